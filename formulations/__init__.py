@@ -10,7 +10,7 @@ TYPE_CHECKING = False  # as in `planner`: this is imported before anything can b
 if TYPE_CHECKING:
     from typing import Any
 
-    from formulations.family import Family
+    from formulations.contract.family import Family
 
     FAMILIES: tuple[Family[Any, Any], ...]
 

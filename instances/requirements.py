@@ -1,7 +1,7 @@
 """Requirements: what a caller demands of a plan beyond the problem's own rules, as text and as data.
 
 Nouns only. An instance declares its requirements as texts in their canonical form; which quantities its plans have is
-the family's vocabulary (`formulations.vocabulary`).
+the family's vocabulary (`formulations.contract.quantities`).
 """
 
 from __future__ import annotations

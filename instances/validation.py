@@ -64,7 +64,7 @@ def read_instance(
     Parameters
     ----------
     check
-        The rules between fields (`formulations.family.Family`).
+        The rules between fields (`formulations.contract.family.Family`).
     defaults
         Values of keys that may be left out though the class has no default for them.
     own

@@ -27,11 +27,11 @@ from dataclasses import replace
 import numpy as np
 
 import planner
-from instances.layer_assignment import LayerAssignmentInstance
-from instances.operator_partitioning import Operator as ParmesanOperator
-from instances.operator_partitioning import OperatorInstance, Tensor
-from instances.stage_graph import AffineTime, OperatorEdge, StageGraph
-from instances.stage_graph import Operator as GraphPipeOperator
+from instances.problems.layer_assignment import LayerAssignmentInstance
+from instances.problems.operator_partitioning import Operator as ParmesanOperator
+from instances.problems.operator_partitioning import OperatorInstance, Tensor
+from instances.problems.stage_graph import AffineTime, OperatorEdge, StageGraph
+from instances.problems.stage_graph import Operator as GraphPipeOperator
 from planner import plots
 from planner.files.load import family_of
 

@@ -97,7 +97,7 @@ print("check:", planner.check(instance, forged["plan"]).feasible, "- the plan al
 # neither this project nor any package (`-I -S`).
 
 # %%
-source = pathlib.Path(planner.__file__).parents[1] / "formulations" / "stage_partitioning" / "checker.py"
+source = pathlib.Path(planner.__file__).parents[1] / "formulations/stage_partitioning/certificate/checker.py"
 with TemporaryDirectory() as folder:
     shutil.copy(source, folder)
     planner.save(instance, f"{folder}/instance.json")

@@ -12,7 +12,7 @@ JsonObject: TypeAlias = Mapping[str, Json]
 
 
 class Instance(Protocol):
-    """An instance of one of the problems: a dataclass of ``instances``, such as `instances.stage_partitioning`'s.
+    """An instance of one of the problems: a dataclass of ``instances``, such as `problems.stage_partitioning`'s.
 
     ``isinstance`` shows which one, and a type checker then knows its fields.
     """

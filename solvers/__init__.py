@@ -9,9 +9,9 @@ import importlib
 from dataclasses import dataclass
 from typing import Any
 
-from solvers.canary import Canary
 from solvers.external import process
 from solvers.external.messages import OWN_CPSAT, OWN_HIGHS
+from solvers.trust.known_models import Canary
 
 
 @dataclass(frozen=True)
@@ -60,14 +60,16 @@ class Backend:
 
     def canaries(self) -> tuple[Canary, ...]:
         """Small models of known outcome."""
-        found: tuple[Canary, ...] = importlib.import_module(f"{self.module}_canaries").CANARIES
+        found: tuple[Canary, ...] = importlib.import_module(f"{self.module.rpartition('.')[0]}.known_models").CANARIES
         return found
 
 
 BACKENDS: dict[str, Backend] = {
     backend.name: backend
     for backend in (
-        Backend("cpsat", "solvers.cpsat", "ortools", "ortools CpModel", integer_only=True, process=OWN_CPSAT),
-        Backend("highs", "solvers.milp", "highspy", "Pyomo ConcreteModel", integer_only=False, process=OWN_HIGHS),
+        Backend("cpsat", "solvers.cpsat.backend", "ortools", "ortools CpModel", integer_only=True, process=OWN_CPSAT),
+        Backend(
+            "highs", "solvers.milp.backend", "highspy", "Pyomo ConcreteModel", integer_only=False, process=OWN_HIGHS
+        ),
     )
 }

@@ -9,9 +9,9 @@ import highspy
 import numpy as np
 
 from solvers import logs
+from solvers.mute_stdout import silent
 from solvers.outcome import OPTIMAL_GAP, Limits
-from solvers.pinned import BackendError
-from solvers.silence import silent
+from solvers.trust.pins import BackendError
 
 #: Options of HiGHS that limits and logs set, beside those of `_configure`.
 _OURS = ("presolve", "time_limit", "output_flag", "log_to_console", "log_file")

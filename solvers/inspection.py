@@ -1,6 +1,6 @@
 """What can be seen of a model without running it to the end: its groups, its size, its relaxation.
 
-`solvers.cpsat_inspection` and `solvers.milp_inspection` fill these in.
+`solvers.cpsat.inspection` and `solvers.milp.inspection` fill these in.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def unit_of(lower_bound: Callable[[float], float], lost: float = 0.0) -> tuple[f
     Parameters
     ----------
     lower_bound
-        From a bound of the model to one of the instance (`formulations.modelled.Model`).
+        From a bound of the model to one of the instance (`formulations.modelling.solve_model.Model`).
     lost
         The share of a bound that it gives up for the solver's tolerances.
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from instances.amp_strategy import AmpInstance, ModelLayer, Node
-from instances.device_mapping import DeviceMapping
-from instances.flushed_partitioning import flushed
-from instances.hierarchical_partitioning import on_machines
-from instances.layer_assignment import LayerAssignmentInstance
-from instances.mesh_tiling import MeshInstance
-from instances.microbatch_schedule import chain
-from instances.operator_partitioning import Operator, OperatorInstance, Tensor
-from instances.pipeline_placement import PlacementInstance
-from instances.stage_graph import AffineTime, OperatorEdge, StageGraph
-from instances.stage_graph import Operator as Branch
-from instances.stage_graphs import generate as mapping
-from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
-from instances.tmpc_knapsack import generate as knapsack
+from instances.generators.stage_graphs import generate as mapping
+from instances.problems.amp_strategy import AmpInstance, ModelLayer, Node
+from instances.problems.device_mapping import DeviceMapping
+from instances.problems.flushed_partitioning import flushed
+from instances.problems.hierarchical_partitioning import on_machines
+from instances.problems.layer_assignment import LayerAssignmentInstance
+from instances.problems.mesh_tiling import MeshInstance
+from instances.problems.microbatch_schedule import chain
+from instances.problems.operator_partitioning import Operator, OperatorInstance, Tensor
+from instances.problems.pipeline_placement import PlacementInstance
+from instances.problems.stage_graph import AffineTime, OperatorEdge, StageGraph
+from instances.problems.stage_graph import Operator as Branch
+from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
+from instances.problems.tmpc_knapsack import generate as knapsack
 
 
 def stages(count: int, rows: int, devices: int, microbatches: int) -> StageInstance:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 
-from instances.stage_graph import AffineTime, Operator, OperatorEdge, StageGraph, TableTime
+from instances.problems.stage_graph import AffineTime, Operator, OperatorEdge, StageGraph, TableTime
 
 Pairs = list[tuple[int, int]]
 

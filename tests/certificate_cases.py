@@ -25,7 +25,7 @@ SEARCH = {"kind": "search"}
 
 def checker_of(problem: str) -> Any:
     """The checker of a problem's room."""
-    return importlib.import_module(f"formulations.{problem}.checker")
+    return importlib.import_module(f"formulations.{problem}.certificate.checker")
 
 
 def parsed(instance: Any) -> dict:

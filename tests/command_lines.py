@@ -20,8 +20,8 @@ from small_instances import family_named, random_case
 
 import planner
 from formulations import FAMILIES
-from formulations.family import Claim, Family
-from instances.catalog import CATALOG
+from formulations.contract.family import Claim, Family
+from instances.catalog.catalog import CATALOG
 from planner.cli.app import application, main
 from planner.training.trainers.formats import FORMATS
 

@@ -20,9 +20,9 @@ from oracles.operator_partitioning import ROUNDING, shapes, stage_memory
 from oracles.stage_partitioning import BruteForce
 from small_instances import random_case
 
-from formulations.questions import Member
+from formulations.contract.what_if import Member
+from instances.problems.stage_partitioning import CostModel, StageInstance, Tmpc
 from instances.requirements import Requirement, requirements_of
-from instances.stage_partitioning import CostModel, StageInstance, Tmpc
 
 #: What is left out: rules, requirements (texts) and layers.
 Left = tuple[set[int | str], set[int | str], set[int | str]]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
 
-from formulations.family import Answer, Claim, Family, Method, Violation
+from formulations.contract.family import Answer, Claim, Family, Method, Violation
 from instances.errors import InstanceError
 from instances.parameters import Setting, parse_count
 from solvers.outcome import Limits, Stop, Watch

@@ -11,7 +11,7 @@ from fractions import Fraction
 from itertools import combinations, product
 from typing import Any
 
-from instances.stage_partitioning import StageInstance, Tmpc
+from instances.problems.stage_partitioning import StageInstance, Tmpc
 
 #: What a maker may get wrong, each in a way that true certificates do not show.
 FAULTS = (

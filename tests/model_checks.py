@@ -11,10 +11,16 @@ from typing import Any
 import pytest
 from oracles.stage_partitioning import brute_force
 
-from formulations.family import Answer
-from formulations.modelled import Stopped
-from formulations.stage_partitioning.problem import Stage, StagePlan, allowed_dp_degrees, evaluate, violations
-from instances.stage_partitioning import CostModel, Edge, Layer, StageInstance, Tmpc
+from formulations.contract.family import Answer
+from formulations.modelling.solve_model import Stopped
+from formulations.stage_partitioning.definition.problem import (
+    Stage,
+    StagePlan,
+    allowed_dp_degrees,
+    evaluate,
+    violations,
+)
+from instances.problems.stage_partitioning import CostModel, Edge, Layer, StageInstance, Tmpc
 from solvers.outcome import OPTIMAL_GAP, Limits, Stop, Watch
 
 Solve = Callable[[StageInstance, Limits, Watch], Answer[StagePlan]]

@@ -27,7 +27,7 @@ from typing import Any
 from small_instances import family_named, known_optimum, random_case
 
 from formulations import FAMILIES
-from formulations.family import Claim, Family, Method
+from formulations.contract.family import Claim, Family, Method
 from planner.process.errors import CrosscheckError
 from planner.process.executors import Opened, completed, place
 from planner.process.signals import held, listen, noted

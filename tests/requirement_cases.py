@@ -17,7 +17,7 @@ import pytest
 from random_instances import LIMITS, warmed
 from small_instances import random_case
 
-from formulations.family import Claim, Family
+from formulations.contract.family import Claim, Family
 from instances.requirements import Requirement
 from planner.files.load import admitted
 from planner.results.result import Result

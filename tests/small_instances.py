@@ -30,9 +30,9 @@ from oracles import (
 )
 
 from formulations import FAMILIES
-from formulations.family import Family
+from formulations.contract.family import Family
 from instances.errors import InstanceError
-from instances.stage_graph import StageGraph
+from instances.problems.stage_graph import StageGraph
 
 #: The same number in other units, most of them no power of two.
 _UNITS = (0.1, 1 / 3, 0.7, 1e-6, 1e3, 1e6, 2.0**-20, 7.3e8)

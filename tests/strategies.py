@@ -11,7 +11,7 @@ from itertools import takewhile
 
 from hypothesis import strategies as st
 
-from instances.stage_partitioning import CostModel, Edge, Layer, StageInstance, Tmpc
+from instances.problems.stage_partitioning import CostModel, Edge, Layer, StageInstance, Tmpc
 
 SHAPES = ("chain", "diamond", "n-shaped", "two-sources", "two-sinks", "random", "empty")
 MEMORY = ("planted", "tight", "starved", "ample", "any")

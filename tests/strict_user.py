@@ -1,7 +1,7 @@
 """What a type checker sees of the public calls: mypy is run on this file with ``disallow_any_expr`` (pyproject)."""
 
 import planner
-from instances.stage_partitioning import StageInstance
+from instances.problems.stage_partitioning import StageInstance
 from planner.types import Json
 
 instance = planner.load("chain8", memory="40MB")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from formulations.amp_strategy.inside import INSIDE
+from formulations.amp_strategy.definition.plans import plan_from_json, plan_to_json
+from formulations.amp_strategy.definition.problem import StrategyPlan, evaluate, violations
+from formulations.amp_strategy.definition.quantities import VOCABULARY
+from formulations.amp_strategy.definition.settings import JSON, OVERRIDES, describe, read
 from formulations.amp_strategy.methods import METHODS, choose
-from formulations.amp_strategy.plans import plan_from_json, plan_to_json
-from formulations.amp_strategy.problem import StrategyPlan, evaluate, violations
-from formulations.amp_strategy.settings import JSON, OVERRIDES, describe, read
-from formulations.amp_strategy.vocabulary import VOCABULARY
-from formulations.family import Certificates, Family, lazy
-from instances.amp_strategy import AmpInstance, check, to_json
+from formulations.amp_strategy.questions.inner_problems import INSIDE
+from formulations.contract.family import Certificates, Family, lazy
+from instances.problems.amp_strategy import AmpInstance, check, to_json
 
 FAMILY: Family[AmpInstance, StrategyPlan] = Family(
     name="amp_strategy",
@@ -27,11 +27,11 @@ FAMILY: Family[AmpInstance, StrategyPlan] = Family(
     vocabulary=VOCABULARY,
     choose=choose,
     describe=describe,
-    breakdown=lazy("formulations.amp_strategy.breakdown:breakdown"),
+    breakdown=lazy("formulations.amp_strategy.definition.plan_figures:breakdown"),
     certificates=Certificates(
-        write=lazy("formulations.amp_strategy.certificates:write"),
-        verify=lazy("formulations.amp_strategy.checker:verify"),
+        write=lazy("formulations.amp_strategy.certificate.writer:write"),
+        verify=lazy("formulations.amp_strategy.certificate.checker:verify"),
     ),
     subproblems=INSIDE,
-    mining=lazy("formulations.amp_strategy.mining:mining"),
+    mining=lazy("formulations.amp_strategy.questions.instance_space:mining"),
 )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 
-from formulations.amp_strategy.paper import assigned, nothing_left, possible_degrees, rows_of
-from formulations.amp_strategy.problem import StrategyPlan, evaluate, layer_assignment, placements
-from formulations.family import Answer
+from formulations.amp_strategy.definition.problem import StrategyPlan, evaluate, layer_assignment, placements
+from formulations.amp_strategy.paper.amp import assigned, nothing_left, possible_degrees, rows_of
+from formulations.contract.family import Answer
 from formulations.layer_assignment import exact as layers_exact
-from instances.amp_strategy import AmpInstance
-from instances.layer_assignment import LayerAssignmentInstance
+from instances.problems.amp_strategy import AmpInstance
+from instances.problems.layer_assignment import LayerAssignmentInstance
 from solvers.outcome import Limits, Stop, Watch
 
 _ROUNDING = 1e-12

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from formulations.amp_strategy.classes import classes, num_arcs, possible
-from formulations.amp_strategy.problem import Degrees, StrategyPlan, strategies
-from formulations.amp_strategy.vocabulary import DEGREES, VOCABULARY
-from formulations.family import Claim, Method, lazy
+from formulations.amp_strategy.definition.problem import Degrees, StrategyPlan, strategies
+from formulations.amp_strategy.definition.quantities import DEGREES, VOCABULARY
+from formulations.amp_strategy.paper.classes import classes, num_arcs, possible
+from formulations.contract.family import Claim, Method, lazy
+from formulations.contract.quantities import names
 from formulations.layer_assignment.methods import JOINT_LAYERS, PROGRAM_STATES, program_states
-from formulations.vocabulary import names
-from instances.amp_strategy import AmpInstance
 from instances.parameters import Setting, parse_count
+from instances.problems.amp_strategy import AmpInstance
 from solvers.outcome import Limits
 
 #: All tilings are listed; beyond so many devices there are too many.
@@ -118,8 +118,8 @@ METHODS: tuple[Method[AmpInstance, StrategyPlan], ...] = (
         name="cpsat",
         claim=Claim.EXACT,
         source="all strategies in one model: chosen degrees, order-encoded cuts, CP-SAT",
-        solve=lazy("formulations.amp_strategy.cpsat:solve"),
-        build=lazy("formulations.amp_strategy.cpsat:build"),
+        solve=lazy("formulations.amp_strategy.models.cpsat:solve"),
+        build=lazy("formulations.amp_strategy.models.cpsat:build"),
         honours=names(VOCABULARY),
         supports=lambda instance: _at_most(instance, _cpsat_terms, _CPSAT_TERMS, "terms"),
         limits=f"{_MODEL_LAYERS:,} layers, {_CPSAT_TERMS:,} terms (stages times layers of strategies), and {_TILED}",
@@ -129,25 +129,34 @@ METHODS: tuple[Method[AmpInstance, StrategyPlan], ...] = (
         name="milp",
         claim=Claim.EXACT,
         source="all strategies in one model: a path of stages for each, Pyomo and HiGHS",
-        solve=lazy("formulations.amp_strategy.milp:solve"),
-        build=lazy("formulations.amp_strategy.milp:build"),
+        solve=lazy("formulations.amp_strategy.models.milp:solve"),
+        build=lazy("formulations.amp_strategy.models.milp:build"),
         honours=names(VOCABULARY),
         supports=lambda instance: _at_most(instance, _milp_arcs, _MILP_ARCS, "arcs"),
         limits=f"{_MODEL_LAYERS:,} layers, {_MILP_ARCS:,} arcs (ends of all stages of all strategies), and {_TILED}",
         effort=lambda instance: 1e5 * sum(_milp_arcs(instance, each) for each in possible(instance)),
     ),
-    _method("amp", Claim.HEURISTIC, "AMP, section 6.2, Algorithm 1", "paper:solve_amp", _PROGRAMMABLE),
+    _method("amp", Claim.HEURISTIC, "AMP, section 6.2, Algorithm 1", "paper.amp:solve_amp", _PROGRAMMABLE),
     _method(
         "amp-released",
         Claim.HEURISTIC,
         "the same with the released layer assignment",
-        "paper:solve_released",
+        "paper.amp:solve_released",
         _PROGRAMMABLE,
     ),
     _method(
-        "amp-sa", Claim.HEURISTIC, "AMP, section 6.3, Algorithm 2", "paper:solve_annealing", _PROGRAMMABLE, _ITERATIONS
+        "amp-sa",
+        Claim.HEURISTIC,
+        "AMP, section 6.3, Algorithm 2",
+        "paper.amp:solve_annealing",
+        _PROGRAMMABLE,
+        _ITERATIONS,
     ),
     _method(
-        "megatron", Claim.HEURISTIC, "Megatron's placement and split for all degrees", "paper:solve_megatron", _LISTABLE
+        "megatron",
+        Claim.HEURISTIC,
+        "Megatron's placement and split for all degrees",
+        "paper.amp:solve_megatron",
+        _LISTABLE,
     ),
 )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from formulations.device_mapping.inside import INSIDE
+from formulations.contract.family import Certificates, Family, lazy
+from formulations.device_mapping.definition.plans import plan_from_json, plan_to_json
+from formulations.device_mapping.definition.problem import Mapping, evaluate, violations
+from formulations.device_mapping.definition.quantities import VOCABULARY
+from formulations.device_mapping.definition.settings import JSON, OVERRIDES, Instance, describe, read
 from formulations.device_mapping.methods import METHODS, choose
-from formulations.device_mapping.plans import plan_from_json, plan_to_json
-from formulations.device_mapping.problem import Mapping, evaluate, violations
-from formulations.device_mapping.settings import JSON, OVERRIDES, Instance, describe, read
-from formulations.device_mapping.vocabulary import VOCABULARY
-from formulations.family import Certificates, Family, lazy
-from instances.device_mapping import (
+from formulations.device_mapping.questions.inner_problems import INSIDE
+from instances.problems.device_mapping import (
     check,
     to_json,
 )
@@ -31,10 +31,10 @@ FAMILY: Family[Instance, Mapping] = Family(
     choose=choose,
     describe=describe,
     certificates=Certificates(
-        write=lazy("formulations.device_mapping.certificates:write"),
-        verify=lazy("formulations.device_mapping.checker:verify"),
+        write=lazy("formulations.device_mapping.certificate.writer:write"),
+        verify=lazy("formulations.device_mapping.certificate.checker:verify"),
     ),
-    breakdown=lazy("formulations.device_mapping.breakdown:breakdown"),
+    breakdown=lazy("formulations.device_mapping.definition.plan_figures:breakdown"),
     subproblems=INSIDE,
-    mining=lazy("formulations.device_mapping.mining:mining"),
+    mining=lazy("formulations.device_mapping.questions.instance_space:mining"),
 )

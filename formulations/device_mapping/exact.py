@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from formulations.device_mapping.all_bounds import answer, begin, raise_bound
+from formulations.contract.family import Answer
 from formulations.device_mapping.annealing import far, near
-from formulations.device_mapping.choice import TargetModels
-from formulations.device_mapping.problem import Mapping
-from formulations.device_mapping.targets import close, improve
-from formulations.family import Answer
-from instances.device_mapping import DeviceMapping
+from formulations.device_mapping.definition.problem import Mapping
+from formulations.device_mapping.models.all_bounds import answer, begin, raise_bound
+from formulations.device_mapping.models.bisect_gap import close, improve
+from formulations.device_mapping.models.model_choice import TargetModels
+from instances.problems.device_mapping import DeviceMapping
 from solvers.outcome import Limits, Stop, Watch
 
 #: The share of the time that annealing gets before the models, on one thread, and its most without a limit (seconds).

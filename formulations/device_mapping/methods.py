@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from formulations.device_mapping.problem import Mapping
-from formulations.device_mapping.settings import Instance
-from formulations.device_mapping.vocabulary import VOCABULARY
-from formulations.family import Claim, Method, lazy
-from formulations.vocabulary import names
+from formulations.contract.family import Claim, Method, lazy
+from formulations.contract.quantities import names
+from formulations.device_mapping.definition.problem import Mapping
+from formulations.device_mapping.definition.quantities import VOCABULARY
+from formulations.device_mapping.definition.settings import Instance
 from instances.parameters import Setting, parse_count, parse_search_timeout
 from solvers.outcome import Limits
 
@@ -49,19 +49,19 @@ METHODS: tuple[Method[Instance, Mapping], ...] = (
         name="consecutive",
         claim=Claim.HEURISTIC,
         source="Parmesan, section 7: consecutive mapping, the replicas of a stage together",
-        solve=lazy("formulations.device_mapping.baselines:solve_consecutive"),
+        solve=lazy("formulations.device_mapping.annealing.baselines:solve_consecutive"),
     ),
     Method(
         name="consecutive-pipeline-first",
         claim=Claim.HEURISTIC,
         source="Parmesan, section 7: p2p-first, the stages of a replica together",
-        solve=lazy("formulations.device_mapping.baselines:solve_pipeline_first"),
+        solve=lazy("formulations.device_mapping.annealing.baselines:solve_pipeline_first"),
     ),
     Method(
         name="random",
         claim=Claim.HEURISTIC,
         source="Parmesan, section 5.2: the best of some random mappings",
-        solve=lazy("formulations.device_mapping.baselines:solve_random"),
+        solve=lazy("formulations.device_mapping.annealing.baselines:solve_random"),
         options=(Setting("mappings", parse_count, "number of random mappings", metavar="N", default="100"),),
     ),
     Method(
@@ -108,7 +108,7 @@ METHODS: tuple[Method[Instance, Mapping], ...] = (
         name="bounds",
         claim=Claim.HEURISTIC,
         source="bottleneck assignment, arc consistency, cores and components, groups (its plan is consecutive)",
-        solve=lazy("formulations.device_mapping.all_bounds:solve"),
+        solve=lazy("formulations.device_mapping.models.all_bounds:solve"),
     ),
     Method(
         name="exact",
@@ -121,7 +121,7 @@ METHODS: tuple[Method[Instance, Mapping], ...] = (
         name="cpsat",
         claim=Claim.EXACT,
         source="the model that fits the structure: levels, layered flow, positions and cycles of rings, CP-SAT",
-        solve=lazy("formulations.device_mapping.cpsat:solve"),
+        solve=lazy("formulations.device_mapping.models.cpsat:solve"),
         build=lazy("formulations.device_mapping.models.direct:build"),
         honours=names(VOCABULARY),
         effort=lambda instance: 1e6 * instance.num_devices,
@@ -130,8 +130,8 @@ METHODS: tuple[Method[Instance, Mapping], ...] = (
         name="milp",
         claim=Claim.EXACT,
         source="targets over few bandwidths, else links as flows of one unit, Pyomo and HiGHS",
-        solve=lazy("formulations.device_mapping.milp:solve"),
-        build=lazy("formulations.device_mapping.milp:build"),
+        solve=lazy("formulations.device_mapping.models.milp:solve"),
+        build=lazy("formulations.device_mapping.models.milp:build"),
         honours=names(VOCABULARY),
         supports=_fits_milp,
         limits=f"at most {_MILP_ARCS:,} arcs: links of replicas and devices, times devices squared",

@@ -26,13 +26,13 @@ from typing import Any
 
 import numpy as np
 
-from formulations.device_mapping.baselines import RANDOM_MAPPINGS, at_random, pipeline_major, stage_major
-from formulations.device_mapping.costs import ROUNDING, Tables, plan_of, simple_bound, tables
+from formulations.contract.family import Answer
+from formulations.device_mapping.annealing.baselines import RANDOM_MAPPINGS, at_random, pipeline_major, stage_major
+from formulations.device_mapping.data.costs import ROUNDING, Tables, plan_of, simple_bound, tables
+from formulations.device_mapping.definition.problem import Mapping, evaluate
 from formulations.device_mapping.kernels import published
-from formulations.device_mapping.problem import Mapping, evaluate
-from formulations.family import Answer
-from instances.device_mapping import DeviceMapping
 from instances.graph import topological_order
+from instances.problems.device_mapping import DeviceMapping
 from solvers.outcome import Limits, Prover, Stop, Watch
 
 #: Relative width of the interval at which the search ends: as published, and for a proof.

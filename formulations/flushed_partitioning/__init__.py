@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from formulations.family import Certificates, Family, lazy
+from formulations.contract.family import Certificates, Family, lazy
+from formulations.flushed_partitioning.definition.problem import evaluate, violations
+from formulations.flushed_partitioning.definition.quantities import VOCABULARY
+from formulations.flushed_partitioning.definition.settings import (
+    OVERRIDES,
+    describe,
+    memory_pressure,
+    read,
+    recognise,
+)
 from formulations.flushed_partitioning.methods import METHODS, choose
-from formulations.flushed_partitioning.problem import evaluate, violations
-from formulations.flushed_partitioning.settings import OVERRIDES, describe, memory_pressure, read, recognise
-from formulations.flushed_partitioning.vocabulary import VOCABULARY
-from formulations.stage_partitioning.plans import plan_from_json, plan_to_json
-from formulations.stage_partitioning.problem import StagePlan
-from formulations.stage_partitioning.settings import recognise as recognise_flat
-from instances.flushed_partitioning import FlushedInstance, check, to_json
+from formulations.stage_partitioning.definition.plans import plan_from_json, plan_to_json
+from formulations.stage_partitioning.definition.problem import StagePlan
+from formulations.stage_partitioning.definition.settings import recognise as recognise_flat
+from instances.problems.flushed_partitioning import FlushedInstance, check, to_json
 
 FAMILY: Family[FlushedInstance, StagePlan] = Family(
     name="flushed_partitioning",
@@ -30,13 +36,13 @@ FAMILY: Family[FlushedInstance, StagePlan] = Family(
     describe=describe,
     memory_pressure=memory_pressure,
     warnings=lambda instance: instance.flat.warnings,
-    why_infeasible=lazy("formulations.flushed_partitioning.infeasible:why_infeasible"),
+    why_infeasible=lazy("formulations.flushed_partitioning.questions.why_infeasible:why_infeasible"),
     also_reads=recognise_flat,
-    breakdown=lazy("formulations.flushed_partitioning.breakdown:breakdown"),
+    breakdown=lazy("formulations.flushed_partitioning.definition.plan_figures:breakdown"),
     certificates=Certificates(
-        write=lazy("formulations.flushed_partitioning.certificates:write"),
-        verify=lazy("formulations.flushed_partitioning.checker:verify"),
+        write=lazy("formulations.flushed_partitioning.certificate.writer:write"),
+        verify=lazy("formulations.flushed_partitioning.certificate.checker:verify"),
     ),
     sweepable=True,
-    questions=lazy("formulations.flushed_partitioning.questions:questions"),
+    questions=lazy("formulations.flushed_partitioning.questions.what_if:questions"),
 )

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from formulations.family import Claim, Method, lazy
-from formulations.flushed_partitioning.vocabulary import VOCABULARY
+from formulations.contract.family import Claim, Method, lazy
+from formulations.contract.quantities import names
+from formulations.flushed_partitioning.definition.quantities import VOCABULARY
+from formulations.stage_partitioning.definition.problem import StagePlan
 from formulations.stage_partitioning.methods import DIRECT, PRICES
-from formulations.stage_partitioning.models.size import MAX_DOWNSETS as FEW_DOWNSETS
-from formulations.stage_partitioning.models.size import (
+from formulations.stage_partitioning.model_size import MAX_DOWNSETS as FEW_DOWNSETS
+from formulations.stage_partitioning.model_size import (
     assignment_effort,
     assignment_supports,
     assignment_too_large,
     columns_effort,
 )
-from formulations.stage_partitioning.problem import StagePlan
-from formulations.vocabulary import names
-from instances.flushed_partitioning import FlushedInstance
+from instances.problems.flushed_partitioning import FlushedInstance
 from solvers.outcome import Limits
 
 _ROOM = "formulations.flushed_partitioning"
@@ -39,7 +39,7 @@ def choose(instance: FlushedInstance, _limits: Limits, _exact: bool) -> tuple[st
 
 
 #: Whether the recursion with depth is exact for an instance and has few enough pairs of downsets.
-supports = lazy(f"{_ROOM}.effort:supports")
+supports = lazy(f"{_ROOM}.exact.effort:supports")
 
 
 def _assignment_supports(instance: FlushedInstance) -> str | None:
@@ -54,17 +54,17 @@ METHODS: tuple[Method[FlushedInstance, StagePlan], ...] = (
         name="labels",
         claim=Claim.EXACT,
         source="Piper's recursion with the pipeline's depth in its state (section 6); made for this project",
-        solve=lazy(f"{_ROOM}.labels:solve"),
+        solve=lazy(f"{_ROOM}.exact.labels:solve"),
         supports=supports,
         limits=f"graphs of at most {MAX_DOWNSETS:,} downsets (fewer if memory is short), TMPCs of equal weights",
-        effort=lazy(f"{_ROOM}.effort:effort"),
+        effort=lazy(f"{_ROOM}.exact.effort:effort"),
     ),
     Method(
         name="cpsat",
         claim=Claim.EXACT,
         source="direct assignment model in CP-SAT, made for this project",
-        solve=lazy(f"{_ROOM}.cpsat:solve"),
-        build=lazy(f"{_ROOM}.cpsat:build"),
+        solve=lazy(f"{_ROOM}.models.cpsat:solve"),
+        build=lazy(f"{_ROOM}.models.cpsat:build"),
         honours=names(VOCABULARY),
         supports=_assignment_supports,
         too_large=lambda instance: assignment_too_large(instance.flat),
@@ -75,8 +75,8 @@ METHODS: tuple[Method[FlushedInstance, StagePlan], ...] = (
         name="milp",
         claim=Claim.EXACT,
         source="direct assignment model in Pyomo and HiGHS, made for this project",
-        solve=lazy(f"{_ROOM}.milp:solve"),
-        build=lazy(f"{_ROOM}.milp:build"),
+        solve=lazy(f"{_ROOM}.models.milp:solve"),
+        build=lazy(f"{_ROOM}.models.milp:build"),
         honours=names(VOCABULARY),
         supports=_assignment_supports,
         too_large=lambda instance: assignment_too_large(instance.flat),
@@ -90,7 +90,7 @@ METHODS: tuple[Method[FlushedInstance, StagePlan], ...] = (
         solve=lazy(f"{_ROOM}.models.columns_cpsat:solve"),
         build=lazy(f"{_ROOM}.models.columns_cpsat:build"),
         honours=_ON_PATHS,
-        supports=lazy(f"{_ROOM}.effort:columns_supports"),
+        supports=lazy(f"{_ROOM}.exact.effort:columns_supports"),
         limits=_COLUMNS,
         effort=lambda instance: columns_effort(instance.flat),
         shares=PRICES,
@@ -102,7 +102,7 @@ METHODS: tuple[Method[FlushedInstance, StagePlan], ...] = (
         solve=lazy(f"{_ROOM}.models.columns_milp:solve"),
         build=lazy(f"{_ROOM}.models.columns_milp:build"),
         honours=names(VOCABULARY),
-        supports=lazy(f"{_ROOM}.effort:columns_supports"),
+        supports=lazy(f"{_ROOM}.exact.effort:columns_supports"),
         limits=_COLUMNS,
         effort=lambda instance: columns_effort(instance.flat),
         shares=PRICES,

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from formulations.family import Certificates, Family, lazy
-from formulations.hierarchical_partitioning.inside import INSIDE
-from formulations.hierarchical_partitioning.methods import METHODS, choose
-from formulations.hierarchical_partitioning.plans import plan_from_json, plan_to_json
-from formulations.hierarchical_partitioning.problem import HierarchicalPlan, evaluate, violations
-from formulations.hierarchical_partitioning.settings import (
+from formulations.contract.family import Certificates, Family, lazy
+from formulations.hierarchical_partitioning.definition.plans import plan_from_json, plan_to_json
+from formulations.hierarchical_partitioning.definition.problem import HierarchicalPlan, evaluate, violations
+from formulations.hierarchical_partitioning.definition.quantities import VOCABULARY
+from formulations.hierarchical_partitioning.definition.settings import (
     OVERRIDES,
     describe,
     read,
     recognise,
 )
-from formulations.hierarchical_partitioning.vocabulary import VOCABULARY
-from formulations.stage_partitioning.settings import recognise as recognise_flat
-from instances.hierarchical_partitioning import HierarchicalInstance, check, to_json
+from formulations.hierarchical_partitioning.methods import METHODS, choose
+from formulations.hierarchical_partitioning.questions.inner_problems import INSIDE
+from formulations.stage_partitioning.definition.settings import recognise as recognise_flat
+from instances.problems.hierarchical_partitioning import HierarchicalInstance, check, to_json
 
 FAMILY: Family[HierarchicalInstance, HierarchicalPlan] = Family(
     name="hierarchical_partitioning",
@@ -34,14 +34,14 @@ FAMILY: Family[HierarchicalInstance, HierarchicalPlan] = Family(
     choose=choose,
     describe=describe,
     warnings=lambda instance: instance.flat.warnings,
-    why_infeasible=lazy("formulations.hierarchical_partitioning.infeasible:why_infeasible"),
+    why_infeasible=lazy("formulations.hierarchical_partitioning.questions.why_infeasible:why_infeasible"),
     also_reads=recognise_flat,
-    breakdown=lazy("formulations.hierarchical_partitioning.breakdown:breakdown"),
+    breakdown=lazy("formulations.hierarchical_partitioning.definition.plan_figures:breakdown"),
     certificates=Certificates(
-        write=lazy("formulations.hierarchical_partitioning.certificates:write"),
-        verify=lazy("formulations.hierarchical_partitioning.checker:verify"),
+        write=lazy("formulations.hierarchical_partitioning.certificate.writer:write"),
+        verify=lazy("formulations.hierarchical_partitioning.certificate.checker:verify"),
     ),
     sweepable=True,
     subproblems=INSIDE,
-    questions=lazy("formulations.hierarchical_partitioning.questions:questions"),
+    questions=lazy("formulations.hierarchical_partitioning.questions.what_if:questions"),
 )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from formulations.compiled.downsets import too_many
 from formulations.hierarchical_partitioning import methods
 from formulations.hierarchical_partitioning.methods import MAX_LABELS, MAX_TERMS
-from formulations.stage_partitioning.downsets import too_many
-from formulations.stage_partitioning.effort import downset_count
+from formulations.stage_partitioning.exact.effort import downset_count
 from formulations.stage_partitioning.methods import MAX_DOWNSETS
 from instances.graph import downsets
-from instances.hierarchical_partitioning import HierarchicalInstance
+from instances.problems.hierarchical_partitioning import HierarchicalInstance
 
 
 def supports(instance: HierarchicalInstance) -> str | None:

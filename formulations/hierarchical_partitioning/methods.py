@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from formulations.family import Claim, Method, lazy
-from formulations.hierarchical_partitioning.problem import HierarchicalPlan
-from formulations.hierarchical_partitioning.vocabulary import VOCABULARY
+from formulations.contract.family import Claim, Method, lazy
+from formulations.contract.quantities import names
+from formulations.hierarchical_partitioning.definition.problem import HierarchicalPlan
+from formulations.hierarchical_partitioning.definition.quantities import VOCABULARY
 from formulations.stage_partitioning.methods import LISTED, PRICES
-from formulations.vocabulary import names
-from instances.hierarchical_partitioning import HierarchicalInstance
+from instances.problems.hierarchical_partitioning import HierarchicalInstance
 from solvers.outcome import Limits
 
 _ROOM = "formulations.hierarchical_partitioning"
@@ -49,8 +49,8 @@ METHODS: tuple[Method[HierarchicalInstance, HierarchicalPlan], ...] = (
         name="cpsat",
         claim=Claim.EXACT,
         source="direct assignment model in CP-SAT, made for this project",
-        solve=lazy(f"{_ROOM}.cpsat:solve"),
-        build=lazy(f"{_ROOM}.cpsat:build"),
+        solve=lazy(f"{_ROOM}.models.cpsat:solve"),
+        build=lazy(f"{_ROOM}.models.cpsat:build"),
         honours=names(VOCABULARY),
         supports=lazy(f"{_ROOM}.effort:model_supports"),
         limits=f"instances whose model has at most {MAX_TERMS:,} terms",

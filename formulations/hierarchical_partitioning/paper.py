@@ -15,28 +15,32 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.family import Answer
-from formulations.hierarchical_partitioning.arrays import Arcs, Links
+from formulations.compiled.array_types import Floats, Words
+from formulations.compiled.downsets import all_downsets, chain_downsets, linear_orders, too_many
+from formulations.compiled.memory_budget import SizeError, demand
+from formulations.contract.family import Answer
+from formulations.hierarchical_partitioning.definition.problem import (
+    HierarchicalPlan,
+    Superstage,
+    evaluate,
+    whole_weight,
+)
 from formulations.hierarchical_partitioning.kernels import machines, superstages
-from formulations.hierarchical_partitioning.problem import HierarchicalPlan, Superstage, evaluate, whole_weight
-from formulations.size import SizeError, demand
-from formulations.stage_partitioning.downsets import all_downsets, chain_downsets, linear_orders, too_many
+from formulations.hierarchical_partitioning.kernels.arrays import Arcs, Links
+from formulations.modelling.bisection import PRECISION, minimise
+from formulations.stage_partitioning.definition.problem import Stage
 from formulations.stage_partitioning.exact import threshold as flat_exact
-from formulations.stage_partitioning.exact.bisection import PRECISION, minimise
-from formulations.stage_partitioning.methods import MAX_DOWNSETS
-from formulations.stage_partitioning.problem import Stage
-from formulations.stage_partitioning.tables import (
-    Floats,
+from formulations.stage_partitioning.kernels.tables import (
     Lattice,
     Profile,
-    Words,
     build_lattice,
     build_profile,
     heaviest,
     make_plan,
     most_weight,
 )
-from instances.hierarchical_partitioning import HierarchicalInstance, MemoryModel
+from formulations.stage_partitioning.methods import MAX_DOWNSETS
+from instances.problems.hierarchical_partitioning import HierarchicalInstance, MemoryModel
 from solvers.outcome import Limits, Stop, Watch
 
 #: Whose proof the bound and the infeasibility of the flat problem are.

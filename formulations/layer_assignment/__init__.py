@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from formulations.family import Certificates, Family, lazy
-from formulations.layer_assignment.infeasible import why_infeasible
+from formulations.contract.family import Certificates, Family, lazy
+from formulations.layer_assignment.definition.plans import plan_from_json, plan_to_json
+from formulations.layer_assignment.definition.problem import LayerPlan, evaluate, violations
+from formulations.layer_assignment.definition.quantities import VOCABULARY
+from formulations.layer_assignment.definition.settings import JSON, OVERRIDES, Instance, describe, read
 from formulations.layer_assignment.methods import METHODS, choose
-from formulations.layer_assignment.nearby import NEARBY
-from formulations.layer_assignment.plans import plan_from_json, plan_to_json
-from formulations.layer_assignment.problem import LayerPlan, evaluate, violations
-from formulations.layer_assignment.settings import JSON, OVERRIDES, Instance, describe, read
-from formulations.layer_assignment.vocabulary import VOCABULARY
-from instances.layer_assignment import check, to_json
+from formulations.layer_assignment.questions.alternatives import NEARBY
+from formulations.layer_assignment.questions.why_infeasible import why_infeasible
+from instances.problems.layer_assignment import check, to_json
 
 FAMILY: Family[Instance, LayerPlan] = Family(
     name="layer_assignment",
@@ -31,10 +31,10 @@ FAMILY: Family[Instance, LayerPlan] = Family(
     describe=describe,
     why_infeasible=why_infeasible,
     certificates=Certificates(
-        write=lazy("formulations.layer_assignment.certificates:write"),
-        verify=lazy("formulations.layer_assignment.checker:verify"),
+        write=lazy("formulations.layer_assignment.certificate.writer:write"),
+        verify=lazy("formulations.layer_assignment.certificate.checker:verify"),
     ),
-    breakdown=lazy("formulations.layer_assignment.breakdown:breakdown"),
-    mining=lazy("formulations.layer_assignment.mining:mining"),
-    questions=lazy("formulations.layer_assignment.questions:questions"),
+    breakdown=lazy("formulations.layer_assignment.definition.plan_figures:breakdown"),
+    mining=lazy("formulations.layer_assignment.questions.instance_space:mining"),
+    questions=lazy("formulations.layer_assignment.questions.what_if:questions"),
 )

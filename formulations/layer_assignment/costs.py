@@ -10,12 +10,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.family import Answer, infeasible_by_counting
-from formulations.layer_assignment.problem import LayerPlan, evaluate, violations
-from formulations.modelled import begin_with
-from formulations.size import demand
+from formulations.compiled.memory_budget import demand
+from formulations.contract.family import Answer, infeasible_by_counting
+from formulations.layer_assignment.definition.problem import LayerPlan, evaluate, violations
+from formulations.modelling.solve_model import begin_with
 from instances.errors import expect
-from instances.layer_assignment import LayerAssignmentInstance
+from instances.problems.layer_assignment import LayerAssignmentInstance
 from solvers.outcome import Watch
 
 

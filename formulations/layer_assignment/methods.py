@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from formulations.family import Claim, Method, lazy
-from formulations.layer_assignment.problem import LayerPlan
-from formulations.layer_assignment.settings import Instance
-from formulations.layer_assignment.vocabulary import VOCABULARY
-from formulations.vocabulary import names
+from formulations.contract.family import Claim, Method, lazy
+from formulations.contract.quantities import names
+from formulations.layer_assignment.definition.problem import LayerPlan
+from formulations.layer_assignment.definition.quantities import VOCABULARY
+from formulations.layer_assignment.definition.settings import Instance
 from solvers.outcome import Limits
 
 #: Beyond these a model takes too long to build, and the published program too much memory.
@@ -124,8 +124,8 @@ METHODS: tuple[Method[Instance, LayerPlan], ...] = (
         name="cpsat",
         claim=Claim.EXACT,
         source="order-encoded cuts, CP-SAT",
-        solve=lazy("formulations.layer_assignment.cpsat:solve"),
-        build=lazy("formulations.layer_assignment.cpsat:build"),
+        solve=lazy("formulations.layer_assignment.models.cpsat:solve"),
+        build=lazy("formulations.layer_assignment.models.cpsat:build"),
         honours=names(VOCABULARY),
         supports=_cpsat,
         limits=f"at most {_PATH_PAIRS:,} pairs of stage and layer; with an all-reduce or requirements "
@@ -136,8 +136,8 @@ METHODS: tuple[Method[Instance, LayerPlan], ...] = (
         name="milp",
         claim=Claim.EXACT,
         source="path of stages, Pyomo and HiGHS",
-        solve=lazy("formulations.layer_assignment.milp:solve"),
-        build=lazy("formulations.layer_assignment.milp:build"),
+        solve=lazy("formulations.layer_assignment.models.milp:solve"),
+        build=lazy("formulations.layer_assignment.models.milp:build"),
         honours=names(VOCABULARY),
         supports=_milp,
         limits=f"at most {_PATH_PAIRS:,} pairs of stage and layer; with an all-reduce or requirements {_MODEL_ARCS:,} "

@@ -18,13 +18,13 @@ import math
 
 import numpy as np
 
-from formulations.alarm import alarm
-from formulations.family import Answer
+from formulations.compiled.kernel_deadline import alarm
+from formulations.compiled.memory_budget import demand
+from formulations.contract.family import Answer
 from formulations.layer_assignment.costs import held_parameters, infeasible_answer, plan_of, rounding, tables
+from formulations.layer_assignment.definition.problem import LayerPlan, evaluate
 from formulations.layer_assignment.kernels import published
-from formulations.layer_assignment.problem import LayerPlan, evaluate
-from formulations.size import demand
-from instances.layer_assignment import LayerAssignmentInstance
+from instances.problems.layer_assignment import LayerAssignmentInstance
 from solvers.outcome import Limits, Stop, Watch
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from formulations.family import Certificates, Family, lazy
+from formulations.contract.family import Certificates, Family, lazy
+from formulations.mesh_tiling.definition.plans import plan_from_json, plan_to_json
+from formulations.mesh_tiling.definition.problem import TilingPlan, evaluate, violations
+from formulations.mesh_tiling.definition.quantities import VOCABULARY
+from formulations.mesh_tiling.definition.settings import JSON, OVERRIDES, describe, read
 from formulations.mesh_tiling.methods import METHODS, choose
-from formulations.mesh_tiling.plans import plan_from_json, plan_to_json
-from formulations.mesh_tiling.problem import TilingPlan, evaluate, violations
-from formulations.mesh_tiling.settings import JSON, OVERRIDES, describe, read
-from formulations.mesh_tiling.vocabulary import VOCABULARY
-from instances.mesh_tiling import MeshInstance, check, to_json
+from instances.problems.mesh_tiling import MeshInstance, check, to_json
 
 FAMILY: Family[MeshInstance, TilingPlan] = Family(
     name="mesh_tiling",
@@ -27,11 +27,11 @@ FAMILY: Family[MeshInstance, TilingPlan] = Family(
     choose=choose,
     describe=describe,
     certificates=Certificates(
-        write=lazy("formulations.mesh_tiling.certificates:write"),
-        verify=lazy("formulations.mesh_tiling.checker:verify"),
+        write=lazy("formulations.mesh_tiling.certificate.writer:write"),
+        verify=lazy("formulations.mesh_tiling.certificate.checker:verify"),
     ),
-    picture=lazy("formulations.mesh_tiling.picture:svg"),
-    breakdown=lazy("formulations.mesh_tiling.breakdown:breakdown"),
-    mining=lazy("formulations.mesh_tiling.mining:mining"),
-    questions=lazy("formulations.mesh_tiling.questions:questions"),
+    picture=lazy("formulations.mesh_tiling.definition.picture:svg"),
+    breakdown=lazy("formulations.mesh_tiling.definition.plan_figures:breakdown"),
+    mining=lazy("formulations.mesh_tiling.questions.instance_space:mining"),
+    questions=lazy("formulations.mesh_tiling.questions.what_if:questions"),
 )

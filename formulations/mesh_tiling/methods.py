@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from formulations.family import Claim, Method, lazy
-from formulations.mesh_tiling.problem import TilingPlan
-from formulations.mesh_tiling.vocabulary import VOCABULARY
-from formulations.vocabulary import names
-from instances.mesh_tiling import MeshInstance
+from formulations.contract.family import Claim, Method, lazy
+from formulations.contract.quantities import names
+from formulations.mesh_tiling.definition.problem import TilingPlan
+from formulations.mesh_tiling.definition.quantities import VOCABULARY
 from instances.parameters import Setting, parse_count
+from instances.problems.mesh_tiling import MeshInstance
 from solvers.outcome import Limits
 
 #: Beyond these a model takes too long to build: places of tiles, and pairs of their kinds where the order counts.
@@ -54,8 +54,8 @@ METHODS: tuple[Method[MeshInstance, TilingPlan], ...] = (
         name="cpsat",
         claim=Claim.EXACT,
         source="exact cover, the order as an Euler walk through kinds of tiles, CP-SAT",
-        solve=lazy("formulations.mesh_tiling.cpsat:solve"),
-        build=lazy("formulations.mesh_tiling.cpsat:build"),
+        solve=lazy("formulations.mesh_tiling.models.cpsat:solve"),
+        build=lazy("formulations.mesh_tiling.models.cpsat:build"),
         honours=names(VOCABULARY),
         supports=_cpsat_fits,
         limits=_limits(_CPSAT_PLACES, _CPSAT_PAIRS),
@@ -65,8 +65,8 @@ METHODS: tuple[Method[MeshInstance, TilingPlan], ...] = (
         name="milp",
         claim=Claim.EXACT,
         source="exact cover, the order as an Euler walk with a flow to each kind, Pyomo and HiGHS",
-        solve=lazy("formulations.mesh_tiling.milp:solve"),
-        build=lazy("formulations.mesh_tiling.milp:build"),
+        solve=lazy("formulations.mesh_tiling.models.milp:solve"),
+        build=lazy("formulations.mesh_tiling.models.milp:build"),
         honours=names(VOCABULARY),
         supports=_fits(_MILP_PLACES, _MILP_PAIRS),
         limits=_limits(_MILP_PLACES, _MILP_PAIRS),

@@ -15,10 +15,10 @@ from __future__ import annotations
 import math
 import random
 
-from formulations.family import Answer
+from formulations.contract.family import Answer
+from formulations.mesh_tiling.definition.problem import TilingPlan, evaluate
 from formulations.mesh_tiling.placements import Placements, infeasible_answer, regular_tiling
-from formulations.mesh_tiling.problem import TilingPlan, evaluate
-from instances.mesh_tiling import MeshInstance
+from instances.problems.mesh_tiling import MeshInstance
 from solvers.outcome import Limits, Stop, Watch
 
 #: A tiling that took so many attempts to lay a tile is given up.

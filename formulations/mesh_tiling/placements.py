@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from formulations.family import Answer, infeasible_by_counting
-from formulations.mesh_tiling.problem import Tile, TilingPlan, data_s, sending_s, tensor_s
-from instances.mesh_tiling import MeshInstance
+from formulations.contract.family import Answer, infeasible_by_counting
+from formulations.mesh_tiling.definition.problem import Tile, TilingPlan, data_s, sending_s, tensor_s
+from instances.problems.mesh_tiling import MeshInstance
 
 NO_COVER = "no exact cover exists, by a search of all: expected other degrees or another mesh"
 NONE_MEETS = "no exact cover meets the requirements, by a search of all"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from formulations.family import Certificates, Family, lazy
+from formulations.contract.family import Certificates, Family, lazy
+from formulations.microbatch_schedule.definition.plans import plan_from_json, plan_to_json
+from formulations.microbatch_schedule.definition.problem import SchedulePlan, evaluate, violations
+from formulations.microbatch_schedule.definition.quantities import VOCABULARY
+from formulations.microbatch_schedule.definition.settings import OVERRIDES, describe, read, recognise
 from formulations.microbatch_schedule.methods import METHODS, choose
-from formulations.microbatch_schedule.plans import plan_from_json, plan_to_json
-from formulations.microbatch_schedule.problem import SchedulePlan, evaluate, violations
-from formulations.microbatch_schedule.settings import OVERRIDES, describe, read, recognise
-from formulations.microbatch_schedule.vocabulary import VOCABULARY
-from instances.microbatch_schedule import ScheduleInstance, check, to_json
+from instances.problems.microbatch_schedule import ScheduleInstance, check, to_json
 
 FAMILY: Family[ScheduleInstance, SchedulePlan] = Family(
     name="microbatch_schedule",
@@ -26,11 +26,11 @@ FAMILY: Family[ScheduleInstance, SchedulePlan] = Family(
     vocabulary=VOCABULARY,
     choose=choose,
     describe=describe,
-    why_infeasible=lazy("formulations.microbatch_schedule.infeasible:why_infeasible"),
+    why_infeasible=lazy("formulations.microbatch_schedule.questions.why_infeasible:why_infeasible"),
     certificates=Certificates(
-        write=lazy("formulations.microbatch_schedule.certificates:write"),
-        verify=lazy("formulations.microbatch_schedule.checker:verify"),
+        write=lazy("formulations.microbatch_schedule.certificate.writer:write"),
+        verify=lazy("formulations.microbatch_schedule.certificate.checker:verify"),
     ),
-    breakdown=lazy("formulations.microbatch_schedule.breakdown:breakdown"),
-    mining=lazy("formulations.microbatch_schedule.mining:mining"),
+    breakdown=lazy("formulations.microbatch_schedule.definition.plan_figures:breakdown"),
+    mining=lazy("formulations.microbatch_schedule.questions.instance_space:mining"),
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import heapq
 
 from formulations.microbatch_schedule.chains import Chains, chains
-from formulations.simulate_graph import PassGraph
+from formulations.simulation.simulate_graph import PassGraph
 
 #: Floats add up to a little more or less than the numbers they stand for.
 SAFE = 1 - 1e-12

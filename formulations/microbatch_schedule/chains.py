@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from formulations.simulate_graph import PassGraph
+from formulations.simulation.simulate_graph import PassGraph
 
 
 @dataclass(frozen=True)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from functools import partial
 
-from formulations.family import Answer
-from formulations.microbatch_schedule import cpsat
+from formulations.contract.family import Answer
 from formulations.microbatch_schedule.bounds import iteration_bound
+from formulations.microbatch_schedule.definition.problem import SchedulePlan
 from formulations.microbatch_schedule.feasibility import begin, figures, offer
-from formulations.microbatch_schedule.memory import Decision, by_search, least_memory
+from formulations.microbatch_schedule.heuristics.memory import Decision, by_search, least_memory
+from formulations.microbatch_schedule.heuristics.search import EFFORT, search
+from formulations.microbatch_schedule.models import cpsat
 from formulations.microbatch_schedule.models.solving import decided, shortest
-from formulations.microbatch_schedule.problem import SchedulePlan
-from formulations.microbatch_schedule.search import EFFORT, search
-from formulations.simulate_graph import PassGraph, run
-from instances.microbatch_schedule import ScheduleInstance
-from solvers.cpsat import run as run_cpsat
-from solvers.cpsat import whole
+from formulations.simulation.simulate_graph import PassGraph, run
+from instances.problems.microbatch_schedule import ScheduleInstance
+from solvers.cpsat.backend import run as run_cpsat
+from solvers.cpsat.backend import whole
 from solvers.outcome import Limits, Stop, Watch
 
 #: Whose proof it is where the model closes the gap.

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from formulations.amounts import exactly
-from formulations.family import Answer, infeasible_by_counting
+from formulations.contract.family import Answer, infeasible_by_counting
+from formulations.contract.rounding import exactly
 from formulations.microbatch_schedule.bounds import SAFE, iteration_bound
 from formulations.microbatch_schedule.chains import chains
-from formulations.microbatch_schedule.problem import SchedulePlan, evaluate, violations
-from formulations.simulate_graph import GraphTrace, PassGraph
-from instances.microbatch_schedule import ScheduleInstance
+from formulations.microbatch_schedule.definition.problem import SchedulePlan, evaluate, violations
+from formulations.simulation.simulate_graph import GraphTrace, PassGraph
+from instances.problems.microbatch_schedule import ScheduleInstance
 from solvers.outcome import Prover, Watch
 
 #: A deadline holds up to this part, as in the definition.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from formulations.family import Claim, Method, lazy
-from formulations.microbatch_schedule.problem import SchedulePlan
-from formulations.microbatch_schedule.vocabulary import VOCABULARY
-from formulations.vocabulary import names
-from instances.microbatch_schedule import ScheduleInstance
+from formulations.contract.family import Claim, Method, lazy
+from formulations.contract.quantities import names
+from formulations.microbatch_schedule.definition.problem import SchedulePlan
+from formulations.microbatch_schedule.definition.quantities import VOCABULARY
 from instances.parameters import Setting, one_of
+from instances.problems.microbatch_schedule import ScheduleInstance
 from solvers.outcome import Limits
 
 _ROOM = "formulations.microbatch_schedule"
@@ -53,8 +53,8 @@ METHODS: tuple[Method[ScheduleInstance, SchedulePlan], ...] = (
         name="cpsat",
         claim=Claim.EXACT,
         source="intervals on stages, CP-SAT",
-        solve=lazy(f"{_ROOM}.cpsat:solve"),
-        build=lazy(f"{_ROOM}.cpsat:build"),
+        solve=lazy(f"{_ROOM}.models.cpsat:solve"),
+        build=lazy(f"{_ROOM}.models.cpsat:build"),
         honours=names(VOCABULARY),
         supports=_cpsat_fits,
         limits=f"at most {_CPSAT_PASSES:,} passes",
@@ -73,8 +73,8 @@ METHODS: tuple[Method[ScheduleInstance, SchedulePlan], ...] = (
         name="milp",
         claim=Claim.EXACT,
         source="starts and an order for each pair of passes, Pyomo and HiGHS",
-        solve=lazy(f"{_ROOM}.milp:solve"),
-        build=lazy(f"{_ROOM}.milp:build"),
+        solve=lazy(f"{_ROOM}.models.milp:solve"),
+        build=lazy(f"{_ROOM}.models.milp:build"),
         honours=names(VOCABULARY),
         supports=_milp_fits,
         limits=f"at most {_MILP_PAIRS:,} pairs of passes to order",
@@ -84,28 +84,28 @@ METHODS: tuple[Method[ScheduleInstance, SchedulePlan], ...] = (
         name="greedy",
         claim=Claim.HEURISTIC,
         source="GraphPipe, section 6, ScheduleTask",
-        solve=lazy(f"{_ROOM}.orders:greedy"),
+        solve=lazy(f"{_ROOM}.heuristics.orders:greedy"),
         effort=lambda instance: 10 * instance.num_passes,
     ),
     Method(
         name="1f1b",
         claim=Claim.HEURISTIC,
         source="GraphPipe, section 6, synchronous 1F1B on graphs",
-        solve=lazy(f"{_ROOM}.orders:one_f_one_b"),
+        solve=lazy(f"{_ROOM}.heuristics.orders:one_f_one_b"),
         effort=lambda instance: 10 * instance.num_passes,
     ),
     Method(
         name="kfkb",
         claim=Claim.HEURISTIC,
         source="GraphPipe, Appendix A.1",
-        solve=lazy(f"{_ROOM}.orders:own_kfkb"),
+        solve=lazy(f"{_ROOM}.heuristics.orders:own_kfkb"),
         effort=lambda instance: 10 * instance.num_passes,
     ),
     Method(
         name="best-of",
         claim=Claim.HEURISTIC,
         source="the published schedules, repaired, and exchanges along critical paths; made for this project",
-        solve=lazy(f"{_ROOM}.best_of:solve"),
+        solve=lazy(f"{_ROOM}.heuristics.best_of:solve"),
         effort=lambda instance: 1e3 * instance.num_passes,
     ),
 )

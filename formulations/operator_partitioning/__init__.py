@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from formulations.family import Certificates, Family, lazy
-from formulations.operator_partitioning.inside import INSIDE
+from formulations.contract.family import Certificates, Family, lazy
+from formulations.operator_partitioning.definition.plans import plan_from_json, plan_to_json
+from formulations.operator_partitioning.definition.problem import OperatorPlan, evaluate, violations
+from formulations.operator_partitioning.definition.quantities import VOCABULARY
+from formulations.operator_partitioning.definition.settings import (
+    OVERRIDES,
+    describe,
+    memory_pressure,
+    read,
+    recognise,
+)
 from formulations.operator_partitioning.methods import METHODS
-from formulations.operator_partitioning.nearby import NEARBY
-from formulations.operator_partitioning.plans import plan_from_json, plan_to_json
-from formulations.operator_partitioning.problem import OperatorPlan, evaluate, violations
-from formulations.operator_partitioning.settings import OVERRIDES, describe, memory_pressure, read, recognise
-from formulations.operator_partitioning.vocabulary import VOCABULARY
-from instances.operator_partitioning import OperatorInstance, check, to_json
+from formulations.operator_partitioning.questions.alternatives import NEARBY
+from formulations.operator_partitioning.questions.inner_problems import INSIDE
+from instances.problems.operator_partitioning import OperatorInstance, check, to_json
 
 FAMILY: Family[OperatorInstance, OperatorPlan] = Family(
     name="operator_partitioning",
@@ -30,13 +36,13 @@ FAMILY: Family[OperatorInstance, OperatorPlan] = Family(
     choose=lazy("formulations.operator_partitioning.effort:choose"),
     describe=describe,
     memory_pressure=memory_pressure,
-    why_infeasible=lazy("formulations.operator_partitioning.infeasible:why_infeasible"),
+    why_infeasible=lazy("formulations.operator_partitioning.questions.why_infeasible:why_infeasible"),
     certificates=Certificates(
-        write=lazy("formulations.operator_partitioning.certificates:write"),
-        verify=lazy("formulations.operator_partitioning.checker:verify"),
+        write=lazy("formulations.operator_partitioning.certificate.writer:write"),
+        verify=lazy("formulations.operator_partitioning.certificate.checker:verify"),
     ),
-    breakdown=lazy("formulations.operator_partitioning.breakdown:breakdown"),
-    mining=lazy("formulations.operator_partitioning.mining:mining"),
+    breakdown=lazy("formulations.operator_partitioning.definition.plan_figures:breakdown"),
+    mining=lazy("formulations.operator_partitioning.questions.instance_space:mining"),
     subproblems=INSIDE,
-    questions=lazy("formulations.operator_partitioning.questions:questions"),
+    questions=lazy("formulations.operator_partitioning.questions.what_if:questions"),
 )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from formulations.operator_partitioning.downsets import all_downsets
+from formulations.compiled.downsets import too_many
+from formulations.operator_partitioning.costs.downsets import all_downsets
+from formulations.operator_partitioning.costs.shapes import shaped
 from formulations.operator_partitioning.methods import MAX_DOWNSETS, MODEL_BOOLEANS
-from formulations.operator_partitioning.shapes import shaped
-from formulations.stage_partitioning.downsets import too_many
-from instances.operator_partitioning import OperatorInstance
+from instances.problems.operator_partitioning import OperatorInstance
 from solvers.outcome import Limits
 
 #: Downsets up to which a proof is a matter of seconds.

@@ -11,22 +11,22 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from formulations.alarm import alarm
-from formulations.family import Answer, infeasible_by_counting
-from formulations.operator_partitioning.chains import Found, Search, effort_stats
-from formulations.operator_partitioning.costs import ROUNDING, load_bound
-from formulations.operator_partitioning.downsets import all_downsets
-from formulations.operator_partitioning.methods import MAX_DOWNSETS
-from formulations.operator_partitioning.parmesan.paper import intervals, partition
-from formulations.operator_partitioning.problem import (
+from formulations.compiled.kernel_deadline import alarm
+from formulations.compiled.memory_budget import SizeError
+from formulations.contract.family import Answer, infeasible_by_counting
+from formulations.operator_partitioning.costs.chains import Found, Search, effort_stats
+from formulations.operator_partitioning.costs.costs import ROUNDING, load_bound
+from formulations.operator_partitioning.costs.downsets import all_downsets
+from formulations.operator_partitioning.costs.shapes import shaped, shortage, step_bound, step_seconds_per_byte
+from formulations.operator_partitioning.definition.problem import (
     OperatorPlan,
     evaluate,
     microbatches_each,
     violations,
 )
-from formulations.operator_partitioning.shapes import shaped, shortage, step_bound, step_seconds_per_byte
-from formulations.size import SizeError
-from instances.operator_partitioning import OperatorInstance
+from formulations.operator_partitioning.methods import MAX_DOWNSETS
+from formulations.operator_partitioning.paper.parmesan import intervals, partition
+from instances.problems.operator_partitioning import OperatorInstance
 from solvers.outcome import Limits, Stop, Watch
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from formulations.family import Claim, Method, lazy
-from formulations.operator_partitioning.problem import OperatorPlan
-from formulations.operator_partitioning.vocabulary import VOCABULARY
-from formulations.vocabulary import names
-from instances.operator_partitioning import OperatorInstance
+from formulations.contract.family import Claim, Method, lazy
+from formulations.contract.quantities import names
+from formulations.operator_partitioning.definition.problem import OperatorPlan
+from formulations.operator_partitioning.definition.quantities import VOCABULARY
 from instances.parameters import Setting, parse_amount, parse_count, parse_flag
+from instances.problems.operator_partitioning import OperatorInstance
 
 _ROOM = "formulations.operator_partitioning"
 
@@ -34,7 +34,7 @@ METHODS: tuple[Method[OperatorInstance, OperatorPlan], ...] = (
         name="parmesan",
         claim=Claim.HEURISTIC,
         source="Parmesan, section 4: clustering, dynamic programming, refinement",
-        solve=lazy(f"{_ROOM}.parmesan.paper:solve"),
+        solve=lazy(f"{_ROOM}.paper.parmesan:solve"),
         effort=_FLOW_EFFORT,
         options=(ALPHA, CLUSTERS, LOSSES),
     ),
@@ -42,7 +42,7 @@ METHODS: tuple[Method[OperatorInstance, OperatorPlan], ...] = (
         name="dp",
         claim=Claim.HEURISTIC,
         source="Parmesan, Equations 2 and 3 on the clustered graph, without refinement",
-        solve=lazy(f"{_ROOM}.parmesan.paper:solve_dp"),
+        solve=lazy(f"{_ROOM}.paper.parmesan:solve_dp"),
         effort=_FLOW_EFFORT,
         options=(ALPHA, CLUSTERS),
     ),
@@ -50,7 +50,7 @@ METHODS: tuple[Method[OperatorInstance, OperatorPlan], ...] = (
         name="cluster",
         claim=Claim.HEURISTIC,
         source="Parmesan, section 4.2, until every cluster is a stage",
-        solve=lazy(f"{_ROOM}.parmesan.paper:solve_cluster"),
+        solve=lazy(f"{_ROOM}.paper.parmesan:solve_cluster"),
         effort=_FLOW_EFFORT,
         options=(ALPHA,),
     ),
@@ -58,7 +58,7 @@ METHODS: tuple[Method[OperatorInstance, OperatorPlan], ...] = (
         name="refine",
         claim=Claim.HEURISTIC,
         source="Parmesan, section 4.3, from the even cut",
-        solve=lazy(f"{_ROOM}.parmesan.paper:solve_refine"),
+        solve=lazy(f"{_ROOM}.paper.parmesan:solve_refine"),
         effort=_FLOW_EFFORT,
     ),
     Method(
@@ -74,8 +74,8 @@ METHODS: tuple[Method[OperatorInstance, OperatorPlan], ...] = (
         name="cpsat",
         claim=Claim.EXACT,
         source="assignment model in CP-SAT, made for this project",
-        solve=lazy(f"{_ROOM}.cpsat:solve"),
-        build=lazy(f"{_ROOM}.cpsat:build"),
+        solve=lazy(f"{_ROOM}.models.cpsat:solve"),
+        build=lazy(f"{_ROOM}.models.cpsat:build"),
         honours=names(VOCABULARY),
         supports=lazy(f"{_ROOM}.effort:model_supports"),
         limits=_MODEL,
@@ -85,8 +85,8 @@ METHODS: tuple[Method[OperatorInstance, OperatorPlan], ...] = (
         name="milp",
         claim=Claim.EXACT,
         source="assignment model in Pyomo and HiGHS, made for this project",
-        solve=lazy(f"{_ROOM}.milp:solve"),
-        build=lazy(f"{_ROOM}.milp:build"),
+        solve=lazy(f"{_ROOM}.models.milp:solve"),
+        build=lazy(f"{_ROOM}.models.milp:build"),
         honours=names(VOCABULARY),
         supports=lazy(f"{_ROOM}.effort:model_supports"),
         limits=_MODEL,
@@ -96,13 +96,13 @@ METHODS: tuple[Method[OperatorInstance, OperatorPlan], ...] = (
         name="pipedream",
         claim=Claim.HEURISTIC,
         source="PipeDream, SOSP 2019: the best intervals of one topological order",
-        solve=lazy(f"{_ROOM}.parmesan.paper:solve_pipedream"),
+        solve=lazy(f"{_ROOM}.paper.parmesan:solve_pipedream"),
         effort=_FLOW_EFFORT,
     ),
     Method(
         name="equal",
         claim=Claim.HEURISTIC,
         source="one topological order cut where the seconds are shared evenly",
-        solve=lazy(f"{_ROOM}.parmesan.paper:solve_equal"),
+        solve=lazy(f"{_ROOM}.paper.parmesan:solve_equal"),
     ),
 )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from formulations.family import Certificates, Family, lazy
-from formulations.pipeline_placement.inside import INSIDE
+from formulations.contract.family import Certificates, Family, lazy
+from formulations.pipeline_placement.definition.plans import plan_from_json, plan_to_json
+from formulations.pipeline_placement.definition.problem import PlacementPlan, evaluate, violations
+from formulations.pipeline_placement.definition.quantities import VOCABULARY
+from formulations.pipeline_placement.definition.settings import JSON, OVERRIDES, describe, read
 from formulations.pipeline_placement.methods import METHODS, choose
-from formulations.pipeline_placement.plans import plan_from_json, plan_to_json
-from formulations.pipeline_placement.problem import PlacementPlan, evaluate, violations
-from formulations.pipeline_placement.settings import JSON, OVERRIDES, describe, read
-from formulations.pipeline_placement.vocabulary import VOCABULARY
-from instances.pipeline_placement import PlacementInstance, check, to_json
+from formulations.pipeline_placement.questions.inner_problems import INSIDE
+from instances.problems.pipeline_placement import PlacementInstance, check, to_json
 
 FAMILY: Family[PlacementInstance, PlacementPlan] = Family(
     name="pipeline_placement",
@@ -27,12 +27,12 @@ FAMILY: Family[PlacementInstance, PlacementPlan] = Family(
     vocabulary=VOCABULARY,
     choose=choose,
     describe=describe,
-    why_infeasible=lazy("formulations.pipeline_placement.infeasible:why_infeasible"),
+    why_infeasible=lazy("formulations.pipeline_placement.questions.why_infeasible:why_infeasible"),
     certificates=Certificates(
-        write=lazy("formulations.pipeline_placement.certificates:write"),
-        verify=lazy("formulations.pipeline_placement.checker:verify"),
+        write=lazy("formulations.pipeline_placement.certificate.writer:write"),
+        verify=lazy("formulations.pipeline_placement.certificate.checker:verify"),
     ),
-    breakdown=lazy("formulations.pipeline_placement.breakdown:breakdown"),
+    breakdown=lazy("formulations.pipeline_placement.definition.plan_figures:breakdown"),
     subproblems=INSIDE,
-    mining=lazy("formulations.pipeline_placement.mining:mining"),
+    mining=lazy("formulations.pipeline_placement.questions.instance_space:mining"),
 )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from formulations.family import Claim, Method, lazy
-from formulations.pipeline_placement.problem import PlacementPlan
-from formulations.pipeline_placement.vocabulary import VOCABULARY
-from formulations.vocabulary import names
-from instances.pipeline_placement import PlacementInstance
+from formulations.contract.family import Claim, Method, lazy
+from formulations.contract.quantities import names
+from formulations.pipeline_placement.definition.problem import PlacementPlan
+from formulations.pipeline_placement.definition.quantities import VOCABULARY
+from instances.problems.pipeline_placement import PlacementInstance
 from solvers.outcome import Limits
 
 _ROOM = "formulations.pipeline_placement"
@@ -50,26 +50,26 @@ METHODS: tuple[Method[PlacementInstance, PlacementPlan], ...] = (
         name="parmesan",
         claim=Claim.HEURISTIC,
         source="Parmesan, sections 4 and 5: clustering, dynamic program, refinement, then Algorithm 1",
-        solve=lazy(f"{_ROOM}.phases:solve"),
+        solve=lazy(f"{_ROOM}.models.two_phase:solve"),
     ),
     Method(
         name="decoupled",
         claim=Claim.HEURISTIC,
         source="the best partition for the flat network, then its best mapping",
-        solve=lazy(f"{_ROOM}.phases:solve_decoupled"),
+        solve=lazy(f"{_ROOM}.models.two_phase:solve_decoupled"),
     ),
     Method(
         name="turns",
         claim=Claim.HEURISTIC,
         source="moves of operators on the links of the mapping and swaps of devices, in turns",
-        solve=lazy(f"{_ROOM}.phases:solve_turns"),
+        solve=lazy(f"{_ROOM}.models.two_phase:solve_turns"),
     ),
     Method(
         name="joint",
         claim=Claim.EXACT,
         source="both phases in one CP-SAT model (the future work of Parmesan's conclusion)",
-        solve=lazy(f"{_ROOM}.cpsat:solve"),
-        build=lazy(f"{_ROOM}.cpsat:build"),
+        solve=lazy(f"{_ROOM}.models.cpsat:solve"),
+        build=lazy(f"{_ROOM}.models.cpsat:build"),
         honours=names(VOCABULARY),
         supports=supports_joint,
         limits=_JOINT,
@@ -79,8 +79,8 @@ METHODS: tuple[Method[PlacementInstance, PlacementPlan], ...] = (
         name="milp",
         claim=Claim.EXACT,
         source="both phases in one MILP, Pyomo and HiGHS, made for this project",
-        solve=lazy(f"{_ROOM}.milp:solve"),
-        build=lazy(f"{_ROOM}.milp:build"),
+        solve=lazy(f"{_ROOM}.models.milp:solve"),
+        build=lazy(f"{_ROOM}.models.milp:build"),
         honours=names(VOCABULARY),
         supports=supports_joint,
         limits=_JOINT,

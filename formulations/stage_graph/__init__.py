@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from formulations.family import Certificates, Family, lazy
-from formulations.stage_graph.inside import INSIDE
+from formulations.contract.family import Certificates, Family, lazy
+from formulations.stage_graph.definition.plans import plan_from_json, plan_to_json
+from formulations.stage_graph.definition.problem import StagePlan, evaluate, violations
+from formulations.stage_graph.definition.quantities import VOCABULARY
+from formulations.stage_graph.definition.settings import OVERRIDES, describe, memory_pressure, read, recognise
 from formulations.stage_graph.methods import METHODS, choose, fits_levels, suits
-from formulations.stage_graph.nearby import NEARBY
-from formulations.stage_graph.plans import plan_from_json, plan_to_json
-from formulations.stage_graph.problem import StagePlan, evaluate, violations
-from formulations.stage_graph.settings import OVERRIDES, describe, memory_pressure, read, recognise
-from formulations.stage_graph.vocabulary import VOCABULARY
-from instances.stage_graph import StageGraph, check, to_json
+from formulations.stage_graph.questions.alternatives import NEARBY
+from formulations.stage_graph.questions.inner_problems import INSIDE
+from instances.problems.stage_graph import StageGraph, check, to_json
 
 FAMILY: Family[StageGraph, StagePlan] = Family(
     name="stage_graph",
@@ -31,12 +31,12 @@ FAMILY: Family[StageGraph, StagePlan] = Family(
     describe=describe,
     memory_pressure=memory_pressure,
     chooses_by=(suits, fits_levels),
-    breakdown=lazy("formulations.stage_graph.breakdown:breakdown"),
+    breakdown=lazy("formulations.stage_graph.definition.plan_figures:breakdown"),
     certificates=Certificates(
-        write=lazy("formulations.stage_graph.certificates:write"),
-        verify=lazy("formulations.stage_graph.checker:verify"),
+        write=lazy("formulations.stage_graph.certificate.writer:write"),
+        verify=lazy("formulations.stage_graph.certificate.checker:verify"),
     ),
-    mining=lazy("formulations.stage_graph.mining:mining"),
+    mining=lazy("formulations.stage_graph.questions.instance_space:mining"),
     subproblems=INSIDE,
-    questions=lazy("formulations.stage_graph.questions:questions"),
+    questions=lazy("formulations.stage_graph.questions.what_if:questions"),
 )

@@ -8,16 +8,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from formulations.alarm import alarm
-from formulations.family import Answer, infeasible_by_counting
-from formulations.stage_graph import wide
-from formulations.stage_graph.costs import Costs
-from formulations.stage_graph.problem import StagePlan, bottleneck_s
+from formulations.compiled.kernel_deadline import alarm
+from formulations.contract.family import Answer, infeasible_by_counting
+from formulations.stage_graph.costs.costs import Costs
+from formulations.stage_graph.definition.problem import StagePlan, bottleneck_s
+from formulations.stage_graph.definition.quantities import NO_SIZE, at_required_sizes
+from formulations.stage_graph.paper import fewest_devices
 from formulations.stage_graph.upsets import levels
 from formulations.stage_graph.upsets.bounds import Proof, prove, simple_bound, whose
 from formulations.stage_graph.upsets.branches import EqualBranches, UnsuitableError, structure_of
-from formulations.stage_graph.vocabulary import NO_SIZE, at_required_sizes
-from instances.stage_graph import StageGraph
+from instances.problems.stage_graph import StageGraph
 from solvers.outcome import OPTIMAL_GAP, Limits, Prover, Stop, Watch
 
 
@@ -43,7 +43,7 @@ def solve_downsets(instance: StageGraph, limits: Limits, watch: Watch, *, by: st
         downsets = EqualBranches(costs, watch)
     except UnsuitableError:
         return replace(levels.solve(instance, limits, watch), proved_by="levels")
-    first = wide.solve(instance, limits, watch)
+    first = fewest_devices.solve(instance, limits, watch)
     start = Proof(simple_bound(costs), first.plan)
     if first.plan is not None:
         start.value_s = bottleneck_s(instance, first.plan)

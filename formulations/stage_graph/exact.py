@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from formulations.family import Answer, infeasible_by_counting
-from formulations.stage_graph import cpsat, downsets, wide
-from formulations.stage_graph.costs import Costs
+from formulations.contract.family import Answer, infeasible_by_counting
+from formulations.stage_graph import downsets
+from formulations.stage_graph.costs.costs import Costs
+from formulations.stage_graph.definition.problem import StagePlan
+from formulations.stage_graph.definition.quantities import NO_SIZE, at_required_sizes
+from formulations.stage_graph.models import cpsat
 from formulations.stage_graph.models.devices import identical
-from formulations.stage_graph.problem import StagePlan
+from formulations.stage_graph.paper import fewest_devices
 from formulations.stage_graph.upsets import levels
 from formulations.stage_graph.upsets.bounds import DOWNSETS, simple_bound
-from formulations.stage_graph.vocabulary import NO_SIZE, at_required_sizes
-from instances.stage_graph import StageGraph
+from instances.problems.stage_graph import StageGraph
 from solvers.outcome import Limits, Prover, Stop, Watch
 
 #: Models with so few operators have all their partitions searched first.
@@ -43,4 +45,4 @@ def _compiled(instance: StageGraph, limits: Limits, watch: Watch) -> Answer[Stag
     found = levels.solve(instance, limits, watch)
     if found.stop is not Stop.SIZE_LIMIT:
         return replace(found, proved_by="levels")
-    return wide.solve_wide(instance, watch)
+    return fewest_devices.solve_wide(instance, watch)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from formulations.family import Claim, Method, lazy
-from formulations.stage_graph.problem import StagePlan
-from formulations.stage_graph.vocabulary import VOCABULARY
-from formulations.vocabulary import names
+from formulations.contract.family import Claim, Method, lazy
+from formulations.contract.quantities import names
+from formulations.stage_graph.definition.problem import StagePlan
+from formulations.stage_graph.definition.quantities import VOCABULARY
 from instances.parameters import Setting, one_of, parse_count, parse_flag
-from instances.stage_graph import StageGraph
+from instances.problems.stage_graph import StageGraph
 from solvers.outcome import Limits, Watch
 
 #: Reachability of more operators takes too much memory.
@@ -99,7 +99,7 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         name="graphpipe",
         claim=Claim.HEURISTIC,
         source="GraphPipe, Algorithm 1 in its default configuration",
-        solve=lazy("formulations.stage_graph.graphpipe.paper:solve_graphpipe"),
+        solve=lazy("formulations.stage_graph.paper.graphpipe:solve_graphpipe"),
         supports=_identical,
         limits=_IDENTICAL,
         effort=_effort(2),
@@ -125,7 +125,7 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         name="graphpipe-plus",
         claim=Claim.HEURISTIC,
         source="all partitions of small models, else the recursion with stages that reach into branches",
-        solve=lazy("formulations.stage_graph.wide:solve"),
+        solve=lazy("formulations.stage_graph.paper.fewest_devices:solve"),
         supports=_identical,
         limits=_IDENTICAL,
         effort=_effort(2),
@@ -134,7 +134,7 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         name="pipedream",
         claim=Claim.HEURISTIC,
         source="PipeDream as GraphPipe, section 7.1, describes it: a chain of all operators",
-        solve=lazy("formulations.stage_graph.graphpipe.paper:solve_pipedream"),
+        solve=lazy("formulations.stage_graph.paper.graphpipe:solve_pipedream"),
         supports=_identical,
         limits=_IDENTICAL,
         effort=_effort(2),
@@ -144,7 +144,7 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         name="piper-dp",
         claim=Claim.HEURISTIC,
         source="Piper with data parallelism only: chains of downsets, chains of operators merged if there are too many",
-        solve=lazy("formulations.stage_graph.baselines:solve"),
+        solve=lazy("formulations.stage_graph.paper.baselines:solve"),
         supports=_identical,
         limits=_IDENTICAL,
         effort=_effort(4),
@@ -164,7 +164,7 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         name="data-parallel",
         claim=Claim.HEURISTIC,
         source="a single stage",
-        solve=lazy("formulations.stage_graph.graphpipe.paper:solve_data_parallel"),
+        solve=lazy("formulations.stage_graph.paper.graphpipe:solve_data_parallel"),
         supports=_identical,
         limits=_IDENTICAL,
     ),
@@ -203,8 +203,8 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         name="cpsat",
         claim=Claim.EXACT,
         source="CP-SAT: partition, devices, depth and memory, a model for each micro-batch size; device graphs as well",
-        solve=lazy("formulations.stage_graph.cpsat:solve"),
-        build=lazy("formulations.stage_graph.cpsat:build"),
+        solve=lazy("formulations.stage_graph.models.cpsat:solve"),
+        build=lazy("formulations.stage_graph.models.cpsat:build"),
         honours=names(VOCABULARY),
         supports=_fits_cpsat,
         limits=_MODEL,

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from formulations.family import Certificates, Family, lazy
-from formulations.stage_partitioning.inside import INSIDE
+from formulations.contract.family import Certificates, Family, lazy
+from formulations.stage_partitioning.definition.plans import plan_from_json, plan_to_json
+from formulations.stage_partitioning.definition.problem import StagePlan, evaluate, violations
+from formulations.stage_partitioning.definition.quantities import VOCABULARY
+from formulations.stage_partitioning.definition.settings import OVERRIDES, describe, memory_pressure, read, recognise
 from formulations.stage_partitioning.methods import METHODS
-from formulations.stage_partitioning.nearby import NEARBY
-from formulations.stage_partitioning.plans import plan_from_json, plan_to_json
-from formulations.stage_partitioning.problem import StagePlan, evaluate, violations
-from formulations.stage_partitioning.settings import OVERRIDES, describe, memory_pressure, read, recognise
-from formulations.stage_partitioning.vocabulary import VOCABULARY
-from instances.stage_partitioning import StageInstance, check, to_json
+from formulations.stage_partitioning.questions.alternatives import NEARBY
+from formulations.stage_partitioning.questions.inner_problems import INSIDE
+from instances.problems.stage_partitioning import StageInstance, check, to_json
 
 FAMILY: Family[StageInstance, StagePlan] = Family(
     name="stage_partitioning",
@@ -27,18 +27,18 @@ FAMILY: Family[StageInstance, StagePlan] = Family(
     methods=METHODS,
     vocabulary=VOCABULARY,
     nearby=NEARBY,
-    choose=lazy("formulations.stage_partitioning.effort:choose"),
+    choose=lazy("formulations.stage_partitioning.exact.effort:choose"),
     describe=describe,
     memory_pressure=memory_pressure,
     warnings=lambda instance: instance.warnings,
-    why_infeasible=lazy("formulations.stage_partitioning.infeasible:why_infeasible"),
-    breakdown=lazy("formulations.stage_partitioning.breakdown:breakdown"),
+    why_infeasible=lazy("formulations.stage_partitioning.questions.why_infeasible:why_infeasible"),
+    breakdown=lazy("formulations.stage_partitioning.definition.plan_figures:breakdown"),
     certificates=Certificates(
-        write=lazy("formulations.stage_partitioning.certificates:write"),
-        verify=lazy("formulations.stage_partitioning.checker:verify"),
+        write=lazy("formulations.stage_partitioning.certificate.writer:write"),
+        verify=lazy("formulations.stage_partitioning.certificate.checker:verify"),
     ),
-    mining=lazy("formulations.stage_partitioning.mining:mining"),
-    questions=lazy("formulations.stage_partitioning.questions:questions"),
+    mining=lazy("formulations.stage_partitioning.questions.instance_space:mining"),
+    questions=lazy("formulations.stage_partitioning.questions.what_if:questions"),
     sweepable=True,
     subproblems=INSIDE,
 )

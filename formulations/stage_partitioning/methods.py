@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from formulations.family import Claim, Method, lazy
-from formulations.stage_partitioning.models import size
-from formulations.stage_partitioning.models.size import (
+from formulations.contract.family import Claim, Method, lazy
+from formulations.contract.quantities import names
+from formulations.stage_partitioning import model_size
+from formulations.stage_partitioning.definition.problem import StagePlan
+from formulations.stage_partitioning.definition.quantities import MODELLED
+from formulations.stage_partitioning.model_size import (
     assignment_effort,
     assignment_supports,
     assignment_too_large,
     columns_effort,
     columns_supports,
 )
-from formulations.stage_partitioning.problem import StagePlan
-from formulations.stage_partitioning.vocabulary import MODELLED
-from formulations.vocabulary import names
 from instances.parameters import Setting, one_of
-from instances.stage_partitioning import StageInstance
+from instances.problems.stage_partitioning import StageInstance
 
 _ROOM = "formulations.stage_partitioning"
 
@@ -33,7 +33,7 @@ PRICES = "priced stages"
 
 LISTED = f"graphs of at most {MAX_DOWNSETS:,} downsets (fewer if memory is short)"
 _TABLE = f"{LISTED}, where the table dp[D][k][s] has at most {MAX_TABLE:,} entries before pruning"
-DIRECT = f"instances whose direct model has at most {size.MAX_ASSIGNMENT:,} terms; of larger ones a first plan"
+DIRECT = f"instances whose direct model has at most {model_size.MAX_ASSIGNMENT:,} terms; of larger ones a first plan"
 
 _RULES = ("auto", "rerank", "sort-once", "truncating")
 
@@ -54,37 +54,37 @@ METHODS: tuple[Method[StageInstance, StagePlan], ...] = (
         name="piper",
         claim=Claim.HEURISTIC,
         source="Piper, section 4: dynamic program over downsets with a bang-per-buck knapsack",
-        solve=lazy(f"{_ROOM}.paper:solve"),
-        supports=lazy(f"{_ROOM}.effort:table_supports"),
+        solve=lazy(f"{_ROOM}.paper.piper:solve"),
+        supports=lazy(f"{_ROOM}.exact.effort:table_supports"),
         limits=_TABLE,
-        effort=lazy(f"{_ROOM}.effort:table_effort"),
+        effort=lazy(f"{_ROOM}.exact.effort:table_effort"),
         options=(KNAPSACK,),
     ),
     Method(
         name="piper-exact-knapsack",
         claim=Claim.EXACT,
         source="Piper, section 4, with exact knapsacks, which makes it exact (Appendix C)",
-        solve=lazy(f"{_ROOM}.paper:solve_exact_knapsack"),
-        supports=lazy(f"{_ROOM}.effort:table_supports"),
+        solve=lazy(f"{_ROOM}.paper.piper:solve_exact_knapsack"),
+        supports=lazy(f"{_ROOM}.exact.effort:table_supports"),
         limits=_TABLE,
-        effort=lazy(f"{_ROOM}.effort:table_effort"),
+        effort=lazy(f"{_ROOM}.exact.effort:table_effort"),
     ),
     Method(
         name="exact",
         claim=Claim.EXACT,
         source="threshold search over downsets, made for this project (the room's README)",
         solve=lazy(f"{_ROOM}.exact.threshold:solve"),
-        supports=lazy(f"{_ROOM}.effort:exact_supports"),
+        supports=lazy(f"{_ROOM}.exact.effort:exact_supports"),
         limits=f"{LISTED}, where downsets times sums of data-parallel degrees are at most {MAX_LABELS:,}",
-        effort=lazy(f"{_ROOM}.effort:exact_effort"),
+        effort=lazy(f"{_ROOM}.exact.effort:exact_effort"),
         honours=HONOURED,
     ),
     Method(
         name="cpsat",
         claim=Claim.EXACT,
         source="direct assignment model in CP-SAT, made for this project",
-        solve=lazy(f"{_ROOM}.cpsat:solve"),
-        build=lazy(f"{_ROOM}.cpsat:build"),
+        solve=lazy(f"{_ROOM}.models.cpsat:solve"),
+        build=lazy(f"{_ROOM}.models.cpsat:build"),
         honours=names(MODELLED),
         supports=assignment_supports,
         too_large=assignment_too_large,
@@ -95,8 +95,8 @@ METHODS: tuple[Method[StageInstance, StagePlan], ...] = (
         name="milp",
         claim=Claim.EXACT,
         source="direct assignment model in Pyomo and HiGHS, made for this project",
-        solve=lazy(f"{_ROOM}.milp:solve"),
-        build=lazy(f"{_ROOM}.milp:build"),
+        solve=lazy(f"{_ROOM}.models.milp:solve"),
+        build=lazy(f"{_ROOM}.models.milp:build"),
         honours=names(MODELLED),
         supports=assignment_supports,
         too_large=assignment_too_large,
@@ -111,7 +111,7 @@ METHODS: tuple[Method[StageInstance, StagePlan], ...] = (
         build=lazy(f"{_ROOM}.models.columns_cpsat:build"),
         honours=names(MODELLED),
         supports=columns_supports,
-        limits=f"graphs of at most {size.MAX_DOWNSETS} downsets",
+        limits=f"graphs of at most {model_size.MAX_DOWNSETS} downsets",
         effort=columns_effort,
         shares=PRICES,
     ),
@@ -123,7 +123,7 @@ METHODS: tuple[Method[StageInstance, StagePlan], ...] = (
         build=lazy(f"{_ROOM}.models.columns:build"),
         honours=names(MODELLED),
         supports=columns_supports,
-        limits=f"graphs of at most {size.MAX_DOWNSETS} downsets",
+        limits=f"graphs of at most {model_size.MAX_DOWNSETS} downsets",
         effort=columns_effort,
         shares=PRICES,
     ),
@@ -131,8 +131,8 @@ METHODS: tuple[Method[StageInstance, StagePlan], ...] = (
         name="realizable",
         claim=Claim.EXACT,
         source="degrees enumerated, cuts by dynamic programs or the threshold search, made for this project",
-        solve=lazy(f"{_ROOM}.exact.realizable:solve"),
-        supports=lazy(f"{_ROOM}.effort:realizable_supports"),
+        solve=lazy(f"{_ROOM}.exact.trainer_exact:solve"),
+        supports=lazy(f"{_ROOM}.exact.effort:realizable_supports"),
         limits="instances with the requirement realizable(TRAINER) (--realizable TRAINER) and no other",
         honours=frozenset({"realizable"}),
         needs="realizable(deepspeed)",
@@ -141,25 +141,25 @@ METHODS: tuple[Method[StageInstance, StagePlan], ...] = (
         name="linearised",
         claim=Claim.HEURISTIC,
         source="exact search over the stages of a few topological orders, in rounds, made for this project",
-        solve=lazy(f"{_ROOM}.exact.linearised:solve"),
-        effort=lazy(f"{_ROOM}.effort:linearised_effort"),
+        solve=lazy(f"{_ROOM}.exact.interval_plans:solve"),
+        effort=lazy(f"{_ROOM}.exact.effort:linearised_effort"),
     ),
     Method(
         name="equi",
         claim=Claim.HEURISTIC,
         source="Piper, section 5: equal groups of layers with the same degrees everywhere",
-        solve=lazy(f"{_ROOM}.baselines.equi:solve"),
+        solve=lazy(f"{_ROOM}.baselines:solve"),
     ),
     Method(
         name="equi-no-tp",
         claim=Claim.HEURISTIC,
         source="Piper, section 5: equi without tensor parallelism, a surrogate for PipeDream-2BW",
-        solve=lazy(f"{_ROOM}.baselines.equi:solve_without_tp"),
+        solve=lazy(f"{_ROOM}.baselines:solve_without_tp"),
     ),
     Method(
         name="pipedream",
         claim=Claim.HEURISTIC,
         source="PipeDream, SOSP 2019: a chain with data parallelism, memory unlimited; no plan if its own does not fit",
-        solve=lazy(f"{_ROOM}.baselines.pipedream:solve"),
+        solve=lazy(f"{_ROOM}.paper.pipedream:solve"),
     ),
 )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from formulations.family import Certificates, Family, lazy
-from formulations.tmpc_knapsack.infeasible import why_infeasible
+from formulations.contract.family import Certificates, Family, lazy
+from formulations.tmpc_knapsack.definition.plans import plan_from_json, plan_to_json
+from formulations.tmpc_knapsack.definition.problem import KnapsackPlan, evaluate, violations
+from formulations.tmpc_knapsack.definition.quantities import VOCABULARY
+from formulations.tmpc_knapsack.definition.settings import MEMORY, describe, memory_pressure, read, recognise
 from formulations.tmpc_knapsack.methods import METHODS, choose
-from formulations.tmpc_knapsack.plans import plan_from_json, plan_to_json
-from formulations.tmpc_knapsack.problem import KnapsackPlan, evaluate, violations
-from formulations.tmpc_knapsack.settings import MEMORY, describe, memory_pressure, read, recognise
-from formulations.tmpc_knapsack.vocabulary import VOCABULARY
-from instances.tmpc_knapsack import KnapsackInstance, check, to_json
+from formulations.tmpc_knapsack.questions.why_infeasible import why_infeasible
+from instances.problems.tmpc_knapsack import KnapsackInstance, check, to_json
 
 FAMILY: Family[KnapsackInstance, KnapsackPlan] = Family(
     name="tmpc_knapsack",
@@ -30,10 +30,10 @@ FAMILY: Family[KnapsackInstance, KnapsackPlan] = Family(
     memory_pressure=memory_pressure,
     why_infeasible=why_infeasible,
     certificates=Certificates(
-        write=lazy("formulations.tmpc_knapsack.certificates:write"),
-        verify=lazy("formulations.tmpc_knapsack.checker:verify"),
+        write=lazy("formulations.tmpc_knapsack.certificate.writer:write"),
+        verify=lazy("formulations.tmpc_knapsack.certificate.checker:verify"),
     ),
-    breakdown=lazy("formulations.tmpc_knapsack.breakdown:breakdown"),
-    mining=lazy("formulations.tmpc_knapsack.mining:mining"),
-    questions=lazy("formulations.tmpc_knapsack.questions:questions"),
+    breakdown=lazy("formulations.tmpc_knapsack.definition.plan_figures:breakdown"),
+    mining=lazy("formulations.tmpc_knapsack.questions.instance_space:mining"),
+    questions=lazy("formulations.tmpc_knapsack.questions.what_if:questions"),
 )

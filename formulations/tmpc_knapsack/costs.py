@@ -9,11 +9,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.amounts import exactly, printed, rounded_up
-from formulations.family import Answer, infeasible_by_counting
-from formulations.tmpc_knapsack.problem import MEMORY_SLACK, KnapsackPlan
+from formulations.contract.family import Answer, infeasible_by_counting
+from formulations.contract.rounding import exactly, printed, rounded_up
+from formulations.tmpc_knapsack.definition.problem import MEMORY_SLACK, KnapsackPlan
 from instances.parameters import MAX_AMOUNT
-from instances.tmpc_knapsack import KnapsackInstance
+from instances.problems.tmpc_knapsack import KnapsackInstance
 
 
 class Arrays(NamedTuple):

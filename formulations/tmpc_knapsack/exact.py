@@ -6,12 +6,12 @@ import math
 
 import numpy as np
 
-from formulations.alarm import alarm
-from formulations.family import Answer
+from formulations.compiled.kernel_deadline import alarm
+from formulations.contract.family import Answer
 from formulations.tmpc_knapsack.costs import arrays, infeasible_answer, plan_of
+from formulations.tmpc_knapsack.definition.problem import KnapsackPlan, evaluate
 from formulations.tmpc_knapsack.kernels import search
-from formulations.tmpc_knapsack.problem import KnapsackPlan, evaluate
-from instances.tmpc_knapsack import KnapsackInstance
+from instances.problems.tmpc_knapsack import KnapsackInstance
 from solvers.outcome import OPTIMAL_GAP, Limits, Stop, Watch
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from formulations.family import Claim, Method, lazy
-from formulations.tmpc_knapsack.problem import KnapsackPlan
-from formulations.tmpc_knapsack.settings import num_options
-from formulations.tmpc_knapsack.vocabulary import VOCABULARY
-from formulations.vocabulary import names
+from formulations.contract.family import Claim, Method, lazy
+from formulations.contract.quantities import names
+from formulations.tmpc_knapsack.definition.problem import KnapsackPlan
+from formulations.tmpc_knapsack.definition.quantities import VOCABULARY
+from formulations.tmpc_knapsack.definition.settings import num_options
 from instances.parameters import Setting, one_of
-from instances.tmpc_knapsack import KnapsackInstance
+from instances.problems.tmpc_knapsack import KnapsackInstance
 from solvers.outcome import Limits
 
 _VARIANTS = ("rerank", "sort-once", "truncating")
@@ -61,8 +61,8 @@ METHODS: tuple[Method[KnapsackInstance, KnapsackPlan], ...] = (
         name="cpsat",
         claim=Claim.EXACT,
         source="multiple-choice knapsack with integer costs, CP-SAT",
-        solve=lazy("formulations.tmpc_knapsack.cpsat:solve"),
-        build=lazy("formulations.tmpc_knapsack.cpsat:build"),
+        solve=lazy("formulations.tmpc_knapsack.models.cpsat:solve"),
+        build=lazy("formulations.tmpc_knapsack.models.cpsat:build"),
         honours=names(VOCABULARY),
         supports=_fits_a_model,
         limits=f"at most {_MODEL_OPTIONS:,} options of all nodes together",
@@ -72,8 +72,8 @@ METHODS: tuple[Method[KnapsackInstance, KnapsackPlan], ...] = (
         name="milp",
         claim=Claim.EXACT,
         source="multiple-choice knapsack, Pyomo and HiGHS",
-        solve=lazy("formulations.tmpc_knapsack.milp:solve"),
-        build=lazy("formulations.tmpc_knapsack.milp:build"),
+        solve=lazy("formulations.tmpc_knapsack.models.milp:solve"),
+        build=lazy("formulations.tmpc_knapsack.models.milp:build"),
         honours=names(VOCABULARY),
         supports=_fits_a_model,
         limits=f"at most {_MODEL_OPTIONS:,} options of all nodes together",

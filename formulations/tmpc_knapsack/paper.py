@@ -17,13 +17,13 @@ import math
 
 import numpy as np
 
-from formulations.alarm import alarm
-from formulations.family import Answer
+from formulations.compiled.kernel_deadline import alarm
+from formulations.contract.family import Answer
 from formulations.tmpc_knapsack.costs import arrays, infeasible_answer, plan_of
+from formulations.tmpc_knapsack.definition.problem import KnapsackPlan, evaluate
 from formulations.tmpc_knapsack.kernels import published, search
-from formulations.tmpc_knapsack.problem import KnapsackPlan, evaluate
 from instances.errors import InstanceError
-from instances.tmpc_knapsack import KnapsackInstance
+from instances.problems.tmpc_knapsack import KnapsackInstance
 from solvers.outcome import Limits, Prover, Stop, Watch
 
 _VARIANTS = {

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict
 
-from instances.amp_experiments import EXPERIMENTS, Prediction, profile_lengths
 from instances.errors import InstanceError
+from instances.generators.amp_experiments import EXPERIMENTS, Prediction, profile_lengths
 from instances.rules import Amount, Count, Index, one_of
 from instances.validation import validated
 

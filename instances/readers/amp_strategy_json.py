@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from instances.amp_strategy import AmpInstance, check
+from instances.problems.amp_strategy import AmpInstance, check
 from instances.validation import read_instance
 
 

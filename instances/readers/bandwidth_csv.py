@@ -5,9 +5,9 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-from instances.device_mapping import check_matrix
 from instances.errors import InstanceError
 from instances.files import read_lines
+from instances.problems.device_mapping import check_matrix
 from instances.units import parse_bandwidth
 
 

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict
 
-from instances.device_mapping import AUTO, OBJECTIVES, DeviceMapping, check, with_objective
 from instances.errors import expect
+from instances.problems.device_mapping import AUTO, OBJECTIVES, DeviceMapping, check, with_objective
 from instances.rules import Count, one_of
 from instances.validation import read_instance, validated
 

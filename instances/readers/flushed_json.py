@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict
 
-from instances.flushed_partitioning import FlushedInstance, Schedule, flushed
+from instances.problems.flushed_partitioning import FlushedInstance, Schedule, flushed
+from instances.problems.stage_partitioning import StageInstance
 from instances.rules import Bandwidth, Count, Requirements, Version, member_of, one_of
-from instances.stage_partitioning import StageInstance
 from instances.validation import validated
 
 

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict
 
-from instances.hierarchical_partitioning import HierarchicalInstance, MemoryModel, on_machines
+from instances.problems.hierarchical_partitioning import HierarchicalInstance, MemoryModel, on_machines
+from instances.problems.stage_partitioning import StageInstance
 from instances.rules import Bandwidth, Count, Requirements, Version, member_of, one_of
-from instances.stage_partitioning import StageInstance
 from instances.validation import validated
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from instances.tmpc_knapsack import KnapsackInstance, check
+from instances.problems.tmpc_knapsack import KnapsackInstance, check
 from instances.validation import read_instance
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from instances.layer_assignment import LayerAssignmentInstance, check
+from instances.problems.layer_assignment import LayerAssignmentInstance, check
 from instances.validation import read_instance
 
 

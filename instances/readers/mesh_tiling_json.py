@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from instances.mesh_tiling import MeshInstance, check
+from instances.problems.mesh_tiling import MeshInstance, check
 from instances.validation import read_instance
 
 

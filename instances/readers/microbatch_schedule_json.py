@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from instances.microbatch_schedule import ScheduleInstance, check
+from instances.problems.microbatch_schedule import ScheduleInstance, check
 from instances.validation import read_instance
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from instances.errors import InstanceError, closest, expect, expect_unique
-from instances.operator_partitioning import (
+from instances.problems.operator_partitioning import (
     DEFAULT_BANDWIDTH,
     DEFAULT_STAGES,
     Operator,

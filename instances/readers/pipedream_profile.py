@@ -11,8 +11,8 @@ import re
 from pathlib import PurePath
 
 from instances.errors import InstanceError, closest
-from instances.operator_partitioning import Operator, OperatorInstance, TrainingMemory, merged_edges, ordered
 from instances.parameters import AMOUNTS, is_amount
+from instances.problems.operator_partitioning import Operator, OperatorInstance, TrainingMemory, merged_edges, ordered
 
 _FIELDS = ("forward_compute_time", "backward_compute_time", "activation_size", "parameter_size")
 

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict
 
-from instances.device_mapping import MICROBATCHES, OBJECTIVES, RINGS
-from instances.pipeline_placement import PlacementInstance, check, placed
+from instances.problems.device_mapping import MICROBATCHES, OBJECTIVES, RINGS
+from instances.problems.pipeline_placement import PlacementInstance, check, placed
 from instances.readers import operator_json
 from instances.rules import Amount, Count, Requirements, Version, one_of
 from instances.validation import validated

@@ -11,10 +11,10 @@ from typing import Any
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
-from instances.published import MILLISECONDS, UNIT_WARNING, fingerprint
+from instances.problems.published import MILLISECONDS, UNIT_WARNING, fingerprint
+from instances.problems.stage_partitioning import StageInstance, check
 from instances.readers.stage_records import EdgeRecord, LayerRecord, TmpcRecord, built
 from instances.rules import Amount, Bandwidth, Count, Degree, NodeId
-from instances.stage_partitioning import StageInstance, check
 from instances.validation import validated
 
 #: Our names of fields, and the file's.

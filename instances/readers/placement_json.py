@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict
 
 from instances.errors import InstanceError, closest
-from instances.operator_partitioning import Operator, OperatorInstance, merged_edges, ordered
+from instances.problems.operator_partitioning import Operator, OperatorInstance, merged_edges, ordered
 from instances.rules import Amount, NodeId, Rule, Text
 from instances.validation import validated
 

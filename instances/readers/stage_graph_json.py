@@ -8,8 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from instances.errors import InstanceError, closest, expect, expect_unique
 from instances.graph import expect_acyclic, topological_order
-from instances.rules import Amount, Bandwidth, Count, Facts, Identifier, NodeId, Requirements, Text, Version, one_of
-from instances.stage_graph import (
+from instances.problems.stage_graph import (
     OBJECTIVES,
     SCHEDULES,
     AffineTime,
@@ -24,6 +23,7 @@ from instances.stage_graph import (
     check,
     check_time,
 )
+from instances.rules import Amount, Bandwidth, Count, Facts, Identifier, NodeId, Requirements, Text, Version, one_of
 from instances.validation import read_fields, validated
 
 

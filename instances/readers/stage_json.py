@@ -8,6 +8,14 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from instances.errors import InstanceError, expect, path
 from instances.memory_schemes import SCHEME, SCHEMES
+from instances.problems.stage_partitioning import (
+    CostModel,
+    KeptTensor,
+    SharedTensor,
+    StageInstance,
+    TiedWeights,
+    check,
+)
 from instances.readers.stage_records import EdgeRecord, LayerRecord, built
 from instances.rules import (
     Amount,
@@ -24,7 +32,6 @@ from instances.rules import (
     member_of,
     one_of,
 )
-from instances.stage_partitioning import CostModel, KeptTensor, SharedTensor, StageInstance, TiedWeights, check
 from instances.validation import validated
 
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pydantic import BaseModel, ConfigDict, Field
 
 from instances.memory_schemes import Bookkeeping
+from instances.problems.stage_partitioning import Edge, Layer, Tmpc
 from instances.rules import Amount, Degree, Identifier, NodeId, Text
-from instances.stage_partitioning import Edge, Layer, Tmpc
 
 
 class TmpcRecord(BaseModel):

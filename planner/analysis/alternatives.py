@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from formulations.nearby import Nearby
+from formulations.contract.alternatives import Nearby
 from instances.requirements import Requirement, with_requirements
 from planner.analysis.nearby import Unfinished, Variants, checked
 from planner.files.load import admitted, family_of

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from formulations.modelled import Stopped
+from formulations.modelling.solve_model import Stopped
 from planner.analysis.model_view import OpenModel, declarative
 from planner.files.load import admitted, family_of
 from planner.process.errors import UsageError

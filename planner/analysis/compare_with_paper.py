@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from formulations.compilation import compiling
-from formulations.family import Claim, Family, Method
+from formulations.compiled.compile_times import compiling
+from formulations.contract.family import Claim, Family, Method
 from planner.files.load import family_of
 from planner.plugins.method_names import AUTO, PORTFOLIO
 from planner.process.errors import CrosscheckError

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from formulations.compilation import compiling
-from formulations.questions import Change, Member, Questions
+from formulations.compiled.compile_times import compiling
+from formulations.contract.what_if import Change, Member, Questions
 from planner.analysis.proofs import Proofs, asked_of
 from planner.analysis.smallest_change import least
 from planner.files.load import admitted

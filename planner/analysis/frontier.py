@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from formulations.breakdown import Heat, least_of
-from formulations.compilation import compiling
-from formulations.family import no_preparation
-from formulations.size import SizeError
+from formulations.compiled.compile_times import compiling
+from formulations.compiled.memory_budget import SizeError
+from formulations.contract.family import no_preparation
+from formulations.figures.plan_figures import Heat, least_of
 from planner.analysis.optima import Optima, admitted_to_tables
 from planner.files.settings import declared, expect_types
 from planner.process.errors import UsageError
@@ -84,7 +84,7 @@ def frontier(instance: Any, *, limits: Limits | None = None, notice: Callable[[s
     expect_types(limits=limits, notice=notice)
     began = time.perf_counter()
     with compiling(notice):
-        from formulations.stage_partitioning.studies import frontier as room
+        from formulations.stage_partitioning.questions.studies import frontier as room
 
     stats: dict[str, Any] = {"compile_seconds": time.perf_counter() - began}
     limits = limits or Limits()

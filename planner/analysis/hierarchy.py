@@ -76,10 +76,10 @@ def compare(name: str, *, inputs: str | None = None, limits: Limits | None = Non
     UsageError
         If the instance is of another family, or a setting breaks its rule.
     """
-    from formulations.hierarchical_partitioning.placement import place, spread, spread_time
-    from formulations.hierarchical_partitioning.problem import evaluate
-    from formulations.stage_partitioning.plans import plan_from_json
-    from instances.stage_partitioning import StageInstance
+    from formulations.hierarchical_partitioning.definition.problem import evaluate
+    from formulations.hierarchical_partitioning.questions.placement import place, spread, spread_time
+    from formulations.stage_partitioning.definition.plans import plan_from_json
+    from instances.problems.stage_partitioning import StageInstance
 
     cluster, rest = cluster_of(settings)
     if not isinstance(load(name, inputs=inputs, **rest), StageInstance):

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from formulations.questions import Factor
+from formulations.contract.what_if import Factor
 from planner.analysis.proofs import Proofs
 from solvers.outcome import OPTIMAL_GAP
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from formulations.breakdown import Heat, least_of
+from formulations.figures.plan_figures import Heat, least_of
 from instances.units import parse_bytes
 from planner.analysis.frontier import frontier
 from planner.analysis.optima import Optima, admitted_to_tables

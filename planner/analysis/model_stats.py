@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from formulations.modelled import Stopped
+from formulations.modelling.solve_model import Stopped
 from planner.analysis.model_view import OpenModel
 from planner.solving.worker import Worker, attend, signals_stop
 from solvers.inspection import Relaxation, Sizes, unsolved

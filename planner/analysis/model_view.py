@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from formulations.family import Claim, Family, Method, resolve
-from formulations.modelled import go_on, prove
-from formulations.size import SizeError
-from formulations.vocabulary import Quantity
+from formulations.compiled.memory_budget import SizeError
+from formulations.contract.family import Claim, Family, Method, resolve
+from formulations.contract.quantities import Quantity
+from formulations.modelling.solve_model import go_on, prove
 from instances.errors import InstanceError
 from instances.requirements import GRAMMAR, Argument, Requirement, parse, with_requirements
 from planner.files.destinations import writable
@@ -81,7 +81,7 @@ def model(instance: Any, method: str, *, complete: bool = False, watch: Watch | 
         Leave out nothing that a known plan makes superfluous: whatever is added to the model by other means than its
         requirements stays right. Larger, and its coefficients may span more magnitudes.
     watch
-        Building and the relaxation end once it is stopped (`formulations.modelled.Stopped`, or no bound).
+        Building and the relaxation end once it is stopped (`formulations.modelling.solve_model.Stopped`, or no bound).
 
     Raises
     ------

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any
 
-from formulations.breakdown import Heat
+from formulations.figures.plan_figures import Heat
 from planner.files.load import admitted, family_of
 from planner.process.errors import UsageError
 from solvers.outcome import Stop

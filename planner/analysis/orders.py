@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from formulations.compilation import compiling
+from formulations.compiled.compile_times import compiling
 from planner.analysis.merge_results import union
 from planner.files.load import load
 from planner.results.result import Result

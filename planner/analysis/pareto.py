@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from formulations.nearby import Nearby
+from formulations.contract.alternatives import Nearby
 from planner.analysis.alternatives import declared
 from planner.analysis.nearby import Unfinished, Variants, checked
 from planner.files.load import admitted, family_of

@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from formulations import FAMILIES
-from formulations.family import Claim, Family, Method
-from formulations.questions import Questions
+from formulations.contract.family import Claim, Family, Method
+from formulations.contract.what_if import Questions
 from planner.files.load import family_of
 from planner.plugins.method_names import AUTO
 from planner.process.errors import UsageError

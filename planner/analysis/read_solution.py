@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from formulations.family import Claim, Family, Method
+from formulations.contract.family import Claim, Family, Method
 from instances.errors import InstanceError, closest
 from instances.files import read_lines
 from planner.results.result import Result
@@ -37,7 +37,7 @@ _HEAD = re.compile(r"#.*|=+|solution status:.*|no solution available|primal solu
 _BEHIND = re.compile(r"\(obj:\S*\)")
 #: CBC's mark of a value outside its tolerances.
 _MARK = "**"
-#: The value of objectives' constants in files of models (`solvers.linear`), whose solutions name it.
+#: The value of objectives' constants in files of models (`solvers.milp.linear`), whose solutions name it.
 _CONSTANT = "objective_constant"
 #: Longer names and beginnings of lines are no such words, and lines have no more words.
 _LONGEST, _WORDS = 200, 8

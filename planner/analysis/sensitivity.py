@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from formulations.amounts import rounded_up, step_below
-from formulations.compilation import compiling
-from formulations.questions import Questions
+from formulations.compiled.compile_times import compiling
+from formulations.contract.rounding import rounded_up, step_below
+from formulations.contract.what_if import Questions
 from planner.analysis.intervals import Interval, interval
 from planner.analysis.proofs import Proofs, asked_of
 from planner.analysis.smallest_change import least

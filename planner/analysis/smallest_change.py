@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from formulations.amounts import least_amount, rounded_up
-from formulations.questions import Change
+from formulations.contract.rounding import least_amount, rounded_up
+from formulations.contract.what_if import Change
 from planner.analysis.proofs import Proofs
 from planner.results.result import Result
 from solvers.outcome import Limits, Watch

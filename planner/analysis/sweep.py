@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from formulations import FAMILIES
-from formulations.breakdown import Heat, least_of
-from formulations.compilation import compiling
+from formulations.compiled.compile_times import compiling
+from formulations.figures.plan_figures import Heat, least_of
 from instances.parameters import MAX_COUNT, parse_count
 from planner.analysis.merge_results import union
 from planner.files import settings

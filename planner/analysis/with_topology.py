@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from instances import topologies
-from instances.device_mapping import DeviceMapping
-from instances.mapping_catalog import MAX_DEVICES
-from instances.operator_partitioning import OperatorInstance
-from instances.pipeline_placement import PlacementInstance, placed
+from instances.catalog.mappings import MAX_DEVICES
+from instances.generators import topologies
+from instances.problems.device_mapping import DeviceMapping
+from instances.problems.operator_partitioning import OperatorInstance
+from instances.problems.pipeline_placement import PlacementInstance, placed
 from planner.files.load import load
 from planner.process.errors import UsageError
 

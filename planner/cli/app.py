@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 import typer
 
-from formulations.compilation import KernelCacheWarning
+from formulations.compiled.compile_times import KernelCacheWarning
 from instances.errors import InstanceError
 from planner.cli import completion, options
 from planner.cli.bench import bench_command
@@ -52,7 +52,7 @@ from planner.files import choices
 from planner.process.environment import blamed
 from planner.process.errors import CrosscheckError, UsageError
 from planner.process.versions import versions
-from solvers.pinned import BackendError
+from solvers.trust.pins import BackendError
 
 _HELP = "Exact models beside the published algorithms of DNN-parallelization planners."
 BUG = 70

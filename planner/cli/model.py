@@ -94,7 +94,7 @@ def _first(names: list[str]) -> str:
 
 def _judge(found: OpenModel, path: str, watch: Watch, json: bool) -> None:
     """Print what a solution is worth, and end: 1 if its plan breaks a rule, 3 if a limit came before the model."""
-    from formulations.modelled import Stopped
+    from formulations.modelling.solve_model import Stopped
     from planner.analysis.model_stats import unbuilt
     from planner.display.models import show_model
     from planner.display.tables import print_json, show_result

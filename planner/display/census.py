@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from formulations.stage_partitioning.studies.subproblems import EDGES
+from formulations.stage_partitioning.questions.studies.subproblems import EDGES
 from planner.display.tables import number, percent
 from planner.display.terminal import console
 from planner.experiments.census.census_of_rows import EachCensus

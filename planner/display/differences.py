@@ -9,7 +9,7 @@ from functools import partial
 from itertools import count, groupby
 from typing import Any
 
-from formulations.breakdown import Stack
+from formulations.figures.plan_figures import Stack
 from planner.analysis.difference import Decision, Difference, Row
 from planner.display.headlines import amount, headline
 from planner.display.palette import stage_colour, text_on

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from formulations.breakdown import (
+from formulations.figures.plan_figures import (
     Graph,
     Heat,
     Matrix,

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import formulations
-from formulations.compilation import compiling
-from formulations.family import Family, Method
+from formulations.compiled.compile_times import compiling
+from formulations.contract.family import Family, Method
 from instances.parameters import Setting
 from planner.display.tables import facts
 from planner.display.terminal import bold, console

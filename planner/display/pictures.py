@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from formulations import FAMILIES
-from formulations.breakdown import Picture
+from formulations.figures.plan_figures import Picture
 from planner.display.headlines import percent
 from planner.display.plots.charts import LINES_SAY, gap_over_time, losses
 from planner.display.plots.files import require, save

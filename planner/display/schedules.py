@@ -68,7 +68,7 @@ def _own_tasks(_instance: Any, plan: Mapping[str, Any]) -> Sequence[Task]:
 def simulated_tasks(instance: Any, plan: Mapping[str, Any]) -> list[Task]:
     """The passes of a simulated 1F1B step of a placed pipeline, on its slowest replica."""
     from formulations.pipeline_placement import FAMILY
-    from formulations.pipeline_placement.simulate import simulate_plan
+    from formulations.pipeline_placement.definition.simulate import simulate_plan
 
     step = simulate_plan(instance, FAMILY.plan_from_json(instance, plan))
     return [[p.stage, "F" if p.is_forward else "B", p.index, p.start_s, p.end_s] for p in step.passes]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 
-from formulations.amounts import exactly, printed
+from formulations.contract.rounding import exactly, printed
 from planner.analysis.intervals import LEAST, MOST, Interval
 from planner.analysis.sensitivity import Noise, Scenarios, Sensitivity
 from planner.display.tables import number

@@ -10,8 +10,8 @@ from itertools import groupby
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from formulations.amounts import printed
-from formulations.breakdown import Breakdown
+from formulations.contract.rounding import printed
+from formulations.figures.plan_figures import Breakdown
 from planner.display.schedules import text_gantt
 from planner.display.terminal import bold, console, printable
 from planner.files.node_names import with_names

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import formulations
-from formulations import vocabulary
-from formulations.family import Family
+from formulations.contract import quantities
+from formulations.contract.family import Family
 from instances.errors import InstanceError, expect
 from instances.files import few_lines, read_text
 from instances.requirements import with_requirements
@@ -20,7 +20,7 @@ from planner.files.rows import has_rows, read_row, split_row
 from planner.files.tables import is_table, read_table
 from planner.process.errors import UsageError, closest
 from planner.types import Instance
-from solvers.collection import no_collection
+from solvers.gc_pause import no_collection
 
 
 class UnknownInstanceError(UsageError):
@@ -109,7 +109,7 @@ def problem_of(name: str, inputs: str | None = None, problem: str | None = None)
 
 def catalog() -> Mapping[str, Any]:
     """The catalog's entries by name."""
-    from instances.catalog import CATALOG
+    from instances.catalog.catalog import CATALOG
 
     return CATALOG
 
@@ -147,7 +147,7 @@ def admitted(instance: Any, where: str = "instance", *, requirements: bool = Tru
     family = family_of(instance)
     instance = checked(instance, where)
     family.check(instance, where)
-    vocabulary.check(family.vocabulary, instance, where)
+    quantities.check(family.vocabulary, instance, where)
     if not requirements:
         rule = "none: they are not honoured here"
         expect(not instance.requirements, where, "requirements", list(instance.requirements), rule)

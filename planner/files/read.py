@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TextIO
 
-from formulations import size
+from formulations.compiled import memory_budget
 from instances.errors import InstanceError, path
 from instances.files import decoded, read_text
 from instances.parameters import vanishes
@@ -100,7 +100,7 @@ def parse_json(text: str, where: str) -> Any:
 def _expect_room(text: str, where: str) -> None:
     """`InstanceError` if the values of a large JSON text would not fit into memory: ``[],`` takes 40 times its text."""
     needed = sum(each * text.count(mark) for mark, each in _WEIGHTS.items()) if len(text) > _LARGE else 0
-    if needed and needed > (most := size.room()):
+    if needed and needed > (most := memory_budget.room()):
         rule = f"at most {most:.3g}, half of what is free"
         raise InstanceError.at(where, "size of its values in memory", f"{needed} bytes", rule)
 

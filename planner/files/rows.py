@@ -268,7 +268,7 @@ def _weight(batch: Any) -> int:
 
 def _knapsack(record: Mapping[str, Any]) -> dict[str, Any]:
     """A row of columns as the knapsack family's JSON."""
-    from formulations.stage_partitioning.studies.subproblems import name_of
+    from formulations.stage_partitioning.questions.studies.subproblems import name_of
 
     facts = {name: record[name] for name in ("parent", "outer", "inner", "t", "d", "y")}
     options = zip(record["tmpcs"], record["time"], record["memory_bytes"], strict=True)

@@ -7,7 +7,7 @@ import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from formulations.family import Method
+from formulations.contract.family import Method
 from instances import requirements
 from instances.requirements import Requirement
 from planner.process.errors import UsageError, closest

@@ -10,7 +10,7 @@ from dataclasses import fields, is_dataclass
 from functools import cached_property
 from typing import Any, get_args, get_type_hints
 
-from formulations.family import Claim, Family
+from formulations.contract.family import Claim, Family
 from planner.files.load import catalog, family_named, load
 
 _WIDTH = 100

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from formulations.family import Answer, Claim, Family, Method
+from formulations.contract.family import Answer, Claim, Family, Method
 from instances.errors import InstanceError
 from planner.files.write import plain
 from planner.plugins import registry

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from formulations.family import Claim
+from formulations.contract.family import Claim
 from planner.plugins.method_names import AUTO, PORTFOLIO
 from planner.plugins.target import DECLARED, LoadError, Target, taken
 from planner.process.errors import UsageError

@@ -22,7 +22,7 @@ from contextlib import AbstractContextManager, contextmanager
 from multiprocessing import connection
 from typing import Any, TypeVar
 
-from formulations.compilation import KernelCacheWarning
+from formulations.compiled.compile_times import KernelCacheWarning
 from planner.process import signals
 from planner.process.errors import UsageError
 from planner.process.signals import noted

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from planner.process.kernels import Look, compile_all, look_at_all
 from planner.process.versions import versions
-from solvers import BACKENDS, exam
+from solvers import BACKENDS, check_solver
 from solvers.external.names import installed
 from solvers.external.process import prepared_version
 from solvers.outcome import DEFAULT_SOLVER, Limits
-from solvers.pinned import PINNED, BackendError
+from solvers.trust.pins import PINNED, BackendError
 
 PACKAGES = ("planner", "formulations", "solvers", "instances")
 _IMPORT_ORDERS = ("import ortools.sat.python.cp_model, highspy", "import highspy, ortools.sat.python.cp_model")
@@ -92,7 +92,7 @@ def _external() -> Iterator[Finding]:
         if name == DEFAULT_SOLVER:
             continue
         try:
-            exam.demand_passed("highs", Limits(solver=name))
+            check_solver.demand_passed("highs", Limits(solver=name))
             said = f"{prepared_version(name)}, passes its exam"
         except BackendError as refused:
             said = f"found, but not run: {refused}"

@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any
 
 import formulations
-from formulations.compilation import uncompiled
+from formulations.compiled.compile_times import uncompiled
 from planner.process.executors import completed, place
 
 
@@ -61,7 +61,7 @@ def look_at_all() -> dict[str, Look]:
 
 def look(name: str) -> Look:
     """Import all modules of a family and load its methods, and look for its kernels in the cache."""
-    from formulations.compiled import KERNELS, kept
+    from formulations.compiled.numba_kernels import KERNELS, kept
 
     with uncompiled():
         broken = [(what, error) for what, load in _loads(name) if (error := _error(load)) is not None]

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from formulations.family import Violation
+from formulations.contract.family import Violation
 from instances.errors import InstanceError
 from planner.files.load import admitted, family_of
 from planner.files.read import parse_json, read_named

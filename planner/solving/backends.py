@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from formulations.family import Method
+from formulations.contract.family import Method
 from planner.process.errors import UsageError
-from solvers import BACKENDS, exam
+from solvers import BACKENDS, check_solver
 from solvers.outcome import DEFAULT_SOLVER, Limits
-from solvers.pinned import BackendError
+from solvers.trust.pins import BackendError
 
 #: The backend by the first word of a method's name: methods are named for what runs their model.
 _BACKENDS = {"milp": "highs", "cpsat": "cpsat"}
@@ -56,7 +56,7 @@ def examined(methods: Sequence[Method[Any, Any]], limits: Limits) -> None:
         for method in methods:
             backend = backend_of(method)
             if backend is not None:
-                exam.demand_passed(backend, taken[method.name])
+                check_solver.demand_passed(backend, taken[method.name])
                 BACKENDS[backend].start()
     except BackendError as refused:
         raise UsageError(str(refused)) from None

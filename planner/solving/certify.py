@@ -10,8 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from formulations.family import Certificates, Family, UncertifiedError, resolve
-from formulations.size import SizeError
+from formulations.compiled.memory_budget import SizeError
+from formulations.contract.family import Certificates, Family, UncertifiedError, resolve
 from instances.errors import InstanceError
 from planner.files.destinations import writable
 from planner.files.load import admitted, family_of

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from formulations.family import Claim, Family, Method
+from formulations.contract.family import Claim, Family, Method
 from planner.plugins import methods, registry
 from planner.plugins.method_names import AUTO
 from planner.process.errors import UsageError

@@ -10,8 +10,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from formulations.compilation import compiling
-from formulations.family import Family, Method
+from formulations.compiled.compile_times import compiling
+from formulations.contract.family import Family, Method
 from planner.files.destinations import writable
 from planner.files.load import admitted, family_of
 from planner.files.settings import expect_types, method_options

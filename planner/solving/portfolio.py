@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from formulations.family import Answer, Claim, Family, Method
+from formulations.contract.family import Answer, Claim, Family, Method
 from planner.plugins.method_names import PORTFOLIO
 from planner.process.errors import UsageError
 from planner.solving.choose import Candidate, candidates

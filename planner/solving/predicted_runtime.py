@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from formulations.family import Family, Method
+from formulations.contract.family import Family, Method
 
 TABLE = Path(__file__).with_name("calibration.json")
 

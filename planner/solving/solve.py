@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from formulations.compilation import compiling
-from formulations.family import Answer, Claim, Family, Method, resolve
-from formulations.size import SizeError
+from formulations.compiled.compile_times import compiling
+from formulations.compiled.memory_budget import SizeError
+from formulations.contract.family import Answer, Claim, Family, Method, resolve
 from planner.files.load import admitted, family_of
 from planner.files.settings import declared, expect_types, method_options
 from planner.plugins.method_names import AUTO, PORTFOLIO

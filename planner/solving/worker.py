@@ -13,7 +13,7 @@ from typing import Any
 from planner.process import signals
 from planner.process.errors import UsageError
 from solvers.outcome import Limits, Stop, Watch
-from solvers.pinned import BackendError
+from solvers.trust.pins import BackendError
 
 POLL_S = 0.05
 #: A method that is to stop may take this long (and this share of its limit) before it is left behind:
@@ -100,7 +100,7 @@ def signals_stop(watch: Watch) -> Iterator[Received]:
 def attend(worker: Worker, watch: Watch, limits: Limits, received: Received) -> bool:
     """Start the worker and wait; false if it did not come back in time and was left behind.
 
-    Its error, if it had one, is raised here; a solver that was refused (`solvers.pinned`) is a `UsageError`.
+    Its error, if it had one, is raised here; a solver that was refused (`solvers.trust.pins`) is a `UsageError`.
     """
     give_up: float | None = None
     worker.start()

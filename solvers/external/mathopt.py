@@ -14,14 +14,14 @@ from ortools.math_opt.python import mathopt
 from solvers.external.engine import RefusedError, Tell, finite, typed
 from solvers.external.matrix import Matrix
 from solvers.external.messages import Ended, Outcome, Solution, Task
-from solvers.pinned import demand, installed
+from solvers.trust.pins import demand, installed
 
 #: What the solvers of MathOpt are called in results; others have their own names.
 _TITLES = {"gscip": "SCIP", "highs": "HiGHS", "cp_sat": "CP-SAT", "glop": "GLOP", "pdlp": "PDLP"}
 #: Those that report solutions while they search.
 _REPORTING = ("gscip", "gurobi")
 
-#: What `solvers.milp` sets as well, as it finds false proofs otherwise.
+#: What `solvers.milp.backend` sets as well, as it finds false proofs otherwise.
 _OURS = {
     "highs": (("mip_detect_symmetry", "false"),),
 }

@@ -13,7 +13,7 @@ import numpy as np
 from solvers.external.engine import Tell
 from solvers.external.messages import Bound, Ended, LpTask, Outcome, Solution
 from solvers.highs_settings import configure, hinted
-from solvers.silence import silent
+from solvers.mute_stdout import silent
 
 _Status = highspy.HighsModelStatus
 

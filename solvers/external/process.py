@@ -20,11 +20,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from solvers.callback_bridge import Relay
 from solvers.external.messages import OWN, Bound, CpTask, Ended, LpTask, Outcome, Ready, Refused, Solution, Stop, Task
 from solvers.outcome import Stop as Why
 from solvers.outcome import Watch
-from solvers.pinned import BackendError
-from solvers.relay import Relay
+from solvers.trust.pins import BackendError
 
 #: How often a run checks whether it was stopped, in seconds.
 POLL_S = 0.05

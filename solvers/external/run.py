@@ -1,7 +1,7 @@
-"""Run a MILP with a solver of one's choice, as `solvers.milp` runs it with HiGHS, from outside its process.
+"""Run a MILP with a solver of one's choice, as `solvers.milp.backend` runs it with HiGHS, from outside its process.
 
 What it proves of a model with integers it proves twice, in two orders of rows and columns and with two seeds, as HiGHS
-does (`solvers.twice`): its search works in floats with tolerances too, and less is known here of its wrong proofs than
+does (`prove_twice`): its search works in floats with tolerances too, and less is known here of its wrong proofs than
 of HiGHS's, of which none has been seen in both orders. One that has contradicted a plan, or a solution of its own, is
 not believed for the rest of the run (`Watch.doubt`): its solutions, which are checked, count, and none of its proofs.
 """
@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from solvers.callback_bridge import Relay
 from solvers.external import process
 from solvers.external.matrix import Matrix
 from solvers.external.messages import FAILURES, Ended, Outcome, Task
 from solvers.outcome import OPTIMAL_GAP, Limits, Run, Stop, Watch, relative_gap
-from solvers.relay import Relay
-from solvers.twice import agreed, alone, reordered, weaker
+from solvers.trust.prove_twice import agreed, alone, reordered, weaker
 from solvers.values import Values
 
 Listener = Callable[[Any], None] | None
@@ -35,7 +35,7 @@ def run(
     on_bound: Callable[[float], None] | None,
     known: Mapping[int, float],
 ) -> Run:
-    """Run ``limits.solver`` on a ``HighsLp``; arguments and errors otherwise as of `solvers.milp.run`.
+    """Run ``limits.solver`` on a ``HighsLp``; arguments and errors otherwise as of `solvers.milp.backend.run`.
 
     Parameters
     ----------

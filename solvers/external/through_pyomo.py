@@ -42,7 +42,7 @@ _NAMES = {
     "scip": (("limits/gap", "limits/absgap"), "randomization/randomseedshift", "lp/threads", ""),
 }
 
-#: What makes a solver prove false optima otherwise: CBC's preprocessing does (`solvers.milp_canaries`).
+#: What makes a solver prove false optima otherwise: CBC's preprocessing does (`solvers.milp.known_models`).
 _OURS = {"cbc": {"preprocess": "off"}}
 
 _OUTCOMES = {

@@ -10,8 +10,8 @@ from dataclasses import replace
 import pytest
 
 from formulations.amp_strategy import FAMILY
-from formulations.amp_strategy.problem import violations
-from instances.amp_strategy import AmpInstance, ModelLayer, Node
+from formulations.amp_strategy.definition.problem import violations
+from instances.problems.amp_strategy import AmpInstance, ModelLayer, Node
 from solvers.outcome import Limits, Stop, Watch
 
 

@@ -10,12 +10,13 @@ import pytest
 from oracles.amp_strategy import brute_force, plans, random_instance
 
 import planner
-from formulations.amp_strategy import FAMILY, milp
-from formulations.amp_strategy.candidates import candidates
-from formulations.amp_strategy.problem import evaluate, layer_assignment, violations
-from formulations.modelled import prove
-from instances.amp_experiments import analytic_profiles, experiment
-from instances.amp_strategy import AmpInstance
+from formulations.amp_strategy import FAMILY
+from formulations.amp_strategy.definition.problem import evaluate, layer_assignment, violations
+from formulations.amp_strategy.models import milp
+from formulations.amp_strategy.models.candidates import candidates
+from formulations.modelling.solve_model import prove
+from instances.generators.amp_experiments import analytic_profiles, experiment
+from instances.problems.amp_strategy import AmpInstance
 from planner.solving.solve import run
 from solvers.outcome import Limits, Status, Watch
 

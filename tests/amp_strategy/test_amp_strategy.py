@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from oracles.amp_strategy import brute_force, random_instance
 
 from formulations.amp_strategy import FAMILY
-from formulations.amp_strategy.paper import assigned, released
-from formulations.amp_strategy.problem import (
+from formulations.amp_strategy.definition.problem import (
     Degrees,
     StrategyPlan,
     evaluate,
@@ -28,11 +27,12 @@ from formulations.amp_strategy.problem import (
     terms,
     violations,
 )
-from formulations.amp_strategy.simulate import makespan_s
+from formulations.amp_strategy.paper.amp import assigned, released
+from formulations.amp_strategy.questions.simulate import makespan_s
 from formulations.layer_assignment import exact
-from instances.amp_experiments import EXPERIMENTS, analytic_profiles, experiment, printed_cuts
-from instances.amp_strategy import AmpInstance, ModelLayer, Node, to_json
 from instances.errors import InstanceError
+from instances.generators.amp_experiments import EXPERIMENTS, analytic_profiles, experiment, printed_cuts
+from instances.problems.amp_strategy import AmpInstance, ModelLayer, Node, to_json
 from solvers.outcome import Limits, Stop, Watch
 
 

@@ -18,11 +18,11 @@ from oracles.amp_strategy import plans, random_instance
 from small_instances import random_case
 
 import planner
-from formulations.amp_strategy import checker
-from formulations.amp_strategy.certificates import write
-from formulations.amp_strategy.problem import Degrees, placements, strategies
-from formulations.family import UncertifiedError
-from instances.amp_strategy import AmpInstance, ModelLayer, Node
+from formulations.amp_strategy.certificate import checker
+from formulations.amp_strategy.certificate.writer import write
+from formulations.amp_strategy.definition.problem import Degrees, placements, strategies
+from formulations.contract.family import UncertifiedError
+from instances.problems.amp_strategy import AmpInstance, ModelLayer, Node
 from planner import Stop
 from solvers.outcome import Watch
 

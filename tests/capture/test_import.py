@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import planner
-from instances.hardware import DTYPES, HARDWARE
+from instances.generators.hardware import DTYPES, HARDWARE
 from planner.cli.app import main
 
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs the extra torch")

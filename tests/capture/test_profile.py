@@ -14,7 +14,7 @@ from capture_models import language  # noqa: E402
 from torch import nn  # noqa: E402
 
 import planner  # noqa: E402
-from instances.hardware import Hardware  # noqa: E402
+from instances.generators.hardware import Hardware  # noqa: E402
 from planner.cli.app import main  # noqa: E402
 from planner.process.errors import UsageError  # noqa: E402
 from planner.training.capture.choices import Work  # noqa: E402

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch", reason="needs the extra torch")
 from capture_models import HEADS, LENGTH, VOCABULARY, WIDTH, language  # noqa: E402
 from torch import nn  # noqa: E402
 
-from instances.hardware import HARDWARE  # noqa: E402
+from instances.generators.hardware import HARDWARE  # noqa: E402
 from planner.training.capture.captured import edge_bytes  # noqa: E402
 from planner.training.capture.choices import Choices, Work  # noqa: E402
 from planner.training.capture.configurations import Configurations  # noqa: E402

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from strategies import random_stage_instance
 
-from formulations.stage_partitioning.studies.subproblems import Subproblems
-from instances.stage_partitioning import StageInstance
+from formulations.stage_partitioning.questions.studies.subproblems import Subproblems
+from instances.problems.stage_partitioning import StageInstance
 from planner.experiments.census.run import Census, census
 
 

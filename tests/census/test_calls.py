@@ -14,12 +14,12 @@ from oracles.tmpc_knapsack import optimum
 from strategies import random_stage_instance
 
 import planner
-from formulations.stage_partitioning.appendix_d import appendix_d
-from formulations.stage_partitioning.problem import Stage, allowed_dp_degrees, stage_memory, stage_time
-from formulations.stage_partitioning.studies.subproblems import RULES, Origin, Subproblems
+from formulations.stage_partitioning.definition.problem import Stage, allowed_dp_degrees, stage_memory, stage_time
+from formulations.stage_partitioning.paper.appendix_d import appendix_d
+from formulations.stage_partitioning.questions.studies.subproblems import RULES, Origin, Subproblems
 from formulations.tmpc_knapsack import paper as heuristics
-from formulations.tmpc_knapsack.problem import KnapsackPlan, evaluate, total_memory
-from instances.stage_partitioning import CostModel, Edge, StageInstance
+from formulations.tmpc_knapsack.definition.problem import KnapsackPlan, evaluate, total_memory
+from instances.problems.stage_partitioning import CostModel, Edge, StageInstance
 from solvers.outcome import Limits, Watch
 
 SMALL = {"max_nodes": 4, "max_devices": 4, "exactly": False}
@@ -235,7 +235,7 @@ def test_equal_stages_are_solved_once(cases: int, monkeypatch: pytest.MonkeyPatc
     assert twins > cases
     alone = Subproblems._groups
     monkeypatch.setattr(Subproblems, "_groups", lambda calls, every: np.where([[False, True]], -1, alone(calls, every)))
-    monkeypatch.setattr("formulations.stage_partitioning.studies.subproblems._AT_ONCE", 3)
+    monkeypatch.setattr("formulations.stage_partitioning.questions.studies.subproblems._AT_ONCE", 3)
     assert [calls.survey(1, calls.num_downsets) for calls in chains] == found
 
 

@@ -19,8 +19,8 @@ from dying import dies, dies_once
 
 import planner
 from formulations.stage_partitioning import FAMILY
-from formulations.stage_partitioning.studies.subproblems import EDGES, Subproblems
-from instances.stage_partitioning import StageInstance
+from formulations.stage_partitioning.questions.studies.subproblems import EDGES, Subproblems
+from instances.problems.stage_partitioning import StageInstance
 from planner.cli.app import main
 from planner.display.census import show_census
 from planner.display.tables import percent

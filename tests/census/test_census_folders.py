@@ -16,7 +16,7 @@ from strategies import random_stage_instance
 
 import planner
 from formulations.stage_partitioning import FAMILY
-from instances.stage_partitioning import StageInstance
+from instances.problems.stage_partitioning import StageInstance
 from planner.cli.app import main
 from planner.experiments.census import folders
 from planner.experiments.census.run import Census, census

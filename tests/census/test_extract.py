@@ -12,9 +12,9 @@ from strategies import random_stage_instance
 
 import planner
 from formulations.stage_partitioning import FAMILY
-from formulations.stage_partitioning.studies.subproblems import Subproblems
+from formulations.stage_partitioning.questions.studies.subproblems import Subproblems
 from instances.errors import InstanceError
-from instances.stage_partitioning import StageInstance
+from instances.problems.stage_partitioning import StageInstance
 from planner.cli.app import main
 from planner.experiments.census.extract import extract
 from planner.experiments.census.run import chunks_of, sampled

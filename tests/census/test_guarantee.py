@@ -10,9 +10,13 @@ from hypothesis import given
 from oracles.tmpc_knapsack import knapsacks, make, optimum, random_instance
 
 from formulations.tmpc_knapsack import paper
-from formulations.tmpc_knapsack.problem import MEMORY_SLACK, evaluate, violations
-from formulations.tmpc_knapsack.studies.guarantee import hard_for_ratios, hard_for_truncating, truncating_factor
-from instances.tmpc_knapsack import KnapsackInstance
+from formulations.tmpc_knapsack.definition.problem import MEMORY_SLACK, evaluate, violations
+from formulations.tmpc_knapsack.questions.studies.guarantee import (
+    hard_for_ratios,
+    hard_for_truncating,
+    truncating_factor,
+)
+from instances.problems.tmpc_knapsack import KnapsackInstance
 from solvers.outcome import Limits, Watch
 
 RULES = ("rerank", "sort-once", "truncating")

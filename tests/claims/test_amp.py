@@ -14,8 +14,14 @@ from typing import Any
 import pytest
 
 import planner
-from instances.amp_experiments import EXPERIMENTS, analytic_profiles, experiment, lengths_between, printed_cuts
 from instances.errors import InstanceError
+from instances.generators.amp_experiments import (
+    EXPERIMENTS,
+    analytic_profiles,
+    experiment,
+    lengths_between,
+    printed_cuts,
+)
 from planner.process.errors import UsageError
 from planner.reproduction.amp.notes import spearman
 from planner.reproduction.amp.strategies import examine

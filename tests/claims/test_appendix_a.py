@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from formulations.simulate import PipelineStage, in_flight, simulate
+from formulations.simulation.simulate_chain import PipelineStage, in_flight, simulate
 
 FINDINGS = (Path(__file__).resolve().parents[2] / "docs" / "findings.md").read_text()
 

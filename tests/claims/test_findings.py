@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 import planner
+from formulations.microbatch_schedule.definition.problem import evaluate
 from formulations.microbatch_schedule.methods import METHODS as SCHEDULERS
-from formulations.microbatch_schedule.problem import evaluate
-from instances.microbatch_schedule import generate
-from instances.operator_partitioning import OperatorInstance
+from instances.problems.microbatch_schedule import generate
+from instances.problems.operator_partitioning import OperatorInstance
 from planner.analysis.with_topology import load_placed
 from planner.reproduction.parmesan.models import MODELS
 from planner.reproduction.reproduce import reproduce

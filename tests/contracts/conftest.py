@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from backend_models import EXTERNAL, Bench
 
-from solvers import BACKENDS, exam
+from solvers import BACKENDS, check_solver
 from solvers.external.names import installed
 from solvers.outcome import Limits
 
@@ -30,5 +30,5 @@ def solver(request: pytest.FixtureRequest) -> Bench:
     """A backend, or a solver that takes HiGHS's place."""
     if request.param.solver not in installed():
         pytest.skip(f"{request.param.solver} is not installed")
-    exam.demand_passed("highs", Limits(solver=request.param.solver))  # its process starts before a test's clock
+    check_solver.demand_passed("highs", Limits(solver=request.param.solver))  # its process starts before a test's clock
     return request.param

@@ -17,7 +17,8 @@ from formulations import FAMILIES
 from planner.cli.app import main
 from planner.solving.backends import backend_of
 from planner.solving.solve import run
-from solvers import BACKENDS, cpsat
+from solvers import BACKENDS
+from solvers.cpsat import backend as cpsat
 from solvers.external import process
 from solvers.external.messages import OWN
 from solvers.outcome import Limits, Run, Status, Stop, Watch

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from formulations.amounts import Least, exactly, least_amount, printed, rounded_up, step_below
+from formulations.contract.rounding import Least, exactly, least_amount, printed, rounded_up, step_below
 from planner.display.tables import facts
 from solvers.outcome import Stop, Watch
 

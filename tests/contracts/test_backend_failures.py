@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 from backend_models import ITEMS, WRITTEN, Bench
 
-from solvers import BACKENDS, pinned
+from solvers import BACKENDS
+from solvers.callback_bridge import Relay
 from solvers.external import process
 from solvers.external.engines import engine_of
 from solvers.external.messages import Bound, Ended, Outcome, Solution
 from solvers.outcome import Limits, Stop, Watch
-from solvers.relay import Relay
+from solvers.trust import pins
 
 
 class Failing:
@@ -64,7 +65,7 @@ def failing_highs(monkeypatch: pytest.MonkeyPatch, times: int) -> Failing:
             return highspy.HighsModelStatus.kSolveError if self.failed else super().getModelStatus()
 
     monkeypatch.setattr(highspy, "Highs", Highs)
-    monkeypatch.setattr("solvers.milp.version", lambda: "HiGHS")
+    monkeypatch.setattr("solvers.milp.backend.version", lambda: "HiGHS")
     monkeypatch.setattr(process, "ended", here)
     return failing
 
@@ -114,24 +115,22 @@ def test_nothing_is_run_again_after_a_stop(bench: Bench, monkeypatch: pytest.Mon
 
 def test_only_the_pinned_version_is_run(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     distribution = BACKENDS[bench.name].distribution
-    monkeypatch.setattr(pinned, "installed", lambda name: "1.14.0" if name == distribution else pinned.PINNED[name])
-    with pytest.raises(
-        pinned.BackendError, match=f"^{distribution} is 1.14.0; expected .* pip install {distribution}=="
-    ):
+    monkeypatch.setattr(pins, "installed", lambda name: "1.14.0" if name == distribution else pins.PINNED[name])
+    with pytest.raises(pins.BackendError, match=f"^{distribution} is 1.14.0; expected .* pip install {distribution}=="):
         bench.run(ITEMS)
     other = next(name for name in BACKENDS if name != bench.name)
     assert Bench(other).run(ITEMS).stop is Stop.PROVED
 
 
 def test_an_absent_package_is_not_of_the_pinned_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert pinned.installed("no-such-package") == "absent"
-    monkeypatch.setitem(pinned.PINNED, "no-such-package", "1.0")
-    with pytest.raises(pinned.BackendError, match=r"^no-such-package is absent; expected 1\.0"):
-        pinned.demand("no-such-package")
+    assert pins.installed("no-such-package") == "absent"
+    monkeypatch.setitem(pins.PINNED, "no-such-package", "1.0")
+    with pytest.raises(pins.BackendError, match=r"^no-such-package is absent; expected 1\.0"):
+        pins.demand("no-such-package")
 
 
 def test_every_backend_is_pinned_once_and_pyproject_pins_the_same() -> None:
     project = tomllib.loads(Path(__file__).parents[2].joinpath("pyproject.toml").read_text(encoding="utf-8"))["project"]
     exact = dict(line.split("==") for line in project["dependencies"] if "==" in line)
-    assert set(pinned.PINNED) == {backend.distribution for backend in BACKENDS.values()}
-    assert {name: exact[name] for name in pinned.PINNED} == pinned.PINNED
+    assert set(pins.PINNED) == {backend.distribution for backend in BACKENDS.values()}
+    assert {name: exact[name] for name in pins.PINNED} == pins.PINNED

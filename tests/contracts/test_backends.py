@@ -13,13 +13,13 @@ import pytest
 from backend_models import ITEMS, WRITTEN, Bench, Linear, for_highs, market_split
 
 from solvers import BACKENDS
-from solvers.canary import Canary
 from solvers.outcome import Limits, Run, Stop, Watch
+from solvers.trust.known_models import Canary
 
 
 def test_bounds_are_rounded_to_what_they_prove() -> None:
-    from solvers.cpsat import whole
-    from solvers.milp import trusted
+    from solvers.cpsat.backend import whole
+    from solvers.milp.backend import trusted
 
     assert [whole(value) for value in (-0.5, 0.0, 6.9, 7.0, 7.0 + 1e-9, 7.0 - 1e-9, 7.001)] == [0, 0, 7, 7, 7, 7, 8]
     rng = random.Random(0)
@@ -188,7 +188,7 @@ def test_what_c_code_prints_during_a_run_is_dropped() -> None:
     """HiGHS 1.12 prints a line of debugging on stdout; what Python prints there, and C code otherwise, is left."""
     script = (
         "import ctypes\n"
-        "from solvers.silence import silent\n"
+        "from solvers.mute_stdout import silent\n"
         "libc = ctypes.CDLL(None)\n"
         "libc.puts(b'before')\n"
         "with silent(), silent():\n"
@@ -203,7 +203,7 @@ def test_what_c_code_prints_during_a_run_is_dropped() -> None:
 def test_highs_refuses_what_it_cannot_do() -> None:
     import pyomo.environ as pyo
 
-    from solvers import milp
+    from solvers.milp import backend as milp
 
     unbounded = pyo.ConcreteModel()
     unbounded.x = pyo.Var(domain=pyo.NonNegativeReals)
@@ -219,7 +219,7 @@ def test_rows_that_highs_refuses_are_not_lost(coefficient: float, solved: bool) 
     """Pyomo hands all rows over at once and HiGHS takes none of them: what is left is another model."""
     import pyomo.environ as pyo
 
-    from solvers import milp
+    from solvers.milp import backend as milp
 
     model = pyo.ConcreteModel()
     model.taken = pyo.Var(range(2), domain=pyo.Binary)
@@ -234,7 +234,7 @@ def test_rows_that_highs_refuses_are_not_lost(coefficient: float, solved: bool) 
 
 
 def test_highs_takes_a_hint() -> None:
-    from solvers import milp
+    from solvers.milp import backend as milp
 
     linear = market_split(3, 14, slack=True)
     best = Bench("highs").solved(linear)

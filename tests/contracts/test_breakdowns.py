@@ -15,7 +15,10 @@ from small_instances import random_case
 
 import planner
 from formulations import FAMILIES
-from formulations.breakdown import (
+from formulations.device_mapping.definition import problem as mapping
+from formulations.figures.device_layout import standing
+from formulations.figures.graph_condensation import model_graph
+from formulations.figures.plan_figures import (
     Breakdown,
     Graph,
     Matrix,
@@ -28,21 +31,18 @@ from formulations.breakdown import (
     Tradeoff,
     stages_of,
 )
-from formulations.device_mapping import problem as mapping
-from formulations.flushed_partitioning import problem as flushed
-from formulations.folding import model_graph
-from formulations.hierarchical_partitioning import problem as hierarchical
-from formulations.layer_assignment import problem as layers
-from formulations.mesh_tiling import problem as tiling
-from formulations.operator_partitioning import problem as operators
-from formulations.operator_partitioning.breakdown import breakdown as operator_figures
-from formulations.pipeline_placement import problem as placement
-from formulations.places import standing
-from formulations.stage_graph import problem as graphs
-from formulations.stage_partitioning import problem as flat
-from formulations.tmpc_knapsack import problem as knapsack
-from instances.hierarchical_partitioning import MemoryModel
-from instances.topologies import KINDS, topology
+from formulations.flushed_partitioning.definition import problem as flushed
+from formulations.hierarchical_partitioning.definition import problem as hierarchical
+from formulations.layer_assignment.definition import problem as layers
+from formulations.mesh_tiling.definition import problem as tiling
+from formulations.operator_partitioning.definition import problem as operators
+from formulations.operator_partitioning.definition.plan_figures import breakdown as operator_figures
+from formulations.pipeline_placement.definition import problem as placement
+from formulations.stage_graph.definition import problem as graphs
+from formulations.stage_partitioning.definition import problem as flat
+from formulations.tmpc_knapsack.definition import problem as knapsack
+from instances.generators.topologies import KINDS, topology
+from instances.problems.hierarchical_partitioning import MemoryModel
 from planner.display.headlines import headline, note
 from planner.files.load import family_of
 from planner.solving.solve import run

@@ -21,7 +21,7 @@ from small_instances import random_case
 
 import planner
 from formulations import FAMILIES
-from instances.catalog import CATALOG
+from instances.catalog.catalog import CATALOG
 from planner.cli.app import main
 
 CERTIFIED = [family for family in FAMILIES if family.certificates is not None]
@@ -33,7 +33,7 @@ _WEIRD: list[Any] = [
 
 
 def checker_of(name: str) -> Any:
-    return importlib.import_module(f"formulations.{name}.checker")
+    return importlib.import_module(f"formulations.{name}.certificate.checker")
 
 
 def certified(name: str, count: int) -> Iterator[tuple[dict, dict]]:

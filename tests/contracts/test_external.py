@@ -15,15 +15,16 @@ import numpy as np
 import pytest
 from backend_models import ITEMS, Bench, Linear, for_highs, market_split
 
-from solvers import exam, milp
+from solvers import check_solver
 from solvers.external import process
 from solvers.external.matrix import Matrix
 from solvers.external.messages import Ended, Outcome, Task
 from solvers.external.names import REFUSED, installed
-from solvers.milp_canaries import CANARIES
+from solvers.milp import backend as milp
+from solvers.milp.known_models import CANARIES
+from solvers.milp.translation import translate
 from solvers.outcome import Limits, Run, Stop, Watch
-from solvers.pinned import BackendError
-from solvers.translation import translate
+from solvers.trust.pins import BackendError
 
 NAME = "mathopt:gscip"
 GSCIP = Bench("highs", NAME)
@@ -31,7 +32,7 @@ GSCIP = Bench("highs", NAME)
 
 @pytest.fixture(autouse=True)
 def examined() -> None:
-    exam.demand_passed("highs", Limits(solver=NAME))
+    check_solver.demand_passed("highs", Limits(solver=NAME))
 
 
 def matrix_of(linear: Linear) -> Matrix:
@@ -114,7 +115,7 @@ def test_failing_twice_is_a_result(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "killpg"), reason="ends a process by a signal")
 def test_a_process_that_dies_is_a_failure_and_the_next_run_has_another() -> None:
-    exam.demand_passed("highs", Limits(solver=NAME))
+    check_solver.demand_passed("highs", Limits(solver=NAME))
     pids: list[int] = []
 
     def kill() -> None:
@@ -145,7 +146,7 @@ def test_stopping_kills_the_process_and_keeps_what_it_found() -> None:
 
 
 def test_the_exam_is_taken_once_and_by_every_set_of_options(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exam, "_passed", set())
+    monkeypatch.setattr(check_solver, "_passed", set())
     runs: list[Limits] = []
     own = milp.run
 
@@ -155,13 +156,13 @@ def test_the_exam_is_taken_once_and_by_every_set_of_options(monkeypatch: pytest.
 
     monkeypatch.setattr(milp, "run", noting)
     for options in ((), (), (("presolving/maxrounds", "0"),)):
-        exam.demand_passed("highs", Limits(solver=NAME, solver_options=options))
+        check_solver.demand_passed("highs", Limits(solver=NAME, solver_options=options))
     each = len(CANARIES)
     assert [each.solver_options for each in runs] == [()] * each + [(("presolving/maxrounds", "0"),)] * each
 
 
 def test_a_solver_that_fails_its_exam_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exam, "_passed", set())
+    monkeypatch.setattr(check_solver, "_passed", set())
     monkeypatch.setattr(process, "ended", lambda *_: (Ended(Outcome.SOLVED, np.zeros(4), 0.0, 0.0), "solver 1"))
     with pytest.raises(BackendError, match="mathopt:gscip fails its entrance exam: item choice: expected 17"):
         GSCIP.run(ITEMS)

@@ -15,7 +15,7 @@ import planner
 from formulations import FAMILIES
 from instances.errors import InstanceError
 from instances.parameters import MAX_AMOUNT, MIN_AMOUNT
-from instances.stage_partitioning import Layer, StageInstance, Tmpc
+from instances.problems.stage_partitioning import Layer, StageInstance, Tmpc
 from instances.units import parse_bandwidth, parse_bytes, parse_time
 from planner import Limits, UsageError
 

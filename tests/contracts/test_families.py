@@ -22,9 +22,9 @@ import pytest
 
 import planner
 from formulations import FAMILIES
-from formulations.family import Claim, Family, Method
-from instances.flushed_partitioning import flushed
-from instances.hierarchical_partitioning import on_machines
+from formulations.contract.family import Claim, Family, Method
+from instances.problems.flushed_partitioning import flushed
+from instances.problems.hierarchical_partitioning import on_machines
 from instances.requirements import parse, with_requirements
 from planner.cli.solve import solve_command
 from planner.files.write import as_json

@@ -12,14 +12,15 @@ from random_instances import LIMITS, warmed
 from small_instances import random_case
 
 import planner
-from formulations.family import Violation
-from formulations.first_plan import SHARE, First
-from formulations.modelled import WithoutSizes, prove
+from formulations.contract.family import Violation
+from formulations.modelling.solve_model import WithoutSizes, prove
+from formulations.modelling.warm_start import SHARE, First
 from planner import UsageError
 from planner.files.load import family_of
 from planner.results.check import agree
 from planner.solving.solve import run
-from solvers import cpsat, milp
+from solvers.cpsat import backend as cpsat
+from solvers.milp import backend as milp
 from solvers.outcome import Limits, Run, Stop, Watch
 
 #: Seconds that a method is given, and how far from the best its plan may be.
@@ -142,7 +143,7 @@ def test_what_is_too_large_to_be_built_has_its_first_plan(
 ) -> None:
     instance = planner.load("chain8", problem=problem)
     best = planner.solve(instance, exact=True)
-    monkeypatch.setattr("formulations.stage_partitioning.models.size.MAX_ASSIGNMENT", 10)
+    monkeypatch.setattr("formulations.stage_partitioning.model_size.MAX_ASSIGNMENT", 10)
     found = planner.solve(instance, method=method)
     assert found.stop is Stop.SIZE_LIMIT and found.verified and "at most 1e+01 are built" in found.reason
     assert found.bound is not None and 0 < found.bound <= best.objective <= found.objective
@@ -157,7 +158,7 @@ def test_a_hint_is_the_first_plan(monkeypatch: pytest.MonkeyPatch, name: str, me
     """With its values fixed the model is feasible, and what it decodes to is as good as the first plan."""
     family = warmed(name)
     if name == "device_mapping":  # targets begin with no hint
-        monkeypatch.setattr("formulations.device_mapping.milp_targets.has_few_values", lambda _: False)
+        monkeypatch.setattr("formulations.device_mapping.models.milp_targets.has_few_values", lambda _: False)
     hinted: list[float] = []
     pinned: dict[Any, Callable[[Any, Any], Run]] = {cpsat: pinned_cpsat, milp: pinned_milp}
     for backend, pin in pinned.items():

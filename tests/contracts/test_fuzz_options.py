@@ -13,8 +13,8 @@ from fuzzing import TEXTS, VALUES, assert_one_line, documented
 
 import planner
 from formulations import FAMILIES
-from formulations.family import Family
-from instances.catalog import CATALOG
+from formulations.contract.family import Family
+from instances.catalog.catalog import CATALOG
 from instances.errors import InstanceError
 from instances.parameters import Setting
 from planner.cli.app import main

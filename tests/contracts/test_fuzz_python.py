@@ -17,7 +17,7 @@ from fuzzing import VALUES, assert_one_line, documented
 import planner
 from formulations import FAMILIES
 from instances.errors import InstanceError
-from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
+from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 
 NAMES = [family.name for family in FAMILIES]
 REFUSALS = (InstanceError, planner.UsageError)

@@ -19,7 +19,7 @@ from numba import typeof
 from numba.core.errors import NumbaTypeError
 
 import formulations
-from formulations import compiled
+from formulations.compiled import numba_kernels
 
 ROOMS = Path(formulations.__file__).parent
 
@@ -78,12 +78,12 @@ def test_kernels_take_declared_types_alone() -> None:
     """A call compiles nothing: what Python can call has its one signature, all else has no bridge from Python."""
     for module in modules():
         import_module(module)
-    assert len(compiled.KERNELS) > 30 and len(compiled.INNER) > 60
-    for kernel, arguments in compiled.KERNELS:
+    assert len(numba_kernels.KERNELS) > 30 and len(numba_kernels.INNER) > 60
+    for kernel, arguments in numba_kernels.KERNELS:
         name = f"{kernel.py_func.__module__}.{kernel.py_func.__name__}"
         assert not kernel._can_compile, f"{name} is not compiled at the end of its module"
         assert arguments in kernel.overloads, f"{name} is not compiled for the declared types"
-    for inner in compiled.INNER:
+    for inner in numba_kernels.INNER:
         assert inner.targetoptions["no_cpython_wrapper"], inner.py_func.__name__
 
 
@@ -101,7 +101,9 @@ def test_nothing_is_compiled_but_as_a_kernel() -> None:
 
 def test_a_record_must_have_the_fields_of_its_class() -> None:
     with pytest.raises(TypeError, match="has the fields"):
-        compiled.record(import_module("formulations.flushed_partitioning.arrays").ReachedSets, width=compiled.INTS)
+        numba_kernels.record(
+            import_module("formulations.flushed_partitioning.kernels.arrays").ReachedSets, width=numba_kernels.INTS
+        )
 
 
 def test_an_array_of_another_type_is_an_error_not_a_compilation() -> None:
@@ -134,7 +136,7 @@ from formulations import compilation
 warnings.simplefilter("always")
 with compilation.compiling() as found, warnings.catch_warnings(record=True) as received:
     from formulations.layer_assignment import FAMILY
-    from instances.layer_assignment import generate
+    from instances.problems.layer_assignment import generate
     from solvers.outcome import Limits, Watch
     method = FAMILY.method("amp")
     method.load()

@@ -13,10 +13,11 @@ import highspy
 import pytest
 from ortools.sat.python import cp_model
 
-from solvers import cpsat, cpsat_inspection
+from solvers.cpsat import backend as cpsat
+from solvers.cpsat import inspection
+from solvers.cpsat.linearisation import linear
 from solvers.inspection import unit_of
-from solvers.linear import Linear, Row, Variable
-from solvers.linearisation import linear
+from solvers.milp.linear import Linear, Row, Variable
 from solvers.outcome import Limits
 
 
@@ -89,18 +90,18 @@ def test_rows_of_a_maximum_lose_no_solution_and_are_named(seed: int) -> None:
     found = linear(model)
     assert found.left_out == ("largest",) and held(found) >= solutions(model, variables)
     with pytest.raises(ValueError, match="largest"):
-        cpsat_inspection.text(model, ".lp")
+        inspection.text(model, ".lp")
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_relaxations_bound_the_optimum_and_files_have_it(seed: int, tmp_path: Path) -> None:
     model, _ = random_model(seed)
     best = cpsat.run(model, Limits(time_s=20))
-    root = cpsat_inspection.relaxation(model)
+    root = inspection.relaxation(model)
     assert best.infeasible or (root.bound is not None and root.bound <= best.objective + 1e-6)
     for suffix in (".lp", ".mps"):
         path = tmp_path / f"model{suffix}"
-        path.write_text(cpsat_inspection.text(model, suffix))
+        path.write_text(inspection.text(model, suffix))
         highs = highspy.Highs()
         highs.setOptionValue("output_flag", False)
         assert highs.readModel(str(path)) == highspy.HighsStatus.kOk
@@ -118,9 +119,9 @@ def test_large_integers_are_relaxed_and_written_exactly() -> None:
     model.add(slowest >= most * on)
     model.add(on >= 1)
     model.minimize(slowest)
-    root = cpsat_inspection.relaxation(model)
+    root = inspection.relaxation(model)
     assert root.bound == pytest.approx(most, rel=1e-9) and root.reason == ""
-    assert str(most) in cpsat_inspection.text(model, ".lp") and str(most) in cpsat_inspection.text(model, ".mps")
+    assert str(most) in inspection.text(model, ".lp") and str(most) in inspection.text(model, ".mps")
 
 
 def test_holes_in_domains_are_left_out_by_name() -> None:

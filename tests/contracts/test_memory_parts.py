@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 import planner
-from formulations.breakdown import Stack
+from formulations.figures.plan_figures import Stack
 from formulations.operator_partitioning import FAMILY as OPERATORS
-from formulations.operator_partitioning.problem import OperatorPlan, memory_bytes
-from instances.operator_partitioning import Operator, OperatorInstance, Tensor, TrainingMemory
+from formulations.operator_partitioning.definition.problem import OperatorPlan, memory_bytes
+from instances.problems.operator_partitioning import Operator, OperatorInstance, Tensor, TrainingMemory
 from planner.files.load import family_of
 
 TRAINING = TrainingMemory(weight_copies=4.0, microbatches=8)

@@ -12,18 +12,18 @@ from typing import Any
 import pytest
 from oracles import flushed_partitioning, hierarchical_partitioning, operator_partitioning
 
-from formulations.family import Violation
-from formulations.flushed_partitioning import cpsat as flushed_cpsat
-from formulations.hierarchical_partitioning import cpsat as hierarchical_cpsat
-from formulations.modelled import Stopped, WithoutSizes, prove
-from formulations.operator_partitioning import cpsat as operator_cpsat
-from formulations.operator_partitioning import milp as operator_milp
-from formulations.operator_partitioning.problem import OperatorPlan, evaluate, violations
-from formulations.pipeline_placement import cpsat as joint
-from formulations.pipeline_placement import milp as placement_milp
-from formulations.pipeline_placement import models
-from instances.operator_partitioning import Operator, OperatorInstance, Tensor
-from instances.pipeline_placement import placed
+from formulations.contract.family import Violation
+from formulations.flushed_partitioning.models import cpsat as flushed_cpsat
+from formulations.hierarchical_partitioning.models import cpsat as hierarchical_cpsat
+from formulations.modelling.solve_model import Stopped, WithoutSizes, prove
+from formulations.operator_partitioning.definition.problem import OperatorPlan, evaluate, violations
+from formulations.operator_partitioning.models import cpsat as operator_cpsat
+from formulations.operator_partitioning.models import milp as operator_milp
+from formulations.pipeline_placement.models import cpsat as joint
+from formulations.pipeline_placement.models import milp as placement_milp
+from formulations.pipeline_placement.models import shared
+from instances.problems.operator_partitioning import Operator, OperatorInstance, Tensor
+from instances.problems.pipeline_placement import placed
 from solvers.outcome import Limits, Run, Stop, Watch
 
 
@@ -157,5 +157,5 @@ def test_all_partitions_of_a_placement(
     tensors = (Tensor(0, (1,), 1.0), Tensor(1, (2,), 8.0))
     graph = OperatorInstance("row", operators, tensors, num_stages=2, replicas=1)
     instance = placed(graph, ((0.0, 4.0), (4.0, 0.0)))
-    found = one_by_one(room, instance, 5, monkeypatch, part=lambda plan: plan.partition, judge=models)
+    found = one_by_one(room, instance, 5, monkeypatch, part=lambda plan: plan.partition, judge=shared)
     assert found == pytest.approx(expected)

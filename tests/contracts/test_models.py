@@ -16,9 +16,11 @@ from random_instances import LIMITS, warmed
 from small_instances import random_case
 
 from formulations import FAMILIES
-from formulations.family import Claim
+from formulations.contract.family import Claim
 from planner.solving.solve import run
-from solvers import cpsat, milp, repeated
+from solvers.cpsat import backend as cpsat
+from solvers.milp import backend as milp
+from solvers.milp import reusable_lp
 
 #: Instances of a family that its models are built for.
 LOOKED_AT = 8
@@ -67,7 +69,11 @@ def test_everything_has_a_name(monkeypatch: pytest.MonkeyPatch, name: str, metho
     family = warmed(name)
     found: list[str] = []
     seen: list[Any] = []
-    reached = (cpsat, "run", unnamed_cpsat), (milp, "translate", unnamed_pyomo), (repeated, "translate", unnamed_pyomo)
+    reached = (
+        (cpsat, "run", unnamed_cpsat),
+        (milp, "translate", unnamed_pyomo),
+        (reusable_lp, "translate", unnamed_pyomo),
+    )
     for backend, name_of, unnamed in reached:
         given_to = getattr(backend, name_of)
 

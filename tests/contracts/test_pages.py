@@ -130,8 +130,8 @@ def test_a_group_is_built_on_the_lines_that_its_row_leads_to(page: Path, model_l
     [
         ("[cpsat.py], [milp.py] |", "[cpsat.py] |"),
         (
-            "[cpsat.py]: ../../formulations/tmpc_knapsack/cpsat.py",
-            "[cpsat.py]: ../../formulations/tmpc_knapsack/milp.py",
+            "[cpsat.py]: ../../formulations/tmpc_knapsack/models/cpsat.py",
+            "[cpsat.py]: ../../formulations/tmpc_knapsack/models/milp.py",
         ),
         ("| `memory` |", "| `memories` |"),
     ],

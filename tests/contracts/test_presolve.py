@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from ortools.sat.python import cp_model
 
-from solvers import cpsat
+from solvers.cpsat import backend as cpsat
 
 #: The first amount of which nine are 2^31 or more.
 WRONG_FROM = 2**31 // 9 + 1

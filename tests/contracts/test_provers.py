@@ -15,8 +15,8 @@ from random_instances import LIMITS, warmed
 from small_instances import random_case
 
 from formulations import FAMILIES
-from formulations.family import Claim, Family, Lazy, Method
-from formulations.first_plan import First
+from formulations.contract.family import Claim, Family, Lazy, Method
+from formulations.modelling.warm_start import First
 from planner.results.result import Result
 from planner.solving.solve import run
 from solvers.outcome import Prover, Status, Stop, Watch
@@ -42,25 +42,25 @@ SHARED = {
         "bounds:iteration_bound",
         "feasibility:lower_bound",
         "feasibility:impossible",
-        "search:search",
+        "heuristics.search:search",
     ),
     "device_mapping": (
         *(
             f"bounds.combinatorial:{name}"
             for name in ("single_bound", "assignment_bound", "refuted", "rings_fit", "Domains")
         ),
-        "costs:simple_bound",
-        "all_bounds:raise_bound",
+        "data.costs:simple_bound",
+        "models.all_bounds:raise_bound",
     ),
-    "operator_partitioning": ("shapes:lower_bound",),
+    "operator_partitioning": ("costs.shapes:lower_bound",),
     "stage_graph": ("exact:solve",),
 }
 #: Bounds that models read for their units alone: here they are twice what they are, which is false as a bound, and for
 #: a unit it makes no difference.
 UNITS = {
-    "operator_partitioning": ("costs:load_bound",),
-    "pipeline_placement": ("phases:compute_bound",),
-    "mesh_tiling": ("cpsat:_least_s",),
+    "operator_partitioning": ("costs.costs:load_bound",),
+    "pipeline_placement": ("models.two_phase:compute_bound",),
+    "mesh_tiling": ("models.cpsat:_least_s",),
 }
 #: Some infeasible instances of these families leave nothing that a model could be made of: more stages than operators,
 #: tiles that do not divide the devices, no column that fits. They are counted, no solver runs, and no solver is named.
@@ -161,7 +161,7 @@ def test_a_model_proves_without_the_others(monkeypatch: pytest.MonkeyPatch, name
         honest = getattr(importlib.import_module(f"formulations.{name}.{module}"), attribute)
         _replace(monkeypatch, honest, lambda *given, honest=honest: 2 * honest(*given))
     if name in TERMS:
-        from formulations.stage_partitioning.models.terms import Terms
+        from formulations.stage_partitioning.models.assignment_data import Terms
 
         honest = Terms.lower_bound.func  # type: ignore[attr-defined]
         monkeypatch.setattr(Terms, "lower_bound", property(lambda terms: 2 * honest(terms)))

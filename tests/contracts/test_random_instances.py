@@ -21,7 +21,7 @@ from random_instances import NAMES, Tally, against, chunks, examine, examine_chu
 from small_instances import family_named, known_optimum, random_case
 
 import planner
-from formulations.family import Answer, Family, Method
+from formulations.contract.family import Answer, Family, Method
 from solvers.outcome import Status, Stop
 
 EVERY_FAMILY = pytest.mark.parametrize("name", NAMES)

@@ -8,9 +8,9 @@ import numpy as np
 import pyomo.environ as pyo
 import pytest
 
-from solvers import milp
+from solvers.milp import backend as milp
+from solvers.milp.reusable_lp import Repeated
 from solvers.outcome import Limits, Watch
-from solvers.repeated import Repeated
 
 
 def covering(seed: int) -> pyo.ConcreteModel:

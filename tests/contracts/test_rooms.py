@@ -8,24 +8,29 @@ import pytest
 
 import formulations
 from formulations import FAMILIES
-from formulations.family import Family, Lazy
+from formulations.contract.family import Family, Lazy
 
 EVERY = {
-    *("README.md", "__init__.py", "problem.py", "settings.py", "methods.py", "vocabulary.py", "breakdown.py"),
-    *("certificates.py", "checker.py"),
+    *("README.md", "__init__.py", "methods.py", "certificate/writer.py", "certificate/checker.py"),
+    *(f"definition/{name}.py" for name in ("problem", "settings", "quantities", "plan_figures")),
 }
 #: A file for each optional field of the family, under the same name everywhere.
-OPTIONAL = {"why_infeasible": "infeasible", "mining": "mining", "nearby": "nearby", "questions": "questions"}
+OPTIONAL = {
+    "why_infeasible": "why_infeasible",
+    "mining": "instance_space",
+    "nearby": "alternatives",
+    "questions": "what_if",
+}
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 def test_a_room_has_the_files_of_all_rooms(family: Family) -> None:
     room = Path(formulations.__file__).parent / family.name
-    there = {path.name for path in room.iterdir()}
+    there = {path.relative_to(room).as_posix() for path in room.rglob("*")}
     assert there >= EVERY
     for field, file in OPTIONAL.items():
-        assert (getattr(family, field) is not None) == (f"{file}.py" in there), field
-    assert bool(family.subproblems) == ("inside.py" in there)
+        assert (getattr(family, field) is not None) == (f"questions/{file}.py" in there), field
+    assert bool(family.subproblems) == ("questions/inner_problems.py" in there)
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
@@ -33,4 +38,4 @@ def test_models_lie_in_the_file_of_their_solver(family: Family) -> None:
     for method in family.methods:
         if method.name in ("cpsat", "milp"):
             assert isinstance(method.solve, Lazy)
-            assert method.solve.__qualname__ == f"formulations.{family.name}.{method.name}:solve"
+            assert method.solve.__qualname__ == f"formulations.{family.name}.models.{method.name}:solve"

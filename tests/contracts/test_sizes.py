@@ -17,9 +17,10 @@ import pytest
 from absurd_sizes import ABSURD, branches, layers, stages, strategies
 
 import planner
-from formulations import FAMILIES, size
-from formulations.modelled import Stopped
-from formulations.size import SizeError, demand
+from formulations import FAMILIES
+from formulations.compiled import memory_budget
+from formulations.compiled.memory_budget import SizeError, demand
+from formulations.modelling.solve_model import Stopped
 from formulations.stage_graph.models.partition import Case, Model
 from planner import Limits, Status, Stop
 from solvers.outcome import Watch
@@ -96,21 +97,21 @@ def test_every_family_has_absurd_instances() -> None:
 def test_a_refusal_says_how_many_bytes_would_be_needed(
     make: Callable[[], Any], method: str, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(size, "_unused", lambda: 2.0**26)
+    monkeypatch.setattr(memory_budget, "_unused", lambda: 2.0**26)
     result = planner.solve(make(), method=method, limits=Limits(time_s=20))
     assert (result.status, result.stop, result.objective) == (Status.UNKNOWN, Stop.SIZE_LIMIT, None)
     assert re.search(rf"{table} would need \S+ bytes; expected at most 3.36e\+07", result.reason)
 
 
 def test_room_is_what_the_machine_and_the_limits_leave(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(size, "_unused", lambda: 1000.0)
+    monkeypatch.setattr(memory_budget, "_unused", lambda: 1000.0)
     demand(500.0, "a table")
     with pytest.raises(SizeError, match="a table would need 501 bytes; expected at most 500"):
         demand(501.0, "a table")
     used = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-    monkeypatch.setattr(size, "_unused", lambda: 1e15)
+    monkeypatch.setattr(memory_budget, "_unused", lambda: 1e15)
     monkeypatch.setattr(resource, "getrlimit", lambda which: (used + 2_000_000 * (which == resource.RLIMIT_AS), -1))
-    assert 0 <= size.room() <= 1_000_000
+    assert 0 <= memory_budget.room() <= 1_000_000
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ import highspy
 import pyomo.environ as pyo
 import pytest
 
-from solvers import milp
 from solvers.external.own_highs import packed, unpacked
+from solvers.milp import backend as milp
+from solvers.milp.translation import translate
 from solvers.outcome import OPTIMAL_GAP, Limits, Run, Stop, Watch, relative_gap
-from solvers.translation import translate
-from solvers.twice import agreed, alone, reordered
+from solvers.trust.prove_twice import agreed, alone, reordered
 
 
 def items() -> pyo.ConcreteModel:

@@ -28,13 +28,13 @@ from strategies import random_stage_instance
 
 import planner
 from formulations import FAMILIES
-from formulations.amounts import exactly, printed, step_below
-from instances.flushed_partitioning import FlushedInstance
-from instances.hierarchical_partitioning import on_machines
-from instances.microbatch_schedule import ScheduleInstance
-from instances.operator_partitioning import OperatorInstance
-from instances.pipeline_placement import PlacementInstance, placed
-from instances.stage_partitioning import Layer, StageInstance, Tmpc
+from formulations.contract.rounding import exactly, printed, step_below
+from instances.problems.flushed_partitioning import FlushedInstance
+from instances.problems.hierarchical_partitioning import on_machines
+from instances.problems.microbatch_schedule import ScheduleInstance
+from instances.problems.operator_partitioning import OperatorInstance
+from instances.problems.pipeline_placement import PlacementInstance, placed
+from instances.problems.stage_partitioning import Layer, StageInstance, Tmpc
 from planner.files.settings import parse
 from solvers.outcome import Limits, Status, Watch
 

@@ -18,10 +18,10 @@ from oracles.device_mapping import mappings, random_mapping
 from small_instances import random_case
 
 import planner
-from formulations.device_mapping import certificates, checker
-from formulations.device_mapping.certificates import write
-from formulations.family import UncertifiedError
-from instances.device_mapping import DeviceMapping, MappingEdge, MappingStage
+from formulations.contract.family import UncertifiedError
+from formulations.device_mapping.certificate import checker, writer
+from formulations.device_mapping.certificate.writer import write
+from instances.problems.device_mapping import DeviceMapping, MappingEdge, MappingStage
 from solvers.outcome import Stop, Watch
 
 
@@ -87,7 +87,7 @@ def proofs(instance: DeviceMapping, bound: Fraction) -> Iterator[dict]:
     ):
         clauses = checker.clauses_of(exact, checker.Parts(exact, bound), groups, levels)
         try:
-            found = certificates._refutation(clauses, 10**5, Watch())
+            found = writer._refutation(clauses, 10**5, Watch())
         except UncertifiedError:
             found = [[]]
         yield {"kind": "drup", "groups": groups, "levels": levels, "clauses": found}

@@ -3,8 +3,8 @@
 import pytest
 
 import planner
-from formulations.device_mapping.costs import simple_bound
-from formulations.device_mapping.first_plan import first_plan
+from formulations.device_mapping.data.costs import simple_bound
+from formulations.device_mapping.models.first_plan import first_plan
 from solvers.outcome import Limits, Watch
 
 

@@ -12,8 +12,8 @@ import pytest
 import planner
 from formulations.device_mapping import FAMILY
 from instances.errors import InstanceError
-from instances.stage_graphs import stage_graph
-from instances.topologies import ARGUMENTS, DOUBLE_LINKS, KINDS, SINGLE_LINKS, squarest, topology
+from instances.generators.stage_graphs import stage_graph
+from instances.generators.topologies import ARGUMENTS, DOUBLE_LINKS, KINDS, SINGLE_LINKS, squarest, topology
 
 GOOD: dict[str, Any] = {
     "problem": "device_mapping",

@@ -10,15 +10,16 @@ import pytest
 from oracles.device_mapping import least_seconds, random_magnitudes, random_mapping
 
 import planner
-from formulations.device_mapping import FAMILY, milp, milp_targets
-from formulations.device_mapping.arrays import arrays
+from formulations.device_mapping import FAMILY
+from formulations.device_mapping.data.arrays import arrays
+from formulations.device_mapping.definition.problem import evaluate
+from formulations.device_mapping.models import milp, milp_targets
+from formulations.device_mapping.models.bisect_gap import Gap, Verdict, objective_values
 from formulations.device_mapping.models.classes import devices_as_places
-from formulations.device_mapping.models.level_milp import LevelMilp
-from formulations.device_mapping.models.quotient import groupings, places_of
+from formulations.device_mapping.models.machine_groups import groupings, places_of
 from formulations.device_mapping.models.symmetry import orbits
-from formulations.device_mapping.problem import evaluate
-from formulations.device_mapping.targets import Gap, Verdict, objective_values
-from instances.device_mapping import DeviceMapping, MappingEdge, MappingStage
+from formulations.device_mapping.models.threshold_model_milp import LevelMilp
+from instances.problems.device_mapping import DeviceMapping, MappingEdge, MappingStage
 from solvers.outcome import Limits, Run, Stop, Watch
 
 

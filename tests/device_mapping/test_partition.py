@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from formulations.device_mapping.problem import Mapping
-from formulations.operator_partitioning.problem import OperatorPlan
-from formulations.pipeline_placement.stages import mapping_of, step_seconds
-from instances.operator_partitioning import Operator, OperatorInstance, Tensor
-from instances.topologies import two_level
+from formulations.device_mapping.definition.problem import Mapping
+from formulations.operator_partitioning.definition.problem import OperatorPlan
+from formulations.pipeline_placement.definition.stages import mapping_of, step_seconds
+from instances.generators.topologies import two_level
+from instances.problems.operator_partitioning import Operator, OperatorInstance, Tensor
 
 #: a -> b -> d and a -> c -> d; a's tensor goes to both.
 GRAPH = OperatorInstance(

@@ -8,7 +8,7 @@ import pytest
 from oracles.device_mapping import mappings, seconds_of
 
 import planner
-from instances.device_mapping import DeviceMapping, MappingEdge, MappingStage
+from instances.problems.device_mapping import DeviceMapping, MappingEdge, MappingStage
 from solvers.outcome import Status
 
 #: Devices 0-1 and 2-3 are near, all else is a hundred times as far.

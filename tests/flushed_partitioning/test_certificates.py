@@ -19,11 +19,11 @@ from oracles.flushed_partitioning import on_machines, random_flushed
 from small_instances import random_case
 
 import planner
-from formulations.family import UncertifiedError
-from formulations.flushed_partitioning import checker
-from formulations.flushed_partitioning.certificates import write
-from instances.flushed_partitioning import FlushedInstance, Schedule, flushed
-from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
+from formulations.contract.family import UncertifiedError
+from formulations.flushed_partitioning.certificate import checker
+from formulations.flushed_partitioning.certificate.writer import write
+from instances.problems.flushed_partitioning import FlushedInstance, Schedule, flushed
+from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from planner import Stop
 from solvers.outcome import Watch
 

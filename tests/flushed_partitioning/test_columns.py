@@ -9,13 +9,13 @@ import pytest
 from oracles.flushed_partitioning import brute_force, on_machines, random_flushed
 
 import planner
-from formulations.flushed_partitioning.effort import columns_supports
+from formulations.flushed_partitioning.definition.problem import evaluate, step_time, synchronisation_time, violations
+from formulations.flushed_partitioning.exact.effort import columns_supports
 from formulations.flushed_partitioning.models import columns_cpsat, columns_milp
 from formulations.flushed_partitioning.models.columns import columns_of
-from formulations.flushed_partitioning.problem import evaluate, step_time, synchronisation_time, violations
-from formulations.stage_partitioning.problem import StagePlan
-from instances.flushed_partitioning import FlushedInstance, Schedule, flushed
-from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
+from formulations.stage_partitioning.definition.problem import StagePlan
+from instances.problems.flushed_partitioning import FlushedInstance, Schedule, flushed
+from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from solvers.outcome import Limits, Prover, Watch
 
 COLUMNS = ("milp-columns", "cpsat-columns")

@@ -14,14 +14,15 @@ import pytest
 from oracles.flushed_partitioning import brute_force, random_flushed
 from strategies import SHAPES, random_edges
 
-from formulations.flushed_partitioning import cpsat, labels
-from formulations.flushed_partitioning.problem import depth, evaluate, violations
-from formulations.flushed_partitioning.reached_sets import find_reached_sets, reachable
-from formulations.stage_partitioning.problem import Stage, StagePlan
-from formulations.stage_partitioning.tables import pack
-from instances.flushed_partitioning import FlushedInstance, Schedule, flushed
+from formulations.flushed_partitioning.definition.problem import depth, evaluate, violations
+from formulations.flushed_partitioning.exact import labels
+from formulations.flushed_partitioning.exact.depth_labels import find_reached_sets, reachable
+from formulations.flushed_partitioning.models import cpsat
+from formulations.stage_partitioning.definition.problem import Stage, StagePlan
+from formulations.stage_partitioning.kernels.tables import pack
 from instances.graph import downsets
-from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
+from instances.problems.flushed_partitioning import FlushedInstance, Schedule, flushed
+from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from solvers.outcome import Limits, Stop, Watch
 
 
@@ -242,7 +243,7 @@ def test_everything_is_compiled_before_the_clock_starts() -> None:
 
 
 def test_too_many_reached_sets_end_with_a_size_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("formulations.flushed_partitioning.reached_sets.MAX_REACHED_SETS", 1)
+    monkeypatch.setattr("formulations.flushed_partitioning.exact.depth_labels.MAX_REACHED_SETS", 1)
     answer = labels.solve(diamond(), Limits(), Watch())
     assert answer.stop is Stop.SIZE_LIMIT and "entries" in answer.reason
 

@@ -9,9 +9,10 @@ import pytest
 from oracles.flushed_partitioning import brute_force, random_flushed
 
 import planner
-from formulations.amounts import Least
-from formulations.flushed_partitioning import infeasible, labels
-from instances.flushed_partitioning import FlushedInstance, Schedule
+from formulations.contract.rounding import Least
+from formulations.flushed_partitioning.exact import labels
+from formulations.flushed_partitioning.questions import why_infeasible
+from instances.problems.flushed_partitioning import FlushedInstance, Schedule
 from solvers.outcome import Limits, Stop, Watch
 
 
@@ -27,7 +28,7 @@ def test_the_way_out_is_one_and_the_smallest(schedule: Schedule, cases: int) -> 
         instance = sized(instance, memory_bytes=instance.flat.memory_bytes // 2)
         if brute_force(instance) is not None:
             continue
-        sentence, figures = infeasible.why_infeasible(instance, Limits(), Watch())
+        sentence, figures = why_infeasible.why_infeasible(instance, Limits(), Watch())
         memory, devices = figures.get("least_memory_bytes"), figures.get("fewest_devices")
         if memory is None:
             seen["no memory"] += 1
@@ -55,18 +56,18 @@ def test_the_way_out_is_one_and_the_smallest(schedule: Schedule, cases: int) -> 
 
 def test_what_is_too_large_or_stopped_is_left_open(monkeypatch: pytest.MonkeyPatch) -> None:
     instance = planner.load("chain8-flushed", schedule="gpipe", devices=8, memory="20MB")
-    assert len(infeasible.why_infeasible(instance, Limits(), Watch())[1]) == 2
+    assert len(why_infeasible.why_infeasible(instance, Limits(), Watch())[1]) == 2
     watch = Watch()
     watch.stop(Stop.INTERRUPTED)
-    sentence, figures = infeasible.why_infeasible(instance, Limits(), watch)
+    sentence, figures = why_infeasible.why_infeasible(instance, Limits(), watch)
     assert "would suffice" not in sentence and figures == {}
-    monkeypatch.setattr(infeasible, "MAX_DOWNSETS", 3)
-    sentence, figures = infeasible.why_infeasible(instance, Limits(), Watch())
+    monkeypatch.setattr(why_infeasible, "MAX_DOWNSETS", 3)
+    sentence, figures = why_infeasible.why_infeasible(instance, Limits(), Watch())
     assert "would suffice" not in sentence and figures == {}
     monkeypatch.undo()
     monkeypatch.setattr(labels, "_MAX_BYTES", 100)
     monkeypatch.setattr(labels, "_POOL", 2)
-    sentence, figures = infeasible.why_infeasible(instance, Limits(), Watch())
+    sentence, figures = why_infeasible.why_infeasible(instance, Limits(), Watch())
     assert "would suffice" not in sentence and figures == {}
 
 
@@ -83,7 +84,7 @@ def test_a_search_that_is_stopped_claims_nothing(monkeypatch: pytest.MonkeyPatch
             return passes(search, T, most_sync, plain=plain)
 
         monkeypatch.setattr(labels.Search, "labels_at", counted)
-        results.append(infeasible.least_memory(instance, watch))
+        results.append(why_infeasible.least_memory(instance, watch))
         if results[-1].proved:
             break
     assert results[0] == Least() and len(results) > 5 and results[-1].amount == 23e6

@@ -13,13 +13,13 @@ import pytest
 from numba import njit
 from oracles.flushed_partitioning import random_flushed
 
-from formulations.flushed_partitioning import labels
+from formulations.compiled.downsets import all_downsets
+from formulations.flushed_partitioning.exact import labels
+from formulations.flushed_partitioning.exact.pareto_set import Found
 from formulations.flushed_partitioning.kernels import depth
-from formulations.flushed_partitioning.pareto_set import Found
-from formulations.stage_partitioning.downsets import all_downsets
-from formulations.stage_partitioning.problem import MEMORY_SLACK
-from instances.flushed_partitioning import FlushedInstance, flushed
-from instances.stage_partitioning import Layer, StageInstance, Tmpc
+from formulations.stage_partitioning.definition.problem import MEMORY_SLACK
+from instances.problems.flushed_partitioning import FlushedInstance, flushed
+from instances.problems.stage_partitioning import Layer, StageInstance, Tmpc
 from solvers.outcome import Watch
 
 

@@ -11,15 +11,16 @@ import pytest
 from oracles.flushed_partitioning import brute_force, on_machines
 
 import planner
-from formulations.flushed_partitioning import FAMILY, labels
-from formulations.flushed_partitioning.problem import Place, evaluate, places, simulated, violations
-from formulations.flushed_partitioning.questions import questions
-from formulations.stage_partitioning.downsets import all_downsets
-from formulations.stage_partitioning.problem import Stage, StagePlan
+from formulations.compiled.downsets import all_downsets
+from formulations.flushed_partitioning import FAMILY
+from formulations.flushed_partitioning.definition.problem import Place, evaluate, places, simulated, violations
+from formulations.flushed_partitioning.exact import labels
+from formulations.flushed_partitioning.questions.what_if import questions
+from formulations.stage_partitioning.definition.problem import Stage, StagePlan
 from instances.errors import InstanceError
-from instances.flushed_partitioning import FlushedInstance, Schedule, check, flushed, to_json
-from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
-from instances.stage_partitioning import to_json as flat_to_json
+from instances.problems.flushed_partitioning import FlushedInstance, Schedule, check, flushed, to_json
+from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
+from instances.problems.stage_partitioning import to_json as flat_to_json
 from planner.analysis.explain import explain
 from planner.cli.app import main
 from solvers.outcome import Limits, Watch

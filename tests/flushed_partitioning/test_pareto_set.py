@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from oracles.flushed_partitioning import random_flushed
 
-from formulations.flushed_partitioning.pareto_set import Found, search_pareto_set
-from formulations.stage_partitioning.problem import StagePlan
-from instances.flushed_partitioning import FlushedInstance
+from formulations.flushed_partitioning.exact.pareto_set import Found, search_pareto_set
+from formulations.stage_partitioning.definition.problem import StagePlan
+from instances.problems.flushed_partitioning import FlushedInstance
 from solvers.outcome import Watch
 
 

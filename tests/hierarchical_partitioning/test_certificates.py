@@ -17,11 +17,11 @@ from oracles.hierarchical_partitioning import plans, random_hierarchical, tight_
 from small_instances import random_case
 
 import planner
-from formulations.family import UncertifiedError
-from formulations.hierarchical_partitioning import checker
-from formulations.hierarchical_partitioning.certificates import write
-from instances.hierarchical_partitioning import HierarchicalInstance, MemoryModel, on_machines
-from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
+from formulations.contract.family import UncertifiedError
+from formulations.hierarchical_partitioning.certificate import checker
+from formulations.hierarchical_partitioning.certificate.writer import write
+from instances.problems.hierarchical_partitioning import HierarchicalInstance, MemoryModel, on_machines
+from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from planner import Stop
 from solvers.outcome import Watch
 

@@ -10,19 +10,19 @@ from oracles.hierarchical_partitioning import BruteForce, random_hierarchical, t
 
 import planner
 from formulations.hierarchical_partitioning import methods
-from formulations.hierarchical_partitioning.effort import columns_supports
-from formulations.hierarchical_partitioning.models import columns_cpsat, columns_milp
-from formulations.hierarchical_partitioning.models.reach import Reach, first_reach
-from formulations.hierarchical_partitioning.models.superstages import Superstages, largest_time
-from formulations.hierarchical_partitioning.problem import (
+from formulations.hierarchical_partitioning.definition.problem import (
     HierarchicalPlan,
     evaluate,
     most_in_flight,
     superstage_time,
     violations,
 )
-from instances.hierarchical_partitioning import HierarchicalInstance, MemoryModel, on_machines
-from instances.stage_partitioning import Layer, StageInstance, Tmpc
+from formulations.hierarchical_partitioning.effort import columns_supports
+from formulations.hierarchical_partitioning.models import columns_cpsat, columns_milp
+from formulations.hierarchical_partitioning.models.superstages import Superstages, largest_time
+from formulations.hierarchical_partitioning.models.usable_arcs import Reach, first_reach
+from instances.problems.hierarchical_partitioning import HierarchicalInstance, MemoryModel, on_machines
+from instances.problems.stage_partitioning import Layer, StageInstance, Tmpc
 from solvers.outcome import Limits, Prover, Watch
 
 COLUMNS = ("milp-columns", "cpsat-columns")

@@ -9,14 +9,20 @@ import pytest
 from oracles.hierarchical_partitioning import random_hierarchical
 
 import planner
-from formulations.hierarchical_partitioning import cpsat, paper
-from formulations.hierarchical_partitioning.problem import HierarchicalPlan, Superstage, evaluate, violations
-from formulations.hierarchical_partitioning.vocabulary import VOCABULARY
-from formulations.stage_partitioning.problem import Stage
-from formulations.vocabulary import meant
-from instances.hierarchical_partitioning import HierarchicalInstance, on_machines
+from formulations.contract.quantities import meant
+from formulations.hierarchical_partitioning import paper
+from formulations.hierarchical_partitioning.definition.problem import (
+    HierarchicalPlan,
+    Superstage,
+    evaluate,
+    violations,
+)
+from formulations.hierarchical_partitioning.definition.quantities import VOCABULARY
+from formulations.hierarchical_partitioning.models import cpsat
+from formulations.stage_partitioning.definition.problem import Stage
+from instances.problems.hierarchical_partitioning import HierarchicalInstance, on_machines
+from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from instances.requirements import parse
-from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from solvers.outcome import Limits, Stop, Watch
 
 
@@ -38,7 +44,7 @@ def test_the_recursion_agrees(cases: int) -> None:
 
 
 def test_a_bound_under_a_literal_is_no_bound() -> None:
-    """CP-SAT 9.15 without presolve called this infeasible, until `solvers.cpsat` switched a detection off."""
+    """CP-SAT 9.15 without presolve called this infeasible, until `solvers.cpsat.backend` switched a detection off."""
     instance = random_hierarchical(71, max_nodes=3)
     assert not cpsat.solve(instance, Limits(time_s=20), Watch()).infeasible
 

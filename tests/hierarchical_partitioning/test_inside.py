@@ -6,11 +6,11 @@ import pytest
 from oracles.hierarchical_partitioning import random_hierarchical
 
 from formulations.hierarchical_partitioning.paper import solve
-from formulations.hierarchical_partitioning.studies.inside import splits
+from formulations.hierarchical_partitioning.questions.studies.inside import splits
+from formulations.stage_partitioning.definition.problem import evaluate, stage_time, violations
 from formulations.stage_partitioning.exact.threshold import solve as solve_flat
-from formulations.stage_partitioning.problem import evaluate, stage_time, violations
-from instances.hierarchical_partitioning import MemoryModel, on_machines
-from instances.stage_partitioning import check
+from instances.problems.hierarchical_partitioning import MemoryModel, on_machines
+from instances.problems.stage_partitioning import check
 from solvers.outcome import Limits, Watch
 
 SEEDS = range(60)

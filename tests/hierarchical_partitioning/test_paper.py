@@ -13,15 +13,15 @@ from oracles.hierarchical_partitioning import BruteForce, random_hierarchical, t
 from strategies import random_stage_instance, with_wide_weights
 
 import planner
-from formulations.amounts import step_below
+from formulations.compiled.downsets import all_downsets
+from formulations.contract.rounding import step_below
 from formulations.hierarchical_partitioning import FAMILY, paper
-from formulations.hierarchical_partitioning.infeasible import why_infeasible
+from formulations.hierarchical_partitioning.definition.problem import evaluate, violations
 from formulations.hierarchical_partitioning.paper import Search, solve
-from formulations.hierarchical_partitioning.problem import evaluate, violations
-from formulations.stage_partitioning.downsets import all_downsets
-from instances.hierarchical_partitioning import HierarchicalInstance, MemoryModel, on_machines
+from formulations.hierarchical_partitioning.questions.why_infeasible import why_infeasible
 from instances.parameters import MAX_AMOUNT
-from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
+from instances.problems.hierarchical_partitioning import HierarchicalInstance, MemoryModel, on_machines
+from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from solvers.outcome import Limits, Status, Stop, Watch
 
 

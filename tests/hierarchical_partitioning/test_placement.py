@@ -9,11 +9,11 @@ import pytest
 from oracles.hierarchical_partitioning import random_hierarchical
 
 import planner
+from formulations.hierarchical_partitioning.definition.problem import evaluate, flattened, violations
 from formulations.hierarchical_partitioning.paper import solve
-from formulations.hierarchical_partitioning.placement import place, spread, spread_time
-from formulations.hierarchical_partitioning.problem import evaluate, flattened, violations
-from formulations.stage_partitioning.problem import Stage, StagePlan
-from instances.hierarchical_partitioning import on_machines
+from formulations.hierarchical_partitioning.questions.placement import place, spread, spread_time
+from formulations.stage_partitioning.definition.problem import Stage, StagePlan
+from instances.problems.hierarchical_partitioning import on_machines
 from planner.analysis.hierarchy import compare
 from planner.cli.app import main
 from planner.process.errors import UsageError
@@ -90,7 +90,7 @@ def test_command(capsys: pytest.CaptureFixture[str]) -> None:
 def test_bandwidths_follow_fixed_units(tmp_path) -> None:
     from dataclasses import replace
 
-    from instances.stage_partitioning import to_json
+    from instances.problems.stage_partitioning import to_json
 
     content = to_json(replace(planner.load("diamond"), time_unit="ms"))
     path = tmp_path / "ms.json"

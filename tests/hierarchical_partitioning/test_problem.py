@@ -9,7 +9,7 @@ import pytest
 from oracles.hierarchical_partitioning import random_hierarchical
 
 from formulations.hierarchical_partitioning import FAMILY
-from formulations.hierarchical_partitioning.problem import (
+from formulations.hierarchical_partitioning.definition.problem import (
     HierarchicalPlan,
     Superstage,
     evaluate,
@@ -18,11 +18,11 @@ from formulations.hierarchical_partitioning.problem import (
     violations,
     whole_weight,
 )
-from formulations.stage_partitioning.problem import Stage
+from formulations.stage_partitioning.definition.problem import Stage
 from instances.errors import InstanceError
-from instances.hierarchical_partitioning import HierarchicalInstance, MemoryModel, on_machines
-from instances.published import UNIT_WARNING
-from instances.stage_partitioning import CostModel, Edge, Layer, StageInstance, Tmpc
+from instances.problems.hierarchical_partitioning import HierarchicalInstance, MemoryModel, on_machines
+from instances.problems.published import UNIT_WARNING
+from instances.problems.stage_partitioning import CostModel, Edge, Layer, StageInstance, Tmpc
 from planner.files.load import published_file, read_content
 
 

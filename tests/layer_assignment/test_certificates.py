@@ -16,10 +16,10 @@ from certificate_cases import Spoiling, certified, check_commands, claimed, pars
 from small_instances import random_case
 
 import planner
-from formulations.family import UncertifiedError
-from formulations.layer_assignment import checker
-from formulations.layer_assignment.certificates import write
-from instances.layer_assignment import LayerAssignmentInstance, TiedParameters, generate
+from formulations.contract.family import UncertifiedError
+from formulations.layer_assignment.certificate import checker
+from formulations.layer_assignment.certificate.writer import write
+from instances.problems.layer_assignment import LayerAssignmentInstance, TiedParameters, generate
 from planner import Stop
 from solvers.outcome import Watch
 

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from oracles.layer_assignment import optimum, spread_instance
 
-from formulations.layer_assignment import cpsat, exact, milp, paper
+from formulations.layer_assignment import exact, paper
 from formulations.layer_assignment.costs import balanced, held_parameters, running_sums
-from formulations.layer_assignment.problem import evaluate, parameters_of, violations
-from instances.layer_assignment import LayerAssignmentInstance
+from formulations.layer_assignment.definition.problem import evaluate, parameters_of, violations
+from formulations.layer_assignment.models import cpsat, milp
+from instances.problems.layer_assignment import LayerAssignmentInstance
 from solvers.outcome import Limits, Watch, relative_gap
 
 SECONDS = Limits(time_s=30)

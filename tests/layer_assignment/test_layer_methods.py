@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles.layer_assignment import optimum, random_instance
 
-from formulations.layer_assignment import FAMILY, cpsat, exact, milp, paper
-from formulations.layer_assignment.problem import LayerPlan, cuts, evaluate, parameters_of, violations
-from instances.layer_assignment import LayerAssignmentInstance, TiedParameters, generate
+from formulations.layer_assignment import FAMILY, exact, paper
+from formulations.layer_assignment.definition.problem import LayerPlan, cuts, evaluate, parameters_of, violations
+from formulations.layer_assignment.models import cpsat, milp
+from instances.problems.layer_assignment import LayerAssignmentInstance, TiedParameters, generate
 from solvers.outcome import Limits, Stop, Watch, relative_gap
 
 SECONDS = Limits(time_s=30)

@@ -15,9 +15,17 @@ from hypothesis import strategies as st
 from oracles.layer_assignment import random_instance, step_seconds
 
 from formulations.layer_assignment import FAMILY
-from formulations.layer_assignment.problem import LayerPlan, Terms, cuts, evaluate, parameters_of, terms, violations
+from formulations.layer_assignment.definition.problem import (
+    LayerPlan,
+    Terms,
+    cuts,
+    evaluate,
+    parameters_of,
+    terms,
+    violations,
+)
 from instances.errors import InstanceError
-from instances.layer_assignment import LayerAssignmentInstance, TiedParameters, generate, to_json
+from instances.problems.layer_assignment import LayerAssignmentInstance, TiedParameters, generate, to_json
 from solvers.outcome import Limits, Watch
 
 #: Four layers, two stages, three micro-batches; the first and the last layer share 10 parameters.

@@ -17,10 +17,10 @@ from oracles.mesh_tiling import covers, plans
 from small_instances import random_case
 
 import planner
-from formulations.family import UncertifiedError
-from formulations.mesh_tiling import checker
-from formulations.mesh_tiling.certificates import write
-from instances.mesh_tiling import MeshInstance, generate
+from formulations.contract.family import UncertifiedError
+from formulations.mesh_tiling.certificate import checker
+from formulations.mesh_tiling.certificate.writer import write
+from instances.problems.mesh_tiling import MeshInstance, generate
 from solvers.outcome import Stop, Watch
 
 

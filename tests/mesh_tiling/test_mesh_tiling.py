@@ -15,14 +15,15 @@ from xml.etree import ElementTree
 import pytest
 from oracles.mesh_tiling import covers, optimum, random_instance, random_magnitudes, step_seconds
 
-from formulations.mesh_tiling import FAMILY, cpsat, milp, paper
+from formulations.mesh_tiling import FAMILY, paper
+from formulations.mesh_tiling.definition.problem import Tile, TilingPlan, evaluate, violations
+from formulations.mesh_tiling.models import cpsat, milp
 from formulations.mesh_tiling.placements import Placements, regular_tiling
-from formulations.mesh_tiling.problem import Tile, TilingPlan, evaluate, violations
 from instances.errors import InstanceError
-from instances.mesh_tiling import MeshInstance, generate, to_json
-from solvers.milp import NATURAL
+from instances.problems.mesh_tiling import MeshInstance, generate, to_json
+from solvers.milp.backend import NATURAL
+from solvers.milp.translation import translate
 from solvers.outcome import Limits, Stop, Watch, relative_gap
-from solvers.translation import translate
 
 SECONDS = Limits(time_s=30)
 BOTH = pytest.mark.parametrize("room", [cpsat, milp], ids=["cpsat", "milp"])

@@ -10,7 +10,7 @@ import pytest
 from oracles.mesh_tiling import covers, step_seconds
 
 import planner
-from instances.mesh_tiling import MeshInstance
+from instances.problems.mesh_tiling import MeshInstance
 from solvers.outcome import Status
 
 #: Four nodes of two devices, of which neighbours in the middle are slow to reach; a tile takes a node.

@@ -19,10 +19,10 @@ from oracles.microbatch_schedule import optimum
 from small_instances import known_optimum, random_case
 
 import planner
-from formulations.family import UncertifiedError
-from formulations.microbatch_schedule import checker
-from formulations.microbatch_schedule.certificates import write
-from instances.microbatch_schedule import ScheduleEdge, ScheduleInstance, ScheduleStage, chain
+from formulations.contract.family import UncertifiedError
+from formulations.microbatch_schedule.certificate import checker
+from formulations.microbatch_schedule.certificate.writer import write
+from instances.problems.microbatch_schedule import ScheduleEdge, ScheduleInstance, ScheduleStage, chain
 from solvers.outcome import Watch
 
 

@@ -8,7 +8,7 @@ from itertools import product
 
 import pytest
 
-from formulations.microbatch_schedule.in_flight import Ratio, Successor, exact, rule, table2
+from formulations.microbatch_schedule.definition.in_flight import Ratio, Successor, exact, rule, table2
 
 POWERS = (1, 2, 4, 8)
 

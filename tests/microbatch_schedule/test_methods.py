@@ -10,18 +10,19 @@ import pytest
 from oracles.microbatch_schedule import optimum, random_instance
 
 import planner
-from formulations.microbatch_schedule import cpsat as cpsat_model
 from formulations.microbatch_schedule import exact as exact_model
-from formulations.microbatch_schedule import milp as milp_model
 from formulations.microbatch_schedule.bounds import iteration_bound
-from formulations.microbatch_schedule.memory import Decision, least_memory, rooms, sizes
+from formulations.microbatch_schedule.definition.problem import evaluate, violations
+from formulations.microbatch_schedule.heuristics.memory import Decision, least_memory, rooms, sizes
 from formulations.microbatch_schedule.methods import METHODS
+from formulations.microbatch_schedule.models import cpsat as cpsat_model
+from formulations.microbatch_schedule.models import milp as milp_model
 from formulations.microbatch_schedule.models.solving import decided, shortest
-from formulations.microbatch_schedule.problem import evaluate, violations
-from formulations.simulate_graph import PassGraph, run
-from instances.microbatch_schedule import ScheduleEdge, ScheduleInstance, ScheduleStage, chain, generate
+from formulations.simulation.simulate_graph import PassGraph, run
+from instances.problems.microbatch_schedule import ScheduleEdge, ScheduleInstance, ScheduleStage, chain, generate
 from instances.readers.microbatch_schedule_json import check
-from solvers import cpsat, milp
+from solvers.cpsat import backend as cpsat
+from solvers.milp import backend as milp
 from solvers.outcome import Limits, Status, Stop, Watch
 
 LIMITS = Limits(time_s=20)

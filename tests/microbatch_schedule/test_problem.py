@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from formulations.microbatch_schedule.plans import plan_from_json, plan_to_json
-from formulations.microbatch_schedule.problem import SchedulePlan, evaluate, violations
-from formulations.microbatch_schedule.settings import read
+from formulations.microbatch_schedule.definition.plans import plan_from_json, plan_to_json
+from formulations.microbatch_schedule.definition.problem import SchedulePlan, evaluate, violations
+from formulations.microbatch_schedule.definition.settings import read
 from instances.errors import InstanceError
-from instances.microbatch_schedule import ScheduleInstance, to_json
+from instances.problems.microbatch_schedule import ScheduleInstance, to_json
 
 TWO: dict[str, Any] = {
     "problem": "microbatch_schedule",

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
+from formulations.microbatch_schedule.definition.problem import evaluate
 from formulations.microbatch_schedule.methods import METHODS
-from formulations.microbatch_schedule.problem import evaluate
-from instances.microbatch_schedule import ScheduleInstance, generate
+from instances.problems.microbatch_schedule import ScheduleInstance, generate
 from solvers.outcome import Limits, Watch
 
 BY_NAME = {method.name: method for method in METHODS}

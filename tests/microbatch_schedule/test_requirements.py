@@ -12,9 +12,9 @@ from oracles.microbatch_schedule import optimum, plans, random_instance
 
 import planner
 from formulations.microbatch_schedule import FAMILY
-from formulations.microbatch_schedule import cpsat as cpsat_model
-from formulations.microbatch_schedule import milp as milp_model
-from instances.microbatch_schedule import ScheduleInstance, chain
+from formulations.microbatch_schedule.models import cpsat as cpsat_model
+from formulations.microbatch_schedule.models import milp as milp_model
+from instances.problems.microbatch_schedule import ScheduleInstance, chain
 from solvers.outcome import Limits, Status, Stop, Watch
 
 

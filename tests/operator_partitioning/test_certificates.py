@@ -17,12 +17,12 @@ from oracles.operator_partitioning import plans
 from small_instances import random_case
 
 import planner
-from formulations.family import UncertifiedError
-from formulations.operator_partitioning import checker
-from formulations.operator_partitioning.certificates import write
-from formulations.operator_partitioning.plans import plan_from_json
-from formulations.operator_partitioning.problem import violations
-from instances.operator_partitioning import Operator, OperatorInstance, Tensor, TrainingMemory
+from formulations.contract.family import UncertifiedError
+from formulations.operator_partitioning.certificate import checker
+from formulations.operator_partitioning.certificate.writer import write
+from formulations.operator_partitioning.definition.plans import plan_from_json
+from formulations.operator_partitioning.definition.problem import violations
+from instances.problems.operator_partitioning import Operator, OperatorInstance, Tensor, TrainingMemory
 from solvers.outcome import Stop, Watch
 
 

@@ -10,18 +10,18 @@ from dataclasses import replace
 import pytest
 from oracles import operator_partitioning as oracle
 
-from formulations.operator_partitioning.parmesan import paper
-from formulations.operator_partitioning.parmesan.refinement import refine
-from formulations.operator_partitioning.problem import evaluate, violations
-from formulations.operator_partitioning.studies.inside import (
+from formulations.contract.inner_problems import Subproblem
+from formulations.operator_partitioning.definition.problem import evaluate, violations
+from formulations.operator_partitioning.paper import parmesan
+from formulations.operator_partitioning.paper.refinement import refine
+from formulations.operator_partitioning.questions.studies.inside import (
     contracted,
     moves_of_refine,
     states_of_dp,
     steps_of_parmesan,
 )
-from formulations.subproblems import Subproblem
 from instances.errors import InstanceError
-from instances.operator_partitioning import OperatorInstance, TrainingMemory, check
+from instances.problems.operator_partitioning import OperatorInstance, TrainingMemory, check
 from solvers.outcome import Limits, Watch
 
 SEEDS = range(40)
@@ -41,7 +41,7 @@ def test_the_clustered_graph_costs_what_the_graph_costs(seed: int) -> None:
     found = _made(steps_of_parmesan(instance, Limits(), Watch()))
     clustered = found[0]
     check(clustered.instance, "clustered")
-    plan, _ = paper.dynamic_program(instance, paper.clustered(instance, Watch()), Watch())
+    plan, _ = parmesan.dynamic_program(instance, parmesan.clustered(instance, Watch()), Watch())
     assert (plan is None) == (clustered.plan is None)
     if plan is None:
         return
@@ -59,7 +59,7 @@ def test_the_clustered_graph_costs_what_the_graph_costs(seed: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_groups_of_a_random_contraction(seed: int) -> None:
     rng, instance = random.Random(seed), _instance(seed)
-    plan = paper.equal(instance)
+    plan = parmesan.equal(instance)
     if plan is None:
         return
     groups = [part for stage in plan.stages for part in _split(rng, stage)]
@@ -81,14 +81,14 @@ def _split(rng: random.Random, stage: tuple[int, ...]) -> list[tuple[int, ...]]:
 def test_states_have_the_values_of_the_table(seed: int) -> None:
     instance = _instance(seed)
     found = _made(states_of_dp(instance, Limits(), Watch()))
-    clusters = paper.clustered(instance, Watch()).clusters
-    tensors = paper.pair_tensors(instance, clusters)
+    clusters = parmesan.clustered(instance, Watch()).clusters
+    tensors = parmesan.pair_tensors(instance, clusters)
     whole = [each for each in found if each.origin["clusters"] == len(clusters)
              and each.origin["in_stages"] == instance.num_stages]  # fmt: skip
     for each in found:
         check(each.instance, "state")
         assert violations(each.instance, each.plan) == ()
-    plan, _ = paper.dynamic_program(instance, paper.clustered(instance, Watch()), Watch())
+    plan, _ = parmesan.dynamic_program(instance, parmesan.clustered(instance, Watch()), Watch())
     assert (plan is None) == (not whole)
     if plan is not None:  # Equation 3 by hand, a tensor for each pair of adjacent clusters
         home = {operator: stage for stage, members in enumerate(plan.stages) for operator in members}
@@ -106,7 +106,7 @@ def test_what_leaves_a_state_is_paid_for() -> None:
     inside = {operator.id for operator in first.instance.operators}
     sent = math.fsum(
         tensor.volume_bytes / instance.bandwidth_bytes_per_s
-        for tensor in paper.pair_tensors(instance, paper.clustered(instance, Watch()).clusters)
+        for tensor in parmesan.pair_tensors(instance, parmesan.clustered(instance, Watch()).clusters)
         if instance.operators[tensor.source].id in inside and instance.operators[tensor.targets[0]].id not in inside
     )
     own = math.fsum(each.compute_s for each in instance.operators if each.id in inside)

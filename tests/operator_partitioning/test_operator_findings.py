@@ -8,8 +8,8 @@ import pytest
 
 import planner
 from formulations.operator_partitioning import FAMILY
-from formulations.operator_partitioning.settings import read
-from instances.operator_partitioning import Operator, OperatorInstance, Tensor, ordered
+from formulations.operator_partitioning.definition.settings import read
+from instances.problems.operator_partitioning import Operator, OperatorInstance, Tensor, ordered
 
 #: A chain of three operators of 1 s; a sends one tensor of 2 s to both others, b one of 1 s to c.
 SHARED = OperatorInstance(

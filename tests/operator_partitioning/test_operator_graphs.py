@@ -6,9 +6,9 @@ import pytest
 
 import planner
 from formulations.operator_partitioning.effort import downset_count
-from instances.catalog import CATALOG
+from instances.catalog.catalog import CATALOG
 from instances.graph import topological_order
-from instances.operator_partitioning import OperatorInstance
+from instances.problems.operator_partitioning import OperatorInstance
 from planner import UsageError
 
 NAMES = [entry.name for entry in CATALOG.values() if entry.family == "operator_partitioning"]

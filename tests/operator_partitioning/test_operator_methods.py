@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 from oracles.operator_partitioning import optimum, random_instance, stage_memory
 
 import planner
-from formulations.operator_partitioning import FAMILY, cpsat, exact, milp
-from formulations.operator_partitioning.parmesan import paper
-from formulations.operator_partitioning.problem import OperatorPlan, evaluate, stage_seconds, violations
-from formulations.pipeline_placement.stages import mapping_of
-from formulations.size import SizeError
-from instances.operator_partitioning import Operator, OperatorInstance, Tensor, TrainingMemory, ordered
+from formulations.compiled.memory_budget import SizeError
+from formulations.operator_partitioning import FAMILY, exact
+from formulations.operator_partitioning.definition.problem import OperatorPlan, evaluate, stage_seconds, violations
+from formulations.operator_partitioning.models import cpsat, milp
+from formulations.operator_partitioning.paper import parmesan
+from formulations.pipeline_placement.definition.stages import mapping_of
+from instances.problems.operator_partitioning import Operator, OperatorInstance, Tensor, TrainingMemory, ordered
 from solvers.outcome import Limits, Stop, Watch, relative_gap
 
 SECONDS = Limits(time_s=30)
@@ -255,7 +256,7 @@ def wide(n: int, seed: int) -> OperatorInstance:
 def test_two_thousand_operators_in_seconds() -> None:
     instance = wide(2000, 1)
     began = time.process_time()
-    answer = solve(paper.solve, instance)
+    answer = solve(parmesan.solve, instance)
     assert time.process_time() - began < 10
     assert violations(instance, answer.plan) == ()
     assert evaluate(instance, answer.plan) < 1.3 * answer.bound
@@ -268,7 +269,7 @@ def test_resnet_is_proved_in_seconds(published: Path) -> None:
     answer = solve(exact.solve, instance)
     assert time.process_time() - began < 10 and answer.stop is Stop.PROVED
     assert relative_gap(evaluate(instance, answer.plan), answer.bound) < 1e-8
-    published_flow = solve(paper.solve, instance)
+    published_flow = solve(parmesan.solve, instance)
     assert evaluate(instance, published_flow.plan) > 1.005 * evaluate(instance, answer.plan)
 
 
@@ -293,14 +294,14 @@ def _stopped_at_first_plan() -> Watch:
 
 def test_stages_of_the_equal_cut_are_intervals() -> None:
     instance = wide(40, 2)
-    plan = paper.equal(instance)
+    plan = parmesan.equal(instance)
     assert plan is not None and violations(instance, plan) == ()
     assert all(b == a + 1 for stage in plan.stages for a, b in pairwise(stage))
 
 
 def test_a_plan_is_handed_over_mapping_of() -> None:
     instance = planner.load("resnet50", stages=4, replicas=2)
-    plan = solve(paper.solve, instance).plan
+    plan = solve(parmesan.solve, instance).plan
     matrix = tuple(tuple(0.0 if a == b else 12e9 for a in range(8)) for b in range(8))
     mapping = mapping_of(instance, plan, matrix, objective="p2p")
     assert (mapping.num_stages, mapping.replicas, mapping.objective) == (4, 2, "p2p")

@@ -13,12 +13,12 @@ from oracles.operator_partitioning import random_instance
 
 import planner
 from formulations.operator_partitioning import exact
-from formulations.operator_partitioning.downsets import all_downsets
-from formulations.operator_partitioning.parmesan import paper
-from formulations.operator_partitioning.parmesan.clustering import default_clusters, fuse
-from formulations.operator_partitioning.parmesan.refinement import refine
-from formulations.operator_partitioning.problem import OperatorPlan, evaluate, violations
-from instances.operator_partitioning import Operator, OperatorInstance, Tensor, ordered
+from formulations.operator_partitioning.costs.downsets import all_downsets
+from formulations.operator_partitioning.definition.problem import OperatorPlan, evaluate, violations
+from formulations.operator_partitioning.paper import parmesan
+from formulations.operator_partitioning.paper.clustering import default_clusters, fuse
+from formulations.operator_partitioning.paper.refinement import refine
+from instances.problems.operator_partitioning import Operator, OperatorInstance, Tensor, ordered
 from solvers.outcome import Limits, Watch
 
 
@@ -39,7 +39,7 @@ def _plain(seed: int, n: int = 9) -> OperatorInstance:
 def test_the_published_program_is_exact_without_clustering_where_tensors_have_one_target(cases: int) -> None:
     for seed in range(cases):
         instance = _plain(seed)
-        answer = solve(paper.solve_dp, instance, clusters=9)
+        answer = solve(parmesan.solve_dp, instance, clusters=9)
         best = solve(exact.solve, instance)
         assert answer.stats["clusters"] == 9
         assert evaluate(instance, answer.plan) == pytest.approx(evaluate(instance, best.plan), rel=1e-9)
@@ -114,7 +114,7 @@ def test_refinement_never_makes_it_worse_and_keeps_the_rules(cases: int) -> None
         instance = random_instance(random.Random(f"refine {case}"), 9)
         if instance.num_stages is None:
             continue
-        start = paper.equal(instance)
+        start = parmesan.equal(instance)
         if start is None or violations(instance, start):
             continue
         better, _ = refine(instance, start)
@@ -151,7 +151,7 @@ def test_theorem_4_5_as_many_where_the_order_is_unique(seed: int, n: int) -> Non
 def test_losses_of_each_step_add_up() -> None:
     for name, stages in (("resnet50", 8), ("gnmt", 4)):
         instance = planner.load(name, stages=stages)
-        stats = solve(paper.solve, instance, report_losses=True).stats["losses"]
+        stats = solve(parmesan.solve, instance, report_losses=True).stats["losses"]
         best = solve(exact.solve, instance)
         assert stats["optimum"] == pytest.approx(evaluate(instance, best.plan), rel=1e-8)
         assert stats["optimum"] <= stats["clustered"] * (1 + 1e-9)

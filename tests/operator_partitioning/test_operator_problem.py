@@ -15,7 +15,7 @@ from oracles.operator_partitioning import random_instance, stage_memory, stage_t
 
 import planner
 from formulations.operator_partitioning import FAMILY
-from formulations.operator_partitioning.problem import (
+from formulations.operator_partitioning.definition.problem import (
     OperatorPlan,
     crossing_bytes,
     evaluate,
@@ -24,9 +24,9 @@ from formulations.operator_partitioning.problem import (
     stage_seconds,
     violations,
 )
-from formulations.operator_partitioning.settings import read
+from formulations.operator_partitioning.definition.settings import read
 from instances.errors import InstanceError
-from instances.operator_partitioning import Operator, OperatorInstance, Tensor, TrainingMemory
+from instances.problems.operator_partitioning import Operator, OperatorInstance, Tensor, TrainingMemory
 
 #: a -> b, c, d (one tensor); b -> d; c -> d.
 OPERATORS = tuple(

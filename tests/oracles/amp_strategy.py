@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from itertools import combinations, pairwise, permutations
 from typing import Any
 
-from instances.amp_strategy import AmpInstance, ModelLayer, Node
-from instances.layer_assignment import TiedParameters
+from instances.problems.amp_strategy import AmpInstance, ModelLayer, Node
+from instances.problems.layer_assignment import TiedParameters
 
 
 def random_instance(rng: random.Random) -> AmpInstance:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import permutations
 
-from instances.device_mapping import DeviceMapping, MappingEdge, MappingStage
+from instances.problems.device_mapping import DeviceMapping, MappingEdge, MappingStage
 
 
 def node_seconds(instance: DeviceMapping, device: dict[tuple[int, int], int], stage: int, replica: int) -> float:

@@ -12,8 +12,8 @@ from typing import Any
 from oracles import stage_partitioning
 from strategies import random_stage_instance
 
-from instances.flushed_partitioning import FlushedInstance, Schedule, flushed
-from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
+from instances.problems.flushed_partitioning import FlushedInstance, Schedule, flushed
+from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 
 
 def random_flushed(seed: int, *, same_weights: bool = False, **fixed) -> FlushedInstance:

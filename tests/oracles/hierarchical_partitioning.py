@@ -11,8 +11,8 @@ from typing import Any
 
 from strategies import random_stage_instance
 
-from instances.hierarchical_partitioning import HierarchicalInstance, MemoryModel, on_machines
-from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
+from instances.problems.hierarchical_partitioning import HierarchicalInstance, MemoryModel, on_machines
+from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 
 
 def random_hierarchical(seed: int, **fixed) -> HierarchicalInstance:

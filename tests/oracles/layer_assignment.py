@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 from itertools import combinations, pairwise
 
-from instances.layer_assignment import LayerAssignmentInstance, TiedParameters
+from instances.problems.layer_assignment import LayerAssignmentInstance, TiedParameters
 
 
 def step_seconds(instance: LayerAssignmentInstance, lengths: list[int]) -> float:

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 from itertools import pairwise, permutations
 
-from instances.mesh_tiling import MeshInstance
+from instances.problems.mesh_tiling import MeshInstance
 
 Cover = list[tuple[int, int, int, int]]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
-from instances.microbatch_schedule import ScheduleEdge, ScheduleInstance, ScheduleStage
+from instances.problems.microbatch_schedule import ScheduleEdge, ScheduleInstance, ScheduleStage
 
 
 def words(count: int, room: int) -> Iterator[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
-from instances.operator_partitioning import Operator, OperatorInstance, Tensor, TrainingMemory, ordered
+from instances.problems.operator_partitioning import Operator, OperatorInstance, Tensor, TrainingMemory, ordered
 
 
 def stage_time(instance: OperatorInstance, home: tuple[int, ...], stage: int) -> float:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from itertools import pairwise, permutations, product
 from typing import Any
 
-from instances.operator_partitioning import Operator, OperatorInstance, Tensor, ordered
-from instances.pipeline_placement import PlacementInstance, placed
+from instances.problems.operator_partitioning import Operator, OperatorInstance, Tensor, ordered
+from instances.problems.pipeline_placement import PlacementInstance, placed
 
 
 def random_instance(rng: random.Random, stages: int, replicas: int, objective: str) -> PlacementInstance:

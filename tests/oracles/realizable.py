@@ -9,7 +9,7 @@ from itertools import combinations, pairwise, product
 
 from oracles.stage_partitioning import BruteForce
 
-from instances.stage_partitioning import CostModel, Edge, Layer, StageInstance, Tmpc
+from instances.problems.stage_partitioning import CostModel, Edge, Layer, StageInstance, Tmpc
 
 #: Trainers that take what is in front of the layers, and what is behind them, whole; those for inference, which
 #: recompute nothing.

@@ -8,7 +8,7 @@ from typing import Any
 
 from branching_cases import partitions, shares
 
-from instances.stage_graph import StageGraph
+from instances.problems.stage_graph import StageGraph
 
 
 def plans(instance: StageGraph) -> Iterator[dict[str, Any]]:

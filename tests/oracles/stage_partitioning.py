@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import combinations, product
 from typing import Any
 
+from instances.problems.stage_partitioning import StageInstance
 from instances.rules import NodeId
-from instances.stage_partitioning import StageInstance
 
 
 @dataclass(frozen=True)

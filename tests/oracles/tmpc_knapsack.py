@@ -10,7 +10,7 @@ from fractions import Fraction
 
 from hypothesis import strategies as st
 
-from instances.tmpc_knapsack import Choice, KnapsackInstance, KnapsackNode
+from instances.problems.tmpc_knapsack import Choice, KnapsackInstance, KnapsackNode
 
 Row = Sequence[tuple[float, float]]
 

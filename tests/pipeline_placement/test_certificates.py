@@ -17,13 +17,13 @@ from oracles.pipeline_placement import plans
 from small_instances import random_case
 
 import planner
-from formulations.family import UncertifiedError
-from formulations.pipeline_placement import checker
-from formulations.pipeline_placement.certificates import write
-from formulations.pipeline_placement.plans import plan_from_json
-from formulations.pipeline_placement.problem import violations
-from instances.operator_partitioning import Operator, OperatorInstance, Tensor
-from instances.pipeline_placement import PlacementInstance, placed
+from formulations.contract.family import UncertifiedError
+from formulations.pipeline_placement.certificate import checker
+from formulations.pipeline_placement.certificate.writer import write
+from formulations.pipeline_placement.definition.plans import plan_from_json
+from formulations.pipeline_placement.definition.problem import violations
+from instances.problems.operator_partitioning import Operator, OperatorInstance, Tensor
+from instances.problems.pipeline_placement import PlacementInstance, placed
 from solvers.outcome import Stop, Watch
 
 

@@ -9,11 +9,11 @@ import pytest
 from oracles.pipeline_placement import optimum, random_instance
 
 import planner
-from formulations.pipeline_placement import milp
-from formulations.pipeline_placement.problem import evaluate
-from instances.operator_partitioning import Operator, OperatorInstance, Tensor
-from instances.pipeline_placement import PlacementInstance, placed
-from solvers.milp import run
+from formulations.pipeline_placement.definition.problem import evaluate
+from formulations.pipeline_placement.models import milp
+from instances.problems.operator_partitioning import Operator, OperatorInstance, Tensor
+from instances.problems.pipeline_placement import PlacementInstance, placed
+from solvers.milp.backend import run
 from solvers.outcome import Limits, Watch
 
 SHAPES = [(2, 2), (3, 1), (1, 3), (4, 1), (2, 1)]

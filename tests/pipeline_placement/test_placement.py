@@ -11,15 +11,16 @@ import pytest
 from oracles.pipeline_placement import optimum, random_instance
 
 import planner
-from formulations.device_mapping.problem import Mapping
-from formulations.operator_partitioning.problem import OperatorPlan
-from formulations.pipeline_placement import FAMILY, cpsat, milp
-from formulations.pipeline_placement.phases import best_start
-from formulations.pipeline_placement.problem import PlacementPlan, evaluate, violations
-from formulations.pipeline_placement.simulate import simulate_plan
+from formulations.device_mapping.definition.problem import Mapping
+from formulations.operator_partitioning.definition.problem import OperatorPlan
+from formulations.pipeline_placement import FAMILY
+from formulations.pipeline_placement.definition.problem import PlacementPlan, evaluate, violations
+from formulations.pipeline_placement.definition.simulate import simulate_plan
+from formulations.pipeline_placement.models import cpsat, milp
+from formulations.pipeline_placement.models.two_phase import best_start
 from instances.errors import InstanceError
-from instances.operator_partitioning import Operator, OperatorInstance, Tensor
-from instances.pipeline_placement import PlacementInstance, placed, to_json
+from instances.problems.operator_partitioning import Operator, OperatorInstance, Tensor
+from instances.problems.pipeline_placement import PlacementInstance, placed, to_json
 from planner.analysis.with_topology import load_placed
 from planner.cli.app import main
 from solvers.outcome import Limits, Watch
@@ -190,7 +191,7 @@ def test_one_micro_batch_passes_each_way_once() -> None:
 
 def test_solve_with_a_topology_runs_both_phases(tmp_path: Path, capsys: Any) -> None:
     model = tmp_path / "model.json"
-    from instances.operator_partitioning import to_json as operators_json
+    from instances.problems.operator_partitioning import to_json as operators_json
 
     model.write_text(json.dumps(operators_json(chain().operators)))
     given = ["solve", str(model), "--topology", "two-level", "--stages", "2", "--replicas", "2", "--quiet", "--json"]

@@ -15,7 +15,7 @@ import pytest
 from small_instances import random_case
 
 import planner
-from instances.stage_partitioning import Layer, StageInstance, Tmpc
+from instances.problems.stage_partitioning import Layer, StageInstance, Tmpc
 from planner.analysis import alternatives as study
 from planner.analysis.alternatives import alternatives
 from planner.cli.app import main

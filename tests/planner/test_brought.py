@@ -21,7 +21,7 @@ from counting import FAMILY, Counting
 from processes import living
 
 import planner
-from formulations.family import Claim
+from formulations.contract.family import Claim
 from planner import Limits, Status, Stop, UsageError
 from planner.cli.app import main
 from planner.experiments.bench.measure import measure

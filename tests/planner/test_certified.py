@@ -13,7 +13,7 @@ import pytest
 from counting import Counting
 
 import planner
-from formulations.stage_partitioning import checker
+from formulations.stage_partitioning.certificate import checker
 from planner.cli.app import main
 from planner.experiments.bench import folders
 

@@ -14,7 +14,7 @@ import pytest
 import typer
 
 import formulations
-from instances.catalog import CATALOG
+from instances.catalog.catalog import CATALOG
 from planner.cli import app
 from planner.reproduction import CLAIMS
 

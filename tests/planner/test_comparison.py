@@ -18,7 +18,7 @@ from planner.display.tables import results_table
 from planner.display.terminal import console
 from planner.files.load import family_of
 from planner.solving.compare import Report, contradictions, crosscheck, optimum
-from solvers import pinned
+from solvers.trust import pins
 
 FEASIBLE = Counting("four", (1, 2, 3, 4), 5)
 
@@ -103,8 +103,8 @@ def test_the_default_methods_are_those_that_fit() -> None:
 
 @pytest.fixture
 def wrong_highspy(monkeypatch: pytest.MonkeyPatch) -> None:
-    wrong = {**pinned.PINNED, "highspy": "1.14.0"}
-    monkeypatch.setattr(pinned, "installed", lambda name: wrong[name])
+    wrong = {**pins.PINNED, "highspy": "1.14.0"}
+    monkeypatch.setattr(pins, "installed", lambda name: wrong[name])
 
 
 @pytest.mark.usefixtures("wrong_highspy")

@@ -13,11 +13,11 @@ from conflicts import HAS_PLAN, NOTHING, infeasible, left, small
 from small_instances import known_optimum, random_case
 
 import planner
-from formulations.amounts import step_below
-from instances.flushed_partitioning import Schedule, flushed
-from instances.hierarchical_partitioning import MemoryModel, on_machines
-from instances.stage_graph import AffineTime, DeviceGraph, Operator, OperatorEdge, StageGraph
-from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
+from formulations.contract.rounding import step_below
+from instances.problems.flushed_partitioning import Schedule, flushed
+from instances.problems.hierarchical_partitioning import MemoryModel, on_machines
+from instances.problems.stage_graph import AffineTime, DeviceGraph, Operator, OperatorEdge, StageGraph
+from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from planner.files.load import family_of
 from solvers.outcome import Status
 

@@ -14,9 +14,9 @@ from small_instances import random_case
 
 import formulations
 import planner
-from formulations.family import Answer, Claim, Method
-from instances.hierarchical_partitioning import on_machines
-from instances.stage_partitioning import Layer, StageInstance, Tmpc
+from formulations.contract.family import Answer, Claim, Method
+from instances.problems.hierarchical_partitioning import on_machines
+from instances.problems.stage_partitioning import Layer, StageInstance, Tmpc
 from planner import CrosscheckError, Limits, Stop, UsageError
 from planner.solving import predicted_runtime, solve
 from planner.solving.choose import candidates, pick

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 import formulations
-from formulations.family import Claim, Family, Method
+from formulations.contract.family import Claim, Family, Method
 from planner.cli.app import main
 from planner.process import installation, kernels
 from solvers import Backend
-from solvers.canary import Canary
 from solvers.outcome import Run, Stop
+from solvers.trust.known_models import Canary
 
 
 def failing(findings: Any) -> list[str]:

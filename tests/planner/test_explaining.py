@@ -16,10 +16,10 @@ from oracles.stage_partitioning import brute_force
 from strategies import random_stage_instance
 
 import planner
-from formulations.amounts import step_below
-from formulations.family import Answer
-from formulations.stage_partitioning.questions import questions
-from instances.stage_partitioning import CostModel, Layer, StageInstance, Tmpc
+from formulations.contract.family import Answer
+from formulations.contract.rounding import step_below
+from formulations.stage_partitioning.questions.what_if import questions
+from instances.problems.stage_partitioning import CostModel, Layer, StageInstance, Tmpc
 from planner.cli.app import main
 from planner.files.load import family_of
 from solvers.outcome import Limits, Status, Stop

@@ -12,10 +12,10 @@ from oracles.stage_graph import plans
 
 import planner
 from formulations.stage_graph import FAMILY
-from instances.operator_partitioning import Operator, OperatorInstance, Tensor
-from instances.stage_graph import AffineTime, OperatorEdge, StageGraph
-from instances.stage_graph import Operator as Branch
-from instances.stage_partitioning import CostModel, Edge, Layer, StageInstance, Tmpc
+from instances.problems.operator_partitioning import Operator, OperatorInstance, Tensor
+from instances.problems.stage_graph import AffineTime, OperatorEdge, StageGraph
+from instances.problems.stage_graph import Operator as Branch
+from instances.problems.stage_partitioning import CostModel, Edge, Layer, StageInstance, Tmpc
 from planner import Status
 from planner.cli.app import main
 

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 import planner
-from formulations.amp_strategy import cpsat, milp
+from formulations.amp_strategy.models import cpsat, milp
 from planner.analysis.model_view import OpenModel
 from planner.cli.app import main
 from planner.display import progress
-from solvers import linear_program
+from solvers.milp import linear_program
 from solvers.outcome import Limits, Stop, Watch
 
 MODEL = ["model", "layers", "--layers", "8", "--stages", "3", "--method", "milp", "--root"]
@@ -67,7 +67,7 @@ def test_what_was_built_is_shown_where_its_relaxation_takes_too_long(
         watch.stop(Stop.TIME_LIMIT)
         return relaxation(self, limits, watch)
 
-    monkeypatch.setattr("solvers.milp.Runnable.relaxation", slow)
+    monkeypatch.setattr("solvers.milp.backend.Runnable.relaxation", slow)
     assert main([*MODEL, "--json"]) == 3
     shown = json.loads(capsys.readouterr().out)
     assert shown["variables"]["total"] > 0 and shown["root_bound"] is None

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import planner
-from formulations.breakdown import Heat, least_of
+from formulations.figures.plan_figures import Heat, least_of
 from planner.analysis.memories import by_memory
 from planner.analysis.sweep import Row, heat_of
 from planner.cli.app import main

@@ -17,8 +17,8 @@ import pytest
 import planner
 import planner.experiments.mining.mine
 from formulations import FAMILIES
-from formulations.family import Answer
-from formulations.genome import Domain, Genes, Genome
+from formulations.contract.family import Answer
+from formulations.contract.instance_space import Domain, Genes, Genome
 from planner.experiments.mining.evaluation import EVALUATION_S, Pair
 from planner.experiments.mining.files import files_of, writes
 from planner.experiments.mining.mine import _judged, mine

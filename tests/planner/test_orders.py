@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import planner
-from formulations.amounts import step_below
-from instances.stage_edits import linearised
-from instances.stage_partitioning import Layer, StageInstance, Tmpc
+from formulations.contract.rounding import step_below
+from instances.problems.stage_edits import linearised
+from instances.problems.stage_partitioning import Layer, StageInstance, Tmpc
 from planner.analysis.orders import best_order, load_orders, solve_orders
 from planner.cli.app import main
 from planner.process.errors import UsageError

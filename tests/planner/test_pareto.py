@@ -14,8 +14,8 @@ import pytest
 from small_instances import random_case
 
 import planner
-from formulations.operator_partitioning.problem import most_memory
-from formulations.stage_graph.nearby import memory
+from formulations.operator_partitioning.definition.problem import most_memory
+from formulations.stage_graph.questions.alternatives import memory
 from planner.analysis.pareto import Front, pareto
 from planner.cli.app import main
 from planner.files.load import family_of

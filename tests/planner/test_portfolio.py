@@ -13,7 +13,7 @@ from counting import Counting
 
 import formulations
 import planner
-from formulations.family import Answer, Claim, Method
+from formulations.contract.family import Answer, Claim, Method
 from planner import CrosscheckError, Limits, Status, Stop, UsageError
 from planner.cli.app import main
 from solvers.outcome import Watch

@@ -10,8 +10,8 @@ import pytest
 
 import planner
 from instances.errors import InstanceError
-from instances.flushed_partitioning import Schedule, flushed
-from instances.hierarchical_partitioning import MemoryModel, on_machines
+from instances.problems.flushed_partitioning import Schedule, flushed
+from instances.problems.hierarchical_partitioning import MemoryModel, on_machines
 from planner.display.tables import unfolded
 from planner.files.load import family_of
 from planner.process.errors import UsageError

@@ -17,10 +17,10 @@ import pytest
 from counting import Counting
 from numba import njit
 
-import formulations.compiled
+import formulations.compiled.numba_kernels
 import planner
-from formulations.family import Answer, Lazy, lazy
-from formulations.size import SizeError
+from formulations.compiled.memory_budget import SizeError
+from formulations.contract.family import Answer, Lazy, lazy
 from planner import CrosscheckError, Limits, Status, Stop, UsageError
 from planner.solving.solve import prover, run
 from solvers.outcome import Watch

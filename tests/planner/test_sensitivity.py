@@ -17,10 +17,10 @@ from oracles.stage_partitioning import brute_force, plans
 from strategies import random_stage_instance
 
 import planner
-from formulations.stage_partitioning.perturbed import factors, noisy
-from formulations.stage_partitioning.plans import plan_from_json
-from formulations.stage_partitioning.problem import evaluate, violations
-from instances.stage_partitioning import StageInstance
+from formulations.stage_partitioning.definition.plans import plan_from_json
+from formulations.stage_partitioning.definition.problem import evaluate, violations
+from formulations.stage_partitioning.questions.noise import factors, noisy
+from instances.problems.stage_partitioning import StageInstance
 from planner.analysis.intervals import EDGE_GAP, LEAST, MOST
 from planner.cli.app import main
 from solvers.outcome import OPTIMAL_GAP, Stop
@@ -36,7 +36,7 @@ def loss(instance: StageInstance, plan) -> float:
 @pytest.fixture
 def no_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
     """Studies end before the intervals of times, which take most of the proofs."""
-    monkeypatch.setattr("formulations.stage_partitioning.questions.factors", lambda _: [])
+    monkeypatch.setattr("formulations.stage_partitioning.questions.what_if.factors", lambda _: [])
 
 
 def test_a_plan_is_optimal_inside_its_intervals_and_not_outside(cases: int) -> None:

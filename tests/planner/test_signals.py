@@ -13,7 +13,7 @@ import pytest
 from counting import Counting
 
 import planner
-from formulations.subproblems import Inside, Subproblem
+from formulations.contract.inner_problems import Inside, Subproblem
 from planner.cli.app import main
 from planner.experiments.census.census_of_rows import census_of
 from planner.experiments.census.run import census

@@ -13,7 +13,7 @@ from validation_totals import totals
 
 import planner
 from formulations.tmpc_knapsack import FAMILY
-from instances.tmpc_knapsack import Choice, KnapsackInstance, KnapsackNode, generate
+from instances.problems.tmpc_knapsack import Choice, KnapsackInstance, KnapsackNode, generate
 from planner.display import populations as show
 from planner.experiments.validation import tally
 from planner.process.errors import UsageError

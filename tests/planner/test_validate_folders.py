@@ -16,7 +16,7 @@ from validation_totals import totals
 
 import planner
 from formulations.tmpc_knapsack import FAMILY
-from instances.tmpc_knapsack import generate
+from instances.problems.tmpc_knapsack import generate
 from planner.experiments.validation.run import Validation
 from planner.process.errors import UsageError
 

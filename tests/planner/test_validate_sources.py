@@ -13,7 +13,7 @@ import pytest
 
 import planner
 from formulations.tmpc_knapsack import FAMILY
-from instances.tmpc_knapsack import generate
+from instances.problems.tmpc_knapsack import generate
 from planner.experiments.validation.generators import generator
 from planner.experiments.validation.sources import Member, first_name, members
 from planner.files.rows import count_rows, read_rows

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from formulations.breakdown import (
+from formulations.figures.plan_figures import (
     Arc,
     Graph,
     Item,

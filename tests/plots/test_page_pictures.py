@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from formulations.breakdown import (
+from formulations.figures.plan_figures import (
     Arc,
     Breakdown,
     Graph,

@@ -11,8 +11,8 @@ import pytest
 
 import planner
 from formulations import FAMILIES
-from formulations.breakdown import Arc, Graph, Matrix, Node, stages_of
-from instances.catalog import CATALOG
+from formulations.figures.plan_figures import Arc, Graph, Matrix, Node, stages_of
+from instances.catalog.catalog import CATALOG
 from planner.cli.app import main
 from planner.display import plots
 from planner.display.layers import layered

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 import planner
-from formulations.breakdown import Item, Strip, stages_of
+from formulations.figures.plan_figures import Item, Strip, stages_of
 from planner.cli.app import main
 from planner.display.differences import matched
 from planner.display.progress import note
@@ -111,7 +111,7 @@ def test_pictures_are_made_when_they_are_looked_at(monkeypatch: pytest.MonkeyPat
     """Figures are printed by every run, and simulations are not for free."""
     instance = planner.load("chain8")
     plan = family_of(instance).plan_from_json(instance, planner.solve(instance).plan)
-    monkeypatch.setattr("formulations.stage_partitioning.breakdown.steady", None)
+    monkeypatch.setattr("formulations.stage_partitioning.definition.plan_figures.steady", None)
     found = family_of(instance).breakdown(instance, plan)
     assert found.rows and found.strip is not None and found.strip().items
     with pytest.raises(TypeError):

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import planner
-from instances.stage_partitioning import to_json
-from instances.transformer import RECOMPUTE, VANILLA
+from instances.generators.transformer import RECOMPUTE, VANILLA
+from instances.problems.stage_partitioning import to_json
 from planner.cli.app import main
 
 pytest.importorskip("torch", reason="needs PyTorch (extra torch)", exc_type=ImportError)

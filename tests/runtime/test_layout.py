@@ -136,7 +136,7 @@ def test_another_schedule_keeps_the_samples_of_each_process() -> None:
 
 
 def test_orders_are_read_from_plans_of_microbatch_scheduling() -> None:
-    from formulations.microbatch_schedule.plans import plan_from_json
+    from formulations.microbatch_schedule.definition.plans import plan_from_json
 
     tasks = [[0, "F", 0, 0, 1], [1, "F", 0, 1, 2], [0, "F", 1, 1, 2], [1, "B", 0, 2, 4], [0, "B", 0, 4, 6]]
     assert orders_of(plan_from_json(None, {"tasks": tasks})) == ["FFB", "FB"]

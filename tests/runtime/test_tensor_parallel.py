@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from instances.hardware import HARDWARE
-from instances.stage_partitioning import to_json
+from instances.generators.hardware import HARDWARE
+from instances.problems.stage_partitioning import to_json
 from planner.training.capture.choices import Choices, Work
 
 pytest.importorskip("torch", reason="needs PyTorch (extra torch)", exc_type=ImportError)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import planner
-from formulations.stage_partitioning.problem import Stage, StagePlan, evaluate, violations
-from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
+from formulations.stage_partitioning.definition.problem import Stage, StagePlan, evaluate, violations
+from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 
 
 def graph(edges: str, **times: float) -> StageInstance:

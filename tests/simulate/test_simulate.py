@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from formulations.simulate import PipelineStage, Trace, in_flight, simulate
+from formulations.simulation.simulate_chain import PipelineStage, Trace, in_flight, simulate
 
 
 def pipeline(degrees: list[int], times: list[float], room: list[int] | None = None) -> list[PipelineStage]:

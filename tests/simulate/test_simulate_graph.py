@@ -8,8 +8,8 @@ import random
 import pytest
 from oracles.microbatch_schedule import finish, random_instance
 
-from formulations.simulate_graph import PassGraph, kfkb, run
-from instances.microbatch_schedule import chain
+from formulations.simulation.simulate_graph import PassGraph, kfkb, run
+from instances.problems.microbatch_schedule import chain
 
 
 def test_idle_time_by_phase_of_a_chain_of_equal_stages() -> None:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from formulations.breakdown import Passes, stages_of
-from formulations.passes import _waits, forward_and_backward, steady
-from formulations.simulate import PipelineStage, in_flight, simulate
+from formulations.figures.gantt import _waits, forward_and_backward, steady
+from formulations.figures.plan_figures import Passes, stages_of
+from formulations.simulation.simulate_chain import PipelineStage, in_flight, simulate
 
 
 def pipeline(degrees: Sequence[int], times: Sequence[float]) -> list[PipelineStage]:

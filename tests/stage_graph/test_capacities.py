@@ -10,17 +10,17 @@ import pytest
 from branching_cases import random_graph
 
 import planner
-from formulations.first_plan import First
-from formulations.stage_graph import cpsat, wide
-from formulations.stage_graph.models import capacities
+from formulations.modelling.warm_start import First
+from formulations.stage_graph.definition.problem import evaluate
+from formulations.stage_graph.models import cardinality_cuts, cpsat
 from formulations.stage_graph.models.partition import Case, Model
-from formulations.stage_graph.problem import evaluate
+from formulations.stage_graph.paper import fewest_devices
 from formulations.stage_graph.upsets import levels
-from instances.stage_graph import StageGraph
+from instances.problems.stage_graph import StageGraph
 from solvers.outcome import Limits, Status, Stop, Watch
 
 
-def by_all_sets(instance: StageGraph, counted: list[int], stage: capacities.Stage, high: int) -> int:
+def by_all_sets(instance: StageGraph, counted: list[int], stage: cardinality_cuts.Stage, high: int) -> int:
     """The most of some operators in any set that takes so many units; 0 if not even the empty one does."""
     found = 0
     for size in range(instance.num_operators + 1):
@@ -46,14 +46,14 @@ def test_the_most_is_that_of_all_sets(cases: int) -> None:
         high = rng.randint(0, sum(stage.passes) + stage.waiting + 1)
         counted = rng.sample(range(instance.num_operators), rng.randint(1, instance.num_operators))
         expected = by_all_sets(instance, counted, stage, high)
-        assert capacities.most(instance, counted, stage, high, Watch()) == expected, seed
+        assert cardinality_cuts.most(instance, counted, stage, high, Watch()) == expected, seed
         beaten += 0 < expected < len(counted)
     assert beaten > 3
 
 
 def test_small_models_have_the_same_optimum_with_these_rows(monkeypatch: pytest.MonkeyPatch, cases: int) -> None:
     """From a plan of the smallest micro-batches on, so that there are better plans to be lost."""
-    monkeypatch.setattr(capacities, "FEWEST_OPERATORS", 0)
+    monkeypatch.setattr(cardinality_cuts, "FEWEST_OPERATORS", 0)
 
     def report(watch: Watch) -> None:
         plan = levels.solve(replace(instance, microbatches=(1,)), Limits(), Watch()).plan
@@ -90,10 +90,10 @@ def test_rows_are_only_for_plans_that_are_to_be_beaten() -> None:
     scale, watch = cpsat._scale(instance), Watch()
     unknown = cpsat._built(instance, Case((instance.microbatch_sizes[-1],)), scale, watch)
     assert not {"capacity", "capacities"} & {group.name for group in unknown.inspected().groups}
-    plan = wide.solve(instance, Limits(), Watch()).plan
+    plan = fewest_devices.solve(instance, Limits(), Watch()).plan
     watch.plan(plan, evaluate(instance, plan))
     built = cpsat._built(instance, Case((plan.stages[0].microbatch,)), scale, watch)
     assert {"capacity", "capacities"} <= {group.name for group in built.inspected().groups}
     stopped = Watch()
     stopped.stop(Stop.INTERRUPTED)
-    assert capacities.most(instance, [0, 1, 2], built.alone(1), 0, stopped) == 3
+    assert cardinality_cuts.most(instance, [0, 1, 2], built.alone(1), 0, stopped) == 3

@@ -16,10 +16,10 @@ from certificate_cases import Spoiling, certified, check_commands, claimed, pars
 from small_instances import random_case
 
 import planner
-from formulations.family import UncertifiedError
-from formulations.stage_graph import checker
-from formulations.stage_graph.certificates import write
-from instances.stage_graph import AffineTime, DeviceGraph, Operator, OperatorEdge, StageGraph, TableTime
+from formulations.contract.family import UncertifiedError
+from formulations.stage_graph.certificate import checker
+from formulations.stage_graph.certificate.writer import write
+from instances.problems.stage_graph import AffineTime, DeviceGraph, Operator, OperatorEdge, StageGraph, TableTime
 from planner import Stop
 from solvers.outcome import Watch
 

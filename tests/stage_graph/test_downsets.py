@@ -9,12 +9,12 @@ import pytest
 from branching_cases import least_of_all, random_graph
 
 from formulations.stage_graph import downsets
-from formulations.stage_graph.costs import Costs
-from formulations.stage_graph.problem import evaluate, violations
+from formulations.stage_graph.costs.costs import Costs
+from formulations.stage_graph.definition.problem import evaluate, violations
 from formulations.stage_graph.upsets import bounds, levels
 from formulations.stage_graph.upsets.branches import EqualBranches, UnsuitableError, structure_of
-from instances.branching import candle_uno, dlrm, mmt, sequential_transformer
-from instances.stage_graph import AffineTime, Operator, OperatorEdge, StageGraph, TableTime
+from instances.generators.branching import candle_uno, dlrm, mmt, sequential_transformer
+from instances.problems.stage_graph import AffineTime, Operator, OperatorEdge, StageGraph, TableTime
 from solvers.outcome import Limits, Stop, Watch
 
 

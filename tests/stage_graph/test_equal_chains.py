@@ -10,8 +10,8 @@ import pytest
 from certificate_cases import claimed, parsed, proves
 
 import planner
-from formulations.stage_graph import checker
-from instances.stage_graph import AffineTime, Operator, OperatorEdge, StageGraph
+from formulations.stage_graph.certificate import checker
+from instances.problems.stage_graph import AffineTime, Operator, OperatorEdge, StageGraph
 
 
 def branched(number: int) -> StageGraph:

@@ -13,19 +13,19 @@ import pytest
 from branching_cases import least_of_all, random_graph, stage_bytes, stage_s, uneven_graph
 
 import planner
-from formulations.first_plan import First
-from formulations.stage_graph import wide
-from formulations.stage_graph.costs import Costs, bits
-from formulations.stage_graph.first_plan import first_plan
-from formulations.stage_graph.generation import pricing, targets
-from formulations.stage_graph.generation.master import Generation, classes_of
-from formulations.stage_graph.generation.pricing import Kind, Pricing, kinds
-from formulations.stage_graph.generation.walk import walk_over
+from formulations.modelling.warm_start import First
+from formulations.stage_graph.costs.costs import Costs, bits
+from formulations.stage_graph.definition.problem import evaluate, violations
 from formulations.stage_graph.models import columns, direct
-from formulations.stage_graph.problem import evaluate, violations
+from formulations.stage_graph.models.first_plan import first_plan
+from formulations.stage_graph.models.generation import pricing, targets
+from formulations.stage_graph.models.generation.label_order import walk_over
+from formulations.stage_graph.models.generation.master import Generation, classes_of
+from formulations.stage_graph.models.generation.pricing import Kind, Pricing, kinds
+from formulations.stage_graph.paper import fewest_devices
 from formulations.stage_graph.upsets import levels
-from instances.stage_graph import AffineTime, Operator, OperatorEdge, StageGraph
-from solvers.growing import Growing
+from instances.problems.stage_graph import AffineTime, Operator, OperatorEdge, StageGraph
+from solvers.milp.column_generation_lp import Growing
 from solvers.outcome import Limits, Status, Stop, Watch
 
 #: As many operators may be known on a walk as there are; one, so that edges are left out.
@@ -270,7 +270,7 @@ def begins_with_the_recursion(monkeypatch: pytest.MonkeyPatch) -> None:
     """CANDLE-Uno on 32 devices is the one of the catalog of which ``graphpipe-plus`` has no optimum."""
 
     def recursion(instance: StageGraph, limits: Limits) -> First:
-        return First("graphpipe-plus", lambda watch: wide.solve(instance, limits, watch))
+        return First("graphpipe-plus", lambda watch: fewest_devices.solve(instance, limits, watch))
 
     monkeypatch.setattr(columns, "first_plan", recursion)
 

@@ -9,10 +9,10 @@ from itertools import product
 import branching_cases
 import pytest
 
-from formulations.stage_graph.costs import Costs, bits
-from formulations.stage_graph.problem import evaluate, iteration_s
-from formulations.stage_graph.studies.inside import induced, parts_of_graphpipe, schedules_of_graphpipe
-from instances.stage_graph import StageGraph, TableTime, check
+from formulations.stage_graph.costs.costs import Costs, bits
+from formulations.stage_graph.definition.problem import evaluate, iteration_s
+from formulations.stage_graph.questions.studies.inside import induced, parts_of_graphpipe, schedules_of_graphpipe
+from instances.problems.stage_graph import StageGraph, TableTime, check
 from solvers.outcome import Limits, Watch
 
 
@@ -67,7 +67,7 @@ def test_schedules_are_those_that_plans_are_priced_at() -> None:
 
 
 def test_the_whole_on_all_devices_is_the_method_itself() -> None:
-    from formulations.stage_graph.graphpipe.paper import solve_graphpipe
+    from formulations.stage_graph.paper.graphpipe import solve_graphpipe
 
     instance = _graph(4)
     whole = [each for each in (found() for found in parts_of_graphpipe(instance, Limits(), Watch()))

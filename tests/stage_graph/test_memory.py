@@ -8,16 +8,23 @@ from dataclasses import replace
 import pytest
 from branching_cases import least_of_all, uneven_graph
 
-from formulations.family import Answer
-from formulations.stage_graph import FAMILY, cpsat, downsets, wide
-from formulations.stage_graph.costs import assemble
-from formulations.stage_graph.graphpipe import paper
-from formulations.stage_graph.models import columns
+from formulations.contract.family import Answer
+from formulations.stage_graph import FAMILY, downsets
+from formulations.stage_graph.costs.costs import assemble
+from formulations.stage_graph.definition.problem import (
+    Stage,
+    StagePlan,
+    evaluate,
+    held_samples,
+    memory_bytes,
+    violations,
+)
+from formulations.stage_graph.models import columns, cpsat
 from formulations.stage_graph.models.partition import Case, Model
-from formulations.stage_graph.problem import Stage, StagePlan, evaluate, held_samples, memory_bytes, violations
+from formulations.stage_graph.paper import fewest_devices, graphpipe
 from formulations.stage_graph.upsets import levels
-from instances.stage_graph import AffineTime, Operator, OperatorEdge, StageGraph
-from solvers import cpsat as cp
+from instances.problems.stage_graph import AffineTime, Operator, OperatorEdge, StageGraph
+from solvers.cpsat import backend as cp
 from solvers.outcome import Limits, Watch
 from solvers.scaling import Scale
 
@@ -134,7 +141,7 @@ def test_sizes_and_replicas_that_do_not_divide_against_every_partition(cases: in
                 assert violations(instance, answer.plan) == ()
                 assert evaluate(instance, answer.plan) == pytest.approx(optimum, rel=1e-6), (seed, solve)
                 assert answer.bound is not None and answer.bound <= optimum * (1 + 1e-9)
-        for solve in (downsets.solve_downsets, wide.solve, paper.solve_graphpipe):
+        for solve in (downsets.solve_downsets, fewest_devices.solve, graphpipe.solve_graphpipe):
             answer = solve(instance, Limits(), Watch())
             assert answer.bound is None or answer.bound <= optimum * (1 + 1e-9), (seed, solve)
             assert answer.plan is None or evaluate(instance, answer.plan) >= optimum * (1 - 1e-9)

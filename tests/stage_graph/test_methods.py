@@ -11,27 +11,28 @@ import pytest
 from branching_cases import least_of_all, random_graph
 
 import planner
-from formulations.family import Answer
-from formulations.stage_graph import FAMILY, baselines, problem, wide
-from formulations.stage_graph.costs import Costs, bits, shortage
-from formulations.stage_graph.graphpipe import paper
-from formulations.stage_graph.graphpipe.program import Program, Reach
-from formulations.stage_graph.iteration import iteration_s
-from formulations.stage_graph.problem import StagePlan, evaluate, memory_bytes, violations
-from formulations.stage_graph.series_parallel import Leaf, Segment, chain, decompose
+from formulations.contract.family import Answer
+from formulations.stage_graph import FAMILY
+from formulations.stage_graph.costs.costs import Costs, bits, shortage
+from formulations.stage_graph.costs.iteration import iteration_s
+from formulations.stage_graph.costs.series_parallel import Leaf, Segment, chain, decompose
+from formulations.stage_graph.definition import problem
+from formulations.stage_graph.definition.problem import StagePlan, evaluate, memory_bytes, violations
+from formulations.stage_graph.paper import baselines, fewest_devices, graphpipe
+from formulations.stage_graph.paper.program import Program, Reach
 from formulations.stage_graph.upsets import levels
-from instances.branching import candle_uno, case_study, dlrm, mmt, sequential_transformer
-from instances.stage_graph import AffineTime, Operator, OperatorEdge, Schedule, StageGraph, TableTime
+from instances.generators.branching import candle_uno, case_study, dlrm, mmt, sequential_transformer
+from instances.problems.stage_graph import AffineTime, Operator, OperatorEdge, Schedule, StageGraph, TableTime
 from solvers.outcome import Limits, Stop, Watch
 
 Solve = Callable[..., Answer[StagePlan]]
 HEURISTICS: list[tuple[str, Solve, dict[str, object]]] = [
-    ("graphpipe", paper.solve_graphpipe, {}),
-    ("graphpipe", paper.solve_graphpipe, {"any_degree": True, "rank": "in-flight"}),
-    ("graphpipe", paper.solve_graphpipe, {"terminals": "series"}),
-    ("pipedream", paper.solve_pipedream, {"any_degree": True}),
+    ("graphpipe", graphpipe.solve_graphpipe, {}),
+    ("graphpipe", graphpipe.solve_graphpipe, {"any_degree": True, "rank": "in-flight"}),
+    ("graphpipe", graphpipe.solve_graphpipe, {"terminals": "series"}),
+    ("pipedream", graphpipe.solve_pipedream, {"any_degree": True}),
     ("piper-dp", baselines.solve, {}),
-    ("data-parallel", paper.solve_data_parallel, {}),
+    ("data-parallel", graphpipe.solve_data_parallel, {}),
 ]
 
 
@@ -76,21 +77,21 @@ def test_plus_is_optimal_on_small_models_and_never_without_a_plan(cases: int) ->
     for seed in range(cases // 5):
         instance = random_graph(seed + 2000, (8, 12), 4, series_parallel=True)
         optimum = value(instance, run(levels.solve, instance))
-        assert value(instance, run(wide.solve, instance)) == pytest.approx(optimum, rel=1e-9), seed
+        assert value(instance, run(fewest_devices.solve, instance)) == pytest.approx(optimum, rel=1e-9), seed
 
 
 def test_the_wide_recursion_alone(cases: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wide, "SMALL_PAIRS", 0)
+    monkeypatch.setattr(fewest_devices, "SMALL_PAIRS", 0)
     optimal = missing = better = 0
     count = cases // 5
     for seed in range(count):
         instance = random_graph(seed + 3000, (6, 10), 4, series_parallel=bool(seed % 4))
         optimum = value(instance, run(levels.solve, instance))
-        objective = value(instance, run(wide.solve, instance))
+        objective = value(instance, run(fewest_devices.solve, instance))
         assert objective >= optimum * (1 - 1e-9)
         optimal += objective <= optimum * (1 + 1e-6)
         missing += objective == math.inf > optimum
-        strict = value(instance, run(paper.solve_graphpipe, instance, any_degree=True, terminals="series"))
+        strict = value(instance, run(graphpipe.solve_graphpipe, instance, any_degree=True, terminals="series"))
         assert objective <= strict * (1 + 1e-6) or decompose(Costs(instance)).cuts
         better += objective < strict * (1 - 1e-6)
     assert optimal > count / 4 and missing < count / 5 and better > count / 10
@@ -101,14 +102,14 @@ def test_graphpipe_on_a_chain_is_pipedream(cases: int) -> None:
         instance = random_graph(seed, (2, 7), 4, series_parallel=True)
         row = tuple(OperatorEdge(v, v + 1, 2.0) for v in range(instance.num_operators - 1))
         instance = replace(instance, edges=row)
-        one, other = (run(solve, instance) for solve in (paper.solve_graphpipe, paper.solve_pipedream))
+        one, other = (run(solve, instance) for solve in (graphpipe.solve_graphpipe, graphpipe.solve_pipedream))
         assert value(instance, one) == value(instance, other)
 
 
 def test_piper_covers_pipedream(cases: int) -> None:
     for seed in range(cases // 4):
         instance = random_graph(seed + 50, (2, 8), 4, series_parallel=bool(seed % 2))
-        sequential = value(instance, run(paper.solve_pipedream, instance))
+        sequential = value(instance, run(graphpipe.solve_pipedream, instance))
         assert value(instance, run(baselines.solve, instance)) <= sequential * (1 + 1e-4)
 
 
@@ -162,7 +163,7 @@ def test_the_smallest_n() -> None:
     instance = StageGraph("N", made, edges, 3, 100.0, 1.0, 0.0, 4)
     order = decompose(Costs(instance))
     assert order.cuts == ((0b0011, 0b1100),) and order.added_pairs == 1
-    answer = run(paper.solve_graphpipe, instance)
+    answer = run(graphpipe.solve_graphpipe, instance)
     assert answer.stats["conversion_cuts"] == 1 and value(instance, answer) < math.inf
 
 
@@ -195,9 +196,9 @@ def test_equal_branches_with_different_tensors_are_not_exchanged() -> None:
 @pytest.mark.parametrize("make", [mmt, dlrm, candle_uno, case_study, sequential_transformer])
 def test_models_of_the_evaluation(make: Callable[..., StageGraph]) -> None:
     instance = make(devices=4)
-    published = run(paper.solve_graphpipe, instance)
-    wider = run(wide.solve, instance)
-    sequential = run(paper.solve_pipedream, instance)
+    published = run(graphpipe.solve_graphpipe, instance)
+    wider = run(fewest_devices.solve, instance)
+    sequential = run(graphpipe.solve_pipedream, instance)
     assert value(instance, wider) <= min(value(instance, published), value(instance, sequential)) * (1 + 1e-4)
     for answer in (published, wider, sequential):
         assert answer.plan is not None
@@ -211,7 +212,7 @@ def test_models_of_the_evaluation(make: Callable[..., StageGraph]) -> None:
 
 def test_the_bottleneck_alone_prefers_one_microbatch() -> None:
     # There is no term for filling and draining: the least bottleneck is one micro-batch, the quickest iteration is not.
-    stats = run(wide.solve, mmt(devices=4)).stats
+    stats = run(fewest_devices.solve, mmt(devices=4)).stats
     assert stats["microbatch"] == 64 and stats["quickest_iteration"]["microbatch"] == 4
     assert stats["samples_per_s"] == pytest.approx(39.0, abs=0.05)
     assert stats["quickest_iteration"]["samples_per_s"] == pytest.approx(67.5, abs=0.05)
@@ -220,15 +221,15 @@ def test_the_bottleneck_alone_prefers_one_microbatch() -> None:
 def test_the_case_study_is_one_deeper_than_the_paper_says() -> None:
     # The join lies in a stage with the end of one branch: the other branch's last stage waits for it.
     instance = replace(case_study(), microbatches=(2,))
-    answer = run(paper.solve_graphpipe, instance)
+    answer = run(graphpipe.solve_graphpipe, instance)
     assert answer.plan is not None
     assert len(answer.plan.stages) == 8 and answer.stats["depth"] == 5
-    assert run(paper.solve_pipedream, instance).stats["depth"] == 8
+    assert run(graphpipe.solve_pipedream, instance).stats["depth"] == 8
 
 
 def test_sequential_models_do_as_well_as_a_chain() -> None:
     instance = sequential_transformer(devices=4)
-    one, other = (run(solve, instance) for solve in (paper.solve_graphpipe, paper.solve_pipedream))
+    one, other = (run(solve, instance) for solve in (graphpipe.solve_graphpipe, graphpipe.solve_pipedream))
     assert one.stats["quickest_iteration"] == other.stats["quickest_iteration"]
 
 
@@ -238,7 +239,7 @@ def test_simulation_of_an_even_chain() -> None:
     edges = tuple(OperatorEdge(v, v + 1, 0.0) for v in range(4))
     for microbatches in (1, 3, 8):
         instance = StageGraph("row", made, edges, 5, 1.0, 1.0, 0.0, microbatches, microbatches=(1,))
-        answer = run(paper.solve_pipedream, instance)
+        answer = run(graphpipe.solve_pipedream, instance)
         assert answer.plan is not None and len(answer.plan.stages) == 5
         assert iteration_s(instance, answer.plan) == (microbatches + 5 - 1) * 3
 
@@ -249,7 +250,7 @@ def test_the_compiled_simulation_is_the_defined_one(cases: int) -> None:
         instance = replace(
             random_graph(seed, (2, 7), 4, series_parallel=bool(seed % 2)), minibatch=8, schedule=schedule
         )
-        for solve in (paper.solve_graphpipe, paper.solve_pipedream):
+        for solve in (graphpipe.solve_graphpipe, graphpipe.solve_pipedream):
             answer = run(solve, instance)
             if answer.plan is not None:
                 assert iteration_s(instance, answer.plan) == pytest.approx(
@@ -257,7 +258,9 @@ def test_the_compiled_simulation_is_the_defined_one(cases: int) -> None:
                 )
 
 
-@pytest.mark.parametrize("solve", [paper.solve_graphpipe, paper.solve_pipedream, wide.solve, paper.solve_data_parallel])
+@pytest.mark.parametrize(
+    "solve", [graphpipe.solve_graphpipe, graphpipe.solve_pipedream, fewest_devices.solve, graphpipe.solve_data_parallel]
+)
 def test_the_other_objective_takes_the_quickest_iteration(solve: Solve) -> None:
     instance = replace(mmt(2, 2, devices=4), objective="iteration")
     answer = run(solve, instance)
@@ -282,7 +285,7 @@ def test_shapes_of_the_models() -> None:
 
 def test_searches_stop_on_request() -> None:
     instance = mmt(devices=16)
-    for solve in (paper.solve_graphpipe, paper.solve_pipedream, wide.solve, baselines.solve):
+    for solve in (graphpipe.solve_graphpipe, graphpipe.solve_pipedream, fewest_devices.solve, baselines.solve):
         watch = Watch(Limits(time_s=0.05))
         answer = solve(instance, Limits(time_s=0.05), watch)
         assert answer.stop is Stop.TIME_LIMIT and watch.elapsed_s() < 3
@@ -305,7 +308,7 @@ def test_rows_are_merged_where_downsets_are_too_many() -> None:
 
 def test_idle_devices_go_to_the_slowest_stage() -> None:
     costs = Costs(mmt(2, 1, devices=5))
-    parts = wide.spread(costs, [(0b111, 1), (0b1111000, 1)], 16)
+    parts = fewest_devices.spread(costs, [(0b111, 1), (0b1111000, 1)], 16)
     assert sum(devices for _, devices in parts) <= 5
     assert max(costs.tps(nodes, 16, devices) for nodes, devices in parts) < max(
         costs.tps(nodes, 16, 1) for nodes, _ in parts
@@ -324,8 +327,8 @@ def test_a_size_for_each_stage_is_never_worse(cases: int, schedule: Schedule) ->
     for seed in range(cases // 4):
         uniform = replace(random_graph(seed, (2, 6), 3, series_parallel=True), minibatch=8)
         allowed = replace(uniform, schedule=schedule)
-        answer = run(paper.solve_graphpipe, allowed, any_degree=True)
-        before, after = value(uniform, run(paper.solve_graphpipe, uniform, any_degree=True)), value(allowed, answer)
+        answer = run(graphpipe.solve_graphpipe, allowed, any_degree=True)
+        before, after = value(uniform, run(graphpipe.solve_graphpipe, uniform, any_degree=True)), value(allowed, answer)
         assert after <= before
         better += after < before * (1 - 1e-6)
         mixed += answer.plan is not None and len({stage.microbatch for stage in answer.plan.stages}) > 1
@@ -341,10 +344,10 @@ def test_sizes_of_figure_5() -> None:
     edges = (OperatorEdge(0, 1, 0.0), OperatorEdge(1, 2, 0.0))
     # Memory for four copies of a weight and for 10 samples (one byte each), not for the 12 of a uniform size.
     instance = StageGraph("figure 5", made, edges, 3, 14.0, 1.0, 0.0, 32, microbatches=(1, 2, 4))
-    uniform = run(paper.solve_graphpipe, instance)
+    uniform = run(graphpipe.solve_graphpipe, instance)
     assert value(instance, uniform) > 2.0
     allowed = replace(instance, schedule="per-stage")
-    answer = run(paper.solve_graphpipe, allowed)
+    answer = run(graphpipe.solve_graphpipe, allowed)
     assert answer.plan is not None and value(allowed, answer) == 2.0
     assert [(stage.microbatch, stage.in_flight) for stage in answer.plan.stages] == [(1, 10), (2, 8), (4, 4)]
 
@@ -352,7 +355,7 @@ def test_sizes_of_figure_5() -> None:
 def test_too_little_memory_is_proved() -> None:
     for memory, reason in ((1e6, "alone needs"), (2e8, "all devices")):
         instance = replace(mmt(devices=4), memory_bytes=memory)
-        for solve in (paper.solve_graphpipe, wide.solve, paper.solve_data_parallel):
+        for solve in (graphpipe.solve_graphpipe, fewest_devices.solve, graphpipe.solve_data_parallel):
             answer = run(solve, instance)
             assert answer.infeasible and reason in answer.reason
 
@@ -392,9 +395,9 @@ def test_branches_that_feed_different_operators_are_not_exchanged() -> None:
 def test_the_deeper_branch_counts(schedule: Schedule) -> None:
     # A stage for each operator would be fastest, but the first keeps three samples: one more than fit.
     instance = replace(_plain([(0, 1), (1, 2), (0, 3)], 4, 4, 2.0), schedule=schedule)
-    assert value(instance, run(paper.solve_graphpipe, instance)) == 2.0
+    assert value(instance, run(graphpipe.solve_graphpipe, instance)) == 2.0
     roomy = replace(instance, memory_bytes=3.0)
-    assert value(roomy, run(paper.solve_graphpipe, roomy)) == 1.0
+    assert value(roomy, run(graphpipe.solve_graphpipe, roomy)) == 1.0
 
 
 def test_data_parallelism_looks_at_the_watch() -> None:
@@ -418,7 +421,7 @@ def test_data_parallelism_looks_at_the_watch() -> None:
     )
     graph = replace(graph, microbatches=tuple(2**size for size in range(19, -1, -1)))
     watch = Impatient()
-    answer = paper.solve_data_parallel(graph, Limits(), watch)
+    answer = graphpipe.solve_data_parallel(graph, Limits(), watch)
     assert answer.stop is Stop.TIME_LIMIT and watch.looks < 200
     assert answer.plan is not None and watch.best_plan is not None
 

@@ -10,11 +10,11 @@ from branching_cases import least_of_all, random_graph
 from oracles.stage_graph import plans
 
 import planner
-from formulations.modelled import prove
+from formulations.modelling.solve_model import prove
 from formulations.stage_graph import FAMILY
+from formulations.stage_graph.definition.problem import evaluate, violations
 from formulations.stage_graph.models import direct
-from formulations.stage_graph.problem import evaluate, violations
-from instances.stage_graph import DeviceGraph, StageGraph
+from instances.problems.stage_graph import DeviceGraph, StageGraph
 from planner.solving.solve import run
 from solvers.outcome import Limits, Status, Watch
 

@@ -11,8 +11,8 @@ import pytest
 from branching_cases import random_graph
 
 from formulations.stage_graph import FAMILY
-from formulations.stage_graph.costs import Costs, assemble
-from formulations.stage_graph.problem import (
+from formulations.stage_graph.costs.costs import Costs, assemble
+from formulations.stage_graph.definition.problem import (
     Stage,
     StagePlan,
     all_reduce_s,
@@ -25,7 +25,7 @@ from formulations.stage_graph.problem import (
     violations,
 )
 from instances.errors import InstanceError
-from instances.stage_graph import (
+from instances.problems.stage_graph import (
     AffineTime,
     DeviceGraph,
     Operator,

@@ -15,10 +15,11 @@ from oracles.stage_partitioning import brute_force
 from strategies import random_stage_instance
 
 import planner
-from formulations.stage_partitioning.baselines import equi, pipedream
-from formulations.stage_partitioning.problem import Stage, StagePlan, evaluate, violations
-from instances.stage_edits import linearised
-from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
+from formulations.stage_partitioning import baselines
+from formulations.stage_partitioning.definition.problem import Stage, StagePlan, evaluate, violations
+from formulations.stage_partitioning.paper import pipedream
+from instances.problems.stage_edits import linearised
+from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from solvers.outcome import Limits, Stop, Watch
 
 
@@ -35,40 +36,40 @@ BERT = ["embedding", *["Transformer layer"] * 5, "pooler"]
 
 
 def test_larger_groups_come_last() -> None:
-    row = equi.row_of(named(BERT))
-    assert row == equi.Row([0], [1, 2, 3, 4, 5], [6])
-    assert equi.cut(row, 2, apart=False) == [[0, 1, 2], [3, 4, 5, 6]]
-    assert equi.cut(row, 2, apart=True) == [[0], [1, 2], [3, 4, 5], [6]]
-    assert equi.cut(row, 5, apart=False) == [[0, 1], [2], [3], [4], [5, 6]]
+    row = baselines.row_of(named(BERT))
+    assert row == baselines.Row([0], [1, 2, 3, 4, 5], [6])
+    assert baselines.cut(row, 2, apart=False) == [[0, 1, 2], [3, 4, 5, 6]]
+    assert baselines.cut(row, 2, apart=True) == [[0], [1, 2], [3, 4, 5], [6]]
+    assert baselines.cut(row, 5, apart=False) == [[0, 1], [2], [3], [4], [5, 6]]
 
 
 @pytest.mark.parametrize(("names", "devices"), [(BERT, 7), (BERT[:-1], 6), (BERT[1:], 6), (BERT[1:-1], 5)])
 def test_stages_of_their_own_as_long_as_there_are_devices(names: list[str], devices: int) -> None:
     """With a device for every group and every end, the longest pipeline has them all; with one less it has not."""
     for given in ({"num_devices": devices}, {"num_microbatches": devices}):
-        assert max(map(len, equi._partitions(named(names, **given)))) == devices
+        assert max(map(len, baselines._partitions(named(names, **given)))) == devices
         fewer = {name: count - 1 for name, count in given.items()}
-        assert max(map(len, equi._partitions(named(names, **fewer)))) == devices - 1
+        assert max(map(len, baselines._partitions(named(names, **fewer)))) == devices - 1
 
 
 def test_a_node_without_the_choice_takes_its_fastest() -> None:
     instance = named(["a", "b"])
     other = (Tmpc("slow", 9.0, 1.0, 0.0, 0.0), Tmpc("quick", 1.0, 1.0, 0.0, 0.0), Tmpc("middling", 4.0, 1.0, 0.0, 0.0))
     mixed = replace(instance, layers=(replace(instance.layers[0], tmpcs={1: other}), instance.layers[1]))
-    choice = equi.uniform_choice(mixed, 1, "lean")
+    choice = baselines.uniform_choice(mixed, 1, "lean")
     assert choice is not None and [x.id for x in choice] == ["quick", "lean"]
 
 
 def test_without_transformer_layers_all_nodes_count() -> None:
-    assert equi.row_of(named(["a", "b", "c"])) == equi.Row([], [0, 1, 2], [])
+    assert baselines.row_of(named(["a", "b", "c"])) == baselines.Row([], [0, 1, 2], [])
     # Nor is a model a row of transformer layers if something else stands between two of them.
-    assert equi.row_of(named(["transformer", "b", "transformer"])).layers == [0, 1, 2]
+    assert baselines.row_of(named(["transformer", "b", "transformer"])).layers == [0, 1, 2]
 
 
 def test_equi_by_hand() -> None:
     """Memory for lean layers only: two groups of two at d = 4 beat one of four at d = 8 if weights are heavy."""
     instance = named(["a", "b", "c", "d"], memory_bytes=2 * (2 * 1.0 + 1.0))
-    answer = equi.solve(instance, Limits(), Watch())
+    answer = baselines.solve(instance, Limits(), Watch())
     assert answer.plan is not None
     assert {stage.tmpcs[node] for stage in answer.plan.stages for node in stage.nodes} == {"lean"}
     assert [len(stage.nodes) for stage in answer.plan.stages] == [2, 2]
@@ -78,7 +79,7 @@ def test_equi_by_hand() -> None:
 def test_equi_with_a_given_sum_of_degrees() -> None:
     """Two stages are needed for the memory, so each takes half of the sum."""
     instance = named(["a", "b"], memory_bytes=3.5, num_devices=4, num_microbatches=4, exactly=True)
-    plan = equi.solve(instance, Limits(), Watch()).plan
+    plan = baselines.solve(instance, Limits(), Watch()).plan
     assert plan is not None and [stage.dp_degree for stage in plan.stages] == [2, 2]
 
 
@@ -92,7 +93,7 @@ def all_equal_plans(instance: StageInstance, nodes: list[int]) -> Iterator[Stage
         for t in instance.tp_degrees:
             for d in range(1, instance.num_devices + 1):
                 for name in {x.id for layer in instance.layers for x in layer.tmpcs.get(t, ())}:
-                    choice = equi.uniform_choice(instance, t, name)
+                    choice = baselines.uniform_choice(instance, t, name)
                     if choice is not None:
                         chosen = {layer.id: x.id for layer, x in zip(instance.layers, choice, strict=True)}
                         yield StagePlan(tuple(Stage(S, d, t, {v: chosen[v] for v in S}) for S in groups))
@@ -102,8 +103,8 @@ def test_equi_is_the_best_equal_partition_and_never_beats_the_optimum(cases: int
     found = 0
     for seed in range(cases):
         instance = random_stage_instance(seed)
-        answer, best = equi.solve(instance, Limits(), Watch()), brute_force(instance)
-        order = equi.row_of(instance).layers
+        answer, best = baselines.solve(instance, Limits(), Watch()), brute_force(instance)
+        order = baselines.row_of(instance).layers
         equal = [evaluate(instance, p) for p in all_equal_plans(instance, order) if not violations(instance, p)]
         if answer.plan is None:
             assert not equal and not answer.infeasible
@@ -119,16 +120,16 @@ def test_equi_by_devices(cases: int) -> None:
     """One pass over all partitions finds what a run for every number of devices finds."""
     for seed in range(cases):
         instance = random_stage_instance(seed, exactly=False, max_devices=4)
-        times = equi.by_devices(instance)
+        times = baselines.by_devices(instance)
         for k in range(1, instance.num_devices + 1):
-            plan = equi.solve(replace(instance, num_devices=k), Limits(), Watch()).plan
+            plan = baselines.solve(replace(instance, num_devices=k), Limits(), Watch()).plan
             expected = math.inf if plan is None else evaluate(instance, plan)
             assert times[k] == pytest.approx(expected, rel=1e-12)
 
 
 def test_equi_without_tensor_parallelism(cases: int) -> None:
     for seed in range(cases):
-        plan = equi.solve_without_tp(random_stage_instance(seed), Limits(), Watch()).plan
+        plan = baselines.solve_without_tp(random_stage_instance(seed), Limits(), Watch()).plan
         assert plan is None or {stage.tp_degree for stage in plan.stages} == {1}
 
 
@@ -181,7 +182,7 @@ def test_a_graph_that_is_no_chain_becomes_one(cases: int) -> None:
     assert others > cases // 50
 
 
-@pytest.mark.parametrize("method", [equi.solve, pipedream.solve])
+@pytest.mark.parametrize("method", [baselines.solve, pipedream.solve])
 def test_a_stopped_baseline_keeps_quiet(method: Any) -> None:
     watch = Watch()
     watch.stop(Stop.INTERRUPTED)

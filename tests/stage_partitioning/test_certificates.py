@@ -20,10 +20,10 @@ from oracles.stage_partitioning import brute_force
 from small_instances import random_case
 
 import planner
-from formulations.family import UncertifiedError
-from formulations.stage_partitioning import checker
-from formulations.stage_partitioning.certificates import write
-from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
+from formulations.contract.family import UncertifiedError
+from formulations.stage_partitioning.certificate import checker
+from formulations.stage_partitioning.certificate.writer import write
+from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from planner import Stop
 from planner.cli.app import main
 from planner.files.load import family_of

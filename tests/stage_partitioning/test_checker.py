@@ -18,8 +18,8 @@ from label_tables import FAULTS, Maker
 from strategies import random_stage_instance
 
 import planner
-from formulations.stage_partitioning import checker
-from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc, to_json
+from formulations.stage_partitioning.certificate import checker
+from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc, to_json
 
 CHECKER = Path(checker.__file__)
 

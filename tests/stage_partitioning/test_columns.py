@@ -22,12 +22,7 @@ from model_checks import (
 from oracles.stage_partitioning import brute_force
 from strategies import random_stage_instance, with_magnitudes
 
-from formulations.stage_partitioning.models import columns, columns_cpsat
-from formulations.stage_partitioning.models.prices import Prices
-from formulations.stage_partitioning.models.reach import Reach, first_reach
-from formulations.stage_partitioning.models.size import MAX_DOWNSETS, columns_supports
-from formulations.stage_partitioning.models.terms import Terms
-from formulations.stage_partitioning.problem import (
+from formulations.stage_partitioning.definition.problem import (
     MEMORY_SLACK,
     Stage,
     StagePlan,
@@ -36,9 +31,14 @@ from formulations.stage_partitioning.problem import (
     stage_time,
     violations,
 )
+from formulations.stage_partitioning.model_size import MAX_DOWNSETS, columns_supports
+from formulations.stage_partitioning.models import columns, columns_cpsat
+from formulations.stage_partitioning.models.assignment_data import Terms
+from formulations.stage_partitioning.models.stage_costs import Prices
+from formulations.stage_partitioning.models.usable_arcs import Reach, first_reach
 from instances.graph import downsets
-from instances.stage_partitioning import Layer, StageInstance, Tmpc
-from solvers.milp import NATURAL
+from instances.problems.stage_partitioning import Layer, StageInstance, Tmpc
+from solvers.milp.backend import NATURAL
 from solvers.outcome import Limits, Stop, Watch
 
 

@@ -11,9 +11,9 @@ from model_checks import check_answer, check_pinned, check_stops, hair_too_large
 from strategies import random_stage_instance
 
 import planner
-from formulations.stage_partitioning import cpsat
-from formulations.stage_partitioning.problem import StagePlan, evaluate
-from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
+from formulations.stage_partitioning.definition.problem import StagePlan, evaluate
+from formulations.stage_partitioning.models import cpsat
+from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from solvers.outcome import Limits, Stop, Watch
 
 

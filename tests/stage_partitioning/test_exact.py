@@ -12,16 +12,18 @@ import pytest
 from oracles.stage_partitioning import brute_force
 from strategies import random_stage_instance, with_wide_weights
 
-from formulations.amounts import step_below
-from formulations.stage_partitioning import infeasible, paper, tables
-from formulations.stage_partitioning.downsets import all_downsets
+from formulations.compiled.downsets import all_downsets
+from formulations.compiled.numba_kernels import FOUND, NONE
+from formulations.contract.rounding import step_below
+from formulations.stage_partitioning.definition.problem import evaluate, violations
 from formulations.stage_partitioning.exact import threshold
-from formulations.stage_partitioning.kernels import labels
-from formulations.stage_partitioning.problem import evaluate, violations
-from formulations.stage_partitioning.tables import build_profile, most_weight
-from formulations.tmpc_knapsack.kernels.decision import FOUND, NONE, decide
+from formulations.stage_partitioning.kernels import labels, tables
+from formulations.stage_partitioning.kernels.tables import build_profile, most_weight
+from formulations.stage_partitioning.paper import piper
+from formulations.stage_partitioning.questions import why_infeasible
+from formulations.tmpc_knapsack.kernels.decision import decide
 from instances.graph import downsets
-from instances.stage_partitioning import CostModel, Edge, Layer, StageInstance, Tmpc
+from instances.problems.stage_partitioning import CostModel, Edge, Layer, StageInstance, Tmpc
 from solvers.outcome import Limits, Stop, Watch
 
 
@@ -74,7 +76,7 @@ def test_agrees_with_the_published_program_on_larger_instances(cases: int) -> No
     for seed in range(cases // 2):
         instance = random_stage_instance(seed, max_nodes=14, max_devices=24, max_tmpcs=3, memory="tight", shape="chain")
         answer = threshold.solve(instance, Limits(), Watch())
-        witness = paper.solve_exact_knapsack(instance, Limits(), Watch())
+        witness = piper.solve_exact_knapsack(instance, Limits(), Watch())
         assert answer.infeasible == witness.infeasible
         if answer.plan is not None:
             assert witness.plan is not None and violations(instance, answer.plan) == ()
@@ -201,7 +203,7 @@ def test_infeasible_instances_name_the_way_out(cases: int) -> None:
         instance = random_stage_instance(seed)
         if brute_force(instance) is not None:
             continue
-        _, figures = infeasible.why_infeasible(instance, Limits(), Watch())
+        _, figures = why_infeasible.why_infeasible(instance, Limits(), Watch())
         memory = figures.get("least_memory_bytes")
         if memory:
             seen += 1
@@ -217,9 +219,9 @@ def test_infeasible_instances_name_the_way_out(cases: int) -> None:
 def test_what_is_too_large_is_left_open(monkeypatch: pytest.MonkeyPatch) -> None:
     """CP-SAT proves infeasibility of graphs with more downsets than the tables hold: then no way out is known."""
     instance = chain(4, memory_bytes=1.0)
-    assert infeasible.why_infeasible(instance, Limits(), Watch())[1].keys() == {"least_memory_bytes"}
-    monkeypatch.setattr(infeasible, "MAX_DOWNSETS", 3)
-    sentence, figures = infeasible.why_infeasible(instance, Limits(), Watch())
+    assert why_infeasible.why_infeasible(instance, Limits(), Watch())[1].keys() == {"least_memory_bytes"}
+    monkeypatch.setattr(why_infeasible, "MAX_DOWNSETS", 3)
+    sentence, figures = why_infeasible.why_infeasible(instance, Limits(), Watch())
     assert "would suffice" not in sentence and figures == {}
 
 

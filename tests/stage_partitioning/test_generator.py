@@ -11,12 +11,12 @@ import pytest
 from oracles.stage_partitioning import brute_force
 
 from formulations.stage_partitioning import FAMILY
-from instances.catalog import CATALOG
-from instances.entry import Bound
+from instances.catalog.catalog import CATALOG
+from instances.catalog.entry import Bound
 from instances.errors import InstanceError
+from instances.generators.transformer import Architecture, bert, gpt
 from instances.memory_schemes import PUBLISHED
-from instances.stage_partitioning import StageInstance
-from instances.transformer import Architecture, bert, gpt
+from instances.problems.stage_partitioning import StageInstance
 from solvers.outcome import Limits, Watch
 
 GIB = 2.0**30
@@ -138,7 +138,7 @@ def test_the_diamond_has_a_plan():
 def test_the_catalog_loads_neither_pydantic_nor_a_solver():
     heavy = "{'pydantic', 'numpy', 'numba', 'ortools', 'pyomo', 'highspy', 'networkx'}"
     code = (
-        "import sys; from instances.catalog import CATALOG; from formulations.stage_partitioning import FAMILY;"
+        "import sys; from instances.catalog.catalog import CATALOG; from formulations.stage_partitioning import FAMILY;"
         "FAMILY.read(CATALOG['bert32'].make(), 'bert32', {'devices': '64'});"
         f"assert not {heavy} & set(sys.modules), {heavy} & set(sys.modules)"
     )
@@ -175,7 +175,7 @@ def test_every_entry_is_feasible_as_it_is(name: str):
 @pytest.mark.parametrize("devices", [8, 64, 512])
 @pytest.mark.parametrize("memory", ["8GiB", "80GiB"])
 def test_the_optimum_is_near_that_of_the_published_profile(published: Path, devices: int, memory: str):
-    # 20 % is required; instances/transformer.py states 5.4 % at most.
+    # 20 % is required; instances/generators/transformer.py states 5.4 % at most.
     overrides = {
         "devices": devices,
         "memory": memory,

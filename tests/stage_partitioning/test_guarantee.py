@@ -12,11 +12,12 @@ import pytest
 import strategies
 from hypothesis import given
 
-from formulations.stage_partitioning import FAMILY, paper
-from formulations.stage_partitioning.mining import mining
-from formulations.stage_partitioning.problem import evaluate, violations
-from formulations.stage_partitioning.studies.guarantee import hard_for_slowdown, slowdown
-from instances.stage_partitioning import CostModel, StageInstance
+from formulations.stage_partitioning import FAMILY
+from formulations.stage_partitioning.definition.problem import evaluate, violations
+from formulations.stage_partitioning.paper import piper
+from formulations.stage_partitioning.questions.instance_space import mining
+from formulations.stage_partitioning.questions.studies.guarantee import hard_for_slowdown, slowdown
+from instances.problems.stage_partitioning import CostModel, StageInstance
 from planner.experiments.mining.mine import mine
 from planner.experiments.mining.search import held
 from planner.files.load import admitted
@@ -31,7 +32,7 @@ def optimum(instance: StageInstance) -> float | None:
 
 
 def found_by(instance: StageInstance, rule: str) -> float | None:
-    plan = paper.solve(instance, Limits(), Watch(), rule).plan
+    plan = piper.solve(instance, Limits(), Watch(), rule).plan
     assert plan is None or violations(instance, plan) == ()
     return None if plan is None else evaluate(instance, plan)
 

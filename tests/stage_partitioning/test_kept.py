@@ -14,17 +14,26 @@ from oracles.stage_partitioning import brute_force
 from stage_partitioning.test_runtime_costs import with_shared
 
 import planner
-from formulations.family import UncertifiedError
+from formulations.contract.family import UncertifiedError
 from formulations.flushed_partitioning import FAMILY as FLUSHED
-from formulations.flushed_partitioning import checker as flushed_checker
-from formulations.flushed_partitioning.certificates import write as write_flushed
-from formulations.stage_partitioning import checker
-from formulations.stage_partitioning.plans import plan_from_json
-from formulations.stage_partitioning.problem import Stage, StagePlan, stage_memory, suffix_sums, violations
+from formulations.flushed_partitioning.certificate import checker as flushed_checker
+from formulations.flushed_partitioning.certificate.writer import write as write_flushed
+from formulations.stage_partitioning.certificate import checker
+from formulations.stage_partitioning.definition.plans import plan_from_json
+from formulations.stage_partitioning.definition.problem import Stage, StagePlan, stage_memory, suffix_sums, violations
 from instances.errors import InstanceError
-from instances.flushed_partitioning import FlushedInstance, Schedule, flushed
-from instances.stage_edits import as_run, first_nodes
-from instances.stage_partitioning import CostModel, Edge, KeptTensor, Layer, StageInstance, Tmpc, check, to_json
+from instances.problems.flushed_partitioning import FlushedInstance, Schedule, flushed
+from instances.problems.stage_edits import as_run, first_nodes
+from instances.problems.stage_partitioning import (
+    CostModel,
+    Edge,
+    KeptTensor,
+    Layer,
+    StageInstance,
+    Tmpc,
+    check,
+    to_json,
+)
 from planner.process.errors import UsageError
 from solvers.outcome import Watch
 

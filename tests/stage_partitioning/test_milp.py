@@ -22,13 +22,13 @@ from model_checks import (
 from small_instances import random_case
 from strategies import random_stage_instance, with_magnitudes
 
-import solvers.milp
+import solvers.milp.backend
 from formulations import stage_partitioning
-from formulations.stage_partitioning import milp
+from formulations.stage_partitioning.definition.problem import StagePlan, evaluate
+from formulations.stage_partitioning.models import milp
+from formulations.stage_partitioning.models.assignment_data import Terms
 from formulations.stage_partitioning.models.first_plan import first_plan
-from formulations.stage_partitioning.models.terms import Terms
-from formulations.stage_partitioning.problem import StagePlan, evaluate
-from instances.stage_partitioning import StageInstance
+from instances.problems.stage_partitioning import StageInstance
 from solvers.outcome import Limits, Stop, Watch
 
 
@@ -136,7 +136,7 @@ def test_a_known_plan_stays_feasible_without_its_hint() -> None:
         instance = random_stage_instance(seed, max_nodes=6, max_devices=6)
         plan = first_plan(Terms(instance), Watch())
         if plan is not None:
-            run = solvers.milp.run(milp.build(instance, knowing(instance, plan)).model, Limits())
+            run = solvers.milp.backend.run(milp.build(instance, knowing(instance, plan)).model, Limits())
             assert not run.infeasible and run.bound is not None
 
 

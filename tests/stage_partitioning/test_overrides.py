@@ -18,9 +18,9 @@ import planner
 from formulations.stage_partitioning import FAMILY
 from instances.errors import InstanceError
 from instances.graph import topological_order
-from instances.published import UNIT_WARNING
-from instances.stage_edits import ORDERS, first_nodes, linearised, with_degrees, without_tmpcs
-from instances.stage_partitioning import CostModel, Edge, Layer, StageInstance, Tmpc
+from instances.problems.published import UNIT_WARNING
+from instances.problems.stage_edits import ORDERS, first_nodes, linearised, with_degrees, without_tmpcs
+from instances.problems.stage_partitioning import CostModel, Edge, Layer, StageInstance, Tmpc
 from planner.analysis.frontier import frontier
 from planner.experiments.census.run import census
 

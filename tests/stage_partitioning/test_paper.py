@@ -9,17 +9,17 @@ import pytest
 from oracles.stage_partitioning import BruteForce, brute_force
 from strategies import random_stage_instance
 
-from formulations.stage_partitioning import paper
-from formulations.stage_partitioning.effort import choose
-from formulations.stage_partitioning.exact import linearised, threshold
-from formulations.stage_partitioning.problem import evaluate, violations
+from formulations.stage_partitioning.definition.problem import evaluate, violations
+from formulations.stage_partitioning.exact import interval_plans, threshold
+from formulations.stage_partitioning.exact.effort import choose
+from formulations.stage_partitioning.paper import piper
+from instances.problems.stage_partitioning import CostModel, Edge, Layer, StageInstance, Tmpc
 from instances.rules import NodeId
-from instances.stage_partitioning import CostModel, Edge, Layer, StageInstance, Tmpc
 from solvers.outcome import Limits, Stop, Watch
 
 
 def agrees_when_exact(instance: StageInstance) -> None:
-    answer, best = paper.solve_exact_knapsack(instance, Limits(), Watch()), brute_force(instance)
+    answer, best = piper.solve_exact_knapsack(instance, Limits(), Watch()), brute_force(instance)
     if best is None:
         assert answer.infeasible and answer.plan is None
     else:
@@ -48,7 +48,7 @@ def test_two_exact_methods_agree_beyond_brute_force(cells: int, cases: int, monk
         base = random_stage_instance(seed, max_nodes=14, shape="chain", uniform=True, memory="ample", exactly=False)
         light = sum(min(x.static_bytes + x.activation_bytes for x in next(iter(v.tmpcs.values()))) for v in base.layers)
         instance = replace(base, num_devices=8, memory_bytes=rng.uniform(0.3, 1.5) * light)
-        one, other = (f(instance, Limits(), Watch()) for f in (threshold.solve, paper.solve_exact_knapsack))
+        one, other = (f(instance, Limits(), Watch()) for f in (threshold.solve, piper.solve_exact_knapsack))
         assert one.infeasible == other.infeasible
         if one.plan is not None and other.plan is not None:
             assert evaluate(instance, one.plan) == pytest.approx(evaluate(instance, other.plan), rel=3e-9)
@@ -59,7 +59,7 @@ def test_heuristic_plans_are_feasible_and_never_better(rule: str, cases: int) ->
     worse = 0
     for seed in range(cases):
         instance = random_stage_instance(seed, max_tmpcs=2 if rule == "sort-once" else 4)
-        answer, best = paper.solve(instance, Limits(), Watch(), rule), brute_force(instance)
+        answer, best = piper.solve(instance, Limits(), Watch(), rule), brute_force(instance)
         if best is None:
             assert answer.infeasible and answer.plan is None
             continue
@@ -121,7 +121,7 @@ def test_piper_ends_where_its_recursion_does(rule: str, cases: int) -> None:
         )
         instance = replace(drawn, layers=layers)
         expected = BangPerBuck(instance, capped=rule == "truncating").solve()
-        plan = paper.solve(instance, Limits(), Watch(), rule).plan
+        plan = piper.solve(instance, Limits(), Watch(), rule).plan
         if expected is None:
             assert plan is None
             continue
@@ -135,7 +135,7 @@ def test_both_cost_orders_give_the_same_rule(cases: int) -> None:
     """Pairs of TMPCs: sorting once is re-ranking, since a swap changes no other ratio."""
     for seed in range(cases):
         instance = random_stage_instance(seed, max_tmpcs=2, exactly=False)
-        found = [paper.solve(instance, Limits(), Watch(), rule).plan for rule in ("rerank", "sort-once")]
+        found = [piper.solve(instance, Limits(), Watch(), rule).plan for rule in ("rerank", "sort-once")]
         if found[0] is None:
             assert found[1] is None
         else:
@@ -153,7 +153,7 @@ def trap() -> StageInstance:
 @pytest.mark.parametrize(("rule", "time"), [("rerank", 14.0), ("sort-once", 14.0), ("exact", 11.0)])
 def test_the_greedy_rule_can_be_led_astray(rule: str, time: float) -> None:
     instance = trap()
-    answer = paper.solve(instance, Limits(), Watch(), rule)
+    answer = piper.solve(instance, Limits(), Watch(), rule)
     assert answer.plan is not None and evaluate(instance, answer.plan) == time
     assert answer.bound is not None and answer.bound <= 11.0  # a plan that was led astray is no bound
 
@@ -161,15 +161,15 @@ def test_the_greedy_rule_can_be_led_astray(rule: str, time: float) -> None:
 def test_sort_once_refuses_a_third_tmpc() -> None:
     three = tuple(Tmpc(name, 1.0, 0, 0, 1.0) for name in "xyz")
     instance = StageInstance("three", (Layer(0, {1: three}),), (), 1, 8.0, 1.0, 1)
-    assert paper.resolve(instance, "auto") == "rerank"
+    assert piper.resolve(instance, "auto") == "rerank"
     with pytest.raises(ValueError, match="--knapsack rerank"):
-        paper.solve(instance, Limits(), Watch(), "sort-once")
+        piper.solve(instance, Limits(), Watch(), "sort-once")
 
 
 def test_auto_follows_the_cost_model() -> None:
-    assert paper.resolve(trap(), "auto") == "rerank"
+    assert piper.resolve(trap(), "auto") == "rerank"
     released = StageInstance(**{**vars_of(trap()), "cost_model": CostModel.RELEASED})
-    assert paper.resolve(released, "auto") == "sort-once"
+    assert piper.resolve(released, "auto") == "sort-once"
 
 
 def vars_of(instance: StageInstance) -> dict[str, object]:
@@ -180,7 +180,7 @@ def test_linear_orders_give_a_plan_and_a_bound(cases: int) -> None:
     optimal = 0
     for seed in range(cases):
         instance = random_stage_instance(seed)
-        answer, best = linearised.solve(instance, Limits(), Watch()), brute_force(instance)
+        answer, best = interval_plans.solve(instance, Limits(), Watch()), brute_force(instance)
         assert not answer.infeasible
         if answer.plan is None:
             continue
@@ -197,7 +197,7 @@ def test_wide_graphs_get_a_plan_from_the_dispatcher() -> None:
     layers = tuple(Layer(v, {1: (Tmpc("only", 1.0 + v, 0, 0, 1.0),)}) for v in range(30))
     instance = StageInstance("wide", layers, (), 4, 100.0, 1.0, 8)
     assert choose(instance, Limits(), False)[0] == "linearised"
-    answer = linearised.solve(instance, Limits(), Watch())
+    answer = interval_plans.solve(instance, Limits(), Watch())
     assert answer.plan is not None and violations(instance, answer.plan) == ()
     assert answer.bound == pytest.approx(sum(1.0 + v for v in range(30)) / 4)
     assert evaluate(instance, answer.plan) <= 1.05 * answer.bound
@@ -207,5 +207,5 @@ def test_wide_graphs_get_a_plan_from_the_dispatcher() -> None:
 def test_a_stopped_program_keeps_quiet() -> None:
     watch = Watch()
     watch.stop(Stop.INTERRUPTED)
-    answer = paper.solve(trap(), Limits(), watch)
+    answer = piper.solve(trap(), Limits(), watch)
     assert answer.plan is None and not answer.infeasible and answer.stop is Stop.INTERRUPTED

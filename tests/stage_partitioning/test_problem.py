@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from oracles.stage_partitioning import Best, brute_force
 from strategies import random_stage_instance, stage_instances
 
-from formulations.stage_partitioning.problem import (
+from formulations.stage_partitioning.definition.problem import (
     Stage,
     StagePlan,
     allowed_dp_degrees,
@@ -20,7 +20,7 @@ from formulations.stage_partitioning.problem import (
     suffix_sums,
     violations,
 )
-from instances.stage_partitioning import CostModel, Edge, Layer, StageInstance, Tmpc
+from instances.problems.stage_partitioning import CostModel, Edge, Layer, StageInstance, Tmpc
 
 #: Nodes 1 -> 2 -> 3 (10 and 6 bytes), B = 2, N = 4, K = 4, M = 9.
 CHAIN = StageInstance(

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from formulations.family import Answer, Claim, Method
-from formulations.modelled import Stopped, WithoutSizes
+from formulations.contract.family import Answer, Claim, Method
+from formulations.modelling.solve_model import Stopped, WithoutSizes
 from formulations.stage_partitioning import FAMILY
+from formulations.stage_partitioning.definition.problem import Stage, StagePlan
 from formulations.stage_partitioning.models import solving
 from formulations.stage_partitioning.models.solving import prove, too_large
-from formulations.stage_partitioning.problem import Stage, StagePlan
-from instances.stage_partitioning import Layer, StageInstance, Tmpc
+from instances.problems.stage_partitioning import Layer, StageInstance, Tmpc
 from planner.process.errors import CrosscheckError
 from planner.solving.solve import run as run_method
 from solvers.outcome import Limits, Run, Stop, Watch

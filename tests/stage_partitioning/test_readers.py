@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from strategies import random_stage_instance
 
 from formulations.stage_partitioning import FAMILY
-from formulations.stage_partitioning.checker import Instance as Checked
+from formulations.stage_partitioning.certificate.checker import Instance as Checked
 from instances.errors import InstanceError
-from instances.published import UNIT_WARNING
-from instances.stage_edits import first_nodes
-from instances.stage_partitioning import CostModel, StageInstance, TiedWeights
+from instances.problems.published import UNIT_WARNING
+from instances.problems.stage_edits import first_nodes
+from instances.problems.stage_partitioning import CostModel, StageInstance, TiedWeights
 
 
 def own() -> dict[str, Any]:

@@ -11,9 +11,16 @@ from oracles import realizable as oracle
 
 import planner
 from formulations.stage_partitioning import FAMILY
-from formulations.stage_partitioning.problem import Stage, StagePlan
-from formulations.stage_partitioning.trainers import TRAINERS, Kind, Recompute, obstacles, pieces, realizable
-from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
+from formulations.stage_partitioning.definition.problem import Stage, StagePlan
+from formulations.stage_partitioning.definition.trainers import (
+    TRAINERS,
+    Kind,
+    Recompute,
+    obstacles,
+    pieces,
+    realizable,
+)
+from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from planner.solving.solve import run
 from solvers.outcome import Limits, Status
 

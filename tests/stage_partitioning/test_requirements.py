@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 
 import planner
+from formulations.compiled.downsets import all_downsets
+from formulations.contract.quantities import meant
 from formulations.stage_partitioning import FAMILY
-from formulations.stage_partitioning.downsets import all_downsets
+from formulations.stage_partitioning.definition.problem import Stage, StagePlan, violations
+from formulations.stage_partitioning.definition.quantities import VOCABULARY
 from formulations.stage_partitioning.exact.required import MAX_PAIRED, refusal, required
-from formulations.stage_partitioning.problem import Stage, StagePlan, violations
-from formulations.stage_partitioning.vocabulary import VOCABULARY
-from formulations.vocabulary import meant
+from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from instances.requirements import parse
-from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from solvers.outcome import Status
 
 METHODS = ("exact", "cpsat", "cpsat-columns", "milp", "milp-columns")

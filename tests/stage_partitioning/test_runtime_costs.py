@@ -12,11 +12,11 @@ from strategies import random_stage_instance
 
 import planner
 from formulations.stage_partitioning import FAMILY
-from formulations.stage_partitioning.plans import plan_from_json
-from formulations.stage_partitioning.problem import evaluate
+from formulations.stage_partitioning.definition.plans import plan_from_json
+from formulations.stage_partitioning.definition.problem import evaluate
 from instances.errors import InstanceError
-from instances.stage_edits import as_run, linearised
-from instances.stage_partitioning import CostModel, Edge, SharedTensor, StageInstance, check, to_json
+from instances.problems.stage_edits import as_run, linearised
+from instances.problems.stage_partitioning import CostModel, Edge, SharedTensor, StageInstance, check, to_json
 
 
 def with_shared(seed: int) -> StageInstance:

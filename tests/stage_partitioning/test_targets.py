@@ -12,12 +12,7 @@ from oracles.stage_partitioning import brute_force
 from strategies import random_stage_instance, with_magnitudes
 
 import planner
-from formulations.stage_partitioning import cpsat, milp
-from formulations.stage_partitioning.models import target_cpsat, target_milp
-from formulations.stage_partitioning.models.by_refuting import MAX_CHOICES, Search, searchable
-from formulations.stage_partitioning.models.terms import Chosen, Terms
-from formulations.stage_partitioning.models.within_target import WithinTarget, num_choices
-from formulations.stage_partitioning.problem import (
+from formulations.stage_partitioning.definition.problem import (
     Stage,
     StagePlan,
     evaluate,
@@ -26,7 +21,11 @@ from formulations.stage_partitioning.problem import (
     suffix_sums,
     violations,
 )
-from instances.stage_partitioning import Edge, Layer, StageInstance, Tmpc
+from formulations.stage_partitioning.models import cpsat, milp, target_cpsat, target_milp
+from formulations.stage_partitioning.models.assignment_data import Chosen, Terms
+from formulations.stage_partitioning.models.blocks_within_target import WithinTarget, num_choices
+from formulations.stage_partitioning.models.threshold_search import MAX_CHOICES, Search, searchable
+from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from solvers.outcome import Limits, Stop, Watch
 
 MODELS = [target_cpsat.TargetModel, target_milp.TargetModel]

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 import planner
-from formulations.flushed_partitioning.breakdown import breakdown as flushed_breakdown
-from formulations.stage_partitioning.breakdown import breakdown
-from formulations.stage_partitioning.plans import plan_from_json
-from formulations.throughput import throughput
-from instances.stage_partitioning import to_json
+from formulations.figures.throughput import throughput
+from formulations.flushed_partitioning.definition.plan_figures import breakdown as flushed_breakdown
+from formulations.stage_partitioning.definition.plan_figures import breakdown
+from formulations.stage_partitioning.definition.plans import plan_from_json
+from instances.problems.stage_partitioning import to_json
 
 #: Two samples of 512 tokens in a micro-batch, 1e12 operations each time.
 FACTS: dict[str, Any] = {

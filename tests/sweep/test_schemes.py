@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import planner
-from instances.transformer import FORWARD, RECOMPUTE, VANILLA
+from instances.generators.transformer import FORWARD, RECOMPUTE, VANILLA
 
 
 def tmpcs(**given):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import planner
-from formulations.breakdown import Breakdown
+from formulations.figures.plan_figures import Breakdown
 from planner.analysis.merge_results import union
 from planner.display.tables import show_breakdown
 from solvers.outcome import Status, Stop

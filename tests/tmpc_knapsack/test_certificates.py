@@ -17,10 +17,10 @@ from certificate_cases import Spoiling, certified, claimed, parsed
 from small_instances import random_case
 
 import planner
-from formulations.family import UncertifiedError
-from formulations.tmpc_knapsack import checker
-from formulations.tmpc_knapsack.certificates import write
-from instances.tmpc_knapsack import Choice, KnapsackInstance, KnapsackNode, generate
+from formulations.contract.family import UncertifiedError
+from formulations.tmpc_knapsack.certificate import checker
+from formulations.tmpc_knapsack.certificate.writer import write
+from instances.problems.tmpc_knapsack import Choice, KnapsackInstance, KnapsackNode, generate
 from planner.cli.app import main
 from solvers.outcome import Watch
 

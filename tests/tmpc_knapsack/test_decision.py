@@ -8,7 +8,8 @@ import time
 
 import numpy as np
 
-from formulations.tmpc_knapsack.kernels.decision import FOUND, NONE, decide
+from formulations.compiled.numba_kernels import FOUND, NONE
+from formulations.tmpc_knapsack.kernels.decision import decide
 
 
 def ask(nodes, capacity: float, budget: float) -> tuple[int, list[int]]:

@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles.tmpc_knapsack import knapsacks, make, optimum, random_instance
 
-from formulations.family import Answer
+from formulations.contract.family import Answer
 from formulations.tmpc_knapsack import exact
 from formulations.tmpc_knapsack.costs import arrays
+from formulations.tmpc_knapsack.definition.problem import evaluate, violations
 from formulations.tmpc_knapsack.kernels import search
-from formulations.tmpc_knapsack.problem import evaluate, violations
-from instances.tmpc_knapsack import KINDS, KnapsackInstance, generate
+from instances.problems.tmpc_knapsack import KINDS, KnapsackInstance, generate
 from solvers.outcome import Limits, Stop, Watch
 
 

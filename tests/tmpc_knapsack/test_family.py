@@ -7,9 +7,9 @@ import sys
 
 from oracles.tmpc_knapsack import make
 
-from formulations.family import Claim
+from formulations.contract.family import Claim
 from formulations.tmpc_knapsack import FAMILY
-from instances.tmpc_knapsack import generate
+from instances.problems.tmpc_knapsack import generate
 from solvers.outcome import Limits, Watch
 
 

@@ -14,7 +14,7 @@ from oracles.tmpc_knapsack import knapsacks
 
 from formulations.tmpc_knapsack import FAMILY
 from instances.errors import InstanceError
-from instances.tmpc_knapsack import KINDS, KnapsackInstance, generate
+from instances.problems.tmpc_knapsack import KINDS, KnapsackInstance, generate
 
 GOOD: dict[str, Any] = {
     "problem": "tmpc_knapsack",

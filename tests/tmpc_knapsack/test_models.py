@@ -11,9 +11,9 @@ from oracles.tmpc_knapsack import make, optimum, random_instance
 from requirement_cases import compared
 
 import planner
-from formulations.tmpc_knapsack import cpsat, milp
-from formulations.tmpc_knapsack.problem import evaluate, violations
-from instances.tmpc_knapsack import KnapsackInstance, generate
+from formulations.tmpc_knapsack.definition.problem import evaluate, violations
+from formulations.tmpc_knapsack.models import cpsat, milp
+from instances.problems.tmpc_knapsack import KnapsackInstance, generate
 from solvers.outcome import Limits, Stop, Watch, relative_gap
 
 ROOMS = pytest.mark.parametrize("room", [cpsat, milp], ids=["cpsat", "milp"])

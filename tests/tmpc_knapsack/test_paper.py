@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from oracles.tmpc_knapsack import knapsacks, make, optimum, random_instance
 
-from formulations.family import Answer
+from formulations.contract.family import Answer
 from formulations.tmpc_knapsack import FAMILY, paper
-from formulations.tmpc_knapsack.problem import evaluate, violations
+from formulations.tmpc_knapsack.definition.problem import evaluate, violations
 from instances.errors import InstanceError
-from instances.tmpc_knapsack import KnapsackInstance
+from instances.problems.tmpc_knapsack import KnapsackInstance
 from solvers.outcome import Limits, Stop, Watch
 
 VARIANTS = ("rerank", "sort-once", "truncating")

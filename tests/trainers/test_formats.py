@@ -13,7 +13,7 @@ import pytest
 from oracles import megatron as rules
 from random_layouts import random_layout
 
-from formulations.stage_partitioning.trainers import TRAINERS
+from formulations.stage_partitioning.definition.trainers import TRAINERS
 from planner.training.trainers import megatron
 from planner.training.trainers.formats import FORMATS, capabilities
 from planner.training.trainers.layout import DECODER, EMBEDDING, HEAD, Layer, Layout, Stage

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from formulations.alarm import alarm
+from formulations.compiled.kernel_deadline import alarm
 from formulations.device_mapping.annealing import near
-from formulations.device_mapping.baselines import pipeline_major, stage_major
-from formulations.device_mapping.costs import simple_bound, tables
-from formulations.device_mapping.problem import evaluate
-from instances.device_mapping import DeviceMapping
+from formulations.device_mapping.annealing.baselines import pipeline_major, stage_major
+from formulations.device_mapping.data.costs import simple_bound, tables
+from formulations.device_mapping.definition.problem import evaluate
+from instances.problems.device_mapping import DeviceMapping
 from solvers.outcome import Watch
 
 #: Moves of the first tries for each device, their growth once targets are as close as `_CLOSE`, and their most.

@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from formulations.alarm import alarm
-from formulations.device_mapping.baselines import pipeline_major, stage_major
-from formulations.device_mapping.costs import Tables, plan_of, simple_bound, tables
+from formulations.compiled.kernel_deadline import alarm
+from formulations.contract.family import Answer
+from formulations.device_mapping.annealing.baselines import pipeline_major, stage_major
+from formulations.device_mapping.data.costs import Tables, plan_of, simple_bound, tables
+from formulations.device_mapping.definition.problem import Mapping, evaluate
 from formulations.device_mapping.kernels import annealing
 from formulations.device_mapping.kernels.arrays import Layout, Loads
-from formulations.device_mapping.problem import Mapping, evaluate
-from formulations.family import Answer
-from instances.device_mapping import DeviceMapping
+from instances.problems.device_mapping import DeviceMapping
 from solvers.outcome import Limits, Prover, Stop, Watch
 
 #: Levels of effort; each tries targets with ``GROWTH`` times the moves of the level before.

@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from formulations.device_mapping.arrays import SLACK, Arrays, Floats, Mask, loosened, needed_speed
 from formulations.device_mapping.bounds.matching import can_deal, least_dealt
+from formulations.device_mapping.data.arrays import SLACK, Arrays, Floats, Mask, loosened, needed_speed
 
 #: A search for the greatest refuted target ends when the interval is relatively so small.
 _PRECISION = 1e-5

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.device_mapping.arrays import Floats, Mask
+from formulations.device_mapping.data.arrays import Floats, Mask
 
 Ints = NDArray[np.int64]
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from formulations.compiled import FLAG, FLOAT, INT, TRUTH, WORDS, compile_kernels, inner, kernel
+from formulations.compiled.numba_kernels import FLAG, FLOAT, INT, TRUTH, WORDS, compile_kernels, inner, kernel
 from formulations.device_mapping.kernels.arrays import LAYOUT, LOADS, TABLES
 
 #: Share of the trials that reverse a part of a ring, where that is allowed.

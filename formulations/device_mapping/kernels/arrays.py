@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from formulations.compiled import FLOATS, FLOATS2, INT, INTS, record
-from formulations.device_mapping.costs import Floats, Ints, Tables
+from formulations.compiled.numba_kernels import FLOATS, FLOATS2, INT, INTS, record
+from formulations.device_mapping.data.costs import Floats, Ints, Tables
 
 
 class Layout(NamedTuple):

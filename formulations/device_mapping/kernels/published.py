@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from formulations.compiled import FLAG, FLOAT, INTS, compile_kernels, kernel
+from formulations.compiled.numba_kernels import FLAG, FLOAT, INTS, compile_kernels, kernel
 from formulations.device_mapping.kernels.arrays import TABLES
 
 FOUND, NONE, STOPPED = 1, 0, -1

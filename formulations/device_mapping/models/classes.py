@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from formulations.device_mapping.arrays import Arrays, Floats, loosened
+from formulations.device_mapping.data.arrays import Arrays, Floats, loosened
 
 #: The level models take so many distinct bandwidths as they are.
 FEW_LEVELS = 24

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from ortools.sat.python import cp_model
 
-from formulations.device_mapping.arrays import SLACK, Arrays, needed_speed
-from formulations.device_mapping.models.quotient import cycles
-from solvers import cpsat
+from formulations.device_mapping.data.arrays import SLACK, Arrays, needed_speed
+from formulations.device_mapping.models.machine_groups import cycles
+from solvers.cpsat import backend as cpsat
 
 #: More cycles than this are not listed.
 MAX_CYCLES = 20_000

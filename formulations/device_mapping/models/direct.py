@@ -11,14 +11,14 @@ from typing import Any
 
 from ortools.sat.python import cp_model
 
-from formulations.device_mapping.arrays import Arrays, arrays, plan_of
 from formulations.device_mapping.bounds.combinatorial import single_bound
-from formulations.device_mapping.first_plan import ceiling
-from formulations.device_mapping.problem import Mapping as Plan
-from formulations.device_mapping.vocabulary import VOCABULARY
-from formulations.modelled import WithoutSizes, go_on, require
-from instances.device_mapping import DeviceMapping
-from solvers import cpsat
+from formulations.device_mapping.data.arrays import Arrays, arrays, plan_of
+from formulations.device_mapping.definition.problem import Mapping as Plan
+from formulations.device_mapping.definition.quantities import VOCABULARY
+from formulations.device_mapping.models.first_plan import ceiling
+from formulations.modelling.solve_model import WithoutSizes, go_on, require
+from instances.problems.device_mapping import DeviceMapping
+from solvers.cpsat import backend as cpsat
 from solvers.outcome import Watch
 from solvers.scaling import cost_scale
 

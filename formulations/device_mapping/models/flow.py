@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 from ortools.sat.python import cp_model
 
-from formulations.device_mapping.arrays import Arrays, Mask, loosened
 from formulations.device_mapping.bounds.combinatorial import Domains
-from solvers import cpsat
+from formulations.device_mapping.data.arrays import Arrays, Mask, loosened
+from solvers.cpsat import backend as cpsat
 
 #: Units of a budget: costs are rounded down to this part of the target.
 _UNITS = 10**8

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from ortools.sat.python import cp_model
 
-from formulations.device_mapping.arrays import SLACK, Arrays, needed_speed
-from solvers import cpsat
+from formulations.device_mapping.data.arrays import SLACK, Arrays, needed_speed
+from solvers.cpsat import backend as cpsat
 
 Pair = tuple[int, int]
 

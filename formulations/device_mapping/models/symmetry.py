@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.device_mapping.arrays import Arrays
+from formulations.device_mapping.data.arrays import Arrays
 
 Ints = NDArray[np.int64]
 

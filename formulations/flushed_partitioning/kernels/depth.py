@@ -9,10 +9,24 @@ from typing import Any
 
 import numpy as np
 
-from formulations.compiled import FLAG, FLOAT, FLOATS, INT, INTS, TRUTH, compile_kernels, inner, kernel
-from formulations.flushed_partitioning.arrays import POOL, REACHED_SETS
+from formulations.compiled.kernels.bitsets import has, subset
+from formulations.compiled.numba_kernels import (
+    FLAG,
+    FLOAT,
+    FLOATS,
+    FOUND,
+    INT,
+    INTS,
+    NONE,
+    STOPPED,
+    TRUTH,
+    ZERO,
+    compile_kernels,
+    inner,
+    kernel,
+)
+from formulations.flushed_partitioning.kernels.arrays import POOL, REACHED_SETS
 from formulations.stage_partitioning.kernels.arrays import LATTICE, PROFILE, SCRATCH
-from formulations.stage_partitioning.kernels.bitsets import has, subset
 from formulations.stage_partitioning.kernels.labels import (
     NO_DEVICES,
     UNKNOWN,
@@ -24,7 +38,6 @@ from formulations.stage_partitioning.kernels.labels import (
     search_choice,
     walk_savings,
 )
-from formulations.tmpc_knapsack.kernels.decision import FOUND, NONE, STOPPED, ZERO
 
 #: What `extend` returns instead of a number of labels.
 HALTED, FULL = -2, -3

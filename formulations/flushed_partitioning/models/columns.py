@@ -17,17 +17,17 @@ import math
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 
-from formulations.family import Answer
-from formulations.flushed_partitioning.first_plan import first_plan
-from formulations.flushed_partitioning.problem import evaluate, violations
-from formulations.modelled import Model, begin_with, prove
-from formulations.stage_partitioning.models.prices import SAME, Block, Prices
-from formulations.stage_partitioning.models.reach import WIDER, Arc, Reach
-from formulations.stage_partitioning.models.size import MAX_DOWNSETS
-from formulations.stage_partitioning.models.terms import Chosen, Terms
-from formulations.stage_partitioning.problem import StagePlan
-from instances.flushed_partitioning import FlushedInstance, Schedule
+from formulations.contract.family import Answer
+from formulations.flushed_partitioning.definition.problem import evaluate, violations
+from formulations.flushed_partitioning.models.first_plan import first_plan
+from formulations.modelling.solve_model import Model, begin_with, prove
+from formulations.stage_partitioning.definition.problem import StagePlan
+from formulations.stage_partitioning.model_size import MAX_DOWNSETS
+from formulations.stage_partitioning.models.assignment_data import Chosen, Terms
+from formulations.stage_partitioning.models.stage_costs import SAME, Block, Prices
+from formulations.stage_partitioning.models.usable_arcs import WIDER, Arc, Reach
 from instances.graph import adjacency, downsets
+from instances.problems.flushed_partitioning import FlushedInstance, Schedule
 from solvers.outcome import Limits, Watch
 
 #: What the groups of both models say beyond those of the flat columns; the source stands in brackets at the end.
@@ -135,7 +135,7 @@ def columns_of(instance: FlushedInstance, watch: Watch, *, complete: bool) -> Co
 
     Of all plans if ``complete``, or where no plan is known that meets the instance's requirements. Without a known plan
     and requirements the steps' target rises until a plan meets it, which is reported to the watch. Raises
-    `formulations.modelled.Stopped` once the watch is.
+    `formulations.modelling.solve_model.Stopped` once the watch is.
     """
     found = downsets(len(instance.flat.layers), instance.flat.edge_indices, MAX_DOWNSETS)
     if found is None:

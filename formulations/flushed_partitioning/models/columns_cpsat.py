@@ -14,16 +14,16 @@ from typing import Any
 
 from ortools.sat.python import cp_model
 
-from formulations.family import Answer
+from formulations.contract.family import Answer
+from formulations.flushed_partitioning.definition.quantities import VOCABULARY
 from formulations.flushed_partitioning.models.columns import SENTENCES, Columns, columns_of, solve_with
-from formulations.flushed_partitioning.vocabulary import VOCABULARY
-from formulations.modelled import WithoutSizes, go_on, require
+from formulations.modelling.solve_model import WithoutSizes, go_on, require
+from formulations.stage_partitioning.definition.problem import StagePlan
 from formulations.stage_partitioning.models.flow import Flow
-from formulations.stage_partitioning.models.prices import NOISE
-from formulations.stage_partitioning.models.reach import Arc
-from formulations.stage_partitioning.problem import StagePlan
-from instances.flushed_partitioning import FlushedInstance
-from solvers import cpsat
+from formulations.stage_partitioning.models.stage_costs import NOISE
+from formulations.stage_partitioning.models.usable_arcs import Arc
+from instances.problems.flushed_partitioning import FlushedInstance
+from solvers.cpsat import backend as cpsat
 from solvers.outcome import Limits, Run, Watch
 from solvers.scaling import cost_scale
 

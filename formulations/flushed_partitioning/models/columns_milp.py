@@ -15,15 +15,15 @@ from typing import Any
 
 import pyomo.environ as pyo
 
-from formulations.family import Answer
+from formulations.contract.family import Answer
+from formulations.flushed_partitioning.definition.quantities import VOCABULARY
 from formulations.flushed_partitioning.models.columns import SENTENCES, Columns, columns_of, solve_with
-from formulations.flushed_partitioning.vocabulary import VOCABULARY
-from formulations.modelled import go_on, require
+from formulations.modelling.solve_model import go_on, require
+from formulations.stage_partitioning.definition.problem import StagePlan
 from formulations.stage_partitioning.models import columns as flat_columns
-from formulations.stage_partitioning.problem import StagePlan
-from instances.flushed_partitioning import FlushedInstance
-from solvers import milp
-from solvers.milp import until_stopped, weighted_sum
+from instances.problems.flushed_partitioning import FlushedInstance
+from solvers.milp import backend as milp
+from solvers.milp.backend import until_stopped, weighted_sum
 from solvers.outcome import Limits, Watch
 
 

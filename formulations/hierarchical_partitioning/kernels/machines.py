@@ -8,8 +8,22 @@ from __future__ import annotations
 
 import numpy as np
 
-from formulations.compiled import FLAG, FLOAT, INT, INTS, SHORTS2, SHORTS3, compile_kernels, inner, kernel
-from formulations.hierarchical_partitioning.arrays import ARCS, LINKS
+from formulations.compiled.numba_kernels import (
+    FLAG,
+    FLOAT,
+    FOUND,
+    INT,
+    INTS,
+    NONE,
+    SHORTS2,
+    SHORTS3,
+    STOPPED,
+    ZERO,
+    compile_kernels,
+    inner,
+    kernel,
+)
+from formulations.hierarchical_partitioning.kernels.arrays import ARCS, LINKS
 from formulations.stage_partitioning.kernels.arrays import LATTICE, PROFILE, SCRATCH
 from formulations.stage_partitioning.kernels.labels import (
     first_degree,
@@ -18,7 +32,6 @@ from formulations.stage_partitioning.kernels.labels import (
     search_choice,
     walk_savings,
 )
-from formulations.tmpc_knapsack.kernels.decision import FOUND, NONE, STOPPED, ZERO
 
 #: No label.
 NOTHING = 1 << 30

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from formulations.compiled import (
+from formulations.compiled.kernels.bitsets import has, subset
+from formulations.compiled.numba_kernels import (
     FLAG,
     FLOAT,
     FLOATS,
@@ -22,10 +23,9 @@ from formulations.compiled import (
     inner,
     kernel,
 )
-from formulations.hierarchical_partitioning.arrays import ARCS, LINKS
+from formulations.hierarchical_partitioning.kernels.arrays import ARCS, LINKS
 from formulations.hierarchical_partitioning.kernels.machines import NOTHING, PRECISE, split_machine
 from formulations.stage_partitioning.kernels.arrays import LATTICE, PROFILE, SCRATCH
-from formulations.stage_partitioning.kernels.bitsets import has, subset
 
 #: Relative slack of the test at T, so that a plan of exactly T is found in spite of float noise in prefix sums.
 NOISE = 1e-11

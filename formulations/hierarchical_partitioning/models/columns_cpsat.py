@@ -13,15 +13,15 @@ from typing import Any
 
 from ortools.sat.python import cp_model
 
-from formulations.family import Answer
+from formulations.contract.family import Answer
+from formulations.hierarchical_partitioning.definition.problem import HierarchicalPlan
+from formulations.hierarchical_partitioning.definition.quantities import VOCABULARY
 from formulations.hierarchical_partitioning.models.paths import SENTENCES, START, Paths, reach_of, solve_with
-from formulations.hierarchical_partitioning.models.reach import Reach
-from formulations.hierarchical_partitioning.problem import HierarchicalPlan
-from formulations.hierarchical_partitioning.vocabulary import VOCABULARY
-from formulations.modelled import go_on, require
-from formulations.stage_partitioning.models.prices import NOISE
-from instances.hierarchical_partitioning import HierarchicalInstance
-from solvers import cpsat
+from formulations.hierarchical_partitioning.models.usable_arcs import Reach
+from formulations.modelling.solve_model import go_on, require
+from formulations.stage_partitioning.models.stage_costs import NOISE
+from instances.problems.hierarchical_partitioning import HierarchicalInstance
+from solvers.cpsat import backend as cpsat
 from solvers.outcome import Limits, Run, Watch
 from solvers.scaling import cost_scale
 

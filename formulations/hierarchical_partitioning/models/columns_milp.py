@@ -16,16 +16,16 @@ from typing import Any
 
 import pyomo.environ as pyo
 
-from formulations.family import Answer
+from formulations.contract.family import Answer
+from formulations.hierarchical_partitioning.definition.problem import HierarchicalPlan
+from formulations.hierarchical_partitioning.definition.quantities import VOCABULARY
 from formulations.hierarchical_partitioning.models.paths import SENTENCES, START, Paths, reach_of, solve_with
-from formulations.hierarchical_partitioning.models.reach import Reach
-from formulations.hierarchical_partitioning.problem import HierarchicalPlan
-from formulations.hierarchical_partitioning.vocabulary import VOCABULARY
-from formulations.modelled import go_on, require
+from formulations.hierarchical_partitioning.models.usable_arcs import Reach
+from formulations.modelling.solve_model import go_on, require
 from formulations.stage_partitioning.models import by_target
-from instances.hierarchical_partitioning import HierarchicalInstance
-from solvers import milp
-from solvers.milp import until_stopped, weighted_sum
+from instances.problems.hierarchical_partitioning import HierarchicalInstance
+from solvers.milp import backend as milp
+from solvers.milp.backend import until_stopped, weighted_sum
 from solvers.outcome import DEFAULT_SOLVER, Limits, Run, Watch
 
 

@@ -17,14 +17,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from formulations.family import Answer
-from formulations.hierarchical_partitioning.first_plan import first_plan
+from formulations.contract.family import Answer
+from formulations.hierarchical_partitioning.definition.problem import HierarchicalPlan, evaluate, violations
 from formulations.hierarchical_partitioning.methods import MAX_DOWNSETS
-from formulations.hierarchical_partitioning.models.reach import WIDER, Reach, first_reach
+from formulations.hierarchical_partitioning.models.first_plan import first_plan
 from formulations.hierarchical_partitioning.models.superstages import Superstages
-from formulations.hierarchical_partitioning.problem import HierarchicalPlan, evaluate, violations
-from formulations.modelled import Model, WithoutSizes, prove
-from instances.hierarchical_partitioning import HierarchicalInstance
+from formulations.hierarchical_partitioning.models.usable_arcs import WIDER, Reach, first_reach
+from formulations.modelling.solve_model import Model, WithoutSizes, prove
+from instances.problems.hierarchical_partitioning import HierarchicalInstance
 from solvers.outcome import Limits, Watch
 
 START = (0, 0)
@@ -123,7 +123,7 @@ def reach_of(instance: HierarchicalInstance, watch: Watch, *, complete: bool) ->
 
     Raises
     ------
-    formulations.modelled.Stopped
+    formulations.modelling.solve_model.Stopped
         Once the watch is.
     ValueError
         If the instance has too many downsets.

@@ -19,12 +19,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.hierarchical_partitioning.problem import HierarchicalPlan, Superstage, whole_weight
-from formulations.modelled import go_on
-from formulations.stage_partitioning.models.prices import SAME, Block, Prices
-from formulations.stage_partitioning.models.terms import Chosen, Terms
+from formulations.hierarchical_partitioning.definition.problem import HierarchicalPlan, Superstage, whole_weight
+from formulations.modelling.solve_model import go_on
+from formulations.stage_partitioning.models.assignment_data import Chosen, Terms
+from formulations.stage_partitioning.models.stage_costs import SAME, Block, Prices
 from instances.graph import downsets
-from instances.hierarchical_partitioning import HierarchicalInstance, MemoryModel
+from instances.problems.hierarchical_partitioning import HierarchicalInstance, MemoryModel
 from solvers.outcome import Watch
 
 Floats = NDArray[np.float64]
@@ -54,7 +54,7 @@ class Superstages:
     ------
     ValueError
         If there are more than ``most`` downsets.
-    formulations.modelled.Stopped
+    formulations.modelling.solve_model.Stopped
         Once the watch is, as all methods do.
     """
 

@@ -14,7 +14,18 @@ from typing import Any
 
 import numpy as np
 
-from formulations.compiled import FLAG, FLOAT, FLOATS, FLOATS2, INTS, INTS2, SHORTS3, TRUTH, compile_kernels, kernel
+from formulations.compiled.numba_kernels import (
+    FLAG,
+    FLOAT,
+    FLOATS,
+    FLOATS2,
+    INTS,
+    INTS2,
+    SHORTS3,
+    TRUTH,
+    compile_kernels,
+    kernel,
+)
 
 
 @kernel(FLOATS, INTS2, FLOATS2, FLOAT, TRUTH, SHORTS3, INTS, FLAG, error_model="python")

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from formulations.compiled import FLAG, FLOAT, FLOATS, FLOATS2, INTS, compile_kernels, inner, kernel
+from formulations.compiled.numba_kernels import FLAG, FLOAT, FLOATS, FLOATS2, INTS, compile_kernels, inner, kernel
 
 #: Assignments that are better by less than this, relatively, are not searched for.
 EXACT_GAP = 1e-13

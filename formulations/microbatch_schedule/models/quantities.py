@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from formulations.simulate_graph import PassGraph
+from formulations.simulation.simulate_graph import PassGraph
 
 #: By the name of the group; the source stands in brackets at the end.
 SENTENCES = {

@@ -7,17 +7,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Protocol
 
-from formulations.family import Answer
-from formulations.first_plan import First
+from formulations.contract.family import Answer
+from formulations.microbatch_schedule.definition.problem import TOLERANCE, SchedulePlan, evaluate, violations
 from formulations.microbatch_schedule.feasibility import figures, offer
-from formulations.microbatch_schedule.first_plan import first_plan
-from formulations.microbatch_schedule.memory import Decision, least_memory
+from formulations.microbatch_schedule.heuristics.memory import Decision, least_memory
+from formulations.microbatch_schedule.models.first_plan import first_plan
 from formulations.microbatch_schedule.models.quantities import OrderQuantities
 from formulations.microbatch_schedule.models.units import order_only
-from formulations.microbatch_schedule.problem import TOLERANCE, SchedulePlan, evaluate, violations
-from formulations.modelled import WithoutSizes, prove
-from formulations.simulate_graph import GraphTrace, PassGraph, run
-from instances.microbatch_schedule import ScheduleInstance
+from formulations.modelling.solve_model import WithoutSizes, prove
+from formulations.modelling.warm_start import First
+from formulations.simulation.simulate_graph import GraphTrace, PassGraph, run
+from instances.problems.microbatch_schedule import ScheduleInstance
 from solvers.outcome import Limits, Prover, Run, Stop, Watch
 
 

@@ -14,7 +14,7 @@ from fractions import Fraction
 
 from formulations.microbatch_schedule.bounds import SAFE
 from formulations.microbatch_schedule.chains import chains
-from formulations.simulate_graph import PassGraph
+from formulations.simulation.simulate_graph import PassGraph
 from solvers.scaling import cost_scale
 
 #: The horizon in exact units stays below this.

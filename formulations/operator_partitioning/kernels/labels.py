@@ -9,8 +9,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from formulations.compiled import FLAG, FLOAT, FLOATS, FLOATS2, INT, INTS, TRUTH, compile_kernels, inner, kernel
-from formulations.operator_partitioning.arrays import COUNTS, GRAPH, ROWS, RULES
+from formulations.compiled.numba_kernels import (
+    FLAG,
+    FLOAT,
+    FLOATS,
+    FLOATS2,
+    INT,
+    INTS,
+    TRUTH,
+    ZERO,
+    compile_kernels,
+    inner,
+    kernel,
+)
+from formulations.operator_partitioning.costs.arrays import COUNTS, GRAPH, ROWS, RULES
 from formulations.operator_partitioning.kernels.loads import (
     NOISE,
     has,
@@ -22,7 +34,6 @@ from formulations.operator_partitioning.kernels.loads import (
     stage_memory,
     within,
 )
-from formulations.tmpc_knapsack.kernels.decision import ZERO
 
 FOUND, NONE, STOPPED, TOO_MANY = 1, 0, -1, -2
 

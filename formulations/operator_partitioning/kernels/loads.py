@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from formulations.compiled import FLOATS, INTS, WORDS2, compile_kernels, inner, kernel
-from formulations.tmpc_knapsack.kernels.decision import ZERO
+from formulations.compiled.numba_kernels import FLOATS, INTS, WORDS2, ZERO, compile_kernels, inner, kernel
 
 #: Thresholds are met but for float noise.
 NOISE = 1e-12

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from formulations.compiled import FLAG, FLOAT, FLOATS2, INTS2, compile_kernels, kernel
-from formulations.operator_partitioning.arrays import COUNTS, GRAPH, ROWS, RULES
+from formulations.compiled.numba_kernels import FLAG, FLOAT, FLOATS2, INTS2, ZERO, compile_kernels, kernel
+from formulations.operator_partitioning.costs.arrays import COUNTS, GRAPH, ROWS, RULES
 from formulations.operator_partitioning.kernels.loads import (
     NOISE,
     has,
@@ -21,7 +21,6 @@ from formulations.operator_partitioning.kernels.loads import (
     stage_memory,
     within,
 )
-from formulations.tmpc_knapsack.kernels.decision import ZERO
 
 
 @kernel(ROWS, GRAPH, COUNTS, RULES, FLOAT, FLOATS2, INTS2, FLAG)

@@ -12,9 +12,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from formulations.operator_partitioning.problem import OperatorPlan, stage_of
+from formulations.operator_partitioning.definition.problem import OperatorPlan, stage_of
 from instances.graph import adjacency
-from instances.operator_partitioning import OperatorInstance, TrainingMemory
+from instances.problems.operator_partitioning import OperatorInstance, TrainingMemory
 
 #: A sum of variables with their factors.
 Terms = Sequence[tuple[float, Any]]

@@ -8,12 +8,12 @@ from typing import Any
 
 from ortools.sat.python import cp_model
 
+from formulations.operator_partitioning.definition.problem import OperatorPlan
 from formulations.operator_partitioning.models.assignment import Terms
 from formulations.operator_partitioning.models.quantities import Quantities
 from formulations.operator_partitioning.models.sentences import SENTENCES
-from formulations.operator_partitioning.problem import OperatorPlan
-from instances.operator_partitioning import OperatorInstance
-from solvers import cpsat
+from instances.problems.operator_partitioning import OperatorInstance
+from solvers.cpsat import backend as cpsat
 from solvers.scaling import Scale, size_scale
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pyomo.environ as pyo
 
+from formulations.operator_partitioning.definition.problem import OperatorPlan
 from formulations.operator_partitioning.models.quantities import Quantities
 from formulations.operator_partitioning.models.sentences import SENTENCES
-from formulations.operator_partitioning.problem import OperatorPlan
-from instances.operator_partitioning import OperatorInstance
-from solvers import milp
-from solvers.milp import weighted_sum
+from instances.problems.operator_partitioning import OperatorInstance
+from solvers.milp import backend as milp
+from solvers.milp.backend import weighted_sum
 
 #: Room in rows of sizes, in the model's units, for what HiGHS drops; what it lets through is cut off.
 _SPARE = 1e-6

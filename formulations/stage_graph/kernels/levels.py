@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from formulations.compiled import FLAG, FLOAT, FLOATS2, INTS, INTS2, SHORTS2, compile_kernels, kernel
+from formulations.compiled.numba_kernels import FLAG, FLOAT, FLOATS2, INTS, INTS2, SHORTS2, compile_kernels, kernel
 
 #: More devices than any instance has.
 NONE = 1 << 28

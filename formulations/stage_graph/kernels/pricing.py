@@ -8,7 +8,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from formulations.compiled import FLAG, FLOAT, FLOATS, INT, INTS, SHORTS, compile_kernels, inner, kernel, record
+from formulations.compiled.numba_kernels import (
+    FLAG,
+    FLOAT,
+    FLOATS,
+    INT,
+    INTS,
+    SHORTS,
+    compile_kernels,
+    inner,
+    kernel,
+    record,
+)
 
 #: Why the loop gave up: stopped, or too many labels.
 STOPPED, FULL = -1, -2
@@ -29,7 +40,7 @@ class Labels(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """Steps of a walk (`generation.walk`): the seconds that each takes, the bytes it holds, and what it is worth."""
+    """Steps of a walk (`label_order`): the seconds that each takes, the bytes it holds, and what it is worth."""
 
     start: Any
     tail: Any

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from formulations.compiled import (
+from formulations.compiled.numba_kernels import (
     FLAG,
     FLOAT,
     FLOATS,

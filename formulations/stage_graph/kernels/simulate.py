@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from formulations.compiled import FLOATS, INT, INTS, compile_kernels, kernel
+from formulations.compiled.numba_kernels import FLOATS, INT, INTS, compile_kernels, kernel
 
 
 @kernel(INTS, INTS, INTS, FLOATS, FLOATS, INTS, INTS, INTS, INTS, INT, error_model="python")

@@ -17,18 +17,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from formulations.alarm import alarm
-from formulations.family import Answer
-from formulations.modelled import Stopped
-from formulations.stage_graph.costs import Costs, assemble
-from formulations.stage_graph.first_plan import first_plan
-from formulations.stage_graph.generation.targets import Targets
+from formulations.compiled.kernel_deadline import alarm
+from formulations.contract.family import Answer
+from formulations.modelling.solve_model import Stopped
+from formulations.stage_graph.costs.costs import Costs, assemble
+from formulations.stage_graph.definition.problem import StagePlan, evaluate, violations
 from formulations.stage_graph.kernels.levels import needed
 from formulations.stage_graph.models import cover, direct
-from formulations.stage_graph.problem import StagePlan, evaluate, violations
+from formulations.stage_graph.models.first_plan import first_plan
+from formulations.stage_graph.models.generation.targets import Targets
 from formulations.stage_graph.upsets.bounds import Proof, prove, simple_bound, whose
 from formulations.stage_graph.upsets.chains import TooManyError, best_of_sizes
-from instances.stage_graph import StageGraph
+from instances.problems.stage_graph import StageGraph
 from solvers.outcome import OPTIMAL_GAP, Limits, Prover, Stop, Watch
 
 #: Of more operators no columns are generated.

@@ -14,9 +14,9 @@ from typing import Any
 
 import pyomo.environ as pyo
 
-from formulations.stage_graph.costs import bits
-from instances.stage_graph import StageGraph
-from solvers import milp
+from formulations.stage_graph.costs.costs import bits
+from instances.problems.stage_graph import StageGraph
+from solvers.milp import backend as milp
 
 #: The number of a convex set, and a depth.
 Column = tuple[int, int]

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from ortools.sat.python import cp_model
 
-from instances.stage_graph import StageGraph
+from instances.problems.stage_graph import StageGraph
 
 
 class Partition(Protocol):

@@ -18,18 +18,18 @@ from typing import Any, NamedTuple
 
 import pyomo.environ as pyo
 
-from formulations.family import Answer
-from formulations.modelled import WithoutSizes, begin_with, go_on, prove, require
-from formulations.size import SizeError
-from formulations.stage_graph import wide
-from formulations.stage_graph.costs import Costs, bits
-from formulations.stage_graph.problem import Stage, StagePlan, data_edges, evaluate, violations
+from formulations.compiled.memory_budget import SizeError
+from formulations.contract.family import Answer
+from formulations.modelling.solve_model import WithoutSizes, begin_with, go_on, prove, require
+from formulations.stage_graph.costs.costs import Costs, bits
+from formulations.stage_graph.definition.problem import Stage, StagePlan, data_edges, evaluate, violations
+from formulations.stage_graph.definition.quantities import VOCABULARY, required_sizes
+from formulations.stage_graph.paper import fewest_devices
 from formulations.stage_graph.upsets.bounds import simple_bound
 from formulations.stage_graph.upsets.chains import Chains, TooManyError
-from formulations.stage_graph.vocabulary import VOCABULARY, required_sizes
 from instances.graph import topological_order
-from instances.stage_graph import StageGraph
-from solvers import milp
+from instances.problems.stage_graph import StageGraph
+from solvers.milp import backend as milp
 from solvers.outcome import Limits, Stop, Watch
 
 #: More convex sets, or columns of this model, are not given to HiGHS.
@@ -158,7 +158,7 @@ def built(instance: StageGraph, watch: Watch, *, complete: bool = False) -> Mode
     """As `build`, but `TooManyError` if there are too many columns."""
     costs = Costs(instance)
     masks = ConvexSets(costs, watch).masks
-    first = wide.solve(instance, Limits(), watch.part(silent=True)).plan
+    first = fewest_devices.solve(instance, Limits(), watch.part(silent=True)).plan
     if not complete:
         begin_with(instance, first, evaluate, violations, watch)
     go_on(watch)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from instances.stage_graph import StageGraph
-from solvers import cpsat
+from instances.problems.stage_graph import StageGraph
+from solvers.cpsat import backend as cpsat
 
 
 class Partition(Protocol):
@@ -28,7 +28,7 @@ class Partition(Protocol):
 
 
 class Expressions:
-    """The quantities of `formulations.stage_graph.vocabulary` in a model."""
+    """The quantities of `formulations.stage_graph.definition.quantities` in a model."""
 
     def __init__(self, built: Partition) -> None:
         self.built = built

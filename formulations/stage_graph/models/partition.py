@@ -31,16 +31,16 @@ from typing import Any
 
 from ortools.sat.python import cp_model
 
-from formulations.modelled import go_on
-from formulations.stage_graph.costs import with_in_flight
-from formulations.stage_graph.models import capacities
+from formulations.modelling.solve_model import go_on
+from formulations.stage_graph.costs.costs import with_in_flight
+from formulations.stage_graph.definition.problem import Stage, StagePlan, data_edges, held_samples, replica_samples
+from formulations.stage_graph.models import cardinality_cuts
 from formulations.stage_graph.models.devices import Links, link_devices
 from formulations.stage_graph.models.expressions import Expressions
 from formulations.stage_graph.models.sentences import SENTENCES
-from formulations.stage_graph.problem import Stage, StagePlan, data_edges, held_samples, replica_samples
 from formulations.stage_graph.upsets.branches import largest
-from instances.stage_graph import StageGraph
-from solvers import cpsat
+from instances.problems.stage_graph import StageGraph
+from solvers.cpsat import backend as cpsat
 from solvers.outcome import Watch
 from solvers.scaling import Scale, size_scale
 
@@ -91,7 +91,7 @@ class Model(cpsat.Runnable):
         declared: bool = False,
         is_beaten: bool = False,
     ) -> None:
-        """Build it; `formulations.modelled.Stopped` once ``watch`` is stopped."""
+        """Build it; `formulations.modelling.solve_model.Stopped` once ``watch`` is stopped."""
         self.instance, self.case, self.scale, self.watch = instance, case, scale, watch or Watch()
         self.declared = declared
         self.model = cpsat.SpokenModel()
@@ -108,7 +108,7 @@ class Model(cpsat.Runnable):
         self._times()
         self._work()
         if is_beaten and not case.is_choice and self.links is None:
-            capacities.add(self, high)
+            cardinality_cuts.add(self, high)
         self._order()
         self._memory()
         self.num_forbidden = 0
@@ -306,7 +306,7 @@ class Model(cpsat.Runnable):
         lost = instance.num_operators + 3 * len(instance.edges) + 2
         self.model.add(total <= instance.num_devices * (self.bottleneck + lost)).with_name("work")
 
-    def alone(self, r: int) -> capacities.Stage:
+    def alone(self, r: int) -> cardinality_cuts.Stage:
         """The numbers of `_times` for a stage of r devices, which are identical."""
         instance, case = self.instance, self.case
         ((reducing, _),) = self._reducing(0, r)
@@ -315,7 +315,7 @@ class Model(cpsat.Runnable):
             for v, operator in enumerate(instance.operators)
         ]
         sending = [self._sending(case, e, r)[0] for e in range(len(instance.edges))]
-        return capacities.Stage(passes, sending, self._waiting(r))
+        return cardinality_cuts.Stage(passes, sending, self._waiting(r))
 
     def _waiting(self, r: int) -> int:
         """Units that an all-reduce waits for latencies, by sample."""

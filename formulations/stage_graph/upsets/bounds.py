@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from formulations.alarm import alarm
-from formulations.stage_graph.costs import Costs
-from formulations.stage_graph.problem import StagePlan, bottleneck_s, violations
+from formulations.compiled.kernel_deadline import alarm
+from formulations.stage_graph.costs.costs import Costs
+from formulations.stage_graph.definition.problem import StagePlan, bottleneck_s, violations
 from formulations.stage_graph.upsets.branches import EqualBranches, UnsuitableError, largest
 from solvers.outcome import OPTIMAL_GAP, Prover, Watch
 

@@ -22,10 +22,10 @@ from typing import Any
 
 import numpy as np
 
-from formulations.stage_graph.costs import Costs, assemble
+from formulations.stage_graph.costs.costs import Costs, assemble
+from formulations.stage_graph.costs.series_parallel import Leaf, Parallel, decompose
+from formulations.stage_graph.definition.problem import StagePlan
 from formulations.stage_graph.kernels.branches import Budget, Times, Upsets, fewest_devices
-from formulations.stage_graph.problem import StagePlan
-from formulations.stage_graph.series_parallel import Leaf, Parallel, decompose
 from solvers.outcome import Watch
 
 #: More upsets, or pairs of nested ones, are not searched: a second for each target.

@@ -14,15 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from formulations.family import Answer
-from formulations.stage_graph.costs import Costs, assemble, bits
+from formulations.contract.family import Answer
+from formulations.stage_graph.costs.costs import Costs, assemble, bits
+from formulations.stage_graph.costs.tables import StageTables
+from formulations.stage_graph.definition.problem import StagePlan, evaluate
+from formulations.stage_graph.definition.quantities import required_sizes
 from formulations.stage_graph.kernels.levels import needed, placed
-from formulations.stage_graph.problem import StagePlan, evaluate
-from formulations.stage_graph.tables import StageTables
 from formulations.stage_graph.upsets.bounds import simple_bound
-from formulations.stage_graph.vocabulary import required_sizes
 from instances.graph import downsets
-from instances.stage_graph import StageGraph
+from instances.problems.stage_graph import StageGraph
 from solvers.outcome import Prover, Stop, Watch
 
 Array = Any

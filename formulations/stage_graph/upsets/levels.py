@@ -16,13 +16,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from formulations.alarm import alarm
-from formulations.family import Answer
-from formulations.stage_graph.costs import Costs, bits
+from formulations.compiled.kernel_deadline import alarm
+from formulations.contract.family import Answer
+from formulations.stage_graph.costs.costs import Costs, bits
+from formulations.stage_graph.definition.problem import StagePlan
 from formulations.stage_graph.kernels.levels import packed
-from formulations.stage_graph.problem import StagePlan
 from formulations.stage_graph.upsets.chains import MAX_PAIRS, Array, Chains, TooManyError, best_of_sizes
-from instances.stage_graph import StageGraph
+from instances.problems.stage_graph import StageGraph
 from solvers.outcome import Limits, Stop, Watch
 
 #: More ways to split sets into stages are not laid out.

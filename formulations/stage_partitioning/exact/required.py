@@ -15,14 +15,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.size import demand
+from formulations.compiled.array_types import Words
+from formulations.compiled.memory_budget import demand
+from formulations.contract.quantities import meant, unknown_to
+from formulations.stage_partitioning.definition.problem import allowed_dp_degrees
+from formulations.stage_partitioning.definition.quantities import VOCABULARY
+from formulations.stage_partitioning.kernels.tables import Lattice, Profile
 from formulations.stage_partitioning.methods import HONOURED
-from formulations.stage_partitioning.problem import allowed_dp_degrees
-from formulations.stage_partitioning.tables import Lattice, Profile, Words
-from formulations.stage_partitioning.vocabulary import VOCABULARY
-from formulations.vocabulary import meant, unknown_to
+from instances.problems.stage_partitioning import Layer, StageInstance
 from instances.requirements import Requirement, requirements_of
-from instances.stage_partitioning import Layer, StageInstance
 
 #: Limits of stages are kept for each pair of downsets (8 bytes).
 MAX_PAIRED = 3_000

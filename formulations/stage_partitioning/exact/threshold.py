@@ -13,18 +13,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.family import Answer
-from formulations.size import demand
-from formulations.stage_partitioning.downsets import all_downsets, chain_downsets, linear_orders
-from formulations.stage_partitioning.exact.bisection import PRECISION, minimise
+from formulations.compiled.array_types import Floats
+from formulations.compiled.downsets import all_downsets, chain_downsets, linear_orders
+from formulations.compiled.memory_budget import demand
+from formulations.compiled.numba_kernels import FOUND
+from formulations.contract.family import Answer
+from formulations.modelling.bisection import PRECISION, minimise
+from formulations.stage_partitioning.definition.problem import MEMORY_SLACK, StagePlan, evaluate
 from formulations.stage_partitioning.exact.required import Required, required
 from formulations.stage_partitioning.kernels import labels
 from formulations.stage_partitioning.kernels.arrays import Scratch
 from formulations.stage_partitioning.kernels.stage import assemble
-from formulations.stage_partitioning.methods import MAX_DOWNSETS, MAX_LABELS
-from formulations.stage_partitioning.problem import MEMORY_SLACK, StagePlan, evaluate
-from formulations.stage_partitioning.tables import (
-    Floats,
+from formulations.stage_partitioning.kernels.tables import (
     Lattice,
     Profile,
     build_lattice,
@@ -34,9 +34,10 @@ from formulations.stage_partitioning.tables import (
     restricted,
     usable,
 )
-from formulations.stage_partitioning.tables import make_plan as plan_of
-from formulations.tmpc_knapsack.kernels.decision import FOUND, decide
-from instances.stage_partitioning import StageInstance
+from formulations.stage_partitioning.kernels.tables import make_plan as plan_of
+from formulations.stage_partitioning.methods import MAX_DOWNSETS, MAX_LABELS
+from formulations.tmpc_knapsack.kernels.decision import decide
+from instances.problems.stage_partitioning import StageInstance
 from solvers.outcome import Limits, Stop, Watch
 
 #: A lattice of more downsets than this many per node gets its first upper bound from single linear orders.

@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.compiled import (
+from formulations.compiled.array_types import Floats, Ints
+from formulations.compiled.numba_kernels import (
     FLOAT,
     FLOATS,
     FLOATS2,
@@ -21,7 +22,7 @@ from formulations.compiled import (
     WORDS2,
     record,
 )
-from formulations.stage_partitioning.tables import Floats, Ints, Lattice, Profile
+from formulations.stage_partitioning.kernels.tables import Lattice, Profile
 
 
 class Scratch(NamedTuple):

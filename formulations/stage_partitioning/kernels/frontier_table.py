@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from formulations.compiled import FLAG, FLOAT, FLOATS, FLOATS3, INTS, compile_kernels, inner, kernel
+from formulations.compiled.kernels.bitsets import subset
+from formulations.compiled.numba_kernels import FLAG, FLOAT, FLOATS, FLOATS3, INTS, compile_kernels, inner, kernel
 from formulations.stage_partitioning.kernels.arrays import LATTICE, PROFILE, SCRATCH
-from formulations.stage_partitioning.kernels.bitsets import subset
 from formulations.stage_partitioning.kernels.labels import boundary
 from formulations.stage_partitioning.kernels.stage import assemble
 from formulations.tmpc_knapsack.kernels.search import solve_arrays

@@ -7,21 +7,25 @@ from __future__ import annotations
 
 import numpy as np
 
-from formulations.compiled import (
+from formulations.compiled.kernels.bitsets import has, subset
+from formulations.compiled.numba_kernels import (
     FLAG,
     FLOAT,
+    FOUND,
     HALVES2,
     INTS,
+    NONE,
     SHORTS2,
+    STOPPED,
     TRUTH,
+    ZERO,
     compile_kernels,
     inner,
     kernel,
 )
 from formulations.stage_partitioning.kernels.arrays import LATTICE, PROFILE, SCRATCH
-from formulations.stage_partitioning.kernels.bitsets import has, subset
 from formulations.stage_partitioning.kernels.stage import assemble
-from formulations.tmpc_knapsack.kernels.decision import FOUND, NONE, STOPPED, ZERO, decide, ratio_order
+from formulations.tmpc_knapsack.kernels.decision import decide, ratio_order
 
 #: No label: more devices than any cluster has.
 NO_DEVICES = 1 << 30

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from formulations.compiled import FLAG, FLOAT, FLOATS, INT, INTS, TRUTH, compile_kernels, inner, kernel
+from formulations.compiled.kernels.bitsets import has, subset
+from formulations.compiled.numba_kernels import FLAG, FLOAT, FLOATS, INT, INTS, TRUTH, compile_kernels, inner, kernel
 from formulations.stage_partitioning.kernels.arrays import LATTICE, PROFILE, SCRATCH, SWAP_ORDERS
-from formulations.stage_partitioning.kernels.bitsets import has, subset
 from formulations.stage_partitioning.kernels.labels import boundary, first_degree, saving_order
 from formulations.stage_partitioning.kernels.stage import assemble
 from formulations.tmpc_knapsack.kernels.published import rerank, sort_once, truncating

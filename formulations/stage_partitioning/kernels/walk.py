@@ -1,7 +1,7 @@
 """Compiled walk over all knapsack subproblems of a Piper run.
 
 A call is a stage S = j minus i (downsets by index, i inside j) with degrees t and d, d t <= K; its instances differ in
-y = ceil(s/d), the micro-batches in flight, and are numbered y = 1, 2, ... (`studies.subproblems.last_y`). Memory grows
+y = ceil(s/d), the micro-batches in flight, and are numbered y = 1, 2, ... (`last_y`). Memory grows
 with y, so the instances of a call fall into three runs: the fastest options fit, they do not, nothing fits.
 
 Source: Piper, section 4, Appendix C and Appendix D (the loops over D, D', t, d, s).
@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from formulations.compiled import (
+from formulations.compiled.kernels.bitsets import subset
+from formulations.compiled.numba_kernels import (
     FLAG,
     FLOAT,
     FLOATS2,
@@ -26,7 +27,6 @@ from formulations.compiled import (
     kernel,
 )
 from formulations.stage_partitioning.kernels.arrays import CALL_SCRATCH, LATTICE, PROFILE
-from formulations.stage_partitioning.kernels.bitsets import subset
 from formulations.stage_partitioning.kernels.stage import assemble
 from formulations.tmpc_knapsack.kernels.published import rerank, sort_once, truncating
 from formulations.tmpc_knapsack.kernels.relaxation import MEMORY_SLACK

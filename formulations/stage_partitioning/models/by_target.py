@@ -18,11 +18,11 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import pyomo.environ as pyo
 
-from formulations.paths import is_path, on_paths
-from formulations.stage_partitioning.models.prices import SAME
-from solvers import milp
+from formulations.modelling.layered_paths import is_path, on_paths
+from formulations.stage_partitioning.models.stage_costs import SAME
+from solvers.milp import backend as milp
+from solvers.milp.reusable_lp import Repeated
 from solvers.outcome import Limits, Run, Stop, Watch
-from solvers.repeated import Repeated
 
 #: A downset's position, and the sum of degrees.
 State = tuple[int, int]
@@ -97,7 +97,7 @@ def search(
     fewest
         The path through the arcs that are marked; ``None`` if a solver fails or stops.
     watch, on_solution, on_bound
-        As for `solvers.milp.run`.
+        As for `solvers.milp.backend.run`.
     """
     slowest = np.array([arc.time for arc in paths.arcs])
     targets = np.unique(slowest)

@@ -23,17 +23,17 @@ from typing import Any
 
 import pyomo.environ as pyo
 
-from formulations.family import Answer
-from formulations.modelled import WithoutSizes, go_on
+from formulations.contract.family import Answer
+from formulations.modelling.solve_model import WithoutSizes, go_on
+from formulations.stage_partitioning.definition.problem import StagePlan
 from formulations.stage_partitioning.models import by_target, flow
 from formulations.stage_partitioning.models.flow import Flow
 from formulations.stage_partitioning.models.flow_quantities import FlowQuantities
-from formulations.stage_partitioning.models.prices import Prices
-from formulations.stage_partitioning.models.reach import Reach
-from formulations.stage_partitioning.problem import StagePlan
-from instances.stage_partitioning import StageInstance
-from solvers import milp
-from solvers.milp import until_stopped, weighted_sum
+from formulations.stage_partitioning.models.stage_costs import Prices
+from formulations.stage_partitioning.models.usable_arcs import Reach
+from instances.problems.stage_partitioning import StageInstance
+from solvers.milp import backend as milp
+from solvers.milp.backend import until_stopped, weighted_sum
 from solvers.outcome import DEFAULT_SOLVER, Limits, Run, Watch
 
 

@@ -15,16 +15,16 @@ from typing import Any
 
 from ortools.sat.python import cp_model
 
-from formulations.family import Answer
-from formulations.modelled import WithoutSizes, go_on
+from formulations.contract.family import Answer
+from formulations.modelling.solve_model import WithoutSizes, go_on
+from formulations.stage_partitioning.definition.problem import StagePlan
 from formulations.stage_partitioning.models import by_target, flow
 from formulations.stage_partitioning.models.by_target import Fewest
 from formulations.stage_partitioning.models.flow import Flow
-from formulations.stage_partitioning.models.prices import Prices
-from formulations.stage_partitioning.models.reach import Arc, Reach
-from formulations.stage_partitioning.problem import StagePlan
-from instances.stage_partitioning import StageInstance
-from solvers import cpsat
+from formulations.stage_partitioning.models.stage_costs import Prices
+from formulations.stage_partitioning.models.usable_arcs import Arc, Reach
+from instances.problems.stage_partitioning import StageInstance
+from solvers.cpsat import backend as cpsat
 from solvers.outcome import Limits, Run, Stop, Watch
 from solvers.scaling import cost_scale
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pyomo.environ as pyo
 
-from formulations.stage_partitioning.models.terms import Terms
-from solvers import milp
-from solvers.milp import weighted_sum
+from formulations.stage_partitioning.models.assignment_data import Terms
+from solvers.milp import backend as milp
+from solvers.milp.backend import weighted_sum
 
 
 class DirectQuantities(milp.Runnable):

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from formulations.stage_partitioning.models.terms import Chosen, Terms
-from formulations.stage_partitioning.problem import StagePlan, evaluate, violations
+from formulations.stage_partitioning.definition.problem import StagePlan, evaluate, violations
+from formulations.stage_partitioning.models.assignment_data import Chosen, Terms
 from instances.graph import topological_order
 from solvers.outcome import Watch
 

@@ -6,18 +6,18 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from formulations.family import Answer
-from formulations.modelled import Extensible, Stopped, require
-from formulations.modelled import Model as Modelled
-from formulations.stage_partitioning.models.prices import Prices
-from formulations.stage_partitioning.models.reach import SAME, WIDER, Arc, Reach, first_reach
-from formulations.stage_partitioning.models.size import MAX_DOWNSETS, columns_supports
+from formulations.contract.family import Answer
+from formulations.modelling.solve_model import Extensible, Stopped, require
+from formulations.modelling.solve_model import Model as Modelled
+from formulations.stage_partitioning.definition.problem import StagePlan
+from formulations.stage_partitioning.definition.quantities import VOCABULARY
+from formulations.stage_partitioning.model_size import MAX_DOWNSETS, columns_supports
+from formulations.stage_partitioning.models.assignment_data import Terms
 from formulations.stage_partitioning.models.solving import prove
-from formulations.stage_partitioning.models.terms import Terms
-from formulations.stage_partitioning.problem import StagePlan
-from formulations.stage_partitioning.vocabulary import VOCABULARY
+from formulations.stage_partitioning.models.stage_costs import Prices
+from formulations.stage_partitioning.models.usable_arcs import SAME, WIDER, Arc, Reach, first_reach
 from instances.graph import downsets
-from instances.stage_partitioning import StageInstance
+from instances.problems.stage_partitioning import StageInstance
 from solvers.outcome import Limits, Prover, Stop, Watch
 
 #: The target of a model whose plans do not meet the requirements rises by this factor, the next by its square.

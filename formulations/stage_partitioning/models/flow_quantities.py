@@ -7,10 +7,10 @@ from typing import Any
 
 import pyomo.environ as pyo
 
-from formulations.stage_partitioning.models.prices import Prices
-from formulations.stage_partitioning.models.reach import Arc
-from solvers import milp
-from solvers.milp import weighted_sum
+from formulations.stage_partitioning.models.stage_costs import Prices
+from formulations.stage_partitioning.models.usable_arcs import Arc
+from solvers.milp import backend as milp
+from solvers.milp.backend import weighted_sum
 
 _SIDES = ("before", "at", "behind")
 

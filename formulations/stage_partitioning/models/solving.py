@@ -1,16 +1,14 @@
-"""What the declarative models of stage partitioning share on the way to an answer (`formulations.modelled`)."""
+"""What the declarative models of stage partitioning share on the way to an answer (`modelling.solve_model`)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from formulations import modelled
-from formulations.family import Answer
-from formulations.first_plan import First
-from formulations.stage_partitioning.exact import linearised
-from formulations.stage_partitioning.models.terms import Terms
-from formulations.stage_partitioning.problem import (
+from formulations.contract.family import Answer
+from formulations.modelling import solve_model
+from formulations.modelling.warm_start import First
+from formulations.stage_partitioning.definition.problem import (
     MEMORY_SLACK,
     Stage,
     StagePlan,
@@ -19,29 +17,31 @@ from formulations.stage_partitioning.problem import (
     suffix_sums,
     violations,
 )
-from instances.stage_partitioning import StageInstance
+from formulations.stage_partitioning.exact import interval_plans
+from formulations.stage_partitioning.models.assignment_data import Terms
+from instances.problems.stage_partitioning import StageInstance
 from solvers.outcome import Limits, Prover, Watch
 
 
 def prove(
     instance: StageInstance,
-    build: Callable[[], modelled.Model[StagePlan]],
+    build: Callable[[], solve_model.Model[StagePlan]],
     limits: Limits,
     watch: Watch,
     *,
     to_scale: bool = False,
 ) -> Answer[StagePlan]:
-    """Build and run a model of an instance (`formulations.modelled.prove`).
+    """Build and run a model of an instance (`formulations.modelling.solve_model.prove`).
 
-    Where the watch knows no plan yet, that of ``linearised`` is reported first (`formulations.first_plan`), for the
+    Where the watch knows no plan yet, that of ``linearised`` is reported first (`modelling.warm_start`), for the
     model to begin with.
     """
     if watch.best_plan is not None:
-        return modelled.prove(instance, build, evaluate, violations, limits, watch, to_scale=to_scale)
+        return solve_model.prove(instance, build, evaluate, violations, limits, watch, to_scale=to_scale)
     watch.bound(Terms(instance).lower_bound, Prover.BOUNDS)
-    first = First("linearised", lambda part: linearised.solve(instance, limits, part))
+    first = First("linearised", lambda part: interval_plans.solve(instance, limits, part))
     known = first.report(instance, evaluate, violations, watch)
-    answer = modelled.prove(instance, build, evaluate, violations, limits, watch, to_scale=to_scale)
+    answer = solve_model.prove(instance, build, evaluate, violations, limits, watch, to_scale=to_scale)
     return replace(answer, stats={**answer.stats, **first.origin(known, watch)})
 
 

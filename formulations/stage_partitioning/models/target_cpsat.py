@@ -9,10 +9,10 @@ from typing import Any
 
 from ortools.sat.python import cp_model
 
-from formulations.modelled import go_on
-from formulations.stage_partitioning.models.terms import Chosen
-from formulations.stage_partitioning.models.within_target import ANY, Side, WithinTarget, in_order
-from solvers import cpsat
+from formulations.modelling.solve_model import go_on
+from formulations.stage_partitioning.models.assignment_data import Chosen
+from formulations.stage_partitioning.models.blocks_within_target import ANY, Side, WithinTarget, in_order
+from solvers.cpsat import backend as cpsat
 from solvers.outcome import Limits, Run, Watch
 
 _sum = cp_model.LinearExpr.sum

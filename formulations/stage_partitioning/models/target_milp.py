@@ -8,13 +8,13 @@ from typing import Any
 
 import pyomo.environ as pyo
 
-from formulations.modelled import go_on
-from formulations.stage_partitioning.models.terms import Chosen
-from formulations.stage_partitioning.models.within_target import ANY, Block, Side, WithinTarget, in_order
-from solvers import milp
-from solvers.milp import until_stopped, weighted_sum
+from formulations.modelling.solve_model import go_on
+from formulations.stage_partitioning.models.assignment_data import Chosen
+from formulations.stage_partitioning.models.blocks_within_target import ANY, Block, Side, WithinTarget, in_order
+from solvers.milp import backend as milp
+from solvers.milp.backend import until_stopped, weighted_sum
+from solvers.milp.reusable_lp import Repeated
 from solvers.outcome import Limits, Run, Watch
-from solvers.repeated import Repeated
 
 #: What fills a block exactly may exceed it by this part, so that no solver's tolerance loses it.
 _ROOM = 1e-9

@@ -9,16 +9,22 @@ saved); specs of the three tiers: Source: reconstructed, the paper uses a heuris
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from formulations.compiled import FLAG, FLOAT, FLOATS, INT, INTS, compile_kernels, inner, kernel
-
-#: Where a count that is handed on starts: for a literal 0, numba would compile the function called once more.
-ZERO: Any = np.int64(0)
-
-FOUND, NONE, STOPPED = 1, 0, -1
+from formulations.compiled.numba_kernels import (
+    FLAG,
+    FLOAT,
+    FLOATS,
+    FOUND,
+    INT,
+    INTS,
+    NONE,
+    STOPPED,
+    ZERO,
+    compile_kernels,
+    inner,
+    kernel,
+)
 
 #: Prefixes of a relaxation's value that float noise may exceed the budget by.
 _NOISE = 1e-12

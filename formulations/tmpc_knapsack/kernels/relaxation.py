@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from formulations.compiled import FLOAT, FLOATS, INTS, compile_kernels, inner, kernel
+from formulations.compiled.numba_kernels import FLOAT, FLOATS, INTS, compile_kernels, inner, kernel
 
 #: As in problem.py: a choice fits if its memory is at most the capacity times this.
 MEMORY_SLACK = 1 + 1e-12

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from formulations.compiled import FLAG, FLOAT, FLOATS, INTS, compile_kernels, inner, kernel
+from formulations.compiled.numba_kernels import FLAG, FLOAT, FLOATS, INTS, compile_kernels, inner, kernel
 from formulations.tmpc_knapsack.kernels.relaxation import (
     EPSILON,
     MEMORY_SLACK,

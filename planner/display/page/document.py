@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from formulations.breakdown import Breakdown
+from formulations.figures.plan_figures import Breakdown
 from planner.display.page import library, sentences
 from planner.display.page.chart import Columns
 from planner.display.page.methods import losses, over_time

@@ -1,4 +1,4 @@
-"""Charts of the pictures that rooms make of plans (`formulations.breakdown`)."""
+"""Charts of the pictures that rooms make of plans (`formulations.figures.plan_figures`)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from formulations.breakdown import Breakdown, Graph, Heat, Matrix, Network, Passes, Stack, Strip, Tiles, Tradeoff
+from formulations.figures.plan_figures import (
+    Breakdown,
+    Graph,
+    Heat,
+    Matrix,
+    Network,
+    Passes,
+    Stack,
+    Strip,
+    Tiles,
+    Tradeoff,
+)
 from planner.display.page.chart import Chart
 from planner.display.page.graphs import graph
 from planner.display.page.networks import matrix, network, tiles

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from formulations.breakdown import Graph
+from formulations.figures.plan_figures import Graph
 from planner.display.headlines import amount, headline
 from planner.display.layers import Layout, Point, layered
 from planner.display.page.chart import Chart, Row

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from formulations.breakdown import Stage
+from formulations.figures.plan_figures import Stage
 from planner.display.page.chart import Row
 from planner.display.palette import BOTTLENECK
 from planner.display.tables import named

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby, pairwise
 from typing import Any
 
-from formulations.family import Claim
+from formulations.contract.family import Claim
 from planner.display.page.chart import Chart, Row
 from planner.display.tables import percent
 from planner.results.events import Event

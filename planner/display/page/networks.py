@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from formulations.breakdown import Link, Matrix, Network, Place, Tiles
+from formulations.figures.plan_figures import Link, Matrix, Network, Place, Tiles
 from planner.display.headlines import amount, headline
 from planner.display.page.chart import Chart, Row
 from planner.display.page.marks import pixels_per, said, short_name, stage_colour, stage_name, x_of

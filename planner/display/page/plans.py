@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from formulations.breakdown import Breakdown
+from formulations.figures.plan_figures import Breakdown
 from planner.display.page.chart import Columns
 from planner.display.page.drawn import charts, highest
 from planner.files.load import family_of

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from formulations.breakdown import Breakdown
+from formulations.figures.plan_figures import Breakdown
 from planner.display.page.marks import called
 from planner.display.tables import brief, is_rows, named, number, percent, together, unfolded
 from planner.results.optimality_loss import shown

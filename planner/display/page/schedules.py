@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from formulations.breakdown import Passes, Task
+from formulations.figures.plan_figures import Passes, Task
 from planner.display.headlines import headline, note, scaled
 from planner.display.page.chart import Chart, Row
 from planner.display.page.marks import said, short_name, stage_colour, stage_name, x_of

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from formulations.breakdown import Breakdown
-from formulations.family import Claim
+from formulations.contract.family import Claim
+from formulations.figures.plan_figures import Breakdown
 from planner.display.tables import size
 from planner.results.optimality_loss import shown
 from planner.results.result import Result

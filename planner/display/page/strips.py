@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Any
 
-from formulations.breakdown import Stack, Stage, Strip
+from formulations.figures.plan_figures import Stack, Stage, Strip
 from planner.display.headlines import amount, headline, scaled
 from planner.display.page.chart import SVG_ROWS, Chart, Row
 from planner.display.page.marks import figures, pixels, said, short_name, stage_colour, stage_name, x_of

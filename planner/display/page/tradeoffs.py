@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from formulations.breakdown import Heat, Options, Tradeoff
+from formulations.figures.plan_figures import Heat, Options, Tradeoff
 from planner.display.headlines import amount, headline, scaled
 from planner.display.page.chart import SVG_ROWS, Chart, Row
 from planner.display.page.marks import HALO, said

@@ -2,7 +2,7 @@
 
 Matplotlib is an extra (``pip install 'dnn-planner[plot]'``); only `planner.display.plots.files` makes figures. `panels`
 knows what to draw of a plan of each family; everything else draws plain numbers or one picture of
-`formulations.breakdown`.
+`formulations.figures.plan_figures`.
 """
 
 from planner.display.palette import DARK, LIGHT, PRINT

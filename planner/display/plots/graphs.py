@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from formulations.breakdown import Graph, Node
+from formulations.figures.plan_figures import Graph, Node
 from planner.display.headlines import amount
 from planner.display.layers import Layout, Point, layered
 from planner.display.palette import BOTTLENECK, stage_colour, text_on

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from formulations.breakdown import Stage
+from formulations.figures.plan_figures import Stage
 from planner.display.palette import BOTTLENECK, LIGHT, THEMES, Theme
 from planner.display.terminal import printable
 

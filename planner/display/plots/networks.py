@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from formulations.breakdown import Matrix, Network, Place, Tiles
+from formulations.figures.plan_figures import Matrix, Network, Place, Tiles
 from planner.display.headlines import amount
 from planner.display.palette import BOTTLENECK, mixed, stage_colour, text_on
 from planner.display.plots.marks import SMALL, TEXT, label_of, pixels, quiet_frame, theme_of, width_of

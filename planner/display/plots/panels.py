@@ -1,4 +1,4 @@
-"""What to draw of a plan: panels for each picture that its family makes of it (`formulations.breakdown`)."""
+"""What to draw of a plan: panels for each picture that its family makes of it (`formulations.figures.plan_figures`)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,18 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from formulations.breakdown import Graph, Heat, Matrix, Network, Passes, Picture, Stack, Strip, Tiles, Tradeoff
+from formulations.figures.plan_figures import (
+    Graph,
+    Heat,
+    Matrix,
+    Network,
+    Passes,
+    Picture,
+    Stack,
+    Strip,
+    Tiles,
+    Tradeoff,
+)
 from planner.display.headlines import headline, remark
 from planner.display.layers import layered
 from planner.display.plots.graphs import graph, inches

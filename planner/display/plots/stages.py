@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import accumulate, groupby
 from typing import Any
 
-from formulations.breakdown import Item, Passes, Stack, Stage, Strip
+from formulations.figures.plan_figures import Item, Passes, Stack, Stage, Strip
 from planner.display.headlines import amount, bottleneck, percent, scaled
 from planner.display.palette import BOTTLENECK, PART_PATTERNS, mixed, part_colour, patterns, stage_colour, text_on
 from planner.display.plots.marks import (

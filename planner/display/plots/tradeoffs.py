@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from formulations.breakdown import Heat, Options, Tradeoff
+from formulations.figures.plan_figures import Heat, Options, Tradeoff
 from planner.display.headlines import amount, scaled
 from planner.display.palette import line_colour, mixed, text_on
 from planner.display.plots.marks import (

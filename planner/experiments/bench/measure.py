@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from formulations.family import Family, Method
+from formulations.contract.family import Family, Method
 from planner.experiments.bench.suites import EVERY, Case
 from planner.files.choices import split
 from planner.files.load import family_of, load

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from formulations.family import Claim, Family
-from formulations.subproblems import Inside
+from formulations.contract.family import Claim, Family
+from formulations.contract.inner_problems import Inside
 from planner.experiments.census.inner_rows import Row, inside_of, rows
 from planner.experiments.census.optima import Optima, Optimum
 from planner.files.load import admitted, family_named, family_of

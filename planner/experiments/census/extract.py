@@ -16,7 +16,7 @@ from typing import Any, Protocol, TextIO, cast
 
 import numpy as np
 
-from formulations.stage_partitioning.studies.subproblems import Options, Origin, Subproblems
+from formulations.stage_partitioning.questions.studies.subproblems import Options, Origin, Subproblems
 from formulations.tmpc_knapsack import FAMILY as KNAPSACK
 from instances.files import is_compressed
 from planner.experiments.census.inner_rows import inside_of, rows
@@ -52,7 +52,7 @@ def extract(
         ``.jsonl`` or ``.jsonl.gz``, for knapsacks also ``.parquet`` (needs pyarrow); written whole or not at all.
     problem, method
         The family of the subproblems, and the method in whose run they arise; default: the first of
-        `formulations.family.Family.subproblems`.
+        `formulations.contract.family.Family.subproblems`.
     sample, seed
         That many at random, without repetition; ``None``: all. The seed is also that of the run.
     nontrivial

@@ -12,7 +12,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
-from formulations.stage_partitioning.studies.subproblems import EDGES, Origin, Subproblems
+from formulations.stage_partitioning.questions.studies.subproblems import EDGES, Origin, Subproblems
 from formulations.tmpc_knapsack import FAMILY as KNAPSACK
 from instances.errors import InstanceError
 from instances.files import read_text
@@ -26,8 +26,11 @@ WORST = 5
 
 #: Packages and files of theirs: the code that the numbers in a chunk depend on.
 _CODE = (
-    *((f"formulations.stage_partitioning{part}", "*.py") for part in ("", ".kernels", ".studies")),
-    *((f"formulations.tmpc_knapsack{part}", "*.py") for part in ("", ".kernels")),
+    ("formulations.compiled", "*.py"),
+    ("formulations.compiled.kernels", "*.py"),
+    *((f"formulations.stage_partitioning.{part}", "*.py") for part in ("definition", "kernels", "exact", "paper")),
+    ("formulations.stage_partitioning.questions.studies", "*.py"),
+    *((f"formulations.tmpc_knapsack{part}", "*.py") for part in ("", ".definition", ".kernels")),
     ("planner.experiments.census", "run.py"),
 )
 

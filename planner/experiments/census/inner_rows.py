@@ -10,8 +10,8 @@ from functools import cached_property
 from typing import Any
 
 import formulations
-from formulations.family import Family
-from formulations.subproblems import Arisen, Decision, Inside, Subproblem
+from formulations.contract.family import Family
+from formulations.contract.inner_problems import Arisen, Decision, Inside, Subproblem
 from planner.files.load import admitted, family_named, family_of
 from planner.files.write import as_json
 from planner.process.errors import CrosscheckError, UsageError

@@ -20,9 +20,9 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 from formulations.stage_partitioning import FAMILY
-from formulations.stage_partitioning.appendix_d import appendix_d
-from formulations.stage_partitioning.studies.subproblems import EDGES, Origin, Subproblems
-from instances.stage_partitioning import StageInstance
+from formulations.stage_partitioning.paper.appendix_d import appendix_d
+from formulations.stage_partitioning.questions.studies.subproblems import EDGES, Origin, Subproblems
+from instances.problems.stage_partitioning import StageInstance
 from planner.experiments.census.folders import WORST, Folder
 from planner.files.load import admitted, family_of
 from planner.files.settings import declared
@@ -42,7 +42,7 @@ _WITNESSES = ("exact", "cpsat", "milp")
 
 @dataclass(frozen=True)
 class Variant:
-    """How one variant of the heuristic fared; see `formulations.stage_partitioning.studies.subproblems.RuleTally`.
+    """How one variant of the heuristic fared; see `subproblems.RuleTally`.
 
     ``mean_gap`` is over all non-trivial instances, ``mean_gap_suboptimal`` over those it did not solve.
     """
@@ -282,7 +282,7 @@ def _merged(rule: str, records: Sequence[dict[str, Any]]) -> Variant:
 
 
 def _own_variant(instance: StageInstance) -> str:
-    from formulations.stage_partitioning.paper import resolve
+    from formulations.stage_partitioning.paper.piper import resolve
 
     return resolve(instance, "auto")
 

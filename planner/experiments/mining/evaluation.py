@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from formulations.family import Family, Method
+from formulations.contract.family import Family, Method
 from planner.results.optimality_loss import losses
 from planner.results.result import Result
 from planner.solving.solve import run

@@ -10,9 +10,9 @@ from random import Random
 from typing import Any
 
 from formulations import FAMILIES
-from formulations.compilation import compiling
-from formulations.family import Claim, Family
-from formulations.genome import Domain, Genome, Mining
+from formulations.compiled.compile_times import compiling
+from formulations.contract.family import Claim, Family
+from formulations.contract.instance_space import Domain, Genome, Mining
 from instances.parameters import parse_count
 from planner.experiments.mining.evaluation import Evaluation, Pair
 from planner.experiments.mining.search import Search

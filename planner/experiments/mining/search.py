@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
-from formulations.genome import Domain, Genes, Genome
+from formulations.contract.instance_space import Domain, Genes, Genome
 
 #: Moves without a higher score before a climb begins elsewhere: from a score of 0, and from one above.
 NO_LOSS_PATIENCE, PATIENCE = 4, 250

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from formulations.family import Family
+from formulations.contract.family import Family
 from planner.files.load import family_named
 from planner.files.write import plain
 from planner.plugins.registry import texts, texts_of

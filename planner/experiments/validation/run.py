@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from formulations.family import Claim, Family
+from formulations.contract.family import Claim, Family
 from planner.experiments.validation import tally
 from planner.experiments.validation.folders import Folder, Population
 from planner.experiments.validation.records import Handed, Work, size, solve_all

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from formulations.family import lazy
+from formulations.contract.family import lazy
 from planner.reproduction.claim import Claim, Evidence, Note
 
 

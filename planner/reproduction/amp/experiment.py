@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from formulations.amp_strategy.problem import Degrees, StrategyPlan, evaluate, layer_assignment
+from formulations.amp_strategy.definition.problem import Degrees, StrategyPlan, evaluate, layer_assignment
 from formulations.layer_assignment import paper
-from instances.amp_experiments import Prediction, lengths_between, printed_cuts
-from instances.amp_strategy import AmpInstance
+from instances.generators.amp_experiments import Prediction, lengths_between, printed_cuts
+from instances.problems.amp_strategy import AmpInstance
 from planner.reproduction.amp import published
 from planner.reproduction.amp.notes import sentences
 from planner.reproduction.amp.strategies import Strategy, examine, lengths_by

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from formulations.amp_strategy.problem import layer_assignment
-from formulations.amp_strategy.simulate import makespan_s
-from formulations.layer_assignment import problem as assignment
-from formulations.layer_assignment.problem import LayerPlan
-from instances.amp_strategy import AmpInstance
+from formulations.amp_strategy.definition.problem import layer_assignment
+from formulations.amp_strategy.questions.simulate import makespan_s
+from formulations.layer_assignment.definition import problem as assignment
+from formulations.layer_assignment.definition.problem import LayerPlan
+from instances.problems.amp_strategy import AmpInstance
 from planner.reproduction.amp.strategies import Strategy, examine
 
 #: A slow network between nodes: 0.5 Gbit/s.

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from formulations.amp_strategy.problem import Degrees, strategies
-from instances.amp_experiments import PROFILES_FILE, RUNS_FILE, Prediction, analytic_profiles, experiment
-from instances.amp_strategy import AmpInstance
+from formulations.amp_strategy.definition.problem import Degrees, strategies
 from instances.errors import InstanceError
 from instances.files import read_text
+from instances.generators.amp_experiments import PROFILES_FILE, RUNS_FILE, Prediction, analytic_profiles, experiment
+from instances.problems.amp_strategy import AmpInstance
 from instances.readers.amp_published import read_prediction, read_profiles
 from planner.files.load import published_file, published_input, read_content
 from planner.files.read import parse_json

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from formulations.amp_strategy.paper import Assign, released
-from formulations.amp_strategy.problem import Degrees, layer_assignment, strategies
+from formulations.amp_strategy.definition.problem import Degrees, layer_assignment, strategies
+from formulations.amp_strategy.paper.amp import Assign, released
 from formulations.layer_assignment import exact
-from formulations.layer_assignment import problem as assignment
-from formulations.layer_assignment.problem import LayerPlan
-from instances.amp_strategy import AmpInstance
-from instances.layer_assignment import LayerAssignmentInstance
+from formulations.layer_assignment.definition import problem as assignment
+from formulations.layer_assignment.definition.problem import LayerPlan
+from instances.problems.amp_strategy import AmpInstance
+from instances.problems.layer_assignment import LayerAssignmentInstance
 from solvers.outcome import Limits, Watch
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from formulations.family import lazy
+from formulations.contract.family import lazy
 from planner.files.load import load
 from planner.reproduction.claim import Evidence, Note
 from planner.reproduction.graphpipe.plans import INPUTS, TIME_LIMIT_S, planned, ratio, sizes, swept

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from formulations.family import lazy
-from instances.stage_graph import AffineTime, Operator, OperatorEdge, StageGraph
+from formulations.contract.family import lazy
+from instances.problems.stage_graph import AffineTime, Operator, OperatorEdge, StageGraph
 from planner.reproduction.claim import Evidence, Note, examined
 
 BRANCHES, LENGTH = 3, 3
@@ -66,7 +66,7 @@ def model(minibatch: int) -> StageGraph:
 
 def _columns(instance: StageGraph, plan: Mapping[str, Any] | None) -> dict[str, Any]:
     read, shown = (
-        lazy("formulations.stage_graph.plans:plan_from_json"),
+        lazy("formulations.stage_graph.definition.plans:plan_from_json"),
         lazy("planner.reproduction.graphpipe.stages:shown"),
     )
     figures = shown(instance, read(instance, plan))

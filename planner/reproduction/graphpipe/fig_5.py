@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from formulations.family import lazy
-from instances.microbatch_schedule import ScheduleInstance
-from instances.stage_graph import Operator, OperatorEdge, StageGraph, TableTime
+from formulations.contract.family import lazy
+from instances.problems.microbatch_schedule import ScheduleInstance
+from instances.problems.stage_graph import Operator, OperatorEdge, StageGraph, TableTime
 from planner.reproduction.claim import Evidence, Note, examined
 from solvers.outcome import Limits
 

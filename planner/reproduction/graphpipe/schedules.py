@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from formulations.family import lazy
+from formulations.contract.family import lazy
 from instances.parameters import Setting, parse_count, parse_flag
-from instances.stage_graph import parse_ratio
+from instances.problems.stage_graph import parse_ratio
 from planner.reproduction.claim import Claim, Evidence, Note
 from solvers.outcome import Limits
 
@@ -26,7 +26,7 @@ def table_2(
 ) -> Evidence:
     """Table 2 against the exact minimum for all micro-batches and k up to a number."""
     compare, scheduled = (
-        lazy(f"formulations.microbatch_schedule.studies.table_2:{name}") for name in ("compare", "scheduled")
+        lazy(f"formulations.microbatch_schedule.questions.studies.table_2:{name}") for name in ("compare", "scheduled")
     )
     numbers = [1 << power for power in range(max.bit_length())] if powers_of_two else list(range(1, max + 1))
     found = compare(ratio, numbers, note)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from formulations.stage_graph.costs import with_in_flight
-from formulations.stage_graph.graphpipe.paper import row
-from formulations.stage_graph.plans import plan_from_json
-from formulations.stage_graph.problem import Stage, StagePlan, data_edges, schedule_of, violations
-from instances.stage_graph import StageGraph
+from formulations.stage_graph.costs.costs import with_in_flight
+from formulations.stage_graph.definition.plans import plan_from_json
+from formulations.stage_graph.definition.problem import Stage, StagePlan, data_edges, schedule_of, violations
+from formulations.stage_graph.paper.graphpipe import row
+from instances.problems.stage_graph import StageGraph
 
 __all__ = ["by_hand", "schedule_of", "shown", "with_sizes", "without_row"]
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from formulations.device_mapping import plans
-from formulations.pipeline_placement.simulate import simulate
-from formulations.pipeline_placement.stages import step_seconds
+from formulations.device_mapping.definition import plans
+from formulations.pipeline_placement.definition.simulate import simulate
+from formulations.pipeline_placement.definition.stages import step_seconds
 from planner.files.load import family_of
 from planner.reproduction.claim import Evidence, Note, examined
 from planner.reproduction.parmesan.cells import TIME_LIMIT_S

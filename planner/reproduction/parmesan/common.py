@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from formulations.family import lazy
+from formulations.contract.family import lazy
 from instances.parameters import Setting, one_of, parse_amount, parse_degrees
 from planner.reproduction.claim import Claim
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from formulations.device_mapping import plans
-from formulations.pipeline_placement.simulate import simulate
-from instances import operator_sequences
+from formulations.device_mapping.definition import plans
+from formulations.pipeline_placement.definition.simulate import simulate
+from instances.generators import operator_sequences
 from planner.files.load import load
 from planner.reproduction.claim import Evidence, Note, examined
 from planner.reproduction.parmesan.cells import TIME_LIMIT_S, proved, results_of, row_of

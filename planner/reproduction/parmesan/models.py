@@ -7,9 +7,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from formulations.pipeline_placement.stages import mapping_of
-from instances import operator_graphs, operator_sequences
-from instances.topologies import topology
+from formulations.pipeline_placement.definition.stages import mapping_of
+from instances.generators import operator_graphs, operator_sequences
+from instances.generators.topologies import topology
 from planner.files.load import family_of
 from planner.process.errors import UsageError
 from planner.reproduction.claim import examined

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from formulations.device_mapping import plans
-from formulations.pipeline_placement.stages import step_seconds
+from formulations.device_mapping.definition import plans
+from formulations.pipeline_placement.definition.stages import step_seconds
 from planner.reproduction.claim import Evidence, Note
 from planner.reproduction.parmesan.cells import TIME_LIMIT_S, proved, results_of, row_of
 from planner.reproduction.parmesan.models import mapped, partitioned

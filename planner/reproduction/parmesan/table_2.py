@@ -2,7 +2,7 @@
 
 The table's networks and the profile of SemanticFPN are not public: the model is generated at operator level and cut by
 Parmesan's first phase, or stands in as a chain with skip connections; networks are reconstructed
-(instances/topologies.py).
+(instances/generators/topologies.py).
 """
 
 from __future__ import annotations

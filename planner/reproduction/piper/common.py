@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from formulations.family import lazy
+from formulations.contract.family import lazy
 from instances.parameters import Setting, one_of, parse_amount, parse_count
 from planner.reproduction.claim import Claim
 

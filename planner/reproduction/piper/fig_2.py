@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from formulations.stage_partitioning.baselines import equi
+from formulations.stage_partitioning import baselines
 from planner.analysis.frontier import frontier
 from planner.reproduction.claim import Evidence, Note
 from planner.reproduction.piper.inputs import BANDWIDTH, PUBLISHED, bert, source
@@ -43,8 +43,8 @@ def run(
             note(f"{microbatches} micro-batches: {name}")
             curves[name] = _whole(bert(inputs, **given, **restriction))
         graph = bert(inputs, **given)
-        curves["equi"] = _finite(equi.by_devices(graph)[1:].tolist())
-        curves["equi_no_tp"] = _finite(equi.by_devices(graph, (1,))[1:].tolist())
+        curves["equi"] = _finite(baselines.by_devices(graph)[1:].tolist())
+        curves["equi_no_tp"] = _finite(baselines.by_devices(graph, (1,))[1:].tolist())
         rows += [
             {"microbatches": microbatches, "devices": k, **{name: curve[k - 1] for name, curve in curves.items()}}
             for k in _grid(devices)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from formulations.stage_partitioning.baselines import equi
-from formulations.stage_partitioning.problem import evaluate, violations
+from formulations.stage_partitioning import baselines
+from formulations.stage_partitioning.definition.problem import evaluate, violations
 from planner.reproduction.claim import Evidence, Note, Optima, meets
 from planner.reproduction.piper.inputs import PUBLISHED, bert, source
 
@@ -35,10 +35,12 @@ def run(inputs: str | None, note: Note, certify: str | None = None) -> Evidence:
         note(f"{instance.name}: {microbatches} micro-batches")
         best = optima.of(instance, f"{microbatches} micro-batches")
         for d, t, stages, printed in _CONFIGURATIONS:
-            choice = equi.uniform_choice(instance, t, _RECOMPUTED)
+            choice = baselines.uniform_choice(instance, t, _RECOMPUTED)
             if choice is None:
                 raise AssertionError(f"{instance.name} has a node without a TMPC at t = {t}")
-            plan = equi.make_plan(instance, equi.cut(equi.row_of(instance), stages, apart=False), d, t, choice)
+            plan = baselines.make_plan(
+                instance, baselines.cut(baselines.row_of(instance), stages, apart=False), d, t, choice
+            )
             rows.append(
                 {
                     "microbatches": microbatches,

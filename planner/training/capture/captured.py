@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from instances.generators.transformer import RECOMPUTE, VANILLA
+from instances.problems.stage_partitioning import KeptTensor, SharedTensor
 from instances.rules import NodeId
-from instances.stage_partitioning import KeptTensor, SharedTensor
-from instances.transformer import RECOMPUTE, VANILLA
 
 #: More downsets than this are not counted.
 MOST_DOWNSETS = 20_000

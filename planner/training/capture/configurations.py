@@ -26,10 +26,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from instances.hardware import DTYPES, Hardware
+from instances.generators.hardware import DTYPES, Hardware
+from instances.generators.transformer import RECOMPUTE, VANILLA
+from instances.problems.stage_partitioning import Tmpc
 from instances.rules import NodeId
-from instances.stage_partitioning import Tmpc
-from instances.transformer import RECOMPUTE, VANILLA
 from planner.training.capture.captured import Captured, Node, edge_bytes
 from planner.training.capture.choices import Choices, Work
 from planner.training.capture.ops import LOOKUPS

@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any
 
 from instances.errors import closest
-from instances.hardware import DTYPES, HARDWARE, Hardware
+from instances.generators.hardware import DTYPES, HARDWARE, Hardware
 from instances.units import parse_bandwidth, parse_bytes
 from planner.files.load import admitted
 from planner.plugins.target import words
@@ -104,7 +104,7 @@ def bring(
     granularity
         ``block`` or ``op``.
     hardware, devices
-        A name of `instances.hardware.HARDWARE`, and how many there are.
+        A name of `instances.generators.hardware.HARDWARE`, and how many there are.
     microbatches
         Of a batch, N; 128 by default.
     batch

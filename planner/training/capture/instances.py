@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from instances.hardware import Hardware
-from instances.operator_partitioning import Operator, OperatorInstance, Tensor, TrainingMemory
+from instances.generators.hardware import Hardware
+from instances.problems.operator_partitioning import Operator, OperatorInstance, Tensor, TrainingMemory
+from instances.problems.stage_graph import AffineTime, OperatorEdge, StageGraph
+from instances.problems.stage_graph import Operator as Vertex
+from instances.problems.stage_partitioning import CostModel, Edge, Layer, StageInstance, TiedWeights
 from instances.rules import Fact
-from instances.stage_graph import AffineTime, OperatorEdge, StageGraph
-from instances.stage_graph import Operator as Vertex
-from instances.stage_partitioning import CostModel, Edge, Layer, StageInstance, TiedWeights
 from planner.training.capture.captured import Captured, edge_bytes, kept_tensors, shared_tensors
 from planner.training.capture.choices import Choices, Work
 from planner.training.capture.configurations import Configurations

@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 
-from instances.hardware import Hardware
+from instances.generators.hardware import Hardware
+from instances.problems.stage_partitioning import StageInstance, Tmpc
 from instances.rules import Fact
-from instances.stage_partitioning import StageInstance, Tmpc
 from planner.process.errors import UsageError
 from planner.training.capture.captured import Captured, Node
 from planner.training.capture.choices import Choices, Work

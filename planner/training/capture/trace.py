@@ -16,7 +16,7 @@ from planner.training.capture.clusters import Granularity, Traced
 from planner.training.capture.measure import measured
 from planner.training.capture.models import quiet
 from planner.training.capture.ops import CHECKS, LOOKUPS, PICKS
-from solvers.collection import no_collection
+from solvers.gc_pause import no_collection
 
 #: Share of all operations above which those of replicated ops are reported.
 _MUCH = 0.01

@@ -14,11 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from formulations.microbatch_schedule.problem import SchedulePlan
-from formulations.simulate_graph import kfkb
+from formulations.microbatch_schedule.definition.problem import SchedulePlan
+from formulations.simulation.simulate_graph import kfkb
+from instances.generators.transformer import RECOMPUTE, VANILLA
+from instances.problems.stage_partitioning import CostModel
 from instances.rules import NodeId
-from instances.stage_partitioning import CostModel
-from instances.transformer import RECOMPUTE, VANILLA
 from planner.process.errors import UsageError
 from planner.training.runtime.origin import granularity_of
 
@@ -153,7 +153,7 @@ def _reordered(made: Layout, orders: Sequence[str]) -> Layout:
 
 
 def _of_stage_partitioning(instance: Any, plan: Any) -> Layout:
-    from formulations.stage_partitioning.problem import suffix_sums
+    from formulations.stage_partitioning.definition.problem import suffix_sums
 
     return _of_stages(instance, plan, suffix_sums(plan))
 
@@ -167,7 +167,7 @@ def _of_flushed_partitioning(instance: Any, plan: Any) -> Layout:
 
 def _of_stages(instance: Any, plan: Any, in_flight: Sequence[int]) -> Layout:
     """Stages of Piper's with so many micro-batches in flight behind the input of each, on all of its replicas."""
-    from formulations.stage_partitioning.problem import carried_bytes
+    from formulations.stage_partitioning.definition.problem import carried_bytes
 
     layers = {layer.id: layer for layer in instance.layers}
     stage_of = {node: number for number, stage in enumerate(plan.stages) for node in stage.nodes}
@@ -226,7 +226,7 @@ def _expect_known_split(instance: Any, stage: Any, where: str) -> None:
 
 
 def _of_stage_graph(instance: Any, plan: Any) -> Layout:
-    from formulations.stage_graph.problem import data_edges
+    from formulations.stage_graph.definition.problem import data_edges
 
     name = instance.id_of
     stage_of = {name(node): number for number, stage in enumerate(plan.stages) for node in stage.nodes}

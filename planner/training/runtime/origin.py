@@ -9,9 +9,9 @@ from itertools import pairwise
 from typing import Any
 
 from instances.errors import expect
+from instances.problems.stage_edits import relayed_bytes
+from instances.problems.stage_partitioning import CostModel
 from instances.rules import NodeId
-from instances.stage_edits import relayed_bytes
-from instances.stage_partitioning import CostModel
 from planner.training.capture.captured import Captured, edge_bytes, shared_tensors
 
 #: What `planner import` and `planner profile` call the sizes of nodes.

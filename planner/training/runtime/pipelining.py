@@ -55,7 +55,7 @@ def _refusals(job: Job) -> list[str]:
 
 
 def _order(count: int, warm_up: int) -> str:
-    from formulations.simulate_graph import kfkb
+    from formulations.simulation.simulate_graph import kfkb
 
     return kfkb(count, warm_up, 1)
 

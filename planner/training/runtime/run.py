@@ -221,7 +221,7 @@ def _run(outcome: Outcome, made: Layout, model: str) -> Run:
 
 def read_orders(file: str) -> list[str]:
     """The order of passes of each stage in the file of a plan of micro-batch scheduling; `InstanceError`."""
-    from formulations.microbatch_schedule.plans import plan_from_json
+    from formulations.microbatch_schedule.definition.plans import plan_from_json
 
     content: Any = read_plan(file)
     held = content["plan"] if "plan" in content and "status" in content else content

@@ -151,7 +151,7 @@ def _nearest(
     if family.name != "stage_partitioning" or instance.requirements:
         why = "no nearest plan: it is searched for in stage_partitioning, without requirements"
         return Exported(wanted.name, None, False, refused, notes=(why,), unit=unit)
-    from formulations.stage_partitioning.settings import apply
+    from formulations.stage_partitioning.definition.settings import apply
 
     limited = apply(instance, {"realizable": wanted.name}, instance.name)
     result = solve(limited, exact=True, limits=limits)

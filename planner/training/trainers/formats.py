@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from formulations.stage_partitioning.trainers import TRAINERS, Degrees, Recompute, Trainer
+from formulations.stage_partitioning.definition.trainers import TRAINERS, Degrees, Recompute, Trainer
 from planner.training.trainers import accelerate, deepspeed, galvatron, megatron, pytorch, serving, torchtitan
 from planner.training.trainers.layout import Layout
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from formulations.stage_partitioning.problem import StagePlan
-from formulations.stage_partitioning.trainers import Kind, Piece, obstacles, pieces, recomputed
-from instances.stage_partitioning import StageInstance
+from formulations.stage_partitioning.definition.problem import StagePlan
+from formulations.stage_partitioning.definition.trainers import Kind, Piece, obstacles, pieces, recomputed
+from instances.problems.stage_partitioning import StageInstance
 from planner.files.load import family_of
 from planner.process.errors import UsageError
 from planner.training.trainers import torchtitan

@@ -1,0 +1,54 @@
+"""What an instance of amp strategy is read from, and what a caller may change of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from formulations.contract.family import OwnJson
+from instances.parameters import Setting, one_of, parse_count
+from instances.problems.amp_strategy import PLACEMENTS, AmpInstance
+from instances.units import parse_bandwidth
+
+JSON = OwnJson("amp_strategy", AmpInstance, "instances.readers.amp_strategy_json:read")
+
+OVERRIDES = (
+    Setting("global-batch", parse_count, "samples of a training step", metavar="B"),
+    Setting(
+        "inter-bandwidth",
+        parse_bandwidth,
+        "network bandwidth between any two nodes, such as 1GB/s",
+        metavar="RATE",
+    ),
+    Setting(
+        "placement",
+        one_of(*PLACEMENTS),
+        "which placements of ranks on devices are considered",
+        metavar="|".join(PLACEMENTS),
+    ),
+)
+
+
+def read(content: Any, where: str, overrides: Mapping[str, Any]) -> AmpInstance:
+    """The instance that ``content`` and the overrides declare; `InstanceError` if it is bad."""
+    instance = JSON.read(content, where)
+    rate = overrides.get("inter-bandwidth")
+    return replace(
+        instance,
+        global_batch=overrides.get("global-batch") or instance.global_batch,
+        placement=overrides.get("placement") or instance.placement,
+        nodes=tuple(replace(node, inter_bytes_per_s=rate or node.inter_bytes_per_s) for node in instance.nodes),
+        options={**instance.options, **overrides},
+    )
+
+
+def describe(instance: AmpInstance) -> dict[str, Any]:
+    """The key figures of an instance."""
+    return {
+        "layers": len(instance.layers),
+        "nodes": len(instance.nodes),
+        "devices": instance.num_devices,
+        "global_batch": instance.global_batch,
+        "placement": instance.placement,
+    }

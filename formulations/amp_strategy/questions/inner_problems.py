@@ -1,0 +1,32 @@
+"""The subproblems that AMP's algorithms solve inside."""
+
+from __future__ import annotations
+
+from formulations.contract.family import lazy
+from formulations.contract.inner_problems import Inside
+
+_ROOM = "formulations.amp_strategy"
+
+
+def _layers(method: str, of: str, exactly: str) -> Inside:
+    return Inside(
+        method=method,
+        problem="layer_assignment",
+        says="layer assignment of each strategy",
+        arise=lazy(f"{_ROOM}.questions.studies.inside:layers_of_{of}"),
+        exactly=lazy(f"{_ROOM}.paper.amp:{exactly}"),
+    )
+
+
+INSIDE = (
+    _layers("amp", "amp", "solve_best_layers"),
+    _layers("amp-released", "released", "solve_best_layers"),
+    _layers("megatron", "megatron", "solve_best_layers"),
+    _layers("amp-sa", "annealing", "solve_annealing_best_layers"),
+    Inside(
+        method="amp-sa",
+        problem="mesh_tiling",
+        says="tiling that each placement is",
+        arise=lazy(f"{_ROOM}.questions.studies.inside:tilings_of_annealing"),
+    ),
+)

@@ -1,0 +1,183 @@
+"""How loops are compiled: for declared types, when their module is imported, and kept on disk where that is possible.
+
+A `kernel` is called from Python and takes the declared types alone: the last line of its module compiles it or loads it
+from the cache (`compile_kernels`), and no call ever compiles anything. An `inner` function is called by kernels only,
+and compiled with them.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from formulations.compiled import compile_times
+
+with compile_times.loading():
+    from numba import config, njit, types
+    from numba.core import event
+    from numba.core.caching import FunctionCache
+    from numba.core.runtime import rtsys
+    from numba.core.typing.typeof import typeof_impl
+    from numba.np import numpy_support
+
+compile_times.expect_compiled(config.DISABLE_JIT)
+
+#: Arrays in C order, by their number of dimensions.
+INTS, INTS2, INTS3 = (types.Array(types.int64, n, "C") for n in (1, 2, 3))
+HALVES2 = types.Array(types.int16, 2, "C")
+SHORTS, SHORTS2, SHORTS3 = (types.Array(types.int32, n, "C") for n in (1, 2, 3))
+FLOATS, FLOATS2, FLOATS3 = (types.Array(types.float64, n, "C") for n in (1, 2, 3))
+WORDS, WORDS2 = (types.Array(types.uint64, n, "C") for n in (1, 2))
+TRUTHS = types.Array(types.boolean, 1, "C")
+#: The flag of a `solvers.outcome.Watch`.
+FLAG = types.Array(types.uint8, 1, "C")
+INT, FLOAT, TRUTH = types.int64, types.float64, types.boolean
+
+#: Bridges from Python and C to functions of whole tables would take a sixth of the compile time.
+_OUTER: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+_INNER: dict[str, Any] = {**_OUTER, "no_cpython_wrapper": True}
+
+#: Every kernel and the types of its arguments.
+KERNELS: list[tuple[Any, tuple[Any, ...]]] = []
+#: Every inner function.
+INNER: list[Any] = []
+
+
+def kernel(*arguments: Any, **options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """A decorator for a function that is compiled for arguments of these types.
+
+    Parameters
+    ----------
+    arguments
+        A Numba type for each argument: the names above, or a `record`. A call with an array of another type or layout
+        is a ``TypeError``; numbers are converted.
+    options
+        Numba's, over ours (no GIL, division as numpy's).
+    """
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        made = _dispatcher(function, {**_OUTER, **options})
+        KERNELS.append((made, arguments))
+        return made
+
+    return decorate
+
+
+def inner(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """A decorator for a function that only kernels call: compiled with them, for the types they give it."""
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        made = _dispatcher(function, {**_INNER, **options})
+        INNER.append(made)
+        return made
+
+    return decorate
+
+
+def compile_kernels(module: str) -> None:
+    """Compile the kernels of a module, or load them from the cache: its last line, as kernels come before their parts.
+
+    Parameters
+    ----------
+    module
+        Its ``__name__``.
+    """
+    for made, arguments in KERNELS:
+        if compile_times.wanted and made.py_func.__module__ == module:
+            made.compile(arguments)
+            made.disable_compile()
+
+
+def kept(made: Any, arguments: tuple[Any, ...]) -> bool:
+    """Whether a kernel of `KERNELS` is in the cache, compiled for these types, and can be loaded from there."""
+    return made._cache.load_overload(arguments, made.targetctx) is not None
+
+
+def record(kind: Any, /, **fields: Any) -> Any:
+    """The Numba type of a ``NamedTuple`` class whose fields have these types.
+
+    Raises
+    ------
+    TypeError
+        If the fields are not those of the class.
+    """
+    if set(fields) != set(kind._fields):
+        raise TypeError(f"{kind.__name__} has the fields {kind._fields}; types are given for {tuple(fields)}")
+    return types.BaseTuple.from_types([fields[name] for name in kind._fields], kind)
+
+
+class _Kept(FunctionCache):  # type: ignore[misc]
+    """Numba's cache on disk, which a full disk or a damaged file makes slow, not unusable."""
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """The compiled function, or ``None``.
+
+        Numba's own would first import all that it can compile, which takes longer than loading the kernels; machine
+        code needs the runtime alone. What compiles after a miss imports the rest itself.
+        """
+        rtsys.initialize(target_context)
+        try:
+            try:
+                return self._load_overload(sig, target_context)
+            # Damaged, or of an earlier version whose classes have moved: it is written anew.
+            except (EOFError, pickle.UnpicklingError, AttributeError, ImportError, IndexError):
+                self.flush()
+        except OSError as error:
+            compile_times.not_kept(error)
+        return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep a compiled function, if that is possible."""
+        try:
+            super().save_overload(sig, data)
+        except OSError as error:
+            compile_times.not_kept(error)
+
+
+def _dispatcher(function: Callable[..., Any], options: dict[str, Any]) -> Any:
+    """A function that can be compiled, with a cache where one can be written."""
+    made = njit(**options)(function)
+    try:
+        made._cache = _Kept(function)
+    except RuntimeError as error:  # Numba's word for no folder that can be written
+        if "no locator available" not in str(error):
+            raise
+        compile_times.not_kept("there is no folder to write them to")
+    return made
+
+
+_numbas_own = typeof_impl.dispatch(np.ndarray)
+
+
+@typeof_impl.register(np.ndarray)  # type: ignore[untyped-decorator]
+def _typeof_array(value: Any, context: Any) -> Any:
+    """The type of an array as Numba finds it, but that masked arrays are not imported to see that it is none."""
+    if type(value) is not np.ndarray:
+        return _numbas_own(value, context)
+    layout = numpy_support.map_layout(value)
+    return types.Array(numpy_support.from_dtype(value.dtype), value.ndim, layout, readonly=not value.flags.writeable)
+
+
+class _Listener(event.Listener):  # type: ignore[misc]
+    """Reports to `compilation` what Numba compiles."""
+
+    def on_start(self, _event: Any) -> None:
+        """A function is being compiled."""
+        compile_times.started()
+
+    def on_end(self, _event: Any) -> None:
+        """It has been."""
+        compile_times.ended()
+
+
+event.register("numba:compile", _Listener())
+
+
+#: Where a count that is handed on starts: for a literal 0, numba would compile the function called once more.
+ZERO: Any = np.int64(0)
+
+
+FOUND, NONE, STOPPED = 1, 0, -1

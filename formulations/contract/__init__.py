@@ -1,0 +1,1 @@
+"""What every problem package is made of: families, methods, answers, quantities, questions."""

@@ -1,0 +1,137 @@
+"""What requirements may speak of: the quantities of a family's plans, and whether a plan meets an instance's.
+
+A quantity is a whole number that can be read off a plan, or yes (1) and no (0). Each room lists its own
+(``vocabulary.py``), its definition judges them (`unmet`), and its models express them (`modelling.solve_model`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from formulations.contract.violation import Violation
+from instances.errors import InstanceError, closest
+from instances.requirements import GRAMMAR, Argument, Requirement, parse, requirements_of
+
+#: Longer lists of an argument's values are described by their first and last.
+_FEW = 6
+
+
+@dataclass(frozen=True)
+class Domain:
+    """What an argument of a quantity may be: ``values(instance)`` lists it (node ids, or numbers from 0 on)."""
+
+    name: str
+    values: Callable[[Any], Iterable[Argument]]
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A whole number that can be read off every plan.
+
+    Parameters
+    ----------
+    name
+        As requirements call it.
+    says
+        One line for a person, with what numbers count from; what is yes or no begins with "whether".
+    of_plan
+        ``of_plan(instance, plan, *arguments) -> int``, with arguments of the ``domains``; 0 where a plan has no such
+        thing, such as a stage of that number.
+    domains
+        One for each argument.
+    """
+
+    name: str
+    says: str
+    of_plan: Callable[..., int]
+    domains: tuple[Domain, ...] = ()
+
+    @property
+    def is_yes_no(self) -> bool:
+        """Whether it is 1 for yes and 0 for no, and may stand alone in a requirement."""
+        return self.says.startswith("whether ")
+
+    @property
+    def signature(self) -> str:
+        """``same_stage(node, node)``."""
+        return f"{self.name}({', '.join(each.name for each in self.domains)})" if self.domains else self.name
+
+
+def names(vocabulary: Iterable[Quantity]) -> frozenset[str]:
+    """The names of all quantities: what a model expresses that leaves none out."""
+    return frozenset(quantity.name for quantity in vocabulary)
+
+
+def unmet(vocabulary: Iterable[Quantity], instance: Any, plan: Any) -> list[Violation]:
+    """The rule ``required``, broken once for each requirement of the instance that a plan does not meet."""
+    found = []
+    for requirement in requirements_of(instance):
+        quantity, arguments = meant(vocabulary, instance, requirement)
+        value = quantity.of_plan(instance, plan, *arguments)
+        if not requirement.holds(value):
+            found.append(Violation("required", f"{requirement}; it is {value}"))
+    return found
+
+
+def meant(
+    vocabulary: Iterable[Quantity], instance: Any, requirement: Requirement
+) -> tuple[Quantity, tuple[Argument, ...]]:
+    """The quantity that a requirement speaks of, and its arguments as the instance has them.
+
+    Raises
+    ------
+    ValueError
+        With the rule that is broken: an unknown quantity, another number of arguments, an argument of no such name, a
+        number that is compared with nothing.
+    """
+    known = {quantity.name: quantity for quantity in vocabulary}
+    if requirement.quantity not in known:
+        signatures = ", ".join(quantity.signature for quantity in known.values())
+        raise ValueError(f"one of {signatures or 'none'}{closest(requirement.quantity, known)}")
+    quantity = known[requirement.quantity]
+    if len(requirement.arguments) != len(quantity.domains):
+        raise ValueError(quantity.signature)
+    if requirement.is_alone and not quantity.is_yes_no:
+        raise ValueError(f"a whole number to compare it with, such as {requirement.quantity} <= 6: it is no yes or no")
+    arguments = map(partial(_found, instance), quantity.domains, requirement.arguments)
+    return quantity, tuple(arguments)
+
+
+def _found(instance: Any, domain: Domain, argument: Argument) -> Argument:
+    """The argument as the instance has it: 3 and "3" name the same node."""
+    values = domain.values(instance)
+    if isinstance(values, range):
+        if isinstance(argument, int) and argument in values:
+            return argument
+        raise ValueError(f"{domain.name} from {values.start} to {values[-1]}" if values else f"a {domain.name}: none")
+    known = {str(value): value for value in values}
+    if str(argument) not in known:
+        some = ", ".join([*list(known)[:_FEW], *(["..."] if len(known) > _FEW else [])])
+        raise ValueError(f"{domain.name} that exists ({some}){closest(argument, known)}")
+    return known[str(argument)]
+
+
+def check(vocabulary: Iterable[Quantity], instance: Any, where: str) -> None:
+    """Every requirement of the instance speaks of its quantities; `InstanceError` for the first that does not."""
+    vocabulary = list(vocabulary)
+    for number, text in enumerate(instance.requirements):
+        field = f"requirements[{number}]"
+        try:
+            meant(vocabulary, instance, parse(text))
+        except ValueError as rule:
+            raise InstanceError.at(where, field, text, str(rule)) from None
+
+
+def unknown_to(honours: frozenset[str], instance: Any) -> str | None:
+    """Which requirement a method with these quantities cannot honour; ``None``: it honours all."""
+    for requirement in requirements_of(instance):
+        if requirement.quantity not in honours:
+            can = f"requirements about {', '.join(sorted(honours))} alone" if honours else "no requirements"
+            return f"it cannot honour the requirement {requirement}: it takes {can}"
+    return None
+
+
+__all__ = ["GRAMMAR", "Domain", "Quantity", "check", "meant", "names", "unknown_to", "unmet"]

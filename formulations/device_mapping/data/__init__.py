@@ -1,0 +1,1 @@
+"""The instance's numbers as arrays and tables."""

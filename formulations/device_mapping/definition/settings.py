@@ -1,0 +1,66 @@
+"""What an instance of device mapping is read from, and what a caller may change of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as Dictionary
+from dataclasses import replace
+from typing import Any
+
+from formulations.contract.family import OwnJson
+from instances.parameters import Setting, one_of, parse_count
+from instances.problems.device_mapping import (
+    AUTO,
+    OBJECTIVES,
+    RINGS,
+    DeviceMapping,
+    allreduce_ratio,
+    with_objective,
+)
+
+Instance = DeviceMapping
+
+JSON = OwnJson("device_mapping", DeviceMapping, "instances.readers.device_mapping_json:read")
+
+OVERRIDES = (
+    Setting(
+        "objective",
+        one_of(*OBJECTIVES, AUTO),
+        "what counts of a stage's time: tensors between stages, the all-reduce, both, or Parmesan's ratio rule",
+        metavar="p2p|allreduce|full|auto",
+        default="the file's, or auto",
+    ),
+    Setting(
+        "ring",
+        one_of(*RINGS),
+        "all-reduce rings in the order of the replicas, or in any order",
+        metavar="index|free",
+        default="index",
+    ),
+    Setting("microbatches", parse_count, "micro-batches of a training step, for the ratio rule", metavar="N"),
+)
+
+
+def read(content: Any, where: str, overrides: Dictionary[str, Any]) -> Instance:
+    """The instance that ``content`` and the overrides declare; `InstanceError` if it is bad."""
+    instance = JSON.read(content, where)
+    changed = replace(
+        instance,
+        ring=overrides.get("ring", instance.ring),
+        microbatches=overrides.get("microbatches", instance.microbatches),
+        options={**instance.options, **overrides},
+    )
+    by_rule = "chosen" in instance.options
+    return with_objective(changed, overrides.get("objective", AUTO if by_rule else instance.objective))
+
+
+def describe(instance: Instance) -> dict[str, Any]:
+    """The key figures of an instance."""
+    return {
+        "stages": instance.num_stages,
+        "edges": len(instance.edges),
+        "replicas": instance.replicas,
+        "devices": instance.num_devices,
+        "objective": instance.objective,
+        "ring": instance.ring,
+        "allreduce_ratio": round(allreduce_ratio(instance), 4),
+    }

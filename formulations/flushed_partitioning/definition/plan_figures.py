@@ -1,0 +1,105 @@
+"""A plan of flushed stage partitioning in figures: bottleneck, depth, synchronisation, and the bubble they make."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from formulations.figures.gantt import batch, beside_objective
+from formulations.figures.objective_parts import flushed
+from formulations.figures.plan_figures import Breakdown, Passes, Picture, Stack, Stage, slowest
+from formulations.figures.throughput import throughput
+from formulations.flushed_partitioning.definition.problem import (
+    depth,
+    evaluate,
+    places,
+    simulated_stages,
+    step_time,
+    synchronisation_times,
+)
+from formulations.stage_partitioning.definition.plan_figures import (
+    memory_rows,
+    memory_stack,
+    shown_stages,
+    strip,
+    time_parts,
+)
+from formulations.stage_partitioning.definition.problem import StagePlan
+from instances.problems.flushed_partitioning import FlushedInstance, Schedule
+
+
+def breakdown(instance: FlushedInstance, plan: StagePlan) -> Breakdown:
+    """Every stage's time, synchronisation and memory; the bubble is the part of a batch in which the bottleneck waits.
+
+    A GPipe stage holds the whole batch, which the figures leave out and the picture of its memory shows.
+    """
+    steps = [step_time(instance, stage) for stage in plan.stages]
+    rings = list(synchronisation_times(instance, plan))
+    lying = [
+        {} if place is None else {"devices": f"{place.first} to {place.end - 1}"}
+        for place in places(instance, plan) or [None] * len(steps)
+    ]
+    total, bottleneck = evaluate(instance, plan), slowest(steps)
+    memory = memory_rows(instance.flat, plan) if instance.schedule is Schedule.ONE_F_ONE_B else [{} for _ in steps]
+    return Breakdown(
+        tuple(
+            {"time_per_sample": step, "synchronisation_per_sample": ring, **row, **lies}
+            for step, ring, row, lies in zip(steps, rings, memory, lying, strict=True)
+        ),
+        {
+            "bottleneck": f"stage {bottleneck}",
+            "depth": depth(instance, plan),
+            "batch_time": total * instance.flat.num_microbatches,
+            "bubble_share": 1 - steps[bottleneck] / total if total > 0 else 0.0,
+            **throughput(instance.flat, total),
+        },
+        lambda: _pictures(instance, plan, steps, rings),
+        lambda: strip(instance.flat, plan, shown_stages(plan, steps)),
+    )
+
+
+def _pictures(
+    instance: FlushedInstance, plan: StagePlan, steps: Sequence[float], rings: Sequence[float]
+) -> tuple[Picture, ...]:
+    flat, stages = instance.flat, shown_stages(plan, steps)
+    filling = (depth(instance, plan) - 1) / flat.num_microbatches
+    together = flushed(steps, 1, filling, rings, stages, "sample's time", flat.time_unit)
+    return (
+        strip(flat, plan, stages),
+        Stack(
+            "Time per sample of each stage",
+            stages,
+            time_parts(instance.weightless, plan),
+            "time per sample",
+            flat.time_unit,
+        ),
+        *([] if together is None else [together]),
+        memory_stack(_memory(instance, plan), stages, flat.memory_bytes),
+        _passes(instance, plan, rings, stages),
+    )
+
+
+def _passes(instance: FlushedInstance, plan: StagePlan, rings: Sequence[float], stages: Sequence[Stage]) -> Passes:
+    """A batch as it runs, which the objective counts in another way."""
+    flat = instance.flat
+    passes = batch(
+        simulated_stages(instance, plan),
+        stages,
+        flat.num_microbatches,
+        flat.time_unit,
+        backward_first=instance.schedule is Schedule.ONE_F_ONE_B,
+    )
+    filling = depth(instance, plan) - 1
+    sooner = "faster stages fill and drain the pipeline sooner, and " if filling else ""
+    says = (
+        f" for a batch, counts {flat.num_microbatches} + {filling} rounds of the slowest stage; "
+        f"here {sooner}replicas wait for micro-batches of their own"
+    )
+    total, undrawn = evaluate(instance, plan) * flat.num_microbatches, max(rings) * flat.num_microbatches
+    return beside_objective(passes, total, says, undrawn, "synchronisation")
+
+
+def _memory(instance: FlushedInstance, plan: StagePlan) -> list[Mapping[str, Any]]:
+    """What stages hold: with GPipe all micro-batches of the batch."""
+    whole = [instance.flat.num_microbatches] * len(plan.stages)
+    return [*memory_rows(instance.flat, plan, whole if instance.schedule is Schedule.GPIPE else None)]

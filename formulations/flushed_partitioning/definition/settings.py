@@ -1,0 +1,118 @@
+"""What an instance of flushed partitioning is read from, and what a caller may change of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from formulations.contract.family import lazy
+from formulations.stage_partitioning.definition import settings as flat_overrides
+from formulations.stage_partitioning.definition.settings import describe as describe_flat
+from formulations.stage_partitioning.definition.settings import read as read_flat
+from formulations.stage_partitioning.definition.settings import recognise as recognise_flat
+from instances.errors import InstanceError
+from instances.parameters import Setting, one_of, parse_count
+from instances.problems.flushed_partitioning import FlushedInstance, Schedule, flushed
+from instances.problems.published import UNIT_WARNING
+from instances.problems.stage_partitioning import StageInstance
+from instances.units import parse_bandwidth
+
+SCHEDULE = Setting(
+    "schedule",
+    one_of(*Schedule),
+    "1f1b: ceil(s/d) micro-batches in flight; gpipe: the whole batch",
+    metavar="1f1b|gpipe",
+)
+
+_MACHINES = (
+    Setting("devices-per-machine", parse_count, "number of devices of a machine", metavar="K1"),
+    Setting(
+        "inner-bandwidth",
+        parse_bandwidth,
+        "network bandwidth inside a machine, per time unit of the instance unless --fix-units",
+        metavar="SIZE/S",
+    ),
+)
+_NOT_SHARED = {"exactly", "realizable"}
+#: The flat family's settings, but a batch has N micro-batches whatever the degrees.
+OVERRIDES = (
+    *(setting for setting in flat_overrides.OVERRIDES if setting.name not in _NOT_SHARED),
+    SCHEDULE,
+    *_MACHINES,
+)
+
+
+def recognise(content: Any) -> bool:
+    """Whether this is an instance of the family: built already, or own JSON."""
+    return isinstance(content, FlushedInstance) or (
+        isinstance(content, dict) and content.get("problem") == "flushed_partitioning"
+    )
+
+
+def read(content: Any, where: str, overrides: Mapping[str, Any]) -> FlushedInstance:
+    """The instance that ``content`` and the overrides declare; `InstanceError` if it is bad.
+
+    The ``flat`` part of the JSON is any content that stage partitioning reads, also a file of Piper's release; such
+    content alone is an instance with the default schedule.
+    """
+    names = {setting.name for setting in (SCHEDULE, *_MACHINES)}
+    own = {name.replace("_", "-"): value for name, value in overrides.items() if name.replace("_", "-") in names}
+    shared = {name: value for name, value in overrides.items() if name.replace("_", "-") not in names}
+    if recognise_flat(content):
+        made = FlushedInstance(read_flat(content, where, shared))
+    else:
+        if not isinstance(content, FlushedInstance):
+            content = lazy("instances.readers.flushed_json:read")(
+                content, where, lambda part, at: read_flat(part, at, flat_overrides.reading(shared))
+            )
+        made = replace(content, flat=flat_overrides.apply(content.flat, shared, where))
+        doubtful = UNIT_WARNING in content.flat.warnings or _given(shared, "time-unit")
+        if doubtful and _given(shared, "fix-units") and made.inner_bandwidth is not None:
+            made = replace(made, inner_bandwidth=_per_unit(made.inner_bandwidth, made.flat))
+    found = _with_own(made, own, where, per_second=_given(shared, "fix-units"))
+    checked = flushed(found.flat, found.schedule, where, found.devices_per_machine, found.inner_bandwidth)
+    return replace(checked, requirements=made.requirements)
+
+
+def _given(overrides: Mapping[str, Any], wanted: str) -> bool:
+    values = (value for name, value in overrides.items() if name.replace("_", "-") == wanted)
+    return any(value is not None and value is not False for value in values)
+
+
+def _per_unit(per_second: float, flat: StageInstance) -> float:
+    return per_second / flat_overrides.PER_SECOND[flat.time_unit]
+
+
+def _with_own(instance: FlushedInstance, own: Mapping[str, Any], where: str, *, per_second: bool) -> FlushedInstance:
+    """The instance with the schedule and the machines that are given, their network's bandwidth ``per_second`` or not.
+
+    Without it that is per time unit.
+    """
+    fields: dict[str, Any] = {}
+    for setting in (SCHEDULE, *_MACHINES):
+        value = own.get(setting.name)
+        if value is None:
+            continue
+        try:
+            fields[setting.name.replace("-", "_")] = setting.parse(value)
+        except ValueError as error:
+            raise InstanceError.at(where, f"--{setting.name}", value, str(error)) from None
+    if "schedule" in fields:
+        fields["schedule"] = Schedule(fields["schedule"])
+    if "inner_bandwidth" in fields and per_second:
+        fields["inner_bandwidth"] = _per_unit(fields["inner_bandwidth"], instance.flat)
+    return replace(instance, **fields)
+
+
+def describe(instance: FlushedInstance) -> dict[str, Any]:
+    """The key figures of an instance."""
+    figures = {**describe_flat(instance.flat), "schedule": str(instance.schedule)}
+    if instance.devices_per_machine is not None:
+        figures |= {"devices_per_machine": instance.devices_per_machine, "inner_bandwidth": instance.inner_bandwidth}
+    return figures
+
+
+def memory_pressure(instance: FlushedInstance) -> float | None:
+    """That of the flat instance."""
+    return flat_overrides.memory_pressure(instance.flat)

@@ -1,0 +1,1 @@
+"""The combinatorial exact methods."""

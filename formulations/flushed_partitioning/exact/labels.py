@@ -1,0 +1,187 @@
+"""The recursion of Piper with the pipeline's depth in its state, which the paper leaves to future work.
+
+At a fixed bottleneck T a downset keeps the labels (s, devices, synchronisation, depths) that no other one beats
+(`kernels.depth.extend`), so one pass gives, for every depth L at once, the least synchronisation R(L, T) of a plan
+whose steps take at most T. The passes search the Pareto set of bottleneck and synchronisation: for every L they close
+intervals of T in which no plan beats the best one (`pareto_set`).
+
+Source: this project; the recursion over downsets is Piper's, section 4. Exact for any graph (`reached_sets`) where the
+TMPCs of a node have the same weights at one degree t, so that the choice of TMPCs does not affect the synchronisation.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from formulations.compiled.array_types import Floats, Ints, Words
+from formulations.compiled.downsets import all_downsets, too_many
+from formulations.compiled.memory_budget import SizeError, demand
+from formulations.contract.family import Answer
+from formulations.flushed_partitioning.definition.problem import evaluate, step_time, synchronisation_times
+from formulations.flushed_partitioning.exact.depth_labels import MAX_REACHED_SETS, find_reached_sets
+from formulations.flushed_partitioning.exact.pareto_set import Found, search_pareto_set
+from formulations.flushed_partitioning.kernels import depth
+from formulations.flushed_partitioning.kernels.arrays import Pool, ReachedSets
+from formulations.flushed_partitioning.methods import MAX_DOWNSETS
+from formulations.stage_partitioning.definition.problem import StagePlan
+from formulations.stage_partitioning.exact import threshold as flat_exact
+from formulations.stage_partitioning.kernels.tables import build_lattice, build_profile
+from formulations.stage_partitioning.kernels.tables import make_plan as plan_of
+from instances.problems.flushed_partitioning import FlushedInstance, Schedule
+from solvers.outcome import Limits, Stop, Watch
+
+#: Labels that a pool starts with, and the bytes it may grow to (2.5 GiB): a label takes 64, and 8 for each reached set.
+_POOL, _MAX_BYTES = 1 << 14, 5 << 29
+
+
+def make_pool(size: int, width: int) -> Pool:
+    """Room for that many labels of that many reached sets."""
+
+    def ints() -> Ints:
+        return np.empty(size, np.int64)
+
+    depth = np.empty((size, max(1, width)), np.int64)
+    return Pool(ints(), ints(), np.empty(size), depth, ints(), ints(), ints(), ints(), ints())
+
+
+def uniform_weights(instance: FlushedInstance) -> bool:
+    """Whether the TMPCs of every node at every degree t have the same weights."""
+    lists = (found for layer in instance.flat.layers for found in layer.tmpcs.values())
+    return all(len({x.weight_bytes for x in found}) <= 1 for found in lists)
+
+
+class Search(flat_exact.Search):
+    """Passes over the lattice of an instance without synchronisation, and the plans they find."""
+
+    def __init__(self, instance: FlushedInstance, downsets: Words, watch: Watch) -> None:
+        flat = instance.flat
+        profile = build_profile(flat, prune=True)
+        degrees = profile.dp_degrees
+        profile = profile._replace(resync=np.zeros(len(degrees)))
+        super().__init__(flat, profile, build_lattice(profile, downsets), np.frombuffer(watch.flag, np.uint8))
+        self.flushed, self.passes = instance, 0
+        self.all_in_flight = flat.num_microbatches if instance.schedule is Schedule.GPIPE else 0
+        self.sync = 4 * (degrees - 1) / degrees / flat.bandwidth / flat.num_microbatches
+        self.machine = instance.devices_per_machine or 0
+        self.near = self.sync * (flat.bandwidth / (instance.inner_bandwidth or flat.bandwidth))
+        self.scratch = flat_exact.make_scratch(
+            profile._replace(max_s=max(profile.max_s, self.all_in_flight)), len(downsets)
+        )
+        self.head = np.empty(len(downsets), np.int64)
+        self.counts = np.zeros(4, np.int64)
+        self.sets = self._find_reached_sets()
+        self.pool = make_pool(_POOL, self.sets.node.shape[1])
+
+    def _find_reached_sets(self) -> ReachedSets:
+        found = find_reached_sets(len(self.instance.layers), self.instance.edge_indices, self.lattice.bits)
+        if found is None:
+            raise SizeError(f"a downset has more than {MAX_REACHED_SETS} entries of depths of their own")
+        return found
+
+    def _leave_out(self, T: float, most_weight: float = math.inf) -> None:
+        """As for the flat family; another order of the downsets moves the reached sets, too."""
+        before = self.lattice
+        super()._leave_out(T, most_weight)
+        if self.lattice is not before and not np.array_equal(self.lattice.bits, before.bits):
+            self.sets = self._find_reached_sets()
+
+    def labels_at(self, T: float, most_sync: Floats, *, plain: bool) -> list[int] | None:
+        """The labels of all nodes at bottleneck T, see `kernels.depth.extend`; ``None`` if stopped.
+
+        Raises
+        ------
+        SizeError
+            If there are too many labels.
+        """
+        self.passes += 1
+        self._leave_out(T)
+        while True:
+            found = depth.extend(
+                self.profile, self.lattice, self.sets, T, self.all_in_flight, self.sync, self.near,
+                self.machine, most_sync, plain, self.head, self.pool, *self.reach, self.scratch, self.counts, self.flag,
+            )  # fmt: skip
+            if found != depth.FULL:
+                break
+            size = 2 * len(self.pool.s)
+            width = self.sets.node.shape[1]
+            if size * (64 + 8 * width) > _MAX_BYTES:
+                raise SizeError(f"more than {size // 2} labels of {width} depths")
+            demand(size * (64.0 + 8.0 * width), f"more than {size // 2} labels of {width} depths")
+            self.pool = make_pool(size, width)
+        if found == depth.HALTED:
+            return None
+        labels, label = [], int(self.head[-1]) if found else depth.NOTHING
+        while label != depth.NOTHING:
+            labels.append(label)
+            label = int(self.pool.next[label])
+        return labels
+
+    def least_bottleneck(self, T: float) -> Found | bool:
+        """Some plan of bottleneck at most T whatever its depth; False if there is none, True if stopped."""
+        labels = self.labels_at(T, np.empty(0), plain=True)
+        if labels is None:
+            return True
+        return self.found(labels[0], T) if labels else False
+
+    def least_synchronisation(self, T: float, most_sync: Floats) -> dict[int, Found] | None:
+        """For every depth the plan of bottleneck at most T that is synchronised fastest; ``None`` if stopped.
+
+        Only plans within ``most_sync`` (by depth), and only where no shallower one is as fast.
+        """
+        labels = self.labels_at(T, most_sync, plain=False)
+        if labels is None:
+            return None
+        best: dict[int, int] = {}
+        for label in labels:
+            depth = int(self.pool.depth[label, 0])
+            if depth not in best or self.pool.sync[label] < self.pool.sync[best[depth]]:
+                best[depth] = label
+        return {depth: self.found(label, T) for depth, label in sorted(best.items())}
+
+    def found(self, label: int, T: float) -> Found:
+        """The plan behind a label of all nodes, from a pass at T."""
+        pool, stages, j = self.pool, [], len(self.lattice.bits) - 1
+        while j > 0:
+            i, q, d = int(pool.low[label]), int(pool.tp[label]), int(pool.dp[label])
+            in_flight = -(-(self.all_in_flight or int(pool.s[label])) // d)
+            nodes, chosen = self._choose(i, j, q, d, in_flight, T)
+            stages.append((nodes, d, q, chosen))
+            j, label = i, int(pool.back[label])
+        plan = plan_of(self.instance, self.profile, stages)
+        return Found(
+            plan,
+            evaluate(self.flushed, plan),
+            max(step_time(self.flushed, stage) for stage in plan.stages),
+            max(synchronisation_times(self.flushed, plan)),
+        )
+
+
+def solve(instance: FlushedInstance, limits: Limits, watch: Watch) -> Answer[StagePlan]:
+    """Least time per sample over all plans, with a proof."""
+    downsets = all_downsets(instance.flat, MAX_DOWNSETS)
+    if downsets is None:
+        return Answer(stop=Stop.SIZE_LIMIT, reason=too_many(len(instance.flat.layers), MAX_DOWNSETS))
+    try:
+        search = Search(instance, downsets, watch)
+        infeasible = search_pareto_set(search, watch, limits.gap)
+    except SizeError as error:
+        return Answer(plan=watch.best_plan, bound=watch.best_bound, stop=Stop.SIZE_LIMIT, reason=str(error))
+    pairs, relaxed, searches, labels = search.counts.tolist()
+    return Answer(
+        plan=watch.best_plan,
+        bound=None if infeasible else watch.best_bound,
+        infeasible=infeasible,
+        stop=watch.why(),
+        reason="no plan fits the devices and their memory" if infeasible else "",
+        stats={
+            "downsets": len(downsets),
+            "slots": int(search.sets.width.max()),
+            "passes": search.passes,
+            "pairs": pairs,
+            "labels": labels,
+            "knapsack_relaxations": relaxed,
+            "knapsack_searches": searches,
+        },
+    )

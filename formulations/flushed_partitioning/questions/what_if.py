@@ -1,0 +1,143 @@
+"""What may be in conflict in an instance of flushed partitioning, and what may repair it: as without flushes.
+
+Under GPipe all micro-batches are in flight, so that more of them need more memory: their number stays. On machines
+devices come machine by machine, and a network between them that is faster than that inside takes the place of both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from formulations.contract.what_if import (
+    Change,
+    Member,
+    More,
+    Questions,
+    one_requirement_less,
+    required,
+    rules_among,
+    unrequired,
+)
+from formulations.flushed_partitioning.definition.problem import step_time
+from formulations.stage_partitioning.definition.problem import StagePlan, stage_memory, suffix_sums
+from formulations.stage_partitioning.questions import what_if as flat_questions
+from formulations.stage_partitioning.questions.why_infeasible import counted
+from instances.parameters import MAX_COUNT
+from instances.problems.flushed_partitioning import FlushedInstance, Schedule
+from instances.problems.stage_partitioning import StageInstance
+from instances.rules import NodeId
+
+_SCHEDULE, _MICROBATCHES, _MACHINES, _DEVICES = "schedule", "microbatches", "machines", "devices"
+
+
+def questions() -> Questions[FlushedInstance]:
+    """What the room knows."""
+    return Questions(members, relaxed, repairs, resources, rows)
+
+
+def _is_gpipe(instance: FlushedInstance) -> bool:
+    return instance.schedule is Schedule.GPIPE
+
+
+def members(instance: FlushedInstance) -> tuple[Member, ...]:
+    """Those of the flat instance, with the machines and the schedule."""
+    flat, K1 = flat_questions.members(instance.flat), instance.devices_per_machine
+    if K1 is not None:
+        text = f"each replica lies in one machine of {counted(K1, 'device')}"
+        flat = (Member("rule", _MACHINES, text), *flat)
+    if not _is_gpipe(instance):
+        return (*required(instance), *flat)
+    N = instance.flat.num_microbatches
+    text = f"replicas of a stage hold their shares of all {N} micro-batches at once (GPipe)"
+    schedule = Member("rule", _SCHEDULE, text)
+    return (schedule, *required(instance), *(each for each in flat if each.name != _MICROBATCHES))
+
+
+def relaxed(instance: FlushedInstance, dropped: frozenset[Member]) -> list[FlushedInstance]:
+    """The flat instance without them, one network without machines, 1F1B without GPipe.
+
+    Weights, on which no rule depends, are left out: the recursion takes layers whose TMPCs differ in theirs, too.
+    """
+    kept, names = unrequired(instance, dropped), rules_among(dropped)
+    if _SCHEDULE in names:
+        kept = replace(kept, schedule=Schedule.ONE_F_ONE_B)
+    if _MACHINES in names:
+        kept = replace(kept, devices_per_machine=None, inner_bandwidth=None)
+    [flat] = flat_questions.relaxed(instance.flat, dropped)
+    if kept.devices_per_machine is not None and _DEVICES in names:
+        flat = replace(flat, num_devices=max(instance.flat.num_devices, _unlimited(instance, kept.devices_per_machine)))
+    kept = replace(kept, flat=flat)
+    return [replace(kept, flat=kept.weightless)]
+
+
+def _unlimited(instance: FlushedInstance, K1: int) -> int:
+    """As many devices as a machine for each replica has."""
+    return K1 * min(instance.flat.num_microbatches, MAX_COUNT // K1)
+
+
+def repairs(instance: FlushedInstance, layers: Sequence[NodeId]) -> list[list[Change[FlushedInstance]]]:
+    """Those of the flat instance, another schedule, a requirement less."""
+    found = [[_lifted(instance, each) for each in group] for group in flat_questions.repairs(instance.flat, layers)]
+    if _is_gpipe(instance):
+        found = [group for group in found if group and group[0].name != _MICROBATCHES]
+        other = replace(instance, schedule=Schedule.ONE_F_ONE_B)
+        found.append([Change(_SCHEDULE, lambda _: "the schedule 1F1B", lambda _: other, (1.0,))])
+    return [*found, *([each] for each in one_requirement_less(instance))]
+
+
+def _lifted(instance: FlushedInstance, change: Change[Any]) -> Change[FlushedInstance]:
+    """A change of the flat instance."""
+    needed = change.needed
+    if needed is not None and _is_gpipe(instance):
+        needed = lambda plan: max(_held(instance, plan))  # noqa: E731
+    lifted = replace(change, changed=lambda amount: _with(instance, change.changed(amount)), needed=needed)
+    K1, K = instance.devices_per_machine, instance.flat.num_devices
+    if K1 is None or change.name != _DEVICES:
+        return lifted
+    most = _unlimited(instance, K1)
+    untried = f"more than {most} devices" if most < K1 * instance.flat.num_microbatches else ""
+    return replace(lifted, steps=range(K + K1, most + 1, K1), untried=untried)
+
+
+def _with(instance: FlushedInstance, flat: StageInstance) -> FlushedInstance:
+    inner = instance.inner_bandwidth
+    return replace(instance, flat=flat, inner_bandwidth=None if inner is None else max(inner, flat.bandwidth))
+
+
+def _held(instance: FlushedInstance, plan: StagePlan) -> list[float]:
+    """Bytes that a device of each stage needs."""
+    m = instance.flat.num_microbatches
+    sums = [m] * len(plan.stages) if _is_gpipe(instance) else suffix_sums(plan)
+    return [stage_memory(instance.flat, stage, s) for stage, s in zip(plan.stages, sums, strict=True)]
+
+
+def resources(instance: FlushedInstance) -> list[More[FlushedInstance]]:
+    """One more GiB on each device, one more device or machine, one more GB/s."""
+    found, K1 = [], instance.devices_per_machine
+    for more in flat_questions.resources(instance.flat):
+        unit, amount = more.unit, more.amount
+        if K1 is not None and more.change.name == _DEVICES:
+            unit, amount = f"one more machine of {counted(K1, 'device')}", instance.flat.num_devices + K1
+        found.append(More(_lifted(instance, more.change), unit, amount))
+    return found
+
+
+def rows(instance: FlushedInstance, plan: StagePlan) -> list[dict[str, Any]]:
+    """Time of a step and memory of every stage."""
+    times, held = [step_time(instance, stage) for stage in plan.stages], _held(instance, plan)
+    slowest, room = max(times), instance.flat.memory_bytes
+    return [
+        {
+            "stage": number,
+            "nodes": list(stage.nodes),
+            "dp_degree": stage.dp_degree,
+            "tp_degree": stage.tp_degree,
+            "time_per_sample": times[number],
+            "time_share": times[number] / slowest if slowest else 1.0,
+            "memory_bytes": held[number],
+            "memory_share": held[number] / room if room else 1.0,
+        }
+        for number, stage in enumerate(plan.stages)
+    ]

@@ -1,0 +1,131 @@
+"""A plan of hierarchical stage partitioning in figures: superstages, their links, and the memory inside."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from formulations.figures.device_layout import packed
+from formulations.figures.gantt import forward_and_backward, steady
+from formulations.figures.plan_figures import Breakdown, Network, Picture, Place, Stack, Stage, slowest
+from formulations.hierarchical_partitioning.definition.problem import (
+    HierarchicalPlan,
+    flattened,
+    link_time,
+    most_in_flight,
+    most_memory,
+    superstage_time,
+)
+from formulations.simulation.simulate_chain import PipelineStage
+from formulations.stage_partitioning.definition.plan_figures import memory_rows, memory_stack, shown_stages, strip
+from formulations.stage_partitioning.definition.problem import StagePlan, suffix_sums, time_terms
+from instances.problems.hierarchical_partitioning import HierarchicalInstance, MemoryModel
+
+#: More devices are not drawn.
+_MOST_DEVICES = 4096
+
+
+def breakdown(instance: HierarchicalInstance, plan: HierarchicalPlan) -> Breakdown:
+    """Every superstage's time per sample and that of its links between machines."""
+    times = [superstage_time(instance, stage) for stage in plan.stages]
+    links = [link_time(instance, stage) for stage in plan.stages]
+    counted = instance.memory_model is not MemoryModel.NONE
+    fullest = {"fullest_device_bytes": most_memory(instance, plan)} if counted else {}
+    return Breakdown(
+        tuple(
+            {"machines": stage.dp_degree, "time_per_sample": time, "link_time_per_sample": link}
+            for stage, time, link in zip(plan.stages, times, links, strict=True)
+        ),
+        {"bottleneck": f"superstage {slowest(times)}", **fullest},
+        lambda: _pictures(instance, plan),
+        lambda: strip(instance.flat, flattened(plan), _times(instance, plan).stages),
+        "superstage",
+    )
+
+
+def _times(instance: HierarchicalInstance, plan: HierarchicalPlan) -> Stack:
+    """The stages inside the superstages, each with the link of its machines beside its own time.
+
+    Stage 1.0 is the first one in the second superstage.
+    """
+    inside = [(i, j, outer, stage) for i, outer in enumerate(plan.stages) for j, stage in enumerate(outer.inner)]
+    terms = [time_terms(instance.inner, stage) for _, _, _, stage in inside]
+    parts = {
+        name: [math.fsum(each[name]) / outer.dp_degree for each, (_, _, outer, _) in zip(terms, inside, strict=True)]
+        for name in ("compute", "transfer", "synchronisation")
+    }
+    parts = {name: values for name, values in parts.items() if name == "compute" or any(values)}
+    links = {"link between machines": [link_time(instance, outer) for _, _, outer, _ in inside]}
+    title, unit = "Time per sample of each stage", instance.flat.time_unit
+    bare = Stack(title, (), parts, "time per sample", unit, beside=links)
+    stages = [
+        replace(
+            stage,
+            label=f"{i}.{j}",
+            degrees=f"{'1 machine' if outer.dp_degree == 1 else f'{outer.dp_degree} machines'} x "
+            f"dp {own.dp_degree} x tp {own.tp_degree}",
+        )
+        for stage, (i, j, outer, own) in zip(
+            shown_stages(flattened(plan), [bare.total(stage) for stage in range(len(inside))]), inside, strict=True
+        )
+    ]
+    return replace(bare, stages=stages)
+
+
+def _pictures(instance: HierarchicalInstance, plan: HierarchicalPlan) -> tuple[Picture, ...]:
+    flat, stack = flattened(plan), _times(instance, plan)
+    stages, times = stack.stages, [stack.total(stage) for stage in range(len(stack.stages))]
+    pipeline = []
+    for stage, time, s in zip(flat.stages, times, suffix_sums(flat), strict=True):
+        forward, backward = forward_and_backward(time * stage.dp_degree)
+        pipeline.append(PipelineStage(stage.dp_degree, forward, backward, -(-s // stage.dp_degree)))
+    return (
+        strip(instance.flat, flat, stages),
+        stack,
+        *_memory(instance, plan, stages),
+        *_devices(instance, plan, stages),
+        steady(pipeline, stages, max(times), stack.unit),
+    )
+
+
+def _devices(instance: HierarchicalInstance, plan: HierarchicalPlan, stages: Sequence[Stage]) -> Iterator[Network]:
+    """Machines from the first superstage's on, and the stages inside them; machines are identical, as are devices.
+
+    Nothing of very many devices.
+    """
+    count, each = instance.num_machines, instance.devices_per_machine
+    if count * each > _MOST_DEVICES:
+        return
+    standing = packed([machine for machine in range(count) for _ in range(each)])
+    homes: dict[int, tuple[int, int]] = {}
+    machine = first = 0
+    for outer in plan.stages:
+        for rank in range(outer.dp_degree):
+            inside = (
+                (stage, own)
+                for stage, own in enumerate(outer.inner, first)
+                for _ in range(own.dp_degree * own.tp_degree)
+            )
+            taken = [0] * len(outer.inner)
+            for device, (stage, own) in enumerate(inside, machine * each):
+                replica = rank * own.dp_degree + taken[stage - first] // own.tp_degree
+                taken[stage - first] += 1
+                homes[device] = stage, replica
+            machine += 1
+        first += len(outer.inner)
+    places = [
+        Place(device, standing.x[device], standing.y[device], standing.machine[device], *homes.get(device, (None, 0)))
+        for device in range(count * each)
+    ]
+    yield Network("Devices of each stage", places, (), stages, [f"machine {machine}" for machine in range(count)])
+
+
+def _memory(instance: HierarchicalInstance, plan: HierarchicalPlan, stages: Sequence[Stage]) -> Iterator[Stack]:
+    """What devices hold as the memory model counts it; nothing where it does not."""
+    flat, sums = flattened(plan), None
+    if instance.memory_model is MemoryModel.CRUDE:
+        flat = StagePlan(tuple(stage for outer in plan.stages for stage in outer.inner))
+        sums = [most_in_flight(instance)] * len(stages)
+    if instance.memory_model is not MemoryModel.NONE:
+        yield memory_stack(memory_rows(instance.flat, flat, sums), stages, instance.flat.memory_bytes)

@@ -1,0 +1,167 @@
+"""Hierarchical stage partitioning: the definition, naively and without any solver.
+
+A plan is a sequence of superstages. A superstage runs on d_2 machines, every one of which holds all of its nodes, and
+is split inside the machine into stages with degrees d_1 and t; so a stage has d_1 d_2 replicas in all.
+
+Source: Piper, Appendix E, for L = 2 levels.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from formulations.contract.quantities import unmet
+from formulations.contract.violation import Violation
+from formulations.hierarchical_partitioning.definition.quantities import VOCABULARY
+from formulations.stage_partitioning.definition import problem as flat_problem
+from formulations.stage_partitioning.definition.problem import Stage, StagePlan, stage_time
+from instances.problems.hierarchical_partitioning import HierarchicalInstance, MemoryModel
+from instances.problems.stage_partitioning import Layer
+
+
+@dataclass(frozen=True)
+class Superstage:
+    """Stages (from the input side on) that share a machine, on ``dp_degree`` machines that do the same."""
+
+    dp_degree: int
+    inner: tuple[Stage, ...]
+
+    @property
+    def num_devices(self) -> int:
+        """Devices taken in each machine."""
+        return sum(stage.dp_degree * stage.tp_degree for stage in self.inner)
+
+
+@dataclass(frozen=True)
+class HierarchicalPlan:
+    """Superstages from the input side on."""
+
+    stages: tuple[Superstage, ...]
+
+
+def whole_weight(layer: Layer) -> float:
+    """w_v: bytes of one copy of a node's weights, the least t * w over its TMPCs.
+
+    The appendix introduces w_v without tensor parallelism. Shards of one copy together are one copy, so what a machine
+    synchronises with others does not depend on the degree t inside; parts that every shard repeats are counted once.
+    """
+    return min((t * x.weight_bytes for t, tmpcs in layer.tmpcs.items() for x in tmpcs), default=0.0)
+
+
+def most_in_flight(instance: HierarchicalInstance) -> int:
+    """The largest s: degrees sum to at most N, and to no more than there are devices."""
+    return min(instance.flat.num_microbatches, instance.flat.num_devices)
+
+
+def flattened(plan: HierarchicalPlan) -> StagePlan:
+    """All stages of all superstages, each with its replicas on all machines: d = d_1 d_2."""
+    return StagePlan(
+        tuple(
+            replace(stage, dp_degree=stage.dp_degree * superstage.dp_degree)
+            for superstage in plan.stages
+            for stage in superstage.inner
+        )
+    )
+
+
+def link_time(instance: HierarchicalInstance, superstage: Superstage) -> float:
+    """Time per sample of a machine's link: weights among d_2 machines, and what crosses the superstage's boundary.
+
+    Source
+    ------
+    Appendix E, the recursion's middle term at level 2.
+    """
+    flat, d2 = instance.flat, superstage.dp_degree
+    inside = {node for stage in superstage.inner for node in stage.nodes}
+    weights = [4 * (d2 - 1) / d2 * whole_weight(layer) for layer in flat.layers if layer.id in inside]
+    volume = [2 * edge.bytes for edge in flat.edges if (edge.source in inside) != (edge.target in inside)]
+    return math.fsum(weights + volume) / d2 / instance.outer_bandwidth
+
+
+def superstage_time(instance: HierarchicalInstance, superstage: Superstage) -> float:
+    """Time per sample of a superstage: its link, or the slowest stage inside, shared by d_2 machines.
+
+    A stage inside pays for all that crosses its own boundary at the inner bandwidth, also for what comes from
+    or goes to other machines: an edge is paid for at every level's boundary that it crosses.
+    """
+    slowest = max(stage_time(instance.inner, stage) for stage in superstage.inner)
+    return max(link_time(instance, superstage), slowest / superstage.dp_degree)
+
+
+def evaluate(instance: HierarchicalInstance, plan: HierarchicalPlan) -> float:
+    """Time per sample of a plan, in the instance's time unit: the slowest superstage.
+
+    Raises
+    ------
+    ValueError
+        If the plan names a node or TMPC that the instance does not have, or has no stage.
+
+    Source
+    ------
+    Piper, Appendix E. Deviation: none; weights under tensor parallelism as `whole_weight` says.
+    """
+    if not plan.stages or not all(superstage.inner for superstage in plan.stages):
+        raise ValueError("the plan has no stage, or a superstage without stages")
+    return max(superstage_time(instance, superstage) for superstage in plan.stages)
+
+
+def violations(instance: HierarchicalInstance, plan: HierarchicalPlan) -> tuple[Violation, ...]:
+    """The rules that a plan breaks; empty if it is feasible.
+
+    Rules of the flat problem, on the flattened plan: ``cover``, ``tmpc``, ``order``, ``dp_degree``, ``microbatches``
+    and (precise model) ``memory`` with ceil(s / (d_1 d_2)) micro-batches in flight. Rules of the levels:
+    ``superstage`` (at least one stage on at least one machine), ``machines`` (sum of d_2 <= K_2), ``machine`` (sum of
+    d_1 t <= K_1 in each), and (crude model) ``memory`` with ceil(S / d_1) in flight, S the largest s there is. And
+    ``required``: what the instance requires beyond.
+    """
+    broken = [
+        Violation("superstage", f"superstage {i} has {len(found.inner)} stages on {found.dp_degree} machines")
+        for i, found in enumerate(plan.stages)
+        if not found.inner or found.dp_degree < 1
+    ]
+    if broken:
+        return tuple(broken)
+    precise = instance.memory_model is MemoryModel.PRECISE
+    # The devices are counted machine by machine below.
+    flat = replace(instance.flat, num_devices=10**9, memory_bytes=instance.flat.memory_bytes if precise else math.inf)
+    broken = list(flat_problem.violations(flat, flattened(plan)))
+    machines = sum(superstage.dp_degree for superstage in plan.stages)
+    if machines > instance.num_machines:
+        broken.append(Violation("machines", f"the superstages take {machines} machines of {instance.num_machines}"))
+    broken += [
+        Violation("machine", f"superstage {i} takes {found.num_devices} devices of {instance.devices_per_machine}")
+        for i, found in enumerate(plan.stages)
+        if found.num_devices > instance.devices_per_machine
+    ]
+    if any(found.rule in ("cover", "tmpc") for found in broken):
+        return tuple(broken)
+    if instance.memory_model is MemoryModel.CRUDE:
+        broken += _crude_memory(instance, plan)
+    return (*broken, *unmet(VOCABULARY, instance, plan))
+
+
+def _crude_memory(instance: HierarchicalInstance, plan: HierarchicalPlan) -> list[Violation]:
+    limit, S = instance.flat.memory_bytes * flat_problem.MEMORY_SLACK, most_in_flight(instance)
+    found = []
+    for i, superstage in enumerate(plan.stages):
+        for j, stage in enumerate(superstage.inner):
+            if stage.dp_degree < 1:  # a rule of its own
+                continue
+            memory = flat_problem.stage_memory(instance.flat, stage, S)
+            if memory > limit:
+                found.append(Violation("memory", f"stage {j} of superstage {i} needs {memory:.17g} bytes of "
+                                       f"{instance.flat.memory_bytes:.17g} with {S} micro-batches in all"))  # fmt: skip
+    return found
+
+
+def most_memory(instance: HierarchicalInstance, plan: HierarchicalPlan) -> float:
+    """Bytes of the device that holds most in a feasible plan, as the memory model counts them; 0 where it does not."""
+    if instance.memory_model is MemoryModel.NONE:
+        return 0.0
+    if instance.memory_model is MemoryModel.CRUDE:
+        S, inner = most_in_flight(instance), [stage for found in plan.stages for stage in found.inner]
+        return max(flat_problem.stage_memory(instance.flat, stage, S) for stage in inner)
+    flat = flattened(plan)
+    sums = flat_problem.suffix_sums(flat)
+    return max(flat_problem.stage_memory(instance.flat, stage, s) for stage, s in zip(flat.stages, sums, strict=True))

@@ -1,0 +1,159 @@
+"""What a caller may change of a hierarchical instance: the cluster, and the flat family's settings for the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from formulations.contract.family import lazy
+from formulations.stage_partitioning.definition import settings as flat_overrides
+from formulations.stage_partitioning.definition.settings import read as read_flat
+from formulations.stage_partitioning.definition.settings import recognise as recognise_flat
+from instances.errors import InstanceError
+from instances.memory_schemes import SCHEME
+from instances.parameters import Setting, one_of, parse_count
+from instances.problems.hierarchical_partitioning import HierarchicalInstance, MemoryModel, on_machines
+from instances.problems.stage_partitioning import StageInstance
+from instances.units import parse_bandwidth
+
+#: The cluster has its own devices and bandwidths; the others are not defined on two levels.
+_NOT_SHARED = frozenset({"devices", "bandwidth", "cost-model", "exactly", "max-dp", "realizable"})
+_WITH_DEFAULT = frozenset({"memory-model"})
+_SHARED = tuple(setting for setting in flat_overrides.OVERRIDES if setting.name not in _NOT_SHARED)
+
+_OWN: tuple[Setting, ...] = (
+    Setting("devices-per-machine", parse_count, "number of devices of a machine", metavar="K1"),
+    Setting("num-machines", parse_count, "number of machines", metavar="K2"),
+    Setting(
+        "inner-bandwidth",
+        parse_bandwidth,
+        "network bandwidth inside a machine, per time unit of the instance unless --fix-units",
+        metavar="SIZE/S",
+    ),
+    Setting(
+        "outer-bandwidth",
+        parse_bandwidth,
+        "network bandwidth of each machine to the others, per time unit of the instance unless --fix-units",
+        metavar="SIZE/S",
+    ),
+    Setting(
+        "memory-model",
+        one_of(*MemoryModel),
+        "how micro-batches in flight are counted: not at all, by an upper bound, or exactly",
+        metavar="none|crude|precise",
+    ),
+)
+
+OVERRIDES: tuple[Setting, ...] = (*_SHARED, *_OWN)
+
+
+def flat_share(overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """The overrides that are the flat instance's."""
+    shared = {setting.name for setting in _SHARED}
+    return {name: value for name, value in overrides.items() if name.replace("_", "-") in shared}
+
+
+def apply(instance: HierarchicalInstance, overrides: Mapping[str, Any], where: str) -> HierarchicalInstance:
+    """The instance as the caller declares it.
+
+    Raises
+    ------
+    InstanceError
+        Unknown setting, a value that its setting refuses, or an edit that this instance does not allow.
+    """
+    flat = flat_overrides.apply(instance.flat, flat_share(overrides), where)
+    # The flat bandwidth is that of a machine's link: what --fix-units did to it is done to the network inside, too.
+    per_unit = flat_overrides.PER_SECOND[flat.time_unit] if flat.bandwidth != instance.flat.bandwidth else 1
+    inner, outer = instance.inner_bandwidth / per_unit, flat.bandwidth
+    given = {"inner_bandwidth": inner, "outer_bandwidth": outer, **_cluster(flat, overrides, where)}
+    made = replace(instance, **given)
+    found = on_machines(
+        flat,
+        made.devices_per_machine,
+        made.num_machines,
+        made.inner_bandwidth,
+        made.outer_bandwidth,
+        made.memory_model,
+        where,
+    )
+    return replace(found, requirements=instance.requirements)
+
+
+def on_cluster(flat: StageInstance, overrides: Mapping[str, Any], where: str) -> HierarchicalInstance:
+    """The flat instance on the cluster that the overrides describe; of the flat ones they record what was done to it.
+
+    Raises
+    ------
+    InstanceError
+        As `apply`, or if the cluster's size or bandwidths are not given.
+    """
+    given = _cluster(flat, overrides, where)
+    for setting in _OWN:
+        if setting.name not in _WITH_DEFAULT and setting.name.replace("-", "_") not in given:
+            raise InstanceError.missing(where, f"--{setting.name}", f"the {setting.help.partition(',')[0]}")
+    return on_machines(flat, **given, where=where)
+
+
+def _cluster(flat: StageInstance, overrides: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The fields of the cluster that are given, bandwidths per time unit of ``flat``."""
+    settings, shared = {setting.name: setting for setting in _OWN}, flat_share(overrides)
+    given: dict[str, Any] = {}
+    for key, value in overrides.items():
+        name = key.replace("_", "-")
+        if value is None or value is False or key in shared:
+            continue
+        if name not in settings:
+            raise InstanceError.at(where, f"--{name}", value, "a setting of the family")
+        try:
+            parsed = settings[name].parse(value)
+        except ValueError as error:
+            raise InstanceError.at(where, f"--{name}", value, str(error)) from None
+        if name.endswith("-bandwidth") and "fix-units" in flat.options:
+            parsed /= flat_overrides.PER_SECOND[flat.time_unit]
+        given[name.replace("-", "_")] = parsed
+    if "memory_model" in given:
+        given["memory_model"] = MemoryModel(given["memory_model"])
+    return given
+
+
+def recognise(content: Any) -> bool:
+    """Whether this is an instance of the family: built already, or own JSON."""
+    return isinstance(content, HierarchicalInstance) or (
+        isinstance(content, dict) and content.get("problem") == "hierarchical_partitioning"
+    )
+
+
+def read(content: Any, where: str, overrides: Mapping[str, Any]) -> HierarchicalInstance:
+    """The instance that ``content`` and the overrides declare; `InstanceError` if it is bad.
+
+    The ``flat`` part of the JSON is any content that stage partitioning reads, also a file of Piper's release; such
+    content alone is put on the cluster that the overrides describe.
+    """
+    if isinstance(content, HierarchicalInstance):
+        return apply(content, overrides, where)
+    if recognise_flat(content):
+        return on_cluster(read_flat(content, where, flat_share(overrides)), overrides, where)
+    made: HierarchicalInstance = lazy("instances.readers.hierarchical_json:read")(
+        content, where, lambda flat, place: read_flat(flat, place, flat_overrides.reading(overrides))
+    )
+    return apply(made, overrides, where)
+
+
+def describe(instance: HierarchicalInstance) -> dict[str, Any]:
+    """The key figures of an instance."""
+    flat = instance.flat
+    return {
+        "nodes": len(flat.layers),
+        "edges": len(flat.edges),
+        "machines": instance.num_machines,
+        "devices_per_machine": instance.devices_per_machine,
+        "inner_bandwidth": instance.inner_bandwidth,
+        "outer_bandwidth": instance.outer_bandwidth,
+        "memory_bytes": flat.memory_bytes,
+        "memory_model": str(instance.memory_model),
+        "microbatches": flat.num_microbatches,
+        "time_unit": flat.time_unit,
+        "tp_degrees": list(flat.tp_degrees),
+        "memory_scheme": flat.options.get(SCHEME),
+    }

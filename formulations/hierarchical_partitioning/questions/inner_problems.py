@@ -1,0 +1,15 @@
+"""The subproblems that Appendix E's recursion solves inside."""
+
+from __future__ import annotations
+
+from formulations.contract.family import lazy
+from formulations.contract.inner_problems import Inside
+
+INSIDE = (
+    Inside(
+        method="piper-hierarchical",
+        problem="stage_partitioning",
+        says="split of each superstage inside a machine",
+        arise=lazy("formulations.hierarchical_partitioning.questions.studies.inside:splits"),
+    ),
+)

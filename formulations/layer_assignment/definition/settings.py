@@ -1,0 +1,56 @@
+"""What an instance of layer assignment is read from, and what a caller may change of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from formulations.contract.family import OwnJson
+from instances.errors import InstanceError
+from instances.parameters import Setting, parse_count, parse_flag
+from instances.problems.layer_assignment import LayerAssignmentInstance
+
+Instance = LayerAssignmentInstance
+
+JSON = OwnJson("layer_assignment", LayerAssignmentInstance, "instances.readers.layer_assignment_json:read")
+
+OVERRIDES = (
+    Setting("stages", parse_count, "number of pipeline stages (cut costs must not depend on the stage)", metavar="S"),
+    Setting("microbatches", parse_count, "micro-batches of a training step", metavar="N"),
+    Setting("ignore-all-reduce", parse_flag, "ignore the data-parallel all-reduce, as AMP does", is_flag=True),
+)
+
+
+def read(content: Any, where: str, overrides: Mapping[str, Any]) -> Instance:
+    """The instance that ``content`` and the overrides declare; `InstanceError` if it is bad."""
+    return _overridden(JSON.read(content, where), where, overrides)
+
+
+def _overridden(instance: Instance, where: str, overrides: Mapping[str, Any]) -> Instance:
+    stages = overrides.get("stages") or instance.num_stages
+    if stages != instance.num_stages and is_per_stage(instance):
+        rule = f"{instance.num_stages}, as costs are declared stage by stage"
+        raise InstanceError.at(where, "--stages", stages, rule)
+    return replace(
+        instance,
+        num_stages=stages,
+        num_microbatches=overrides.get("microbatches") or instance.num_microbatches,
+        ring_s_per_parameter=() if overrides.get("ignore-all-reduce") else instance.ring_s_per_parameter,
+        options={**instance.options, **overrides},
+    )
+
+
+def describe(instance: Instance) -> dict[str, Any]:
+    """The key figures of an instance."""
+    return {
+        "layers": instance.num_layers,
+        "stages": instance.num_stages,
+        "microbatches": instance.num_microbatches,
+        "all_reduce": bool(instance.ring_s_per_parameter),
+    }
+
+
+def is_per_stage(instance: Instance) -> bool:
+    """Whether costs are declared stage by stage."""
+    return any(len(row) > 1 for row in instance.cut_cost_s) or len(instance.ring_s_per_parameter) > 1

@@ -1,0 +1,170 @@
+"""What may be in conflict in an instance of layer assignment, what may repair it, and which numbers may be off."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from formulations.contract.what_if import (
+    Change,
+    Factor,
+    Member,
+    More,
+    Questions,
+    one_requirement_less,
+    required,
+    rules_among,
+    unrequired,
+    with_fewer_stages,
+)
+from formulations.layer_assignment.definition.problem import LayerPlan, cuts
+from formulations.layer_assignment.definition.settings import Instance, is_per_stage
+
+#: An instance with some of its costs so many times what they are.
+Scaled = Callable[[Instance, float], Instance]
+
+
+def questions() -> Questions[Instance]:
+    """What the room knows."""
+    return Questions(members, relaxed, repairs, resources, rows, factors, noisy)
+
+
+def members(instance: Instance) -> tuple[Member, ...]:
+    """The number of stages, and the requirements."""
+    S, L = instance.num_stages, instance.num_layers
+    stages = Member("rule", "stages", f"there are {S} stages, each with at least one of the {L} layers")
+    return (stages, *required(instance))
+
+
+def relaxed(instance: Instance, dropped: frozenset[Member]) -> list[Instance]:
+    """Without the rule there may be any number of stages."""
+    kept = unrequired(instance, dropped)
+    if "stages" not in rules_among(dropped):
+        return [kept]
+    if not kept.requirements:
+        return [with_stages(kept, min(kept.num_stages, kept.num_layers))]
+    return [
+        with_stages(kept, stages) for stages in (kept.num_stages, *_other_stages(kept)) if stages <= kept.num_layers
+    ]
+
+
+def _other_stages(instance: Instance) -> list[int]:
+    """Other numbers of stages, the nearest first, that the requirements on absent stages allow."""
+    every = sorted(range(1, instance.num_layers + 1), key=lambda stages: abs(stages - instance.num_stages))
+    return [each for each in every if each != instance.num_stages and _kept(instance, each) is not None]
+
+
+def _kept(instance: Instance, stages: int) -> tuple[str, ...] | None:
+    return with_fewer_stages(instance, stages, frozenset({"layers"}))
+
+
+def with_stages(instance: Instance, stages: int) -> Instance:
+    """The instance with another number of stages; costs of single stages are cut off, or those of the last repeated."""
+
+    def fitted(row: tuple[float, ...], count: int) -> tuple[float, ...]:
+        return row if len(row) <= 1 else (*row, *(row[-1],) * count)[: max(1, count)]
+
+    return replace(
+        instance,
+        num_stages=stages,
+        cut_cost_s=tuple(fitted(row, stages - 1) for row in instance.cut_cost_s),
+        ring_s_per_parameter=fitted(instance.ring_s_per_parameter, stages),
+        requirements=_kept(instance, stages) or (),
+    )
+
+
+def repairs(instance: Instance, _: Any) -> list[list[Change[Instance]]]:
+    """Another number of stages, a requirement less."""
+    steps = _other_stages(instance) if instance.requirements else [instance.num_layers]
+    return [[_stages(instance, steps)], *([each] for each in one_requirement_less(instance))]
+
+
+def _stages(instance: Instance, steps: list[int]) -> Change[Instance]:
+    return Change(
+        "stages",
+        lambda amount: f"{amount:.0f} stage{'s' * (amount != 1)}",
+        lambda amount: with_stages(instance, int(amount)),
+        steps,
+        same_times=not is_per_stage(instance),
+        in_turn=True,
+    )
+
+
+def resources(instance: Instance) -> list[More[Instance]]:
+    """A stage more or less, where costs are not those of single stages; cuts and the all-reduce at half the time."""
+    change, found = _stages(instance, []), []
+    if not is_per_stage(instance):
+        near = {instance.num_stages + 1: "one more stage", instance.num_stages - 1: "one stage less"}
+        allowed = [] if not instance.requirements else _other_stages(instance)
+        kept = {number for number in near if number >= 1 and (number in allowed or not instance.requirements)}
+        found = [More(change, text, number) for number, text in near.items() if number in kept]
+    found.append(More(_faster(instance, "cut costs", _cuts), "sending across cuts twice as fast", 2.0))
+    if instance.ring_s_per_parameter:
+        found.append(More(_faster(instance, "all-reduce", _rings), "an all-reduce twice as fast", 2.0))
+    return found
+
+
+def _faster(instance: Instance, name: str, scaled: Scaled) -> Change[Instance]:
+    return Change(name, lambda times: f"{name} 1/{times:g}", lambda times: scaled(instance, 1 / times))
+
+
+def _cuts(instance: Instance, factor: float) -> Instance:
+    return replace(instance, cut_cost_s=tuple(tuple(cost * factor for cost in row) for row in instance.cut_cost_s))
+
+
+def _rings(instance: Instance, factor: float) -> Instance:
+    return replace(instance, ring_s_per_parameter=tuple(cost * factor for cost in instance.ring_s_per_parameter))
+
+
+def rows(instance: Instance, plan: LayerPlan) -> list[dict[str, Any]]:
+    """Layers and time of every stage."""
+    times = [math.fsum(instance.layer_time_s[start:end]) for start, end in itertools.pairwise(cuts(plan))]
+    slowest = max(times)
+    return [
+        {
+            "stage": stage,
+            "layers": plan.lengths[stage],
+            "time_s": time,
+            "time_share": time / slowest if slowest else 1.0,
+            "memory_share": None,
+        }
+        for stage, time in enumerate(times)
+    ]
+
+
+def factors(instance: Instance) -> list[Factor[Instance]]:
+    """What cuts and the all-reduce cost (the objective is linear in each), and the time of every layer.
+
+    All plans have the sum of all layers' times; beside it a layer's time counts for all further micro-batches in the
+    slowest stage alone, so that lines rise equally.
+    """
+    found: list[tuple[str, Scaled]] = [("cut costs", _cuts)]
+    if instance.ring_s_per_parameter:
+        found.append(("all-reduce", _rings))
+    found += [(f"time of layer {layer}", _layer(layer)) for layer in range(instance.num_layers)]
+    return [Factor(name, name, _scaling(instance, scaled), connected=True) for name, scaled in found]
+
+
+def _scaling(instance: Instance, scaled: Scaled) -> Callable[[float], Instance]:
+    return lambda factor: scaled(instance, factor)
+
+
+def _layer(layer: int) -> Scaled:
+    def scaled(instance: Instance, factor: float) -> Instance:
+        times = (time * factor if each == layer else time for each, time in enumerate(instance.layer_time_s))
+        return replace(instance, layer_time_s=tuple(times))
+
+    return scaled
+
+
+def noisy(instance: Instance, draw: Callable[[], float]) -> Instance:
+    """A factor on the time of every layer, on every cut cost, and on the all-reduce of every stage."""
+    return replace(
+        instance,
+        layer_time_s=tuple(time * draw() for time in instance.layer_time_s),
+        cut_cost_s=tuple(tuple(cost * draw() for cost in row) for row in instance.cut_cost_s),
+        ring_s_per_parameter=tuple(cost * draw() for cost in instance.ring_s_per_parameter),
+    )

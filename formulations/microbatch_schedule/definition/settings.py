@@ -1,0 +1,59 @@
+"""What an instance of microbatch schedule is read from, and what a caller may change of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from formulations.contract.family import lazy
+from instances.parameters import Setting, one_of, parse_count
+from instances.problems.microbatch_schedule import ScheduleInstance, bounded, capped
+from instances.units import parse_bytes, parse_time
+
+OVERRIDES = (
+    Setting(
+        "objective",
+        one_of("time", "memory"),
+        "minimise the time of the iteration, or the memory of the fullest stage",
+        metavar="time|memory",
+    ),
+    Setting("deadline", parse_time, "longest iteration that is allowed", metavar="TIME"),
+    Setting("in-flight", parse_count, "largest number of samples in flight at every stage", metavar="N"),
+    Setting("memory", parse_bytes, "memory per device", metavar="BYTES"),
+)
+
+
+def recognise(content: Any) -> bool:
+    """Whether this is an instance of the family: built already, or own JSON."""
+    if isinstance(content, ScheduleInstance):
+        return True
+    return isinstance(content, dict) and content.get("problem") == "microbatch_schedule"
+
+
+def read(content: Any, where: str, overrides: Mapping[str, Any]) -> ScheduleInstance:
+    """The instance that ``content`` (see ``recognise``) and the overrides declare; `InstanceError` if it is bad."""
+    if isinstance(content, ScheduleInstance):
+        instance = content
+    else:
+        instance = lazy("instances.readers.microbatch_schedule_json:read")(content, where)
+    if "in-flight" in overrides:
+        instance = capped(instance, overrides["in-flight"])
+    if "memory" in overrides:
+        instance = bounded(instance, overrides["memory"])
+    changed = {field: overrides[name] for name, field in _FIELDS.items() if name in overrides}
+    return replace(instance, **changed, options={**instance.options, **overrides})
+
+
+_FIELDS = {"objective": "objective", "deadline": "deadline_s"}
+
+
+def describe(instance: ScheduleInstance) -> dict[str, Any]:
+    """The key figures of an instance."""
+    return {
+        "stages": len(instance.stages),
+        "edges": len(instance.edges),
+        "minibatch": instance.minibatch,
+        "passes": instance.num_passes,
+        "objective": instance.objective,
+    }

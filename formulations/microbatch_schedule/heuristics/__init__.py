@@ -1,0 +1,1 @@
+"""Schedules and partitions found without a proof."""

@@ -1,0 +1,26 @@
+"""What the declarative models begin with: the published schedules, repaired and improved."""
+
+from __future__ import annotations
+
+from formulations.microbatch_schedule.feasibility import needed, offer
+from formulations.microbatch_schedule.heuristics import best_of
+from formulations.microbatch_schedule.heuristics.memory import rooms
+from formulations.modelling.warm_start import First
+from formulations.simulation.simulate_graph import PassGraph, run
+from instances.problems.microbatch_schedule import ScheduleInstance
+from solvers.outcome import Limits, Watch
+
+
+def first_plan(instance: ScheduleInstance, limits: Limits) -> First:
+    """The plan of ``best-of``; for the least memory first the greedy schedule in the fewest bytes of any."""
+
+    def find(watch: Watch) -> None:
+        if instance.objective == "memory" and PassGraph(instance).is_possible():
+            most = zip(instance.stages, needed(instance), strict=True)
+            graph = PassGraph(instance, rooms(instance, max(stage.bytes_held(count) for stage, count in most)))
+            if graph.is_possible():
+                offer(instance, watch, run(graph))
+        if not watch.stopped():
+            best_of.solve(instance, limits, watch)
+
+    return First("best-of", find)

@@ -1,0 +1,1 @@
+"""How declarative models are run: first plans, searches by targets, layered paths."""

@@ -1,0 +1,1 @@
+"""Certificates: `writer` makes them, `checker` checks them alone."""

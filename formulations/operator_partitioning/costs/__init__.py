@@ -1,0 +1,1 @@
+"""What the methods share: costs as arrays, the graph's decompositions."""

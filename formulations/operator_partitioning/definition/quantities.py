@@ -1,0 +1,43 @@
+"""The quantities of a partition that requirements may speak of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from formulations.contract.quantities import Domain, Quantity
+from instances.problems.operator_partitioning import OperatorInstance
+from instances.rules import NodeId
+
+if TYPE_CHECKING:
+    from formulations.operator_partitioning.definition.problem import OperatorPlan
+
+OPERATOR = Domain("operator", lambda instance: [operator.id for operator in instance.operators])
+
+
+def num_stages(_: OperatorInstance, plan: OperatorPlan) -> int:
+    """Stages of the plan."""
+    return len(plan.stages)
+
+
+def stage_of(instance: OperatorInstance, plan: OperatorPlan, operator: NodeId) -> int:
+    """Stages in front of the one that has an operator."""
+    ids = [each.id for each in instance.operators]
+    return next(stage for stage, members in enumerate(plan.stages) if ids.index(operator) in members)
+
+
+def same_stage(instance: OperatorInstance, plan: OperatorPlan, operator: NodeId, other: NodeId) -> int:
+    """1 if two operators are in one stage."""
+    return int(stage_of(instance, plan, operator) == stage_of(instance, plan, other))
+
+
+def replicas_of(instance: OperatorInstance, plan: OperatorPlan, operator: NodeId) -> int:
+    """Replicas of the stage that has an operator."""
+    return plan.replicas[stage_of(instance, plan, operator)]
+
+
+VOCABULARY = (
+    Quantity("num_stages", "number of stages", num_stages),
+    Quantity("stage_of", "number of the stage that has an operator, from 0 at the input side", stage_of, (OPERATOR,)),
+    Quantity("same_stage", "whether two operators are in one stage", same_stage, (OPERATOR, OPERATOR)),
+    Quantity("replicas_of", "replicas of the stage that has an operator", replicas_of, (OPERATOR,)),
+)

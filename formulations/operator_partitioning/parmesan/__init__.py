@@ -1,1 +1,0 @@
-"""Parmesan's flow as published."""

@@ -1,0 +1,25 @@
+"""The subproblems that Parmesan's flow solves inside."""
+
+from __future__ import annotations
+
+from formulations.contract.family import lazy
+from formulations.contract.inner_problems import Inside
+
+_ROOM = "formulations.operator_partitioning"
+
+
+def _inside(method: str, says: str, arise: str, exactly: str | None = None) -> Inside:
+    return Inside(
+        method=method,
+        problem="operator_partitioning",
+        says=says,
+        arise=lazy(f"{_ROOM}.questions.studies.inside:{arise}"),
+        exactly=None if exactly is None else lazy(f"{_ROOM}.paper.parmesan:{exactly}"),
+    )
+
+
+INSIDE = (
+    _inside("parmesan", "clustered graph, and each move of the refinement", "steps_of_parmesan", "solve_best_chain"),
+    _inside("dp", "states of the dynamic program", "states_of_dp"),
+    _inside("refine", "moves of the refinement from the even cut", "moves_of_refine"),
+)

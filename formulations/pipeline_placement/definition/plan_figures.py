@@ -1,0 +1,39 @@
+"""A placed pipeline in figures: its mapping's, and a simulated step of the slowest replica."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from formulations.device_mapping.definition.plan_figures import breakdown as of_mapping
+from formulations.figures.gantt import beside_objective, of_passes
+from formulations.figures.plan_figures import Breakdown, Network, Picture
+from formulations.operator_partitioning.definition.plan_figures import memory_stack, operators_graph
+from formulations.pipeline_placement.definition.problem import PlacementPlan, evaluate, second_phase
+from formulations.pipeline_placement.definition.simulate import simulate_plan
+from instances.problems.pipeline_placement import PlacementInstance
+
+
+def breakdown(instance: PlacementInstance, plan: PlacementPlan) -> Breakdown:
+    """The mapping's stages; the bubble is the part of the pipeline's time in which a stage of that replica waits."""
+    mapped = of_mapping(second_phase(instance, plan.partition), plan.mapping)
+    step = simulate_plan(instance, plan)
+    busy = sum(task.end_s - task.start_s for task in step.passes)
+    whole = step.pipeline_s * instance.num_stages
+    bubble = 1 - busy / whole if whole > 0 else 0.0
+
+    def draw() -> tuple[Picture, ...]:
+        network, *others = mapped.pictures
+        assert isinstance(network, Network)
+        stages = network.stages
+        graph = operators_graph(instance.operators, plan.partition, stages)
+        passes = of_passes("A step of the slowest replica, simulated (1F1B)", step.passes, stages)
+        says = (
+            ", is the slowest stage's alone, as if the pipeline were always full and nothing overlapped; here it fills "
+            "and drains, and stages compute while others send"
+        )
+        passes = beside_objective(passes, evaluate(instance, plan), says, step.allreduce_s)
+        memory = memory_stack(instance.operators, plan.partition, stages)
+        return (network, graph, *others, *memory, passes)
+
+    figures = {**mapped.figures, "simulated_step_s": step.seconds, "bubble_share": bubble}
+    return replace(mapped, figures=figures, draw=draw)

@@ -1,0 +1,58 @@
+"""What an instance of pipeline placement is read from, and what a caller may change of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from formulations.contract.family import OwnJson
+from formulations.operator_partitioning.definition.settings import WEIGHT_COPIES, apply
+from instances.parameters import Setting, one_of, parse_count
+from instances.problems.device_mapping import OBJECTIVES, RINGS
+from instances.problems.operator_partitioning import expect_held
+from instances.problems.pipeline_placement import PlacementInstance
+from instances.units import parse_bytes
+
+JSON = OwnJson("pipeline_placement", PlacementInstance, "instances.readers.pipeline_placement_json:read")
+
+OVERRIDES = (
+    Setting(
+        "objective",
+        one_of(*OBJECTIVES),
+        "what counts of a stage's time: tensors between stages, the all-reduce, or both",
+        metavar="p2p|allreduce|full",
+    ),
+    Setting(
+        "ring", one_of(*RINGS), "all-reduce rings in the order of the replicas, or in any order", metavar="index|free"
+    ),
+    Setting("microbatches", parse_count, "micro-batches of a training step, for the simulation", metavar="N"),
+    Setting("memory", parse_bytes, "memory per device: 16GiB or 16GB", metavar="SIZE"),
+    WEIGHT_COPIES,
+)
+_OF_OPERATORS = ("memory", "weight-copies")
+
+
+def read(content: Any, where: str, overrides: Mapping[str, Any]) -> PlacementInstance:
+    """The instance that ``content`` and the overrides declare; `InstanceError` if it is bad."""
+    instance = JSON.read(content, where)
+    given = {name: value for name, value in overrides.items() if value is not None}
+    operators = apply(instance.operators, {name: given[name] for name in _OF_OPERATORS if name in given}, where)
+    operators = replace(operators, options=instance.operators.options)  # they are the placement's
+    if isinstance(content, dict):
+        expect_held(operators, content["operators"], f"{where}: operators")
+    fields = {name: value for name, value in given.items() if name not in _OF_OPERATORS}
+    return replace(instance, **fields, operators=operators, options={**instance.options, **given})
+
+
+def describe(instance: PlacementInstance) -> dict[str, Any]:
+    """The key figures of an instance."""
+    return {
+        "operators": len(instance.operators.operators),
+        "stages": instance.num_stages,
+        "replicas": instance.operators.replicas,
+        "devices": instance.num_devices,
+        "weight_copies": instance.weight_copies,
+        "objective": instance.objective,
+        "ring": instance.ring,
+    }

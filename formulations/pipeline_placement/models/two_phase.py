@@ -1,0 +1,237 @@
+"""One phase after the other: Parmesan as published, both phases exactly, and in turns.
+
+Source: Parmesan, sections 4 and 5; turns are made for this project.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from formulations.contract.family import Answer
+from formulations.device_mapping import exact as exact_mapping
+from formulations.device_mapping import paper as paper_mapping
+from formulations.device_mapping.annealing import near
+from formulations.device_mapping.definition import problem as mapping_problem
+from formulations.device_mapping.definition.problem import Mapping
+from formulations.operator_partitioning import exact as exact_partition
+from formulations.operator_partitioning.definition import problem as partition_problem
+from formulations.operator_partitioning.definition.problem import OperatorPlan, stage_of
+from formulations.operator_partitioning.paper import parmesan as paper_partition
+from formulations.pipeline_placement.definition.problem import PlacementPlan, second_phase
+from formulations.pipeline_placement.definition.simulate import simulate_plan
+from instances.problems.operator_partitioning import OperatorInstance
+from instances.problems.pipeline_placement import PlacementInstance
+from solvers.outcome import Limits, Stop, Watch
+
+#: The share of the time that the first phase may take.
+_FIRST = 0.5
+#: Rounds in turns end when a move is no better than by this.
+_BETTER = 1e-9
+
+
+@dataclass(frozen=True)
+class Found:
+    """A plan in two phases, its time, and the statistics of both."""
+
+    plan: PlacementPlan
+    objective: float
+    stats: dict[str, Any]
+
+
+Partition = Callable[..., Answer[OperatorPlan]]
+Place = Callable[..., Answer[Mapping]]
+
+
+def in_phases(
+    instance: PlacementInstance, limits: Limits, watch: Watch, partition: Partition, place: Place
+) -> Found | Answer[PlacementPlan]:
+    """Partition, then place; an answer without a plan where the first phase has none."""
+    left = watch.remaining_s()
+    own = watch.part(None if left is None else _FIRST * left, silent=True)
+    first = partition(instance.operators, replace(limits, time_s=own.remaining_s()), own)
+    stages = _plan_of(first, own)
+    if stages is None:
+        reason = f"the first phase: {first.reason}" if first.reason else "the first phase found no partition"
+        return Answer(infeasible=first.infeasible, stop=first.stop, reason=reason, stats=first.stats)
+    second = second_phase(instance, stages)
+    watched = _mapping_part(watch, stages)
+    placed = place(second, replace(limits, time_s=watched.remaining_s()), watched)
+    mapping = _plan_of(placed, watched)
+    if mapping is None:
+        return Answer(stop=placed.stop, reason=placed.reason)
+    objective = mapping_problem.evaluate(second, mapping)
+    plan = PlacementPlan(stages, mapping)
+    watch.plan(plan, objective)
+    stats = {
+        "partition_load_s": partition_problem.evaluate(instance.operators, stages),
+        "partition_proved": first.stop is Stop.PROVED,
+        "mapping_bound_s": _bound_of(placed, watched),
+    }
+    return Found(plan, objective, stats)
+
+
+def _mapping_part(watch: Watch, partition: OperatorPlan) -> Watch:
+    """The watch of a mapping: its plans are plans of both phases, its bounds are of this partition only."""
+    return watch.part(bounds=False, plan_of=lambda mapping: PlacementPlan(partition, mapping))
+
+
+def _plan_of(answer: Answer[Any], watch: Watch) -> Any:
+    return answer.plan if answer.plan is not None else watch.incumbent()[0]
+
+
+def _bound_of(answer: Answer[Any], watch: Watch) -> float | None:
+    return max((bound for bound in (answer.bound, watch.best_bound) if bound is not None), default=None)
+
+
+def compute_bound(instance: PlacementInstance) -> float:
+    """Seconds that no plan beats: an even share of all computing, or the longest operator."""
+    operators = instance.operators.operators
+    share = instance.operators.total_compute_s / instance.num_stages
+    longest = max((operator.compute_s for operator in operators), default=0.0)
+    return max(share, longest) * (1 - 1e-12)
+
+
+def _answer(instance: PlacementInstance, watch: Watch, found: Found | Answer[PlacementPlan]) -> Answer[PlacementPlan]:
+    if isinstance(found, Answer):
+        return found
+    stats = {**found.stats, "step_s": simulate_plan(instance, found.plan).seconds}
+    return Answer(found.plan, bound=compute_bound(instance), stop=watch.why(), stats=stats)
+
+
+def solve(instance: PlacementInstance, limits: Limits, watch: Watch) -> Answer[PlacementPlan]:
+    """Parmesan: clustering, dynamic program and refinement, then Algorithm 1."""
+    return _answer(instance, watch, in_phases(instance, limits, watch, paper_partition.solve, paper_mapping.solve))
+
+
+def decoupled(instance: PlacementInstance, limits: Limits, watch: Watch) -> Found | Answer[PlacementPlan]:
+    """The best partition for the flat network, then the best mapping of it."""
+    return in_phases(instance, limits, watch, exact_partition.solve, exact_mapping.solve)
+
+
+def solve_decoupled(instance: PlacementInstance, limits: Limits, watch: Watch) -> Answer[PlacementPlan]:
+    """Both phases exactly; together they need not be the best."""
+    return _answer(instance, watch, decoupled(instance, limits, watch))
+
+
+def solve_turns(instance: PlacementInstance, limits: Limits, watch: Watch) -> Answer[PlacementPlan]:
+    """Partition moves on the links of the mapping, then swaps of devices, in turns until neither helps."""
+    return turns(instance, limits, watch, near.solve)
+
+
+def turns(
+    instance: PlacementInstance,
+    limits: Limits,
+    watch: Watch,
+    place: Place,
+    tried: Callable[[PlacementPlan], None] = lambda _: None,
+) -> Answer[PlacementPlan]:
+    """The same with any method of mapping; ``tried`` is called with each move that is looked at, its mapping kept."""
+    found = in_phases(instance, limits, watch, paper_partition.solve, place)
+    return found if isinstance(found, Answer) else improved(instance, limits, watch, found, place, tried)
+
+
+def improved(
+    instance: PlacementInstance,
+    limits: Limits,
+    watch: Watch,
+    found: Found,
+    place: Place,
+    tried: Callable[[PlacementPlan], None] = lambda _: None,
+) -> Answer[PlacementPlan]:
+    """What `turns` makes of a plan in two phases."""
+    best, objective, rounds, moves = found.plan, found.objective, 0, 0
+    while not watch.stopped():
+        rounds += 1
+        moved, moved_objective, count = _refined(instance, best, objective, watch, tried)
+        moves += count
+        if not count:
+            break
+        watched = _mapping_part(watch, moved.partition)
+        answer = place(second_phase(instance, moved.partition), limits, watched, levels=2)
+        mapping = _plan_of(answer, watched)
+        best, objective = moved, moved_objective
+        if mapping is not None:
+            value = mapping_problem.evaluate(second_phase(instance, moved.partition), mapping)
+            if value < objective:
+                best, objective = PlacementPlan(moved.partition, mapping), value
+        watch.plan(best, objective)
+    stats = {**found.stats, "rounds": rounds, "moves": moves, "decoupled_objective": found.objective}
+    stats["step_s"] = simulate_plan(instance, best).seconds
+    return Answer(best, bound=compute_bound(instance), stop=watch.why(), stats=stats)
+
+
+def best_start(instance: PlacementInstance, limits: Limits, watch: Watch) -> float | None:
+    """The best of three starts in turns, for the watch; returns what ``decoupled`` alone has.
+
+    They are those of ``turns`` and of ``decoupled``, and the best partition for a flat network of the slowest links.
+    """
+    slowest = min((min(row[:d]) for d, row in enumerate(instance.bandwidth_bytes_per_s) if d), default=0.0)
+
+    def for_slowest(operators: OperatorInstance, own: Limits, part: Watch) -> Answer[OperatorPlan]:
+        return exact_partition.solve(replace(operators, bandwidth_bytes_per_s=slowest), own, part)
+
+    solve_turns(instance, limits, watch)
+    alone = None
+    starts = [(for_slowest, near.solve)] if slowest else []
+    for partition, place in (*starts, (exact_partition.solve, exact_mapping.solve)):
+        found = Answer[PlacementPlan]() if watch.stopped() else in_phases(instance, limits, watch, partition, place)
+        if isinstance(found, Answer):
+            return None
+        improved(instance, limits, watch, found, near.solve)
+        alone = found.objective
+    return alone
+
+
+def solve_best_mapping(instance: PlacementInstance, limits: Limits, watch: Watch) -> Answer[PlacementPlan]:
+    """Parmesan with the best mapping of its partition."""
+    return _answer(instance, watch, in_phases(instance, limits, watch, paper_partition.solve, exact_mapping.solve))
+
+
+def solve_best_partition(instance: PlacementInstance, limits: Limits, watch: Watch) -> Answer[PlacementPlan]:
+    """Parmesan with the best partition for the flat network, mapped by Algorithm 1."""
+    return _answer(instance, watch, in_phases(instance, limits, watch, exact_partition.solve, paper_mapping.solve))
+
+
+def _refined(
+    instance: PlacementInstance,
+    plan: PlacementPlan,
+    objective: float,
+    watch: Watch,
+    tried: Callable[[PlacementPlan], None],
+) -> tuple[PlacementPlan, float, int]:
+    """Move operators next to a cut to the other side while that lowers the true time; how many moves there were."""
+    count = 0
+    while not watch.stopped():
+        better = _best_move(instance, plan, objective, tried)
+        if better is None:
+            break
+        plan, objective = better
+        watch.plan(plan, objective)
+        count += 1
+    return plan, objective, count
+
+
+def _best_move(
+    instance: PlacementInstance, plan: PlacementPlan, objective: float, tried: Callable[[PlacementPlan], None]
+) -> tuple[PlacementPlan, float] | None:
+    best, least = None, objective * (1 - _BETTER)
+    home = stage_of(plan.partition)
+    joined = {pair for u, v in instance.operators.edges for pair in ((u, home[v]), (v, home[u])) if home[u] != home[v]}
+    for operator, stage in sorted(joined):
+        moved = PlacementPlan(_moved(plan.partition, operator, home[operator], stage), plan.mapping)
+        if partition_problem.violations(instance.operators, moved.partition):
+            continue
+        tried(moved)
+        value = mapping_problem.evaluate(second_phase(instance, moved.partition), moved.mapping)
+        if value < least:
+            best, least = moved, value
+    return None if best is None else (best, least)
+
+
+def _moved(partition: OperatorPlan, operator: int, source: int, target: int) -> OperatorPlan:
+    stages = list(partition.stages)
+    stages[source] = tuple(each for each in stages[source] if each != operator)
+    stages[target] = tuple(sorted((*stages[target], operator)))
+    return replace(partition, stages=tuple(stages))

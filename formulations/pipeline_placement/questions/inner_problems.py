@@ -1,0 +1,31 @@
+"""The problems that runs of two phases solve inside."""
+
+from __future__ import annotations
+
+from formulations.contract.family import lazy
+from formulations.contract.inner_problems import Inside
+
+_ROOM = "formulations.pipeline_placement"
+
+INSIDE = (
+    Inside(
+        method="turns",
+        problem="device_mapping",
+        says="mapping of each round, and of each move that is looked at",
+        arise=lazy(f"{_ROOM}.questions.studies.mappings:of_turns"),
+    ),
+    Inside(
+        method="parmesan",
+        problem="device_mapping",
+        says="mapping of its partition",
+        arise=lazy(f"{_ROOM}.questions.studies.mappings:of_parmesan"),
+        exactly=lazy(f"{_ROOM}.models.two_phase:solve_best_mapping"),
+    ),
+    Inside(
+        method="parmesan",
+        problem="operator_partitioning",
+        says="partition of its first phase",
+        arise=lazy(f"{_ROOM}.questions.studies.mappings:first_phase_of_parmesan"),
+        exactly=lazy(f"{_ROOM}.models.two_phase:solve_best_partition"),
+    ),
+)

@@ -1,0 +1,1 @@
+"""Event simulations of pipelines."""

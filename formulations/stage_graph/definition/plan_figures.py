@@ -1,0 +1,141 @@
+"""A plan of a stage graph in figures: passes, all-reduce and memory of every stage, and the simulated iteration."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from formulations.figures.gantt import of_passes
+from formulations.figures.graph_condensation import model_graph, stage_graph
+from formulations.figures.plan_figures import Breakdown, Picture, Stack, slowest, stages_of, states
+from formulations.figures.plan_figures import Stage as Shown
+from formulations.simulation.simulate_graph import PassGraph, kfkb, run
+from formulations.stage_graph.definition.problem import (
+    Stage,
+    StagePlan,
+    all_reduce_s,
+    bottleneck_s,
+    depth,
+    iteration_s,
+    memory_bytes,
+    pass_times,
+    replica_samples,
+    schedule_of,
+    tps,
+)
+from instances.problems.stage_graph import StageGraph
+
+
+def breakdown(instance: StageGraph, plan: StagePlan) -> Breakdown:
+    """Every stage's passes and memory; the bubble is the part of a simulated iteration in which a device waits."""
+    rows, times = [], [tps(instance, plan, stage) for stage in range(len(plan.stages))]
+    for index, stage in enumerate(plan.stages):
+        forward, backward = pass_times(instance, plan, index)
+        held = memory_bytes(instance, stage)
+        rows.append(
+            {
+                "s_per_sample": times[index],
+                "forward_s": forward,
+                "backward_s": backward,
+                "all_reduce_s": all_reduce_s(instance, stage),
+                "memory_bytes": held,
+                "slack_bytes": _limit(instance, stage) - held,
+            }
+        )
+    iteration = iteration_s(instance, plan)
+    busy = sum(time * stage.devices for time, stage in zip(times, plan.stages, strict=True)) * instance.minibatch
+    devices = sum(stage.devices for stage in plan.stages)
+    return Breakdown(
+        tuple(rows),
+        {
+            "bottleneck": f"stage {slowest(times)}",
+            "depth": depth(plan),
+            "iteration_s": iteration,
+            "samples_per_s": instance.minibatch / iteration if iteration > 0 else None,
+            "bubble_share": 1 - busy / (iteration * devices) if iteration > 0 else 0.0,
+        },
+        lambda: _pictures(instance, plan, times),
+    )
+
+
+def _pictures(instance: StageGraph, plan: StagePlan, times: Sequence[float]) -> tuple[Picture, ...]:
+    degrees = [f"dp {stage.devices}" for stage in plan.stages]
+    stages = stages_of(times, degrees, [stage.devices for stage in plan.stages])
+    figures = [{"weight_bytes": o.weight_bytes, "activation_bytes": o.activation_bytes} for o in instance.operators]
+    names = [each.name for each in instance.operators]
+    ids = [instance.id_of(node) for node in range(len(names))]
+    edges = [(edge.source, edge.target, edge.bytes_per_sample) for edge in instance.edges]
+    home = {node: index for index, stage in enumerate(plan.stages) for node in stage.nodes}
+    crossing = dict.fromkeys(plan.edges, 0.0)
+    for source, target, size in edges:
+        pair = home[source], home[target]
+        if pair in crossing:
+            crossing[pair] += size
+    texts = [
+        f"{len(stage.nodes)} operators, {stage.in_flight} samples in flight"
+        if stage.in_flight > 1
+        else f"{len(stage.nodes)} operators, 1 sample in flight"
+        for stage in plan.stages
+    ]
+    tensors = [(source, (target,), size) for source, target, size in edges]
+    graph = model_graph("Operators by stage", names, ids, figures, tensors, home, stages)
+    return (
+        *([graph] if len(graph.nodes) > len(stages) else []),
+        stage_graph(
+            "Stages",
+            texts,
+            [[ids[node] for node in stage.nodes] for stage in plan.stages],
+            [(a, b, size) for (a, b), size in crossing.items()],
+            stages,
+        ),
+        _time(instance, plan, stages),
+        _memory(instance, plan, stages),
+        _passes(instance, plan, stages),
+    )
+
+
+def _time(instance: StageGraph, plan: StagePlan, stages: Sequence[Shown]) -> Stack:
+    compute, transfer, rings = [], [], []
+    for index, stage in enumerate(plan.stages):
+        samples = replica_samples(stage.microbatch, stage.devices)
+        own = [instance.operators[node] for node in stage.nodes]
+        computed = math.fsum(t for each in own for t in (each.forward_s(samples), each.backward_s(samples)))
+        compute.append(computed / stage.microbatch)
+        transfer.append(max(0.0, sum(pass_times(instance, plan, index)) - computed) / stage.microbatch)
+        rings.append(all_reduce_s(instance, stage) / instance.minibatch)
+    parts = {"compute": compute, "transfer": transfer, "synchronisation": rings}
+    counted = {name: values for name, values in parts.items() if name == "compute" or any(values)}
+    return Stack("Time per sample of each stage", stages, counted, "time per sample", "s")
+
+
+def _memory(instance: StageGraph, plan: StagePlan, stages: Sequence[Shown]) -> Stack:
+    weights = [math.fsum(instance.operators[node].weight_bytes for node in stage.nodes) for stage in plan.stages]
+    copies = instance.weight_copies
+    held = [memory_bytes(instance, stage) for stage in plan.stages]
+    kept = [max(0.0, total - copies * weight) for total, weight in zip(held, weights, strict=True)]
+    parts = {**states(weights, copies), "activations in flight": kept}
+    limits = [_limit(instance, stage) for stage in plan.stages]
+    return Stack("Memory of a device of each stage", stages, parts, "memory of a device", "bytes", limits)
+
+
+def _passes(instance: StageGraph, plan: StagePlan, stages: Sequence[Shown]) -> Picture:
+    graph = PassGraph(schedule_of(instance, plan))
+    orders = [kfkb(graph.counts[s], each.in_flight // each.microbatch, each.k) for s, each in enumerate(plan.stages)]
+    passes = of_passes("An iteration, simulated", run(graph, orders).passes, stages)
+    iteration, ring = iteration_s(instance, plan), max(all_reduce_s(instance, stage) for stage in plan.stages)
+    reduced = " with the all-reduce after it, {}, which is not drawn" if ring else ""
+    if instance.objective == "iteration":
+        note = f"The objective is this iteration{reduced}: {{}}."
+        return replace(passes, note=note, amounts=(*([ring] if ring else []), iteration))
+    note = (
+        "The objective, {} per sample, is the slowest stage's alone, as if it never waited; this iteration of "
+        f"{instance.minibatch} samples fills and drains the pipeline, too: it takes {{}} per sample{reduced}."
+    )
+    return replace(passes, note=note, amounts=(bottleneck_s(instance, plan), iteration / instance.minibatch, ring))
+
+
+def _limit(instance: StageGraph, stage: Stage) -> float:
+    """A stage may use its least device only to that device's memory."""
+    graph = instance.device_graph
+    return min(graph.memory_bytes[d] for d in stage.device_ids) if graph else instance.memory_bytes

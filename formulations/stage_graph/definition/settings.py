@@ -1,0 +1,79 @@
+"""What an instance of stage graph is read from, and what a caller may change of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from formulations.contract.family import lazy
+from instances.parameters import Setting, one_of, parse_count, parse_degrees
+from instances.problems.stage_graph import OBJECTIVES, SCHEDULES, StageGraph, parse_ratio
+from instances.units import parse_bandwidth, parse_bytes, parse_time
+
+OVERRIDES = (
+    Setting("devices", parse_count, "number of identical devices", metavar="D"),
+    Setting("memory", parse_bytes, "memory per device", metavar="BYTES"),
+    Setting("bandwidth", parse_bandwidth, "network bandwidth between devices, such as 10GB/s", metavar="BYTES/S"),
+    Setting("latency", parse_time, "latency of a message", metavar="S"),
+    Setting("minibatch", parse_count, "samples of an iteration (mini-batch)", metavar="B"),
+    Setting("microbatches", parse_degrees, "micro-batch sizes that are allowed", metavar="1,2,4"),
+    Setting(
+        "schedule",
+        one_of(*SCHEDULES),
+        "one micro-batch size for all stages (1F1B), one for each stage, or kFkB as well",
+        metavar="uniform|per-stage|kfkb",
+    ),
+    Setting(
+        "objective",
+        one_of(*OBJECTIVES),
+        "minimise the time per sample of the slowest stage, or that of a simulated iteration",
+        metavar="tps|iteration",
+    ),
+    Setting("ratio", parse_ratio, "ratio of forward to backward time, for the samples in flight", metavar="F:G"),
+)
+
+_FIELDS = {
+    "devices": "num_devices",
+    "memory": "memory_bytes",
+    "bandwidth": "bandwidth_bytes_per_s",
+    "latency": "latency_s",
+    "ratio": "pass_ratio",
+}
+
+
+def recognise(content: Any) -> bool:
+    """Whether this is an instance of the family: built already, or own JSON."""
+    if isinstance(content, StageGraph):
+        return True
+    return isinstance(content, dict) and content.get("problem") == "stage_graph"
+
+
+def read(content: Any, where: str, overrides: Mapping[str, Any]) -> StageGraph:
+    """The instance that ``content`` (see ``recognise``) and the overrides declare; `InstanceError` if it is bad."""
+    if isinstance(content, StageGraph):
+        instance = content
+    else:
+        instance = lazy("instances.readers.stage_graph_json:read")(content, where)
+    changed = {_FIELDS.get(name, name): value for name, value in overrides.items()}
+    return replace(instance, **changed, options={**instance.options, **overrides})
+
+
+def describe(instance: StageGraph) -> dict[str, Any]:
+    """The key figures of an instance."""
+    return {
+        "operators": instance.num_operators,
+        "edges": len(instance.edges),
+        "devices": instance.num_devices,
+        "minibatch": instance.minibatch,
+        "weight_copies": instance.weight_copies,
+        "schedule": instance.schedule,
+    }
+
+
+def memory_pressure(instance: StageGraph) -> float | None:
+    """Copies of all weights over the memory of all devices: a lower bound on the share of it that any plan fills."""
+    needed = instance.weight_copies * math.fsum(each.weight_bytes for each in instance.operators)
+    room = math.fsum(instance.memory_of(device) for device in range(instance.num_devices))
+    return needed / room if room else None

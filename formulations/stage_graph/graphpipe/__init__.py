@@ -1,1 +1,0 @@
-"""GraphPipe's planner as published, and its recursion's wider forms."""

@@ -1,0 +1,253 @@
+"""What may be in conflict in a stage graph and its devices, what may repair it, and which numbers may be off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from formulations.contract.rounding import exactly as exact_text
+from formulations.contract.rounding import printed
+from formulations.contract.what_if import (
+    Change,
+    Factor,
+    Member,
+    More,
+    Questions,
+    layers_among,
+    one_requirement_less,
+    required,
+    rules_among,
+    unrequired,
+)
+from formulations.stage_graph.definition.problem import StagePlan, memory_bytes, tps
+from formulations.stage_graph.questions.alternatives import memory
+from instances.parameters import MAX_AMOUNT, MAX_COUNT
+from instances.problems.stage_graph import AffineTime, DeviceGraph, Operator, StageGraph, TableTime
+from instances.requirements import requirements_of
+
+_IDLE = "idle_devices"
+
+
+def questions() -> Questions[StageGraph]:
+    """What the room knows."""
+    return Questions(members, relaxed, repairs, resources, rows, factors, noisy)
+
+
+def members(instance: StageGraph) -> tuple[Member, ...]:
+    """Rules and requirements, then the operators, those that need little first."""
+    K, graph, found = instance.num_devices, instance.device_graph, []
+    if instance.microbatches:
+        sizes = ", ".join(map(str, instance.microbatch_sizes))
+        found.append(Member("rule", "microbatches", f"micro-batches have {sizes} samples"))
+    if graph is not None and any(not link for row in graph.bandwidth_bytes_per_s for link in row):
+        found.append(Member("rule", "links", "devices without a link exchange nothing"))
+    found += required(instance)
+    found.append(Member("rule", "devices", f"there {'is 1 device' if K == 1 else f'are {K} devices'}"))
+    room = "the device graph's" if graph is not None else exact_text(instance.memory_bytes)
+    found.append(Member("rule", "memory", f"a device has {room} bytes"))
+    needs = [instance.weight_copies * each.weight_bytes + each.activation_bytes for each in instance.operators]
+    order = sorted(range(instance.num_operators), key=needs.__getitem__)
+    return (*found, *(Member("layer", instance.id_of(node), _said(instance, node, needs[node])) for node in order))
+
+
+def _said(instance: StageGraph, node: int, needed: float) -> str:
+    name, node_id = instance.operators[node].name, instance.id_of(node)
+    shown = f" ({name})" if name and str(node_id) not in name else ""
+    return f"operator {node_id}{shown} needs at least {exact_text(needed)} bytes on each of its devices"
+
+
+def relaxed(instance: StageGraph, dropped: frozenset[Member]) -> list[StageGraph]:
+    """The instance without some rules, and with operators that need nothing and take in nothing.
+
+    Without the number of devices there are as many as every operator's replicas can be, each with the largest memory
+    and with links, and idle ones as required; without sizes a micro-batch may be any divisor of the mini-batch.
+    """
+    names, free = rules_among(dropped), {instance.index[node] for node in layers_among(dropped)}
+    kept = unrequired(instance, dropped)
+    graph = kept.device_graph
+    if "microbatches" in names:
+        kept = replace(kept, microbatches=())
+    if "memory" in names:
+        kept = replace(kept, memory_bytes=MAX_AMOUNT)
+        graph = graph and replace(graph, memory_bytes=(MAX_AMOUNT,) * kept.num_devices)
+    if "devices" in names:
+        if graph is not None:
+            kept, graph = replace(kept, memory_bytes=max(graph.memory_bytes)), None
+        least, most = _idle(kept)
+        kept = _any_idle(kept) if most is None or least <= most else kept
+        kept = replace(kept, num_devices=max(instance.num_devices, min(_usable(instance), MAX_COUNT)))
+    if "links" in names and graph is not None:
+        rows = tuple(tuple(link or 1.0 for link in row) for row in graph.bandwidth_bytes_per_s)
+        graph = replace(graph, bandwidth_bytes_per_s=rows)
+    operators = tuple(_freed(each) if node in free else each for node, each in enumerate(kept.operators))
+    edges = tuple(replace(each, bytes_per_sample=0.0) if each.target in free else each for each in kept.edges)
+    return [replace(kept, device_graph=graph, operators=operators, edges=edges)]
+
+
+def _freed(operator: Operator) -> Operator:
+    return replace(operator, weight_bytes=0.0, activation_bytes=0.0)
+
+
+def repairs(instance: StageGraph, _: Sequence[int | str]) -> list[list[Change[StageGraph]]]:
+    """More memory, more devices (where all are the same), other micro-batches, links, a requirement less."""
+    found = [_memory(instance)]
+    if instance.device_graph is None:
+        found.append(_devices(instance))
+    if instance.microbatches:
+        text = "micro-batches of any size that divides the mini-batch"
+        sizes = replace(instance, microbatches=())
+        found.append(Change("microbatches", lambda _: text, lambda _: sizes, (1.0,)))
+    return [*([each] for each in found), *([each] for each in one_requirement_less(instance))]
+
+
+def _memory(instance: StageGraph) -> Change[StageGraph]:
+    graph = instance.device_graph
+
+    def changed(amount: float) -> StageGraph:
+        if graph is None:
+            return replace(instance, memory_bytes=amount)
+        return replace(instance, device_graph=_at_least(graph, amount))
+
+    return Change(
+        "memory",
+        lambda amount: f"{'at least ' if graph is not None else ''}{printed(amount)} bytes on each device",
+        changed,
+        needed=lambda plan: memory(instance, plan),
+        most=MAX_AMOUNT,
+        declared=instance.memory_bytes if graph is None else min(graph.memory_bytes),
+    )
+
+
+def _at_least(graph: DeviceGraph, amount: float) -> DeviceGraph:
+    return replace(graph, memory_bytes=tuple(max(own, amount) for own in graph.memory_bytes))
+
+
+def _devices(instance: StageGraph) -> Change[StageGraph]:
+    """More devices, as many as plans can use and requirements want idle; with more of them there are no other plans.
+
+    A plan that uses u devices, from ``least`` to ``most`` of them idle, is one of K devices where u + ``least`` <= K <=
+    u + ``most``. So some number from one more than declared up to K has a plan if one uses at least ``used`` and at
+    most K - ``least``; and the first such number is the first for which there is such a plan.
+    """
+    K, (least, most) = instance.num_devices, _idle(instance)
+    used = 1 if most is None else max(1, K + 1 - most)
+    first = max(K + 1, used + least)
+    is_possible = most is None or (least <= most and used <= _usable(instance))
+    last = max(first, _usable(instance) + least) if is_possible else 0
+
+    def within(amount: float) -> StageGraph:
+        devices = int(amount) - least
+        more = () if most is None else (f"idle_devices <= {devices - used}",)
+        return replace(_any_idle(instance, *more), num_devices=devices)
+
+    return Change(
+        "devices",
+        lambda amount: f"{amount:.0f} devices",
+        lambda amount: replace(instance, num_devices=int(amount)),
+        range(first, min(last, MAX_COUNT) + 1),
+        within=within,
+        untried=f"more than {MAX_COUNT} devices" if last > MAX_COUNT else "",
+    )
+
+
+def _usable(instance: StageGraph) -> int:
+    """No plan uses more devices: every operator a stage of its own, with a replica for each sample."""
+    return instance.num_operators * instance.minibatch
+
+
+def _idle(instance: StageGraph) -> tuple[int, int | None]:
+    """How many idle devices are required at least and at most (``None``: any number)."""
+    wanted = [each for each in requirements_of(instance) if each.quantity == _IDLE]
+    least = max([0, *(each.amount for each in wanted if each.relation != "<=")])
+    return least, min((each.amount for each in wanted if each.relation != ">="), default=None)
+
+
+def _any_idle(instance: StageGraph, *more: str) -> StageGraph:
+    """The instance with these requirements in place of those on idle devices."""
+    kept = (str(each) for each in requirements_of(instance) if each.quantity != _IDLE)
+    return replace(instance, requirements=(*kept, *more))
+
+
+def resources(instance: StageGraph) -> list[More[StageGraph]]:
+    """One more GiB on each device, one more device, one more GB/s, where all devices are the same."""
+    if instance.device_graph is not None:
+        return []
+    bandwidth = instance.bandwidth_bytes_per_s
+    faster: Callable[[float], StageGraph] = lambda amount: replace(instance, bandwidth_bytes_per_s=amount)  # noqa: E731
+    found = [
+        More(_memory(instance), "one more GiB on each device", instance.memory_bytes + 2.0**30),
+        More(Change("bandwidth", lambda amount: f"{amount / 1e9:g} GB/s", faster), "one more GB/s", bandwidth + 1e9),
+    ]
+    if instance.num_devices < MAX_COUNT:
+        found.insert(1, More(replace(_devices(instance), steps=()), "one more device", instance.num_devices + 1))
+    return found
+
+
+def rows(instance: StageGraph, plan: StagePlan) -> list[dict[str, Any]]:
+    """Time per sample and memory of every stage."""
+    times = [tps(instance, plan, stage) for stage in range(len(plan.stages))]
+    slowest, found = max(times), []
+    for number, stage in enumerate(plan.stages):
+        held = memory_bytes(instance, stage)
+        room = min((instance.memory_of(device) for device in stage.device_ids), default=instance.memory_bytes)
+        found.append(
+            {
+                "stage": number,
+                "operators": [instance.id_of(node) for node in stage.nodes],
+                "devices": stage.devices,
+                "microbatch": stage.microbatch,
+                "time_s_per_sample": times[number],
+                "time_share": times[number] / slowest if slowest else 1.0,
+                "memory_bytes": held,
+                "memory_share": held / room if room else 1.0,
+            }
+        )
+    return found
+
+
+def factors(instance: StageGraph) -> list[Factor[StageGraph]]:
+    """All bandwidths together, and both passes of every operator."""
+    found = [Factor("bandwidth", "bandwidth", lambda times: _faster(instance, times))]
+    for node in range(instance.num_operators):
+        name = f"time of operator {instance.id_of(node)}"
+        found.append(Factor(name, name, _scaling(instance, node)))
+    return found
+
+
+def _faster(instance: StageGraph, times: float) -> StageGraph:
+    inner, graph = instance.inner_bandwidth_bytes_per_s, instance.device_graph
+    if graph is not None:
+        rows = tuple(tuple(link * times for link in row) for row in graph.bandwidth_bytes_per_s)
+        graph = replace(graph, bandwidth_bytes_per_s=rows)
+    return replace(
+        instance,
+        bandwidth_bytes_per_s=instance.bandwidth_bytes_per_s * times,
+        inner_bandwidth_bytes_per_s=None if inner is None else inner * times,
+        device_graph=graph,
+    )
+
+
+def _scaling(instance: StageGraph, node: int) -> Callable[[float], StageGraph]:
+    def scaled(factor: float) -> StageGraph:
+        operators = list(instance.operators)
+        operators[node] = _timed(operators[node], factor)
+        return replace(instance, operators=tuple(operators))
+
+    return scaled
+
+
+def _timed(operator: Operator, factor: float) -> Operator:
+    return replace(operator, forward=_slower(operator.forward, factor), backward=_slower(operator.backward, factor))
+
+
+def _slower(time: AffineTime | TableTime, factor: float) -> AffineTime | TableTime:
+    if isinstance(time, AffineTime):
+        return AffineTime(time.fixed_s * factor, time.per_sample_s * factor)
+    return replace(time, seconds=tuple(each * factor for each in time.seconds))
+
+
+def noisy(instance: StageGraph, draw: Callable[[], float]) -> StageGraph:
+    """A factor on all bandwidths, and one on both passes of every operator."""
+    operators = tuple(_timed(each, draw()) for each in instance.operators)
+    return replace(_faster(instance, draw()), operators=operators)

@@ -1,1 +1,0 @@
-"""Planners that the papers compare with."""

@@ -1,0 +1,146 @@
+"""A plan of stage partitioning in figures: time per sample and memory of every stage."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from formulations.figures import plan_figures as shown
+from formulations.figures.gantt import forward_and_backward, steady
+from formulations.figures.plan_figures import Breakdown, Item, Picture, Stack, Strip, idle_share, slowest, stages_of
+from formulations.figures.throughput import throughput
+from formulations.simulation.simulate_chain import PipelineStage
+from formulations.stage_partitioning.definition.problem import (
+    Stage,
+    StagePlan,
+    stage_memory,
+    stage_time,
+    suffix_sums,
+    time_terms,
+)
+from instances.problems.stage_partitioning import Layer, StageInstance, Tmpc
+
+#: Why `memory_stack` has no parts of what is held always: X.b is one number.
+_ONE_SUM = (
+    "Weights, gradients, the optimiser's states and what recomputation works on are held always; layers declare one "
+    "sum for them."
+)
+
+
+def breakdown(instance: StageInstance, plan: StagePlan) -> Breakdown:
+    """Every stage's time per sample, and where its memory goes; the bottleneck and how much devices wait for it.
+
+    Of imported models also what a batch takes, as one of many: filling and flushing the pipeline are not counted.
+    """
+    times = [stage_time(instance, stage) for stage in plan.stages]
+    devices = [stage.dp_degree * stage.tp_degree for stage in plan.stages]
+    rows = memory_rows(instance, plan)
+    return Breakdown(
+        tuple({"time_per_sample": time, **row} for time, row in zip(times, rows, strict=True)),
+        {
+            "bottleneck": f"stage {slowest(times)}",
+            "idle_share": idle_share(times, devices, instance.num_devices),
+            "devices_used": sum(devices),
+            **_as_run(instance, max(times)),
+        },
+        lambda: _pictures(instance, plan, times, rows),
+        lambda: strip(instance, plan, shown_stages(plan, times)),
+    )
+
+
+def _as_run(instance: StageInstance, time: float) -> dict[str, float | int]:
+    """A batch and what is done in a second, of models that say so."""
+    found = throughput(instance, time)
+    return {"batch_time": instance.num_microbatches * time, **found} if found else {}
+
+
+def _pictures(
+    instance: StageInstance, plan: StagePlan, times: Sequence[float], rows: Sequence[Mapping[str, Any]]
+) -> tuple[Picture, ...]:
+    stages = shown_stages(plan, times)
+    parts = time_parts(instance, plan)
+    own = []
+    for stage, time, s in zip(plan.stages, times, suffix_sums(plan), strict=True):
+        forward, backward = forward_and_backward(time * stage.dp_degree)
+        own.append(PipelineStage(stage.dp_degree, forward, backward, -(-s // stage.dp_degree)))
+    return (
+        strip(instance, plan, stages),
+        Stack("Time per sample of each stage", stages, parts, "time per sample", instance.time_unit),
+        memory_stack(rows, stages, instance.memory_bytes),
+        steady(own, stages, max(times), instance.time_unit),
+    )
+
+
+def shown_stages(plan: StagePlan, times: Sequence[float]) -> tuple[shown.Stage, ...]:
+    """The stages as pictures have them, with their degrees."""
+    degrees = [f"dp {stage.dp_degree} x tp {stage.tp_degree}" for stage in plan.stages]
+    return stages_of(times, degrees, [stage.dp_degree for stage in plan.stages])
+
+
+def strip(instance: StageInstance, plan: StagePlan, stages: Sequence[shown.Stage]) -> Strip:
+    """The layers, stage by stage: as wide as their replicas take for a sample, with the TMPCs chosen for them."""
+    items = []
+    for position, stage in enumerate(plan.stages):
+        for node in stage.nodes:
+            layer = instance.layers[instance.index[node]]
+            x = chosen(layer, stage)
+            figures = {
+                "id": layer.id,
+                "time": x.time,
+                "weight_bytes": x.weight_bytes,
+                "activation_bytes": x.activation_bytes,
+                "static_bytes": x.static_bytes,
+            }
+            has_choice = sum(len(tmpcs) for tmpcs in layer.tmpcs.values()) > 1
+            name = layer.name or str(layer.id)
+            items.append(Item(name, position, x.time / stage.dp_degree, x.id if has_choice else "", figures))
+    return Strip("Layers by stage", items, stages, f"compute per sample, {instance.time_unit}")
+
+
+def time_parts(instance: StageInstance, plan: StagePlan) -> dict[str, list[float]]:
+    """By what time is spent on: its time per sample in each stage; what nothing is spent on is left out."""
+    terms = [time_terms(instance, stage) for stage in plan.stages]
+    parts = {name: [math.fsum(each[name]) for each in terms] for name in ("compute", "transfer", "synchronisation")}
+    return {name: values for name, values in parts.items() if name == "compute" or any(values)}
+
+
+def memory_stack(rows: Sequence[Mapping[str, Any]], stages: Sequence[shown.Stage], limit: float) -> Stack:
+    """What a device of each stage holds, from `memory_rows`."""
+    parts = {
+        "held always (one sum)": [row["static_bytes"] for row in rows],
+        "activations in flight": [row["activation_bytes"] for row in rows],
+    }
+    title, measure = "Memory of a device of each stage", "memory of a device"
+    return Stack(title, stages, parts, measure, "bytes", [limit] * len(rows), note=_ONE_SUM)
+
+
+def memory_rows(instance: StageInstance, plan: StagePlan, sums: Sequence[int] | None = None) -> list[dict[str, Any]]:
+    """What a device of every stage holds: what is there always, activations of micro-batches in flight, and its room.
+
+    Static bytes are weights, gradients and optimiser states, as far as the instance declares them. ``sums`` replace
+    the plan's suffix sums s.
+    """
+    rows = []
+    for stage, s in zip(plan.stages, suffix_sums(plan) if sums is None else sums, strict=True):
+        static = _static_bytes(instance, stage)
+        total = stage_memory(instance, stage, s)
+        rows.append(
+            {
+                "in_flight": -(-s // stage.dp_degree),
+                "static_bytes": static,
+                "activation_bytes": max(0.0, total - static),
+                "memory_bytes": total,
+                "slack_bytes": instance.memory_bytes - total,
+            }
+        )
+    return rows
+
+
+def chosen(layer: Layer, stage: Stage) -> Tmpc:
+    """The TMPC that a stage chooses for a layer."""
+    return next(x for x in layer.tmpcs[stage.tp_degree] if x.id == stage.tmpcs[layer.id])
+
+
+def _static_bytes(instance: StageInstance, stage: Stage) -> float:
+    return math.fsum(chosen(instance.layers[instance.index[node]], stage).static_bytes for node in stage.nodes)

@@ -1,0 +1,72 @@
+"""PipeDream's planner: a chain cut into stages with data parallelism, as if memory had no limit.
+
+No tensor parallelism, and no recomputation: without a memory limit the fastest configuration of every layer is taken.
+A graph that is no chain becomes one along a topological order (Kahn's algorithm with a stack).
+
+Source: PipeDream (Narayanan et al., SOSP 2019), as Piper, sections 2.5 and 5, describes it; on a flat network and with
+Piper's cost model. Deviation: the best plan on the chain is found with the exact method's threshold search instead of
+PipeDream's own recursion, which has the same optimum.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from formulations.compiled.downsets import chain_downsets
+from formulations.contract.family import Answer
+from formulations.modelling.bisection import minimise
+from formulations.stage_partitioning.baselines import work_bound
+from formulations.stage_partitioning.definition.problem import StagePlan, stage_memory, suffix_sums, violations
+from formulations.stage_partitioning.exact.threshold import Search, statistics
+from formulations.stage_partitioning.kernels.tables import build_lattice, build_profile
+from formulations.stage_partitioning.methods import MAX_LABELS
+from instances.graph import lifo_order
+from instances.problems.stage_edits import with_degrees
+from instances.problems.stage_partitioning import StageInstance
+from solvers.outcome import Limits, Prover, Stop, Watch
+
+
+def solve(instance: StageInstance, _limits: Limits, watch: Watch) -> Answer[StagePlan]:
+    """The best plan on a chain without a memory limit, if it happens to fit.
+
+    Returns
+    -------
+    Answer
+        No plan if PipeDream's needs more memory than there is; ``stats`` then has its time per sample
+        (``unlimited_objective``) and the memory it needs (``needed_memory_bytes``), and ``reason`` says how to see it.
+    """
+    bound = work_bound(instance)
+    watch.bound(bound, Prover.BOUNDS)
+    try:
+        free = replace(with_degrees(instance, (1,)), memory_bytes=math.inf)
+    except ValueError:
+        return Answer(bound=bound, reason="PipeDream has no tensor parallelism, and some node needs it")
+    profile = build_profile(free, prune=True)
+    n = len(free.layers)
+    if (n + 1) * (profile.max_s + 1) > MAX_LABELS:
+        return Answer(
+            bound=bound, stop=Stop.SIZE_LIMIT, reason=f"{n} nodes times {profile.max_s} micro-batches do not fit"
+        )
+    lattice = build_lattice(profile, chain_downsets(lifo_order(n, free.edge_indices)))
+    search = Search(free, profile, lattice, np.frombuffer(watch.flag, np.uint8))
+    best = minimise(search, watch.part(silent=True), 0.0)[0]
+    stats = statistics(search)
+    if best is None:
+        reason = "" if watch.stopped() else "no plan on the chain has degrees that the devices and micro-batches allow"
+        return Answer(bound=bound, stop=watch.why(), reason=reason, stats=stats)
+    plan, objective = best
+    if not violations(instance, plan):
+        watch.plan(plan, objective)
+        return Answer(plan=plan, bound=bound, stop=watch.why(), stats=stats)
+    needed = max(stage_memory(instance, stage, s) for stage, s in zip(plan.stages, suffix_sums(plan), strict=True))
+    return Answer(
+        bound=bound,
+        stop=watch.why(),
+        reason=f"PipeDream's plan of {objective:.9g} {instance.time_unit} ignores the memory limit and needs "
+        f"{needed:.17g} bytes a device, more than the {instance.memory_bytes:.17g} there are; "
+        f"--memory {math.ceil(needed)} shows it",
+        stats={"unlimited_objective": objective, "needed_memory_bytes": needed, **stats},
+    )

@@ -1,0 +1,15 @@
+"""The knapsacks that Piper's dynamic program solves inside."""
+
+from __future__ import annotations
+
+from formulations.contract.family import lazy
+from formulations.contract.inner_problems import Inside
+
+INSIDE = (
+    Inside(
+        method="piper",
+        problem="tmpc_knapsack",
+        says="choice of TMPCs for each stage, degrees and number of micro-batches in flight",
+        walk=lazy("formulations.stage_partitioning.questions.studies.subproblems:Subproblems"),
+    ),
+)

@@ -1,0 +1,127 @@
+"""The whole table of optima over devices and micro-batches, from one run.
+
+Source: Piper, section 4: dp[V][k][s] (its Figure 2). The recursion is the paper's, knapsacks are exact, and "at most"
+replaces "exactly" for both k and s, which lets most of the work be skipped (`kernels.frontier_table.fill`). Graphs of
+many downsets are treated entry by entry (`frontier_entries`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.compiled.array_types import Floats
+from formulations.compiled.downsets import all_downsets, too_many
+from formulations.compiled.memory_budget import SizeError, demand
+from formulations.modelling import bisection
+from formulations.stage_partitioning.exact import threshold
+from formulations.stage_partitioning.kernels import frontier_table
+from formulations.stage_partitioning.kernels.tables import Lattice, Profile, build_lattice, build_profile
+from formulations.stage_partitioning.methods import MAX_DOWNSETS
+from formulations.stage_partitioning.questions.studies.frontier_entries import entry_by_entry, num_entries
+from instances.problems.stage_partitioning import StageInstance
+from solvers.outcome import Watch
+
+#: Most entries of the table over downsets, 8 bytes each.
+MAX_ENTRIES = 250_000_000
+#: Most steps over pairs of downsets, degrees and sums: minutes.
+MAX_STEPS = 2e11
+#: With more downsets than this each entry is proved by itself, in a second or two, and there may be so many: minutes.
+_ENTRIES_FROM = 2000
+MAX_PROOFS = 300
+
+
+@dataclass(frozen=True)
+class Frontier:
+    """``times[k, s]``: the least time per sample on at most k devices with data-parallel degrees summing to at most s.
+
+    Shape (K + 1, min(N, K) + 1), infinite where no plan is feasible; exact up to rounding.
+    """
+
+    times: Floats
+    stats: dict[str, Any]
+
+
+def frontier(instance: StageInstance, watch: Watch) -> Frontier | None:
+    """The table of an instance whose K and N are the largest of interest; ``None`` if stopped.
+
+    The cost model is that of the instance at every s: under the released one, degrees divide the instance's own N.
+
+    Raises
+    ------
+    SizeError
+        If the graph has too many downsets, or the table too many entries.
+    ValueError
+        If the instance requires a sum of exactly N: the table is about at most s.
+    """
+    if instance.exactly:
+        raise ValueError("a frontier is over sums of at most s; leave --exactly out")
+    profile = build_profile(instance, prune=True)
+    D, K, S = _size(instance, profile.max_s)
+    downsets = all_downsets(instance, MAX_DOWNSETS)
+    if downsets is None:
+        raise AssertionError("counted downsets have disappeared")
+    lattice = None if D > _ENTRIES_FROM else build_lattice(profile, downsets)
+    if lattice is None or _is_blurred(profile, lattice):
+        if num_entries(K, S, max(instance.tp_degrees, default=1)) > MAX_PROOFS:
+            raise SizeError("the weights differ too much in size for a table that large; try fewer --devices")
+        entries = entry_by_entry(instance, downsets, watch)
+        return entries and Frontier(*entries)
+    demand(8.0 * D * (S + 1) * (K + 1), "the table of all devices and sums")
+    table = np.full((D, S + 1, K + 1), np.inf)
+    table[0] = 0.0
+    counts = np.zeros(3, np.int64)
+    floor = float(lattice.work[-1]) / K * (1 - bisection.PRECISION)
+    done = frontier_table.fill(
+        profile, lattice, profile.memory, floor, table, np.empty(S + 2), np.empty(len(profile.dp_degrees), np.int64),
+        np.empty(len(profile.dp_degrees)), threshold.make_scratch(profile, D), counts,
+        np.frombuffer(watch.flag, np.uint8),
+    )  # fmt: skip
+    if not done:
+        return None
+    pairs, knapsacks, updates = counts.tolist()
+    stats = {"downsets": D, "pairs": pairs, "knapsacks": knapsacks, "updates": updates}
+    return Frontier(np.ascontiguousarray(table[-1].T), stats)
+
+
+def _is_blurred(profile: Profile, lattice: Lattice) -> bool:
+    """Whether weights differ so much in size that differences of their running sums are not to be trusted.
+
+    A test at a fixed time cuts them to what matters there (`costs.heaviest`); the table has no such time.
+    """
+    seconds = float(lattice.weight[:, -1].max(initial=0.0)) * float(
+        (profile.resync / profile.dp_degrees).max(initial=0.0)
+    )
+    blur = profile.num_tmpcs.shape[1] * float(np.finfo(float).eps) * seconds
+    return bool(blur > bisection.PRECISION * float(lattice.work[-1]) / profile.num_devices)
+
+
+def corners(times: NDArray[np.float64]) -> list[tuple[int, int, float]]:
+    """The (k, s, time) that no other entry matches with fewer devices or a smaller s: all the table says."""
+    finite = np.isfinite(times)
+    fewer, smaller = np.full_like(times, np.inf), np.full_like(times, np.inf)
+    fewer[1:], smaller[:, 1:] = times[:-1], times[:, :-1]
+    k, s = np.nonzero(finite & (times < fewer) & (times < smaller))
+    return list(zip(k.tolist(), s.tolist(), times[k, s].tolist(), strict=True))
+
+
+def _size(instance: StageInstance, max_s: int) -> tuple[int, int, int]:
+    """Numbers of downsets, devices and sums, if they fit."""
+    downsets = all_downsets(instance, MAX_DOWNSETS)
+    if downsets is None:
+        raise SizeError(f"{too_many(len(instance.layers), MAX_DOWNSETS)}; try --linearize")
+    D, K = len(downsets), instance.num_devices
+    if D > _ENTRIES_FROM:
+        too_large = num_entries(K, max_s, max(instance.tp_degrees, default=1)) > MAX_PROOFS
+    else:
+        steps = 0.5 * D * D * len(instance.tp_degrees) * max_s * K
+        too_large = D * (max_s + 1) * (K + 1) > MAX_ENTRIES or steps > MAX_STEPS
+    if too_large:
+        raise SizeError(
+            f"{D} downsets, {K} devices and {max_s} micro-batches are too much for a table of all of them; "
+            "try --linearize, fewer --devices or --microbatches"
+        )
+    return D, K, max_s

@@ -1,0 +1,310 @@
+"""What may be in conflict in an instance of stage partitioning, what may repair it, and of what there may be more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from formulations.contract.rounding import exactly as exact_text
+from formulations.contract.rounding import printed
+from formulations.contract.what_if import (
+    Change,
+    Member,
+    More,
+    Questions,
+    layers_among,
+    one_requirement_less,
+    required,
+    rules_among,
+    unrequired,
+)
+from formulations.stage_partitioning.definition.plan_figures import memory_rows
+from formulations.stage_partitioning.definition.problem import (
+    MEMORY_SLACK,
+    StagePlan,
+    stage_memory,
+    stage_time,
+    suffix_sums,
+)
+from formulations.stage_partitioning.definition.settings import PER_SECOND
+from formulations.stage_partitioning.questions.noise import factors, noisy
+from formulations.stage_partitioning.questions.why_infeasible import counted, most_devices, unlimited_devices
+from instances.parameters import MAX_AMOUNT, MAX_COUNT
+from instances.problems.stage_partitioning import CostModel, Layer, StageInstance, Tmpc
+from instances.requirements import requirements_of
+from instances.rules import NodeId
+
+#: A TMPC that keeps less takes a third more time: the forward pass runs once more.
+RECOMPUTED = 4 / 3
+#: Numbers of devices that are tried one by one.
+_TRIES = 256
+_SHARES = (0.5, 0.25, 0.125, 0.0625, 0.0)
+_HALVINGS = tuple(2.0**power for power in range(1, 11))
+
+
+def questions() -> Questions[StageInstance]:
+    """What the room knows."""
+    return Questions(members, relaxed, repairs, resources, rows, factors, noisy)
+
+
+def members(instance: StageInstance) -> tuple[Member, ...]:
+    """Rules first, then the layers, those that need little first."""
+    N, K, sums = instance.num_microbatches, instance.num_devices, "exactly" if instance.exactly else "at most"
+    found = []
+    if instance.max_dp_degree is not None:
+        found.append(Member("rule", "max-dp", f"no stage has a data-parallel degree above {instance.max_dp_degree}"))
+    if _divides(instance):
+        found.append(Member("rule", "cost-model", f"data-parallel degrees divide the {N} micro-batches of a batch"))
+    found.append(Member("rule", "microbatches", f"the data-parallel degrees of all stages sum to {sums} {N}"))
+    found += required(instance)
+    found.append(Member("rule", "devices", f"there {'is' if K == 1 else 'are'} {counted(K, 'device')}"))
+    found.append(Member("rule", "memory", f"a device has {exact_text(instance.memory_bytes)} bytes"))
+    layers = sorted(instance.layers, key=lambda layer: _least(layer, K)[0])
+    return (*found, *(Member("layer", layer.id, _said(layer, K)) for layer in layers))
+
+
+def _divides(instance: StageInstance) -> bool:
+    """Whether degrees have to divide N by a rule that can go alone: carried activations would go with it."""
+    return instance.cost_model is not CostModel.PAPER and not instance.carried
+
+
+def _least(layer: Layer, devices: int) -> tuple[float, int, str]:
+    """The least bytes that a device holds of a layer with one micro-batch in flight, with its degree and TMPC.
+
+    Of the degrees that the devices allow, where there are any.
+    """
+    every = [(x.activation_bytes + x.static_bytes, t, x.id) for t, found in layer.tmpcs.items() for x in found]
+    return min((each for each in every if each[1] <= devices), default=min(every))
+
+
+def _said(layer: Layer, devices: int) -> str:
+    needed, degree, tmpc = _least(layer, devices)
+    name = f" ({layer.name})" if layer.name and str(layer.id) not in layer.name else ""
+    where = "a device" if degree == 1 else f"each of {degree} devices"
+    return f"layer {layer.id}{name} needs at least {exact_text(needed)} bytes on {where} (TMPC {tmpc})"
+
+
+def relaxed(instance: StageInstance, dropped: frozenset[Member]) -> list[StageInstance]:
+    """The instance without some rules, and with layers that need nothing and run at every degree.
+
+    Devices are then as many as the micro-batches and the largest degree can take, micro-batches as many as the devices
+    (a multiple of the declared ones), so that each of the two is no limit while the other stays.
+    """
+    names = rules_among(dropped)
+    changes: dict[str, Any] = {}
+    if "max-dp" in names:
+        changes["max_dp_degree"] = None
+    if "cost-model" in names:
+        changes["cost_model"] = CostModel.PAPER
+    if "devices" in names:
+        changes["num_devices"] = max(instance.num_devices, unlimited_devices(instance))
+    if "microbatches" in names:
+        most = max(changes.get("num_devices", instance.num_devices), instance.num_microbatches)
+        changes |= {"num_microbatches": _multiple(instance.num_microbatches, most), "exactly": False}
+    if "memory" in names:
+        changes["memory_bytes"] = MAX_AMOUNT
+    free = layers_among(dropped)
+    if free:
+        degrees = sorted({1, *(t for layer in instance.layers for t in layer.tmpcs)})
+        changes["layers"] = tuple(_freed(layer, degrees) if layer.id in free else layer for layer in instance.layers)
+    return [replace(unrequired(instance, dropped), **changes)]
+
+
+def _multiple(count: int, most: int) -> int:
+    """The least multiple of ``count`` that reaches ``most``, as far as an instance may declare it."""
+    return count * min(-(-most // count), MAX_COUNT // count)
+
+
+def _freed(layer: Layer, degrees: Sequence[int]) -> Layer:
+    """The layer with one more TMPC, at every degree, that takes nothing."""
+
+    def free(degree: int) -> Tmpc:
+        taken = {x.id for x in layer.tmpcs.get(degree, ())}
+        return Tmpc(_unused("free", taken), 0.0, 0.0, 0.0, 0.0)
+
+    return replace(layer, tmpcs={**layer.tmpcs, **{t: (*layer.tmpcs.get(t, ()), free(t)) for t in degrees}})
+
+
+def _unused(name: str, taken: set[str]) -> str:
+    while name in taken:
+        name += "'"
+    return name
+
+
+def repairs(instance: StageInstance, layers: Sequence[NodeId]) -> list[list[Change[StageInstance]]]:
+    """More memory, devices or micro-batches, a rule less, a TMPC more (of one layer, else of all), smaller ones."""
+    found = [[_memory(instance)], [_devices(instance)], *([each] for each in _fewer_rules(instance))]
+    if not instance.exactly:
+        found.append([_microbatches(instance)])
+    every = [layer.id for layer in instance.layers]
+    holding = [v for v in layers if any(x.activation_bytes for found in _tmpcs(instance, v) for x in found)]
+    found.append([_recomputed(instance, [v]) for v in holding])
+    found.append([_recomputed(instance, every)])
+    if not instance.exactly:
+        found.append([_smaller(instance)])
+    return found
+
+
+def _tmpcs(instance: StageInstance, node: NodeId) -> Sequence[tuple[Tmpc, ...]]:
+    return tuple(instance.layers[instance.index[node]].tmpcs.values())
+
+
+def _memory(instance: StageInstance) -> Change[StageInstance]:
+    def needed(plan: StagePlan) -> float:
+        sums = suffix_sums(plan)
+        return max(stage_memory(instance, stage, s) for stage, s in zip(plan.stages, sums, strict=True))
+
+    return Change(
+        "memory",
+        lambda amount: f"{printed(amount)} bytes on each device",
+        lambda amount: replace(instance, memory_bytes=amount),
+        needed=needed,
+        most=MAX_AMOUNT,
+        slack=MEMORY_SLACK,
+        declared=instance.memory_bytes,
+    )
+
+
+def _devices(instance: StageInstance) -> Change[StageInstance]:
+    """As many as plans can use; each number in turn where a trainer has to use all of them."""
+    K, most = instance.num_devices, unlimited_devices(instance)
+    in_turn = any(each.quantity == "realizable" and each.holds(1) for each in requirements_of(instance))
+    tried = min(most, K + _TRIES) if in_turn else most
+    return Change(
+        "devices",
+        lambda amount: counted(int(amount), "device"),
+        lambda amount: replace(instance, num_devices=int(amount)),
+        range(K + 1, tried + 1),
+        in_turn=in_turn,
+        untried=f"more than {tried} devices" if tried < most_devices(instance) else "",
+    )
+
+
+def _microbatches(instance: StageInstance) -> Change[StageInstance]:
+    """Under the released cost model doubled again and again: more divisors, and those that there were."""
+    N, most = instance.num_microbatches, _multiple(instance.num_microbatches, instance.num_devices)
+    steps: Sequence[float] = range(N + 1, most + 1)
+    untried = "" if most >= instance.num_devices else f"more than {most} micro-batches in a batch"
+    if instance.cost_model is not CostModel.PAPER:
+        steps = tuple(N * 2**power for power in range(1, 11) if N * 2**power <= MAX_COUNT)
+        untried = f"micro-batches other than twice as many, up to {max([N, *steps]):.0f} in a batch"
+    return Change(
+        "microbatches",
+        lambda amount: f"{amount:.0f} micro-batches in a batch",
+        lambda amount: replace(instance, num_microbatches=int(amount)),
+        steps,
+        untried=untried,
+    )
+
+
+def _fewer_rules(instance: StageInstance) -> list[Change[StageInstance]]:
+    """One rule or requirement less."""
+    found: list[tuple[str, str, dict[str, Any]]] = []
+    if instance.exactly:
+        N = instance.num_microbatches
+        found.append(("exactly", f"data-parallel degrees that sum to at most {N}, not exactly", {"exactly": False}))
+    if instance.max_dp_degree is not None:
+        found.append(("max-dp", "data-parallel degrees of any size", {"max_dp_degree": None}))
+    if _divides(instance):
+        text = "data-parallel degrees that divide nothing (cost model paper)"
+        found.append(("cost-model", text, {"cost_model": CostModel.PAPER}))
+    return [*(_without(instance, *each) for each in found), *one_requirement_less(instance)]
+
+
+def _without(instance: StageInstance, name: str, text: str, fields: dict[str, Any]) -> Change[StageInstance]:
+    same = name != "cost-model"
+    return Change(name, lambda _: text, lambda _: replace(instance, **fields), (1.0,), same_times=same)
+
+
+def _recomputed(instance: StageInstance, layers: Sequence[NodeId]) -> Change[StageInstance]:
+    """One more TMPC beside each TMPC of some layers: it keeps a share of the activations and takes 4/3 of the time."""
+    chosen = set(layers)
+
+    def changed(share: float) -> StageInstance:
+        return replace(
+            instance,
+            layers=tuple(_with_less(layer, share) if layer.id in chosen else layer for layer in instance.layers),
+        )
+
+    def says(share: float) -> str:
+        kept = "no activations" if share == 0 else f"1/{1 / share:.0f} of the activations"
+        whose = f"layer {layers[0]}" if len(layers) == 1 else f"each of {len(layers)} layers"
+        return f"one more TMPC of {whose} that keeps {kept} and takes 4/3 of the time"
+
+    return Change("tmpc", says, changed, _SHARES)
+
+
+def _with_less(layer: Layer, share: float) -> Layer:
+    return replace(layer, tmpcs={t: (*found, *_lighter(found, share)) for t, found in layer.tmpcs.items()})
+
+
+def _lighter(found: Sequence[Tmpc], share: float) -> list[Tmpc]:
+    made: list[Tmpc] = []
+    taken = {x.id for x in found}
+    for x in found:
+        name = _unused(f"{x.id} recomputed", taken)
+        taken.add(name)
+        made.append(replace(x, id=name, activation_bytes=x.activation_bytes * share, time=x.time * RECOMPUTED))
+    return made
+
+
+def _smaller(instance: StageInstance) -> Change[StageInstance]:
+    """Micro-batches so many times smaller, and so many times as many: activations shrink in proportion."""
+
+    def changed(times: float) -> StageInstance:
+        def smaller(x: Tmpc) -> Tmpc:
+            return replace(x, activation_bytes=x.activation_bytes / times)
+
+        layers = tuple(
+            replace(layer, tmpcs={t: tuple(map(smaller, found)) for t, found in layer.tmpcs.items()})
+            for layer in instance.layers
+        )
+        kept = tuple(replace(each, bytes=each.bytes / times) for each in instance.kept)
+        more = instance.num_microbatches * int(times)
+        return replace(instance, layers=layers, kept=kept, num_microbatches=more)
+
+    most = MAX_COUNT / instance.num_microbatches
+    return Change(
+        "microbatch-size",
+        lambda times: f"micro-batches 1/{times:.0f} as large (activations in proportion; times need a profile)",
+        changed,
+        tuple(times for times in _HALVINGS if times <= most),
+        same_times=False,
+        untried=f"micro-batches smaller than 1/{max((times for times in _HALVINGS if times <= most), default=1):.0f}",
+    )
+
+
+def resources(instance: StageInstance) -> list[More[StageInstance]]:
+    """One more GiB on each device, one more device, one more GB/s."""
+    gigabyte = 1e9 / PER_SECOND[instance.time_unit]
+    faster: Callable[[float], StageInstance] = lambda amount: replace(instance, bandwidth=amount)  # noqa: E731
+    bandwidth = Change("bandwidth", lambda amount: f"{amount * PER_SECOND[instance.time_unit] / 1e9:g} GB/s", faster)
+    return [
+        More(_memory(instance), "one more GiB on each device", instance.memory_bytes + 2.0**30),
+        More(_devices(instance), "one more device", instance.num_devices + 1),
+        More(bandwidth, "one more GB/s", instance.bandwidth + gigabyte),
+    ]
+
+
+def rows(instance: StageInstance, plan: StagePlan) -> list[dict[str, Any]]:
+    """Time, share of the bottleneck's time, memory and share of a device's memory of every stage."""
+    times = [stage_time(instance, stage) for stage in plan.stages]
+    slowest, room = max(times), instance.memory_bytes
+    found = []
+    for number, (stage, row) in enumerate(zip(plan.stages, memory_rows(instance, plan), strict=True)):
+        share, held = times[number] / slowest if slowest else 1.0, row["memory_bytes"]
+        found.append(
+            {
+                "stage": number,
+                "nodes": list(stage.nodes),
+                "dp_degree": stage.dp_degree,
+                "tp_degree": stage.tp_degree,
+                "time_per_sample": times[number],
+                "time_share": share,
+                "memory_bytes": held,
+                "slack_bytes": row["slack_bytes"],
+                "memory_share": held / room if room else 1.0,
+            }
+        )
+    return found

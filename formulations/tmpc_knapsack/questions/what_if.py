@@ -1,0 +1,84 @@
+"""What may be in conflict in a choice of TMPCs, and what may repair it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from formulations.contract.rounding import exactly as exact_text
+from formulations.contract.rounding import printed
+from formulations.contract.what_if import (
+    Change,
+    Member,
+    More,
+    Questions,
+    layers_among,
+    one_requirement_less,
+    required,
+    rules_among,
+    unrequired,
+)
+from formulations.tmpc_knapsack.definition.problem import MEMORY_SLACK, KnapsackPlan, total_memory
+from instances.parameters import MAX_AMOUNT
+from instances.problems.tmpc_knapsack import KnapsackInstance, KnapsackNode
+
+
+def questions() -> Questions[KnapsackInstance]:
+    """What the room knows."""
+    return Questions(members, relaxed, repairs, resources, rows)
+
+
+def members(instance: KnapsackInstance) -> tuple[Member, ...]:
+    """Requirements, the memory, and the nodes, those that need little first."""
+    memory = Member("rule", "memory", f"all nodes together have {exact_text(instance.capacity_bytes)} bytes")
+    nodes = sorted(instance.nodes, key=_least)
+    said = [
+        Member("layer", node.id, f"node {node.id} needs at least {exact_text(_least(node))} bytes") for node in nodes
+    ]
+    return (*required(instance), memory, *said)
+
+
+def _least(node: KnapsackNode) -> float:
+    return min(option.memory_bytes for option in node.options)
+
+
+def relaxed(instance: KnapsackInstance, dropped: frozenset[Member]) -> list[KnapsackInstance]:
+    """The instance without some rules, and with nodes whose every TMPC needs nothing."""
+    kept, free = unrequired(instance, dropped), layers_among(dropped)
+    if "memory" in rules_among(dropped):
+        kept = replace(kept, capacity_bytes=MAX_AMOUNT)
+    return [replace(kept, nodes=tuple(_freed(node) if node.id in free else node for node in kept.nodes))]
+
+
+def _freed(node: KnapsackNode) -> KnapsackNode:
+    return replace(node, options=tuple(replace(option, memory_bytes=0.0) for option in node.options))
+
+
+def repairs(instance: KnapsackInstance, _: Sequence[int | str]) -> list[list[Change[KnapsackInstance]]]:
+    """More memory, a requirement less."""
+    return [[_memory(instance)], *([each] for each in one_requirement_less(instance))]
+
+
+def _memory(instance: KnapsackInstance) -> Change[KnapsackInstance]:
+    return Change(
+        "memory",
+        lambda amount: f"{printed(amount)} bytes",
+        lambda amount: replace(instance, capacity_bytes=amount),
+        needed=lambda plan: total_memory(instance, plan),
+        most=MAX_AMOUNT,
+        slack=MEMORY_SLACK,
+        declared=instance.capacity_bytes,
+    )
+
+
+def resources(instance: KnapsackInstance) -> list[More[KnapsackInstance]]:
+    """One more GiB."""
+    return [More(_memory(instance), "one more GiB", instance.capacity_bytes + 2.0**30)]
+
+
+def rows(instance: KnapsackInstance, plan: KnapsackPlan) -> list[dict[str, Any]]:
+    """The one stage that all nodes are in."""
+    held, room = total_memory(instance, plan), instance.capacity_bytes
+    share = held / room if room else 1.0
+    return [{"stage": 0, "time_share": 1.0, "memory_bytes": held, "memory_share": share}]

@@ -1,0 +1,372 @@
+"""Named instances: generators with their parameters, where they come from, and the best values known for them.
+
+`CATALOG` is the one list. What ``Entry.make`` returns goes to ``Family.read`` of the entry's family, together with the
+caller's overrides; a parameter of an entry wins over an override of the same name (``layers``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from instances import (
+    memory_schemes,
+)
+from instances.catalog.entry import Bound, Entry, Published
+from instances.catalog.first_looks import ENTRIES as _FIRST_LOOKS
+from instances.catalog.mappings import ENTRIES as _MAPPING_ENTRIES
+from instances.catalog.operators import ENTRIES as _OPERATOR_ENTRIES
+from instances.errors import InstanceError
+from instances.generators import (
+    amp_experiments,
+    branching,
+    transformer,
+)
+from instances.generators.transformer import Architecture
+from instances.parameters import Setting, one_of, parse_amount, parse_count, parse_flag, parse_seed
+from instances.problems import (
+    layer_assignment,
+    mesh_tiling,
+    microbatch_schedule,
+)
+from instances.problems.amp_strategy import AmpInstance
+from instances.problems.layer_assignment import LayerAssignmentInstance
+from instances.problems.stage_edits import MAX_LAYERS
+from instances.problems.stage_graph import StageGraph
+from instances.problems.stage_partitioning import StageInstance
+
+
+def _layer_count(value: Any) -> int:
+    if parse_count(value) > MAX_LAYERS:
+        raise ValueError(f"an integer from 1 to {MAX_LAYERS}")
+    return parse_count(value)
+
+
+def _mesh_side(value: Any) -> int:
+    if parse_count(value) > 256:
+        raise ValueError("an integer from 1 to 256")
+    return parse_count(value)
+
+
+def _dimension(value: Any) -> int:
+    if parse_count(value) > 2**18:
+        raise ValueError(f"an integer from 1 to {2**18}")
+    return parse_count(value)
+
+
+def _parameters(model: Architecture) -> tuple[Setting, ...]:
+    return (
+        Setting("layers", _layer_count, "transformer layers", str(model.num_layers), metavar="L"),
+        Setting("hidden-size", _dimension, "width of the residual stream", str(model.hidden_size), metavar="H"),
+        Setting("heads", _dimension, "attention heads", str(model.num_heads), metavar="HEADS"),
+        Setting("sequence-length", _dimension, "tokens of a sequence", str(model.sequence_length), metavar="S"),
+        Setting("vocabulary", parse_count, "size of the vocabulary", str(model.vocabulary_size), metavar="V"),
+        Setting("microbatch-size", _dimension, "sequences of a micro-batch", str(model.microbatch_size), metavar="B"),
+        Setting("parameter-bytes", parse_amount, "bytes of a weight", "2", metavar="BYTES"),
+        Setting("gradient-bytes", parse_amount, "bytes of a gradient", "2", metavar="BYTES"),
+        Setting("optimizer-bytes", parse_amount, "bytes of optimiser state per parameter", "12", metavar="BYTES"),
+        Setting(
+            "memory-scheme",
+            one_of("2bw", "pipedream"),
+            "2bw: two versions of the weights; pipedream: one for each micro-batch in flight",
+            "2bw",
+            metavar="2bw|pipedream",
+        ),
+        Setting("forward-only", parse_flag, "inference: no backward pass, nothing to synchronise", is_flag=True),
+        Setting(
+            "published-conventions",
+            parse_flag,
+            "count memory as Piper's released profile: one byte per parameter, no gradients, no optimiser state",
+            is_flag=True,
+        ),
+    )
+
+
+_FIELDS = {
+    "layers": "num_layers",
+    "hidden_size": "hidden_size",
+    "heads": "num_heads",
+    "sequence_length": "sequence_length",
+    "vocabulary": "vocabulary_size",
+    "microbatch_size": "microbatch_size",
+}
+_BOOKS = ("parameter_bytes", "gradient_bytes", "optimizer_bytes")
+
+
+def _make(
+    name: str, generate: Callable[..., StageInstance], default: Architecture, **given: str | int | float | bool
+) -> StageInstance:
+    """Generate a transformer; what is given is recorded in the instance's options."""
+    sizes: dict[str, Any] = {_FIELDS[key]: value for key, value in given.items() if key in _FIELDS}
+    bytes_each: dict[str, Any] = {key: value for key, value in given.items() if key in _BOOKS}
+    books = memory_schemes.PUBLISHED if given.get("published_conventions") else memory_schemes.MIXED_PRECISION
+    try:
+        model = replace(default, **sizes)
+    except ValueError as error:
+        raise InstanceError(f"{name}: {error}") from None
+    books = replace(books, stashed=given.get("memory_scheme") == "pipedream", **bytes_each)
+    instance = generate(name, model, books=books, forward_only=bool(given.get("forward_only")))
+    return replace(instance, options={key.replace("_", "-"): value for key, value in given.items()})
+
+
+def _transformer(
+    name: str,
+    generate: Callable[..., StageInstance],
+    model: Architecture,
+    help: str,
+    source: str,
+    best_known: tuple[Bound, ...] = (),
+) -> Entry:
+    def make(**given: str | int | float | bool) -> StageInstance:
+        return _make(name, generate, model, **given)
+
+    return Entry(name, "stage_partitioning", make, help, source, _parameters(model), best_known)
+
+
+def _optimum(value: float, **overrides: str | int) -> Bound:
+    return Bound("optimum", value, overrides, "method exact, PRECISION 1e-9", "2026-11-21")
+
+
+_BERT32 = Architecture(32, 3840, 32, 2048, 50248, 2)
+_GPT3 = "Brown et al., Language Models are Few-Shot Learners, Table 2.1; vocabulary padded to a multiple of 128"
+
+_ENTRIES = (
+    _transformer(
+        "bert32",
+        transformer.bert,
+        _BERT32,
+        "32-layer BERT with 5.9e9 parameters on A100s; fp16 weights and gradients, Adam in fp32",
+        "Piper, section 5; sizes inferred from its released profile, times analytic (generators/transformer.py)",
+        (_optimum(0.03624672371282051, devices=64, memory="8GiB"), _optimum(0.034956457035897434)),
+    ),
+    _transformer(
+        "bert",
+        transformer.bert,
+        Architecture(24, 1024, 16, 512, 30592, 8),
+        "BERT of any size; by default BERT-large",
+        "Devlin et al., BERT, section 3; vocabulary padded to a multiple of 64",
+    ),
+    _transformer(
+        "gpt", transformer.gpt, Architecture(32, 4096, 32, 2048, 50304, 1), "GPT of any size; by default 6.7B", _GPT3
+    ),
+    _transformer("gpt3-175b", transformer.gpt, Architecture(96, 12288, 96, 2048, 50304, 1), "the largest GPT-3", _GPT3),
+)
+
+
+def _layers(**given: Any) -> LayerAssignmentInstance:
+    """A random chain of layers."""
+    names = {"layers": "num_layers", "stages": "num_stages", "microbatches": "num_microbatches"}
+    return layer_assignment.generate(**{names.get(name, name): value for name, value in given.items()})
+
+
+def _amp(name: str, times: str, profiles: amp_experiments.Profiles) -> AmpInstance:
+    """An experiment that records where its layer times come from."""
+    return replace(amp_experiments.experiment(name, profiles), options={"layer-times": times})
+
+
+def _amp_entry(name: str) -> Entry:
+    def published(content: Any, where: str) -> AmpInstance:
+        from instances.readers.amp_published import read_profiles
+
+        return _amp(name, "published", read_profiles(content, where, name))
+
+    return Entry(
+        f"amp-{name.replace('_', '-')}",
+        "amp_strategy",
+        lambda: _amp(name, "analytic", amp_experiments.analytic_profiles()),
+        f"AMP's experiment {name}, four nodes of four GPUs",
+        "AMP, supplement, section 6.5; layer times as published if they are at hand, else analytic "
+        "(instances/generators/amp_experiments.py)",
+        published=Published(amp_experiments.PROFILES_FILE, published),
+    )
+
+
+_SEED = Setting("seed", parse_seed, "seed of the random numbers", "0", metavar="N")
+_MADE = "made for this project"
+_AMP_ENTRIES = (
+    Entry(
+        "layers",
+        "layer_assignment",
+        _layers,
+        "a random chain of layers, with cuts that cost as much as some layers",
+        _MADE,
+        (
+            Setting("layers", _layer_count, "number of layers", "30", metavar="L"),
+            Setting("stages", parse_count, "number of pipeline stages", "8", metavar="S"),
+            Setting("microbatches", parse_count, "micro-batches of a training step", "16", metavar="N"),
+            Setting("all-reduce", parse_flag, "add a data-parallel all-reduce", is_flag=True),
+            _SEED,
+        ),
+    ),
+    Entry(
+        "mesh",
+        "mesh_tiling",
+        mesh_tiling.generate,
+        "a mesh of heterogeneous nodes to be covered by tiles",
+        _MADE,
+        (
+            Setting("rows", _mesh_side, "devices of a node", "4", metavar="M"),
+            Setting("columns", _mesh_side, "nodes", "4", metavar="N"),
+            Setting("tp-degree", parse_count, "tensor-parallel degree", "2", metavar="T"),
+            Setting("dp-degree", parse_count, "data-parallel degree", "1", metavar="D"),
+            _SEED,
+        ),
+    ),
+    *(_amp_entry(name) for name in amp_experiments.EXPERIMENTS),
+)
+
+_SCHEDULE_ENTRIES = (
+    Entry(
+        "schedule",
+        "microbatch_schedule",
+        microbatch_schedule.generate,
+        "a random graph of unequal stages with little room for micro-batches in flight",
+        _MADE,
+        (
+            Setting("stages", _mesh_side, "number of pipeline stages", "6", metavar="S"),
+            Setting("minibatch", _dimension, "samples of an iteration (mini-batch)", "16", metavar="B"),
+            Setting(
+                "tight", parse_amount, "memory as a fraction of the depth below a stage; 0: no limit", "1", metavar="T"
+            ),
+            Setting("mixed", parse_flag, "micro-batches of 1, 2 or 4 samples", is_flag=True),
+            Setting("delays", parse_flag, "add delays of the links", is_flag=True),
+            _SEED,
+        ),
+    ),
+    Entry(
+        "schedule-chain",
+        "microbatch_schedule",
+        microbatch_schedule.chain,
+        "a chain of equal stages",
+        _MADE,
+        (
+            Setting("stages", _mesh_side, "number of pipeline stages", "4", metavar="S"),
+            Setting("minibatch", _dimension, "samples of an iteration (mini-batch)", "8", metavar="B"),
+        ),
+        (Bound("optimum", 33.0, {}, "(m + n - 1) (f + g)", "2026-11-21"),),
+    ),
+    Entry(
+        "schedule-figure-5",
+        "microbatch_schedule",
+        microbatch_schedule.figure_5,
+        "three stages with micro-batches of 1, 2 and 4 samples",
+        "GraphPipe, Fig. 5",
+        (Setting("uniform", parse_flag, "micro-batches of 4 samples throughout", is_flag=True),),
+    ),
+)
+
+
+def _branching(generate: Callable[..., StageGraph]) -> Callable[..., StageGraph]:
+    """A generator that records what it was given."""
+
+    def make(**given: Any) -> StageGraph:
+        options = {key.replace("_", "-"): value for key, value in given.items()}
+        return replace(generate(**given), options=options)
+
+    return make
+
+
+_GRAPHPIPE = "GraphPipe, Appendix A.2 (shapes and mini-batches; times analytic, instances/generators/branching.py)"
+
+
+_SIZES = {
+    "dense": "number of branches of linear layers",
+    "sparse": "number of branches of embeddings",
+    "layers": "layers of each branch",
+    "top-layers": "layers behind the branches",
+}
+
+
+def _branching_entry(
+    name: str, generate: Callable[..., StageGraph], help: str, per_device: int, sizes: Mapping[str, int], source: str
+) -> Entry:
+    """An entry whose sizes default to these."""
+    defaults = {size.replace("-", "_"): count for size, count in sizes.items()}
+    own = tuple(
+        Setting(size, _mesh_side, _SIZES.get(size, f"number of {size.replace('-', ' ')}"), str(count), metavar="N")
+        for size, count in sizes.items()
+    )
+    shared = (
+        Setting("devices", _mesh_side, "number of devices (V100)", "8", metavar="D"),
+        Setting(
+            "minibatch",
+            parse_count,
+            "samples of an iteration (mini-batch)",
+            f"{per_device} for each device",
+            metavar="B",
+        ),
+    )
+    return Entry(name, "stage_graph", _branching(partial(generate, **defaults)), help, source, own + shared)
+
+
+_BRANCHING_ENTRIES = (
+    _branching_entry(
+        "mmt",
+        branching.mmt,
+        "multi-modal transformer; mmt-2 has the two branches of section 7.2",
+        16,
+        {"branches": 4, "layers": 8},
+        _GRAPHPIPE,
+    ),
+    _branching_entry(
+        "dlrm",
+        branching.dlrm,
+        "DLRM: branches of linear layers and of embeddings; dlrm-8 has the eight branches of section 7.2",
+        64,
+        {"dense": 7, "sparse": 7, "layers": 4, "top-layers": 4},
+        _GRAPHPIPE,
+    ),
+    _branching_entry(
+        "candle-uno",
+        branching.candle_uno,
+        "CANDLE-Uno; candle-uno-8 has the eight branches of section 7.2",
+        1024,
+        {"branches": 7, "layers": 4},
+        _GRAPHPIPE,
+    ),
+    *(
+        _branching_entry(name, generate, help, per_device, sizes, "GraphPipe, section 7.2; sizes as in Appendix A.2")
+        for name, generate, help, per_device, sizes in (
+            ("mmt-2", branching.mmt, "multi-modal transformer, two branches", 16, {"branches": 2, "layers": 8}),
+            (
+                "dlrm-8",
+                branching.dlrm,
+                "DLRM, eight branches",
+                64,
+                {"dense": 4, "sparse": 4, "layers": 4, "top-layers": 4},
+            ),
+            ("candle-uno-8", branching.candle_uno, "CANDLE-Uno, eight branches", 1024, {"branches": 8, "layers": 4}),
+        )
+    ),
+    _branching_entry(
+        "graphpipe-case-study",
+        branching.case_study,
+        "two branches of four transformer layers",
+        16,
+        {"branches": 2, "layers": 4},
+        "GraphPipe, section 7.5 and Fig. 10; sizes as in mmt",
+    ),
+    _branching_entry(
+        "sequential-transformer",
+        branching.sequential_transformer,
+        "a chain of transformer layers",
+        16,
+        {"layers": 32},
+        "GraphPipe, Appendix A.3",
+    ),
+)
+
+CATALOG: Mapping[str, Entry] = {
+    entry.name: entry
+    for entry in (
+        *_ENTRIES,
+        *_FIRST_LOOKS,
+        *_BRANCHING_ENTRIES,
+        *_AMP_ENTRIES,
+        *_SCHEDULE_ENTRIES,
+        *_MAPPING_ENTRIES,
+        *_OPERATOR_ENTRIES,
+    )
+}

@@ -1,0 +1,103 @@
+"""Small instances for a first look, made for this project, and their catalog entries."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from instances.catalog.entry import Bound, Entry
+from instances.generators.topologies import two_level
+from instances.parameters import Setting, one_of, parse_count, parse_seed
+from instances.problems import tmpc_knapsack
+from instances.problems.flushed_partitioning import FlushedInstance, flushed
+from instances.problems.hierarchical_partitioning import HierarchicalInstance, on_machines
+from instances.problems.operator_partitioning import Operator, OperatorInstance, Tensor, TrainingMemory
+from instances.problems.pipeline_placement import PlacementInstance, placed
+from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
+from instances.problems.tmpc_knapsack import KnapsackInstance
+
+_MADE = "made for this project"
+
+
+def chain8() -> StageInstance:
+    """A chain of eight layers; each runs on one device or two, and may trade memory for time."""
+
+    def tmpcs(time: float, t: int) -> tuple[Tmpc, ...]:
+        keep = Tmpc("keep", time / t, 6e6 / t, 4e6 / t, 12e6 / t)
+        return keep, replace(keep, id="recompute", time=keep.time * 4 / 3, activation_bytes=1e6, static_bytes=15e6 / t)
+
+    times = (0.010, 0.012, 0.008, 0.016, 0.012, 0.010, 0.014, 0.006)
+    layers = tuple(Layer(v, {1: tmpcs(time, 1), 2: tmpcs(1.1 * time, 2)}, f"layer {v}") for v, time in enumerate(times))
+    edges = tuple(Edge(v, v + 1, 1e6) for v in range(7))
+    return StageInstance("chain8", layers, edges, 4, 64e6, 1e9, 8)
+
+
+def diamond() -> StageInstance:
+    """A source, two branches of unequal weight, and a sink that joins them."""
+    times = {"source": 0.004, "left": 0.012, "right": 0.006, "sink": 0.008}
+    layers = tuple(Layer(v, {1: (Tmpc("only", time, 4e6, 2e6, 8e6),)}, v) for v, time in times.items())
+    ends = (("source", "left"), ("source", "right"), ("left", "sink"), ("right", "sink"))
+    return StageInstance("diamond", layers, tuple(Edge(u, v, 1e6) for u, v in ends), 3, 40e6, 1e9, 4)
+
+
+def chain8_machines() -> HierarchicalInstance:
+    """The eight layers on two machines of two devices: ten times the bandwidth inside a machine."""
+    return on_machines(replace(chain8(), name="chain8-machines"), 2, 2, 10e9, 1e9)
+
+
+def chain8_flushed() -> FlushedInstance:
+    """The eight layers in a pipeline that is flushed after every batch of eight micro-batches."""
+    return flushed(replace(chain8(), name="chain8-flushed"))
+
+
+def placement() -> PlacementInstance:
+    """Six operators with a branch in two stages of two replicas, on two machines of two devices."""
+    sizes = {"embed": (2, 40), "left": (3, 8), "right": (4, 8), "join": (3, 8), "head": (4, 8), "loss": (1, 0)}
+    operators = tuple(Operator(v, 1e-3 * time, 1e6 * size) for v, (time, size) in sizes.items())
+    sent = ((0, (1, 2), 6), (1, (3,), 4), (2, (3,), 9), (3, (4,), 5), (4, (5,), 12))
+    tensors = tuple(Tensor(source, targets, 1e6 * volume) for source, targets, volume in sent)
+    graph = OperatorInstance(
+        "placement", operators, tensors, num_stages=2, replicas=2, bandwidth_bytes_per_s=5e9, training=TrainingMemory()
+    )
+    return placed(graph, two_level(4, 2, 12e9, 3e9))
+
+
+def knapsack(**given: Any) -> KnapsackInstance:
+    """A random knapsack as they arise for a stage of layers of a few kinds."""
+    names = {"nodes": "num_nodes", "options": "num_options"}
+    return tmpc_knapsack.generate(**{names.get(name, name): value for name, value in given.items()})
+
+
+def _optimum(value: float) -> tuple[Bound, ...]:
+    return (Bound("optimum", value, {}, "method exact, PRECISION 1e-9", "2026-11-21"),)
+
+
+ENTRIES = (
+    Entry(
+        "chain8",
+        "stage_partitioning",
+        chain8,
+        "a chain of eight layers, for a first look",
+        _MADE,
+        best_known=_optimum(0.0273),
+    ),
+    Entry("diamond", "stage_partitioning", diamond, "four nodes with two branches", _MADE, best_known=_optimum(0.016)),
+    Entry(
+        "chain8-machines", "hierarchical_partitioning", chain8_machines, "chain8 on two machines of two devices", _MADE
+    ),
+    Entry("chain8-flushed", "flushed_partitioning", chain8_flushed, "chain8 with a flush after every batch", _MADE),
+    Entry("placement", "pipeline_placement", placement, "six operators on two machines of two devices", _MADE),
+    Entry(
+        "knapsack",
+        "tmpc_knapsack",
+        knapsack,
+        "a random knapsack of a stage",
+        _MADE,
+        (
+            Setting("nodes", parse_count, "nodes of the stage", "40", metavar="N"),
+            Setting("options", parse_count, "configurations of each node", "2", metavar="N"),
+            Setting("kind", one_of(*tmpc_knapsack.KINDS), "how times depend on sizes", "layers", metavar="KIND"),
+            Setting("seed", parse_seed, "seed of the random numbers", "0", metavar="N"),
+        ),
+    ),
+)

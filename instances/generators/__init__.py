@@ -1,0 +1,1 @@
+"""Instances that are generated: transformers, branching models, operator graphs, topologies."""

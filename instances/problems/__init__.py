@@ -1,0 +1,1 @@
+"""A frozen dataclass for each problem, with the rules between its fields."""

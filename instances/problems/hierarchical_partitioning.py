@@ -1,0 +1,130 @@
+"""Hierarchical stage partitioning: a layer graph and a cluster of machines with a network inside and one between them.
+
+Nouns only; the objective is in the family's ``problem.py``. Source: Piper, Appendix E, with L = 2 levels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Annotated, Any
+
+from instances.errors import InstanceError, expect
+from instances.parameters import MAX_COUNT
+from instances.problems import stage_partitioning
+from instances.problems.stage_partitioning import CostModel, StageInstance
+from instances.problems.stage_partitioning import to_json as flat_to_json
+from instances.requirements import declared, expect_none
+from instances.rules import Bandwidth, Count, Requirements, member_of
+
+
+class MemoryModel(StrEnum):
+    """How memory is counted (Appendix E): not at all, with an upper bound on s (crude), or with s itself (precise)."""
+
+    NONE = "none"
+    CRUDE = "crude"
+    PRECISE = "precise"
+
+
+@dataclass(frozen=True)
+class HierarchicalInstance:
+    """``num_machines`` machines (K_2) of ``devices_per_machine`` devices (K_1) each, and what runs on them.
+
+    ``inner_bandwidth`` (B_1, among the devices of a machine) and ``outer_bandwidth`` (B_2, of a machine's link) are
+    bytes per time unit of ``flat``: the layers, the memory of a device and the number of micro-batches, as the
+    flat network model has them. Make one with `on_machines`.
+    """
+
+    flat: StageInstance
+    devices_per_machine: Count
+    num_machines: Count
+    inner_bandwidth: Bandwidth
+    outer_bandwidth: Bandwidth
+    memory_model: Annotated[MemoryModel, member_of(MemoryModel)] = MemoryModel.PRECISE
+    requirements: Requirements = ()
+
+    @property
+    def name(self) -> str:
+        """The name of the flat instance."""
+        return self.flat.name
+
+    @property
+    def options(self) -> Mapping[str, str | int | float | bool]:
+        """How the flat instance was made, and the cluster."""
+        return {
+            **self.flat.options,
+            "devices-per-machine": self.devices_per_machine,
+            "num-machines": self.num_machines,
+            "inner-bandwidth": self.inner_bandwidth,
+            "outer-bandwidth": self.outer_bandwidth,
+            "memory-model": str(self.memory_model),
+        }
+
+    @property
+    def inner(self) -> StageInstance:
+        """The flat instance whose network is the one inside a machine."""
+        return replace(self.flat, bandwidth=self.inner_bandwidth)
+
+
+def on_machines(
+    flat: StageInstance,
+    devices_per_machine: int,
+    num_machines: int,
+    inner_bandwidth: float,
+    outer_bandwidth: float,
+    memory_model: MemoryModel = MemoryModel.PRECISE,
+    where: str = "instance",
+) -> HierarchicalInstance:
+    """The hierarchical instance of a flat one; its number of devices and its bandwidth are replaced by the cluster's.
+
+    Raises
+    ------
+    InstanceError
+        If the flat instance has what the appendix does not treat: the released cost model (its synchronisation
+        once per batch is not shared among replicas), a sum of degrees of exactly N, a largest data-parallel degree;
+        if there are more than ``MAX_COUNT`` devices.
+    """
+    expect_none(flat, where, "flat")
+    devices = devices_per_machine * num_machines
+    expect(devices <= MAX_COUNT, where, "devices_per_machine x num_machines", devices, f"at most {MAX_COUNT} devices")
+    if flat.cost_model is not CostModel.PAPER:
+        raise InstanceError.at(where, "cost_model", str(flat.cost_model), "paper, the only one on two levels")
+    if flat.exactly or flat.max_dp_degree is not None:
+        field = "exactly" if flat.exactly else "max_dp_degree"
+        raise InstanceError.at(where, field, getattr(flat, field), "nothing: it does not exist on two levels")
+    flat = replace(flat, num_devices=devices, bandwidth=outer_bandwidth)
+    return HierarchicalInstance(flat, devices_per_machine, num_machines, inner_bandwidth, outer_bandwidth, memory_model)
+
+
+def check(instance: HierarchicalInstance, where: str) -> None:
+    """The rules of the flat instance, and those of `on_machines`; `InstanceError` if one is broken."""
+    flat = instance.flat
+    stage_partitioning.check(flat, f"{where}: flat")
+    made = on_machines(
+        flat,
+        instance.devices_per_machine,
+        instance.num_machines,
+        instance.inner_bandwidth,
+        instance.outer_bandwidth,
+        instance.memory_model,
+        where,
+    )
+    for name in ("num_devices", "bandwidth"):
+        declared, needed = getattr(flat, name), getattr(made.flat, name)
+        expect(declared == needed, where, f"flat.{name}", declared, f"{needed:g}, the cluster's (see on_machines)")
+
+
+def to_json(instance: HierarchicalInstance) -> dict[str, Any]:
+    """The instance in the project's own JSON; reading it back gives an equal instance."""
+    return {
+        "problem": "hierarchical_partitioning",
+        "schema_version": 1,
+        **declared(instance),
+        "devices_per_machine": instance.devices_per_machine,
+        "num_machines": instance.num_machines,
+        "inner_bandwidth": instance.inner_bandwidth,
+        "outer_bandwidth": instance.outer_bandwidth,
+        "memory_model": str(instance.memory_model),
+        "flat": flat_to_json(instance.flat),
+    }

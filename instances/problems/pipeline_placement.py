@@ -1,0 +1,109 @@
+"""Pipeline placement: an operator graph, and the devices that its stages and their replicas will run on (nouns only).
+
+Source: Parmesan, sections 3 to 5: both phases together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from instances.errors import InstanceError
+from instances.problems import operator_partitioning
+from instances.problems.device_mapping import MICROBATCHES, OBJECTIVES, RINGS, check_matrix
+from instances.problems.operator_partitioning import OperatorInstance
+from instances.requirements import declared, expect_none
+from instances.rules import Amount, Count, Requirements, one_of
+
+
+@dataclass(frozen=True)
+class PlacementInstance:
+    """An operator graph to be cut into S stages with R replicas, on S x R devices with heterogeneous links.
+
+    Parameters
+    ----------
+    operators
+        The graph, S and R (both fixed), memory; its flat bandwidth is what the first phase alone assumes.
+    bandwidth_bytes_per_s
+        Symmetric, shape (S R, S R).
+    objective, ring
+        As in `DeviceMapping`: ``p2p``, ``allreduce`` or ``full``; ``index`` or ``free``.
+    microbatches
+        Of a training step, for the simulation.
+    """
+
+    operators: OperatorInstance
+    bandwidth_bytes_per_s: tuple[tuple[Amount, ...], ...]
+    objective: Annotated[str, one_of(*OBJECTIVES)] = "full"
+    ring: Annotated[str, one_of(*RINGS)] = "index"
+    microbatches: Count = MICROBATCHES
+    options: Mapping[str, Any] = field(default_factory=dict)
+    requirements: Requirements = ()
+
+    @property
+    def name(self) -> str:
+        """The operator graph's."""
+        return self.operators.name
+
+    @property
+    def num_stages(self) -> int:
+        """S."""
+        assert self.operators.num_stages is not None
+        return self.operators.num_stages
+
+    @property
+    def weight_copies(self) -> float | None:
+        """The operator graph's."""
+        return self.operators.weight_copies
+
+    @property
+    def num_devices(self) -> int:
+        """S x R."""
+        return len(self.bandwidth_bytes_per_s)
+
+
+def placed(
+    operators: OperatorInstance,
+    matrix: tuple[tuple[float, ...], ...],
+    where: str = "instance",
+    **more: Any,
+) -> PlacementInstance:
+    """The instance of a graph on the devices of a matrix.
+
+    Raises
+    ------
+    InstanceError
+        If the number of stages or of replicas is free, or S R is not the number of devices.
+    """
+    expect_none(operators, where, "operators")
+    if operators.num_stages is None or operators.num_devices is not None:
+        raise InstanceError.at(where, "num_stages", None, "stages and replicas that are both given")
+    if operators.at_most:
+        raise InstanceError.at(where, "at_most", True, "false: every stage is placed")
+    needed = operators.num_stages * operators.replicas
+    if len(matrix) != needed:
+        rule = f"{needed}: {operators.num_stages} stages times {operators.replicas} replicas"
+        raise InstanceError.at(where, "devices", len(matrix), rule)
+    return PlacementInstance(operators, matrix, **more)
+
+
+def check(instance: PlacementInstance, where: str) -> None:
+    """The rules of the operators and of the matrix, and those of `placed`; `InstanceError` if one is broken."""
+    check_matrix(instance.bandwidth_bytes_per_s, where, "bandwidth_bytes_per_s")
+    operator_partitioning.check(instance.operators, f"{where}: operators")
+    placed(instance.operators, instance.bandwidth_bytes_per_s, where)
+
+
+def to_json(instance: PlacementInstance) -> dict[str, Any]:
+    """The instance in the project's own JSON; reading it back gives an equal instance."""
+    return {
+        "problem": "pipeline_placement",
+        "schema_version": 1,
+        **declared(instance),
+        "objective": instance.objective,
+        "ring": instance.ring,
+        "microbatches": instance.microbatches,
+        "operators": operator_partitioning.to_json(instance.operators),
+        "bandwidth_bytes_per_s": [list(row) for row in instance.bandwidth_bytes_per_s],
+    }

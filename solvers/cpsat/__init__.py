@@ -1,0 +1,1 @@
+"""CP-SAT: runs models, and looks into them."""

@@ -1,0 +1,365 @@
+"""MILP through Pyomo and HiGHS, or the solver of ``Limits.solver``: runs a model and reports the outcome.
+
+Pyomo translates the model; the run itself is ours, because Pyomo's redirects the process's stdout and stderr while
+it lasts (nothing else can print then), cannot be interrupted, and takes no hint.
+
+Measured traps (README, "Solvers"): the default gap of 1e-4 proves false optima, so both gaps are 0; an infeasible
+model has a bound of -inf; with an objective near 1e-3 even the bound is wrong, so callers scale to natural size
+(`NATURAL`); orbital fixing loses optima, so symmetries are not looked for; a variable bounded within the tolerances of
+a known plan makes feasible models infeasible, so such bounds have `ROOM`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import highspy
+import pyomo
+import pyomo.environ as pyo
+from pyomo.core.expr import LinearExpression
+
+from solvers import check_solver
+from solvers.callback_bridge import Relay
+from solvers.external import process
+from solvers.external import run as external
+from solvers.external.messages import FAILURES, OWN_HIGHS, Ended, LpTask, Outcome
+from solvers.external.own_highs import packed
+from solvers.highs_settings import configure
+from solvers.highs_settings import knows as knows
+from solvers.inspection import REQUIRED, Relaxation, Sizes, unit_of
+from solvers.milp.translation import translate
+from solvers.outcome import DEFAULT_SOLVER, OPTIMAL_GAP, Limits, Run, Stop, Watch, relative_gap
+from solvers.trust.pins import demand
+from solvers.trust.prove_twice import agreed, alone, reordered, weaker
+from solvers.values import Values as Values
+
+#: The size of a typical objective in a model's units; HiGHS's tolerances are absolute, and small beside it.
+NATURAL = 1e3
+
+#: What a known plan says of a variable may bound it with this much room, relatively: HiGHS calls models infeasible in
+#: which the plan lies within its tolerances of such a bound (tests/stage_partitioning/test_milp.py).
+ROOM = 1e-3
+
+#: Coefficients below this, ten times HiGHS's tolerance on rows, count as 0 (`in_units`): it calls feasible models with
+#: them infeasible (tests/stage_partitioning/test_milp.py). Nor is that tolerance made smaller: at 1e-9 HiGHS finds
+#: false optima (tests/operator_partitioning/test_operator_methods.py).
+SMALLEST = 1e-5
+
+#: HiGHS's tolerances may lift a bound by this much, relatively and absolutely (it looks for nothing that is better than
+#: the incumbent by less than 1e-6).
+_RELATIVE, _ABSOLUTE = 5e-7, 1e-6
+
+#: An objective below this part of `NATURAL` is far below it.
+_FAR = 0.05
+
+
+def version() -> str:
+    """Name and version, for results: ``HiGHS 1.12.0 (Pyomo 6.10.1)``."""
+    return f"HiGHS {highspy.Highs().version()} (Pyomo {pyomo.__version__})"
+
+
+def trusted(bound: float, *, to_scale: bool = False) -> float:
+    """What HiGHS's dual bound on an objective that is at least 0 proves: a little less.
+
+    Models that are built again to a better scale (``to_scale``) say nothing where the objective is far below `NATURAL`:
+    there HiGHS loses optima of models whose numbers are large.
+    """
+    if to_scale and bound < _FAR * NATURAL:
+        return 0.0
+    return max(0.0, bound - _ABSOLUTE - _RELATIVE * abs(bound))
+
+
+def weighted_sum(terms: Iterable[tuple[float, Any]]) -> Any:
+    """The sum of factor times variable over pairs of both, as Pyomo's expression; built faster than by ``quicksum``.
+
+    An expression even where there is nothing to sum: of plain numbers Pyomo takes no row (``0 == 1``).
+    """
+    pairs = list(terms)
+    return LinearExpression(linear_coefs=[factor for factor, _ in pairs], linear_vars=[var for _, var in pairs])
+
+
+def in_units(amount: float, unit: float) -> float:
+    """A cost as a coefficient, in units; 0 where it is too small for HiGHS: a model that adds up costs is relaxed."""
+    return amount / unit if amount >= SMALLEST * unit else 0.0
+
+
+def until_stopped(watch: Watch, rule: Callable[..., Any]) -> Callable[..., Any]:
+    """The rule of a Pyomo constraint, which makes no more rows once the watch is stopped.
+
+    Pyomo logs an exception that a rule raises as an error of the model; whoever builds it checks the watch afterwards.
+    """
+
+    def rows(*index: Any) -> Any:
+        return pyo.Constraint.Skip if watch.stopped() else rule(*index)
+
+    return rows
+
+
+def run(
+    model: pyo.ConcreteModel,
+    limits: Limits,
+    watch: Watch | None = None,
+    *,
+    on_solution: Callable[[Values], None] | None = None,
+    on_bound: Callable[[float], None] | None = None,
+    hint: Iterable[tuple[Any, float]] = (),
+    options: Mapping[str, float | int | str | bool] | None = None,
+    examined: bool = False,
+) -> Run:
+    """Run a MILP (or LP) solver on a Pyomo model until a proof, a limit, or ``watch.stopped()``.
+
+    Parameters
+    ----------
+    model
+        Linear, with or without an objective (minimised or maximised), scaled to natural size by the caller.
+    limits, watch
+        Time comes from ``watch.remaining_s()``, so that model building counts; without a watch from
+        ``limits.time_s``. A gap above `OPTIMAL_GAP` lets the search end early. ``limits.solver`` runs instead of HiGHS
+        (`solvers.external`), once it has passed its exam (`solvers.check_solver`).
+    on_solution, on_bound
+        Called for each improving solution (read it through ``values[variable]``) and each improved dual bound, in
+        the model's own objective; bounds of models with integers once a run has ended. An exception they raise ends
+        the search and is raised here.
+    hint
+        Pairs of a variable and its value in a (nearly) feasible solution; may be partial.
+    options
+        HiGHS options on top of ours (for instance ``mip_feasibility_tolerance``).
+    examined
+        This is the exam: demand none before.
+
+    Returns
+    -------
+    Run
+        ``values[variable]`` of the best solution (``None``: none was found); the model is not changed. Without an
+        objective ``objective`` and ``bound`` are ``None``. Where HiGHS fails, twice, or aborts, ``reason`` says how.
+
+    Raises
+    ------
+    ValueError
+        If the model is not linear, or unbounded.
+    RuntimeError
+        If HiGHS rejects the model.
+    BackendError
+        If highspy is not of its pinned version, or the solver is not installed, does not know an option, or fails its
+        exam.
+    """
+    demand("highspy")
+    if not examined:
+        check_solver.demand_passed("highs", limits)
+    if watch is None:
+        process.prepare(OWN_HIGHS)
+        watch = Watch(limits)
+    if watch.stopped():
+        return Run(stop=watch.why())
+    highs, columns, has_objective, rows = translate(model, watch)
+    if watch.stopped():
+        return Run(stop=watch.why())
+    if highs.getNumRow() != len(rows):  # Pyomo ignores that HiGHS refused a row
+        return Run(stop=watch.why(), reason="HiGHS failed: it takes no coefficient of 1e15 or more")
+    known = {columns[id(variable)]: value for variable, value in hint}
+    if limits.solver != DEFAULT_SOLVER:
+        return external.run(highs.getLp(), columns, has_objective, limits, watch, on_solution, on_bound, known)
+    configure(highs, limits, options or {})  # refuses what HiGHS does not know
+    call = _Call(has_objective, limits, watch, options or {}, on_solution)
+    if not _has_integers(highs):
+        return call.once(highs.getLp(), columns, known, on_bound)
+    is_minimum = highs.getObjectiveSense()[1] == highspy.ObjSense.kMinimize
+    # Bounds of the first run wait for the second one: a watch does not take back what was reported.
+    first = call.once(highs.getLp(), columns, known, None)
+    if first.stop is not Stop.PROVED:
+        return _reported(alone(first, is_minimum=is_minimum), on_bound)
+    again, moved = reordered(highs.getLp(), limits.seed)
+    found = known if first.values is None else dict(enumerate(first.values.numbers))
+    moved_hint = {moved[column]: float(value) for column, value in found.items()}
+    place = {variable: moved[column] for variable, column in columns.items()}
+    report = on_bound and (lambda bound: on_bound(weaker(bound, first.bound, is_minimum)))
+    second = call.once(again, place, moved_hint, report, presolve="off")
+    return _reported(agreed(first, second, is_minimum=is_minimum), on_bound)
+
+
+def _reported(run: Run, on_bound: Callable[[float], None] | None) -> Run:
+    if on_bound is not None and run.bound is not None:
+        on_bound(run.bound)
+    return run
+
+
+@dataclass(frozen=True)
+class _Call:
+    """What both runs have in common."""
+
+    has_objective: bool
+    limits: Limits
+    watch: Watch
+    options: Mapping[str, float | int | str | bool]
+    on_solution: Callable[[Values], None] | None
+
+    def once(
+        self,
+        lp: highspy.HighsLp,
+        columns: Mapping[int, int],
+        hint: Mapping[int, float],
+        on_bound: Callable[[float], None] | None,
+        presolve: str = "choose",
+    ) -> Run:
+        """One run, in HiGHS's process."""
+        relay = Relay(self.on_solution, on_bound, stop=lambda: None)  # `process.ended` checks `relay.failed`
+        is_minimum = lp.sense_ == highspy.ObjSense.kMinimize
+        task = LpTask(packed(lp), self.limits, self.options, presolve, is_minimum, tuple(hint.items()))
+        end, _ = process.ended(OWN_HIGHS, task, self.watch, relay, lambda values: Values(columns, values))
+        relay.finish()
+        if end.outcome is Outcome.UNBOUNDED:
+            raise ValueError("the model is unbounded; expected a bounded objective")
+        if end.outcome is Outcome.INVALID:
+            raise RuntimeError(f"HiGHS rejects the model: {end.words}")
+        return _read(end, columns, self.has_objective, (lp.num_col_, lp.num_row_), self.limits, self.watch)
+
+
+def _has_integers(highs: highspy.Highs) -> bool:
+    return any(kind != highspy.HighsVarType.kContinuous for kind in highs.getLp().integrality_)
+
+
+class Hinted:
+    """What can be given a solution to begin with."""
+
+    _start: tuple[tuple[Any, float], ...] = ()
+
+    def begin_with(self, values: Iterable[tuple[Any, float]]) -> None:
+        """Make these values of variables the hint."""
+        self._start = tuple(values)
+
+    def hint(self) -> Iterable[tuple[Any, float]]:
+        """A solution to begin with, or a part of one; none unless a model has one."""
+        return self._start
+
+
+class Runnable(Hinted):
+    """What holds its Pyomo model as ``model``, and can be run with HiGHS's ``options``."""
+
+    model: Any
+    options: ClassVar[Mapping[str, float | int | str | bool]] = {}
+
+    def run(
+        self,
+        limits: Limits,
+        watch: Watch,
+        on_solution: Callable[[Values], None] | None = None,
+        on_bound: Callable[[float], None] | None = None,
+    ) -> Run:
+        """Run HiGHS on it, or ``limits.solver`` (`run`)."""
+        return run(
+            self.model,
+            limits,
+            watch,
+            on_solution=on_solution,
+            on_bound=on_bound,
+            hint=self.hint(),
+            options=self.options,
+        )
+
+    def quantities(self) -> Mapping[str, Callable[..., Any]]:
+        """By name the linear expressions that requirements may speak of; none unless a model has some."""
+        return {}
+
+    def inspected(self) -> Sizes:
+        """How large the model is, by groups."""
+        from solvers.milp import inspection
+
+        return inspection.sizes(self.model)
+
+    def relaxation(self, limits: Limits, watch: Watch | None = None) -> Relaxation:
+        """The linear relaxation, solved by HiGHS or ``limits.solver`` until the watch (or the limit) ends it."""
+        from solvers.milp import inspection
+
+        return inspection.relaxation(self.model, limits, watch)
+
+    def text(self, suffix: str) -> str:
+        """The model in the format of files with this suffix; ``ValueError`` names the suffixes there are."""
+        from solvers.milp import inspection
+
+        return inspection.text(self.model, suffix)
+
+    def file_warning(self, suffix: str) -> str:  # noqa: ARG002 - of every format
+        """What solvers may be wrong about in a file with this suffix; empty if nothing."""
+        from solvers.milp import inspection
+
+        return inspection.linear(self.model).warning
+
+    def file_order(self, suffix: str) -> list[str]:
+        """The names of the variables in the order of a file with this suffix."""
+        from solvers.milp import inspection
+
+        return inspection.file_order(self.model, suffix)
+
+    def objective_unit(self) -> tuple[float, float] | None:
+        """Scale and offset that make an objective of the model one of the instance (`solvers.inspection.unit_of`)."""
+        return unit_of(self.lower_bound, _RELATIVE)  # type: ignore[attr-defined]  # a `formulations.modelling.solve_model.Model`
+
+    def variables(self) -> Mapping[str, Any]:
+        """The variables by their names in such files."""
+        from solvers.milp import inspection
+
+        return inspection.names(self.model)
+
+    def objective_of(self, values: Mapping[str, float]) -> float:
+        """The model's own objective of such a solution."""
+        from solvers.milp import inspection
+
+        return inspection.linear(self.model).objective_of(values)
+
+    def solution_of(self, values: Mapping[str, float]) -> Values:
+        """A solution, from the values of variables by such names; others are 0."""
+        named = self.variables()
+        places = {id(variable): place for place, variable in enumerate(named.values())}
+        return Values(places, [values.get(name, 0.0) for name in named])
+
+    def add_row(self, name: str, expression: Any, relation: str, amount: int) -> None:
+        """Hold a linear expression, or a number, to ``<=``, ``>=`` or ``==`` an amount.
+
+        ``name`` is ``component[index]``.
+        """
+        if isinstance(expression, int | float):  # of plain numbers Pyomo takes no row
+            expression = LinearExpression(constant=expression, linear_coefs=[], linear_vars=[])
+        component, _, index = name.rstrip("]").partition("[")
+        if self.model.component(component) is None:
+            self.model.add_component(component, pyo.Constraint(pyo.Any, doc=REQUIRED))
+        lower, upper = amount if relation != "<=" else None, amount if relation != ">=" else None
+        self.model.component(component)[int(index)] = pyo.inequality(lower, expression, upper)
+
+
+def _read(
+    end: Ended, columns: Mapping[int, int], has_objective: bool, size: tuple[int, int], limits: Limits, watch: Watch
+) -> Run:
+    infeasible = end.outcome is Outcome.INFEASIBLE
+    objective = end.objective if has_objective else None
+    bound = end.bound if has_objective and not infeasible else None
+    reason = f"HiGHS failed: {end.words}" if end.outcome is Outcome.FAILED else ""
+    if end.outcome is Outcome.ABORTED:
+        reason = f"solver aborted: HiGHS, {end.words}"
+        watch.aborted(reason)
+    return Run(
+        stop=_why(end.outcome, objective, bound, limits, watch),
+        values=None if end.values is None else Values(columns, end.values),
+        objective=objective,
+        bound=bound,
+        infeasible=infeasible,
+        solver=version(),
+        reason=reason,
+        stats={
+            "variables": size[0],
+            "constraints": size[1],
+            **{"search_nodes": 0, "simplex_iterations": 0, **end.stats},
+        },
+    )
+
+
+def _why(outcome: Outcome, objective: float | None, bound: float | None, limits: Limits, watch: Watch) -> Stop:
+    if outcome is Outcome.INFEASIBLE:
+        return Stop.PROVED
+    if outcome is Outcome.SOLVED:  # also said where the caller's gap was reached
+        gap = relative_gap(objective, bound)
+        return Stop.PROVED if gap is None or gap <= OPTIMAL_GAP else Stop.COMPLETED
+    if outcome in FAILURES:
+        return watch.why()
+    return watch.why(Stop.COMPLETED if limits.time_s is None else Stop.TIME_LIMIT)

@@ -1,0 +1,1 @@
+"""Why solvers are believed: pinned versions, known models, proofs made twice."""
