@@ -13,13 +13,8 @@ from oracles.stage_partitioning import brute_force
 
 from formulations.contract.family import Answer
 from formulations.modelling.solve_model import Stopped
-from formulations.stage_partitioning.definition.problem import (
-    Stage,
-    StagePlan,
-    allowed_dp_degrees,
-    evaluate,
-    violations,
-)
+from formulations.stage_partitioning.definition.plan import Stage, StagePlan
+from formulations.stage_partitioning.definition.problem import allowed_dp_degrees, evaluate, violations
 from instances.problems.stage_partitioning import CostModel, Edge, Layer, StageInstance, Tmpc
 from solvers.outcome import OPTIMAL_GAP, Limits, Stop, Watch
 

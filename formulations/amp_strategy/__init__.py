@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from formulations.amp_strategy.definition.plan import StrategyPlan
 from formulations.amp_strategy.definition.plans import plan_from_json, plan_to_json
-from formulations.amp_strategy.definition.problem import StrategyPlan, evaluate, violations
+from formulations.amp_strategy.definition.problem import evaluate, violations
 from formulations.amp_strategy.definition.quantities import VOCABULARY
 from formulations.amp_strategy.definition.settings import JSON, OVERRIDES, describe, read
 from formulations.amp_strategy.methods import METHODS, choose

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from formulations.amp_strategy.definition.problem import StrategyPlan, evaluate, layer_assignment, placements
+from formulations.amp_strategy.definition.plan import StrategyPlan
+from formulations.amp_strategy.definition.problem import evaluate, layer_assignment, placements
 from formulations.amp_strategy.paper.amp import assigned, nothing_left, possible_degrees, rows_of
 from formulations.contract.family import Answer
 from formulations.layer_assignment import exact as layers_exact

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from formulations.amp_strategy.definition.problem import Degrees, StrategyPlan, strategies
+from formulations.amp_strategy.definition.plan import Degrees, StrategyPlan
+from formulations.amp_strategy.definition.problem import strategies
 from formulations.amp_strategy.definition.quantities import DEGREES, VOCABULARY
 from formulations.amp_strategy.paper.classes import classes, num_arcs, possible
 from formulations.contract.family import Claim, Method, lazy

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from formulations.contract.family import Certificates, Family, lazy
+from formulations.device_mapping.definition.plan import Mapping
 from formulations.device_mapping.definition.plans import plan_from_json, plan_to_json
-from formulations.device_mapping.definition.problem import Mapping, evaluate, violations
+from formulations.device_mapping.definition.problem import evaluate, violations
 from formulations.device_mapping.definition.quantities import VOCABULARY
 from formulations.device_mapping.definition.settings import JSON, OVERRIDES, Instance, describe, read
 from formulations.device_mapping.methods import METHODS, choose

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from formulations.contract.family import Answer
 from formulations.device_mapping.annealing import far, near
-from formulations.device_mapping.definition.problem import Mapping
+from formulations.device_mapping.definition.plan import Mapping
 from formulations.device_mapping.models.all_bounds import answer, begin, raise_bound
 from formulations.device_mapping.models.bisect_gap import close, improve
 from formulations.device_mapping.models.model_choice import TargetModels

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from formulations.contract.family import Claim, Method, lazy
 from formulations.contract.quantities import names
-from formulations.device_mapping.definition.problem import Mapping
+from formulations.device_mapping.definition.plan import Mapping
 from formulations.device_mapping.definition.quantities import VOCABULARY
 from formulations.device_mapping.definition.settings import Instance
 from instances.parameters import Setting, parse_count, parse_search_timeout

@@ -13,8 +13,8 @@ from formulations.flushed_partitioning.definition.settings import (
     recognise,
 )
 from formulations.flushed_partitioning.methods import METHODS, choose
+from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.definition.plans import plan_from_json, plan_to_json
-from formulations.stage_partitioning.definition.problem import StagePlan
 from formulations.stage_partitioning.definition.settings import recognise as recognise_flat
 from instances.problems.flushed_partitioning import FlushedInstance, check, to_json
 

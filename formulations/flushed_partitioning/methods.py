@@ -5,7 +5,7 @@ from __future__ import annotations
 from formulations.contract.family import Claim, Method, lazy
 from formulations.contract.quantities import names
 from formulations.flushed_partitioning.definition.quantities import VOCABULARY
-from formulations.stage_partitioning.definition.problem import StagePlan
+from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.methods import DIRECT, PRICES
 from formulations.stage_partitioning.model_size import MAX_DOWNSETS as FEW_DOWNSETS
 from formulations.stage_partitioning.model_size import (

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from formulations.contract.family import Certificates, Family, lazy
+from formulations.hierarchical_partitioning.definition.plan import HierarchicalPlan
 from formulations.hierarchical_partitioning.definition.plans import plan_from_json, plan_to_json
-from formulations.hierarchical_partitioning.definition.problem import HierarchicalPlan, evaluate, violations
+from formulations.hierarchical_partitioning.definition.problem import evaluate, violations
 from formulations.hierarchical_partitioning.definition.quantities import VOCABULARY
 from formulations.hierarchical_partitioning.definition.settings import (
     OVERRIDES,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from formulations.contract.family import Claim, Method, lazy
 from formulations.contract.quantities import names
-from formulations.hierarchical_partitioning.definition.problem import HierarchicalPlan
+from formulations.hierarchical_partitioning.definition.plan import HierarchicalPlan
 from formulations.hierarchical_partitioning.definition.quantities import VOCABULARY
 from formulations.stage_partitioning.methods import LISTED, PRICES
 from instances.problems.hierarchical_partitioning import HierarchicalInstance

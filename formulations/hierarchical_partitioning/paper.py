@@ -19,16 +19,12 @@ from formulations.compiled.array_types import Floats, Words
 from formulations.compiled.downsets import all_downsets, chain_downsets, linear_orders, too_many
 from formulations.compiled.memory_budget import SizeError, demand
 from formulations.contract.family import Answer
-from formulations.hierarchical_partitioning.definition.problem import (
-    HierarchicalPlan,
-    Superstage,
-    evaluate,
-    whole_weight,
-)
+from formulations.hierarchical_partitioning.definition.plan import HierarchicalPlan, Superstage
+from formulations.hierarchical_partitioning.definition.problem import evaluate, whole_weight
 from formulations.hierarchical_partitioning.kernels import machines, superstages
 from formulations.hierarchical_partitioning.kernels.arrays import Arcs, Links
 from formulations.modelling.bisection import PRECISION, minimise
-from formulations.stage_partitioning.definition.problem import Stage
+from formulations.stage_partitioning.definition.plan import Stage
 from formulations.stage_partitioning.exact import threshold as flat_exact
 from formulations.stage_partitioning.kernels.tables import (
     Lattice,

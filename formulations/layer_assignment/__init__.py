@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from formulations.contract.family import Certificates, Family, lazy
+from formulations.layer_assignment.definition.plan import LayerPlan
 from formulations.layer_assignment.definition.plans import plan_from_json, plan_to_json
-from formulations.layer_assignment.definition.problem import LayerPlan, evaluate, violations
+from formulations.layer_assignment.definition.problem import evaluate, violations
 from formulations.layer_assignment.definition.quantities import VOCABULARY
 from formulations.layer_assignment.definition.settings import JSON, OVERRIDES, Instance, describe, read
 from formulations.layer_assignment.methods import METHODS, choose

@@ -9,7 +9,8 @@ import numpy as np
 from formulations.compiled.kernel_deadline import alarm
 from formulations.contract.family import Answer
 from formulations.layer_assignment.costs import infeasible_answer, plan_of, rounding, tables
-from formulations.layer_assignment.definition.problem import LayerPlan, evaluate
+from formulations.layer_assignment.definition.plan import LayerPlan
+from formulations.layer_assignment.definition.problem import evaluate
 from formulations.layer_assignment.kernels import sweep
 from instances.problems.layer_assignment import LayerAssignmentInstance
 from solvers.outcome import Limits, Stop, Watch

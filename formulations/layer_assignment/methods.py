@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from formulations.contract.family import Claim, Method, lazy
 from formulations.contract.quantities import names
-from formulations.layer_assignment.definition.problem import LayerPlan
+from formulations.layer_assignment.definition.plan import LayerPlan
 from formulations.layer_assignment.definition.quantities import VOCABULARY
 from formulations.layer_assignment.definition.settings import Instance
 from solvers.outcome import Limits

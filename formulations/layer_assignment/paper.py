@@ -22,7 +22,8 @@ from formulations.compiled.kernel_deadline import alarm
 from formulations.compiled.memory_budget import demand
 from formulations.contract.family import Answer
 from formulations.layer_assignment.costs import held_parameters, infeasible_answer, plan_of, rounding, tables
-from formulations.layer_assignment.definition.problem import LayerPlan, evaluate
+from formulations.layer_assignment.definition.plan import LayerPlan
+from formulations.layer_assignment.definition.problem import evaluate
 from formulations.layer_assignment.kernels import published
 from instances.problems.layer_assignment import LayerAssignmentInstance
 from solvers.outcome import Limits, Stop, Watch

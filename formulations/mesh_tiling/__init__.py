@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from formulations.contract.family import Certificates, Family, lazy
+from formulations.mesh_tiling.definition.plan import TilingPlan
 from formulations.mesh_tiling.definition.plans import plan_from_json, plan_to_json
-from formulations.mesh_tiling.definition.problem import TilingPlan, evaluate, violations
+from formulations.mesh_tiling.definition.problem import evaluate, violations
 from formulations.mesh_tiling.definition.quantities import VOCABULARY
 from formulations.mesh_tiling.definition.settings import JSON, OVERRIDES, describe, read
 from formulations.mesh_tiling.methods import METHODS, choose

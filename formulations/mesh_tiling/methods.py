@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from formulations.contract.family import Claim, Method, lazy
 from formulations.contract.quantities import names
-from formulations.mesh_tiling.definition.problem import TilingPlan
+from formulations.mesh_tiling.definition.plan import TilingPlan
 from formulations.mesh_tiling.definition.quantities import VOCABULARY
 from instances.parameters import Setting, parse_count
 from instances.problems.mesh_tiling import MeshInstance

@@ -16,7 +16,8 @@ import math
 import random
 
 from formulations.contract.family import Answer
-from formulations.mesh_tiling.definition.problem import TilingPlan, evaluate
+from formulations.mesh_tiling.definition.plan import TilingPlan
+from formulations.mesh_tiling.definition.problem import evaluate
 from formulations.mesh_tiling.placements import Placements, infeasible_answer, regular_tiling
 from instances.problems.mesh_tiling import MeshInstance
 from solvers.outcome import Limits, Stop, Watch

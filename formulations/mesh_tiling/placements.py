@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from formulations.contract.family import Answer, infeasible_by_counting
-from formulations.mesh_tiling.definition.problem import Tile, TilingPlan, data_s, sending_s, tensor_s
+from formulations.mesh_tiling.definition.plan import Tile, TilingPlan
+from formulations.mesh_tiling.definition.problem import data_s, sending_s, tensor_s
 from instances.problems.mesh_tiling import MeshInstance
 
 NO_COVER = "no exact cover exists, by a search of all: expected other degrees or another mesh"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from formulations.contract.family import Certificates, Family, lazy
+from formulations.microbatch_schedule.definition.plan import SchedulePlan
 from formulations.microbatch_schedule.definition.plans import plan_from_json, plan_to_json
-from formulations.microbatch_schedule.definition.problem import SchedulePlan, evaluate, violations
+from formulations.microbatch_schedule.definition.problem import evaluate, violations
 from formulations.microbatch_schedule.definition.quantities import VOCABULARY
 from formulations.microbatch_schedule.definition.settings import OVERRIDES, describe, read, recognise
 from formulations.microbatch_schedule.methods import METHODS, choose

@@ -9,7 +9,8 @@ from formulations.contract.family import Answer, infeasible_by_counting
 from formulations.contract.rounding import exactly
 from formulations.microbatch_schedule.bounds import SAFE, iteration_bound
 from formulations.microbatch_schedule.chains import chains
-from formulations.microbatch_schedule.definition.problem import SchedulePlan, evaluate, violations
+from formulations.microbatch_schedule.definition.plan import SchedulePlan
+from formulations.microbatch_schedule.definition.problem import evaluate, violations
 from formulations.simulation.simulate_graph import GraphTrace, PassGraph
 from instances.problems.microbatch_schedule import ScheduleInstance
 from solvers.outcome import Prover, Watch

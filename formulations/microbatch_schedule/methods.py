@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from formulations.contract.family import Claim, Method, lazy
 from formulations.contract.quantities import names
-from formulations.microbatch_schedule.definition.problem import SchedulePlan
+from formulations.microbatch_schedule.definition.plan import SchedulePlan
 from formulations.microbatch_schedule.definition.quantities import VOCABULARY
 from instances.parameters import Setting, one_of
 from instances.problems.microbatch_schedule import ScheduleInstance

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from formulations.contract.family import Certificates, Family, lazy
+from formulations.operator_partitioning.definition.plan import OperatorPlan
 from formulations.operator_partitioning.definition.plans import plan_from_json, plan_to_json
-from formulations.operator_partitioning.definition.problem import OperatorPlan, evaluate, violations
+from formulations.operator_partitioning.definition.problem import evaluate, violations
 from formulations.operator_partitioning.definition.quantities import VOCABULARY
 from formulations.operator_partitioning.definition.settings import (
     OVERRIDES,

@@ -18,12 +18,8 @@ from formulations.operator_partitioning.costs.chains import Found, Search, effor
 from formulations.operator_partitioning.costs.costs import ROUNDING, load_bound
 from formulations.operator_partitioning.costs.downsets import all_downsets
 from formulations.operator_partitioning.costs.shapes import shaped, shortage, step_bound, step_seconds_per_byte
-from formulations.operator_partitioning.definition.problem import (
-    OperatorPlan,
-    evaluate,
-    microbatches_each,
-    violations,
-)
+from formulations.operator_partitioning.definition.plan import OperatorPlan
+from formulations.operator_partitioning.definition.problem import evaluate, microbatches_each, violations
 from formulations.operator_partitioning.methods import MAX_DOWNSETS
 from formulations.operator_partitioning.paper.parmesan import intervals, partition
 from instances.problems.operator_partitioning import OperatorInstance

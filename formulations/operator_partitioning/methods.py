@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from formulations.contract.family import Claim, Method, lazy
 from formulations.contract.quantities import names
-from formulations.operator_partitioning.definition.problem import OperatorPlan
+from formulations.operator_partitioning.definition.plan import OperatorPlan
 from formulations.operator_partitioning.definition.quantities import VOCABULARY
 from instances.parameters import Setting, parse_amount, parse_count, parse_flag
 from instances.problems.operator_partitioning import OperatorInstance

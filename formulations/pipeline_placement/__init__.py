@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from formulations.contract.family import Certificates, Family, lazy
+from formulations.pipeline_placement.definition.plan import PlacementPlan
 from formulations.pipeline_placement.definition.plans import plan_from_json, plan_to_json
-from formulations.pipeline_placement.definition.problem import PlacementPlan, evaluate, violations
+from formulations.pipeline_placement.definition.problem import evaluate, violations
 from formulations.pipeline_placement.definition.quantities import VOCABULARY
 from formulations.pipeline_placement.definition.settings import JSON, OVERRIDES, describe, read
 from formulations.pipeline_placement.methods import METHODS, choose

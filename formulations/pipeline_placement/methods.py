@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from formulations.contract.family import Claim, Method, lazy
 from formulations.contract.quantities import names
-from formulations.pipeline_placement.definition.problem import PlacementPlan
+from formulations.pipeline_placement.definition.plan import PlacementPlan
 from formulations.pipeline_placement.definition.quantities import VOCABULARY
 from instances.problems.pipeline_placement import PlacementInstance
 from solvers.outcome import Limits

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from formulations.contract.family import Certificates, Family, lazy
+from formulations.stage_graph.definition.plan import StagePlan
 from formulations.stage_graph.definition.plans import plan_from_json, plan_to_json
-from formulations.stage_graph.definition.problem import StagePlan, evaluate, violations
+from formulations.stage_graph.definition.problem import evaluate, violations
 from formulations.stage_graph.definition.quantities import VOCABULARY
 from formulations.stage_graph.definition.settings import OVERRIDES, describe, memory_pressure, read, recognise
 from formulations.stage_graph.methods import METHODS, choose, fits_levels, suits

@@ -11,7 +11,8 @@ from typing import Any
 from formulations.compiled.kernel_deadline import alarm
 from formulations.contract.family import Answer, infeasible_by_counting
 from formulations.stage_graph.costs.costs import Costs
-from formulations.stage_graph.definition.problem import StagePlan, bottleneck_s
+from formulations.stage_graph.definition.plan import StagePlan
+from formulations.stage_graph.definition.problem import bottleneck_s
 from formulations.stage_graph.definition.quantities import NO_SIZE, at_required_sizes
 from formulations.stage_graph.paper import fewest_devices
 from formulations.stage_graph.upsets import levels

@@ -11,7 +11,7 @@ from dataclasses import replace
 from formulations.contract.family import Answer, infeasible_by_counting
 from formulations.stage_graph import downsets
 from formulations.stage_graph.costs.costs import Costs
-from formulations.stage_graph.definition.problem import StagePlan
+from formulations.stage_graph.definition.plan import StagePlan
 from formulations.stage_graph.definition.quantities import NO_SIZE, at_required_sizes
 from formulations.stage_graph.models import cpsat
 from formulations.stage_graph.models.devices import identical

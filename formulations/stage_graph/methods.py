@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from formulations.contract.family import Claim, Method, lazy
 from formulations.contract.quantities import names
-from formulations.stage_graph.definition.problem import StagePlan
+from formulations.stage_graph.definition.plan import StagePlan
 from formulations.stage_graph.definition.quantities import VOCABULARY
 from instances.parameters import Setting, one_of, parse_count, parse_flag
 from instances.problems.stage_graph import StageGraph

@@ -19,14 +19,8 @@ import numpy as np
 
 from formulations.compiled.array_types import Floats, Ints
 from formulations.contract.family import Answer
-from formulations.stage_partitioning.definition.problem import (
-    MEMORY_SLACK,
-    Stage,
-    StagePlan,
-    allowed_dp_degrees,
-    carried_bytes,
-    evaluate,
-)
+from formulations.stage_partitioning.definition.plan import Stage, StagePlan
+from formulations.stage_partitioning.definition.problem import MEMORY_SLACK, allowed_dp_degrees, carried_bytes, evaluate
 from instances.graph import adjacency, lifo_order
 from instances.problems.stage_partitioning import CostModel, StageInstance, Tmpc
 from solvers.outcome import Limits, Prover, Watch

@@ -5,7 +5,7 @@ from __future__ import annotations
 from formulations.contract.family import Claim, Method, lazy
 from formulations.contract.quantities import names
 from formulations.stage_partitioning import model_size
-from formulations.stage_partitioning.definition.problem import StagePlan
+from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.definition.quantities import MODELLED
 from formulations.stage_partitioning.model_size import (
     assignment_effort,

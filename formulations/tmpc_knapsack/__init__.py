@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from formulations.contract.family import Certificates, Family, lazy
+from formulations.tmpc_knapsack.definition.plan import KnapsackPlan
 from formulations.tmpc_knapsack.definition.plans import plan_from_json, plan_to_json
-from formulations.tmpc_knapsack.definition.problem import KnapsackPlan, evaluate, violations
+from formulations.tmpc_knapsack.definition.problem import evaluate, violations
 from formulations.tmpc_knapsack.definition.quantities import VOCABULARY
 from formulations.tmpc_knapsack.definition.settings import MEMORY, describe, memory_pressure, read, recognise
 from formulations.tmpc_knapsack.methods import METHODS, choose

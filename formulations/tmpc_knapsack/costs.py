@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from formulations.contract.family import Answer, infeasible_by_counting
 from formulations.contract.rounding import exactly, printed, rounded_up
-from formulations.tmpc_knapsack.definition.problem import MEMORY_SLACK, KnapsackPlan
+from formulations.tmpc_knapsack.definition.plan import KnapsackPlan
+from formulations.tmpc_knapsack.definition.problem import MEMORY_SLACK
 from instances.parameters import MAX_AMOUNT
 from instances.problems.tmpc_knapsack import KnapsackInstance
 

@@ -9,7 +9,8 @@ import numpy as np
 from formulations.compiled.kernel_deadline import alarm
 from formulations.contract.family import Answer
 from formulations.tmpc_knapsack.costs import arrays, infeasible_answer, plan_of
-from formulations.tmpc_knapsack.definition.problem import KnapsackPlan, evaluate
+from formulations.tmpc_knapsack.definition.plan import KnapsackPlan
+from formulations.tmpc_knapsack.definition.problem import evaluate
 from formulations.tmpc_knapsack.kernels import search
 from instances.problems.tmpc_knapsack import KnapsackInstance
 from solvers.outcome import OPTIMAL_GAP, Limits, Stop, Watch

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from formulations.contract.family import Claim, Method, lazy
 from formulations.contract.quantities import names
-from formulations.tmpc_knapsack.definition.problem import KnapsackPlan
+from formulations.tmpc_knapsack.definition.plan import KnapsackPlan
 from formulations.tmpc_knapsack.definition.quantities import VOCABULARY
 from formulations.tmpc_knapsack.definition.settings import num_options
 from instances.parameters import Setting, one_of

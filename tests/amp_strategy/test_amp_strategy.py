@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 from oracles.amp_strategy import brute_force, random_instance
 
 from formulations.amp_strategy import FAMILY
+from formulations.amp_strategy.definition.plan import Degrees, StrategyPlan
 from formulations.amp_strategy.definition.problem import (
-    Degrees,
-    StrategyPlan,
     evaluate,
     layer_assignment,
     placements,

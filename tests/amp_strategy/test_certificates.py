@@ -20,7 +20,8 @@ from small_instances import random_case
 import planner
 from formulations.amp_strategy.certificate import checker
 from formulations.amp_strategy.certificate.writer import write
-from formulations.amp_strategy.definition.problem import Degrees, placements, strategies
+from formulations.amp_strategy.definition.plan import Degrees
+from formulations.amp_strategy.definition.problem import placements, strategies
 from formulations.contract.family import UncertifiedError
 from instances.problems.amp_strategy import AmpInstance, ModelLayer, Node
 from planner import Stop

@@ -23,7 +23,7 @@ import planner
 from formulations import FAMILIES
 from formulations.contract.inner_problems import Inside, Subproblem
 from formulations.device_mapping import paper
-from formulations.device_mapping.definition.problem import Mapping
+from formulations.device_mapping.definition.plan import Mapping
 from planner.cli.app import main
 from planner.experiments.census.census_of_rows import census_of
 from planner.experiments.census.extract import extract

@@ -14,11 +14,13 @@ from oracles.tmpc_knapsack import optimum
 from strategies import random_stage_instance
 
 import planner
-from formulations.stage_partitioning.definition.problem import Stage, allowed_dp_degrees, stage_memory, stage_time
+from formulations.stage_partitioning.definition.plan import Stage
+from formulations.stage_partitioning.definition.problem import allowed_dp_degrees, stage_memory, stage_time
 from formulations.stage_partitioning.paper.appendix_d import appendix_d
 from formulations.stage_partitioning.questions.studies.subproblems import RULES, Origin, Subproblems
 from formulations.tmpc_knapsack import paper as heuristics
-from formulations.tmpc_knapsack.definition.problem import KnapsackPlan, evaluate, total_memory
+from formulations.tmpc_knapsack.definition.plan import KnapsackPlan
+from formulations.tmpc_knapsack.definition.problem import evaluate, total_memory
 from instances.problems.stage_partitioning import CostModel, Edge, StageInstance
 from solvers.outcome import Limits, Watch
 

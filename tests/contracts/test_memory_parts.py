@@ -9,7 +9,8 @@ import pytest
 import planner
 from formulations.figures.plan_figures import Stack
 from formulations.operator_partitioning import FAMILY as OPERATORS
-from formulations.operator_partitioning.definition.problem import OperatorPlan, memory_bytes
+from formulations.operator_partitioning.definition.plan import OperatorPlan
+from formulations.operator_partitioning.definition.problem import memory_bytes
 from instances.problems.operator_partitioning import Operator, OperatorInstance, Tensor, TrainingMemory
 from planner.files.load import family_of
 

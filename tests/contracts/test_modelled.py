@@ -16,7 +16,8 @@ from formulations.contract.family import Violation
 from formulations.flushed_partitioning.models import cpsat as flushed_cpsat
 from formulations.hierarchical_partitioning.models import cpsat as hierarchical_cpsat
 from formulations.modelling.solve_model import Stopped, WithoutSizes, prove
-from formulations.operator_partitioning.definition.problem import OperatorPlan, evaluate, violations
+from formulations.operator_partitioning.definition.plan import OperatorPlan
+from formulations.operator_partitioning.definition.problem import evaluate, violations
 from formulations.operator_partitioning.models import cpsat as operator_cpsat
 from formulations.operator_partitioning.models import milp as operator_milp
 from formulations.pipeline_placement.models import cpsat as joint

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from formulations.device_mapping.definition.problem import Mapping
-from formulations.operator_partitioning.definition.problem import OperatorPlan
+from formulations.device_mapping.definition.plan import Mapping
+from formulations.operator_partitioning.definition.plan import OperatorPlan
 from formulations.pipeline_placement.definition.stages import mapping_of, step_seconds
 from instances.generators.topologies import two_level
 from instances.problems.operator_partitioning import Operator, OperatorInstance, Tensor

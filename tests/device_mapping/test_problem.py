@@ -9,7 +9,8 @@ import pytest
 from oracles.device_mapping import random_mapping, seconds_of
 
 from formulations.device_mapping import FAMILY
-from formulations.device_mapping.definition.problem import Mapping, evaluate, violations
+from formulations.device_mapping.definition.plan import Mapping
+from formulations.device_mapping.definition.problem import evaluate, violations
 from instances.problems.device_mapping import (
     DeviceMapping,
     MappingEdge,

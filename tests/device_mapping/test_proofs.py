@@ -20,7 +20,8 @@ from formulations.device_mapping.annealing.baselines import stage_major
 from formulations.device_mapping.bounds.combinatorial import assignment_bound, refuted, single_bound
 from formulations.device_mapping.bounds.matching import can_deal, least_dealt
 from formulations.device_mapping.data.arrays import arrays
-from formulations.device_mapping.definition.problem import Mapping, evaluate
+from formulations.device_mapping.definition.plan import Mapping
+from formulations.device_mapping.definition.problem import evaluate
 from formulations.device_mapping.models import all_bounds
 from formulations.device_mapping.models.bisect_gap import Gap, Verdict, objective_values
 from formulations.device_mapping.models.flow import chords

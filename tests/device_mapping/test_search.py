@@ -15,7 +15,8 @@ import planner
 from formulations.device_mapping import FAMILY, exact, paper
 from formulations.device_mapping.annealing import near
 from formulations.device_mapping.data.costs import Tables, simple_bound, tables
-from formulations.device_mapping.definition.problem import Mapping, evaluate
+from formulations.device_mapping.definition.plan import Mapping
+from formulations.device_mapping.definition.problem import evaluate
 from formulations.device_mapping.kernels import annealing
 from formulations.device_mapping.kernels.arrays import Loads
 from instances.problems.device_mapping import DeviceMapping, MappingEdge, MappingStage

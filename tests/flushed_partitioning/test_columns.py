@@ -13,7 +13,7 @@ from formulations.flushed_partitioning.definition.problem import evaluate, step_
 from formulations.flushed_partitioning.exact.effort import columns_supports
 from formulations.flushed_partitioning.models import columns_cpsat, columns_milp
 from formulations.flushed_partitioning.models.columns import columns_of
-from formulations.stage_partitioning.definition.problem import StagePlan
+from formulations.stage_partitioning.definition.plan import StagePlan
 from instances.problems.flushed_partitioning import FlushedInstance, Schedule, flushed
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from solvers.outcome import Limits, Prover, Watch

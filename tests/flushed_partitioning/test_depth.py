@@ -18,7 +18,7 @@ from formulations.flushed_partitioning.definition.problem import depth, evaluate
 from formulations.flushed_partitioning.exact import labels
 from formulations.flushed_partitioning.exact.depth_labels import find_reached_sets, reachable
 from formulations.flushed_partitioning.models import cpsat
-from formulations.stage_partitioning.definition.problem import Stage, StagePlan
+from formulations.stage_partitioning.definition.plan import Stage, StagePlan
 from formulations.stage_partitioning.kernels.tables import pack
 from instances.graph import downsets
 from instances.problems.flushed_partitioning import FlushedInstance, Schedule, flushed

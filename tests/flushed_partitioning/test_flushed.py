@@ -15,7 +15,7 @@ from formulations.flushed_partitioning import FAMILY
 from formulations.flushed_partitioning.definition.problem import evaluate, simulated, violations
 from formulations.flushed_partitioning.exact import labels
 from formulations.flushed_partitioning.models import milp
-from formulations.stage_partitioning.definition.problem import Stage, StagePlan
+from formulations.stage_partitioning.definition.plan import Stage, StagePlan
 from instances.errors import InstanceError
 from instances.graph import topological_order
 from instances.problems.flushed_partitioning import FlushedInstance, Schedule, flushed

@@ -16,7 +16,7 @@ from formulations.flushed_partitioning import FAMILY
 from formulations.flushed_partitioning.definition.problem import Place, evaluate, places, simulated, violations
 from formulations.flushed_partitioning.exact import labels
 from formulations.flushed_partitioning.questions.what_if import questions
-from formulations.stage_partitioning.definition.problem import Stage, StagePlan
+from formulations.stage_partitioning.definition.plan import Stage, StagePlan
 from instances.errors import InstanceError
 from instances.problems.flushed_partitioning import FlushedInstance, Schedule, check, flushed, to_json
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc

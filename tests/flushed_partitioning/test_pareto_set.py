@@ -11,7 +11,7 @@ import pytest
 from oracles.flushed_partitioning import random_flushed
 
 from formulations.flushed_partitioning.exact.pareto_set import Found, search_pareto_set
-from formulations.stage_partitioning.definition.problem import StagePlan
+from formulations.stage_partitioning.definition.plan import StagePlan
 from instances.problems.flushed_partitioning import FlushedInstance
 from solvers.outcome import Watch
 

@@ -10,8 +10,8 @@ from oracles.hierarchical_partitioning import BruteForce, random_hierarchical, t
 
 import planner
 from formulations.hierarchical_partitioning import methods
+from formulations.hierarchical_partitioning.definition.plan import HierarchicalPlan
 from formulations.hierarchical_partitioning.definition.problem import (
-    HierarchicalPlan,
     evaluate,
     most_in_flight,
     superstage_time,

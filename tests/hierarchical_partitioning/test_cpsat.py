@@ -11,15 +11,11 @@ from oracles.hierarchical_partitioning import random_hierarchical
 import planner
 from formulations.contract.quantities import meant
 from formulations.hierarchical_partitioning import paper
-from formulations.hierarchical_partitioning.definition.problem import (
-    HierarchicalPlan,
-    Superstage,
-    evaluate,
-    violations,
-)
+from formulations.hierarchical_partitioning.definition.plan import HierarchicalPlan, Superstage
+from formulations.hierarchical_partitioning.definition.problem import evaluate, violations
 from formulations.hierarchical_partitioning.definition.quantities import VOCABULARY
 from formulations.hierarchical_partitioning.models import cpsat
-from formulations.stage_partitioning.definition.problem import Stage
+from formulations.stage_partitioning.definition.plan import Stage
 from instances.problems.hierarchical_partitioning import HierarchicalInstance, on_machines
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from instances.requirements import parse

@@ -12,7 +12,7 @@ import planner
 from formulations.hierarchical_partitioning.definition.problem import evaluate, flattened, violations
 from formulations.hierarchical_partitioning.paper import solve
 from formulations.hierarchical_partitioning.questions.placement import place, spread, spread_time
-from formulations.stage_partitioning.definition.problem import Stage, StagePlan
+from formulations.stage_partitioning.definition.plan import Stage, StagePlan
 from instances.problems.hierarchical_partitioning import on_machines
 from planner.analysis.hierarchy import compare
 from planner.cli.app import main

@@ -9,16 +9,15 @@ import pytest
 from oracles.hierarchical_partitioning import random_hierarchical
 
 from formulations.hierarchical_partitioning import FAMILY
+from formulations.hierarchical_partitioning.definition.plan import HierarchicalPlan, Superstage
 from formulations.hierarchical_partitioning.definition.problem import (
-    HierarchicalPlan,
-    Superstage,
     evaluate,
     flattened,
     link_time,
     violations,
     whole_weight,
 )
-from formulations.stage_partitioning.definition.problem import Stage
+from formulations.stage_partitioning.definition.plan import Stage
 from instances.errors import InstanceError
 from instances.problems.hierarchical_partitioning import HierarchicalInstance, MemoryModel, on_machines
 from instances.problems.published import UNIT_WARNING

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from oracles.layer_assignment import optimum, random_instance
 
 from formulations.layer_assignment import FAMILY, exact, paper
-from formulations.layer_assignment.definition.problem import LayerPlan, cuts, evaluate, parameters_of, violations
+from formulations.layer_assignment.definition.plan import LayerPlan
+from formulations.layer_assignment.definition.problem import cuts, evaluate, parameters_of, violations
 from formulations.layer_assignment.models import cpsat, milp
 from instances.problems.layer_assignment import LayerAssignmentInstance, TiedParameters, generate
 from solvers.outcome import Limits, Stop, Watch, relative_gap

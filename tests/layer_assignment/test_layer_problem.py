@@ -15,15 +15,8 @@ from hypothesis import strategies as st
 from oracles.layer_assignment import random_instance, step_seconds
 
 from formulations.layer_assignment import FAMILY
-from formulations.layer_assignment.definition.problem import (
-    LayerPlan,
-    Terms,
-    cuts,
-    evaluate,
-    parameters_of,
-    terms,
-    violations,
-)
+from formulations.layer_assignment.definition.plan import LayerPlan
+from formulations.layer_assignment.definition.problem import Terms, cuts, evaluate, parameters_of, terms, violations
 from instances.errors import InstanceError
 from instances.problems.layer_assignment import LayerAssignmentInstance, TiedParameters, generate, to_json
 from solvers.outcome import Limits, Watch

@@ -16,7 +16,8 @@ import pytest
 from oracles.mesh_tiling import covers, optimum, random_instance, random_magnitudes, step_seconds
 
 from formulations.mesh_tiling import FAMILY, paper
-from formulations.mesh_tiling.definition.problem import Tile, TilingPlan, evaluate, violations
+from formulations.mesh_tiling.definition.plan import Tile, TilingPlan
+from formulations.mesh_tiling.definition.problem import evaluate, violations
 from formulations.mesh_tiling.models import cpsat, milp
 from formulations.mesh_tiling.placements import Placements, regular_tiling
 from instances.errors import InstanceError

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from formulations.microbatch_schedule.definition.plan import SchedulePlan
 from formulations.microbatch_schedule.definition.plans import plan_from_json, plan_to_json
-from formulations.microbatch_schedule.definition.problem import SchedulePlan, evaluate, violations
+from formulations.microbatch_schedule.definition.problem import evaluate, violations
 from formulations.microbatch_schedule.definition.settings import read
 from instances.errors import InstanceError
 from instances.problems.microbatch_schedule import ScheduleInstance, to_json

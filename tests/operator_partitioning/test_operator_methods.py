@@ -17,7 +17,8 @@ from oracles.operator_partitioning import optimum, random_instance, stage_memory
 import planner
 from formulations.compiled.memory_budget import SizeError
 from formulations.operator_partitioning import FAMILY, exact
-from formulations.operator_partitioning.definition.problem import OperatorPlan, evaluate, stage_seconds, violations
+from formulations.operator_partitioning.definition.plan import OperatorPlan
+from formulations.operator_partitioning.definition.problem import evaluate, stage_seconds, violations
 from formulations.operator_partitioning.models import cpsat, milp
 from formulations.operator_partitioning.paper import parmesan
 from formulations.pipeline_placement.definition.stages import mapping_of

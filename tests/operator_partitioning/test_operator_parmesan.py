@@ -14,7 +14,8 @@ from oracles.operator_partitioning import random_instance
 import planner
 from formulations.operator_partitioning import exact
 from formulations.operator_partitioning.costs.downsets import all_downsets
-from formulations.operator_partitioning.definition.problem import OperatorPlan, evaluate, violations
+from formulations.operator_partitioning.definition.plan import OperatorPlan
+from formulations.operator_partitioning.definition.problem import evaluate, violations
 from formulations.operator_partitioning.paper import parmesan
 from formulations.operator_partitioning.paper.clustering import default_clusters, fuse
 from formulations.operator_partitioning.paper.refinement import refine

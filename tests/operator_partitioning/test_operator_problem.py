@@ -15,8 +15,8 @@ from oracles.operator_partitioning import random_instance, stage_memory, stage_t
 
 import planner
 from formulations.operator_partitioning import FAMILY
+from formulations.operator_partitioning.definition.plan import OperatorPlan
 from formulations.operator_partitioning.definition.problem import (
-    OperatorPlan,
     crossing_bytes,
     evaluate,
     memory_bytes,

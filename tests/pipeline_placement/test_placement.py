@@ -11,10 +11,11 @@ import pytest
 from oracles.pipeline_placement import optimum, random_instance
 
 import planner
-from formulations.device_mapping.definition.problem import Mapping
-from formulations.operator_partitioning.definition.problem import OperatorPlan
+from formulations.device_mapping.definition.plan import Mapping
+from formulations.operator_partitioning.definition.plan import OperatorPlan
 from formulations.pipeline_placement import FAMILY
-from formulations.pipeline_placement.definition.problem import PlacementPlan, evaluate, violations
+from formulations.pipeline_placement.definition.plan import PlacementPlan
+from formulations.pipeline_placement.definition.problem import evaluate, violations
 from formulations.pipeline_placement.definition.simulate import simulate_plan
 from formulations.pipeline_placement.models import cpsat, milp
 from formulations.pipeline_placement.models.two_phase import best_start

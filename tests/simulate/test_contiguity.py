@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import planner
-from formulations.stage_partitioning.definition.problem import Stage, StagePlan, evaluate, violations
+from formulations.stage_partitioning.definition.plan import Stage, StagePlan
+from formulations.stage_partitioning.definition.problem import evaluate, violations
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 
 

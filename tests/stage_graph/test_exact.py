@@ -17,7 +17,8 @@ from formulations.contract.family import Answer
 from formulations.modelling.warm_start import First
 from formulations.stage_graph import FAMILY
 from formulations.stage_graph.costs.costs import Costs, with_in_flight
-from formulations.stage_graph.definition.problem import Stage, StagePlan, data_edges, evaluate, violations
+from formulations.stage_graph.definition.plan import Stage, StagePlan
+from formulations.stage_graph.definition.problem import data_edges, evaluate, violations
 from formulations.stage_graph.models import columns
 from formulations.stage_graph.upsets import chains, levels
 from instances.generators.branching import candle_uno, mmt

@@ -11,14 +11,8 @@ from branching_cases import least_of_all, uneven_graph
 from formulations.contract.family import Answer
 from formulations.stage_graph import FAMILY, downsets
 from formulations.stage_graph.costs.costs import assemble
-from formulations.stage_graph.definition.problem import (
-    Stage,
-    StagePlan,
-    evaluate,
-    held_samples,
-    memory_bytes,
-    violations,
-)
+from formulations.stage_graph.definition.plan import Stage, StagePlan
+from formulations.stage_graph.definition.problem import evaluate, held_samples, memory_bytes, violations
 from formulations.stage_graph.models import columns, cpsat
 from formulations.stage_graph.models.partition import Case, Model
 from formulations.stage_graph.paper import fewest_devices, graphpipe

@@ -17,7 +17,8 @@ from formulations.stage_graph.costs.costs import Costs, bits, shortage
 from formulations.stage_graph.costs.iteration import iteration_s
 from formulations.stage_graph.costs.series_parallel import Leaf, Segment, chain, decompose
 from formulations.stage_graph.definition import problem
-from formulations.stage_graph.definition.problem import StagePlan, evaluate, memory_bytes, violations
+from formulations.stage_graph.definition.plan import StagePlan
+from formulations.stage_graph.definition.problem import evaluate, memory_bytes, violations
 from formulations.stage_graph.paper import baselines, fewest_devices, graphpipe
 from formulations.stage_graph.paper.program import Program, Reach
 from formulations.stage_graph.upsets import levels

@@ -12,9 +12,8 @@ from branching_cases import random_graph
 
 from formulations.stage_graph import FAMILY
 from formulations.stage_graph.costs.costs import Costs, assemble
+from formulations.stage_graph.definition.plan import Stage, StagePlan
 from formulations.stage_graph.definition.problem import (
-    Stage,
-    StagePlan,
     all_reduce_s,
     depth,
     evaluate,

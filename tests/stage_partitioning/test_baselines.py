@@ -16,7 +16,8 @@ from strategies import random_stage_instance
 
 import planner
 from formulations.stage_partitioning import baselines
-from formulations.stage_partitioning.definition.problem import Stage, StagePlan, evaluate, violations
+from formulations.stage_partitioning.definition.plan import Stage, StagePlan
+from formulations.stage_partitioning.definition.problem import evaluate, violations
 from formulations.stage_partitioning.paper import pipedream
 from instances.problems.stage_edits import linearised
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc

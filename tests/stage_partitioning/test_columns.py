@@ -22,10 +22,9 @@ from model_checks import (
 from oracles.stage_partitioning import brute_force
 from strategies import random_stage_instance, with_magnitudes
 
+from formulations.stage_partitioning.definition.plan import Stage, StagePlan
 from formulations.stage_partitioning.definition.problem import (
     MEMORY_SLACK,
-    Stage,
-    StagePlan,
     evaluate,
     stage_memory,
     stage_time,

@@ -11,7 +11,8 @@ from model_checks import check_answer, check_pinned, check_stops, hair_too_large
 from strategies import random_stage_instance
 
 import planner
-from formulations.stage_partitioning.definition.problem import StagePlan, evaluate
+from formulations.stage_partitioning.definition.plan import StagePlan
+from formulations.stage_partitioning.definition.problem import evaluate
 from formulations.stage_partitioning.models import cpsat
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from solvers.outcome import Limits, Stop, Watch

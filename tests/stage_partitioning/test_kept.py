@@ -19,8 +19,9 @@ from formulations.flushed_partitioning import FAMILY as FLUSHED
 from formulations.flushed_partitioning.certificate import checker as flushed_checker
 from formulations.flushed_partitioning.certificate.writer import write as write_flushed
 from formulations.stage_partitioning.certificate import checker
+from formulations.stage_partitioning.definition.plan import Stage, StagePlan
 from formulations.stage_partitioning.definition.plans import plan_from_json
-from formulations.stage_partitioning.definition.problem import Stage, StagePlan, stage_memory, suffix_sums, violations
+from formulations.stage_partitioning.definition.problem import stage_memory, suffix_sums, violations
 from instances.errors import InstanceError
 from instances.problems.flushed_partitioning import FlushedInstance, Schedule, flushed
 from instances.problems.stage_edits import as_run, first_nodes

@@ -24,7 +24,8 @@ from strategies import random_stage_instance, with_magnitudes
 
 import solvers.milp.backend
 from formulations import stage_partitioning
-from formulations.stage_partitioning.definition.problem import StagePlan, evaluate
+from formulations.stage_partitioning.definition.plan import StagePlan
+from formulations.stage_partitioning.definition.problem import evaluate
 from formulations.stage_partitioning.models import milp
 from formulations.stage_partitioning.models.assignment_data import Terms
 from formulations.stage_partitioning.models.first_plan import first_plan

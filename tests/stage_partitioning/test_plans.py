@@ -9,7 +9,7 @@ from oracles.stage_partitioning import brute_force
 from strategies import random_stage_instance
 
 from formulations.stage_partitioning import FAMILY
-from formulations.stage_partitioning.definition.problem import Stage, StagePlan
+from formulations.stage_partitioning.definition.plan import Stage, StagePlan
 from instances.errors import InstanceError
 
 INSTANCE = random_stage_instance(1, shape="chain", memory="planted")

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from oracles.stage_partitioning import Best, brute_force
 from strategies import random_stage_instance, stage_instances
 
+from formulations.stage_partitioning.definition.plan import Stage, StagePlan
 from formulations.stage_partitioning.definition.problem import (
-    Stage,
-    StagePlan,
     allowed_dp_degrees,
     evaluate,
     stage_memory,

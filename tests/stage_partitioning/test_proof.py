@@ -12,7 +12,7 @@ import pytest
 from formulations.contract.family import Answer, Claim, Method
 from formulations.modelling.solve_model import Stopped, WithoutSizes
 from formulations.stage_partitioning import FAMILY
-from formulations.stage_partitioning.definition.problem import Stage, StagePlan
+from formulations.stage_partitioning.definition.plan import Stage, StagePlan
 from formulations.stage_partitioning.models import solving
 from formulations.stage_partitioning.models.solving import prove, too_large
 from instances.problems.stage_partitioning import Layer, StageInstance, Tmpc

@@ -11,7 +11,7 @@ from oracles import realizable as oracle
 
 import planner
 from formulations.stage_partitioning import FAMILY
-from formulations.stage_partitioning.definition.problem import Stage, StagePlan
+from formulations.stage_partitioning.definition.plan import Stage, StagePlan
 from formulations.stage_partitioning.definition.trainers import (
     TRAINERS,
     Kind,

@@ -10,7 +10,8 @@ import planner
 from formulations.compiled.downsets import all_downsets
 from formulations.contract.quantities import meant
 from formulations.stage_partitioning import FAMILY
-from formulations.stage_partitioning.definition.problem import Stage, StagePlan, violations
+from formulations.stage_partitioning.definition.plan import Stage, StagePlan
+from formulations.stage_partitioning.definition.problem import violations
 from formulations.stage_partitioning.definition.quantities import VOCABULARY
 from formulations.stage_partitioning.exact.required import MAX_PAIRED, refusal, required
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc

@@ -12,9 +12,8 @@ from oracles.stage_partitioning import brute_force
 from strategies import random_stage_instance, with_magnitudes
 
 import planner
+from formulations.stage_partitioning.definition.plan import Stage, StagePlan
 from formulations.stage_partitioning.definition.problem import (
-    Stage,
-    StagePlan,
     evaluate,
     stage_memory,
     stage_time,

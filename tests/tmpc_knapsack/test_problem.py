@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from oracles.tmpc_knapsack import make
 
-from formulations.tmpc_knapsack.definition.problem import KnapsackPlan, evaluate, total_memory, violations
+from formulations.tmpc_knapsack.definition.plan import KnapsackPlan
+from formulations.tmpc_knapsack.definition.problem import evaluate, total_memory, violations
 
 PAIR = make(10, [(1, 8), (3, 5)], [(2, 6), (5, 1)])
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from formulations.amp_strategy.definition.problem import StrategyPlan, layer_assignment
+from formulations.amp_strategy.definition.plan import StrategyPlan
+from formulations.amp_strategy.definition.problem import layer_assignment
 from formulations.figures.plan_figures import Breakdown, Network, Picture, Place, Strip
+from formulations.layer_assignment.definition.plan import LayerPlan
 from formulations.layer_assignment.definition.plan_figures import breakdown as of_layers
-from formulations.layer_assignment.definition.problem import LayerPlan
 from instances.problems.amp_strategy import AmpInstance
 
 

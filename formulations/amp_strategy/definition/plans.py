@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from formulations.amp_strategy.definition.problem import Degrees, StrategyPlan
+from formulations.amp_strategy.definition.plan import Degrees, StrategyPlan
 from instances.errors import InstanceError
 from instances.problems.amp_strategy import AmpInstance
 

@@ -10,40 +10,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
+from formulations.amp_strategy.definition.plan import Degrees, StrategyPlan
 from formulations.amp_strategy.definition.quantities import VOCABULARY
 from formulations.contract.quantities import unmet
 from formulations.contract.violation import Violation
 from formulations.layer_assignment.definition import problem as assignment
-from formulations.layer_assignment.definition.problem import LayerPlan, Terms
+from formulations.layer_assignment.definition.plan import LayerPlan
+from formulations.layer_assignment.definition.problem import Terms
 from instances.problems.amp_strategy import MEGATRON, ORIENTED, AmpInstance
 from instances.problems.layer_assignment import LayerAssignmentInstance, TiedParameters
-
-
-@dataclass(frozen=True)
-class Degrees:
-    """Samples of a micro-batch, and the degrees of tensor, data and pipeline parallelism."""
-
-    microbatch: int
-    tp_degree: int
-    dp_degree: int
-    pp_degree: int
-
-    def rank(self, stage: int, dp_rank: int, tp_rank: int) -> int:
-        """Tensor-parallel ranks next to each other, then data-parallel ones, then stages."""
-        return (stage * self.dp_degree + dp_rank) * self.tp_degree + tp_rank
-
-
-@dataclass(frozen=True)
-class StrategyPlan:
-    """Degrees, layers of each stage, and the device of each rank."""
-
-    degrees: Degrees
-    lengths: tuple[int, ...]
-    placement: tuple[int, ...]
 
 
 def strategies(instance: AmpInstance) -> Iterator[Degrees]:

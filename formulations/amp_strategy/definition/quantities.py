@@ -9,7 +9,7 @@ from instances.problems.amp_strategy import AmpInstance
 from instances.requirements import requirements_of
 
 if TYPE_CHECKING:
-    from formulations.amp_strategy.definition.problem import Degrees, StrategyPlan
+    from formulations.amp_strategy.definition.plan import Degrees, StrategyPlan
 
 _STAGE = Domain("stage", lambda instance: range(min(instance.num_devices, len(instance.layers))))
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
-from formulations.amp_strategy.definition.problem import Degrees, StrategyPlan, evaluate, violations
+from formulations.amp_strategy.definition.plan import Degrees, StrategyPlan
+from formulations.amp_strategy.definition.problem import evaluate, violations
 from formulations.amp_strategy.paper.classes import classes, possible
 from formulations.contract.family import Answer, infeasible_by_counting
 from formulations.layer_assignment.costs import Tables, balanced, tables

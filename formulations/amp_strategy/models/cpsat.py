@@ -19,7 +19,8 @@ from typing import Any
 
 from ortools.sat.python import cp_model
 
-from formulations.amp_strategy.definition.problem import StrategyPlan, evaluate, violations
+from formulations.amp_strategy.definition.plan import StrategyPlan
+from formulations.amp_strategy.definition.problem import evaluate, violations
 from formulations.amp_strategy.definition.quantities import DEGREES, VOCABULARY
 from formulations.amp_strategy.models.candidates import Candidate, choice, infeasible_answer
 from formulations.amp_strategy.models.first_plan import first_plan

@@ -23,7 +23,8 @@ from typing import Any
 import numpy as np
 import pyomo.environ as pyo
 
-from formulations.amp_strategy.definition.problem import StrategyPlan, evaluate, violations
+from formulations.amp_strategy.definition.plan import StrategyPlan
+from formulations.amp_strategy.definition.problem import evaluate, violations
 from formulations.amp_strategy.definition.quantities import DEGREES, VOCABULARY
 from formulations.amp_strategy.models.candidates import MARGIN, Candidate, choice, infeasible_answer
 from formulations.amp_strategy.models.first_plan import first_plan

@@ -19,21 +19,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from formulations.amp_strategy.definition.plan import Degrees, StrategyPlan
 from formulations.amp_strategy.definition.plans import plan_to_json
-from formulations.amp_strategy.definition.problem import (
-    Degrees,
-    StrategyPlan,
-    evaluate,
-    layer_assignment,
-    placements,
-    terms,
-)
+from formulations.amp_strategy.definition.problem import evaluate, layer_assignment, placements, terms
 from formulations.amp_strategy.models.candidates import infeasible_answer
 from formulations.amp_strategy.paper.classes import possible
 from formulations.compiled.memory_budget import demand
 from formulations.contract.family import Answer
 from formulations.layer_assignment import exact, paper
-from formulations.layer_assignment.definition.problem import LayerPlan
+from formulations.layer_assignment.definition.plan import LayerPlan
 from instances.problems.amp_strategy import AmpInstance
 from instances.problems.layer_assignment import LayerAssignmentInstance
 from solvers.outcome import Limits, Stop, Watch

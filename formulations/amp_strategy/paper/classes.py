@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from formulations.amp_strategy.definition.problem import Degrees, layer_assignment, placements, strategies
+from formulations.amp_strategy.definition.plan import Degrees
+from formulations.amp_strategy.definition.problem import layer_assignment, placements, strategies
 from formulations.amp_strategy.definition.quantities import allows
 from instances.problems.amp_strategy import AmpInstance
 from instances.problems.layer_assignment import LayerAssignmentInstance

@@ -9,7 +9,8 @@ from __future__ import annotations
 import random
 
 from formulations.contract.family import Answer
-from formulations.device_mapping.definition.problem import Mapping, evaluate
+from formulations.device_mapping.definition.plan import Mapping
+from formulations.device_mapping.definition.problem import evaluate
 from instances.problems.device_mapping import DeviceMapping
 from solvers.outcome import Limits, Stop, Watch
 

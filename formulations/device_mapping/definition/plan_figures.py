@@ -5,13 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from formulations.device_mapping.definition.problem import (
-    Mapping,
-    ring_devices,
-    ring_seconds,
-    sending_seconds,
-    stage_times,
-)
+from formulations.device_mapping.definition.plan import Mapping
+from formulations.device_mapping.definition.problem import ring_devices, ring_seconds, sending_seconds, stage_times
 from formulations.figures.device_layout import Standing, standing
 from formulations.figures.plan_figures import (
     Breakdown,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from formulations.device_mapping.definition.problem import Mapping
+from formulations.device_mapping.definition.plan import Mapping
 from instances.errors import InstanceError
 from instances.problems.device_mapping import DeviceMapping
 

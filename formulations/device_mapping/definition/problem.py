@@ -8,28 +8,15 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from dataclasses import dataclass
 
 from formulations.contract.quantities import unmet
 from formulations.contract.violation import Violation
+from formulations.device_mapping.definition.plan import Mapping
 from formulations.device_mapping.definition.quantities import VOCABULARY
 from instances.problems.device_mapping import DeviceMapping
 
 #: Up to so many replicas the best free ring is searched for where a plan does not state its rings.
 MAX_SEARCHED_RING = 12
-
-
-@dataclass(frozen=True)
-class Mapping:
-    """A plan: ``devices[s][r]`` is the device of replica r of stage s.
-
-    ``rings[s]``, which only counts where the instance has free rings, are the replicas of stage s in the cyclic order
-    in which they pass their gradients on. Without ``rings`` it is the best order with up to ``MAX_SEARCHED_RING``
-    replicas, and the order of the indices with more.
-    """
-
-    devices: tuple[tuple[int, ...], ...]
-    rings: tuple[tuple[int, ...], ...] | None = None
 
 
 def evaluate(instance: DeviceMapping, plan: Mapping) -> float:

@@ -8,7 +8,7 @@ from formulations.contract.quantities import Domain, Quantity
 from instances.problems.device_mapping import DeviceMapping
 
 if TYPE_CHECKING:
-    from formulations.device_mapping.definition.problem import Mapping
+    from formulations.device_mapping.definition.plan import Mapping
 
 _STAGE = Domain("stage", lambda instance: range(instance.num_stages))
 _REPLICA = Domain("replica", lambda instance: range(instance.replicas))

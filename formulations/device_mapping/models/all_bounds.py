@@ -8,7 +8,7 @@ from formulations.contract.family import Answer
 from formulations.device_mapping.annealing.baselines import pipeline_major, stage_major
 from formulations.device_mapping.bounds.combinatorial import assignment_bound, greatest_refuted, refuted, single_bound
 from formulations.device_mapping.data.arrays import arrays
-from formulations.device_mapping.definition.problem import Mapping
+from formulations.device_mapping.definition.plan import Mapping
 from formulations.device_mapping.models.bisect_gap import Decide, Gap, Verdict, objective_values
 from formulations.device_mapping.models.machine_groups import groupings, places_of
 from formulations.device_mapping.models.model_choice import TargetModels

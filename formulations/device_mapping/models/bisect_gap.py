@@ -18,7 +18,8 @@ from enum import Enum
 import numpy as np
 
 from formulations.device_mapping.data.arrays import Arrays, Floats
-from formulations.device_mapping.definition.problem import Mapping, evaluate
+from formulations.device_mapping.definition.plan import Mapping
+from formulations.device_mapping.definition.problem import evaluate
 from solvers.outcome import OPTIMAL_GAP, Prover, Watch
 
 #: A plan this close to a bound, relatively, is not improved further.

@@ -13,7 +13,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from formulations.contract.family import Answer
-from formulations.device_mapping.definition.problem import Mapping, evaluate, violations
+from formulations.device_mapping.definition.plan import Mapping
+from formulations.device_mapping.definition.problem import evaluate, violations
 from formulations.device_mapping.models import direct
 from formulations.device_mapping.models.all_bounds import answer, begin
 from formulations.device_mapping.models.bisect_gap import close

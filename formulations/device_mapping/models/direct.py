@@ -13,7 +13,7 @@ from ortools.sat.python import cp_model
 
 from formulations.device_mapping.bounds.combinatorial import single_bound
 from formulations.device_mapping.data.arrays import Arrays, arrays, plan_of
-from formulations.device_mapping.definition.problem import Mapping as Plan
+from formulations.device_mapping.definition.plan import Mapping as Plan
 from formulations.device_mapping.definition.quantities import VOCABULARY
 from formulations.device_mapping.models.first_plan import ceiling
 from formulations.modelling.solve_model import WithoutSizes, go_on, require

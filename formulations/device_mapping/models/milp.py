@@ -23,7 +23,7 @@ import pyomo.environ as pyo
 
 from formulations.contract.family import Answer
 from formulations.device_mapping.data.arrays import Arrays, arrays, plan_of
-from formulations.device_mapping.definition.problem import Mapping as Plan
+from formulations.device_mapping.definition.plan import Mapping as Plan
 from formulations.device_mapping.definition.problem import evaluate, violations
 from formulations.device_mapping.definition.quantities import VOCABULARY
 from formulations.device_mapping.models import milp_targets

@@ -12,7 +12,7 @@ from dataclasses import replace
 from formulations.contract.family import Answer
 from formulations.device_mapping.annealing.baselines import pipeline_major, stage_major
 from formulations.device_mapping.data.arrays import Arrays
-from formulations.device_mapping.definition.problem import Mapping
+from formulations.device_mapping.definition.plan import Mapping
 from formulations.device_mapping.models.bisect_gap import Gap, Verdict, close, objective_values, thread_clock
 from formulations.device_mapping.models.classes import FEW_LEVELS, Places, TooManyError, devices_as_places
 from formulations.device_mapping.models.machine_groups import groupings, places_of

@@ -14,7 +14,7 @@ from typing import Any
 import pyomo.environ as pyo
 
 from formulations.device_mapping.data.arrays import Arrays, plan_of
-from formulations.device_mapping.definition.problem import Mapping
+from formulations.device_mapping.definition.plan import Mapping
 from formulations.device_mapping.models.classes import Cuts, Places, TooManyError
 from formulations.modelling.solve_model import go_on
 from solvers.milp import backend as milp

@@ -17,6 +17,7 @@ from formulations.flushed_partitioning.definition.problem import (
     step_time,
     synchronisation_times,
 )
+from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.definition.plan_figures import (
     memory_rows,
     memory_stack,
@@ -24,7 +25,6 @@ from formulations.stage_partitioning.definition.plan_figures import (
     strip,
     time_parts,
 )
-from formulations.stage_partitioning.definition.problem import StagePlan
 from instances.problems.flushed_partitioning import FlushedInstance, Schedule
 
 

@@ -24,13 +24,8 @@ from formulations.contract.violation import Violation
 from formulations.flushed_partitioning.definition.quantities import VOCABULARY
 from formulations.simulation.simulate_chain import PipelineStage, simulate
 from formulations.stage_partitioning.definition import problem as flat_problem
-from formulations.stage_partitioning.definition.problem import (
-    MEMORY_SLACK,
-    Stage,
-    StagePlan,
-    stage_memory,
-    stage_time,
-)
+from formulations.stage_partitioning.definition.plan import Stage, StagePlan
+from formulations.stage_partitioning.definition.problem import MEMORY_SLACK, stage_memory, stage_time
 from instances.problems.flushed_partitioning import FlushedInstance, Schedule
 
 

@@ -25,7 +25,7 @@ from formulations.flushed_partitioning.exact.pareto_set import Found, search_par
 from formulations.flushed_partitioning.kernels import depth
 from formulations.flushed_partitioning.kernels.arrays import Pool, ReachedSets
 from formulations.flushed_partitioning.methods import MAX_DOWNSETS
-from formulations.stage_partitioning.definition.problem import StagePlan
+from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.exact import threshold as flat_exact
 from formulations.stage_partitioning.kernels.tables import build_lattice, build_profile
 from formulations.stage_partitioning.kernels.tables import make_plan as plan_of

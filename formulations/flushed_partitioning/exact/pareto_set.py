@@ -17,7 +17,7 @@ from typing import Protocol
 import numpy as np
 
 from formulations.compiled.array_types import Floats
-from formulations.stage_partitioning.definition.problem import StagePlan
+from formulations.stage_partitioning.definition.plan import StagePlan
 from instances.problems.flushed_partitioning import FlushedInstance
 from solvers.outcome import OPTIMAL_GAP, Prover, Watch
 

@@ -21,7 +21,7 @@ from formulations.contract.family import Answer
 from formulations.flushed_partitioning.definition.problem import evaluate, violations
 from formulations.flushed_partitioning.models.first_plan import first_plan
 from formulations.modelling.solve_model import Model, begin_with, prove
-from formulations.stage_partitioning.definition.problem import StagePlan
+from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.model_size import MAX_DOWNSETS
 from formulations.stage_partitioning.models.assignment_data import Chosen, Terms
 from formulations.stage_partitioning.models.stage_costs import SAME, Block, Prices

@@ -18,7 +18,7 @@ from formulations.contract.family import Answer
 from formulations.flushed_partitioning.definition.quantities import VOCABULARY
 from formulations.flushed_partitioning.models.columns import SENTENCES, Columns, columns_of, solve_with
 from formulations.modelling.solve_model import WithoutSizes, go_on, require
-from formulations.stage_partitioning.definition.problem import StagePlan
+from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.models.flow import Flow
 from formulations.stage_partitioning.models.stage_costs import NOISE
 from formulations.stage_partitioning.models.usable_arcs import Arc

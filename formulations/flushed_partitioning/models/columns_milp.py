@@ -19,7 +19,7 @@ from formulations.contract.family import Answer
 from formulations.flushed_partitioning.definition.quantities import VOCABULARY
 from formulations.flushed_partitioning.models.columns import SENTENCES, Columns, columns_of, solve_with
 from formulations.modelling.solve_model import go_on, require
-from formulations.stage_partitioning.definition.problem import StagePlan
+from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.models import columns as flat_columns
 from instances.problems.flushed_partitioning import FlushedInstance
 from solvers.milp import backend as milp

@@ -18,7 +18,8 @@ from formulations.flushed_partitioning.definition.problem import evaluate, viola
 from formulations.flushed_partitioning.definition.quantities import VOCABULARY
 from formulations.flushed_partitioning.models.first_plan import first_plan
 from formulations.modelling.solve_model import prove, require
-from formulations.stage_partitioning.definition.problem import StagePlan, allowed_dp_degrees
+from formulations.stage_partitioning.definition.plan import StagePlan
+from formulations.stage_partitioning.definition.problem import allowed_dp_degrees
 from formulations.stage_partitioning.model_size import demand_assignment
 from formulations.stage_partitioning.models import cpsat as flat_cpsat
 from formulations.stage_partitioning.models.assignment_data import Terms

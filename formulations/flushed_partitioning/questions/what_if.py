@@ -21,7 +21,8 @@ from formulations.contract.what_if import (
     unrequired,
 )
 from formulations.flushed_partitioning.definition.problem import step_time
-from formulations.stage_partitioning.definition.problem import StagePlan, stage_memory, suffix_sums
+from formulations.stage_partitioning.definition.plan import StagePlan
+from formulations.stage_partitioning.definition.problem import stage_memory, suffix_sums
 from formulations.stage_partitioning.questions import what_if as flat_questions
 from formulations.stage_partitioning.questions.why_infeasible import counted
 from instances.parameters import MAX_COUNT

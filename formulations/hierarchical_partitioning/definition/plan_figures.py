@@ -9,8 +9,8 @@ from dataclasses import replace
 from formulations.figures.device_layout import packed
 from formulations.figures.gantt import forward_and_backward, steady
 from formulations.figures.plan_figures import Breakdown, Network, Picture, Place, Stack, Stage, slowest
+from formulations.hierarchical_partitioning.definition.plan import HierarchicalPlan
 from formulations.hierarchical_partitioning.definition.problem import (
-    HierarchicalPlan,
     flattened,
     link_time,
     most_in_flight,
@@ -18,8 +18,9 @@ from formulations.hierarchical_partitioning.definition.problem import (
     superstage_time,
 )
 from formulations.simulation.simulate_chain import PipelineStage
+from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.definition.plan_figures import memory_rows, memory_stack, shown_stages, strip
-from formulations.stage_partitioning.definition.problem import StagePlan, suffix_sums, time_terms
+from formulations.stage_partitioning.definition.problem import suffix_sums, time_terms
 from instances.problems.hierarchical_partitioning import HierarchicalInstance, MemoryModel
 
 #: More devices are not drawn.

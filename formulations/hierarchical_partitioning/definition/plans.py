@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from formulations.hierarchical_partitioning.definition.problem import HierarchicalPlan, Superstage
+from formulations.hierarchical_partitioning.definition.plan import HierarchicalPlan, Superstage
 from formulations.stage_partitioning.definition import plans as flat_plans
-from formulations.stage_partitioning.definition.problem import StagePlan
+from formulations.stage_partitioning.definition.plan import StagePlan
 from instances.errors import InstanceError
 from instances.parameters import parse_count
 from instances.problems.hierarchical_partitioning import HierarchicalInstance

@@ -9,35 +9,17 @@ Source: Piper, Appendix E, for L = 2 levels.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from formulations.contract.quantities import unmet
 from formulations.contract.violation import Violation
+from formulations.hierarchical_partitioning.definition.plan import HierarchicalPlan, Superstage
 from formulations.hierarchical_partitioning.definition.quantities import VOCABULARY
 from formulations.stage_partitioning.definition import problem as flat_problem
-from formulations.stage_partitioning.definition.problem import Stage, StagePlan, stage_time
+from formulations.stage_partitioning.definition.plan import StagePlan
+from formulations.stage_partitioning.definition.problem import stage_time
 from instances.problems.hierarchical_partitioning import HierarchicalInstance, MemoryModel
 from instances.problems.stage_partitioning import Layer
-
-
-@dataclass(frozen=True)
-class Superstage:
-    """Stages (from the input side on) that share a machine, on ``dp_degree`` machines that do the same."""
-
-    dp_degree: int
-    inner: tuple[Stage, ...]
-
-    @property
-    def num_devices(self) -> int:
-        """Devices taken in each machine."""
-        return sum(stage.dp_degree * stage.tp_degree for stage in self.inner)
-
-
-@dataclass(frozen=True)
-class HierarchicalPlan:
-    """Superstages from the input side on."""
-
-    stages: tuple[Superstage, ...]
 
 
 def whole_weight(layer: Layer) -> float:

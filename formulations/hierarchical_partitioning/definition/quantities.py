@@ -9,8 +9,8 @@ from instances.problems.hierarchical_partitioning import HierarchicalInstance as
 from instances.rules import NodeId
 
 if TYPE_CHECKING:
-    from formulations.hierarchical_partitioning.definition.problem import HierarchicalPlan
-    from formulations.stage_partitioning.definition.problem import Stage
+    from formulations.hierarchical_partitioning.definition.plan import HierarchicalPlan
+    from formulations.stage_partitioning.definition.plan import Stage
 
 _NODE = Domain("node", lambda instance: instance.flat.index)
 _SUPERSTAGE = Domain("superstage", lambda instance: range(len(instance.flat.layers)))

@@ -14,7 +14,7 @@ from typing import Any
 from ortools.sat.python import cp_model
 
 from formulations.contract.family import Answer
-from formulations.hierarchical_partitioning.definition.problem import HierarchicalPlan
+from formulations.hierarchical_partitioning.definition.plan import HierarchicalPlan
 from formulations.hierarchical_partitioning.definition.quantities import VOCABULARY
 from formulations.hierarchical_partitioning.models.paths import SENTENCES, START, Paths, reach_of, solve_with
 from formulations.hierarchical_partitioning.models.usable_arcs import Reach

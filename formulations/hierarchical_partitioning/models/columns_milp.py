@@ -17,7 +17,7 @@ from typing import Any
 import pyomo.environ as pyo
 
 from formulations.contract.family import Answer
-from formulations.hierarchical_partitioning.definition.problem import HierarchicalPlan
+from formulations.hierarchical_partitioning.definition.plan import HierarchicalPlan
 from formulations.hierarchical_partitioning.definition.quantities import VOCABULARY
 from formulations.hierarchical_partitioning.models.paths import SENTENCES, START, Paths, reach_of, solve_with
 from formulations.hierarchical_partitioning.models.usable_arcs import Reach

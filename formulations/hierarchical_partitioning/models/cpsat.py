@@ -19,18 +19,12 @@ from typing import Any
 from ortools.sat.python import cp_model
 
 from formulations.contract.family import Answer
-from formulations.hierarchical_partitioning.definition.problem import (
-    HierarchicalPlan,
-    Superstage,
-    evaluate,
-    most_in_flight,
-    violations,
-    whole_weight,
-)
+from formulations.hierarchical_partitioning.definition.plan import HierarchicalPlan, Superstage
+from formulations.hierarchical_partitioning.definition.problem import evaluate, most_in_flight, violations, whole_weight
 from formulations.hierarchical_partitioning.definition.quantities import VOCABULARY
 from formulations.hierarchical_partitioning.models.first_plan import first_plan
 from formulations.modelling.solve_model import prove, require
-from formulations.stage_partitioning.definition.problem import StagePlan
+from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.models.assignment_data import Chosen, Terms
 from instances.problems.hierarchical_partitioning import HierarchicalInstance, MemoryModel
 from solvers.cpsat import backend as cpsat

@@ -18,7 +18,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from formulations.contract.family import Answer
-from formulations.hierarchical_partitioning.definition.problem import HierarchicalPlan, evaluate, violations
+from formulations.hierarchical_partitioning.definition.plan import HierarchicalPlan
+from formulations.hierarchical_partitioning.definition.problem import evaluate, violations
 from formulations.hierarchical_partitioning.methods import MAX_DOWNSETS
 from formulations.hierarchical_partitioning.models.first_plan import first_plan
 from formulations.hierarchical_partitioning.models.superstages import Superstages

@@ -19,7 +19,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.hierarchical_partitioning.definition.problem import HierarchicalPlan, Superstage, whole_weight
+from formulations.hierarchical_partitioning.definition.plan import HierarchicalPlan, Superstage
+from formulations.hierarchical_partitioning.definition.problem import whole_weight
 from formulations.modelling.solve_model import go_on
 from formulations.stage_partitioning.models.assignment_data import Chosen, Terms
 from formulations.stage_partitioning.models.stage_costs import SAME, Block, Prices

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from formulations.hierarchical_partitioning.definition.problem import HierarchicalPlan, evaluate, violations
+from formulations.hierarchical_partitioning.definition.plan import HierarchicalPlan
+from formulations.hierarchical_partitioning.definition.problem import evaluate, violations
 from formulations.hierarchical_partitioning.models.superstages import Floats, Superstages, largest_time
 from formulations.modelling.solve_model import begin_with, go_on
 from solvers.outcome import Watch

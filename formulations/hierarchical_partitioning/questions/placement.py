@@ -9,13 +9,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from formulations.hierarchical_partitioning.definition.problem import (
-    HierarchicalPlan,
-    Superstage,
-    superstage_time,
-    whole_weight,
-)
-from formulations.stage_partitioning.definition.problem import StagePlan, stage_time
+from formulations.hierarchical_partitioning.definition.plan import HierarchicalPlan, Superstage
+from formulations.hierarchical_partitioning.definition.problem import superstage_time, whole_weight
+from formulations.stage_partitioning.definition.plan import StagePlan
+from formulations.stage_partitioning.definition.problem import stage_time
 from instances.problems.hierarchical_partitioning import HierarchicalInstance
 
 #: Replicas of every stage on every machine: ``spread[stage][machine]``.

@@ -21,12 +21,8 @@ from formulations.contract.what_if import (
     rules_among,
     unrequired,
 )
-from formulations.hierarchical_partitioning.definition.problem import (
-    HierarchicalPlan,
-    flattened,
-    most_memory,
-    superstage_time,
-)
+from formulations.hierarchical_partitioning.definition.plan import HierarchicalPlan
+from formulations.hierarchical_partitioning.definition.problem import flattened, most_memory, superstage_time
 from formulations.stage_partitioning.definition.problem import stage_memory, suffix_sums
 from formulations.stage_partitioning.definition.settings import PER_SECOND
 from formulations.stage_partitioning.questions import what_if as flat_questions

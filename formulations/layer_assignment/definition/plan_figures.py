@@ -9,7 +9,8 @@ from itertools import pairwise
 from formulations.figures.gantt import beside_objective, forward_and_backward, one_f_one_b
 from formulations.figures.objective_parts import equation_4
 from formulations.figures.plan_figures import Breakdown, Item, Passes, Stack, Stage, Strip, slowest, stages_of
-from formulations.layer_assignment.definition.problem import LayerPlan, Terms, cuts, parameters_of, terms
+from formulations.layer_assignment.definition.plan import LayerPlan
+from formulations.layer_assignment.definition.problem import Terms, cuts, parameters_of, terms
 from instances.problems.layer_assignment import LayerAssignmentInstance
 from instances.problems.microbatch_schedule import ScheduleEdge, ScheduleInstance, ScheduleStage
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from formulations.layer_assignment.definition.problem import LayerPlan
+from formulations.layer_assignment.definition.plan import LayerPlan
 from instances.errors import InstanceError
 from instances.problems.layer_assignment import LayerAssignmentInstance
 

@@ -12,15 +12,9 @@ from dataclasses import dataclass
 
 from formulations.contract.quantities import unmet
 from formulations.contract.violation import Violation
+from formulations.layer_assignment.definition.plan import LayerPlan
 from formulations.layer_assignment.definition.quantities import VOCABULARY
 from instances.problems.layer_assignment import LayerAssignmentInstance
-
-
-@dataclass(frozen=True)
-class LayerPlan:
-    """How many layers each stage takes, from the input side on."""
-
-    lengths: tuple[int, ...]
 
 
 @dataclass(frozen=True)

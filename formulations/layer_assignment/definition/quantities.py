@@ -8,7 +8,7 @@ from formulations.contract.quantities import Domain, Quantity
 from instances.problems.layer_assignment import LayerAssignmentInstance as Instance
 
 if TYPE_CHECKING:
-    from formulations.layer_assignment.definition.problem import LayerPlan
+    from formulations.layer_assignment.definition.plan import LayerPlan
 
 _STAGE = Domain("stage", lambda instance: range(instance.num_stages))
 _LAYER = Domain("layer", lambda instance: range(instance.num_layers))

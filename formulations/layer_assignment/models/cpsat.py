@@ -16,7 +16,8 @@ from ortools.sat.python import cp_model
 
 from formulations.contract.family import Answer
 from formulations.layer_assignment.costs import ceiling, infeasible_answer, plan_of
-from formulations.layer_assignment.definition.problem import LayerPlan, evaluate, violations
+from formulations.layer_assignment.definition.plan import LayerPlan
+from formulations.layer_assignment.definition.problem import evaluate, violations
 from formulations.layer_assignment.definition.quantities import VOCABULARY
 from formulations.layer_assignment.models import threshold_search
 from formulations.layer_assignment.models.first_plan import first_plan

@@ -18,7 +18,8 @@ import pyomo.environ as pyo
 
 from formulations.contract.family import Answer
 from formulations.layer_assignment.costs import Tables, ceiling, infeasible_answer, plan_of, tables
-from formulations.layer_assignment.definition.problem import LayerPlan, evaluate, violations
+from formulations.layer_assignment.definition.plan import LayerPlan
+from formulations.layer_assignment.definition.problem import evaluate, violations
 from formulations.layer_assignment.definition.quantities import VOCABULARY
 from formulations.layer_assignment.models import threshold_search
 from formulations.layer_assignment.models.first_plan import first_plan

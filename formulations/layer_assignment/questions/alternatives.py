@@ -6,7 +6,8 @@ import math
 from itertools import pairwise
 
 from formulations.contract.alternatives import Axis, Nearby, Pin
-from formulations.layer_assignment.definition.problem import LayerPlan, cuts, parameters_of
+from formulations.layer_assignment.definition.plan import LayerPlan
+from formulations.layer_assignment.definition.problem import cuts, parameters_of
 from instances.problems.layer_assignment import LayerAssignmentInstance
 from instances.requirements import Requirement, with_requirements
 

@@ -20,7 +20,8 @@ from formulations.contract.what_if import (
     unrequired,
     with_fewer_stages,
 )
-from formulations.layer_assignment.definition.problem import LayerPlan, cuts
+from formulations.layer_assignment.definition.plan import LayerPlan
+from formulations.layer_assignment.definition.problem import cuts
 from formulations.layer_assignment.definition.settings import Instance, is_per_stage
 
 #: An instance with some of its costs so many times what they are.

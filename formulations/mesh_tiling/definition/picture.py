@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from formulations.mesh_tiling.definition.problem import Tile, TilingPlan
+from formulations.mesh_tiling.definition.plan import Tile, TilingPlan
 from instances.problems.mesh_tiling import MeshInstance
 
 _SIDE, _GAP, _MARGIN = 40, 6, 24

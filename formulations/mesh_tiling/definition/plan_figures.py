@@ -7,7 +7,8 @@ from itertools import pairwise
 
 from formulations.figures.objective_parts import equation_4
 from formulations.figures.plan_figures import Breakdown, Picture, Stack, Tile, Tiles, slowest, stages_of
-from formulations.mesh_tiling.definition.problem import TilingPlan, data_s, sending_s, tensor_s
+from formulations.mesh_tiling.definition.plan import TilingPlan
+from formulations.mesh_tiling.definition.problem import data_s, sending_s, tensor_s
 from instances.problems.mesh_tiling import MeshInstance
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from formulations.mesh_tiling.definition.problem import Tile, TilingPlan
+from formulations.mesh_tiling.definition.plan import Tile, TilingPlan
 from instances.errors import InstanceError
 from instances.problems.mesh_tiling import MeshInstance
 

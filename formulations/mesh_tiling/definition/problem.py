@@ -6,31 +6,13 @@ Source: AMP's supplement, section 6.3 and footnote 4; the cost of a tile is reco
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from itertools import pairwise
 
 from formulations.contract.quantities import unmet
 from formulations.contract.violation import Violation
+from formulations.mesh_tiling.definition.plan import Tile, TilingPlan
 from formulations.mesh_tiling.definition.quantities import VOCABULARY
 from instances.problems.mesh_tiling import MeshInstance
-
-
-@dataclass(frozen=True)
-class Tile:
-    """The devices of a stage: ``rows`` x ``columns`` of them, the first at ``row`` of node ``column``."""
-
-    stage: int
-    row: int
-    column: int
-    rows: int
-    columns: int
-
-
-@dataclass(frozen=True)
-class TilingPlan:
-    """A tile for each stage, in any order."""
-
-    tiles: tuple[Tile, ...]
 
 
 def node_of(instance: MeshInstance, tile: Tile, dp_rank: int, tp_rank: int) -> int:

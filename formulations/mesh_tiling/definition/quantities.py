@@ -9,7 +9,7 @@ from formulations.contract.quantities import Domain, Quantity
 from instances.problems.mesh_tiling import MeshInstance
 
 if TYPE_CHECKING:
-    from formulations.mesh_tiling.definition.problem import Tile, TilingPlan
+    from formulations.mesh_tiling.definition.plan import Tile, TilingPlan
 
 _STAGE = Domain("stage", lambda instance: range(instance.num_stages))
 _ROW = Domain("row", lambda instance: range(instance.rows))

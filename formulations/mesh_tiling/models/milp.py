@@ -18,7 +18,8 @@ from typing import Any
 import pyomo.environ as pyo
 
 from formulations.contract.family import Answer
-from formulations.mesh_tiling.definition.problem import Tile, TilingPlan, evaluate, violations
+from formulations.mesh_tiling.definition.plan import Tile, TilingPlan
+from formulations.mesh_tiling.definition.problem import evaluate, violations
 from formulations.mesh_tiling.definition.quantities import OF_TILE, VOCABULARY, covers
 from formulations.mesh_tiling.models.first_plan import first_plan
 from formulations.mesh_tiling.placements import NO_COVER, NONE_MEETS, Placements, infeasible_answer

@@ -17,7 +17,8 @@ from formulations.contract.what_if import (
     unrequired,
     with_fewer_stages,
 )
-from formulations.mesh_tiling.definition.problem import TilingPlan, tensor_s
+from formulations.mesh_tiling.definition.plan import TilingPlan
+from formulations.mesh_tiling.definition.problem import tensor_s
 from formulations.mesh_tiling.definition.quantities import OF_TILE
 from instances.problems.mesh_tiling import MAX_DEVICES, MeshInstance
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from formulations.figures.gantt import of_passes
 from formulations.figures.plan_figures import Breakdown, Stack, Stage, stages_of
-from formulations.microbatch_schedule.definition.problem import SchedulePlan, peak_bytes
+from formulations.microbatch_schedule.definition.plan import SchedulePlan
+from formulations.microbatch_schedule.definition.problem import peak_bytes
 from instances.problems.microbatch_schedule import ScheduleInstance
 
 

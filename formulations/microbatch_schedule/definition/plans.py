@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from formulations.microbatch_schedule.definition.problem import SchedulePlan
+from formulations.microbatch_schedule.definition.plan import SchedulePlan
 from formulations.simulation.simulate_graph import Pass
 from instances.errors import InstanceError
 from instances.problems.microbatch_schedule import ScheduleInstance

@@ -5,49 +5,17 @@ Source: GraphPipe, sections 3 (C4) and 6. Starts are part of a plan; the paper's
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 
 from formulations.contract.quantities import unmet
 from formulations.contract.violation import Violation
+from formulations.microbatch_schedule.definition.plan import SchedulePlan
 from formulations.microbatch_schedule.definition.quantities import VOCABULARY
 from formulations.simulation.simulate_graph import Pass
 from instances.problems.microbatch_schedule import ScheduleInstance
 
 #: Times are compared up to this part of the iteration.
 TOLERANCE = 1e-9
-
-
-@dataclass(frozen=True)
-class SchedulePlan:
-    """All passes of an iteration with their times, in any order."""
-
-    passes: tuple[Pass, ...]
-
-    @cached_property
-    def iteration_s(self) -> float:
-        """When the last pass ends."""
-        return max((task.end_s for task in self.passes), default=0.0)
-
-    @cached_property
-    def by_stage(self) -> dict[int, list[Pass]]:
-        """The passes of each stage by start."""
-        found: dict[int, list[Pass]] = {}
-        for task in sorted(self.passes, key=lambda task: (task.start_s, task.end_s)):
-            found.setdefault(task.stage, []).append(task)
-        return found
-
-    def peak_in_flight(self, stage: int) -> int:
-        """Most micro-batches of a stage between the start of their forward and the end of their backward pass.
-
-        A stage runs one pass at a time, so the order of its passes decides.
-        """
-        held = most = 0
-        for task in self.by_stage.get(stage, []):
-            held += 1 if task.is_forward else -1
-            most = max(most, held)
-        return most
 
 
 def peak_bytes(instance: ScheduleInstance, plan: SchedulePlan, stage: int) -> float:

@@ -8,7 +8,7 @@ from formulations.contract.quantities import Domain, Quantity
 from instances.problems.microbatch_schedule import ScheduleInstance
 
 if TYPE_CHECKING:
-    from formulations.microbatch_schedule.definition.problem import SchedulePlan
+    from formulations.microbatch_schedule.definition.plan import SchedulePlan
 
 _STAGE = Domain("stage", lambda instance: range(len(instance.stages)))
 

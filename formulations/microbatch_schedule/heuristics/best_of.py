@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from formulations.contract.family import Answer
 from formulations.microbatch_schedule.bounds import iteration_bound
-from formulations.microbatch_schedule.definition.problem import SchedulePlan
+from formulations.microbatch_schedule.definition.plan import SchedulePlan
 from formulations.microbatch_schedule.feasibility import begin, figures, offer
 from formulations.microbatch_schedule.heuristics.memory import by_search, least_memory
 from formulations.microbatch_schedule.heuristics.search import search

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from formulations.contract.family import Answer
 from formulations.microbatch_schedule.bounds import SAFE, iteration_bound
-from formulations.microbatch_schedule.definition.problem import SchedulePlan
+from formulations.microbatch_schedule.definition.plan import SchedulePlan
 from formulations.microbatch_schedule.feasibility import SLACK, figures, offer
 from formulations.microbatch_schedule.heuristics.search import EFFORT, search
 from formulations.simulation.simulate_graph import GraphTrace, PassGraph, run

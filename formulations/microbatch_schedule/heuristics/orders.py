@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from formulations.contract.family import Answer
 from formulations.microbatch_schedule.definition.in_flight import rule
-from formulations.microbatch_schedule.definition.problem import SchedulePlan
+from formulations.microbatch_schedule.definition.plan import SchedulePlan
 from formulations.microbatch_schedule.feasibility import begin, figures, offer
 from formulations.simulation.simulate_graph import GraphTrace, PassGraph, kfkb, run
 from instances.problems.microbatch_schedule import ScheduleInstance

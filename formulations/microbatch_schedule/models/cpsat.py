@@ -18,7 +18,7 @@ from ortools.sat.python import cp_model
 
 from formulations.contract.family import Answer
 from formulations.microbatch_schedule.bounds import SAFE
-from formulations.microbatch_schedule.definition.problem import SchedulePlan
+from formulations.microbatch_schedule.definition.plan import SchedulePlan
 from formulations.microbatch_schedule.definition.quantities import VOCABULARY
 from formulations.microbatch_schedule.feasibility import SLACK
 from formulations.microbatch_schedule.models.quantities import SENTENCES

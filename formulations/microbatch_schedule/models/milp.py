@@ -17,7 +17,7 @@ import pyomo.environ as pyo
 from formulations.contract.family import Answer
 from formulations.microbatch_schedule.bounds import SAFE
 from formulations.microbatch_schedule.chains import Chains, chains
-from formulations.microbatch_schedule.definition.problem import SchedulePlan
+from formulations.microbatch_schedule.definition.plan import SchedulePlan
 from formulations.microbatch_schedule.definition.quantities import VOCABULARY
 from formulations.microbatch_schedule.models.quantities import SENTENCES
 from formulations.microbatch_schedule.models.solving import ScheduleModel, opened, solve_by

@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from formulations.contract.family import Answer
-from formulations.microbatch_schedule.definition.problem import TOLERANCE, SchedulePlan, evaluate, violations
+from formulations.microbatch_schedule.definition.plan import SchedulePlan
+from formulations.microbatch_schedule.definition.problem import TOLERANCE, evaluate, violations
 from formulations.microbatch_schedule.feasibility import figures, offer
 from formulations.microbatch_schedule.heuristics.memory import Decision, least_memory
 from formulations.microbatch_schedule.models.first_plan import first_plan

@@ -11,7 +11,8 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from formulations.contract.rounding import printed, rounded_up
-from formulations.microbatch_schedule.definition.problem import SchedulePlan, violations
+from formulations.microbatch_schedule.definition.plan import SchedulePlan
+from formulations.microbatch_schedule.definition.problem import violations
 from formulations.microbatch_schedule.feasibility import needed
 from formulations.microbatch_schedule.heuristics.memory import sizes
 from formulations.simulation.simulate_graph import PassGraph, run

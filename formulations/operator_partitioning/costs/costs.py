@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.operator_partitioning.costs.arrays import Counts, Graph, MemoryRules, Rows, Words
-from formulations.operator_partitioning.definition.problem import MEMORY_SLACK, OperatorPlan
+from formulations.operator_partitioning.definition.plan import OperatorPlan
+from formulations.operator_partitioning.definition.problem import MEMORY_SLACK
 from formulations.operator_partitioning.kernels import loads
 from instances.graph import adjacency
 from instances.problems.operator_partitioning import OperatorInstance, Tensor, TrainingMemory

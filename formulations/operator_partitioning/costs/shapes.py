@@ -11,13 +11,8 @@ from typing import Any
 
 from formulations.contract.family import Answer, infeasible_by_counting
 from formulations.operator_partitioning.costs.costs import ROUNDING, load_bound
-from formulations.operator_partitioning.definition.problem import (
-    OperatorPlan,
-    evaluate,
-    microbatches_each,
-    shapes,
-    violations,
-)
+from formulations.operator_partitioning.definition.plan import OperatorPlan
+from formulations.operator_partitioning.definition.problem import evaluate, microbatches_each, shapes, violations
 from instances.problems.operator_partitioning import OperatorInstance
 from solvers.outcome import Prover, Watch
 

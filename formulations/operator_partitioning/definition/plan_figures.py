@@ -20,8 +20,8 @@ from formulations.figures.plan_figures import (
     stages_of,
     states,
 )
+from formulations.operator_partitioning.definition.plan import OperatorPlan
 from formulations.operator_partitioning.definition.problem import (
-    OperatorPlan,
     all_reduce_seconds,
     capacity_bytes,
     crossing_bytes,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from formulations.operator_partitioning.definition.problem import OperatorPlan
+from formulations.operator_partitioning.definition.plan import OperatorPlan
 from instances.errors import InstanceError, closest
 from instances.problems.operator_partitioning import OperatorInstance
 

@@ -6,24 +6,16 @@ Source: Parmesan, Equations 1 to 3; memory and the free choice of stages: Source
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from itertools import chain
 
 from formulations.contract.quantities import unmet
 from formulations.contract.violation import Violation
+from formulations.operator_partitioning.definition.plan import OperatorPlan
 from formulations.operator_partitioning.definition.quantities import VOCABULARY
 from instances.problems.operator_partitioning import OperatorInstance
 
 #: A stage fits if its memory is at most that of its devices times this: float noise, far below one byte.
 MEMORY_SLACK = 1 + 1e-12
-
-
-@dataclass(frozen=True)
-class OperatorPlan:
-    """Stages from the input side on (indices of operators, ascending), and the replicas of each."""
-
-    stages: tuple[tuple[int, ...], ...]
-    replicas: tuple[int, ...]
 
 
 def stage_of(plan: OperatorPlan) -> dict[int, int]:

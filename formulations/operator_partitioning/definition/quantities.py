@@ -9,7 +9,7 @@ from instances.problems.operator_partitioning import OperatorInstance
 from instances.rules import NodeId
 
 if TYPE_CHECKING:
-    from formulations.operator_partitioning.definition.problem import OperatorPlan
+    from formulations.operator_partitioning.definition.plan import OperatorPlan
 
 OPERATOR = Domain("operator", lambda instance: [operator.id for operator in instance.operators])
 

@@ -12,7 +12,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from formulations.operator_partitioning.definition.problem import OperatorPlan, stage_of
+from formulations.operator_partitioning.definition.plan import OperatorPlan
+from formulations.operator_partitioning.definition.problem import stage_of
 from instances.graph import adjacency
 from instances.problems.operator_partitioning import OperatorInstance, TrainingMemory
 

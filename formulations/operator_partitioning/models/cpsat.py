@@ -6,7 +6,8 @@ from formulations.contract.family import Answer, infeasible_by_counting
 from formulations.modelling.solve_model import prove, require
 from formulations.operator_partitioning.costs.costs import load_bound
 from formulations.operator_partitioning.costs.shapes import shortage
-from formulations.operator_partitioning.definition.problem import OperatorPlan, evaluate, violations
+from formulations.operator_partitioning.definition.plan import OperatorPlan
+from formulations.operator_partitioning.definition.problem import evaluate, violations
 from formulations.operator_partitioning.definition.quantities import VOCABULARY
 from formulations.operator_partitioning.models.assignment import largest_load
 from formulations.operator_partitioning.models.first_plan import first_plan

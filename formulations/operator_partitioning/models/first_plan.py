@@ -12,7 +12,8 @@ from formulations.modelling.warm_start import First
 from formulations.operator_partitioning.costs.arrays import Words
 from formulations.operator_partitioning.costs.chains import Search
 from formulations.operator_partitioning.costs.costs import load_bound
-from formulations.operator_partitioning.definition.problem import OperatorPlan, evaluate, violations
+from formulations.operator_partitioning.definition.plan import OperatorPlan
+from formulations.operator_partitioning.definition.problem import evaluate, violations
 from formulations.operator_partitioning.paper.parmesan import clustered, equal
 from formulations.operator_partitioning.paper.refinement import refine
 from instances.graph import lifo_order, topological_order

@@ -8,7 +8,7 @@ from typing import Any
 
 from ortools.sat.python import cp_model
 
-from formulations.operator_partitioning.definition.problem import OperatorPlan
+from formulations.operator_partitioning.definition.plan import OperatorPlan
 from formulations.operator_partitioning.models.assignment import Terms
 from formulations.operator_partitioning.models.quantities import Quantities
 from formulations.operator_partitioning.models.sentences import SENTENCES

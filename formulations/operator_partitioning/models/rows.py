@@ -8,7 +8,7 @@ from typing import Any
 
 import pyomo.environ as pyo
 
-from formulations.operator_partitioning.definition.problem import OperatorPlan
+from formulations.operator_partitioning.definition.plan import OperatorPlan
 from formulations.operator_partitioning.models.quantities import Quantities
 from formulations.operator_partitioning.models.sentences import SENTENCES
 from instances.problems.operator_partitioning import OperatorInstance

@@ -30,7 +30,8 @@ from formulations.operator_partitioning.costs.downsets import (
     quotient_edges,
 )
 from formulations.operator_partitioning.costs.shapes import Flow, answer_of
-from formulations.operator_partitioning.definition.problem import OperatorPlan, evaluate, stage_seconds, violations
+from formulations.operator_partitioning.definition.plan import OperatorPlan
+from formulations.operator_partitioning.definition.problem import evaluate, stage_seconds, violations
 from formulations.operator_partitioning.paper.clustering import ALPHA, Fusions, default_clusters, fuse
 from formulations.operator_partitioning.paper.refinement import refine
 from instances.graph import topological_order

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 
-from formulations.operator_partitioning.definition.problem import OperatorPlan, stage_of, violations
+from formulations.operator_partitioning.definition.plan import OperatorPlan
+from formulations.operator_partitioning.definition.problem import stage_of, violations
 from instances.graph import adjacency, topological_order
 from instances.problems.operator_partitioning import OperatorInstance
 

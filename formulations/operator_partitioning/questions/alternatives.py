@@ -6,7 +6,8 @@ import math
 from dataclasses import replace
 
 from formulations.contract.alternatives import Axis, Nearby, Pin, grouping
-from formulations.operator_partitioning.definition.problem import OperatorPlan, most_memory
+from formulations.operator_partitioning.definition.plan import OperatorPlan
+from formulations.operator_partitioning.definition.problem import most_memory
 from instances.problems.operator_partitioning import OperatorInstance
 
 

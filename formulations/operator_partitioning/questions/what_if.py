@@ -21,9 +21,9 @@ from formulations.contract.what_if import (
     rules_among,
     unrequired,
 )
+from formulations.operator_partitioning.definition.plan import OperatorPlan
 from formulations.operator_partitioning.definition.problem import (
     MEMORY_SLACK,
-    OperatorPlan,
     capacity_bytes,
     memory_bytes,
     most_memory,

@@ -8,7 +8,8 @@ from formulations.device_mapping.definition.plan_figures import breakdown as of_
 from formulations.figures.gantt import beside_objective, of_passes
 from formulations.figures.plan_figures import Breakdown, Network, Picture
 from formulations.operator_partitioning.definition.plan_figures import memory_stack, operators_graph
-from formulations.pipeline_placement.definition.problem import PlacementPlan, evaluate, second_phase
+from formulations.pipeline_placement.definition.plan import PlacementPlan
+from formulations.pipeline_placement.definition.problem import evaluate, second_phase
 from formulations.pipeline_placement.definition.simulate import simulate_plan
 from instances.problems.pipeline_placement import PlacementInstance
 

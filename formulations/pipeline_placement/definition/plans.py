@@ -8,7 +8,8 @@ from formulations.device_mapping.definition.plans import plan_from_json as mappi
 from formulations.device_mapping.definition.plans import plan_to_json as mapping_to_json
 from formulations.operator_partitioning.definition.plans import plan_from_json as partition_from_json
 from formulations.operator_partitioning.definition.plans import plan_to_json as partition_to_json
-from formulations.pipeline_placement.definition.problem import PlacementPlan, second_phase
+from formulations.pipeline_placement.definition.plan import PlacementPlan
+from formulations.pipeline_placement.definition.problem import second_phase
 from instances.errors import InstanceError
 from instances.problems.pipeline_placement import PlacementInstance
 

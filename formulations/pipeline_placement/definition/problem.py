@@ -8,26 +8,18 @@ Source: Parmesan, Equations 2 to 7; that both phases are one problem is the futu
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from formulations.contract.quantities import unmet
 from formulations.contract.violation import Violation
 from formulations.device_mapping.definition import problem as mapping_problem
-from formulations.device_mapping.definition.problem import Mapping
 from formulations.operator_partitioning.definition import problem as partition_problem
-from formulations.operator_partitioning.definition.problem import OperatorPlan
+from formulations.operator_partitioning.definition.plan import OperatorPlan
+from formulations.pipeline_placement.definition.plan import PlacementPlan
 from formulations.pipeline_placement.definition.quantities import VOCABULARY
 from formulations.pipeline_placement.definition.stages import mapping_of
 from instances.problems.device_mapping import DeviceMapping
 from instances.problems.pipeline_placement import PlacementInstance
-
-
-@dataclass(frozen=True)
-class PlacementPlan:
-    """Both phases: which operators make a stage, and which devices run its replicas."""
-
-    partition: OperatorPlan
-    mapping: Mapping
 
 
 def second_phase(instance: PlacementInstance, partition: OperatorPlan) -> DeviceMapping:

@@ -9,7 +9,7 @@ from instances.problems.pipeline_placement import PlacementInstance
 from instances.rules import NodeId
 
 if TYPE_CHECKING:
-    from formulations.pipeline_placement.definition.problem import PlacementPlan
+    from formulations.pipeline_placement.definition.plan import PlacementPlan
 
 _OPERATOR = Domain("operator", lambda instance: [operator.id for operator in instance.operators.operators])
 _STAGE = Domain("stage", lambda instance: range(instance.num_stages))

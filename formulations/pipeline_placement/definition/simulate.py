@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from formulations.device_mapping.definition.problem import Mapping, ring_seconds
-from formulations.pipeline_placement.definition.problem import PlacementPlan, second_phase
+from formulations.device_mapping.definition.plan import Mapping
+from formulations.device_mapping.definition.problem import ring_seconds
+from formulations.pipeline_placement.definition.plan import PlacementPlan
+from formulations.pipeline_placement.definition.problem import second_phase
 from formulations.simulation.simulate_graph import Pass, PassGraph, kfkb, run
 from instances.problems.device_mapping import DeviceMapping
 from instances.problems.microbatch_schedule import ScheduleEdge, ScheduleInstance, ScheduleStage

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import math
 
-from formulations.device_mapping.definition.problem import Mapping, ring_seconds, sending_seconds
-from formulations.operator_partitioning.definition.problem import OperatorPlan, crossing_bytes
+from formulations.device_mapping.definition.plan import Mapping
+from formulations.device_mapping.definition.problem import ring_seconds, sending_seconds
+from formulations.operator_partitioning.definition.plan import OperatorPlan
+from formulations.operator_partitioning.definition.problem import crossing_bytes
 from instances.generators.topologies import Matrix
 from instances.problems.device_mapping import AUTO, DeviceMapping, MappingEdge, MappingStage, with_objective
 from instances.problems.operator_partitioning import OperatorInstance

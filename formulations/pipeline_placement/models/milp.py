@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 import pyomo.environ as pyo
 
 from formulations.contract.family import Answer
-from formulations.device_mapping.definition.problem import Mapping as Places
+from formulations.device_mapping.definition.plan import Mapping as Places
 from formulations.modelling.solve_model import go_on, require
 from formulations.operator_partitioning.models.rows import Rows
-from formulations.pipeline_placement.definition.problem import PlacementPlan
+from formulations.pipeline_placement.definition.plan import PlacementPlan
 from formulations.pipeline_placement.definition.quantities import VOCABULARY
 from formulations.pipeline_placement.models.shared import (
     bandwidths,

@@ -10,7 +10,8 @@ from formulations.contract.family import Answer, infeasible_by_counting
 from formulations.modelling.solve_model import Model, prove
 from formulations.modelling.warm_start import First
 from formulations.operator_partitioning.costs.shapes import shortage
-from formulations.pipeline_placement.definition.problem import PlacementPlan, evaluate, violations
+from formulations.pipeline_placement.definition.plan import PlacementPlan
+from formulations.pipeline_placement.definition.problem import evaluate, violations
 from formulations.pipeline_placement.definition.simulate import simulate_plan
 from formulations.pipeline_placement.models.two_phase import best_start, compute_bound
 from instances.problems.pipeline_placement import PlacementInstance

@@ -14,12 +14,14 @@ from formulations.device_mapping import exact as exact_mapping
 from formulations.device_mapping import paper as paper_mapping
 from formulations.device_mapping.annealing import near
 from formulations.device_mapping.definition import problem as mapping_problem
-from formulations.device_mapping.definition.problem import Mapping
+from formulations.device_mapping.definition.plan import Mapping
 from formulations.operator_partitioning import exact as exact_partition
 from formulations.operator_partitioning.definition import problem as partition_problem
-from formulations.operator_partitioning.definition.problem import OperatorPlan, stage_of
+from formulations.operator_partitioning.definition.plan import OperatorPlan
+from formulations.operator_partitioning.definition.problem import stage_of
 from formulations.operator_partitioning.paper import parmesan as paper_partition
-from formulations.pipeline_placement.definition.problem import PlacementPlan, second_phase
+from formulations.pipeline_placement.definition.plan import PlacementPlan
+from formulations.pipeline_placement.definition.problem import second_phase
 from formulations.pipeline_placement.definition.simulate import simulate_plan
 from instances.problems.operator_partitioning import OperatorInstance
 from instances.problems.pipeline_placement import PlacementInstance

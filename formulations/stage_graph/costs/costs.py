@@ -10,14 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from formulations.contract.rounding import exactly
-from formulations.stage_graph.definition.problem import (
-    Stage,
-    StagePlan,
-    data_edges,
-    held_samples,
-    least_in_flight,
-    replica_samples,
-)
+from formulations.stage_graph.definition.plan import Stage, StagePlan
+from formulations.stage_graph.definition.problem import data_edges, held_samples, least_in_flight, replica_samples
 from instances.graph import topological_order
 from instances.problems.stage_graph import AffineTime, StageGraph
 

@@ -6,7 +6,8 @@ import itertools
 
 import numpy as np
 
-from formulations.stage_graph.definition.problem import StagePlan, all_reduce_s, bottleneck_s, pass_times
+from formulations.stage_graph.definition.plan import StagePlan
+from formulations.stage_graph.definition.problem import all_reduce_s, bottleneck_s, pass_times
 from formulations.stage_graph.kernels.simulate import makespan
 from instances.problems.stage_graph import StageGraph
 

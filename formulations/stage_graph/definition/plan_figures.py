@@ -11,9 +11,8 @@ from formulations.figures.graph_condensation import model_graph, stage_graph
 from formulations.figures.plan_figures import Breakdown, Picture, Stack, slowest, stages_of, states
 from formulations.figures.plan_figures import Stage as Shown
 from formulations.simulation.simulate_graph import PassGraph, kfkb, run
+from formulations.stage_graph.definition.plan import Stage, StagePlan
 from formulations.stage_graph.definition.problem import (
-    Stage,
-    StagePlan,
     all_reduce_s,
     bottleneck_s,
     depth,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from formulations.stage_graph.definition.problem import Stage, StagePlan
+from formulations.stage_graph.definition.plan import Stage, StagePlan
 from instances.errors import InstanceError, closest
 from instances.problems.stage_graph import StageGraph
 

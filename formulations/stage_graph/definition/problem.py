@@ -8,53 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from formulations.contract.quantities import unmet
 from formulations.contract.violation import Violation
 from formulations.microbatch_schedule.definition import in_flight
 from formulations.simulation.simulate_graph import PassGraph, kfkb, run
+from formulations.stage_graph.definition.plan import Stage, StagePlan
 from formulations.stage_graph.definition.quantities import VOCABULARY
 from instances.graph import find_cycle, topological_order
 from instances.problems.microbatch_schedule import ScheduleEdge, ScheduleInstance, ScheduleStage
 from instances.problems.stage_graph import StageGraph
-
-
-@dataclass(frozen=True)
-class Stage:
-    """Operators that run together, data-parallel, with one schedule.
-
-    Parameters
-    ----------
-    nodes
-        Indices of the operators.
-    devices
-        r, the data-parallel degree.
-    microbatch, k, in_flight
-        b samples of a micro-batch; k of the kFkB schedule; i samples that the schedule keeps in flight at most.
-    device_ids
-        The devices themselves where the instance has a device graph, else empty.
-    """
-
-    nodes: tuple[int, ...]
-    devices: int
-    microbatch: int
-    in_flight: int
-    k: int = 1
-    device_ids: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
-class StagePlan:
-    """Stages, the order between them, and the devices that stay idle.
-
-    ``edges`` are pairs of stages: the first goes before the second in forward passes. They hold at least every pair
-    with a tensor between them; a sequential pipeline orders more.
-    """
-
-    stages: tuple[Stage, ...]
-    edges: tuple[tuple[int, int], ...]
-    idle_devices: int = 0
 
 
 def data_edges(instance: StageGraph, stages: Iterable[Stage]) -> tuple[tuple[int, int], ...]:

@@ -10,7 +10,7 @@ from instances.problems.stage_graph import StageGraph
 from instances.requirements import requirements_of
 
 if TYPE_CHECKING:
-    from formulations.stage_graph.definition.problem import Stage, StagePlan
+    from formulations.stage_graph.definition.plan import Stage, StagePlan
 
 _OPERATOR = Domain("operator", lambda instance: instance.ids or range(instance.num_operators))
 

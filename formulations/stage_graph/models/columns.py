@@ -21,7 +21,8 @@ from formulations.compiled.kernel_deadline import alarm
 from formulations.contract.family import Answer
 from formulations.modelling.solve_model import Stopped
 from formulations.stage_graph.costs.costs import Costs, assemble
-from formulations.stage_graph.definition.problem import StagePlan, evaluate, violations
+from formulations.stage_graph.definition.plan import StagePlan
+from formulations.stage_graph.definition.problem import evaluate, violations
 from formulations.stage_graph.kernels.levels import needed
 from formulations.stage_graph.models import cover, direct
 from formulations.stage_graph.models.first_plan import first_plan

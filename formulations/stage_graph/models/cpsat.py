@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from formulations.contract.family import Answer
 from formulations.modelling.solve_model import Stopped, prove, require
 from formulations.stage_graph.costs.costs import Costs
-from formulations.stage_graph.definition.problem import StagePlan, evaluate, violations
+from formulations.stage_graph.definition.plan import StagePlan
+from formulations.stage_graph.definition.problem import evaluate, violations
 from formulations.stage_graph.definition.quantities import VOCABULARY, required_sizes
 from formulations.stage_graph.models.devices import identical, longest_s
 from formulations.stage_graph.models.first_plan import first_plan

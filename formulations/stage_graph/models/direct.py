@@ -22,7 +22,8 @@ from formulations.compiled.memory_budget import SizeError
 from formulations.contract.family import Answer
 from formulations.modelling.solve_model import WithoutSizes, begin_with, go_on, prove, require
 from formulations.stage_graph.costs.costs import Costs, bits
-from formulations.stage_graph.definition.problem import Stage, StagePlan, data_edges, evaluate, violations
+from formulations.stage_graph.definition.plan import Stage, StagePlan
+from formulations.stage_graph.definition.problem import data_edges, evaluate, violations
 from formulations.stage_graph.definition.quantities import VOCABULARY, required_sizes
 from formulations.stage_graph.paper import fewest_devices
 from formulations.stage_graph.upsets.bounds import simple_bound

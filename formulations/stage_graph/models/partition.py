@@ -33,7 +33,8 @@ from ortools.sat.python import cp_model
 
 from formulations.modelling.solve_model import go_on
 from formulations.stage_graph.costs.costs import with_in_flight
-from formulations.stage_graph.definition.problem import Stage, StagePlan, data_edges, held_samples, replica_samples
+from formulations.stage_graph.definition.plan import Stage, StagePlan
+from formulations.stage_graph.definition.problem import data_edges, held_samples, replica_samples
 from formulations.stage_graph.models import cardinality_cuts
 from formulations.stage_graph.models.devices import Links, link_devices
 from formulations.stage_graph.models.expressions import Expressions

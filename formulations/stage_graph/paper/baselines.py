@@ -11,7 +11,7 @@ from __future__ import annotations
 from formulations.compiled.kernel_deadline import alarm
 from formulations.contract.family import Answer
 from formulations.stage_graph.costs.costs import Costs
-from formulations.stage_graph.definition.problem import StagePlan
+from formulations.stage_graph.definition.plan import StagePlan
 from formulations.stage_graph.paper.graphpipe import concluded, degrees_of, each_size, published_sizes
 from formulations.stage_graph.upsets.chains import Chains, TooManyError
 from instances.problems.stage_graph import StageGraph

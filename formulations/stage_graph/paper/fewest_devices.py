@@ -22,7 +22,8 @@ from formulations.contract.family import Answer
 from formulations.stage_graph.costs.costs import Costs, assemble
 from formulations.stage_graph.costs.iteration import iteration_s, objective_of
 from formulations.stage_graph.costs.series_parallel import Segment, chain, decompose
-from formulations.stage_graph.definition.problem import StagePlan, all_reduce_s, depth
+from formulations.stage_graph.definition.plan import StagePlan
+from formulations.stage_graph.definition.problem import all_reduce_s, depth
 from formulations.stage_graph.kernels.levels import needed
 from formulations.stage_graph.kernels.program import fewest
 from formulations.stage_graph.paper.graphpipe import concluded, each_size

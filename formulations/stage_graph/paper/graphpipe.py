@@ -21,7 +21,8 @@ from formulations.contract.family import Answer, infeasible_by_counting
 from formulations.stage_graph.costs.costs import Costs, assemble, shortage
 from formulations.stage_graph.costs.iteration import iteration_s, objective_of
 from formulations.stage_graph.costs.series_parallel import chain, decompose
-from formulations.stage_graph.definition.problem import StagePlan, bottleneck_s, depth, memory_bytes
+from formulations.stage_graph.definition.plan import StagePlan
+from formulations.stage_graph.definition.problem import bottleneck_s, depth, memory_bytes
 from formulations.stage_graph.paper.per_stage import PerStage
 from formulations.stage_graph.paper.program import Reach, TooLargeError
 from formulations.stage_graph.paper.search import TOLERANCE, Search, powers_of_two

@@ -21,7 +21,8 @@ from typing import NamedTuple
 from formulations.microbatch_schedule.definition.in_flight import rule
 from formulations.stage_graph.costs.costs import Costs, bits, with_in_flight
 from formulations.stage_graph.costs.series_parallel import Segment
-from formulations.stage_graph.definition.problem import Stage, StagePlan, data_edges
+from formulations.stage_graph.definition.plan import Stage, StagePlan
+from formulations.stage_graph.definition.problem import data_edges
 from formulations.stage_graph.paper.program import (
     CHAIN,
     EMPTY,

@@ -17,7 +17,7 @@ import numpy as np
 from formulations.compiled.memory_budget import demand
 from formulations.stage_graph.costs.costs import Costs, assemble
 from formulations.stage_graph.costs.series_parallel import Segment
-from formulations.stage_graph.definition.problem import StagePlan
+from formulations.stage_graph.definition.plan import StagePlan
 from formulations.stage_graph.kernels.program import Best, StageCosts, exactly
 from formulations.stage_graph.paper.program import (
     CHAIN,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from formulations.contract.alternatives import Axis, Nearby, Pin, grouping
-from formulations.stage_graph.definition.problem import StagePlan, memory_bytes
+from formulations.stage_graph.definition.plan import StagePlan
+from formulations.stage_graph.definition.problem import memory_bytes
 from instances.problems.stage_graph import StageGraph
 
 

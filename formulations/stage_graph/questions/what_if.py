@@ -20,7 +20,8 @@ from formulations.contract.what_if import (
     rules_among,
     unrequired,
 )
-from formulations.stage_graph.definition.problem import StagePlan, memory_bytes, tps
+from formulations.stage_graph.definition.plan import StagePlan
+from formulations.stage_graph.definition.problem import memory_bytes, tps
 from formulations.stage_graph.questions.alternatives import memory
 from instances.parameters import MAX_AMOUNT, MAX_COUNT
 from instances.problems.stage_graph import AffineTime, DeviceGraph, Operator, StageGraph, TableTime

@@ -13,7 +13,8 @@ from typing import Protocol
 
 from formulations.compiled.kernel_deadline import alarm
 from formulations.stage_graph.costs.costs import Costs
-from formulations.stage_graph.definition.problem import StagePlan, bottleneck_s, violations
+from formulations.stage_graph.definition.plan import StagePlan
+from formulations.stage_graph.definition.problem import bottleneck_s, violations
 from formulations.stage_graph.upsets.branches import EqualBranches, UnsuitableError, largest
 from solvers.outcome import OPTIMAL_GAP, Prover, Watch
 

@@ -24,7 +24,7 @@ import numpy as np
 
 from formulations.stage_graph.costs.costs import Costs, assemble
 from formulations.stage_graph.costs.series_parallel import Leaf, Parallel, decompose
-from formulations.stage_graph.definition.problem import StagePlan
+from formulations.stage_graph.definition.plan import StagePlan
 from formulations.stage_graph.kernels.branches import Budget, Times, Upsets, fewest_devices
 from solvers.outcome import Watch
 

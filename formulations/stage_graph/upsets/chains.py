@@ -17,7 +17,8 @@ import numpy as np
 from formulations.contract.family import Answer
 from formulations.stage_graph.costs.costs import Costs, assemble, bits
 from formulations.stage_graph.costs.tables import StageTables
-from formulations.stage_graph.definition.problem import StagePlan, evaluate
+from formulations.stage_graph.definition.plan import StagePlan
+from formulations.stage_graph.definition.problem import evaluate
 from formulations.stage_graph.definition.quantities import required_sizes
 from formulations.stage_graph.kernels.levels import needed, placed
 from formulations.stage_graph.upsets.bounds import simple_bound

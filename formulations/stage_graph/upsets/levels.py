@@ -19,7 +19,7 @@ import numpy as np
 from formulations.compiled.kernel_deadline import alarm
 from formulations.contract.family import Answer
 from formulations.stage_graph.costs.costs import Costs, bits
-from formulations.stage_graph.definition.problem import StagePlan
+from formulations.stage_graph.definition.plan import StagePlan
 from formulations.stage_graph.kernels.levels import packed
 from formulations.stage_graph.upsets.chains import MAX_PAIRS, Array, Chains, TooManyError, best_of_sizes
 from instances.problems.stage_graph import StageGraph

@@ -11,14 +11,8 @@ from formulations.figures.gantt import forward_and_backward, steady
 from formulations.figures.plan_figures import Breakdown, Item, Picture, Stack, Strip, idle_share, slowest, stages_of
 from formulations.figures.throughput import throughput
 from formulations.simulation.simulate_chain import PipelineStage
-from formulations.stage_partitioning.definition.problem import (
-    Stage,
-    StagePlan,
-    stage_memory,
-    stage_time,
-    suffix_sums,
-    time_terms,
-)
+from formulations.stage_partitioning.definition.plan import Stage, StagePlan
+from formulations.stage_partitioning.definition.problem import stage_memory, stage_time, suffix_sums, time_terms
 from instances.problems.stage_partitioning import Layer, StageInstance, Tmpc
 
 #: Why `memory_stack` has no parts of what is held always: X.b is one number.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from formulations.stage_partitioning.definition.problem import Stage, StagePlan
+from formulations.stage_partitioning.definition.plan import Stage, StagePlan
 from instances.errors import InstanceError
 from instances.parameters import parse_count
 from instances.problems.stage_partitioning import StageInstance

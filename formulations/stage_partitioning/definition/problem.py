@@ -6,34 +6,16 @@ Source: Piper, sections 3.1 to 3.6 and "TPS of a fixed configuration" in section
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
 
 from formulations.contract.quantities import unmet
 from formulations.contract.violation import Violation
+from formulations.stage_partitioning.definition.plan import Stage, StagePlan
 from formulations.stage_partitioning.definition.quantities import VOCABULARY
 from instances.problems.stage_partitioning import CostModel, StageInstance, Tmpc
 from instances.rules import NodeId
 
 #: A stage fits if its memory is at most M times this: float noise of published byte counts, far below one byte.
 MEMORY_SLACK = 1 + 1e-12
-
-
-@dataclass(frozen=True)
-class Stage:
-    """Nodes run together with data-parallel degree d and tensor-parallel degree t, on d * t devices of their own."""
-
-    nodes: tuple[NodeId, ...]
-    dp_degree: int
-    tp_degree: int
-    tmpcs: Mapping[NodeId, str]
-
-
-@dataclass(frozen=True)
-class StagePlan:
-    """Stages from the input side on; the order decides how many micro-batches each has in flight."""
-
-    stages: tuple[Stage, ...]
 
 
 def allowed_dp_degrees(instance: StageInstance) -> tuple[int, ...]:

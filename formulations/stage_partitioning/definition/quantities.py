@@ -11,7 +11,7 @@ from instances.problems.stage_partitioning import StageInstance
 from instances.rules import NodeId
 
 if TYPE_CHECKING:
-    from formulations.stage_partitioning.definition.problem import Stage, StagePlan
+    from formulations.stage_partitioning.definition.plan import Stage, StagePlan
 
 
 def num_stages(_: Any, plan: StagePlan) -> int:

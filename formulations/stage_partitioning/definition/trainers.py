@@ -21,7 +21,7 @@ from instances.graph import topological_order
 from instances.problems.stage_partitioning import StageInstance, Tmpc
 
 if TYPE_CHECKING:
-    from formulations.stage_partitioning.definition.problem import Stage, StagePlan
+    from formulations.stage_partitioning.definition.plan import Stage, StagePlan
 
 #: TMPCs whose names have this in them recompute activations.
 _RECOMPUTES = "recomp"

@@ -17,7 +17,7 @@ from formulations.compiled.array_types import Words
 from formulations.compiled.downsets import chain_downsets, linear_orders, random_order
 from formulations.contract.family import Answer
 from formulations.modelling.bisection import minimise
-from formulations.stage_partitioning.definition.problem import StagePlan
+from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.exact.threshold import Search, statistics
 from formulations.stage_partitioning.kernels.tables import build_lattice, build_profile
 from formulations.stage_partitioning.methods import MAX_LABELS

@@ -19,7 +19,8 @@ from formulations.compiled.memory_budget import demand
 from formulations.compiled.numba_kernels import FOUND
 from formulations.contract.family import Answer
 from formulations.modelling.bisection import PRECISION, minimise
-from formulations.stage_partitioning.definition.problem import MEMORY_SLACK, StagePlan, evaluate
+from formulations.stage_partitioning.definition.plan import StagePlan
+from formulations.stage_partitioning.definition.problem import MEMORY_SLACK, evaluate
 from formulations.stage_partitioning.exact.required import Required, required
 from formulations.stage_partitioning.kernels import labels
 from formulations.stage_partitioning.kernels.arrays import Scratch

@@ -13,7 +13,7 @@ from functools import cached_property
 
 from formulations.compiled.array_types import Words
 from formulations.compiled.downsets import chain_downsets
-from formulations.stage_partitioning.definition.problem import Stage, StagePlan
+from formulations.stage_partitioning.definition.plan import Stage, StagePlan
 from formulations.stage_partitioning.definition.trainers import (
     Option,
     Piece,

@@ -22,7 +22,8 @@ from formulations.compiled.array_types import Words
 from formulations.contract.family import Answer
 from formulations.modelling.bisection import minimise
 from formulations.stage_partitioning.baselines import work_bound
-from formulations.stage_partitioning.definition.problem import StagePlan, allowed_dp_degrees, evaluate
+from formulations.stage_partitioning.definition.plan import StagePlan
+from formulations.stage_partitioning.definition.problem import allowed_dp_degrees, evaluate
 from formulations.stage_partitioning.definition.trainers import TRAINERS, Degrees, Recompute, Trainer, misshapen
 from formulations.stage_partitioning.exact.effort import exact_supports
 from formulations.stage_partitioning.exact.recompute_first_n import Cuts

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from formulations.compiled.array_types import Flags, Floats, Ints, Words
 from formulations.compiled.memory_budget import demand
-from formulations.stage_partitioning.definition.problem import MEMORY_SLACK, Stage, StagePlan, allowed_dp_degrees
+from formulations.stage_partitioning.definition.plan import Stage, StagePlan
+from formulations.stage_partitioning.definition.problem import MEMORY_SLACK, allowed_dp_degrees
 from instances.problems.stage_partitioning import CostModel, KeptTensor, StageInstance, Tmpc
 
 #: A TMPC this many times slower than the largest data-parallel degree could make up for is of no use.

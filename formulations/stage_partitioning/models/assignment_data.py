@@ -17,7 +17,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from formulations.stage_partitioning.definition.problem import MEMORY_SLACK, Stage, StagePlan, allowed_dp_degrees
+from formulations.stage_partitioning.definition.plan import Stage, StagePlan
+from formulations.stage_partitioning.definition.problem import MEMORY_SLACK, allowed_dp_degrees
 from formulations.stage_partitioning.kernels.tables import Carried, carried_rows
 from instances.problems.stage_partitioning import CostModel, StageInstance, Tmpc
 

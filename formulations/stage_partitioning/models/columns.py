@@ -25,7 +25,7 @@ import pyomo.environ as pyo
 
 from formulations.contract.family import Answer
 from formulations.modelling.solve_model import WithoutSizes, go_on
-from formulations.stage_partitioning.definition.problem import StagePlan
+from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.models import by_target, flow
 from formulations.stage_partitioning.models.flow import Flow
 from formulations.stage_partitioning.models.flow_quantities import FlowQuantities

@@ -17,7 +17,7 @@ from ortools.sat.python import cp_model
 
 from formulations.contract.family import Answer
 from formulations.modelling.solve_model import WithoutSizes, go_on
-from formulations.stage_partitioning.definition.problem import StagePlan
+from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.models import by_target, flow
 from formulations.stage_partitioning.models.by_target import Fewest
 from formulations.stage_partitioning.models.flow import Flow

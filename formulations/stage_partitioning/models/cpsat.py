@@ -21,7 +21,8 @@ from ortools.sat.python import cp_model
 
 from formulations.contract.family import Answer
 from formulations.modelling.solve_model import go_on, require
-from formulations.stage_partitioning.definition.problem import Stage, StagePlan, evaluate, suffix_sums
+from formulations.stage_partitioning.definition.plan import Stage, StagePlan
+from formulations.stage_partitioning.definition.problem import evaluate, suffix_sums
 from formulations.stage_partitioning.definition.quantities import VOCABULARY
 from formulations.stage_partitioning.model_size import assignment_too_large, demand_assignment
 from formulations.stage_partitioning.models.assignment_data import Chosen, Terms

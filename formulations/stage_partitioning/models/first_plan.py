@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from formulations.stage_partitioning.definition.problem import StagePlan, evaluate, violations
+from formulations.stage_partitioning.definition.plan import StagePlan
+from formulations.stage_partitioning.definition.problem import evaluate, violations
 from formulations.stage_partitioning.models.assignment_data import Chosen, Terms
 from instances.graph import topological_order
 from solvers.outcome import Watch

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 from formulations.contract.family import Answer
 from formulations.modelling.solve_model import Extensible, Stopped, require
 from formulations.modelling.solve_model import Model as Modelled
-from formulations.stage_partitioning.definition.problem import StagePlan
+from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.definition.quantities import VOCABULARY
 from formulations.stage_partitioning.model_size import MAX_DOWNSETS, columns_supports
 from formulations.stage_partitioning.models.assignment_data import Terms

@@ -29,7 +29,8 @@ import pyomo.environ as pyo
 
 from formulations.contract.family import Answer
 from formulations.modelling.solve_model import go_on, require
-from formulations.stage_partitioning.definition.problem import MEMORY_SLACK, Stage, StagePlan, evaluate, suffix_sums
+from formulations.stage_partitioning.definition.plan import Stage, StagePlan
+from formulations.stage_partitioning.definition.problem import MEMORY_SLACK, evaluate, suffix_sums
 from formulations.stage_partitioning.definition.quantities import VOCABULARY
 from formulations.stage_partitioning.model_size import assignment_too_large, demand_assignment
 from formulations.stage_partitioning.models.assignment_data import Chosen, Terms

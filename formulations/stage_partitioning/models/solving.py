@@ -8,10 +8,9 @@ from dataclasses import replace
 from formulations.contract.family import Answer
 from formulations.modelling import solve_model
 from formulations.modelling.warm_start import First
+from formulations.stage_partitioning.definition.plan import Stage, StagePlan
 from formulations.stage_partitioning.definition.problem import (
     MEMORY_SLACK,
-    Stage,
-    StagePlan,
     evaluate,
     stage_memory,
     suffix_sums,

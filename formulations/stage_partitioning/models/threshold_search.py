@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
 from formulations.modelling.solve_model import Stopped, WithoutSizes
-from formulations.stage_partitioning.definition.problem import Stage, StagePlan, evaluate, stage_time
+from formulations.stage_partitioning.definition.plan import Stage, StagePlan
+from formulations.stage_partitioning.definition.problem import evaluate, stage_time
 from formulations.stage_partitioning.models.assignment_data import Chosen, Terms
 from formulations.stage_partitioning.models.blocks_within_target import MAX_CHOICES, WithinTarget, num_choices
 from formulations.stage_partitioning.models.solving import too_large

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from formulations.modelling.solve_model import begin_with, go_on
-from formulations.stage_partitioning.definition.problem import StagePlan, evaluate, violations
+from formulations.stage_partitioning.definition.plan import StagePlan
+from formulations.stage_partitioning.definition.problem import evaluate, violations
 from formulations.stage_partitioning.models.assignment_data import Chosen
 from formulations.stage_partitioning.models.stage_costs import SAME as SAME
 from formulations.stage_partitioning.models.stage_costs import Block, Prices

@@ -19,7 +19,8 @@ from formulations.compiled.downsets import chain_downsets
 from formulations.contract.family import Answer
 from formulations.modelling.bisection import minimise
 from formulations.stage_partitioning.baselines import work_bound
-from formulations.stage_partitioning.definition.problem import StagePlan, stage_memory, suffix_sums, violations
+from formulations.stage_partitioning.definition.plan import StagePlan
+from formulations.stage_partitioning.definition.problem import stage_memory, suffix_sums, violations
 from formulations.stage_partitioning.exact.threshold import Search, statistics
 from formulations.stage_partitioning.kernels.tables import build_lattice, build_profile
 from formulations.stage_partitioning.methods import MAX_LABELS

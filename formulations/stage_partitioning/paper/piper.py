@@ -20,7 +20,8 @@ from formulations.compiled.kernels import bitsets
 from formulations.compiled.memory_budget import SizeError, demand
 from formulations.contract.family import Answer
 from formulations.modelling import bisection
-from formulations.stage_partitioning.definition.problem import StagePlan, evaluate, suffix_sums
+from formulations.stage_partitioning.definition.plan import StagePlan
+from formulations.stage_partitioning.definition.problem import evaluate, suffix_sums
 from formulations.stage_partitioning.exact import threshold
 from formulations.stage_partitioning.kernels import labels, published
 from formulations.stage_partitioning.kernels.arrays import SwapOrders

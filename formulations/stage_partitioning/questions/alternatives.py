@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from formulations.contract.alternatives import Axis, Nearby, Pin, grouping
-from formulations.stage_partitioning.definition.problem import StagePlan, stage_memory, suffix_sums
+from formulations.stage_partitioning.definition.plan import StagePlan
+from formulations.stage_partitioning.definition.problem import stage_memory, suffix_sums
 from formulations.stage_partitioning.definition.quantities import num_devices
 from instances.problems.stage_partitioning import StageInstance
 from instances.requirements import Requirement, with_requirements

@@ -19,14 +19,9 @@ from formulations.contract.what_if import (
     rules_among,
     unrequired,
 )
+from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.definition.plan_figures import memory_rows
-from formulations.stage_partitioning.definition.problem import (
-    MEMORY_SLACK,
-    StagePlan,
-    stage_memory,
-    stage_time,
-    suffix_sums,
-)
+from formulations.stage_partitioning.definition.problem import MEMORY_SLACK, stage_memory, stage_time, suffix_sums
 from formulations.stage_partitioning.definition.settings import PER_SECOND
 from formulations.stage_partitioning.questions.noise import factors, noisy
 from formulations.stage_partitioning.questions.why_infeasible import counted, most_devices, unlimited_devices

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from formulations.tmpc_knapsack.definition.problem import KnapsackPlan
+from formulations.tmpc_knapsack.definition.plan import KnapsackPlan
 from instances.errors import InstanceError
 from instances.problems.tmpc_knapsack import KnapsackInstance
 

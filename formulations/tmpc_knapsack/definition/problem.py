@@ -6,24 +6,15 @@ Source: Piper, section 4, "The knapsack subproblem".
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
 
 from formulations.contract.quantities import unmet
 from formulations.contract.violation import Violation
+from formulations.tmpc_knapsack.definition.plan import KnapsackPlan
 from formulations.tmpc_knapsack.definition.quantities import VOCABULARY
 from instances.problems.tmpc_knapsack import Choice, KnapsackInstance
-from instances.rules import NodeId
 
 #: A choice fits if its memory is at most the capacity times this: float noise, far below one byte.
 MEMORY_SLACK = 1 + 1e-12
-
-
-@dataclass(frozen=True)
-class KnapsackPlan:
-    """The id of the TMPC chosen for every node."""
-
-    choice: Mapping[NodeId, str]
 
 
 def total_memory(instance: KnapsackInstance, plan: KnapsackPlan) -> float:

@@ -9,7 +9,7 @@ from instances.problems.tmpc_knapsack import KnapsackInstance as Instance
 from instances.rules import NodeId
 
 if TYPE_CHECKING:
-    from formulations.tmpc_knapsack.definition.problem import KnapsackPlan
+    from formulations.tmpc_knapsack.definition.plan import KnapsackPlan
 
 _NODE = Domain("node", lambda instance: [node.id for node in instance.nodes])
 _OPTION = Domain(

@@ -12,7 +12,8 @@ import pyomo.environ as pyo
 
 from formulations.contract.family import Answer
 from formulations.modelling.solve_model import prove, require
-from formulations.tmpc_knapsack.definition.problem import KnapsackPlan, evaluate, violations
+from formulations.tmpc_knapsack.definition.plan import KnapsackPlan
+from formulations.tmpc_knapsack.definition.problem import evaluate, violations
 from formulations.tmpc_knapsack.definition.quantities import VOCABULARY
 from formulations.tmpc_knapsack.models.shared import SAYS, KnapsackModel, extra_times, first_plan, sizes, why
 from instances.problems.tmpc_knapsack import KnapsackInstance

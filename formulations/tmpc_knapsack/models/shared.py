@@ -11,7 +11,8 @@ from typing import Any
 from formulations.modelling.warm_start import First
 from formulations.tmpc_knapsack import exact
 from formulations.tmpc_knapsack.costs import plan_of, shortage
-from formulations.tmpc_knapsack.definition.problem import MEMORY_SLACK, KnapsackPlan
+from formulations.tmpc_knapsack.definition.plan import KnapsackPlan
+from formulations.tmpc_knapsack.definition.problem import MEMORY_SLACK
 from instances.problems.tmpc_knapsack import KnapsackInstance
 from instances.rules import NodeId
 from solvers.outcome import Limits

@@ -19,7 +19,8 @@ from formulations.contract.what_if import (
     rules_among,
     unrequired,
 )
-from formulations.tmpc_knapsack.definition.problem import MEMORY_SLACK, KnapsackPlan, total_memory
+from formulations.tmpc_knapsack.definition.plan import KnapsackPlan
+from formulations.tmpc_knapsack.definition.problem import MEMORY_SLACK, total_memory
 from instances.parameters import MAX_AMOUNT
 from instances.problems.tmpc_knapsack import KnapsackInstance, KnapsackNode
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from formulations.amp_strategy.definition.problem import Degrees, StrategyPlan, evaluate, layer_assignment
+from formulations.amp_strategy.definition.plan import Degrees, StrategyPlan
+from formulations.amp_strategy.definition.problem import evaluate, layer_assignment
 from formulations.layer_assignment import paper
 from instances.generators.amp_experiments import Prediction, lengths_between, printed_cuts
 from instances.problems.amp_strategy import AmpInstance

@@ -9,7 +9,7 @@ from typing import Any
 from formulations.amp_strategy.definition.problem import layer_assignment
 from formulations.amp_strategy.questions.simulate import makespan_s
 from formulations.layer_assignment.definition import problem as assignment
-from formulations.layer_assignment.definition.problem import LayerPlan
+from formulations.layer_assignment.definition.plan import LayerPlan
 from instances.problems.amp_strategy import AmpInstance
 from planner.reproduction.amp.strategies import Strategy, examine
 

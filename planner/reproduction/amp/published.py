@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from formulations.amp_strategy.definition.problem import Degrees, strategies
+from formulations.amp_strategy.definition.plan import Degrees
+from formulations.amp_strategy.definition.problem import strategies
 from instances.errors import InstanceError
 from instances.files import read_text
 from instances.generators.amp_experiments import PROFILES_FILE, RUNS_FILE, Prediction, analytic_profiles, experiment

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from formulations.amp_strategy.definition.problem import Degrees, layer_assignment, strategies
+from formulations.amp_strategy.definition.plan import Degrees
+from formulations.amp_strategy.definition.problem import layer_assignment, strategies
 from formulations.amp_strategy.paper.amp import Assign, released
 from formulations.layer_assignment import exact
 from formulations.layer_assignment.definition import problem as assignment
-from formulations.layer_assignment.definition.problem import LayerPlan
+from formulations.layer_assignment.definition.plan import LayerPlan
 from instances.problems.amp_strategy import AmpInstance
 from instances.problems.layer_assignment import LayerAssignmentInstance
 from solvers.outcome import Limits, Watch

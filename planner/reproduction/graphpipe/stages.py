@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from formulations.stage_graph.costs.costs import with_in_flight
+from formulations.stage_graph.definition.plan import Stage, StagePlan
 from formulations.stage_graph.definition.plans import plan_from_json
-from formulations.stage_graph.definition.problem import Stage, StagePlan, data_edges, schedule_of, violations
+from formulations.stage_graph.definition.problem import data_edges, schedule_of, violations
 from formulations.stage_graph.paper.graphpipe import row
 from instances.problems.stage_graph import StageGraph
 

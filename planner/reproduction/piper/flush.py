@@ -6,7 +6,7 @@ from typing import Any
 
 from formulations.flushed_partitioning import FAMILY
 from formulations.flushed_partitioning.definition.problem import depth, evaluate, simulated, violations
-from formulations.stage_partitioning.definition.problem import StagePlan
+from formulations.stage_partitioning.definition.plan import StagePlan
 from instances.problems.flushed_partitioning import FlushedInstance, Schedule, flushed
 from planner.reproduction.claim import Evidence, Note, Optima
 from planner.reproduction.piper.inputs import bert, require_some, source

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from formulations.microbatch_schedule.definition.problem import SchedulePlan
+from formulations.microbatch_schedule.definition.plan import SchedulePlan
 from formulations.simulation.simulate_graph import kfkb
 from instances.generators.transformer import RECOMPUTE, VANILLA
 from instances.problems.stage_partitioning import CostModel

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from formulations.stage_partitioning.definition.problem import StagePlan
+from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.definition.trainers import Kind, Piece, obstacles, pieces, recomputed
 from instances.problems.stage_partitioning import StageInstance
 from planner.files.load import family_of

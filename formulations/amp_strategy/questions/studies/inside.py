@@ -7,13 +7,15 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import pairwise
 
-from formulations.amp_strategy.definition.problem import StrategyPlan, layer_assignment
+from formulations.amp_strategy.definition.plan import StrategyPlan
+from formulations.amp_strategy.definition.problem import layer_assignment
 from formulations.amp_strategy.paper.amp import Assign, Tried, annealed, ranked, released
 from formulations.contract.inner_problems import Arisen, Subproblem
 from formulations.layer_assignment import paper
-from formulations.layer_assignment.definition.problem import LayerPlan, parameters_of
+from formulations.layer_assignment.definition.plan import LayerPlan
 from formulations.layer_assignment.definition.problem import cuts as ends_of
-from formulations.mesh_tiling.definition.problem import Tile, TilingPlan
+from formulations.layer_assignment.definition.problem import parameters_of
+from formulations.mesh_tiling.definition.plan import Tile, TilingPlan
 from instances.problems.amp_strategy import AmpInstance
 from instances.problems.mesh_tiling import MeshInstance
 from solvers.outcome import Limits, Watch

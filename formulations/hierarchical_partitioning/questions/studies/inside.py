@@ -11,9 +11,9 @@ from dataclasses import replace
 from functools import partial
 
 from formulations.contract.inner_problems import Arisen, Subproblem
-from formulations.hierarchical_partitioning.definition.problem import HierarchicalPlan
+from formulations.hierarchical_partitioning.definition.plan import HierarchicalPlan
 from formulations.hierarchical_partitioning.paper import solve
-from formulations.stage_partitioning.definition.problem import StagePlan
+from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.paper import piper as flat_paper
 from instances.parameters import MAX_AMOUNT
 from instances.problems.hierarchical_partitioning import HierarchicalInstance, MemoryModel

@@ -19,7 +19,8 @@ from formulations.operator_partitioning.costs.chains import chain_to, filled
 from formulations.operator_partitioning.costs.costs import graph, rows
 from formulations.operator_partitioning.costs.downsets import membership
 from formulations.operator_partitioning.costs.shapes import shaped
-from formulations.operator_partitioning.definition.problem import OperatorPlan, stage_of, violations
+from formulations.operator_partitioning.definition.plan import OperatorPlan
+from formulations.operator_partitioning.definition.problem import stage_of, violations
 from formulations.operator_partitioning.paper import parmesan
 from formulations.operator_partitioning.paper.refinement import Move, steps
 from instances.errors import expect

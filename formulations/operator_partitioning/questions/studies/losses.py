@@ -8,7 +8,8 @@ from formulations.operator_partitioning.costs.arrays import Words
 from formulations.operator_partitioning.costs.chains import Found, Search
 from formulations.operator_partitioning.costs.costs import load_bound
 from formulations.operator_partitioning.costs.downsets import all_downsets
-from formulations.operator_partitioning.definition.problem import OperatorPlan, evaluate
+from formulations.operator_partitioning.definition.plan import OperatorPlan
+from formulations.operator_partitioning.definition.problem import evaluate
 from instances.problems.operator_partitioning import OperatorInstance
 from solvers.outcome import Stop, Watch
 

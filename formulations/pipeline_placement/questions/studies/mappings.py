@@ -10,9 +10,10 @@ from formulations.contract.family import Answer
 from formulations.contract.inner_problems import Arisen, Subproblem
 from formulations.device_mapping import paper as paper_mapping
 from formulations.device_mapping.annealing import near
-from formulations.device_mapping.definition.problem import Mapping
+from formulations.device_mapping.definition.plan import Mapping
 from formulations.operator_partitioning.paper import parmesan as paper_partition
-from formulations.pipeline_placement.definition.problem import PlacementPlan, second_phase
+from formulations.pipeline_placement.definition.plan import PlacementPlan
+from formulations.pipeline_placement.definition.problem import second_phase
 from formulations.pipeline_placement.models.two_phase import Place, in_phases, turns
 from instances.problems.device_mapping import DeviceMapping
 from instances.problems.pipeline_placement import PlacementInstance

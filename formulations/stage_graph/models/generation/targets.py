@@ -18,7 +18,8 @@ import numpy as np
 from formulations.modelling.solve_model import Stopped, go_on
 from formulations.stage_graph.costs.costs import Costs, assemble, bits
 from formulations.stage_graph.costs.tables import StageTables
-from formulations.stage_graph.definition.problem import Stage, StagePlan, data_edges
+from formulations.stage_graph.definition.plan import Stage, StagePlan
+from formulations.stage_graph.definition.problem import data_edges
 from formulations.stage_graph.kernels.levels import needed
 from formulations.stage_graph.models import cover
 from formulations.stage_graph.models.generation.master import Bound, Generation

@@ -11,7 +11,7 @@ from functools import partial
 
 from formulations.compiled.kernel_deadline import alarm
 from formulations.contract.inner_problems import Arisen, Subproblem
-from formulations.microbatch_schedule.definition.problem import SchedulePlan
+from formulations.microbatch_schedule.definition.plan import SchedulePlan
 from formulations.simulation.simulate_graph import PassGraph, kfkb, run
 from formulations.stage_graph.costs.costs import bits
 from formulations.stage_graph.costs.series_parallel import nodes_of

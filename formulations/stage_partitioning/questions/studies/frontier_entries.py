@@ -13,7 +13,7 @@ import numpy as np
 from formulations.compiled.array_types import Floats, Words
 from formulations.compiled.downsets import chain_downsets, linear_orders
 from formulations.modelling.bisection import minimise
-from formulations.stage_partitioning.definition.problem import StagePlan
+from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.exact.threshold import Search, better
 from formulations.stage_partitioning.kernels.tables import build_lattice, build_profile
 from instances.problems.stage_partitioning import StageInstance
