@@ -5,6 +5,8 @@ The rooms are imported when `FAMILIES` is read first: ``planner --help`` does no
 
 from importlib import import_module
 
+from instances.renamed import keep_old_names
+
 TYPE_CHECKING = False  # as in `planner`: this is imported before anything can be shown
 
 if TYPE_CHECKING:
@@ -13,6 +15,8 @@ if TYPE_CHECKING:
     from formulations.contract.family import Family
 
     FAMILIES: tuple[Family[Any, Any], ...]
+
+keep_old_names()
 
 #: Each is a package here whose ``FAMILY`` has the same name.
 _ROOMS = (

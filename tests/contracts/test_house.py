@@ -1,0 +1,77 @@
+"""The house stays small: ``house.toml`` limits rooms, floors and arrows of its folders, and nothing is circular.
+
+A room is a file or a folder, an arrow an import from one room to another (those for typing and inside functions count),
+a floor stands on all that its rooms import. A package's ``__init__.py`` is no room.
+"""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import networkx as nx
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("planner", "formulations", "solvers", "instances")
+LIMITS = tomllib.loads(Path(__file__).with_name("house.toml").read_text())
+
+
+@cache
+def imports() -> nx.DiGraph:
+    """Modules by their dotted names, and which of them import which."""
+    files = {_name(path): path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))}
+    graph = nx.DiGraph()
+    graph.add_nodes_from(name for name, path in files.items() if path.name != "__init__.py")
+    for name in list(graph):
+        for node in ast.walk(ast.parse(files[name].read_text())):
+            graph.add_edges_from((name, other) for other in _imported(node) if other in graph and other != name)
+    return graph
+
+
+def _name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _imported(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom) and node.module:
+        yield node.module
+        yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def rooms_of(folder: str) -> nx.DiGraph:
+    """The rooms of a folder, and which of them import which."""
+    prefix = folder.replace("/", ".") + "."
+    graph = nx.DiGraph()
+    for name in imports():
+        if name.startswith(prefix):
+            graph.add_node(name.removeprefix(prefix).split(".")[0])
+    for one, other in imports().edges:
+        if one.startswith(prefix) and other.startswith(prefix):
+            ends = [name.removeprefix(prefix).split(".")[0] for name in (one, other)]
+            graph.add_edges_from([ends] if ends[0] != ends[1] else [])
+    return graph
+
+
+def test_no_modules_import_each_other() -> None:
+    circles = [sorted(circle) for circle in nx.strongly_connected_components(imports()) if len(circle) > 1]
+    assert circles == []
+
+
+@pytest.mark.parametrize("folder", LIMITS["folders"])
+def test_a_folder_keeps_its_limits(folder: str) -> None:
+    graph, most = rooms_of(folder), LIMITS["folders"][folder]
+    assert nx.is_directed_acyclic_graph(graph), list(nx.simple_cycles(graph))[:3]
+    found = {
+        "rooms": len(graph),
+        "floors": nx.dag_longest_path_length(graph) + 1,
+        "arrows": graph.number_of_edges(),
+    }
+    over = {what: f"{count}; at most {most[what]}" for what, count in found.items() if count > most[what]}
+    assert not over, f"{folder}: {over}"
