@@ -41,7 +41,7 @@ def current_name(name: str) -> str | None:
 
 
 class _Renamed:
-    """A finder and loader; it comes last, so that it is asked for names alone that nothing else finds."""
+    """A finder and loader; it comes last, so that it gets only names that nothing else finds."""
 
     def find_spec(
         self, fullname: str, _path: Sequence[str] | None, _target: ModuleType | None = None

@@ -161,8 +161,8 @@ def _statements(path: str) -> dict[int, tuple[int, int]]:
 
 
 def label(path: str, family: str) -> str:
-    """How a page of a family calls a file: by its path in the family's room, or from the folder of rooms on."""
-    inside = path.removeprefix("formulations/")
+    """How a page of a family calls a file of models: by its name there, with the family's name before it elsewhere."""
+    inside = path.removeprefix("formulations/").replace("/models/", "/")
     return inside.removeprefix(f"{family}/")
 
 

@@ -187,8 +187,8 @@ def run(
     """
     limits = fitted(method, limits)
     examined([method], limits)
-    told = Told(listen)
-    watch = Watch(limits, _teller(family, method, instance, None if listen is None else told.tell, before))
+    listener = Told(listen)
+    watch = Watch(limits, _teller(family, method, instance, None if listen is None else listener.tell, before))
     for each in before:
         if each.plan is not None and each.objective is not None:
             watch.plan(family.plan_from_json(instance, each.plan), each.objective)
@@ -240,7 +240,7 @@ def run(
         signal=received.signal,
         of=instance,
     )
-    told.end(result, sum(each.seconds for each in before))
+    listener.end(result, sum(each.seconds for each in before))
     return result
 
 

@@ -276,7 +276,7 @@ def _completed(proto: Any, limits: Limits, own: Mapping[str, Any], watch: Watch,
 
     9.15 aborts where several workers are interleaved, there is a hint, and the first look at the model refutes it
     (``heuristics.fixed_search != nullptr``, google/or-tools issue 5025): the worker follows the hint all the same, as
-    what it has found is told to nobody before the others have had their turn. What one worker completes refutes that.
+    nobody learns what it has found before the others have had their turn. What one worker completes refutes that.
     """
     end = _ended(proto, replace(limits, threads=1), {**own, **_COMPLETING}, watch, relay)
     if end.outcome is not Outcome.LIMIT or relay.failed or watch.stopped():
@@ -310,7 +310,7 @@ def _configured(limits: Limits, own: Mapping[str, Any]) -> Any:
     parameters.num_workers = limits.threads
     parameters.interleave_search = limits.threads > 1
     parameters.random_seed = limits.seed
-    # Its own handler would end the process before what it has found is told.
+    # Its own handler would end the process before what it has found is passed on.
     parameters.catch_sigint_signal = False
     # 9.15's presolve loses solutions of small linear models with sums beyond 2^31 and then proves false optima: its
     # search for included constraints does (google/or-tools issue 5293; tests/contracts/test_presolve.py).

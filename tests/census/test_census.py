@@ -27,7 +27,7 @@ from planner.display.tables import percent
 from planner.experiments.census.folders import WORST
 from planner.experiments.census.run import Census, census, chunks_of
 from planner.files.write import as_json
-from planner.process.executors import completed, place
+from planner.process.executors import WorkersLostError, completed, place
 
 
 def totals(found: Census) -> dict[str, Any]:
@@ -126,7 +126,7 @@ def test_a_killed_process_loses_nothing(tmp_path: Path) -> None:
 
 def test_processes_that_always_die_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("planner.process.executors.BREAKDOWNS", 1)
-    with pytest.raises(BrokenExecutor):
+    with pytest.raises(WorkersLostError):
         list(completed(place(jobs=2), dies, [(1,)]))
 
 

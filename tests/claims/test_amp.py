@@ -137,11 +137,11 @@ LINE = {
     ("change", "lines", "message"),
     [
         ({"gpt2/G4/tmp1": [0.1] * 29}, [], "layer_forward_times.json: len(profiles.gpt2/G4/tmp1) is 29; expected 30"),
-        ({"gpt2/G4/tmp1": [0.1] * 29 + ["x"]}, [], "profiles.gpt2/G4/tmp1[29] is 'x'; expected a finite number"),
+        ({"gpt2/G4/tmp1": [0.1] * 29 + ["x"]}, [], "profiles.gpt2/G4/tmp1[29] is 'x'; expected 0 or a positive number"),
         (
             {"gpt2/G4/tmp1": [0.1] * 29 + [-0.1]},
             [],
-            "profiles.gpt2/G4/tmp1[29] is -0.1; expected a finite number from 0",
+            "profiles.gpt2/G4/tmp1[29] is -0.1; expected 0 or a positive number",
         ),
         ({"gpt2/G4/tmp2": None}, [], "profiles.gpt2/G4/tmp2 is None; expected a list"),
         ({}, ["nonsense"], "released_predictions.jsonl: line 1: line 1 column 1 is"),

@@ -148,7 +148,7 @@ def test_a_row_that_names_other_files_than_build_it_is_an_error(
 def test_files_that_pages_link_to_have_pages_with_their_lines() -> None:
     sources = extension("sources")
     site = SimpleNamespace(env=SimpleNamespace())
-    path = "formulations/tmpc_knapsack/cpsat"
+    path = "formulations/tmpc_knapsack/models/cpsat"
     sources.on_source_read(site, "problems/page", [f'<a href="../sources/{path}.html#line-3">'])
     ((name, context, _),) = sources.on_collect_pages(site)
     assert name == f"sources/{path}" and 'id="line-3"' in context["body"]
@@ -164,7 +164,7 @@ def test_every_problem_is_in_the_readme_and_has_a_page_and_its_instances_are_in_
     readme, reference = (ROOT / "README.md").read_text(), (DOCS / "api" / "instances.md").read_text()
     for family in FAMILIES:
         assert f"| [`{family.name}`](docs/problems/{family.name}.md) |" in readme
-        assert f".. automodule:: instances.{family.name}\n   :members:" in reference, family.name
+        assert f".. automodule:: instances.problems.{family.name}\n   :members:" in reference, family.name
 
 
 def test_the_page_of_methods_names_every_method_with_its_claim(generated: ModuleType) -> None:

@@ -104,7 +104,7 @@ def test_a_graph_made_by_hand() -> None:
     [
         (lambda graph: graph, {}, "graph: num_devices is missing"),
         (lambda graph: graph.nodes["b"].pop("time"), FLAT, "graph: layers[1].tmpcs is missing"),
-        (lambda graph: graph.nodes["b"].update(time=-1), FLAT, "graph: layers[1].tmpcs.1[0].time is -1; expected a"),
+        (lambda graph: graph.nodes["b"].update(time=-1), FLAT, "graph: layers[1].tmpcs.1[0].time is -1; expected 0"),
         (lambda graph: graph.nodes["b"].update(colour="red"), FLAT, "graph: layers[1].colour is 'red'"),
         (lambda graph: graph.edges["a", "b"].clear(), FLAT, "graph: edges[0].bytes is missing"),
         (lambda graph: graph.add_edge("b", "a", bytes=1.0), TRAINED, "cycle b -> a -> b"),

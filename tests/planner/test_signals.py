@@ -130,13 +130,13 @@ def test_a_signal_ends_the_reading_of_a_solution(listening: list[int], monkeypat
     class Ended(BaseException):
         """Where a process would end."""
 
-    def reads(_path: Path) -> str:
+    def reads(*_: object, **__: object) -> list[str]:
         signal.raise_signal(signal.SIGINT)
         if listening:
             raise Ended
-        return ""
+        return []
 
-    monkeypatch.setattr("planner.analysis.read_solution.read_text", reads)
+    monkeypatch.setattr("planner.analysis.read_solution.read_lines", reads)
     with pytest.raises(Ended):
         main(["model", "layers", "--layers", "4", "--stages", "2", "--method", "milp", "--read", "a.sol"])
     assert listening == [signal.SIGINT]

@@ -248,7 +248,7 @@ def test_knapsacks_are_decided_as_by_brute_force(cases: int) -> None:
         (lambda c: c["proof"].update(downsets=[["4", []]]), "downsets that hold all successors"),
         (lambda c: c["proof"].update(downsets=[["0", [[0, 0]]], ["0", [[0, 0]]]]), "no downset twice"),
         (lambda c: c["proof"].update(downsets=[["0", [[0, 10**9]]]]), "an integer from 0"),
-        (lambda c: c["proof"].update(downsets=[["0", [[float("nan"), 0]]]]), "a number from 0"),
+        (lambda c: c["proof"].update(downsets=[["0", [[float("nan"), 0]]]]), "an integer from 0"),
         (lambda c: c["proof"].update(downsets=[[["0"], [[0, 0]]]]), "TypeError"),
         (lambda c: c.update(plan={"stages": [{}]}, objective="8"), "KeyError"),
         (lambda c: c.update(plan={"stages": []}), "a plan and its objective"),
