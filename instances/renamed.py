@@ -6,18 +6,20 @@ only.
 
 from __future__ import annotations
 
-import re
 import sys
-from collections.abc import Sequence
-from importlib import import_module
-from importlib.machinery import ModuleSpec
-from importlib.util import spec_from_loader
-from types import ModuleType
+
+TYPE_CHECKING = False  # as in `planner`: this is imported before anything can be shown
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
 
 _PROBLEM = (
     "(amp_strategy|device_mapping|flushed_partitioning|hierarchical_partitioning|layer_assignment|mesh_tiling"
     "|microbatch_schedule|operator_partitioning|pipeline_placement|stage_graph|stage_partitioning|tmpc_knapsack)"
 )
+_PACKAGES = ("planner", "formulations", "instances")
 #: Old names as patterns, and what took their place.
 _NAMES = {
     rf"instances\.{_PROBLEM}": r"instances.problems.\1",
@@ -34,6 +36,8 @@ _NAMES = {
 
 def current_name(name: str) -> str | None:
     """What a module of this old name is called now; ``None`` for any other name."""
+    import re
+
     for old, new in _NAMES.items():
         if found := re.fullmatch(old, name):
             return found.expand(new)
@@ -46,12 +50,18 @@ class _Renamed:
     def find_spec(
         self, fullname: str, _path: Sequence[str] | None, _target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        return None if current_name(fullname) is None else spec_from_loader(fullname, self)  # type: ignore[arg-type]
+        if fullname.partition(".")[0] not in _PACKAGES or current_name(fullname) is None:
+            return None
+        from importlib.util import spec_from_loader
+
+        return spec_from_loader(fullname, self)  # type: ignore[arg-type]
 
     def create_module(self, _spec: ModuleSpec) -> None:
         return None  # a plain one, which is not kept
 
     def exec_module(self, module: ModuleType) -> None:
+        from importlib import import_module
+
         new = current_name(module.__name__)
         assert new is not None
         sys.stderr.write(f"{module.__name__} is {new} now: import it under that name\n")

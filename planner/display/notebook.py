@@ -46,7 +46,7 @@ def register(shell: Any) -> None:
     formatter.for_type_by_name("planner.results.check", "Verdict", of_verdict)
     formatter.for_type_by_name("planner.analysis.compare_models", "Formulations", of_formulations)
     for module, name in _INSTANCES.items():
-        formatter.for_type_by_name(f"instances.{module}", name, of_instance)
+        formatter.for_type_by_name(f"instances.problems.{module}", name, of_instance)
 
 
 def of_result(result: Result) -> str:

@@ -229,8 +229,8 @@ def test_logs_have_what_solvers_print(name: str, tmp_path: Path) -> None:
 
 def test_the_process_ends_with_whoever_started_it() -> None:
     script = (
-        "from solvers import exam; from solvers.external import process; from solvers.outcome import Limits\n"
-        f"exam.demand_passed('highs', Limits(solver='{NAME}'))\n"
+        "from solvers import check_solver; from solvers.external import process; from solvers.outcome import Limits\n"
+        f"check_solver.demand_passed('highs', Limits(solver='{NAME}'))\n"
         "print(*[each.pid for each in process._running])"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)

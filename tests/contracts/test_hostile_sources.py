@@ -273,9 +273,9 @@ def test_what_was_done_before_the_workers_were_lost_is_shown(
                 raise executors.WorkersLostError("the workers are gone")
             yield found
 
-    modules = {"bench": "bench.measure", "validate": "populations.run", "census": "census.run", "rows": "census.optima"}
+    modules = {"bench": "bench.measure", "validate": "validation.run", "census": "census.run", "rows": "census.optima"}
     with monkeypatch.context() as patched:
-        patched.setattr(f"planner.{modules[name]}.completed", ends)
+        patched.setattr(f"planner.experiments.{modules[name]}.completed", ends)
         assert main([*_KEPT[name], "--quiet"]) == 2
     shown = capsys.readouterr()
     assert shown.out and shown.err.startswith("the workers are gone") and shown.err.count("\n") == 1

@@ -22,7 +22,7 @@ from formulations.device_mapping.bounds.matching import can_deal, least_dealt
 from formulations.device_mapping.data.arrays import arrays
 from formulations.device_mapping.definition.plan import Mapping
 from formulations.device_mapping.definition.problem import evaluate
-from formulations.device_mapping.models import all_bounds
+from formulations.device_mapping.models import all_bounds, cpsat
 from formulations.device_mapping.models.bisect_gap import Gap, Verdict, objective_values
 from formulations.device_mapping.models.flow import chords
 from formulations.device_mapping.models.links import LinkModel
@@ -73,7 +73,7 @@ def assert_proved(instance: DeviceMapping, solve: Solve, optimum: float, limits:
 
 def test_cpsat_is_optimal(cases: int) -> None:
     for instance in small(21, cases // 2):
-        assert_proved(instance, backend.solve, least_seconds(instance))
+        assert_proved(instance, cpsat.solve, least_seconds(instance))
 
 
 def test_exact_is_optimal_with_one_thread_and_with_two(cases: int) -> None:
@@ -96,7 +96,7 @@ def test_models_prove_alone_and_exact_says_whose_proof_it_is() -> None:
 def test_seconds_of_any_size_are_proved(cases: int) -> None:
     for number, instance in enumerate(small(23, cases // 5)):
         tiny = scaled(instance, 10.0 ** (-9 if number % 2 else 6))
-        assert_proved(tiny, backend.solve, least_seconds(tiny))
+        assert_proved(tiny, cpsat.solve, least_seconds(tiny))
 
 
 def test_every_bound_is_one(cases: int) -> None:
@@ -192,7 +192,7 @@ def test_short_cycles_are_cut_off(bounded: bool) -> None:
     model = LinkModel(replace(arrays(instance)), fast)
     run = backend.run(model.model, Limits())
     assert sorted(map(len, model.decode(run.values)[0])) == [3, 3]
-    assert_proved(instance, backend.solve, 1 + instance.ring_bytes(0))
+    assert_proved(instance, cpsat.solve, 1 + instance.ring_bytes(0))
 
 
 def test_cycles_meet_the_demand_of_every_stage() -> None:
@@ -214,7 +214,7 @@ def test_the_flow_closes_around_cycles_without_chords() -> None:
             speed[a][b] = speed[b][a] = rng.choice([1.0, 2.0, 9.0])
         edges = tuple(MappingEdge(a, b, float(rng.randint(1, 9))) for a, b in ((0, 1), (1, 2), (2, 3), (0, 3)))
         instance = DeviceMapping("cycle", (MappingStage(0.0, 0.0),) * 4, edges, 2, tuple(map(tuple, speed)), "p2p")
-        optimum = backend.solve(instance, Limits(), Watch())  # by the level model
+        optimum = cpsat.solve(instance, Limits(), Watch())  # by the level model
         least = evaluate(instance, optimum.plan)
         assert optimum.stop is Stop.PROVED
         assert models_of(instance).flow(least * (1 + 1e-12), 10) is Verdict.MET
@@ -238,7 +238,7 @@ def test_free_rings_beside_edges(seed: int) -> None:
     instance = planner.load(kind, stages=2, replicas=4, objective="full", ring="free", seed=seed)
     optimum = least_of_two_stages(instance)
     assert arrays(instance).separate_rings
-    for solve in (backend.solve, exact.solve):
+    for solve in (cpsat.solve, exact.solve):
         assert_proved(instance, solve, optimum)
 
 
@@ -302,7 +302,7 @@ def test_stopped_before_it_begins() -> None:
     instance = planner.load("two-level", stages=4, replicas=4, per_node=4)
     watch = Watch()
     watch.stop(Stop.INTERRUPTED)
-    for solve in (exact.solve, backend.solve, all_bounds.solve):
+    for solve in (exact.solve, cpsat.solve, all_bounds.solve):
         assert solve(instance, Limits(), watch).stop is Stop.INTERRUPTED
 
 

@@ -14,7 +14,7 @@ import planner
 from formulations.flushed_partitioning import FAMILY
 from formulations.flushed_partitioning.definition.problem import evaluate, simulated, violations
 from formulations.flushed_partitioning.exact import labels
-from formulations.flushed_partitioning.models import milp
+from formulations.flushed_partitioning.models import cpsat, milp
 from formulations.stage_partitioning.definition.plan import Stage, StagePlan
 from instances.errors import InstanceError
 from instances.graph import topological_order
@@ -98,7 +98,7 @@ def test_the_model_rounds_to_a_true_bound() -> None:
     layer = Layer("a", {1: (Tmpc("x", 1.0, 0.0, 1.0, 0.0),)})
     for schedule in Schedule:
         instance = flushed(StageInstance("third", (layer,), (), 3, 100.0, 1.0, 3), schedule)
-        answer = backend.solve(instance, Limits(), Watch())
+        answer = cpsat.solve(instance, Limits(), Watch())
         assert 0.333333 < answer.bound <= 1 / 3 == evaluate(instance, answer.plan)
 
 
@@ -106,7 +106,7 @@ def test_weights_that_take_ages_to_synchronise_fit_into_the_model() -> None:
     """At 1e-6 bytes per second two replicas would take 4e9 s; one has no plan that is quicker than its 0.8 s."""
     layer = Layer("a", {1: (Tmpc("x", 0.8, 4000.0, 0.0, 0.0),)})
     instance = flushed(StageInstance("slow", (layer,), (), 2, 1.0, 1e-6, 4))
-    answer = backend.solve(instance, Limits(time_s=20), Watch())
+    answer = cpsat.solve(instance, Limits(time_s=20), Watch())
     assert evaluate(instance, answer.plan) == brute_force(instance)
     assert answer.bound <= brute_force(instance)
 
@@ -116,7 +116,7 @@ def test_the_model_counts_every_micro_batch_in_flight() -> None:
     layer = Layer("a", {1: (Tmpc("x", 1.0, 0.0, 1.0, 0.0),)})
     for memory, infeasible in ((3.0, False), (2.0, True)):
         instance = flushed(StageInstance("five", (layer,), (), 2, memory, 1.0, 5), Schedule.GPIPE)
-        assert backend.run(backend.build(instance).model, Limits()).infeasible is infeasible
+        assert backend.run(cpsat.build(instance).model, Limits()).infeasible is infeasible
         assert milp_backend.run(milp.build(instance).model, Limits()).infeasible is infeasible
 
 
@@ -124,7 +124,7 @@ def test_bytes_of_more_micro_batches_than_devices_fit_into_the_model() -> None:
     """Under GPipe a stage may hold all of them: 6144 times 1e30 bytes beside a limit of 1e30."""
     layer = Layer("a", {1: (Tmpc("x", 1.0, 0.0, 1e30, 1.0),)})
     instance = flushed(StageInstance("many", (layer,), (), 2, 1e30, 1.0, 6144), Schedule.GPIPE)
-    assert backend.solve(instance, Limits(time_s=20), Watch()).infeasible
+    assert cpsat.solve(instance, Limits(time_s=20), Watch()).infeasible
 
 
 def test_a_stage_that_is_too_large_is_cut_off_at_all_degrees_that_leave_as_much_in_flight() -> None:
@@ -147,7 +147,7 @@ def test_labels_are_for_weights_that_do_not_depend_on_the_choice() -> None:
     assert FAMILY.method("labels").supports(chain()) is None and "weights" in FAMILY.method("labels").supports(instance)
 
 
-@pytest.mark.parametrize("room", [backend, milp], ids=["cpsat", "milp"])
+@pytest.mark.parametrize("room", [cpsat, milp], ids=["cpsat", "milp"])
 def test_models_agree_with_brute_force(room: Any, cases: int) -> None:
     check_model(room, 3, max(20, cases // 4))
 

@@ -88,7 +88,7 @@ def test_a_reader_that_leaves_is_no_error(problem: Problem) -> None:
 
 def test_help_imports_no_solver_no_number_library_and_no_room() -> None:
     code = (
-        "import sys; from planner import signals; from planner.cli.app import main; main(['--help']);"
+        "import sys; from planner.process import signals; from planner.cli.app import main; main(['--help']);"
         "found = {'numpy', 'numba', 'pydantic', 'ortools', 'pyomo', 'networkx', 'formulations.stage_partitioning'};"
         "found |= {'importlib.metadata'}; print(found & set(sys.modules), file=sys.stderr)"
     )
@@ -158,7 +158,7 @@ def test_a_person_at_a_terminal_sees_progress_and_a_program_does_not(problem: Pr
 
 def test_what_a_solver_prints_does_not_reach_standard_output() -> None:
     """HiGHS 1.12 prints from C, past `sys.stdout`."""
-    code = "import os; from planner import streams; streams.kept(); os.write(1, b'noise'); print('result')"
+    code = "import os; from planner.process import streams; streams.kept(); os.write(1, b'noise'); print('result')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("result\n", "noise")
 

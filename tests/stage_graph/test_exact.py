@@ -19,7 +19,7 @@ from formulations.stage_graph import FAMILY
 from formulations.stage_graph.costs.costs import Costs, with_in_flight
 from formulations.stage_graph.definition.plan import Stage, StagePlan
 from formulations.stage_graph.definition.problem import data_edges, evaluate, violations
-from formulations.stage_graph.models import columns
+from formulations.stage_graph.models import columns, cpsat
 from formulations.stage_graph.upsets import chains, levels
 from instances.generators.branching import candle_uno, mmt
 from instances.problems.stage_graph import AffineTime, DeviceGraph, Operator, StageGraph
@@ -46,7 +46,7 @@ def test_cpsat_and_columns_and_levels_agree(cases: int) -> None:
     for seed in range(cases // 3):
         instance = random_graph(seed + 4000, (1, 8), 1 + seed % 4, series_parallel=bool(seed % 2))
         optimum = value(instance, levels.solve(instance, Limits(), Watch()))
-        assert value(instance, backend.solve(instance, Limits(), Watch())) == pytest.approx(optimum, rel=1e-6), seed
+        assert value(instance, cpsat.solve(instance, Limits(), Watch())) == pytest.approx(optimum, rel=1e-6), seed
         if instance.num_operators <= 5:
             found = value(instance, columns.solve(instance, Limits(), Watch()))
             assert found == pytest.approx(optimum, rel=1e-6), seed
@@ -59,7 +59,7 @@ def test_sizes_that_do_not_divide_each_other() -> None:
     for seed in range(6):
         instance = replace(random_graph(seed, (3, 6), 4, series_parallel=True), minibatch=12, microbatches=(2, 3, 4))
         optimum = value(instance, levels.solve(instance, Limits(), Watch()))
-        assert value(instance, backend.solve(instance, Limits(), Watch())) == pytest.approx(optimum, rel=1e-6), seed
+        assert value(instance, cpsat.solve(instance, Limits(), Watch())) == pytest.approx(optimum, rel=1e-6), seed
 
 
 def heterogeneous_devices(seed: int) -> StageGraph:
@@ -100,7 +100,7 @@ def test_heterogeneous_devices(cases: int) -> None:
     for seed in range(cases // 4):
         instance = heterogeneous_devices(seed)
         optimum = least_on_devices(instance)
-        assert value(instance, backend.solve(instance, Limits(), Watch())) == pytest.approx(optimum, rel=1e-6), seed
+        assert value(instance, cpsat.solve(instance, Limits(), Watch())) == pytest.approx(optimum, rel=1e-6), seed
         found.append(optimum)
     assert 0 < sum(map(math.isinf, found)) < len(found)
 
@@ -162,7 +162,7 @@ OTHERS = (
 )
 
 
-@pytest.mark.parametrize("room", [backend, columns])
+@pytest.mark.parametrize("room", [cpsat, columns])
 def test_models_prove_by_themselves(room: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = [levels.solve(each, Limits(), Watch()) for each in SMALL]
     solve = room.solve
@@ -189,7 +189,7 @@ SMALL = [
 ]
 
 
-@pytest.mark.parametrize("room", [backend, columns])
+@pytest.mark.parametrize("room", [cpsat, columns])
 @pytest.mark.parametrize("factor", [0.0, 2.0])
 def test_no_proof_of_a_model_leans_on_the_bound_that_all_share(
     room: ModuleType, factor: float, monkeypatch: pytest.MonkeyPatch
@@ -199,7 +199,7 @@ def test_no_proof_of_a_model_leans_on_the_bound_that_all_share(
         optimum = value(instance, levels.solve(instance, Limits(), Watch()))
         if optimum == math.inf:
             continue
-        for module in (backend, chains):
+        for module in (cpsat, chains):
             monkeypatch.setattr(module, "simple_bound", lambda _, optimum=optimum: factor * optimum)
         answer = room.solve(instance, Limits(), Watch())
         assert answer.stop is Stop.PROVED and answer.bound is not None and answer.plan is not None
@@ -249,10 +249,10 @@ def test_borrowed_proofs_have_the_name_of_their_owner() -> None:
 def test_the_bound_that_all_share_is_not_put_down_to_a_method(monkeypatch: pytest.MonkeyPatch) -> None:
     instance = random_graph(1, (4, 6), 3, series_parallel=True)
     optimum = value(instance, levels.solve(instance, Limits(), Watch()))
-    size = backend._Search.size
-    monkeypatch.setattr(backend._Search, "size", lambda search, number: size(search, number) and 0.0)  # plans, no proof
-    monkeypatch.setattr(backend._Search, "may_improve", lambda *_: True)
-    monkeypatch.setattr(backend, "simple_bound", lambda _: optimum)
+    size = cpsat._Search.size
+    monkeypatch.setattr(cpsat._Search, "size", lambda search, number: size(search, number) and 0.0)  # plans, no proof
+    monkeypatch.setattr(cpsat._Search, "may_improve", lambda *_: True)
+    monkeypatch.setattr(cpsat, "simple_bound", lambda _: optimum)
     assert planner.solve(instance, method="cpsat").proved_by == "bounds"
     time = AffineTime(0.0, 1.0)
     one = StageGraph("one", (Operator("", time, time, 0.0, 1.0),), (), 1, 9.0, 1.0, 0.0, 2)
@@ -270,8 +270,8 @@ def test_models_too_coarse_for_a_proof_are_no_time_limit(monkeypatch: pytest.Mon
     """With few units in a second all models are solved at once, and the gap that is left is their rounding's."""
     instance = random_graph(3, (3, 4), 4, series_parallel=True)
     assert planner.solve(instance, method="cpsat", limits=Limits(time_s=60)).stop is Stop.PROVED
-    coarse = backend.cost_scale
-    monkeypatch.setattr(backend, "cost_scale", lambda *given: Scale(coarse(*given).exponent - 20))
+    coarse = cpsat.cost_scale
+    monkeypatch.setattr(cpsat, "cost_scale", lambda *given: Scale(coarse(*given).exponent - 20))
     found = planner.solve(instance, method="cpsat", limits=Limits(time_s=60))
     assert (found.status, found.stop) == (Status.FEASIBLE, Stop.COMPLETED)
     assert "the whole numbers of the models are too coarse for a proof" in found.reason
@@ -281,13 +281,13 @@ def test_models_too_coarse_for_a_proof_are_no_time_limit(monkeypatch: pytest.Mon
 def test_the_solvers_own_words_and_end_are_reported(stop: Stop, monkeypatch: pytest.MonkeyPatch) -> None:
     words = "CP-SAT failed: it gave up without an answer"
     monkeypatch.setattr(backend, "run", lambda *_, **__: Run(stop=stop, solver="CP-SAT", reason=words))
-    answer = backend.solve(random_graph(2, (3, 4), 4, series_parallel=True), Limits(time_s=60), Watch())
+    answer = cpsat.solve(random_graph(2, (3, 4), 4, series_parallel=True), Limits(time_s=60), Watch())
     assert (answer.stop, answer.reason, answer.bound) == (stop, words, None)
 
 
 def test_a_gap_that_the_caller_allows_is_not_put_down_to_coarse_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     instance = random_graph(3, (3, 4), 4, series_parallel=True)
-    coarse = backend.cost_scale
-    monkeypatch.setattr(backend, "cost_scale", lambda *given: Scale(coarse(*given).exponent - 20))
-    answer = backend.solve(instance, Limits(gap=0.5), Watch())
+    coarse = cpsat.cost_scale
+    monkeypatch.setattr(cpsat, "cost_scale", lambda *given: Scale(coarse(*given).exponent - 20))
+    answer = cpsat.solve(instance, Limits(gap=0.5), Watch())
     assert (answer.stop, answer.reason) == (Stop.COMPLETED, "")

@@ -92,7 +92,7 @@ def _rendered(found: Sequence[Material], limits: Limits) -> str:
     }
     scripts = library.library(), library.own_script()
     template = Environment(
-        loader=PackageLoader("planner"),
+        loader=PackageLoader("planner.display", "page"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
