@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from formulations.compiled.compile_times import KernelCacheWarning
 from instances.errors import InstanceError
@@ -91,21 +92,22 @@ def application(wanted: str | None = None) -> typer.Typer:
     """
     is_alone = wanted in _COMMANDS and not completion.is_asked()
     app = typer.Typer(
+        cls=_FirstPage,
         add_completion=not is_alone,
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         help=_HELP,
     )
     app.callback(no_args_is_help=True)(_general)
-    for name, (command, offered) in _COMMANDS.items():
+    for name, command in _COMMANDS.items():
         if is_alone and name != wanted:
             continue
-        cls = None
+        function, offered, cls = command.function, command.offered, None
         if offered is not None:
             taken = offered.taken() if name == wanted else ()
-            command = options.with_choices(command, taken, problem=offered.problem, require=offered.require)
+            function = options.with_choices(function, taken, problem=offered.problem, require=offered.require)
             cls = options.explained(offered.about, offered.pointer.format(name))
-        app.command(name, epilog=_examples(name), cls=cls)(command)
+        app.command(name, epilog=_examples(name), cls=cls)(function)
     return app
 
 
@@ -142,53 +144,108 @@ class _Offered:
 _SETTINGS = _Offered(choices.every_setting, options.of_instances())
 _SOURCES = replace(_SETTINGS, about=options.of_sources())
 _OVERRIDES = _Offered(choices.every_override, options.of_instances(methods=False))
-_COMMANDS: dict[str, tuple[options.Command, _Offered | None]] = {
-    "solve": (solve_command, _SETTINGS),
-    "crosscheck": (crosscheck_command, _SOURCES),
-    "check": (check_command, _OVERRIDES),
-    "diff": (diff_command, _OVERRIDES),
-    "certify": (certify_command, _SETTINGS),
-    "verify": (verify_command, _OVERRIDES),
-    "export": (export_command, _OVERRIDES),
-    "list": (list_command, replace(_OVERRIDES, about=options.of_listed)),
-    "make": (
-        make_command,
-        _Offered(choices.every_parameter, options.of_entry, "Parameters of an instance: planner {} NAME --help."),
-    ),
-    "bench": (bench_command, _SOURCES),
-    "validate": (validate_command, _SOURCES),
-    "report": (report_command, _SETTINGS),
-    "doctor": (doctor_command, None),
-    "schema": (schema_command, None),
-    "reproduce": (
-        reproduce_command,
-        _Offered(
-            options.every_claim_option, options.of_claim, "Options of a claim: planner {} CLAIM --help.", False, False
+
+
+@dataclass(frozen=True)
+class _Command:
+    """What runs, what the first page of help says of it, and the settings that it takes."""
+
+    function: options.Command
+    brief: str
+    offered: _Offered | None = None
+
+
+_FROM_CATALOG = _Offered(
+    choices.every_parameter, options.of_entry, "Parameters of an instance: planner {} NAME --help."
+)
+_OF_CLAIMS = _Offered(
+    options.every_claim_option, options.of_claim, "Options of a claim: planner {} CLAIM --help.", False, False
+)
+_OF_METHODS = _Offered(
+    choices.every_option, options.of_methods, "Options of methods: planner {} METHOD --help.", False, False
+)
+_AS_DECLARED = replace(_OVERRIDES, require=False)
+#: The commands as the first page of help shows them, those that everybody uses first.
+_PANELS: dict[str, dict[str, _Command]] = {
+    "Solve and compare": {
+        "solve": _Command(solve_command, "Find a plan; --exact proves it optimal", _SETTINGS),
+        "crosscheck": _Command(
+            crosscheck_command, "Run several methods and compare plans, bounds and proofs", _SOURCES
         ),
-    ),
-    "extract": (
-        extract_command,
-        replace(_OVERRIDES, about=options.of_instances(methods=False, reads_as=False), require=False),
-    ),
-    "census": (census_command, replace(_OVERRIDES, require=False)),
-    "frontier": (frontier_command, replace(_OVERRIDES, require=False)),
-    "hierarchy": (hierarchy_command, replace(_OVERRIDES, about=options.of_clusters, require=False)),
-    "model": (model_command, _OVERRIDES),
-    "formulations": (formulations_command, _OVERRIDES),
-    "explain": (explain_command, _OVERRIDES),
-    "sensitivity": (sensitivity_command, _OVERRIDES),
-    "mine": (
-        mine_command,
-        _Offered(
-            choices.every_option, options.of_methods, "Options of methods: planner {} METHOD --help.", False, False
+        "check": _Command(check_command, "Check a plan against the definition of its problem", _OVERRIDES),
+        "list": _Command(
+            list_command, "List problems, methods and instances", replace(_OVERRIDES, about=options.of_listed)
         ),
-    ),
-    "run": (run_command, _OVERRIDES),
-    "import": (import_command, None),
-    "profile": (profile_command, None),
-    "calibrate": (calibrate_command, None),
-    "fidelity": (fidelity_command, None),
+        "make": _Command(make_command, "Write an instance to edit, or a blank for a method of yours", _FROM_CATALOG),
+    },
+    "Understand": {
+        "explain": _Command(explain_command, "Why there is no plan and what repairs it, or what binds", _OVERRIDES),
+        "sensitivity": _Command(
+            sensitivity_command, "How far its numbers may be off until a plan is not best", _OVERRIDES
+        ),
+        "frontier": _Command(frontier_command, "All optima by devices and micro-batches, or by memory", _AS_DECLARED),
+        "diff": _Command(diff_command, "What differs between two plans, and what it costs", _OVERRIDES),
+        "report": _Command(report_command, "A page about instances: methods, gaps, plans to explore", _SETTINGS),
+    },
+    "Validate and mine": {
+        "validate": _Command(
+            validate_command, "How often a heuristic is optimal on many instances, how far off", _SOURCES
+        ),
+        "mine": _Command(mine_command, "Search for the smallest instance on which a method loses", _OF_METHODS),
+        "census": _Command(census_command, "Solve exactly what a planner's run solves inside", _AS_DECLARED),
+        "extract": _Command(
+            extract_command,
+            "Write the subproblems of a planner's run to a file",
+            replace(_AS_DECLARED, about=options.of_instances(methods=False, reads_as=False)),
+        ),
+        "bench": _Command(bench_command, "Measure methods: loss, gap, objective, bound and seconds", _SOURCES),
+    },
+    "Models": {
+        "model": _Command(model_command, "Look at a method's model, write it, read its solutions", _OVERRIDES),
+        "formulations": _Command(
+            formulations_command, "Compare an instance's models: sizes, roots, seconds", _OVERRIDES
+        ),
+        "schema": _Command(schema_command, "The format of instance files as JSON Schema"),
+    },
+    "Proofs": {
+        "certify": _Command(certify_command, "Solve, and write a certificate of the bound", _SETTINGS),
+        "verify": _Command(verify_command, "Check a certificate with exact numbers and no solver", _OVERRIDES),
+    },
+    "PyTorch and trainers": {
+        "import": _Command(import_command, "Make an instance of a PyTorch model, traced without weights"),
+        "profile": _Command(profile_command, "Make an instance of a model measured on this machine"),
+        "calibrate": _Command(calibrate_command, "Fit a device's rates to measured forward passes"),
+        "export": _Command(export_command, "Write a plan as a trainer reads it", _OVERRIDES),
+        "run": _Command(run_command, "Run an iteration of a plan on processes of this machine", _OVERRIDES),
+        "fidelity": _Command(fidelity_command, "Compare what a plan predicts with what its run measured"),
+    },
+    "Papers": {
+        "reproduce": _Command(reproduce_command, "Examine a claim of a paper beside the optimum", _OF_CLAIMS),
+        "hierarchy": _Command(
+            hierarchy_command,
+            "Compare plans of a flat network model on machines",
+            replace(_AS_DECLARED, about=options.of_clusters),
+        ),
+    },
+    "Installation": {"doctor": _Command(doctor_command, "Check versions, solvers and compiled kernels")},
 }
+_COMMANDS = {name: command for panel in _PANELS.values() for name, command in panel.items()}
+
+
+class _FirstPage(TyperGroup):
+    """The group of all commands, whose help is one screen: a line for each command, by what it is for."""
+
+    def format_help(self, ctx: Any, _formatter: Any) -> None:
+        """Print it."""
+        lines = [f"Usage: {ctx.command_path} COMMAND [ARGS]...", "", _HELP, ""]
+        for title, commands in _PANELS.items():
+            lines += [
+                typer.style(title, bold=True),
+                *(f"  {name:<12}  {command.brief}" for name, command in commands.items()),
+            ]
+        lines += [typer.style("Options", bold=True), "  --version, --install-completion, --show-completion, --help"]
+        lines += [f"{ctx.command_path} COMMAND --help shows a command's options, with examples."]
+        typer.echo("\n".join(lines))
 
 
 #: Shown at the end of each command's help.

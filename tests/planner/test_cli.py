@@ -258,9 +258,18 @@ def test_general_help_is_one_screen_without_options_of_problems(run: Run, name: 
     assert code == 0
     assert len(out.splitlines()) <= 48 and max(map(len, out.splitlines())) <= 80
     shown = {word for line in out.splitlines() if line[:1] == "│" for word in line.split()[:3]}
-    own = {f"--{parameter}" for parameter in inspect.signature(app._COMMANDS[name][0]).parameters}
+    own = {f"--{parameter}" for parameter in inspect.signature(app._COMMANDS[name].function).parameters}
     of_problems = {"--memory", "--target", "--extra", "--hidden-size", "--topology"} - own
     assert "--help" in shown and not of_problems & shown
+
+
+def test_the_first_page_of_help_is_one_screen(run: Run) -> None:
+    code, out, _ = run("--help")
+    lines = out.splitlines()
+    assert code == 0 and len(lines) <= 45 and max(map(len, lines)) <= 80
+    assert [line.split()[0] for line in lines if line.startswith("  ") and "--" not in line.split()[0]] == [
+        *app._COMMANDS
+    ]
 
 
 def test_help_with_an_instance_shows_its_problem_and_keeps_brackets(run: Run, problem: Problem) -> None:
@@ -390,7 +399,8 @@ def texts() -> list[tuple[str, str]]:
         *((method.name, method.source) for method in methods),
         *((entry.name, entry.help) for entry in entries),
         *((claim.name, claim.summary) for claim in claims),
-        *((name, command.__doc__ or "") for name, (command, _) in app._COMMANDS.items()),
+        *((name, command.function.__doc__ or "") for name, command in app._COMMANDS.items()),
+        *((name, command.brief) for name, command in app._COMMANDS.items()),
     ]
 
 
