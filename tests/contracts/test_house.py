@@ -7,6 +7,7 @@ a floor stands on all that its rooms import. A package's ``__init__.py`` is no r
 from __future__ import annotations
 
 import ast
+import dataclasses
 import tomllib
 from collections.abc import Iterator
 from functools import cache
@@ -14,6 +15,9 @@ from pathlib import Path
 
 import networkx as nx
 import pytest
+
+from formulations.contract.family import Family
+from planner.cli.app import main
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("planner", "formulations", "solvers", "instances")
@@ -75,3 +79,26 @@ def test_a_folder_keeps_its_limits(folder: str) -> None:
     }
     over = {what: f"{count}; at most {most[what]}" for what, count in found.items() if count > most[what]}
     assert not over, f"{folder}: {over}"
+
+
+def test_all_of_it_keeps_its_limits(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    texts = {path: path.read_text() for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
+    apart = [ROOT / "planner" / name for name in ("training", "reproduction")]
+    assert main(["--help"]) == 0
+    page = capsys.readouterr().out.splitlines()
+    found = {
+        "lines": sum(
+            text.count("\n") for path, text in texts.items() if not any(path.is_relative_to(to) for to in apart)
+        ),
+        "family_fields": len(dataclasses.fields(Family)),
+        "lazy_names": sum(text.count("lazy(") for text in texts.values()),
+        "help_rows": len(page),
+    }
+    over = {
+        what: f"{count}; at most {LIMITS['most'][what]}"
+        for what, count in found.items()
+        if count > LIMITS["most"][what]
+    }
+    assert not over
+    assert max(map(len, page)) <= 80
