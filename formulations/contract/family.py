@@ -109,6 +109,8 @@ class Method(Generic[Instance, Plan]):
         Predicted size of the work (the method's own elementary steps), without building anything.
     prepare
         What has to be done once in a process beside importing ``solve``; its time is reported apart.
+    finish
+        What has to be ended after ``solve``, in the same thread, whatever came of it; its time does not count.
     build
         ``build(instance, watch, complete=False)``: the model of a declarative method (`solve_model.Model`),
         pruned by the best plan that the watch knows, or that the method begins with; ``complete``: by none.
@@ -133,6 +135,7 @@ class Method(Generic[Instance, Plan]):
     effort: Callable[[Instance], float] = lambda _: 0.0
     options: tuple[Setting, ...] = ()
     prepare: Callable[[], None] = no_preparation
+    finish: Callable[[], None] = no_preparation
     build: Callable[..., Any] | None = None
     honours: frozenset[str] = frozenset()
     needs: str = ""

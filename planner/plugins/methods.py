@@ -97,7 +97,9 @@ def _method(
     running = _Running(family, target, claim, "watch" in takes)
     everything = frozenset(quantity.name for quantity in family.vocabulary)  # the definition judges requirements
     source = _source(target.place or "this process", target.sha256)
-    return Method(target.name, claim, source, running.solve, prepare=running.prepare, honours=everything)
+    return Method(
+        target.name, claim, source, running.solve, prepare=running.prepare, finish=running.finish, honours=everything
+    )
 
 
 #: What is known of functions.
@@ -170,21 +172,27 @@ class _Running:
         self._ready.process = process
 
     def solve(self, instance: Any, limits: Limits, watch: Watch) -> Answer[Any]:
-        """Run the function on an instance and judge what it reports; the clock starts when it is called."""
+        """Run the function on an instance and judge what it reports; the clock starts when it is called.
+
+        `finish` ends its process: that may take longer than all of this.
+        """
         judge = Judge(self._family, instance, self._target.name, self._claim, watch)
         process, loaded = self._ready.process, self._ready.loaded
-        try:
-            if isinstance(loaded, Refused):
-                failure: tuple[str, str] | None = ("import", loaded.words)
-            else:
-                process.send((self._family.name, instance, limits))
-                failure = self._follow(process, judge, watch)
-        finally:
-            process.end()
+        if isinstance(loaded, Refused):
+            failure: tuple[str, str] | None = ("import", loaded.words)
+        else:
+            process.send((self._family.name, instance, limits))
+            failure = self._follow(process, judge, watch)
         stats = {"sha256": self._target.sha256} if self._target.file else {}
         if printed := process.printed():
             stats["printed"] = printed[-_PRINTED:]
         return judge.answer(failure, stats)
+
+    def finish(self) -> None:
+        """End the process that `prepare` started."""
+        process = getattr(self._ready, "process", None)
+        if process is not None:
+            process.end()
 
     def _follow(self, process: Supervised, judge: Judge, watch: Watch) -> tuple[str, str] | None:
         """Receive what the function reports until it returns; how it failed and the words for it, if it did."""

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from planner.plugins.target import LoadError, declaration, taken, words
+from planner.plugins.target import LoadError, declaration, one_line, taken, words
 from planner.process.supervisor import received
 
 #: The planner takes no longer words.
@@ -30,11 +30,11 @@ def main(requests: int, replies: int) -> None:
         also = taken(function, target.name)
         voice.say("loaded", declared=dict(declaration(function)), takes=also)
     except LoadError as error:
-        voice.say("refused", words=str(error)[:_LONGEST])
+        voice.say_words("refused", str(error))
         return
     except BaseException as error:  # what marks the function, or its signature, is none
         rule = "what planner.method declares of a function"
-        voice.say("refused", words=f"{target.name}: declaration is {words(error)[: _LONGEST // 8]!r}; expected {rule}")
+        voice.say_words("refused", f"{target.name}: declaration is {words(error)[: _LONGEST // 8]!r}; expected {rule}")
         return
     problem, instance, limits = received(requests)
     watch = _watch(voice, problem, instance, limits)
@@ -46,14 +46,14 @@ def main(requests: int, replies: int) -> None:
     try:
         returned = function(instance, **{name: given[name] for name in also})
     except BaseException as error:  # SystemExit as well: the planner reports it, whatever it is
-        voice.say("failed", words=f"raised {words(error, target.file)}")
+        voice.say_words("failed", f"raised {words(error, target.file)}")
         return
     try:
         voice.say("returned", plan=_as_json(problem, instance, returned), late=watch.reason == "time_limit")
     except NoPlanError as error:
-        voice.say("failed", words=f"returned {error}")
+        voice.say_words("failed", f"returned {error}")
     except BaseException as error:  # what an object of the user's class does when it is looked at
-        voice.say("failed", words=f"returned what cannot be read: {words(error)}")
+        voice.say_words("failed", f"returned what cannot be read: {words(error)}")
 
 
 class NoPlanError(TypeError):
@@ -66,7 +66,12 @@ class _Voice:
     def __init__(self, replies: int) -> None:
         self._replies, self._owner, self._lock = replies, os.getpid(), threading.Lock()
 
+    def say_words(self, kind: str, words: str) -> None:
+        """A reply of words alone: in one line, as long as the planner takes them."""
+        self.say(kind, words=one_line(words)[:_LONGEST])
+
     def say(self, kind: str, **more: Any) -> None:
+        """A reply, in a line of JSON."""
         if os.getpid() != self._owner:
             os._exit(0)  # a copy of this process has come to the end of the function
         try:

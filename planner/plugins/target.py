@@ -122,10 +122,15 @@ def declaration(function: Callable[..., Any]) -> Mapping[str, str]:
     return found
 
 
+def one_line(text: str) -> str:
+    """A text in one line that can be sent and written: signs that no encoding has (lone surrogates) are escaped."""
+    return " ".join(text.split()).encode(errors="backslashreplace").decode()
+
+
 def words(error: BaseException, file: str = "") -> str:
     """An exception in one line, with the last line of ``file`` that it came through."""
     try:
-        said = " ".join(str(error).split())
+        said = one_line(str(error))
     except BaseException:  # whatever an error of a user's class does
         said = "(an error without words)"
     frames = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]

@@ -38,7 +38,7 @@ from typing import Any
 from planner.process import supervisor
 
 _POLL_S = 0.02
-#: Seconds for what was said until a process was ended; no more of it is judged.
+#: Seconds for what was said until then; no more of it is judged.
 _REST_S = 0.1
 #: Seconds for the supervisor to end all processes, before this process does it.
 _END_S = supervisor.END_S + 2.0
@@ -58,7 +58,7 @@ class Supervised:
     def __init__(self, module: str, name: str) -> None:
         self.name = name
         self._mark = f"PLANNER_PROCESS_{uuid.uuid4().hex}"
-        self._fault, self._is_ended, self._is_closed = "", False, False
+        self._fault, self._is_ended = "", False
         self._unsent: list[memoryview] = []
         self._lines: deque[bytes] = deque()
         self._line: list[bytes] = []  # parts of one that is not whole yet
@@ -106,7 +106,7 @@ class Supervised:
         self._move(0.0)
 
     def replies(self, over: Callable[[], bool]) -> Iterator[bytes]:
-        """The lines that the process says, until it has ended; it is ended when ``over()``, whatever it says."""
+        """The lines that the process says until it has ended, or until ``over()``, whatever it says: then `end` it."""
         while not over():
             if self._lines:
                 yield self._lines.popleft()
@@ -115,7 +115,6 @@ class Supervised:
             is_moving = self._move(0.0 if has_ended else _POLL_S)
             if self._fault or (has_ended and not is_moving):
                 break
-        self._end()
         until = time.perf_counter() + _REST_S
         while (self._lines or (not self._fault and self._move(0.0))) and time.perf_counter() < until:
             if self._lines:
@@ -136,15 +135,12 @@ class Supervised:
 
     def end(self) -> None:
         """End it and all processes that it started; can be called twice."""
-        self._end()
-        if not self._is_closed:
-            self._is_closed = True
+        if not self._is_ended:
+            self._is_ended = True
+            self._end()
             self._close()
 
     def _end(self) -> None:
-        if self._is_ended:
-            return
-        self._is_ended = True
         process = self._process
         with suppress(OSError):
             process.send_signal(signal.SIGCONT)  # somebody may have stopped it

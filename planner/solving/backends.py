@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from formulations.contract.family import Method
 from planner.process.errors import UsageError
+from planner.solving.portfolio import Portfolio
 from solvers import BACKENDS, check_solver
 from solvers.outcome import DEFAULT_SOLVER, Limits
 from solvers.trust.pins import BackendError
@@ -19,6 +21,12 @@ _BACKENDS = {"milp": "highs", "cpsat": "cpsat"}
 def backend_of(method: Method[Any, Any]) -> str | None:
     """The backend (`solvers.BACKENDS`) that runs the models of a method; ``None`` for one that is no model."""
     return _BACKENDS.get(method.name.partition("-")[0])
+
+
+def _needed(method: Method[Any, Any]) -> list[str]:
+    """The backends that run models of a method, or of the methods that it runs at once."""
+    members = method.members if isinstance(method, Portfolio) else (method,)
+    return [backend for backend in map(backend_of, members) if backend is not None]
 
 
 def fitted(method: Method[Any, Any], limits: Limits) -> Limits:
@@ -54,20 +62,27 @@ def examined(methods: Sequence[Method[Any, Any]], limits: Limits) -> None:
         raise UsageError.at("solver log", limits.solver_log, f"a method that is a model, such as milp; {names} is none")
     try:
         for method in methods:
-            backend = backend_of(method)
-            if backend is not None:
+            for backend in _needed(method):
                 check_solver.demand_passed(backend, taken[method.name])
                 BACKENDS[backend].start()
     except BackendError as refused:
         raise UsageError(str(refused)) from None
 
 
-def prepared(method: Method[Any, Any]) -> None:
-    """Load a method and wait for its solver's process, which `examined` has started: before a clock starts."""
+def prepared(method: Method[Any, Any]) -> float:
+    """Load a method and wait for its solvers' processes, which `examined` has started: before a clock starts.
+
+    Returns
+    -------
+    float
+        The seconds of waiting; 0 for a method that needs no process.
+    """
     method.load()
-    backend = backend_of(method)
-    if backend is not None:
+    needed = _needed(method)
+    began = time.perf_counter()
+    for backend in needed:
         BACKENDS[backend].prepare()
+    return time.perf_counter() - began if needed else 0.0
 
 
 def chosen(limits: Limits) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from formulations.contract.family import Answer, Claim, Family, Method
@@ -19,6 +19,13 @@ from solvers.outcome import OPTIMAL_GAP, Limits, Stop, Watch, relative_gap
 
 #: A method that is to end may take this long; then its answer is given up.
 _PATIENCE_S = 1.0
+
+
+@dataclass(frozen=True)
+class Portfolio(Method[Any, Any]):
+    """The method that runs its ``members`` at once."""
+
+    members: tuple[Method[Any, Any], ...] = ()
 
 
 def portfolio(family: Family[Any, Any], instance: Any, limits: Limits) -> list[Candidate]:
@@ -38,13 +45,14 @@ def portfolio(family: Family[Any, Any], instance: Any, limits: Limits) -> list[C
         raise UsageError(
             f"--portfolio needs an exact search and a model that take the instance; expected {known} alone"
         )
-    both = [search, model]
-    made: Method[Any, Any] = Method(
+    both = (search, model)
+    made = Portfolio(
         name=PORTFOLIO,
         claim=Claim.EXACT,
         source=" and ".join(method.name for method in both),
         solve=lambda instance, limits, watch: _solve(family, both, instance, limits, watch),
         prepare=lambda: _load(both),
+        members=both,
     )
     others = [each for each in every if each[0] not in both]
     return [(made, f"{search.name} and {model.name} at once"), *others]

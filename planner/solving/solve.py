@@ -25,6 +25,7 @@ from planner.results.result import Result
 from planner.solving.backends import chosen as choice
 from planner.solving.backends import examined, fitted, prepared
 from planner.solving.choose import candidates, named
+from planner.solving.known import Known, Proof
 from planner.solving.portfolio import portfolio
 from planner.solving.worker import Received, Worker, attend, signals_stop
 from planner.types import Instance
@@ -96,23 +97,25 @@ def solve(
         if method not in (None, AUTO, PORTFOLIO):
             named(family, method)  # importing what a user brought does not count
         began = time.perf_counter()
-        found: list[Result] = []
+        known = Known(limits.solver)
         proof_wanted = exact or method == PORTFOLIO
         for chosen, reason in _to_try(family, instance, limits, method or AUTO, exact):
-            if any(each.plan is not None for each in found) and not _may_prove(chosen, instance):
+            if any(each.plan is not None for each in known.results) and not _may_prove(chosen, instance):
                 continue
-            left = replace(limits, time_s=_left(limits, time.perf_counter() - began, found, proof_wanted))
+            left = replace(limits, time_s=_left(limits, time.perf_counter() - began, known.results, proof_wanted))
             examined([chosen], limits)
             try:
                 given = method_options([chosen], options or {})[chosen.name]
             except UsageError:
-                if not found:
+                if not known.results:
                     raise
                 continue  # the next method does not have the option
-            found.append(run(family, chosen, instance, left, given, reason, listen, found))
-            if left.time_s == 0.0 or not _hands_over(found[-1], limits):
+            result = run(family, chosen, instance, left, given, reason, listen, known)
+            if limits.time_s is None and result.stop is Stop.TIME_LIMIT:
+                known.results[-1] = _handed_over(result)
+            if left.time_s == 0.0 or not _hands_over(result, limits):
                 break
-        return _of_all(found)
+        return _of_all(known.results)
 
 
 def _to_try(
@@ -129,13 +132,21 @@ def _may_prove(method: Method[Any, Any], instance: Any) -> bool:
 
 
 def _left(limits: Limits, elapsed_s: float, before: Sequence[Result], proof_wanted: bool) -> float | None:
-    """What a method may take: choosing counts, and the methods before it, but not that their kernels were compiled."""
-    elapsed_s -= sum(cast("float", each.stats["compile_seconds"]) for each in before)
+    """What a method may take: choosing counts, and the methods before it, but not what came before their clocks."""
+    for each in before:
+        elapsed_s -= cast("float", each.stats["compile_seconds"]) + cast("float", each.stats.get("start_seconds", 0.0))
     if limits.time_s is not None:
         return max(0.0, limits.time_s - elapsed_s)
-    if proof_wanted or not any(each.plan is not None for each in before):
+    first = next((place for place, each in enumerate(before) if each.plan is not None), None)
+    if proof_wanted or first is None:
         return None
-    return max(0.0, HAND_OVER_S - (elapsed_s - before[0].seconds))
+    return max(0.0, HAND_OVER_S - (elapsed_s - sum(each.seconds for each in before[: first + 1])))
+
+
+def _handed_over(result: Result) -> Result:
+    """The result of a method that ended with `HAND_OVER_S`: nobody had set that limit."""
+    said = f"without a time limit, the methods after one with a plan have {HAND_OVER_S:g} s, which were over"
+    return replace(result, stop=Stop.COMPLETED, reason="; ".join(filter(None, (result.reason, said))))
 
 
 def _hands_over(result: Result, limits: Limits) -> bool:
@@ -167,8 +178,16 @@ def _of_all(found: Sequence[Result]) -> Result:
 
 def _said(result: Result, own: Result) -> str:
     """What a method of several has to say: why it was tried, and with what it ended."""
-    ended = "" if result is own else "no plan" if result.gap is None else f"a gap of {100 * result.gap:.2g} %"
-    return f"{result.method}: {'; '.join(part for part in (result.reason, ended and f'it ended with {ended}') if part)}"
+    ended = "" if result is own else f"it ended with {_ended_with(result)}"
+    return f"{result.method}: {'; '.join(part for part in (result.reason, ended) if part)}"
+
+
+def _ended_with(result: Result) -> str:
+    if result.plan is None:
+        return "no plan"
+    if result.bound is None:
+        return "no bound"
+    return f"the bound {result.bound:.9g}" if result.gap is None else f"a gap of {100 * result.gap:.2g} %"
 
 
 def run(
@@ -179,28 +198,42 @@ def run(
     options: Mapping[str, Any],
     reason: str = "",
     listen: Listen | None = None,
-    before: Sequence[Result] = (),
+    known: Known | None = None,
 ) -> Result:
     """Run a method on an instance and judge its answer; arguments and errors as in `solve`, options already parsed.
 
-    ``before``: results of other methods on the instance, whose plans and bounds it knows, and reports as theirs.
+    ``known``: what other methods found on the instance; it uses their plans, reports their bounds as theirs, and adds
+    its own.
     """
     limits = fitted(method, limits)
     examined([method], limits)
+    known = known or Known(limits.solver)
+    before_s, is_chosen = known.seconds, limits.solver != DEFAULT_SOLVER
     listener = Told(listen)
-    watch = Watch(limits, _teller(family, method, instance, None if listen is None else listener.tell, before))
-    for each in before:
+    watch = Watch(limits, _teller(family, method, instance, None if listen is None else listener.tell, known))
+    if is_chosen and known.doubted:
+        watch.doubt(known.doubted)
+    for each in known.results:
         if each.plan is not None and each.objective is not None:
             watch.plan(family.plan_from_json(instance, each.plan), each.objective)
     arguments = {name.replace("-", "_"): value for name, value in options.items()}
-    worker = Worker(lambda: prepared(method), lambda: method.solve(instance, limits, watch, **arguments), watch)
+    starts_s: list[float] = []
+    worker = Worker(
+        lambda: starts_s.append(prepared(method)),
+        lambda: method.solve(instance, limits, watch, **arguments),
+        watch,
+        method.finish,
+    )
     with signals_stop(watch) as received, compiling() as compiled:
         returned, answer = _attended(worker, watch, limits, received)
         seconds = worker.seconds if returned else watch.elapsed_s() if worker.prepared.is_set() else 0.0
         plan, objective = _best(family, method, instance, answer, watch)
-        answer, doubts = _believed(answer, objective, limits, watch)
+        answer, doubts = _believed(answer, objective, limits, watch, known)
         plan, objective, bound = _judge(family, method, instance, answer, watch, plan, objective)
-        stats = {**answer.stats, "compile_seconds": worker.prepare_s}
+        start_s = sum(starts_s)
+        stats = {**answer.stats, "compile_seconds": max(0.0, worker.prepare_s - start_s)}
+        if start_s:
+            stats["start_seconds"] = start_s
         reasons = [reason, answer.reason, doubts, *watch.aborts]
         if compiled.kernels:
             stats["kernels_compiled"] = compiled.kernels
@@ -212,8 +245,10 @@ def run(
             sentence, figures = _explain(family, instance, limits, watch, received)
             reasons, stats = [*reasons, sentence], {**stats, **figures}
     by = prover(answer, watch, objective, bound)
+    proof = None if bound is None or by is None else Proof(bound, method.name, by, is_chosen and by != Prover.BOUNDS)
     if not answer.infeasible:
-        bound, by = _carried(family, method, instance, before, plan, objective, bound, by)
+        proof = _carried(family, method, instance, known, plan, objective, proof)
+        bound, by = (None, None) if proof is None else (proof.bound, proof.by)
     gap = relative_gap(objective, bound)
     status = _status(answer, objective, gap)
     result = Result(
@@ -240,8 +275,23 @@ def run(
         signal=received.signal,
         of=instance,
     )
-    listener.end(result, sum(each.seconds for each in before))
+    listener.end(result, before_s)
+    own = [] if answer.infeasible else _proofs(method, answer, watch, is_chosen)
+    known.add(result, own, proof is not None and proof.is_claim)
     return result
+
+
+def _proofs(method: Method[Any, Any], answer: Answer[Any], watch: Watch, is_chosen: bool) -> list[Proof]:
+    """The bounds of a method, as the methods after it report them."""
+    return [
+        Proof(
+            value,
+            method.name,
+            method.name if by in (Prover.SEARCH, Prover.SOLVER) else by,
+            is_chosen and by != Prover.BOUNDS,
+        )
+        for by, value in _bounds(answer, watch).items()
+    ]
 
 
 def _attended(worker: Worker, watch: Watch, limits: Limits, received: Received) -> tuple[bool, Answer[Any]]:
@@ -253,21 +303,24 @@ def _attended(worker: Worker, watch: Watch, limits: Limits, received: Received) 
         return True, Answer(stop=Stop.SIZE_LIMIT, reason=reason)
     if not returned:
         watch.leave()
-    return returned, worker.outcome if returned else Answer(stop=watch.why())
+        late_s = watch.elapsed_s() - (limits.time_s or 0.0)
+        late = f"{late_s:.1f} s after the limit" if watch.reason is Stop.TIME_LIMIT else "after it was interrupted"
+        return False, Answer(stop=watch.why(), reason=f"it had not ended {late}")
+    return True, worker.outcome
 
 
 def _teller(
-    family: Family[Any, Any], method: Method[Any, Any], instance: Any, listen: Listen | None, before: Sequence[Result]
+    family: Family[Any, Any], method: Method[Any, Any], instance: Any, listen: Listen | None, known: Known
 ) -> Callable[[float, float | None, float | None], None] | None:
     """What a watch calls with its three numbers, so that ``listen`` receives an event of the whole run."""
     if listen is None:
         return None
-    since_s = sum(each.seconds for each in before)
-    bounds = [each.bound for each in before if each.bound is not None]
+    since_s = known.seconds
 
     def tell(seconds: float, objective: float | None, bound: float | None) -> None:
-        known = max([*bounds, *([] if bound is None else [bound])], default=None)
-        listen(Event(family.name, instance.name, method.name, since_s + seconds, objective, known))
+        bounds = [each.bound for each in known.believed(objective)]
+        best = max([*bounds, *([] if bound is None else [bound])], default=None)
+        listen(Event(family.name, instance.name, method.name, since_s + seconds, objective, best))
 
     return tell
 
@@ -287,19 +340,37 @@ def _best(
     return plan, objective
 
 
-def _believed(answer: Answer[Any], objective: float | None, limits: Limits, watch: Watch) -> tuple[Answer[Any], str]:
-    """The answer without what its solver claims, if that is one of choice and a plan contradicts it, and why."""
-    if limits.solver != DEFAULT_SOLVER and objective is not None:
-        if answer.infeasible and answer.proved_by != Prover.BOUNDS:
-            watch.doubt("calls the instance infeasible, which has a plan")
-        elif answer.bound is not None and exceeds(answer.bound, objective):
-            watch.doubt(f"claims the bound {answer.bound:.9g} above a plan of {objective:.9g}")
-    if not watch.doubted:
+def _believed(
+    answer: Answer[Any], objective: float | None, limits: Limits, watch: Watch, known: Known
+) -> tuple[Answer[Any], str]:
+    """The answer without what its solver claims, if that is one of choice and a plan contradicts it, and why.
+
+    A plan may contradict what that solver claimed for another method as well: then all that it claims is forgotten.
+    """
+    was_doubted, is_chosen = known.doubted, limits.solver != DEFAULT_SOLVER
+    known.compare(objective)
+    if is_chosen:
+        _doubt(answer, objective, watch, known)
+    if not known.doubted or (was_doubted and not is_chosen):
         return answer, ""
+    said = f"solver {known.solver} {known.doubted}: nothing that it claims is believed in this run"
+    if not is_chosen:
+        return answer, said
     infeasible = answer.infeasible and answer.proved_by == Prover.BOUNDS
     reason = answer.reason if infeasible or not answer.infeasible else ""
-    said = f"solver {limits.solver} {watch.doubted}: nothing that it claims is believed in this run"
     return replace(answer, bound=None, infeasible=infeasible, reason=reason), said
+
+
+def _doubt(answer: Answer[Any], objective: float | None, watch: Watch, known: Known) -> None:
+    """Doubt the solver of choice that gave an answer, in this method and in all, if a plan contradicts it."""
+    if known.doubted:
+        watch.doubt(known.doubted)
+    elif objective is not None and answer.infeasible and answer.proved_by != Prover.BOUNDS:
+        watch.doubt("calls the instance infeasible, which has a plan")
+    elif objective is not None and answer.bound is not None and exceeds(answer.bound, objective):
+        watch.doubt(f"claims the bound {answer.bound:.9g} above a plan of {objective:.9g}")
+    if watch.doubted:
+        known.doubt(watch.doubted)
 
 
 def _judge(
@@ -331,24 +402,21 @@ def _carried(
     family: Family[Any, Any],
     method: Method[Any, Any],
     instance: Any,
-    before: Sequence[Result],
+    known: Known,
     plan: Any,
     objective: float | None,
-    bound: float | None,
-    by: str | None,
-) -> tuple[float | None, str | None]:
-    """The best bound and its prover, with those of the methods before this one; each bound stays its method's."""
-    known = [(each.bound, each) for each in before if each.bound is not None]
-    if not known or (bound is not None and _closes(objective, bound)):
-        return bound, by
-    best, other = max(known, key=lambda each: each[0])
-    if objective is not None and exceeds(best, objective):
-        what = f"has a plan of {objective!r}, yet {other.method} claims the bound {best!r}"
+    own: Proof | None,
+) -> Proof | None:
+    """The best proof, with those of the methods before this one; each bound stays its method's."""
+    best = max(known.believed(objective), key=lambda each: each.bound, default=None)
+    if best is None:
+        return own
+    if objective is not None and exceeds(best.bound, objective):
+        what = f"has a plan of {objective!r}, yet {best.method} claims the bound {best.bound!r}"
         raise _contradiction(family, method, instance, what, plan)
-    if bound is not None and bound >= best:
-        return bound, by
-    own = other.proved_by in (None, Prover.SEARCH, Prover.SOLVER)
-    return best if objective is None else min(best, objective), other.method if own else other.proved_by
+    if own is not None and (own.bound >= best.bound or _closes(objective, own.bound)):
+        return own
+    return best if objective is None else replace(best, bound=min(best.bound, objective))
 
 
 def prover(answer: Answer[Any], watch: Watch, objective: float | None, bound: float | None) -> str | None:
@@ -361,14 +429,23 @@ def prover(answer: Answer[Any], watch: Watch, objective: float | None, bound: fl
         return answer.proved_by or Prover.SEARCH
     if bound is None:
         return None
-    known = {by: value for by, value in watch.bounds.items() if math.isfinite(value)}
-    if answer.bound is not None and (answer.proved_by or answer.bound > max(known.values(), default=-math.inf)):
-        by = answer.proved_by or Prover.SEARCH
-        known[by] = max(answer.bound, known.get(by, answer.bound))
-    closing = [by for by, value in known.items() if _closes(objective, value)]
+    bounds = _bounds(answer, watch)
+    closing = [by for by, value in bounds.items() if _closes(objective, value)]
     if closing:
         return min(closing, key=lambda by: by == Prover.BOUNDS)
-    return max(known, key=lambda by: known[by])
+    return max(bounds, key=lambda by: bounds[by])
+
+
+def _bounds(answer: Answer[Any], watch: Watch) -> dict[str, float]:
+    """The bounds of a method by their provers."""
+    found = {by: value for by, value in watch.bounds.items() if math.isfinite(value)}
+    value = answer.bound
+    if value is None or not math.isfinite(value):
+        return found
+    if answer.proved_by or value > max(found.values(), default=-math.inf):
+        by = answer.proved_by or Prover.SEARCH
+        found[by] = max(value, found.get(by, value))
+    return found
 
 
 def _closes(objective: float | None, bound: float) -> bool:

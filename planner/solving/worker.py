@@ -22,16 +22,22 @@ GRACE_S, GRACE_SHARE = 0.4, 0.05
 
 
 class Worker(threading.Thread):
-    """Runs ``prepare`` and then ``work``, with the watch's clock started in between.
+    """Runs ``prepare`` and then ``work``, with the watch's clock started in between, and then ``finish``.
 
-    ``outcome`` is what the work returned and ``seconds`` how long it took; ``error`` is what it raised. A daemon:
-    a worker that does not stop does not keep the process alive.
+    ``outcome`` is what the work returned and ``seconds`` how long it took; ``error`` is what one of them raised. A
+    daemon: a worker that does not stop does not keep the process alive.
     """
 
-    def __init__(self, prepare: Callable[[], None], work: Callable[[], Any], watch: Watch) -> None:
+    def __init__(
+        self,
+        prepare: Callable[[], None],
+        work: Callable[[], Any],
+        watch: Watch,
+        finish: Callable[[], None] = lambda: None,
+    ) -> None:
         super().__init__(daemon=True, name="planner-worker")
-        self._prepare, self._work, self._watch = prepare, work, watch
-        self.prepared, self.done = threading.Event(), threading.Event()
+        self._prepare, self._work, self._watch, self._finish = prepare, work, watch, finish
+        self.prepared, self.worked, self.done = threading.Event(), threading.Event(), threading.Event()
         self.prepare_s = 0.0
         self.seconds = 0.0
         self.outcome: Any = None
@@ -39,19 +45,23 @@ class Worker(threading.Thread):
 
     def run(self) -> None:
         """The thread's body; errors are kept for whoever waits."""
-        try:
-            self._prepare()
-            self.prepare_s = self._watch.elapsed_s()
-            self._watch.start()
-            self.prepared.set()
+        for step in (self._run, self._finish):
             try:
-                self.outcome = self._work()
-            finally:
-                self.seconds = self._watch.elapsed_s()
-        except BaseException as error:  # handed to the waiting thread, which raises it
-            self.error = error
+                step()
+            except BaseException as error:  # handed to the waiting thread, which raises it
+                self.error = self.error or error
+            self.worked.set()
+        self.done.set()
+
+    def _run(self) -> None:
+        self._prepare()
+        self.prepare_s = self._watch.elapsed_s()
+        self._watch.start()
+        self.prepared.set()
+        try:
+            self.outcome = self._work()
         finally:
-            self.done.set()
+            self.seconds = self._watch.elapsed_s()
 
 
 class Received:
@@ -100,19 +110,26 @@ def signals_stop(watch: Watch) -> Iterator[Received]:
 def attend(worker: Worker, watch: Watch, limits: Limits, received: Received) -> bool:
     """Start the worker and wait; false if it did not come back in time and was left behind.
 
+    One whose work is done may be left while it finishes: its outcome counts.
     Its error, if it had one, is raised here; a solver that was refused (`solvers.trust.pins`) is a `UsageError`.
     """
     give_up: float | None = None
     worker.start()
     while not worker.done.wait(POLL_S):
         now = time.perf_counter()
-        prepared = worker.prepared.is_set()
-        # The time limit does not run while kernels compile; a signal counts at any time.
-        if not (watch.stopped() if prepared else watch.flag[0]):
+        # The time limit does not run while kernels compile, nor stops what is done; a signal counts at any time.
+        is_over = bool(watch.flag[0])
+        if worker.worked.is_set():
+            is_over |= watch.remaining_s() == 0.0
+        elif worker.prepared.is_set():
+            is_over = watch.stopped()
+        if not is_over:
             continue
         share = GRACE_SHARE * (limits.time_s or 0.0) if watch.reason is Stop.TIME_LIMIT else 0.0
         give_up = give_up or now + GRACE_S + share
         if now >= give_up or received.times > 1:
+            if worker.worked.is_set():
+                break
             return False
     if isinstance(worker.error, BackendError):
         raise UsageError(str(worker.error)) from None

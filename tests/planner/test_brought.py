@@ -29,6 +29,7 @@ from planner.experiments.bench.suites import Case
 from planner.plugins import methods, registry
 from planner.plugins.replies import Bound, Failed, Plan, ReplyError, parsed
 from planner.plugins.target import Target
+from planner.process.supervised import Supervised
 
 Bring = Callable[[str], str]
 Run = Callable[..., tuple[int, str, str]]
@@ -58,6 +59,9 @@ def test_a_plan_in_its_json_form_is_verified(bring: Bring) -> None:
     ("body", "failure", "words"),
     [
         ("raise ValueError('no\\nidea')", "error", "raised ValueError: no idea (line 2 of mine.py)"),
+        (r"raise ValueError('\ud800, no idea')", "error", r"raised ValueError: \ud800, no idea (line 2 of mine.py)"),
+        (r"raise ValueError('\ud800' * 999)", "error", r"raised ValueError: \ud800\ud800"),
+        (r"return type('T', (), {'__repr__': lambda _: '\ud800'})()", "error", r"returned \ud800, which is no plan"),
         ("raise SystemExit(7)", "error", "raised SystemExit: 7 (line 2 of mine.py)"),
         ("return None", "no_plan", "returned None, not a plan"),
         ("return float('nan')", "error", "returned nan, which is no plan of counting"),
@@ -103,6 +107,24 @@ def test_a_function_that_hangs_is_ended_at_the_limit_with_all_that_it_started(br
     assert "its process was ended at the time limit" in found.reason and found.stats["failure"] == "stopped"
     assert 0.9 <= found.seconds <= 2.1
     assert living(mark) == []
+
+
+def test_ending_a_process_takes_nothing_from_its_row(
+    bring: Bring, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long it takes to end what a function left: its plan, its words and its seconds are as they were."""
+    hangs = tmp_path / "hangs"
+    name = bring(f"import os, time; time.sleep(60 * os.path.exists({str(hangs)!r})); return {{'picked': [1, 2]}}")
+    assert planner.solve(FOUR, method=name).objective == 2.0
+    own = Supervised._end
+    monkeypatch.setattr(Supervised, "_end", lambda process: (time.sleep(0.7), own(process)))
+    honest = planner.solve(FOUR, method=name, limits=Limits(time_s=0.6))
+    assert (honest.stop, honest.objective) == (Stop.COMPLETED, 2.0) and honest.seconds < 0.6
+    hangs.touch()
+    found = planner.solve(FOUR, method=name, limits=Limits(time_s=0.1))
+    assert (found.status, found.stop, found.stats["failure"]) == (Status.UNKNOWN, Stop.TIME_LIMIT, "stopped")
+    assert found.reason.endswith("; its process was ended at the time limit") and len(found.stats["sha256"]) == 64
+    assert found.seconds < 0.6 and "left_behind" not in found.stats
 
 
 def test_a_fork_that_returns_as_well_returns_nothing(bring: Bring) -> None:

@@ -135,7 +135,8 @@ def picks(*numbers: int, bound: float | None = None, by: str = "solver") -> Any:
 
 
 def solved(monkeypatch: pytest.MonkeyPatch, *methods: Method[Any, Any], **more: Any) -> planner.Result:
-    monkeypatch.setattr(formulations, "FAMILIES", (family(*methods),))
+    of = family(*methods, choose=lambda *_: (methods[0].name, "it is the first"))
+    monkeypatch.setattr(formulations, "FAMILIES", (of,))
     return planner.solve(FEW, **more)
 
 
@@ -193,6 +194,88 @@ def test_a_plan_below_the_bound_of_another_method_is_a_contradiction(monkeypatch
         solved(monkeypatch, method("first", solve=halfway), method("second", solve=counting.false_infeasible))
 
 
+def test_what_a_method_ended_with_is_said_of_its_plan_and_of_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_plan = solved(monkeypatch, method("first", solve=picks(0, 1, 2)), method("second"))
+    assert "first: it is the first; it ended with no bound;" in with_plan.reason
+    without = solved(monkeypatch, method("first", solve=lambda *_: Answer(bound=0.5)), method("second"))
+    assert "first: it is the first; it ended with no plan;" in without.reason
+
+
+def claims(bound: float | None, *numbers: int, infeasible: bool = False) -> Any:
+    """What a solver of one's choice states; without numbers it has no plan."""
+    return lambda *_: Answer(plan=numbers or None, bound=bound, proved_by="solver", infeasible=infeasible)
+
+
+@pytest.fixture
+def chosen(monkeypatch: pytest.MonkeyPatch) -> Limits:
+    """Limits with a solver that is in this test alone, and runs the methods whose names begin with milp."""
+    monkeypatch.setattr(solve, "examined", lambda *_: None)
+    monkeypatch.setattr(solve, "prepared", lambda _: 0.0)
+    return Limits(solver="fake")
+
+
+def test_a_solver_of_choice_that_the_next_method_contradicts_is_not_believed(
+    chosen: Limits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    methods = (method("milp", solve=claims(1.1)), method("second", solve=picks(1)))
+    events: list[Any] = []
+    found = solved(monkeypatch, *methods, limits=chosen, listen=events.append)
+    assert (found.status, found.stop, found.method) == ("feasible", Stop.COMPLETED, "second")
+    assert (found.objective, found.bound, found.proved_by) == (1.0, None, None)
+    said = "solver fake claims the bound 1.1 above a plan of 1: nothing that it claims is believed in this run"
+    assert said in found.reason
+    assert not [each for each in events if each.objective is not None and each.bound is not None]
+    assert (events[-1].objective, events[-1].bound) == (found.objective, found.bound)
+    assert solved(monkeypatch, methods[0], method("second"), limits=chosen).proved_by == "search"
+    with pytest.raises(CrosscheckError, match=r"second has a plan of 1\.0, yet milp claims the bound 1\.1"):
+        solved(monkeypatch, *methods)  # the pinned solver
+
+
+def test_events_have_no_bound_that_their_plan_contradicts(chosen: Limits, monkeypatch: pytest.MonkeyPatch) -> None:
+    def reporting(_: Any, __: Any, watch: Watch) -> Answer[Any]:
+        watch.plan((0, 1, 2), 3.0)
+        watch.plan((1,), 1.0)
+        watch.bound(0.5)
+        return Answer()
+
+    events: list[Any] = []
+    methods = (method("milp", solve=claims(1.1)), method("second", solve=reporting))
+    found = solved(monkeypatch, *methods, limits=chosen, listen=events.append)
+    assert [(each.objective, each.bound) for each in events] == [(None, 1.1), (3.0, 1.1), (1.0, None), (1.0, 0.5)]
+    assert (found.objective, found.bound, found.proved_by) == (1.0, 0.5, "search")
+
+
+def test_doubt_lasts_as_long_as_the_run(chosen: Limits, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A false claim takes those with it that came before it, and those that come after it, whatever they say."""
+    first = method("milp", solve=claims(0.9, 0, 1, 2))
+    liar, weak = method("milp-second", solve=claims(3.5)), method("third", solve=picks(1, bound=0.25))
+    for later in (claims(0.95), claims(None, infeasible=True)):
+        last = method("milp-last", solve=later)
+        found = solved(monkeypatch, first, liar, weak, last, limits=chosen)
+        assert (found.objective, found.bound, found.proved_by) == (1.0, 0.25, "solver")
+        assert found.method == "third"
+        assert list(found.stats["tried"]) == ["milp", "milp-second", "third", "milp-last"]
+        assert "milp: it is the first; it ended with no bound;" in found.reason
+    found = solved(monkeypatch, first, weak, limits=chosen)  # it is believed until then
+    assert (found.bound, found.proved_by) == (0.9, "milp")
+
+
+def test_closed_formulas_of_a_method_whose_solver_is_doubted_still_count(
+    chosen: Limits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def both(_: Any, __: Any, watch: Watch) -> Answer[Any]:
+        watch.bound(0.5, "bounds")
+        return Answer(bound=1.1, proved_by="solver")
+
+    found = solved(monkeypatch, method("milp", solve=both), method("second", solve=picks(1)), limits=chosen)
+    assert (found.bound, found.proved_by) == (0.5, "bounds")
+
+
+def test_a_proof_of_its_own_does_not_hide_that_another_method_is_contradicted(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(CrosscheckError, match=r"second has a plan of 1\.0, yet first claims the bound 2\.0"):
+        solved(monkeypatch, method("first", solve=picks(0, 1, 2, bound=2.0)), method("second"))
+
+
 def test_the_time_limit_is_that_of_all_together(monkeypatch: pytest.MonkeyPatch) -> None:
     def slow(*_: Any) -> Answer[Any]:
         time.sleep(0.3)
@@ -202,8 +285,33 @@ def test_the_time_limit_is_that_of_all_together(monkeypatch: pytest.MonkeyPatch)
     found = solved(monkeypatch, *methods, limits=Limits(time_s=0.5))
     assert (found.method, found.stop, list(found.stats["tried"])) == ("second", Stop.TIME_LIMIT, ["first", "second"])
     assert 0.5 <= found.seconds < 1.0
-    monkeypatch.setattr(solve, "HAND_OVER_S", 0.2)  # without a limit, where no proof is demanded
-    assert solved(monkeypatch, *methods).stop is Stop.TIME_LIMIT
+
+
+def test_who_set_no_time_limit_is_not_told_that_one_was_met(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no proof is demanded, those after a method with a plan have a while, and the reason says so."""
+    monkeypatch.setattr(solve, "HAND_OVER_S", 0.1)
+    methods = (method("first", solve=halfway), method("second", solve=counting.patient), method("third"))
+    found = solved(monkeypatch, *methods)
+    assert (found.status, found.stop) == ("feasible", Stop.COMPLETED)
+    assert list(found.stats["tried"]) == ["first", "second"]
+    assert "second: first gave up; without a time limit, the methods after one with a plan have 0.1 s" in found.reason
+    assert "time limit" not in solved(monkeypatch, *methods[::2]).reason
+
+
+def test_what_comes_before_the_first_plan_takes_nothing_from_those_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(*_: Any) -> Answer[Any]:
+        time.sleep(0.3)
+        return halfway()
+
+    monkeypatch.setattr(solve, "HAND_OVER_S", 0.3)
+    left: list[float] = []
+
+    def recording(instance: Any, limits: Limits, watch: Watch) -> Answer[Any]:
+        left.append(limits.time_s or 0.0)
+        return counting.exact(instance, limits, watch)
+
+    methods = (method("first", solve=too_large), method("second", solve=slow), method("third", solve=recording))
+    assert solved(monkeypatch, *methods).status == "optimal" and left[0] > 0.1
 
 
 def test_events_are_those_of_one_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ import planner
 from formulations.contract.family import Answer, Claim, Method
 from planner import CrosscheckError, Limits, Status, Stop, UsageError
 from planner.cli.app import main
+from solvers import Backend
 from solvers.outcome import Watch
 
 FEW = Counting("few", (1, 2, 3, 4), 5)
@@ -97,6 +98,15 @@ def test_limits_and_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     with_methods(monkeypatch, search=waiting)
     with pytest.raises(UsageError, match="search alone"):
         run()
+
+
+def test_the_process_of_its_model_starts_before_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[str] = []
+    monkeypatch.setattr(Backend, "start", lambda _: None)
+    monkeypatch.setattr(Backend, "prepare", lambda backend: (time.sleep(0.2), waited.append(backend.name)))
+    with_methods(monkeypatch, search=counting.exact, cpsat=waiting)
+    found = run()
+    assert waited == ["cpsat"] and found.seconds < 0.2 <= found.stats["start_seconds"]
 
 
 def test_both_kinds_of_a_real_problem(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import signal
 import threading
 import time
@@ -22,7 +23,8 @@ import planner
 from formulations.compiled.memory_budget import SizeError
 from formulations.contract.family import Answer, Lazy, lazy
 from planner import CrosscheckError, Limits, Status, Stop, UsageError
-from planner.solving.solve import prover, run
+from planner.solving.solve import _left, prover, run
+from solvers import Backend
 from solvers.outcome import Watch
 
 FEASIBLE = Counting("four", (1, 2, 3, 4), 5)
@@ -120,6 +122,7 @@ def test_a_method_that_hangs_is_left_behind_with_its_plan(limit: float) -> None:
     assert time.perf_counter() - began < 1.1 * limit + 1
     assert (result.objective, result.bound, result.stop) == (4.0, 1.0, Stop.TIME_LIMIT)
     assert result.stats["left_behind"] is True
+    assert re.search(r"; it had not ended 0\.[3-9] s after the limit$", result.reason)
 
 
 def test_a_method_that_was_left_behind_reports_nothing_any_more() -> None:
@@ -164,6 +167,20 @@ def test_compilation_counts_neither_as_seconds_nor_against_the_limit() -> None:
     assert result.status is Status.OPTIMAL
     assert result.stats["compile_seconds"] >= 0.4
     assert result.seconds < 0.3
+
+
+def test_waiting_for_a_solver_is_told_from_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Backend, "start", lambda _: None)
+    monkeypatch.setattr(Backend, "prepare", lambda _: time.sleep(0.3))
+    method = replace(counting.FAMILY.method("exact"), name="milp", prepare=lambda: time.sleep(0.1))
+    result = run(counting.FAMILY, method, FEASIBLE, Limits(time_s=0.2), {})
+    assert result.status is Status.OPTIMAL and result.seconds < 0.2
+    assert result.stats["start_seconds"] >= 0.3 > 0.25 > result.stats["compile_seconds"] >= 0.1
+    assert "start_seconds" not in planner.solve(FEASIBLE, method="exact").stats
+    left = _left(
+        Limits(time_s=1.0), 0.5 + result.stats["start_seconds"] + result.stats["compile_seconds"], [result], True
+    )
+    assert left == pytest.approx(0.5)
 
 
 def test_importing_counts_neither_as_seconds_nor_against_the_limit(

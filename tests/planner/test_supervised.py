@@ -72,6 +72,7 @@ def test_who_does_not_read_blocks_nobody(start: Start) -> None:
     began = time.perf_counter()
     process.send((1 << 22) * "x")
     assert list(process.replies(within(0.3))) == []
+    process.end()
     assert time.perf_counter() - began < 2.0 and process.ending() == "ended with exit code 0"
 
 
