@@ -7,21 +7,20 @@ from typing import Any
 
 
 class Relay:
-    """Reports solutions and bounds; the first exception of a listener stops the solver and is kept for ``finish``.
+    """Reports solutions and bounds; the first exception of a listener is kept for ``finish``.
 
-    ``stop`` is called to end the search. ``best_bound`` is the last bound reported (``None``: none).
+    Whoever runs the solver ends its search once the relay has ``failed``. ``best_bound`` is the last bound
+    reported (``None``: none).
     """
 
     def __init__(
         self,
         on_solution: Callable[[Any], None] | None,
         on_bound: Callable[[float], None] | None,
-        stop: Callable[[], None],
     ) -> None:
         self.best_bound: float | None = None
         self._on_solution = on_solution
         self._on_bound = on_bound
-        self._stop = stop
         self._error: Exception | None = None
 
     @property
@@ -51,4 +50,3 @@ class Relay:
             listener(what)
         except Exception as error:
             self._error = error
-            self._stop()

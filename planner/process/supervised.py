@@ -36,6 +36,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.process import supervisor
+from solvers.external.process import import_path
 
 _POLL_S = 0.02
 #: Seconds for what was said until then; no more of it is judged.
@@ -82,7 +83,7 @@ class Supervised:
             os.set_blocking(number, False)
 
     def _start(self, module: str, requests: int, replies: int, output: int) -> subprocess.Popen[bytes]:
-        paths = json.dumps([str(Path(each or ".").absolute()) for each in sys.path])
+        paths = json.dumps(import_path())
         return subprocess.Popen(
             # unbuffered; nothing of the working folder is imported; no bytecode, which may be older than the file
             [sys.executable, "-u", "-P", "-B", supervisor.__file__, paths, module, str(requests), str(replies)],

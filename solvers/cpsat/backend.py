@@ -24,7 +24,7 @@ from solvers.callback_bridge import Relay
 from solvers.external import process
 from solvers.external.messages import FAILURES, OWN_CPSAT, CpTask, Ended, Outcome
 from solvers.inspection import REQUIRED, Relaxation, Sizes, unit_of
-from solvers.outcome import DEFAULT_SOLVER, OPTIMAL_GAP, Limits, Run, Stop, Watch, relative_gap
+from solvers.outcome import DEFAULT_SOLVER, OPTIMAL_GAP, Limits, Run, Watch
 from solvers.trust.pins import BackendError, demand
 
 #: With so little of its limit left, in seconds, a run has ended because of that.
@@ -137,7 +137,7 @@ def run(
         watch = Watch(limits)
     if watch.stopped():
         return Run(stop=watch.why())
-    relay = Relay(on_solution, on_bound, stop=lambda: None)  # `process.ended` checks `relay.failed`
+    relay = Relay(on_solution, on_bound)
     end = _searched(model, limits, parameters or {}, watch, relay)
     if not relay.failed and _gave_up(end, watch):
         end = _searched(model, replace(limits, seed=(limits.seed + 1) % 2**31), parameters or {}, watch, relay)
@@ -293,7 +293,7 @@ def _ended(proto: Any, limits: Limits, own: Mapping[str, Any], watch: Watch, rel
     task = CpTask(
         str(proto),
         str(_configured(limits, own)),
-        is_minimum=not proto.has_objective() or proto.objective.scaling_factor >= 0,
+        is_minimum=_is_minimum(proto),
         log=limits.solver_log,
     )
     return process.ended(OWN_CPSAT, task, watch, relay, _values)[0]
@@ -357,12 +357,22 @@ def _read(model: cp_model.CpModel, end: Ended, heard_bound: float | None, limits
     objective = end.objective if scored else None
     bound = end.bound if scored else heard_bound
     infeasible = end.outcome is Outcome.INFEASIBLE
-    reason = "CP-SAT failed: it gave up without an answer" if _gave_up(end, watch) else ""
-    if end.outcome in FAILURES:
+    outcome, reason = end.outcome, ""
+    if _gave_up(end, watch):
+        outcome, reason = Outcome.FAILED, "CP-SAT failed: it gave up without an answer"
+    elif outcome in FAILURES:
         reason = f"solver aborted: CP-SAT, {end.words}"
         watch.aborted(reason)
     return Run(
-        stop=_why(end, objective, bound, limits, watch),
+        stop=process.stop_of(
+            outcome,
+            objective,
+            bound,
+            limits,
+            watch,
+            has_objective=model.has_objective(),
+            is_minimum=_is_minimum(model.proto),
+        ),
         values=None if end.values is None else _values(end.values),
         objective=objective,
         bound=None if infeasible else bound,
@@ -377,11 +387,5 @@ def _read(model: cp_model.CpModel, end: Ended, heard_bound: float | None, limits
     )
 
 
-def _why(end: Ended, objective: float | None, bound: float | None, limits: Limits, watch: Watch) -> Stop:
-    if end.outcome is Outcome.INFEASIBLE:
-        return Stop.PROVED
-    if end.outcome is Outcome.SOLVED:  # also said where the caller's gap was reached
-        gap = relative_gap(objective, bound)
-        return Stop.PROVED if gap is None or gap <= OPTIMAL_GAP else Stop.COMPLETED
-    is_limited = limits.time_s is not None and end.outcome is Outcome.LIMIT and not _gave_up(end, watch)
-    return watch.why(Stop.TIME_LIMIT if is_limited else Stop.COMPLETED)
+def _is_minimum(proto: Any) -> bool:
+    return not proto.has_objective() or proto.objective.scaling_factor >= 0

@@ -1,4 +1,4 @@
-"""The process of a solver: ``python -m solvers.external NAME`` takes pickled tasks on stdin and answers on stdout."""
+"""The process of a solver (`solvers.external.process`): it takes pickled tasks on stdin and answers on a descriptor."""
 
 from __future__ import annotations
 
@@ -15,14 +15,17 @@ from typing import Any
 
 from solvers.external.engine import RefusedError
 from solvers.external.engines import engine_of
-from solvers.external.messages import Ended, Outcome, Ready, Refused, Stop, Task
+from solvers.external.messages import LENGTH_BYTES, Ended, Outcome, Ready, Refused, Stop, Task
 
 
-def main(name: str) -> None:
-    """Serve tasks until stdin ends; what solvers print goes nowhere, or to a task's log."""
+def main(name: str, number: int) -> None:
+    """Serve tasks until stdin ends, with answers on the descriptor ``number``.
+
+    What solvers print goes nowhere, or to a task's log.
+    """
     with suppress(ValueError):
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started this decides
-    send = _sender()
+    send = _sender(number)
     tasks: queue.SimpleQueue[Any] = queue.SimpleQueue()
     busy, stopped = threading.Event(), threading.Event()
     threading.Thread(target=_receive, args=(tasks, busy, stopped), daemon=True).start()
@@ -47,14 +50,16 @@ def main(name: str) -> None:
         busy.clear()
 
 
-def _sender() -> Callable[[Any], None]:
-    answers, one = os.fdopen(os.dup(1), "wb"), threading.Lock()
+def _sender(number: int) -> Callable[[Any], None]:
+    """What sends an answer; afterwards nobody else writes to the descriptor, which may be stdout's."""
+    answers, one = os.fdopen(os.dup(number), "wb"), threading.Lock()
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
+    os.dup2(nowhere, number)
 
     def send(message: Any) -> None:
+        content = pickle.dumps(message)
         with one:  # solvers call from threads of their own
-            pickle.dump(message, answers)
+            answers.write(len(content).to_bytes(LENGTH_BYTES, "big") + content)
             answers.flush()
 
     return send
@@ -98,7 +103,3 @@ def _printing_to(log: str | None) -> Iterator[None]:
         os.dup2(nowhere, 2)
         os.close(nowhere)
         os.close(file)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])

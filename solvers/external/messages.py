@@ -1,4 +1,4 @@
-"""What a solver's process is given, and what it answers: pickled, one after the other."""
+"""What a solver's process is given, and what it answers: pickled, one after the other; answers with their lengths."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ if TYPE_CHECKING:  # numpy is no part of what CP-SAT's process imports
 #: The names of the solvers that the program itself runs; none that ``--solver`` takes.
 OWN_CPSAT, OWN_HIGHS = "own/cpsat", "own/highs"
 OWN = (OWN_CPSAT, OWN_HIGHS)
+
+
+#: Of the length before each answer.
+LENGTH_BYTES = 8
 
 
 class Outcome(StrEnum):

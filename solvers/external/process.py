@@ -5,6 +5,7 @@ Only this side of `solvers.external` is imported by the program itself; it needs
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
 import queue
@@ -21,9 +22,23 @@ from pathlib import Path
 from typing import Any
 
 from solvers.callback_bridge import Relay
-from solvers.external.messages import OWN, Bound, CpTask, Ended, LpTask, Outcome, Ready, Refused, Solution, Stop, Task
+from solvers.external.messages import (
+    FAILURES,
+    LENGTH_BYTES,
+    OWN,
+    Bound,
+    CpTask,
+    Ended,
+    LpTask,
+    Outcome,
+    Ready,
+    Refused,
+    Solution,
+    Stop,
+    Task,
+)
+from solvers.outcome import OPTIMAL_GAP, Limits, Watch, relative_gap
 from solvers.outcome import Stop as Why
-from solvers.outcome import Watch
 from solvers.trust.pins import BackendError
 
 #: How often a run checks whether it was stopped, in seconds.
@@ -36,12 +51,18 @@ OWN_GRACE_S = 0.25
 _WAITING = 2
 #: So much of what a solver printed last is read for the words with which it aborted.
 _LAST_BYTES = 1 << 16
+#: A process whose answers have ended gets this long to end as well; one that goes on sent what cannot be read.
+_END_S = 1.0
+#: A process that was sent a task of more bytes is ended after it: it may keep 20 times as much memory.
+LARGE_BYTES = 1 << 22
+#: What is read at once.
+_PART_BYTES = 1 << 20
 
 #: Everything that is imported here can be imported there, and nothing else.
-_COMMAND = "import sys; sys.path[:] = {path}; from solvers.external.__main__ import main; main({name!r})"
+_COMMAND = "import sys; sys.path[:] = {path}; from solvers.external.__main__ import main; main({name!r}, {number})"
 
-#: All that were started and may still run.
-_running: set[subprocess.Popen[bytes]] = set()
+#: All that were started and not killed.
+_living: set[Process] = set()
 #: Processes that wait for a task, by the name of their solver.
 _idle: dict[str, list[Process]] = {}
 _lock = threading.Lock()
@@ -51,38 +72,89 @@ class StartError(BackendError):
     """No process of a solver takes tasks: why, in words that follow its name."""
 
 
+def import_path() -> list[str]:
+    """``sys.path`` for other processes: whole paths, without those into a working folder that is gone."""
+    found = []
+    for each in sys.path:
+        with suppress(FileNotFoundError):
+            found.append(str(Path(each or ".").absolute()))
+    return found
+
+
 class Process:
-    """The process of a solver. Its messages come through `next`, ``None`` stands for its end."""
+    """The process of a solver. Its messages come through `next`, ``None`` stands for its end.
+
+    Its pipes have neither buffers nor locks: in a forked process a buffer would be written once more, and nobody would
+    release a lock.
+    """
 
     def __init__(self, name: str) -> None:
         self.name, self.version, self.is_ready = name, name, False
-        self._printed = tempfile.TemporaryFile() if name in OWN else None  # noqa: SIM115 - closed by `kill`
-        command = _COMMAND.format(path=[str(Path(each or ".").absolute()) for each in sys.path], name=name)
+        #: Of the largest message that it was sent.
+        self.sent_bytes = 0
+        self._owner, self._over = os.getpid(), threading.Event()
         try:
-            self._running = subprocess.Popen(
-                [sys.executable, "-P", "-c", command],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._printed or subprocess.DEVNULL,
-                start_new_session=True,
-            )
+            self._printed = tempfile.TemporaryFile(buffering=0) if name in OWN else None  # noqa: SIM115 - closed by `kill`
+            self._running, self._answers = self._started()
         except OSError as error:
             raise StartError(f"its process cannot be started: {error}") from None
-        _running.add(self._running)
+        _living.add(self)
         self._messages: queue.Queue[Any] = queue.Queue(_WAITING)
-        self._is_over = False
         threading.Thread(target=self._read, name=f"{name}-answers", daemon=True).start()
 
+    def _started(self) -> tuple[subprocess.Popen[bytes], io.FileIO]:
+        """It and its answers: not on its stdout, where whatever is imported at its start may print."""
+        if os.name != "posix":  # a process is given no other pipe there
+            running = self._popen(1, stdout=subprocess.PIPE)
+            assert isinstance(running.stdout, io.FileIO)
+            return running, running.stdout
+        ours, theirs = os.pipe()
+        answers = io.FileIO(ours)
+        try:
+            return self._popen(theirs, stdout=subprocess.DEVNULL, pass_fds=(theirs,)), answers
+        except OSError:
+            answers.close()
+            raise
+        finally:
+            os.close(theirs)
+
+    def _popen(self, number: int, **streams: Any) -> subprocess.Popen[bytes]:
+        command = _COMMAND.format(path=import_path(), name=self.name, number=number)
+        return subprocess.Popen(
+            [sys.executable, "-P", "-c", command],
+            bufsize=0,
+            stdin=subprocess.PIPE,
+            stderr=self._printed or subprocess.DEVNULL,
+            start_new_session=True,
+            **streams,
+        )
+
+    @property
+    def pid(self) -> int:
+        """Its number."""
+        return self._running.pid
+
     def _read(self) -> None:
-        assert self._running.stdout is not None
         with suppress(Exception):  # whatever is cut off, the process has ended
             while True:
-                self._put(pickle.load(self._running.stdout))
+                self._put(pickle.loads(self._exactly(int.from_bytes(self._exactly(LENGTH_BYTES), "big"))))
         self._put(None)
+        self._over.wait()  # it would fail if nobody could read it any more
+        self._answers.close()
+
+    def _exactly(self, length: int) -> bytes:
+        parts = []
+        while length:
+            part = self._answers.read(min(length, _PART_BYTES))
+            if not part:
+                raise EOFError
+            parts.append(part)
+            length -= len(part)
+        return b"".join(parts)
 
     def _put(self, message: Any) -> None:
         """Hand a message on; while nobody reads, the solver waits."""
-        while not self._is_over:
+        while not self._over.is_set():
             with suppress(queue.Full):
                 self._messages.put(message, timeout=1.0)
                 return
@@ -90,9 +162,11 @@ class Process:
     def send(self, message: Task | CpTask | LpTask | Stop) -> None:
         """Hand a task over; one that cannot be is answered by the end of the process."""
         assert self._running.stdin is not None
-        with suppress(OSError):
-            pickle.dump(message, self._running.stdin)
-            self._running.stdin.flush()
+        content = memoryview(pickle.dumps(message))
+        self.sent_bytes = max(self.sent_bytes, len(content))
+        with suppress(OSError, ValueError):  # it has ended, or is a forked process's no more
+            while content:
+                content = content[self._running.stdin.write(content) :]
 
     @property
     def is_alive(self) -> bool:
@@ -105,9 +179,12 @@ class Process:
 
     def ending(self) -> str:
         """How it has ended, in words, with its own last ones."""
-        with suppress(OSError):
-            self._running.kill()  # it may have sent what cannot be read, and go on
-        code = self._running.wait()
+        if self._owner != os.getpid():
+            return "its process is that of the process from which this one was forked"
+        try:
+            code = self._running.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            return "its process answered what cannot be read"
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
         printed = b""
         if self._printed is not None:
@@ -118,18 +195,42 @@ class Process:
 
     def kill(self) -> None:
         """End the process, and what it has started."""
+        if self._owner != os.getpid():
+            return
         with suppress(OSError):
             if hasattr(os, "killpg"):
                 os.killpg(self._running.pid, signal.SIGKILL)
             else:
                 self._running.kill()
         self._running.wait()
-        _running.discard(self._running)
-        self._is_over = True
-        for pipe in (self._running.stdin, self._running.stdout, self._printed):
+        _living.discard(self)
+        self._over.set()
+        for pipe in (self._running.stdin, self._printed):
             if pipe is not None:
                 with suppress(OSError):
                     pipe.close()
+
+    def leave(self) -> None:
+        """In a process that was forked: it is the parent's, which ends it, and has no messages here."""
+        self._messages = queue.Queue()
+        self._messages.put(None)
+        self._running.returncode = 0  # or `Popen` would look for it among the children
+        assert self._running.stdin is not None
+        self._running.stdin.close()
+        self._answers.close()
+
+
+def _leave_all() -> None:
+    global _lock
+    _lock = threading.Lock()  # another thread may have held it
+    for each in _living:
+        each.leave()
+    _living.clear()
+    _idle.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_all)
 
 
 def ended(
@@ -190,10 +291,42 @@ def ended(
         return best, process.version
     finally:
         if is_free:
-            with _lock:
-                _idle.setdefault(name, []).append(process)
+            _keep(process)
         else:
             process.kill()
+
+
+def stop_of(
+    outcome: Outcome,
+    objective: float | None,
+    bound: float | None,
+    limits: Limits,
+    watch: Watch,
+    *,
+    has_objective: bool,
+    is_minimum: bool,
+) -> Why:
+    """Why a run stopped whose solver ended like this, with an objective and a bound in the model's own sense."""
+    if outcome is Outcome.INFEASIBLE or (outcome is Outcome.SOLVED and not has_objective):
+        return Why.PROVED
+    if outcome is Outcome.SOLVED:  # also said where the caller's gap was reached; without a bound nothing is proved
+        if objective is None or bound is None:
+            return Why.COMPLETED
+        gap = relative_gap(*((objective, bound) if is_minimum else (-objective, -bound)))
+        return Why.PROVED if gap is None or gap <= OPTIMAL_GAP else Why.COMPLETED
+    is_limited = outcome not in FAILURES and limits.time_s is not None
+    return watch.why(Why.TIME_LIMIT if is_limited else Why.COMPLETED)
+
+
+def _keep(process: Process) -> None:
+    """Let a process wait for its next task; end it where another one waits, or its last one was large."""
+    with _lock:
+        waiting = _idle.setdefault(process.name, [])
+        is_kept = not waiting and process.sent_bytes <= LARGE_BYTES
+        if is_kept:
+            waiting.append(process)
+    if not is_kept:
+        process.kill()
 
 
 def _grace_s(process: Process, watch: Watch) -> float:
@@ -258,7 +391,8 @@ def _ready(name: str, watch: Watch) -> Process | None:
         except queue.Empty:
             if not watch.stopped():
                 continue
-            message = None
+            process.kill()
+            return None
         except BaseException:
             process.kill()
             raise

@@ -18,8 +18,8 @@ from solvers.callback_bridge import Relay
 from solvers.external import process
 from solvers.external.matrix import Matrix
 from solvers.external.messages import FAILURES, Ended, Outcome, Task
-from solvers.outcome import OPTIMAL_GAP, Limits, Run, Stop, Watch, relative_gap
-from solvers.trust.prove_twice import agreed, alone, reordered, weaker
+from solvers.outcome import OPTIMAL_GAP, Limits, Run, Stop, Watch
+from solvers.trust.prove_twice import agreed, alone, reordered, reported, weaker
 from solvers.values import Values
 
 Listener = Callable[[Any], None] | None
@@ -45,7 +45,7 @@ def run(
         A hint, by columns.
     """
     found = _claimed(lp, columns, has_objective, limits, watch, on_solution, on_bound, known)
-    return _reported(_without_claims(found) if watch.doubted else found, on_bound)
+    return reported(_without_claims(found) if watch.doubted else found, on_bound)
 
 
 def _claimed(
@@ -99,7 +99,7 @@ class _Call:
         on_bound: Callable[[float], None] | None,
     ) -> Run:
         """One run; a solver that fails is run again with another seed."""
-        relay = Relay(self.on_solution, on_bound if self.has_objective else None, stop=lambda: None)
+        relay = Relay(self.on_solution, on_bound if self.has_objective else None)
         for seed in (self.limits.seed, (self.limits.seed + 1) % 2**31):
             task = self._task(matrix, hint, seed)
             end, version = self._ended(matrix, task, columns, relay)
@@ -130,17 +130,26 @@ class _Call:
         return process.ended(name, task, self.watch, relay, lambda values: Values(columns, values))
 
     def _read(self, matrix: Matrix, end: Ended, version: str, columns: Mapping[int, int]) -> Run:
-        infeasible, found = end.outcome is Outcome.INFEASIBLE, end.values is not None
+        outcome, found = end.outcome, end.values is not None
+        infeasible = outcome is Outcome.INFEASIBLE
         if infeasible and found:
             self.watch.doubt("calls a model infeasible of which it has a solution")
-            infeasible = False
+            outcome, infeasible = Outcome.FAILED, False
         objective = end.objective if found and self.has_objective else None
         bound = end.bound if self.has_objective and not infeasible else None
         failed = end.outcome in FAILURES
         if end.outcome is Outcome.ABORTED:
             self.watch.aborted(f"{version} failed: {end.words}")
         return Run(
-            stop=Stop.PROVED if infeasible else self._why(matrix, end.outcome, objective, bound),
+            stop=process.stop_of(
+                outcome,
+                objective,
+                bound,
+                self.limits,
+                self.watch,
+                has_objective=self.has_objective,
+                is_minimum=matrix.is_minimum,
+            ),
             values=Values(columns, end.values) if found else None,
             objective=objective,
             bound=bound,
@@ -150,27 +159,7 @@ class _Call:
             stats={"variables": len(matrix.costs), "constraints": len(matrix.least), **end.stats},
         )
 
-    def _why(self, matrix: Matrix, outcome: Outcome, objective: float | None, bound: float | None) -> Stop:
-        if outcome is Outcome.INFEASIBLE:  # yet it has a solution
-            return Stop.COMPLETED
-        if outcome is Outcome.SOLVED:  # also said where the caller's gap was reached; without a bound nothing is proved
-            if not self.has_objective:
-                return Stop.PROVED
-            if objective is None or bound is None:
-                return Stop.COMPLETED
-            gap = relative_gap(*((objective, bound) if matrix.is_minimum else (-objective, -bound)))
-            return Stop.PROVED if gap is None or gap <= OPTIMAL_GAP else Stop.COMPLETED
-        if outcome in FAILURES:
-            return self.watch.why()
-        return self.watch.why(Stop.COMPLETED if self.limits.time_s is None else Stop.TIME_LIMIT)
-
 
 def _without_claims(run: Run) -> Run:
     stop = Stop.COMPLETED if run.stop is Stop.PROVED else run.stop
     return replace(run, bound=None, infeasible=False, stop=stop)
-
-
-def _reported(run: Run, on_bound: Callable[[float], None] | None) -> Run:
-    if on_bound is not None and run.bound is not None:
-        on_bound(run.bound)
-    return run

@@ -24,15 +24,15 @@ from solvers import check_solver
 from solvers.callback_bridge import Relay
 from solvers.external import process
 from solvers.external import run as external
-from solvers.external.messages import FAILURES, OWN_HIGHS, Ended, LpTask, Outcome
+from solvers.external.messages import OWN_HIGHS, Ended, LpTask, Outcome
 from solvers.external.own_highs import packed
 from solvers.highs_settings import configure
 from solvers.highs_settings import knows as knows
 from solvers.inspection import REQUIRED, Relaxation, Sizes, unit_of
 from solvers.milp.translation import translate
-from solvers.outcome import DEFAULT_SOLVER, OPTIMAL_GAP, Limits, Run, Stop, Watch, relative_gap
+from solvers.outcome import DEFAULT_SOLVER, Limits, Run, Stop, Watch
 from solvers.trust.pins import demand
-from solvers.trust.prove_twice import agreed, alone, reordered, weaker
+from solvers.trust.prove_twice import agreed, alone, reordered, reported, weaker
 from solvers.values import Values as Values
 
 #: The size of a typical objective in a model's units; HiGHS's tolerances are absolute, and small beside it.
@@ -169,20 +169,14 @@ def run(
     # Bounds of the first run wait for the second one: a watch does not take back what was reported.
     first = call.once(highs.getLp(), columns, known, None)
     if first.stop is not Stop.PROVED:
-        return _reported(alone(first, is_minimum=is_minimum), on_bound)
+        return reported(alone(first, is_minimum=is_minimum), on_bound)
     again, moved = reordered(highs.getLp(), limits.seed)
     found = known if first.values is None else dict(enumerate(first.values.numbers))
     moved_hint = {moved[column]: float(value) for column, value in found.items()}
     place = {variable: moved[column] for variable, column in columns.items()}
     report = on_bound and (lambda bound: on_bound(weaker(bound, first.bound, is_minimum)))
     second = call.once(again, place, moved_hint, report, presolve="off")
-    return _reported(agreed(first, second, is_minimum=is_minimum), on_bound)
-
-
-def _reported(run: Run, on_bound: Callable[[float], None] | None) -> Run:
-    if on_bound is not None and run.bound is not None:
-        on_bound(run.bound)
-    return run
+    return reported(agreed(first, second, is_minimum=is_minimum), on_bound)
 
 
 @dataclass(frozen=True)
@@ -204,7 +198,7 @@ class _Call:
         presolve: str = "choose",
     ) -> Run:
         """One run, in HiGHS's process."""
-        relay = Relay(self.on_solution, on_bound, stop=lambda: None)  # `process.ended` checks `relay.failed`
+        relay = Relay(self.on_solution, on_bound)
         is_minimum = lp.sense_ == highspy.ObjSense.kMinimize
         task = LpTask(packed(lp), self.limits, self.options, presolve, is_minimum, tuple(hint.items()))
         end, _ = process.ended(OWN_HIGHS, task, self.watch, relay, lambda values: Values(columns, values))
@@ -213,7 +207,38 @@ class _Call:
             raise ValueError("the model is unbounded; expected a bounded objective")
         if end.outcome is Outcome.INVALID:
             raise RuntimeError(f"HiGHS rejects the model: {end.words}")
-        return _read(end, columns, self.has_objective, (lp.num_col_, lp.num_row_), self.limits, self.watch)
+        return self._read(end, columns, is_minimum, (lp.num_col_, lp.num_row_))
+
+    def _read(self, end: Ended, columns: Mapping[int, int], is_minimum: bool, size: tuple[int, int]) -> Run:
+        infeasible = end.outcome is Outcome.INFEASIBLE
+        objective = end.objective if self.has_objective else None
+        bound = end.bound if self.has_objective and not infeasible else None
+        reason = f"HiGHS failed: {end.words}" if end.outcome is Outcome.FAILED else ""
+        if end.outcome is Outcome.ABORTED:
+            reason = f"solver aborted: HiGHS, {end.words}"
+            self.watch.aborted(reason)
+        return Run(
+            stop=process.stop_of(
+                end.outcome,
+                objective,
+                bound,
+                self.limits,
+                self.watch,
+                has_objective=self.has_objective,
+                is_minimum=is_minimum,
+            ),
+            values=None if end.values is None else Values(columns, end.values),
+            objective=objective,
+            bound=bound,
+            infeasible=infeasible,
+            solver=version(),
+            reason=reason,
+            stats={
+                "variables": size[0],
+                "constraints": size[1],
+                **{"search_nodes": 0, "simplex_iterations": 0, **end.stats},
+            },
+        )
 
 
 def _has_integers(highs: highspy.Highs) -> bool:
@@ -326,40 +351,3 @@ class Runnable(Hinted):
             self.model.add_component(component, pyo.Constraint(pyo.Any, doc=REQUIRED))
         lower, upper = amount if relation != "<=" else None, amount if relation != ">=" else None
         self.model.component(component)[int(index)] = pyo.inequality(lower, expression, upper)
-
-
-def _read(
-    end: Ended, columns: Mapping[int, int], has_objective: bool, size: tuple[int, int], limits: Limits, watch: Watch
-) -> Run:
-    infeasible = end.outcome is Outcome.INFEASIBLE
-    objective = end.objective if has_objective else None
-    bound = end.bound if has_objective and not infeasible else None
-    reason = f"HiGHS failed: {end.words}" if end.outcome is Outcome.FAILED else ""
-    if end.outcome is Outcome.ABORTED:
-        reason = f"solver aborted: HiGHS, {end.words}"
-        watch.aborted(reason)
-    return Run(
-        stop=_why(end.outcome, objective, bound, limits, watch),
-        values=None if end.values is None else Values(columns, end.values),
-        objective=objective,
-        bound=bound,
-        infeasible=infeasible,
-        solver=version(),
-        reason=reason,
-        stats={
-            "variables": size[0],
-            "constraints": size[1],
-            **{"search_nodes": 0, "simplex_iterations": 0, **end.stats},
-        },
-    )
-
-
-def _why(outcome: Outcome, objective: float | None, bound: float | None, limits: Limits, watch: Watch) -> Stop:
-    if outcome is Outcome.INFEASIBLE:
-        return Stop.PROVED
-    if outcome is Outcome.SOLVED:  # also said where the caller's gap was reached
-        gap = relative_gap(objective, bound)
-        return Stop.PROVED if gap is None or gap <= OPTIMAL_GAP else Stop.COMPLETED
-    if outcome in FAILURES:
-        return watch.why()
-    return watch.why(Stop.COMPLETED if limits.time_s is None else Stop.TIME_LIMIT)

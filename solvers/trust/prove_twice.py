@@ -6,6 +6,7 @@ orders (docs/findings.md); hardly ever are two searches that differ in both wron
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import highspy
@@ -77,6 +78,13 @@ def alone(run: Run, *, is_minimum: bool) -> Run:
         return run
     given_up = 2 * OPTIMAL_GAP * abs(run.bound)
     return replace(run, bound=run.bound - given_up if is_minimum else run.bound + given_up)
+
+
+def reported(run: Run, on_bound: Callable[[float], None] | None) -> Run:
+    """The run, once its bound was reported: what two runs prove is known after both."""
+    if on_bound is not None and run.bound is not None:
+        on_bound(run.bound)
+    return run
 
 
 def weaker(bound: float, other: float | None, is_minimum: bool) -> float:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -48,6 +51,13 @@ def aborting(solve):
     return wrapped
 own_cpsat.CpSat.solve = aborting(own_cpsat.CpSat.solve)
 own_highs.Highs.solve = aborting(own_highs.Highs.solve)
+"""
+#: After `AT_ONCE`: an answer that no side can make anything of.
+UNREADABLE = """
+class Answer:
+    def __reduce__(self):
+        return int, ("no number",)
+Engine.solve = lambda *_: Answer()
 """
 
 #: One operator, which two devices share: there is a hint, and the first look refutes the model.
@@ -146,6 +156,80 @@ def test_an_idle_process_that_has_ended_is_replaced(bench: Bench) -> None:
             each._running.kill()
             each._running.wait()
     assert bench.run(ITEMS).stop is Stop.PROVED
+
+
+#: A first process waits while another one of its parent searches, and a second one is made in the midst of that search.
+FORKED = """
+import os, sys
+from backend_models import ITEMS, Bench
+bench, children, ended = Bench("cpsat"), [], []
+bench.run(ITEMS)
+waits, goes = os.pipe()
+children.append(os.fork())
+if not children[0]:
+    os.read(waits, 1)
+    sys.exit(bench.run(ITEMS).stop != "proved")
+def meanwhile(_):
+    if not ended:
+        os.write(goes, b".")
+        ended.append(os.waitpid(children[0], 0)[1])
+        children.append(os.fork())
+found = bench.run(ITEMS, on_solution=meanwhile)
+if not children[1]:
+    sys.exit(not found.reason.endswith("the process from which this one was forked"))
+print(found.stop, found.reason, ended, os.waitpid(children[1], 0)[1])
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_a_forked_process_has_solvers_of_its_own() -> None:
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-W", "ignore", "-c", FORKED]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=30, check=False)
+    assert (done.stdout, done.stderr) == ("proved  [0] 0\n", "")
+
+
+def test_what_is_printed_when_python_starts_is_no_answer(bench: Bench, aborting: Abort) -> None:
+    aborting("print('hello', flush=True)")
+    assert bench.run(ITEMS).stop is Stop.PROVED
+
+
+def test_an_answer_that_cannot_be_read_is_called_that(
+    bench: Bench, aborting: Abort, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    aborting(AT_ONCE + UNREADABLE)
+    monkeypatch.setattr(process, "_END_S", 0.1)
+    assert bench.run(ITEMS).reason.endswith(", its process answered what cannot be read")
+
+
+def test_a_working_folder_that_is_gone_costs_nothing(
+    bench: Bench, aborting: Abort, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    aborting("")
+    (gone := tmp_path / "gone").mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    monkeypatch.setattr(sys, "path", ["", *sys.path])
+    assert bench.run(ITEMS).stop is Stop.PROVED
+
+
+def test_one_process_waits_of_those_that_ran_at_once(bench: Bench) -> None:
+    _end_idle()
+    inner: list[Run] = []
+    found = bench.run(ITEMS, on_solution=lambda _: inner or inner.append(bench.run(ITEMS)))
+    assert (found.stop, inner[0].stop) == (Stop.PROVED, Stop.PROVED)
+    name = BACKENDS[bench.name].process
+    assert len(process._idle[name]) == 1
+    assert [each for each in process._living if each.name == name] == process._idle[name]
+
+
+def test_after_a_large_model_no_process_waits(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = BACKENDS[bench.name].process
+    assert bench.run(ITEMS).stop is Stop.PROVED
+    assert process._idle[name]
+    monkeypatch.setattr(process, "LARGE_BYTES", 100)
+    assert bench.run(ITEMS).stop is Stop.PROVED
+    assert not [each for each in process._living if each.name == name]
 
 
 def test_what_cpsat_aborts_at_is_met_by_no_model_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
-from backend_models import ITEMS, WRITTEN, Bench
+from backend_models import ITEMS, WRITTEN, Bench, Linear
 
 from solvers import BACKENDS
 from solvers.callback_bridge import Relay
@@ -102,6 +103,14 @@ def test_a_failure_is_a_result_that_proves_nothing(
     run = bench.run(ITEMS, limits)
     assert (run.stop, run.infeasible, run.values, run.bound) == (Stop.COMPLETED, False, None, None)
     assert " failed: " in run.reason and len(failing.seeds) == 2
+
+
+@pytest.mark.parametrize("maximise", [False, True])
+def test_a_gap_that_was_allowed_is_no_proof(bench: Bench, maximise: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = Ended(Outcome.SOLVED, np.array([8]), 8.0, 10.0 if maximise else 5.0)
+    monkeypatch.setattr(process, "ended", lambda *_: (said, bench.name))
+    run = bench.run(Linear(upper=[10], rows=[([-1], "<=", -5)], minimise=[1], maximise=maximise), Limits(gap=0.5))
+    assert (run.stop, run.objective) == (Stop.COMPLETED, 8.0)
 
 
 def test_nothing_is_run_again_after_a_stop(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

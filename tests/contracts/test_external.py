@@ -120,7 +120,7 @@ def test_a_process_that_dies_is_a_failure_and_the_next_run_has_another() -> None
 
     def kill() -> None:
         time.sleep(0.3)
-        for started in list(process._running):
+        for started in list(process._living):
             pids.append(started.pid)
             os.kill(started.pid, signal.SIGKILL)
 
@@ -139,8 +139,8 @@ def test_stopping_kills_the_process_and_keeps_what_it_found() -> None:
     run = GSCIP.run(market_split(6, 50, slack=True), Limits(), watch, on_solution=found.append)
     assert run.stop is Stop.INTERRUPTED and len(found) > 1 and run.objective is not None
     deadline = time.perf_counter() + 2
-    idle = {each._running for waiting in process._idle.values() for each in waiting}
-    while any(each.poll() is None for each in process._running - idle):
+    idle = {each for waiting in process._idle.values() for each in waiting}
+    while any(each.is_alive for each in process._living - idle):
         assert time.perf_counter() < deadline
         time.sleep(0.02)
 
@@ -231,7 +231,7 @@ def test_the_process_ends_with_whoever_started_it() -> None:
     script = (
         "from solvers import check_solver; from solvers.external import process; from solvers.outcome import Limits\n"
         f"check_solver.demand_passed('highs', Limits(solver='{NAME}'))\n"
-        "print(*[each.pid for each in process._running])"
+        "print(*[each.pid for each in process._living])"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
     deadline = time.perf_counter() + 5

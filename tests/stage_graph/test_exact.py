@@ -137,14 +137,27 @@ def test_columns_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("method", ["cpsat", "exact"])
-def test_a_time_limit_keeps_plan_and_bound(method: str) -> None:
+def test_a_time_limit_keeps_the_bound(method: str) -> None:
     limits = Limits(time_s=1.0)
     instance = random_graph(7002, (20, 20), 6, series_parallel=False)
     result = planner.solve(instance, method=method, limits=limits)
     assert result.seconds < 4 and result.bound is not None
-    assert result.objective is not None or method == "exact"  # which searches for plans before the model runs
     assert Costs(instance).work_s(Costs(instance).everything) / 6 <= result.bound * (1 + 1e-6)
     assert result.stop in (Stop.TIME_LIMIT, Stop.PROVED)
+
+
+def test_a_limit_keeps_the_plan_that_the_model_had_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpsat, "first_plan", lambda *_: First("", lambda _: None))
+    instance = random_graph(7002, (20, 20), 6, series_parallel=False)
+
+    def listen(_: float, objective: float | None, _bound: float | None) -> None:
+        if objective is not None:
+            watch.stop(Stop.TIME_LIMIT)
+
+    watch = Watch(listen=listen)
+    found = FAMILY.method("cpsat").solve(instance, Limits(time_s=60.0), watch)
+    assert found.stop is Stop.TIME_LIMIT and violations(instance, found.plan) == ()
+    assert evaluate(instance, found.plan) == watch.best_objective
 
 
 OTHERS = (
