@@ -260,6 +260,20 @@ def test_doubt_lasts_as_long_as_the_run(chosen: Limits, monkeypatch: pytest.Monk
     assert (found.bound, found.proved_by) == (0.9, "milp")
 
 
+def test_a_method_of_a_doubted_solver_says_no_bound(chosen: Limits, monkeypatch: pytest.MonkeyPatch) -> None:
+    def saying(_: Any, __: Any, watch: Watch) -> Answer[Any]:
+        watch.bound(0.9, "solver")
+        return Answer(bound=0.95, proved_by="solver")
+
+    false, events = method("milp", solve=claims(1.1)), list[Any]()
+    methods = (false, method("second", solve=picks(1)), method("milp-last", solve=saying))
+    assert solved(monkeypatch, *methods, limits=chosen, listen=events.append).bound is None
+    assert {each.bound for each in events if each.method == "milp-last"} <= {None}
+    better = method("milp-second", solve=lambda *given: replace(saying(*given), plan=(1,)))
+    found = solved(monkeypatch, false, better, limits=chosen)
+    assert (found.objective, found.bound) == (1.0, None)  # its plan contradicts the first
+
+
 def test_closed_formulas_of_a_method_whose_solver_is_doubted_still_count(
     chosen: Limits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
