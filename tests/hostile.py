@@ -145,6 +145,13 @@ TABLE = (
         is_cheap=True,
     ),
     Hostile("leaves one and ends its parent", ERROR, "away(); os.kill(os.getppid(), signal.SIGKILL); time.sleep(600)"),
+    Hostile(
+        "leaves one and ends the parent of its parent",
+        ERROR,
+        "above = open(f'/proc/{os.getppid()}/stat').read().rpartition(')')[2].split()[1]\n"
+        "away(); os.kill(int(above), signal.SIGKILL); time.sleep(600)",
+        "ended by SIGKILL",
+    ),
     Hostile("leaves one and hangs", STOPPED, "away(); time.sleep(600)"),
     Hostile(
         "leaves one below a process that adopts orphans (a subreaper)",

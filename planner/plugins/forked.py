@@ -79,7 +79,8 @@ class End(StrEnum):
 class Outcome:
     """What came of work in a fork: a value in JSON types if it returned, else words in one line.
 
-    ``has_begun``: it had called its `Begin`; ``printed`` is the end of what it printed.
+    ``has_begun``: it had called its `Begin`; ``printed`` is the end of what it printed, after what its
+    supervisors cannot do here.
     """
 
     end: End
@@ -134,7 +135,7 @@ def _followed(process: Supervised, deadline: Deadline) -> Outcome:
         is_over = over()
     finally:
         process.end()
-    printed = process.printed()
+    printed = "\n".join(filter(None, [process.note, process.printed()]))
     if noted() is not None:
         return Outcome(End.INTERRUPTED, has_begun=has_begun)
     if last is not None:

@@ -186,6 +186,8 @@ class _Running:
         stats = {"sha256": self._target.sha256} if self._target.file else {}
         if printed := process.printed():
             stats["printed"] = printed[-_PRINTED:]
+        if process.note:
+            stats["supervision"] = process.note
         return judge.answer(failure, stats)
 
     def finish(self) -> None:

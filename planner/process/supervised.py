@@ -28,7 +28,6 @@ import signal
 import subprocess
 import sys
 import time
-import uuid
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -48,17 +47,18 @@ MOST_BYTES = 1 << 26
 #: What is kept of what is printed: the end.
 _PRINTED_BYTES = 1 << 12
 _PART_BYTES = 1 << 16
+_NOTE_BYTES = 1 << 8
 
 
 class Supervised:
     """A process that runs ``main(requests, replies)`` of ``module``; ``end`` has to be called.
 
     ``name`` is what the user calls the code. It has no standard input, and what it prints is kept, the end of it.
+    ``note`` says what its supervisors cannot do on this system; empty: nothing.
     """
 
     def __init__(self, module: str, name: str) -> None:
-        self.name = name
-        self._mark = f"PLANNER_PROCESS_{uuid.uuid4().hex}"
+        self.name, self.note = name, ""
         self._fault, self._is_ended = "", False
         self._unsent: list[memoryview] = []
         self._lines: deque[bytes] = deque()
@@ -92,7 +92,6 @@ class Supervised:
             stderr=output,
             pass_fds=(requests, replies),
             start_new_session=True,
-            env={**os.environ, self._mark: "1"},
         )
 
     def send(self, request: Any) -> None:
@@ -154,8 +153,21 @@ class Supervised:
             while supervisor.end_descendants(process.pid) and time.monotonic() < until:
                 time.sleep(_POLL_S)
             process.kill()
-        if process.wait() < 0:  # perhaps somebody has ended the supervisor itself
-            _end_marked(self._mark)
+        if process.wait() < 0:  # perhaps somebody has ended this supervisor
+            self._wait_for_the_other()
+
+    def _wait_for_the_other(self) -> None:
+        """Wait until no supervisor lives: the second one holds the pipe of what is printed until it has ended all."""
+        until = time.monotonic() + _END_S
+        while time.monotonic() < until:
+            try:
+                part = os.read(self._prints, _PART_BYTES)
+            except BlockingIOError:
+                time.sleep(_POLL_S)
+                continue
+            if not part:
+                return
+            self._printed_more(part)
 
     def _move(self, seconds: float) -> bool:
         """Write and read what can be, after waiting for it; whether anything was read."""
@@ -167,10 +179,13 @@ class Supervised:
             part = self._read(number)
             is_moving |= bool(part)
             if number == self._prints:
-                self._output = (self._output + part)[-_PRINTED_BYTES:]
+                self._printed_more(part)
             else:
                 self._take(part)
         return is_moving
+
+    def _printed_more(self, part: bytes) -> None:
+        self._output = (self._output + part)[-_PRINTED_BYTES:]
 
     def _write(self) -> None:
         try:
@@ -200,20 +215,19 @@ class Supervised:
         if lines:
             lines[0] = b"".join([*self._line, lines[0]])
             self._line, self._line_bytes = [], 0
-            self._lines.extend(lines)
+            self._lines.extend(line for line in lines if not self._noted(line))
         self._line.append(rest)
         self._line_bytes += len(rest)
         if self._line_bytes > MOST_BYTES:
             self._fault = f"sent a reply of more than {MOST_BYTES} bytes"
 
+    def _noted(self, line: bytes) -> bool:
+        """Keep what a supervisor itself says, cut off as anybody may write it."""
+        is_note = line.startswith(supervisor.NOTE)
+        if is_note:
+            self.note = line.removeprefix(supervisor.NOTE)[:_NOTE_BYTES].decode(errors="replace")
+        return is_note
+
     def _close(self) -> None:
         for number in (self._requests, self._replies, self._prints):
             os.close(number)
-
-
-def _end_marked(mark: str) -> None:
-    """End the processes that have the mark in their environment, where the system shows it."""
-    for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # it has ended, or is another user's
-            if mark.encode() in (folder / "environ").read_bytes():
-                os.kill(int(folder.name), signal.SIGKILL)

@@ -1,13 +1,14 @@
 """Stands between the planner and code that is not the planner's, and ends all that this code starts.
 
 Run by `process.supervised` as ``python supervisor.py PATHS MODULE NUMBER...``. It forks twice, and the second fork
-calls ``main(*numbers)`` of MODULE, with PATHS (a JSON list) to import from. Standard input is a pipe whose other end
-only the planner holds. When that is closed, or the code has ended, every process that the code left is ended, and this
-one ends as the code did.
+calls ``main(*numbers)`` of MODULE, with PATHS (a JSON list) to import from. The two above it are supervisors. Standard
+input of both is a pipe whose other end only the planner holds. When that is closed, or what is below has ended, a
+supervisor ends every process that is left below it, and ends as the code did.
 
-On Linux a process below this one that loses its parent becomes a child of this one (a subreaper), whatever its session
-and its environment are, so that none is missed. Elsewhere the process group is ended. The first fork is the parent that
-the code sees: code that ends or stops its parent does not get at this process.
+On Linux a process below a supervisor that loses its parent becomes a child of it (a subreaper), whatever its session
+and its environment are, so that none is missed. Elsewhere the process group is ended. Code that ends one supervisor is
+ended by the other: the upper one adopts what the lower one had, and the lower one hears of the upper one's end when the
+planner, whose child that is, closes the pipe.
 
 It starts before everything else, and imports the standard library alone.
 """
@@ -26,9 +27,13 @@ from typing import Any
 
 #: Of the length before each object that is sent.
 LENGTH_BYTES = 8
+#: Begins a line that a supervisor itself says where replies go.
+NOTE = b"\0supervisor: "
 #: Seconds for ending all processes.
 END_S = 3.0
 _SWEEP_S = 0.002
+#: Of so many rounds the first one looks at all processes of the system, which may be many, and the others at children.
+_ROUNDS = 8
 _PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -41,27 +46,31 @@ def main() -> None:
 
 def stand_between(numbers: Sequence[int], code_of: Callable[[], None]) -> None:
     """Call the code in a process two forks below; only that one returns from here."""
-    _adopt_orphans()
-    parent = os.fork()
-    if not parent:
-        os.setsid()
-        code = os.fork()
-        if not code:
-            _shield(numbers)
-            code_of()
-            return
+    _attend_fork(numbers)
+    os.setsid()  # the upper supervisor is not in the group of the code
+    _attend_fork(numbers)
+    _shield(numbers)
+    code_of()
+
+
+def _attend_fork(numbers: Sequence[int]) -> None:
+    """Fork; the process itself becomes a supervisor, and only the fork returns from here."""
+    if refusal := _adopt_orphans():
+        os.write(numbers[-1], NOTE + f"no process is adopted (prctl: {refusal}), and one may be left\n".encode())
+    below = os.fork()
+    if below:
         _close(numbers)
-        _end_as(os.waitpid(code, 0)[1])
-    _close(numbers)
-    _attend(parent)
+        _attend(below)
 
 
-def _adopt_orphans() -> None:
-    """Become the parent of every process below that loses its own, where the system can do that."""
-    if sys.platform == "linux":
-        import ctypes
+def _adopt_orphans() -> str:
+    """Become the parent of every process below that loses its own; why not, on a system that should be able to."""
+    if sys.platform != "linux":
+        return ""
+    import ctypes
 
-        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    failed = ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    return os.strerror(ctypes.get_errno()) if failed else ""
 
 
 def _run(paths: Sequence[str], module: str, numbers: Sequence[int]) -> None:
@@ -88,50 +97,67 @@ def _close(numbers: Iterable[int]) -> None:
         os.close(number)
 
 
-def _attend(parent: int) -> None:
-    """Wait until the code has ended or the planner closes its pipe, and end what is left; does not return."""
+def _attend(below: int) -> None:
+    """Wait until a child has ended or the planner closes its pipe, and end what is left; does not return."""
     woken, wakes = os.pipe()
     os.set_blocking(wakes, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
     signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals() - {signal.SIGCHLD})  # nobody else ends it
-    while (status := _reaped(parent)) is None:
+    while (status := _reaped(below)) is None:
         ready, _, _ = select.select([0, woken], [], [])
         if 0 in ready:
+            with suppress(OSError):
+                os.kill(below, signal.SIGKILL)
             break
         os.read(woken, 1 << 12)
-    _end_all(parent)
+    _end_all(below)
     _end_as(status or 0)
 
 
-def _reaped(parent: int) -> int | None:
-    """The status of the code if it has ended; what others left is taken away."""
+def _reaped(below: int) -> int | None:
+    """The status of a child if it has ended; what others left is taken away."""
     found = None
     with suppress(ChildProcessError):
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-            found = ended[1] if ended[0] == parent else found
+            found = ended[1] if ended[0] == below else found
     return found
 
 
-def _end_all(parent: int) -> None:
-    """End all descendants, until this process has no child."""
-    until = time.monotonic() + END_S
+def _end_all(group: int) -> None:
+    """End a process group and all descendants, until this process has no child."""
+    until, rounds = time.monotonic() + END_S, 0
     with suppress(OSError):
-        os.killpg(parent, signal.SIGKILL)
+        os.killpg(group, signal.SIGKILL)
     while time.monotonic() < until:
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
         except ChildProcessError:
             return
-        end_descendants(os.getpid())
+        if rounds % _ROUNDS == 0:
+            end_descendants(os.getpid())
+        rounds += 1
+        _end_children()
         time.sleep(_SWEEP_S)
 
 
+def _end_children() -> None:
+    """SIGKILL for all children, where the system lists them: at once, however many processes there are."""
+    me = os.getpid()
+    with suppress(OSError), open(f"/proc/{me}/task/{me}/children") as file:
+        for number in file.read().split():
+            os.kill(int(number), signal.SIGKILL)
+
+
 def end_descendants(root: int) -> int:
-    """SIGKILL for all processes below one, and their groups, where the system lists processes; how many live."""
+    """SIGKILL for all processes below one, and their groups, where the system lists processes; how many live.
+
+    The group of this process is left out: the lower supervisor leads that of the code.
+    """
     found = _descendants(root)
-    for number in {-group for _, group, _ in found} | {number for number, _, _ in found}:
+    groups = {group for _, group, _ in found} - {os.getpgrp()}
+    for number in {-group for group in groups} | {number for number, _, _ in found}:
         with suppress(OSError):  # it has ended, or is another user's
             os.kill(number, signal.SIGKILL)
     return sum(lives for _, _, lives in found)

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from processes import living
 
+from planner.plugins.forked import Deadline, End, forked
 from planner.process import supervised, supervisor
 from planner.process.supervised import Supervised
 
@@ -136,6 +137,9 @@ _HOP = "import os, time\nwhile True:\n if os.fork(): os._exit(0)\n os.setsid(); 
         (_SLEEP, "os.killpg(0, signal.SIGSTOP)"),
         (_SLEEP, "os.kill(SUPERVISOR, signal.SIGTERM); time.sleep(60)"),
         (_SLEEP, "os.kill(SUPERVISOR, signal.SIGSTOP); time.sleep(60)"),
+        (_SLEEP, "os.kill(SUPERVISOR, signal.SIGKILL); time.sleep(60)"),
+        (_SLEEP, "os.killpg(os.getpgid(SUPERVISOR), signal.SIGKILL); time.sleep(60)"),
+        (_HOP, "os.kill(SUPERVISOR, signal.SIGKILL); time.sleep(60)"),
         (_HOP, "time.sleep(60)"),
     ],
 )
@@ -151,6 +155,34 @@ def test_nothing_is_left_behind(start: Start, then: str, at_last: str) -> None:
     process.end()
     assert said == [b"away"] and time.perf_counter() - began < 4.0
     assert living(mark) == []
+
+
+@_LINUX
+def test_nothing_is_left_of_a_fork_that_ends_the_supervisor() -> None:
+    mark = f"left-behind-{time.monotonic_ns()}"
+
+    def work(_begin: Callable[[], None]) -> None:
+        subprocess.Popen([sys.executable, "-c", _SLEEP, mark], start_new_session=True, env={})
+        above = Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()[1]
+        os.kill(int(above), signal.SIGKILL)
+        time.sleep(60)
+
+    found = forked(work, "it", Deadline.after(20.0))
+    assert (found.end, found.words) == (End.ENDED, "it: process was ended by SIGKILL")
+    assert living(mark) == []
+
+
+@_LINUX
+def test_a_supervisor_that_cannot_adopt_says_so(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = Path(supervisor.__file__).read_text()
+    (tmp_path / "elsewhere.py").write_text(text.replace("SUBREAPER = 36", "SUBREAPER = -1"))
+    monkeypatch.setattr(supervisor, "__file__", str(tmp_path / "elsewhere.py"))
+    process = start("os.write(replies, b'line\\n')")
+    assert list(process.replies(within(20))) == [b"line"]
+    assert process.note == "no process is adopted (prctl: Invalid argument), and one may be left"
+    monkeypatch.setattr(supervisor, "_PR_SET_CHILD_SUBREAPER", -1)
+    found = forked(lambda _: print("said"), "it", Deadline.after(20.0))
+    assert (found.end, found.printed) == (End.RETURNED, f"{process.note}\nsaid")
 
 
 def test_other_children_are_left_alone(start: Start) -> None:
