@@ -298,7 +298,7 @@ def test_the_time_limit_is_that_of_all_together(monkeypatch: pytest.MonkeyPatch)
     methods = (method("first", solve=slow), method("second", solve=counting.patient), method("third"))
     found = solved(monkeypatch, *methods, limits=Limits(time_s=0.5))
     assert (found.method, found.stop, list(found.stats["tried"])) == ("second", Stop.TIME_LIMIT, ["first", "second"])
-    assert 0.5 <= found.seconds < 1.0
+    assert 0.45 <= found.seconds < 1.0  # choosing counts as well
 
 
 def test_who_set_no_time_limit_is_not_told_that_one_was_met(monkeypatch: pytest.MonkeyPatch) -> None:
