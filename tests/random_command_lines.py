@@ -100,7 +100,7 @@ def wrong(ran: Ran) -> list[str]:
 
 def strangers(ran: Ran) -> list[str]:
     """The options that a refusal names and the command does not have: neither given, nor another command's by name."""
-    own = {option for each in parameters(ran.command) for option in (*each.opts, *each.secondary_opts)}
+    own = {"--help"} | {option for each in parameters(ran.command) for option in (*each.opts, *each.secondary_opts)}
     given = " ".join(ran.words)
     said = _OTHER.sub("", ran.err)
     return [option for option in dict.fromkeys(_OPTION.findall(said)) if option not in own and option not in given]

@@ -82,7 +82,7 @@ def validate_command(
         options=options,
         worst=worst,
         inputs=inputs,
-        **overrides,
+        overrides=overrides,
     )
     with held():
         with progress_bar(quiet, "instances") as listen:

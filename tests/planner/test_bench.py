@@ -132,3 +132,8 @@ def test_rows_and_tables_say_whose_proof_it_is() -> None:
     assert "optimal by bounds" in markdown([replace(ROW, proved_by="bounds")])
     older = {name: value for name, value in ROW.to_json().items() if name != "proved_by"}
     assert Row.from_json(json.loads(json.dumps(older))).proved_by is None
+
+
+def test_a_name_that_is_no_path_is_one_line() -> None:
+    with pytest.raises(UsageError, match="rows is "):
+        folders.rows_of("a\0b")

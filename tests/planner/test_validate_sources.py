@@ -14,6 +14,7 @@ import pytest
 import planner
 from formulations.tmpc_knapsack import FAMILY
 from instances.problems.tmpc_knapsack import generate
+from planner.cli.app import main
 from planner.experiments.validation.generators import generator
 from planner.experiments.validation.sources import Member, first_name, members
 from planner.files.rows import count_rows, read_rows
@@ -227,3 +228,11 @@ def test_help_of_a_source_shows_the_options_of_its_problem(run: Run) -> None:
     for command in ("validate", "bench", "crosscheck"):
         code, out, _ = run(command, "bert:layers=4..8", "--help")
         assert code == 0 and "Options of stage_partitioning" in out and "--hidden-size" in out
+
+
+def test_a_parameter_of_an_instance_may_have_the_name_of_an_argument(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["validate", "knapsack", "--nodes", "3", "--options", "2", "--count", "2", "--out", str(tmp_path / "o")]
+    assert main([*arguments, "--methods", "piper", "--json", "--quiet"]) == 0
+    assert json.loads(capsys.readouterr().out)["instances"] == 2

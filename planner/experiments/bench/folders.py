@@ -40,10 +40,10 @@ def rows_of(place: str | Path) -> list[Row]:
         If there is no such file, or a line is no row.
     """
     path = Path(place)
-    path = path / ROWS if os.path.isdir(path) else path
     try:
+        path = path / ROWS if os.path.isdir(path) else path
         lines = read_lines(path).split("\n")
-    except InstanceError as error:
+    except (InstanceError, ValueError) as error:  # a name with a NUL byte is no path
         raise UsageError.at("rows", str(path), f"a file that bench wrote ({error})") from None
     found = []
     for count, line in enumerate(lines, start=1):

@@ -148,7 +148,7 @@ def validate(
     expect_types(listen=listen, notice=notice)
     ready = prepared(
         sources, methods=methods, against=against, out=out, count=count, seed=seed, jobs=jobs, dask=dask, plans=plans,
-        limits=limits, options=options, worst=worst, inputs=inputs, **overrides,
+        limits=limits, options=options, worst=worst, inputs=inputs, overrides=overrides,
     )  # fmt: skip
     return ready.run(listen, notice)
 
@@ -168,7 +168,7 @@ def prepared(
     options: Mapping[str, Any] | None,
     worst: int,
     inputs: str | None,
-    **overrides: Any,
+    overrides: Mapping[str, Any],
 ) -> Prepared:
     """A validation before anything is written or solved; arguments and errors as of `validate`."""
     expect_types(limits=limits, options=options, plans=plans, inputs=inputs)

@@ -18,27 +18,11 @@ from planner.training.capture.models import Example, quiet
 #: The longest sequence where none is given, and that of models without a largest one.
 LONGEST, UNBOUNDED = 4096, 512
 _DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "fp64": "float64"}
-#: What a configuration counts, by the names that transformers has for it, and the most that there may be of it.
-_MOST = {
-    **dict.fromkeys(
-        (
-            "n_layer", "n_layers", "num_layers", "num_hidden_layers", "encoder_layers", "decoder_layers",
-            "num_decoder_layers", "depths", "n_head", "n_heads", "num_heads", "num_attention_heads",
-            "num_key_value_heads", "encoder_attention_heads", "decoder_attention_heads", "num_experts",
-            "num_local_experts", "num_experts_per_tok",
-        ),
-        10_000,
-    ),
-    **dict.fromkeys(
-        (
-            "n_embd", "n_inner", "n_positions", "n_ctx", "d_model", "d_ff", "d_kv", "embed_dim", "hidden_size",
-            "hidden_sizes", "intermediate_size", "moe_intermediate_size", "head_dim", "encoder_ffn_dim",
-            "decoder_ffn_dim", "projection_dim", "vocab_size", "max_position_embeddings", "max_source_positions",
-            "max_target_positions", "image_size", "patch_size", "num_channels", "num_mel_bins", "num_labels",
-        ),
-        10**9,
-    ),
-}  # fmt: skip
+#: Layers and heads, widths and words, by the names that transformers has for them: integers from 1 to so many.
+_LAYERS = ("n_layer", "n_layers", "num_layers", "num_hidden_layers", "encoder_layers", "decoder_layers")
+_HEADS = ("n_head", "n_heads", "num_heads", "num_attention_heads", "num_key_value_heads")
+_WIDTHS = ("n_embd", "d_model", "d_ff", "hidden_size", "hidden_sizes", "intermediate_size", "head_dim", "vocab_size")
+_MOST = {**dict.fromkeys((*_LAYERS, *_HEADS), 10_000), **dict.fromkeys(_WIDTHS, 10**9)}
 #: Where the class of a model type is looked for, if the configuration names none.
 _MAPPINGS = (
     "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES",
@@ -79,10 +63,10 @@ def _expect_counts(content: Mapping[str, Any], where: str) -> None:
     for field, value in content.items():
         if isinstance(value, Mapping):
             _expect_counts(value, f"{where}: {field}")
-        most = _MOST.get(field)
-        for each in value if isinstance(value, list) else [value]:
-            is_right = each is None or (type(each) is int and 1 <= each <= (most or 0))
-            expect(most is None or is_right, where, field, value, f"an integer from 1 to {most}")
+        elif field in _MOST:
+            counts = [each for each in value if not isinstance(each, list)] if isinstance(value, list) else [value]
+            right = all(each is None or (type(each) is int and 1 <= each <= _MOST[field]) for each in counts)
+            expect(right, where, field, value, f"an integer from 1 to {_MOST[field]}")
 
 
 def example(name: str, *, sequence: int | None, microbatch: int, dtype: str) -> tuple[Example, int]:
