@@ -31,6 +31,8 @@ MAX_ROWS_BYTES = 64 * MAX_FILE_BYTES
 WRITER_S, SILENCE_S = 2.0, 60.0
 _PIECE_BYTES = 2**20
 _POLL_S = 0.02
+#: Windows has neither of them, and opens in text mode unless told.
+_AT_ONCE = sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_NOCTTY", "O_BINARY"))
 
 
 def read_text(path: Path) -> str:
@@ -103,7 +105,7 @@ def too_large(where: str, most: int) -> InstanceError:
 @contextmanager
 def _begun(path: Path) -> Iterator[BinaryIO]:
     """The bytes of a file; a named pipe is not waited for without limit, as ``open`` would."""
-    number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+    number = os.open(path, os.O_RDONLY | _AT_ONCE)
     try:
         os.set_blocking(number, not (is_pipe := stat.S_ISFIFO(os.fstat(number).st_mode)))
         with io.BufferedReader(_Pipe(number)) if is_pipe else open(number, "rb", closefd=False) as file:
@@ -142,5 +144,5 @@ class _Pipe(io.RawIOBase):
                 self._is_held = True
                 return len(data)
             if time.monotonic() > until:
-                raise OSError(errno.ENXIO, "nobody writes into it")
+                raise OSError(errno.ENXIO, f"nobody wrote into it for {WRITER_S:g} s; cat FILE | planner solve - waits")
             time.sleep(_POLL_S)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isclose
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -132,6 +133,21 @@ def read(content: Any, where: str, scheme: str | None = None) -> StageInstance:
     return instance
 
 
+def _expect_rule_kept(record: _InstanceRecord, where: str) -> None:
+    """`InstanceError` for a rule that is named and gives none of the sizes: saved instances name the one they had."""
+    scheme = record.options.get(SCHEME)
+    held = [
+        (x.static_bytes, x.weight_bytes) for layer in record.layers for found in layer.tmpcs.values() for x in found
+    ]
+    if scheme not in SCHEMES or not any(weights for _, weights in held):
+        return
+    rule = SCHEMES[str(scheme)]
+    is_kept = any(weights and isclose(static or 0.0, rule.of_weights(weights)[0]) for static, weights in held)
+    expect(
+        is_kept, where, path(("options", SCHEME)), scheme, "none: it does not give the static_bytes that are declared"
+    )
+
+
 def _scheme(record: _InstanceRecord, given: str | None, where: str) -> str | None:
     """The rule for the TMPCs that leave out what is held; ``None`` if there are none, or none of them has weights."""
     left_out = [
@@ -142,6 +158,7 @@ def _scheme(record: _InstanceRecord, given: str | None, where: str) -> str | Non
         if x.static_bytes is None
     ]
     if not left_out:
+        _expect_rule_kept(record, where)
         return None
     scheme = given or record.options.get(SCHEME)
     if scheme is not None:

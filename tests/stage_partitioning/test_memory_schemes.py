@@ -102,6 +102,16 @@ def test_a_file_may_name_the_rule():
         planner.load(instance(tmpc(), options={"memory-scheme": "sgd"}))
 
 
+def test_a_file_names_no_rule_that_it_does_not_keep():
+    """A saved instance names the rule that its sizes come from; no other may be claimed."""
+    kept, named = instance(tmpc(static_bytes=80), options={"memory-scheme": "mixed"}), {"memory-scheme": "mixed"}
+    assert planner.load(kept).options["memory-scheme"] == "mixed"
+    with pytest.raises(InstanceError, match=r"options.memory-scheme is 'mixed'; expected none"):
+        planner.load(instance(tmpc(static_bytes=0), options=named))
+    with pytest.raises(InstanceError, match=r"options.memory-scheme is 'mixed'; expected none"):
+        planner.load(instance(tmpc(static_bytes=0), options=named), memory_scheme="mixed")
+
+
 def test_what_is_declared_stays():
     mixed = planner.load(instance(tmpc(static_bytes=7), tmpc(static_bytes=0), tmpc()), memory_scheme="adam")
     assert held(mixed) == [(7, 3), (0, 3), (40, 3)]
