@@ -7,7 +7,7 @@ supervisor ends every process that is left below it, and ends as the code did.
 
 On Linux a process below a supervisor that loses its parent becomes a child of it (a subreaper), whatever its session
 and its environment are, so that none is missed. Elsewhere the process group is ended. Code that ends one supervisor is
-ended by the other: the upper one adopts what the lower one had, and the lower one hears of the upper one's end when the
+ended by the other: the upper one adopts what the lower one had, and the lower one knows of the upper one's end when the
 planner, whose child that is, closes the pipe.
 
 It starts before everything else, and imports the standard library alone.
