@@ -31,7 +31,7 @@ MAX_ROWS_BYTES = 64 * MAX_FILE_BYTES
 WRITER_S, SILENCE_S = 2.0, 60.0
 _PIECE_BYTES = 2**20
 _POLL_S = 0.02
-#: Windows has neither of them, and opens in text mode unless told.
+#: Windows has neither of the first two, and opens files as text by default.
 _AT_ONCE = sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_NOCTTY", "O_BINARY"))
 
 
