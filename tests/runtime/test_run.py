@@ -266,11 +266,11 @@ def test_nothing_listens_beyond_the_loopback(call: Any) -> None:
 )
 def test_a_process_that_fails_ends_the_run_with_one_line(call: Any, model: str, limit: str, words: str) -> None:
     modules = tuple(f"inner.{name.strip()}" for name in ("words, inner.places, inner.drop", *MODULES[1:]))
-    stages = [([0, 1], 1), ([2, 3, 4], 1)]
+    stages, before = [([0, 1], 1), ([2, 3, 4], 1)], _children()  # a solver's process may wait for its next model
     code, out, err = call(chain(modules), plan(*stages), model, "--time-limit", limit)
     assert (code, out) == (1, "")
     assert err.splitlines()[-1] == words
-    assert not _children()
+    assert {*_children()} <= {*before}
 
 
 def _children() -> list[int]:
