@@ -1,6 +1,6 @@
 """What questions next to the optimum need to know of a family: which plans count as different, and what else they cost.
 
-The room declares it (``nearby.py``); `planner.analysis.alternatives` and `planner.analysis.pareto` ask.
+The room declares it (``questions/alternatives.py``); `planner.analysis.alternatives` and `planner.analysis.pareto` ask.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What requirements may speak of: the quantities of a family's plans, and whether a plan meets an instance's.
 
 A quantity is a whole number that can be read off a plan, or yes (1) and no (0). Each room lists its own
-(``vocabulary.py``), its definition judges them (`unmet`), and its models express them (`modelling.solve_model`).
+(``definition/quantities.py``), its definition judges them (`unmet`), and its models express them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The figures of a plan, as plain data: figures of every stage and of the whole, and pictures.
 
-Each room makes its own (``<room>/breakdown.py``), from its definition alone; `planner` prints and draws them. Pictures
+Each room makes its own (``definition/plan_figures.py``), from its definition alone; `planner` draws them. Pictures
 hold numbers and names, and no colours: what a stage looks like is decided once, in `planner.display.palette`.
 """
 

@@ -1,1 +1,1 @@
-"""Questions about more than one instance: sweeps, orders, frontiers, networks of two levels."""
+"""Questions about an instance, its plans and its models: explained, varied, compared."""
