@@ -1,8 +1,12 @@
-"""The mathematics: one room per problem family. `FAMILIES` is made of the one list of them; it imports no solver.
+"""The mathematics: a package for each problem, found by its folder, which has a ``definition``; it imports no solver.
 
-The rooms are imported when `FAMILIES` is read first: ``planner --help`` does not.
+The packages are imported when `FAMILIES` is read first: ``planner --help`` does not. Problems that were made in this
+process (`formulations.contract.problem`) come after them.
 """
 
+from __future__ import annotations
+
+import os
 from importlib import import_module
 
 from instances.renamed import keep_old_names
@@ -18,8 +22,8 @@ if TYPE_CHECKING:
 
 keep_old_names()
 
-#: Each is a package here whose ``FAMILY`` has the same name.
-_ROOMS = (
+#: Lists begin with these, in this order.
+_FIRST = (
     "stage_partitioning",
     "tmpc_knapsack",
     "layer_assignment",
@@ -34,10 +38,22 @@ _ROOMS = (
     "pipeline_placement",
 )
 
+_packages: tuple[Family[Any, Any], ...] = ()
+
 
 def __getattr__(name: str) -> object:
     if name != "FAMILIES":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = tuple(import_module(f"{__name__}.{room}").FAMILY for room in _ROOMS)
-    globals()[name] = found
-    return found
+    global _packages
+    from formulations.contract.problem import all_of
+
+    if not _packages:
+        _packages = tuple(import_module(f"{__name__}.{folder}").FAMILY for folder in _folders())
+    return all_of(_packages)
+
+
+def _folders() -> list[str]:
+    """The names of the problem packages, new ones last."""
+    there = (entry.path for path in __path__ for entry in os.scandir(path) if entry.is_dir())
+    found = {os.path.basename(path) for path in there if {"definition", "definition.py"} & set(os.listdir(path))}
+    return [*(name for name in _FIRST if name in found), *sorted(found.difference(_FIRST))]

@@ -37,16 +37,16 @@ _AT_ONCE = sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_NOCTTY", "O_BI
 
 def read_text(path: Path) -> str:
     """A file's UTF-8 text, or `InstanceError`."""
-    with opened(path) as file:
-        return decoded(file, str(path))
+    with open_file(path) as file:
+        return read_utf8(file, str(path))
 
 
 def read_lines(path: Path) -> str:
     """The same of a file that is taken apart line by line, and may not have too many."""
-    return few_lines(read_text(path), str(path))
+    return expect_few_lines(read_text(path), str(path))
 
 
-def few_lines(text: str, where: str) -> str:
+def expect_few_lines(text: str, where: str) -> str:
     """The text; `InstanceError` if it has too many lines to be taken apart."""
     if (lines := text.count("\n")) > MAX_ROWS:
         raise InstanceError.at(where, "lines", lines, f"at most {MAX_ROWS}")
@@ -54,7 +54,7 @@ def few_lines(text: str, where: str) -> str:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[BinaryIO]:
+def open_file(path: Path) -> Iterator[BinaryIO]:
     """The bytes of a file, decompressed if its name ends in ``.gz``; `InstanceError` for what cannot be read."""
     try:
         with _begun(path) as file:
@@ -74,7 +74,7 @@ def is_compressed(path: str | Path) -> bool:
     return os.fspath(path).endswith(".gz")
 
 
-def decoded(file: BinaryIO, where: str) -> str:
+def read_utf8(file: BinaryIO, where: str) -> str:
     """The UTF-8 text of an open file; `InstanceError` if it is too large or no text."""
     data = file.read(MAX_FILE_BYTES + 1)
     if len(data) > MAX_FILE_BYTES:

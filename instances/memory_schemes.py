@@ -51,3 +51,8 @@ SCHEMES: Mapping[str, Bookkeeping] = {
 }
 #: The option and, among the options of an instance, the record of which rule it was.
 SCHEME = "memory-scheme"
+
+
+def missing_rule(weight_bytes: float) -> str:
+    """What is expected where neither a size nor a rule says what is held of weights."""
+    return f"a size, or --{SCHEME} {'|'.join(SCHEMES)}, which says what is held of weight_bytes {weight_bytes:g}"

@@ -31,7 +31,7 @@ class Setting:
 
     ``--name``, how its text is read, its help line and its default (as text, for the help). ``parse`` turns the command
     line's text (or a Python value) into the value, raising ``ValueError`` with the rule it breaks. ``is_flag`` settings
-    are given without a value.
+    are given without a value. ``field``: what an override replaces in the instance (empty: the field of its name).
     """
 
     name: str
@@ -40,6 +40,7 @@ class Setting:
     default: str = ""
     is_flag: bool = False
     metavar: str = "TEXT"
+    field: str = ""
 
 
 def parse_count(value: Any) -> int:

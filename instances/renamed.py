@@ -24,7 +24,8 @@ _PACKAGES = ("planner", "formulations", "instances")
 _NAMES = {
     rf"instances\.{_PROBLEM}": r"instances.problems.\1",
     r"instances\.(branching|operator_graphs|topologies|transformer)": r"instances.generators.\1",
-    rf"formulations\.{_PROBLEM}\.(problem|plans|settings)": r"formulations.\1.definition.\2",
+    rf"formulations\.{_PROBLEM}\.(problem|settings)": r"formulations.\1.definition.\2",
+    rf"formulations\.{_PROBLEM}\.plans": r"formulations.\1.definition.plan",
     rf"formulations\.{_PROBLEM}\.checker": r"formulations.\1.certificate.checker",
     rf"formulations\.{_PROBLEM}\.(cpsat|milp)": r"formulations.\1.models.\2",
     r"formulations\.family": "formulations.contract.family",

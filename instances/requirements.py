@@ -7,7 +7,7 @@ the family's vocabulary (`formulations.contract.quantities`).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
@@ -168,10 +168,3 @@ def expect_none(part: Any, where: str, field: str) -> None:
     """The part of an instance has no requirements of its own; `InstanceError` if it has."""
     rule = "none: requirements are those of the whole instance"
     expect(not part.requirements, where, f"{field}.requirements", list(part.requirements), rule)
-
-
-def declared(instance: Any) -> Mapping[str, Any]:
-    """What an instance's JSON says of its requirements and of its origin: nothing where there are none."""
-    origin = getattr(instance, "origin", {})
-    required = {"requirements": list(instance.requirements)} if instance.requirements else {}
-    return {**required, "origin": dict(origin)} if origin else required

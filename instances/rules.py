@@ -7,6 +7,7 @@ else here needs pydantic, so that an instance can be built without importing it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -14,6 +15,10 @@ from instances.parameters import AMOUNTS, MAX_AMOUNT, MAX_COUNT, MIN_AMOUNT, POS
 
 #: As ``str.isprintable`` has it: neither controls nor separators, but for the space.
 _PRINTABLE = r"^(?:[^\p{C}\p{Z}]| )*$"
+
+
+#: Names of dataclasses that pydantic puts into the places of errors, where a value is of one of several.
+TAGS: set[str] = set()
 
 
 class Rule:
@@ -103,11 +108,17 @@ def _node_ids(core: Any, _: Any) -> Any:
 
 
 def instance_of(*kinds: type) -> Rule:
-    """The rule of values that are of one of these dataclasses."""
+    """The rule of values that are of one of these dataclasses; in files, of the one that has most of their keys."""
+    TAGS.update(kind.__name__ for kind in kinds)
+
+    def tag(value: Any) -> str:
+        if not isinstance(value, Mapping):
+            return type(value).__name__
+        return max(kinds, key=lambda kind: len(value.keys() & {each.name for each in fields(kind)})).__name__
 
     def build(core: Any, schema_of: Callable[[Any], Any]) -> Any:
         choices = {kind.__name__: schema_of(kind) for kind in kinds}
-        return core.tagged_union_schema(choices, discriminator=lambda value: type(value).__name__)
+        return core.tagged_union_schema(choices, discriminator=tag)
 
     return Rule("an instance of " + " or ".join(kind.__name__ for kind in kinds), build, of_parts=True)
 
@@ -130,6 +141,8 @@ Count = Annotated[int, Rule(f"an integer from 1 to {MAX_COUNT}", _integers(1, MA
 Degree = Annotated[
     int, Rule(f"a positive integer up to {MAX_COUNT} as a degree", _integers(1, MAX_COUNT, from_text=True))
 ]
+#: An integer of a plan, whatever it means there.
+Whole = Annotated[int, Rule("an integer", lambda core, _: core.int_schema(strict=True, ge=-(2**62), le=2**62))]
 Index = Annotated[int, Rule("an integer from 0 on", _integers(0, 2**62))]
 Text = Annotated[str, Rule("printable text", _texts(0))]
 Identifier = Annotated[str, Rule("printable text that is not empty", _texts(1))]

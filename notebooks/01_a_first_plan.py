@@ -5,6 +5,8 @@
 #     text_representation:
 #       extension: .py
 #       format_name: percent
+#       format_version: '1.3'
+#       jupytext_version: 1.19.6
 #   kernelspec:
 #     display_name: Python 3
 #     language: python
@@ -23,8 +25,6 @@
 
 # %%
 import os
-
-import matplotlib.pyplot as plt
 
 import planner
 from planner import plots
@@ -96,5 +96,4 @@ report.optimum
 events = []
 planner.solve(small, method="cpsat", limits=planner.Limits(time_s=5), listen=events.append)
 planner.solve(small, method="exact", listen=events.append)
-figure, at = plt.subplots(figsize=(7, 4))
-plots.gap_over_time(at, events, instance.time_unit)
+plots.Sheet([plots.gap_over_time(events, instance.time_unit)], width=700)

@@ -5,6 +5,8 @@
 #     text_representation:
 #       extension: .py
 #       format_name: percent
+#       format_version: '1.3'
+#       jupytext_version: 1.19.6
 #   kernelspec:
 #     display_name: Python 3
 #     language: python
@@ -59,10 +61,7 @@ missed = variant["suboptimal"] / found["nontrivial"]
 solved = {"above": 0.0, "up_to": 0.0, "count": found["nontrivial"] - variant["suboptimal"]}
 title = f"{name}: {missed:.0%} of {found['nontrivial']:,} choices missed, the worst by {variant['worst_gap']:.1%}"
 says = "knapsacks by the loss of the heuristic's choice (blue: optimal)"
-plots.Sheet(
-    [plots.Panel(title, lambda at: plots.gap_histogram(at, [solved, *variant["histogram"]]), says, True, 3.2)],
-    width=900,
-)
+plots.Sheet([plots.gap_histogram([solved, *variant["histogram"]], title, says)], width=900)
 
 # %% [markdown]
 # And what it costs in the end: most of these stages are in no good plan, so that the plan that Piper finds with the
@@ -71,14 +70,7 @@ plots.Sheet(
 # %%
 ends = found["end_to_end"]
 losses = [("Piper with its heuristic", ends["loss"]), ("the optimum", None if ends["loss"] is None else 0.0)]
-plots.Sheet(
-    [
-        plots.Panel(
-            "End to end", lambda at: plots.losses(at, losses, "optimum"), "time per sample of the whole plan", True, 1.1
-        )
-    ],
-    width=900,
-)
+plots.Sheet([plots.losses(losses, "optimum", "End to end", "time per sample of the whole plan")], width=900)
 
 # %% [markdown]
 # ## The worst case, explained

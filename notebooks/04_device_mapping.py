@@ -5,6 +5,8 @@
 #     text_representation:
 #       extension: .py
 #       format_name: percent
+#       format_version: '1.3'
+#       jupytext_version: 1.19.6
 #   kernelspec:
 #     display_name: Python 3
 #     language: python
@@ -20,8 +22,6 @@
 # %%
 import os
 from dataclasses import replace
-
-import matplotlib.pyplot as plt
 
 import planner
 from planner import plots
@@ -41,17 +41,10 @@ networks = {
     "torus 4 x 4": planner.load("torus2d", stages=4, replicas=4),
     "random": planner.load("uniform-dist", stages=4, replicas=4, seed=1),
 }
-figure, axes = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
-for at, (name, instance) in zip(axes, networks.items(), strict=True):
-    plots.topology(at, instance.bandwidth_bytes_per_s)
-    at.set_xlabel(name)
-    at.set_title(f"{name}: {at.get_title()}")
+plots.Sheet([plots.topology(instance.bandwidth_bytes_per_s, name) for name, instance in networks.items()], width=1000)
 
 # %%
-figure, axes = plt.subplots(1, 3, figsize=(13, 3.5), layout="constrained")
-for at, (name, instance) in zip(axes, networks.items(), strict=True):
-    plots.bandwidth(at, instance.bandwidth_bytes_per_s)
-    at.set_title(name)
+plots.Sheet([plots.bandwidth(instance.bandwidth_bytes_per_s, name) for name, instance in networks.items()], width=1000)
 
 # %% [markdown]
 # ## Consecutive, Algorithm 1, and the optimum

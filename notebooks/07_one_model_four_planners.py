@@ -5,6 +5,8 @@
 #     text_representation:
 #       extension: .py
 #       format_name: percent
+#       format_version: '1.3'
+#       jupytext_version: 1.19.6
 #   kernelspec:
 #     display_name: Python 3
 #     language: python
@@ -57,19 +59,21 @@ cut_bytes = [sum(size for (u, v), size in volume.items() if u <= cut < v) for cu
 layers, between = [str(layer) for layer in range(len(times))], [str(cut) for cut in range(len(cut_bytes))]
 plots.Sheet(
     [
-        plots.Panel(
-            "Compute of each layer",
-            lambda at: plots.bars(
-                at, layers, [1000 * time for time in times], "forward and backward, ms", xlabel="layer"
-            ),
-            "inputs and embedding take next to nothing",
+        plots.bars(
+            layers,
+            [1000 * time for time in times],
+            "forward and backward, ms",
+            xlabel="layer",
+            title="Compute of each layer",
+            text="inputs and embedding take next to nothing",
         ),
-        plots.Panel(
-            "What a cut sends",
-            lambda at: plots.bars(
-                at, between, [size / 2**20 for size in cut_bytes], "activations, MiB", xlabel="cut after"
-            ),
-            "the same after every layer but the inputs",
+        plots.bars(
+            between,
+            [size / 2**20 for size in cut_bytes],
+            "activations, MiB",
+            xlabel="cut after",
+            title="What a cut sends",
+            text="the same after every layer but the inputs",
         ),
     ],
     width=1000,
@@ -142,7 +146,7 @@ for name, instance in planners.items():
 drawn = []
 for name, sizes in cuts.items():
     strip, *_ = plots.panels(amp, family_of(amp).plan_from_json(amp, {"lengths": list(sizes)}))
-    drawn.append(replace(strip, title=f"{name}: {', '.join(map(str, sizes))} layers", says="", height=1.4))
+    drawn.append(replace(strip, title=f"{name}: {', '.join(map(str, sizes))} layers", text=""))
 plots.Sheet(drawn, width=1000)
 
 # %% [markdown]
@@ -197,8 +201,7 @@ rows = [
     for by, column in enumerate(planners)
     if (row == "AMP") != (column == "AMP")
 ]
-bars = plots.Panel("Where they disagree", lambda at: plots.losses(at, rows, "best of the four"), SAYS, True, 2.2)
-plots.Sheet([bars], width=800)
+plots.Sheet([plots.losses(rows, "best of the four", "Where they disagree", SAYS)], width=800)
 # %% [markdown]
 # On a chain of layers with a stage on each device, the three planners that minimise a bottleneck mean the same by it:
 # what a stage computes, and what crosses its two boundaries. They give each other's plans the same price, and AMP's the

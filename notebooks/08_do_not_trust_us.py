@@ -23,7 +23,6 @@ import copy
 import json
 import os
 import pathlib
-import shutil
 import subprocess
 import sys
 from fractions import Fraction
@@ -93,13 +92,12 @@ print("check:", planner.check(instance, forged["plan"]).feasible, "- the plan al
 # %% [markdown]
 # ## The checker alone
 #
-# One file is copied into an empty folder with the instance and the certificate, and runs in an interpreter that sees
+# One file is written into an empty folder with the instance and the certificate, and runs in an interpreter that sees
 # neither this project nor any package (`-I -S`).
 
 # %%
-source = pathlib.Path(planner.__file__).parents[1] / "formulations/stage_partitioning/certificate/checker.py"
 with TemporaryDirectory() as folder:
-    shutil.copy(source, folder)
+    pathlib.Path(folder, "checker.py").write_text(planner.checker("stage_partitioning"))
     planner.save(instance, f"{folder}/instance.json")
     pathlib.Path(folder, "certificate.json").write_text(certified.text)
     spoil = copy.deepcopy(certified.content)

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from planner.results.check import Verdict, check
     from planner.results.result import Result
     from planner.results.save import save
-    from planner.solving.certify import Certification, Verification, certify, verify
+    from planner.solving.certify import Certification, Verification, certify, checker, verify
     from planner.solving.compare import Report, crosscheck
     from planner.solving.solve import solve
     from planner.training.trainers.exporting import Exported, export
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "planner.plugins.registry": ("method",),
-    "planner.solving.certify": ("Certification", "Verification", "certify", "verify"),
+    "planner.solving.certify": ("Certification", "Verification", "certify", "checker", "verify"),
     "planner.results.check": ("Verdict", "check"),
     "planner.solving.compare": ("Report", "crosscheck"),
     "planner.process.errors": ("CrosscheckError", "UsageError"),
@@ -95,6 +95,7 @@ __all__ = [
     "Verification",
     "certify",
     "check",
+    "checker",
     "crosscheck",
     "diff",
     "explain",

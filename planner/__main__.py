@@ -32,7 +32,7 @@ def main() -> None:
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
     from planner.process import signals, streams
 
-    out = streams.kept()
+    out = streams.lasting_streams()
     signals.listen(lambda number: streams.end(number, out))
     atexit.register(_ignore)  # as the last of all: Python would give signals their usual meaning back
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -40,12 +40,12 @@ def main() -> None:
         from planner.cli.app import main as command_line
         from planner.solving.worker import any_left_behind
     except Exception as error:
-        said = environment.blamed(error)
+        said = environment.system_error_line(error)
         if said is None:
             raise
         sys.exit(_refused(said))
 
-    code = streams.settled(command_line(), out)
+    code = streams.exit_code_after_flush(command_line(), out)
     signals.listen(lambda _: os._exit(code))
     if any_left_behind():
         # A method that ignores the request to stop must not keep a finished command alive.

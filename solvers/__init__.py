@@ -1,6 +1,6 @@
 """How to run a model: backends that know models and no problem. `BACKENDS` is the one list of them.
 
-A new backend is a file here and a line in the list; tests/contracts/test_backends.py tests it.
+A new backend is a file here and a line in the list; tests/solvers/test_backends.py tests it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Backend:
     name
         The solver's name, for users.
     module
-        Has ``run(model, limits, watch) -> Run``, ``version()`` and ``knows(option)``; ``MODULE_canaries`` has
+        Has ``run(model, limits, watch) -> Run``, ``version()`` and ``knows(option)``; ``known_models`` beside it has
         ``CANARIES``.
     distribution
         The package that carries it.

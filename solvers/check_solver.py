@@ -5,11 +5,11 @@ HiGHS and CP-SAT as they are pinned are examined by the tests and by ``planner d
 
 from __future__ import annotations
 
-import threading
 from dataclasses import replace
 
 from solvers.external.names import REFUSED, installed
 from solvers.external.process import prepared_version
+from solvers.fork_lock import ForkLock
 from solvers.outcome import DEFAULT_SOLVER, Limits
 from solvers.trust.pins import BackendError
 
@@ -17,7 +17,7 @@ from solvers.trust.pins import BackendError
 _TIME_S = 10.0
 
 _passed: set[tuple[str, Limits]] = set()
-_lock = threading.Lock()
+_lock = ForkLock()
 
 
 def demand_passed(backend: str, limits: Limits) -> None:
@@ -37,7 +37,7 @@ def demand_passed(backend: str, limits: Limits) -> None:
         others = ", ".join(installed())
         raise BackendError(f"solver is {limits.solver!r}; expected {REFUSED[limits.solver]}, such as {others}")
     plain = Limits(time_s=_TIME_S, solver=limits.solver, threads=limits.threads)
-    with _lock:
+    with _lock.own:
         if limits.solver != DEFAULT_SOLVER:
             _examine(backend, plain)
         if limits.solver_options:

@@ -32,7 +32,7 @@ def configure(highs: highspy.Highs, limits: Limits, options: Mapping[str, float 
         "random_seed": limits.seed,
         "mip_rel_gap": limits.gap if limits.gap > OPTIMAL_GAP else 0.0,
         "mip_abs_gap": 0.0,
-        # 1.12's orbital fixing in strong branching loses optima (tests/mesh_tiling/test_mesh_tiling.py).
+        # 1.12's orbital fixing in strong branching loses optima (tests/formulations/mesh_tiling/test_mesh_tiling.py).
         "mip_detect_symmetry": False,
     }
     for name, value in {**ours, **options}.items():
@@ -68,7 +68,7 @@ def _typed(highs: highspy.Highs, name: str, text: str) -> Any:
         return text
 
 
-def hinted(highs: highspy.Highs, known: Mapping[int, float]) -> None:
+def set_hint(highs: highspy.Highs, known: Mapping[int, float]) -> None:
     """Hand HiGHS a solution to begin with, by columns."""
     if known:
         indices, numbers = np.array(list(known), dtype=np.int32), np.array(list(known.values()), dtype=np.double)

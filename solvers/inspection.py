@@ -93,7 +93,7 @@ class Relaxation:
     left_out: tuple[str, ...] = ()
 
 
-def unsolved(watch: Watch) -> str:
+def why_no_bound(watch: Watch) -> str:
     """Why a relaxation has no bound where a limit or a signal came first."""
     return f"the relaxation was not solved ({watch.why(Stop.TIME_LIMIT).value})"
 

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import ctypes
 import os
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-_lock = threading.Lock()
+from solvers.fork_lock import ForkLock
+
 #: How many silenced runs there are, C's stdout before the first, and what replaces it meanwhile.
 _runs = 0
 _before: int | None = None
 _nowhere: int | None = None
+
+
+def _in_a_fork() -> None:
+    """The runs that were going on are not in a forked process: its stdout is its own again."""
+    global _runs
+    _runs = min(_runs, 1)
+    if _runs:
+        _restore(_stdout())
+
+
+_lock = ForkLock(_in_a_fork)
 
 
 @contextmanager
@@ -43,7 +54,7 @@ def _stdout() -> Any:
 
 def _discard(stdout: Any) -> None:
     global _runs, _before, _nowhere
-    with _lock:
+    with _lock.own:
         if _nowhere is None:
             opened = ctypes.CDLL(None).fopen
             opened.restype = ctypes.c_void_p
@@ -55,7 +66,7 @@ def _discard(stdout: Any) -> None:
 
 def _restore(stdout: Any) -> None:
     global _runs, _before
-    with _lock:
-        _runs -= 1
+    with _lock.own:
+        _runs = max(_runs - 1, 0)  # 0 in a process that was forked meanwhile
         if _runs == 0 and _before is not None:
             _before, stdout.value = None, _before

@@ -1,6 +1,6 @@
 """The vocabulary of outcomes: why a run stopped, what it holds, and the channel by which it reports and is stopped.
 
-Nothing beyond the standard library: every room and every backend imports this file.
+Nothing beyond the standard library: every problem package and every backend imports this file.
 """
 
 from __future__ import annotations
@@ -185,6 +185,8 @@ class Watch:
         self.best_bound: float | None = None
         #: The greatest bound by each `Prover` (or method) that reported one.
         self.bounds: dict[str, float] = {}
+        #: The objective of a plan that is reported without it; ``None``: the watch knows no problem.
+        self.evaluate: Callable[[Any], float] | None = None
         self._doubt = ""
         #: How solvers' processes ended by themselves, in words.
         self.aborts: list[str] = []
@@ -206,8 +208,9 @@ class Watch:
         """Seconds left of the time limit, at least 0; ``None`` without a limit."""
         return None if self._limits.time_s is None else max(0.0, self._limits.time_s - self.elapsed_s())
 
-    def plan(self, plan: Any, objective: float) -> None:
-        """Report a feasible plan and its objective (by the family's ``evaluate``); worse ones are ignored."""
+    def plan(self, plan: Any, objective: float | None = None) -> None:
+        """Report a feasible plan and its objective (left out: that of ``evaluate``); worse ones are ignored."""
+        objective = self._objective(plan) if objective is None else objective
         with self._lock:
             if self.best_objective is not None and objective >= self.best_objective:
                 return
@@ -217,6 +220,11 @@ class Watch:
         for part in sharing:
             part.receive(plan, objective)
         self._report()
+
+    def _objective(self, plan: Any) -> float:
+        if self.evaluate is None:
+            raise ValueError("this watch knows no problem; expected the plan with its objective")
+        return self.evaluate(plan)
 
     def incumbent(self) -> tuple[Any, float | None]:
         """The best plan and its objective, read together; ``(None, None)`` before the first plan."""
@@ -341,6 +349,7 @@ class Part(Watch):
         super().__init__(Limits(time_s=left if seconds is None else seconds))
         self._whole, self._plans, self._bounds = whole, plans, bounds
         self._plan_of, self._obsolete = plan_of, obsolete
+        self.evaluate = whole.evaluate if plans and plan_of is None else None  # another problem's plans otherwise
         with whole._lock:
             whole._parts.add(self)
             over = bool(whole.flag[0])
@@ -353,8 +362,9 @@ class Part(Watch):
             self.stop(self._whole.why())
         return super().stopped()
 
-    def plan(self, plan: Any, objective: float) -> None:
+    def plan(self, plan: Any, objective: float | None = None) -> None:
         """Report a plan, to the run as well unless the part is silent."""
+        objective = self._objective(plan) if objective is None else objective
         super().plan(plan, objective)
         if self._plans:
             self._whole.plan(plan if self._plan_of is None else self._plan_of(plan), objective)

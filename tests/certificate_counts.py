@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import sys
 import time
 from collections import Counter
 from itertools import count
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent / "support"))
 
 from certificate_cases import Spoiling, accepted_or_why
 from small_instances import random_case
@@ -28,7 +31,7 @@ HEAD = "| family | instances | accepted | uncertified | CPU s | mutants | refuse
 
 def spoiling_of(family: str) -> Spoiling:
     """What the tests of a family's certificates declare."""
-    path = Path(__file__).parent / family / "test_certificates.py"
+    path = Path(__file__).parent / "formulations" / family / "test_certificates.py"
     spec = importlib.util.spec_from_file_location(f"{family}_test_certificates", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,21 @@ def pytest_xdist_auto_num_workers() -> int:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--cases", type=int, default=40, help="random instances per witness test (default: 40)")
+
+
+#: What a newcomer runs first, under a minute: nouns, definitions, files and results.
+_UNIT = re.compile(r"instances/|formulations/(simulation/|.*(problem|instances|plans)\.py)|planner/(files|results)/")
+#: By folder: a rule for all problems, or what runs their models.
+_MARKS = {"contracts": "contract", "solvers": "solver"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests by where they stand."""
+    for item in items:
+        place = item.path.relative_to(Path(__file__).parent).as_posix()
+        mark = _MARKS.get(place.partition("/")[0]) or ("unit" if _UNIT.match(place) else None)
+        if mark is not None:
+            item.add_marker(mark)
 
 
 @pytest.fixture(scope="session")

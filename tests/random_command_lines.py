@@ -29,6 +29,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parent / "support"))
+
 from command_lines import Maker, commands, parameters
 
 #: Exit codes by what may have them: a command's, beside those of all.
@@ -171,7 +173,7 @@ def _copy(seed: int, number: int, folder: Path, only: Sequence[str]) -> int:
         return process
     try:  # nothing of this may return
         os.setsid()
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+        resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         (folder / "work").mkdir(parents=True)
         os.chdir(folder / "work")

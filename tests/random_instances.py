@@ -24,16 +24,17 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parent / "support"))
+
 from small_instances import family_named, known_optimum, random_case
 
 from formulations import FAMILIES
 from formulations.contract.family import Claim, Family, Method
 from planner.process.errors import CrosscheckError
-from planner.process.executors import Opened, completed, place
-from planner.process.signals import held, listen, noted
+from planner.process.executors import Opened, place, run_each
+from planner.process.signals import defer, listen, pending
 from planner.results.check import agree, exceeds
 from planner.results.result import Result
-from planner.solving.backends import backend_of
 from planner.solving.compare import contradictions, write_reproducer
 from planner.solving.solve import run
 from solvers import BACKENDS
@@ -91,7 +92,7 @@ def warmed(name: str) -> Family[Any, Any]:
     family = family_named(name)
     for method in family.methods:
         method.load()
-    return replace(family, why_infeasible=None)
+    return replace(family, entries={**family.entries, "why_infeasible": None})
 
 
 def examine(name: str, seed: int, number: int, reproducers: str | None = None, choice: Choice = Choice()) -> Tally:
@@ -160,7 +161,7 @@ def _results(family: Family[Any, Any], instance: Any, seed: str, choice: Choice)
 def _chosen(family: Family[Any, Any], instance: Any, seed: str, backend: str | None) -> list[Method[Any, Any]]:
     fitting = [method for method in family.methods if method.supports(instance) is None]
     if backend is not None:
-        return [method for method in fitting if backend_of(method) == backend]
+        return [method for method in fitting if method.backend == backend]
     exact = [method for method in fitting if method.claim is Claim.EXACT]
     others = [method for method in fitting if method.claim is Claim.HEURISTIC]
     return exact + ([random.Random(seed).choice(others)] if others else [])
@@ -202,8 +203,8 @@ def run_all(
     began = time.perf_counter()
     with file.open("a") as rows:
         rows.write("\n")  # what a killed run left of its last row stays a row of its own
-        for done, (position, tally) in enumerate(completed(_opened(jobs), examine_chunk, tasks), start=1):
-            if noted() is not None:  # the signal may have cut the methods of this chunk short
+        for done, (position, tally) in enumerate(run_each(_opened(jobs), examine_chunk, tasks), start=1):
+            if pending() is not None:  # the signal may have cut the methods of this chunk short
                 break
             rows.write(json.dumps({"chunk": waiting[position], **vars(tally)}) + "\n")
             rows.flush()
@@ -282,14 +283,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     families = given.families.split(",")
     if unknown := set(families) - set(NAMES):
         parser.error(f"no families: {', '.join(sorted(unknown))}; expected some of {', '.join(NAMES)}")
-    with held():
+    with defer():
         totals = run_all(
             families, given.count, given.seed, given.jobs, Path(given.out), Choice(given.threads, given.backend)
         )
     print(table(totals))
     wrong = [sentence for tally in totals.values() for sentence in tally.wrong]
     print("\n".join(["", *wrong]) if wrong else "\nno contradictions")
-    signal = noted()
+    signal = pending()
     if wrong or signal is None:
         return 5 if wrong else 0
     return 128 + signal

@@ -7,9 +7,13 @@ have been compared with brute force, and prints a row. A method that says someth
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections import Counter
 from itertools import count
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent / "support"))
 
 from requirement_cases import compared
 

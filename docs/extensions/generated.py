@@ -24,7 +24,7 @@ METHODS, ALL_METHODS, FIGURE = "<!-- methods -->", "<!-- all methods -->", "<!--
 MODELS = "<!-- models -->"
 NAMES = "<!-- names of planner -->"
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
-_TIME_S = 10.0
+_TIME_S, _WIDTH = 10.0, 800
 
 
 def on_builder_inited(app: Sphinx) -> None:
@@ -111,7 +111,7 @@ def names() -> str:
 def figures(instance: str, settings: dict[str, Any]) -> str:
     """Pictures of the best plan found for an instance, as part of the page."""
     import planner
-    from planner.display.plots.files import svg
+    from planner.display.plots.files import Sheet
     from planner.display.plots.panels import panels
     from planner.files.load import family_of
 
@@ -123,7 +123,7 @@ def figures(instance: str, settings: dict[str, Any]) -> str:
     drawn = panels(loaded, family.plan_from_json(loaded, result.plan))
     if not drawn:
         raise ValueError(f"{family.name} has no pictures")
-    return "\n\n".join(_figure(panel.title, svg(panel)) for panel in drawn)
+    return "\n\n".join(_figure(chart.title, Sheet([chart], width=_WIDTH).svg()) for chart in drawn)
 
 
 def _figure(title: str, picture: str) -> str:

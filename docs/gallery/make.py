@@ -11,18 +11,14 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-
 from planner.display.mining import percent
-from planner.display.palette import line_colour
+from planner.display.plots.chart import Chart
 from planner.display.plots.files import save as save_picture
-from planner.display.plots.marks import quiet_frame
-from planner.display.plots.panel import Panel
+from planner.display.plots.numbers import curves
 from planner.display.plots.panels import panels
 from planner.experiments.mining.mine import Mined, mine
 from planner.files.load import family_of, load
@@ -236,38 +232,19 @@ def draw(key: str, row: dict[str, Any]) -> None:
     """The two plans of the smallest instance on one scale, and the worst loss by size."""
     entry, instance = ENTRIES[key], load(HERE / f"{key}-smallest.json")
     family = family_of(instance)
-    seen: list[Any] = []
-
-    def beside(panel: Panel) -> Callable[[Any], Any]:
-        def drawn(axes: Any) -> Any:
-            panel.draw(axes)
-            seen.append(axes)
-            for name in ("x", "y"):
-                if getattr(axes, f"get_{name}label")().startswith("time"):
-                    most = max(getattr(each, f"get_{name}lim")()[1] for each in seen)
-                    for each in seen:
-                        getattr(each, f"set_{name}lim")(0, most)
-
-        return drawn
-
-    drawn = []
+    drawn: list[Chart] = []
     for title, method, options in ((entry.method, entry.method, dict(entry.options)), ("optimum", entry.against, {})):
         result = solve(instance, method=method, options=options)
         every = panels(instance, family.plan_from_json(instance, plain(result.plan)))
-        panel = next((each for each in every if each.title.startswith("Time")), every[0])
-        drawn.append(Panel(f"{title}: {result.objective:g} {result.unit}", beside(panel)))
-
-    def losses(axes: Any) -> None:
-        known = [(each["nodes"], 100 * each["loss"]) for each in row["rows"] if each["loss"] is not None]
-        axes.plot(*zip(*known, strict=True), marker="o", color=line_colour(1))
-        quiet_frame(axes, "left", "bottom")
-        axes.set_xlabel("nodes, at most")
-        axes.set_ylabel("worst loss found (%)")
-        axes.set_ylim(0, 1.1 * known[-1][1])
-        axes.xaxis.get_major_locator().set_params(integer=True)
-
-    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "planner"}):
-        save_picture([*drawn, Panel("worst loss by size", losses)], str(HERE / f"{key}.svg"))
+        chart = next((each for each in every if each.title.startswith("Time")), every[0])
+        drawn.append(replace(chart, title=f"{title}: {result.objective:g} {result.unit}", is_wide=False))
+    if len({chart.unit for chart in drawn}) == 1:
+        most = max(chart.top or 0.0 for chart in drawn)
+        drawn = [replace(chart, top=most or None) for chart in drawn]
+    known = [(each["nodes"], 100 * each["loss"]) for each in row["rows"] if each["loss"] is not None]
+    sizes = {"title": "nodes, at most", "axis": {"tickMinStep": 1}}
+    worst = curves([("", known)], sizes, {"title": "worst loss found, %"}, title="worst loss by size")
+    save_picture([*drawn, worst], str(HERE / f"{key}.svg"))
 
 
 def by(column: dict[str, Any]) -> str:

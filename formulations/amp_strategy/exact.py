@@ -6,7 +6,7 @@ import math
 
 from formulations.amp_strategy.definition.plan import StrategyPlan
 from formulations.amp_strategy.definition.problem import evaluate, layer_assignment, placements
-from formulations.amp_strategy.paper.amp import assigned, nothing_left, possible_degrees, rows_of
+from formulations.amp_strategy.paper.amp import assign_layers, nothing_left, possible_degrees, rows_of
 from formulations.contract.family import Answer
 from formulations.layer_assignment import exact as layers_exact
 from instances.problems.amp_strategy import AmpInstance
@@ -42,7 +42,7 @@ def solve(instance: AmpInstance, _limits: Limits, watch: Watch, top: int = 10) -
         if len(record) >= top and least >= sorted(record.values())[top - 1]:
             pruned = len(pairs) - position
             break
-        found = assigned(instance, degrees, placement, layers_exact.solve, watch)
+        found = assign_layers(instance, degrees, placement, layers_exact.solve, watch)
         bound = min(bound, max(least, found.bound or 0.0))
         if found.plan is not None:
             record[found.plan] = evaluate(instance, found.plan)

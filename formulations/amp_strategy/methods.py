@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from formulations.amp_strategy.definition.plan import Degrees, StrategyPlan
 from formulations.amp_strategy.definition.problem import strategies
@@ -14,6 +15,8 @@ from formulations.layer_assignment.methods import JOINT_LAYERS, PROGRAM_STATES, 
 from instances.parameters import Setting, parse_count
 from instances.problems.amp_strategy import AmpInstance
 from solvers.outcome import Limits
+
+_code = lazy("formulations.amp_strategy")
 
 #: All tilings are listed; beyond so many devices there are too many.
 _TILED_DEVICES = 16
@@ -92,13 +95,13 @@ _ITERATIONS = Setting("iterations", parse_count, "number of random tilings or st
 
 
 def _method(
-    name: str, claim: Claim, source: str, solve: str, takes: _Takes, *options: Setting
+    name: str, claim: Claim, source: str, solve: Callable[..., Any], takes: _Takes, *options: Setting
 ) -> Method[AmpInstance, StrategyPlan]:
     return Method(
         name=name,
         claim=claim,
         source=source,
-        solve=lazy(f"formulations.amp_strategy.{solve}"),
+        solve=solve,
         supports=takes[0],
         limits=takes[1],
         effort=lambda instance: 1e6 * instance.num_devices * len(instance.layers),
@@ -112,15 +115,16 @@ METHODS: tuple[Method[AmpInstance, StrategyPlan], ...] = (
         "exhaustive",
         Claim.EXACT,
         "all strategies, each with exact-joint, pruned by bounds",
-        "exact:solve",
+        _code.exact.solve,
         _EXHAUSTIBLE,
     ),
     Method(
         name="cpsat",
         claim=Claim.EXACT,
         source="all strategies in one model: chosen degrees, order-encoded cuts, CP-SAT",
-        solve=lazy("formulations.amp_strategy.models.cpsat:solve"),
-        build=lazy("formulations.amp_strategy.models.cpsat:build"),
+        solve=_code.models.cpsat.solve,
+        backend="cpsat",
+        build=_code.models.cpsat.model_of,
         honours=names(VOCABULARY),
         supports=lambda instance: _at_most(instance, _cpsat_terms, _CPSAT_TERMS, "terms"),
         limits=f"{_MODEL_LAYERS:,} layers, {_CPSAT_TERMS:,} terms (stages times layers of strategies), and {_TILED}",
@@ -130,26 +134,27 @@ METHODS: tuple[Method[AmpInstance, StrategyPlan], ...] = (
         name="milp",
         claim=Claim.EXACT,
         source="all strategies in one model: a path of stages for each, Pyomo and HiGHS",
-        solve=lazy("formulations.amp_strategy.models.milp:solve"),
-        build=lazy("formulations.amp_strategy.models.milp:build"),
+        solve=_code.models.milp.solve,
+        backend="highs",
+        build=_code.models.milp.model_of,
         honours=names(VOCABULARY),
         supports=lambda instance: _at_most(instance, _milp_arcs, _MILP_ARCS, "arcs"),
         limits=f"{_MODEL_LAYERS:,} layers, {_MILP_ARCS:,} arcs (ends of all stages of all strategies), and {_TILED}",
         effort=lambda instance: 1e5 * sum(_milp_arcs(instance, each) for each in possible(instance)),
     ),
-    _method("amp", Claim.HEURISTIC, "AMP, section 6.2, Algorithm 1", "paper.amp:solve_amp", _PROGRAMMABLE),
+    _method("amp", Claim.HEURISTIC, "AMP, section 6.2, Algorithm 1", _code.paper.amp.solve_amp, _PROGRAMMABLE),
     _method(
         "amp-released",
         Claim.HEURISTIC,
         "the same with the released layer assignment",
-        "paper.amp:solve_released",
+        _code.paper.amp.solve_released,
         _PROGRAMMABLE,
     ),
     _method(
         "amp-sa",
         Claim.HEURISTIC,
         "AMP, section 6.3, Algorithm 2",
-        "paper.amp:solve_annealing",
+        _code.paper.amp.solve_annealing,
         _PROGRAMMABLE,
         _ITERATIONS,
     ),
@@ -157,7 +162,7 @@ METHODS: tuple[Method[AmpInstance, StrategyPlan], ...] = (
         "megatron",
         Claim.HEURISTIC,
         "Megatron's placement and split for all degrees",
-        "paper.amp:solve_megatron",
+        _code.paper.amp.solve_megatron,
         _LISTABLE,
     ),
 )

@@ -91,7 +91,7 @@ def compile_kernels(module: str) -> None:
             made.disable_compile()
 
 
-def kept(made: Any, arguments: tuple[Any, ...]) -> bool:
+def is_cached(made: Any, arguments: tuple[Any, ...]) -> bool:
     """Whether a kernel of `KERNELS` is in the cache, compiled for these types, and can be loaded from there."""
     return made._cache.load_overload(arguments, made.targetctx) is not None
 

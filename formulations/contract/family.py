@@ -6,18 +6,20 @@ Nothing here imports a solver or a room; `formulations.FAMILIES` lists the rooms
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from formulations.contract.alternatives import Nearby
 from formulations.contract.inner_problems import Inside
-from formulations.contract.instance_space import Mining
-from formulations.contract.quantities import Quantity, unknown_to
+from formulations.contract.instance_space import InstanceSpace
+from formulations.contract.quantities import Quantity, unknown_to, unmet
 from formulations.contract.violation import Violation as Violation
 from formulations.contract.what_if import Questions
 from formulations.figures.plan_figures import Breakdown
+from instances.errors import InstanceError, closest, expect
+from instances.exchange import form_of
 from instances.parameters import Setting
 from solvers.outcome import Limits, Prover, Stop, Watch
 
@@ -69,7 +71,7 @@ class Certificates(Generic[Instance]):
         and a bound (infinite: there is no plan); `UncertifiedError` if there is none.
     verify
         ``verify(instance, certificate)``, both as parsed JSON: the verdict of docs/interface.md; ``ValueError`` for
-        what is no certificate. It is the room's ``checker.py``, which imports nothing of ours.
+        what is no certificate. It is the problem's ``checker.py`` (`formulations.contract.checker.frame`).
     refusal
         ``refusal(instance)``: why the checker does not know such instances, in words; ``None`` if it does.
     """
@@ -111,6 +113,8 @@ class Method(Generic[Instance, Plan]):
         What has to be done once in a process beside importing ``solve``; its time is reported apart.
     finish
         What has to be ended after ``solve``, in the same thread, whatever came of it; its time does not count.
+    backend
+        What runs its models (`solvers.BACKENDS`); empty: it has none.
     build
         ``build(instance, watch, complete=False)``: the model of a declarative method (`solve_model.Model`),
         pruned by the best plan that the watch knows, or that the method begins with; ``complete``: by none.
@@ -136,6 +140,7 @@ class Method(Generic[Instance, Plan]):
     options: tuple[Setting, ...] = ()
     prepare: Callable[[], None] = no_preparation
     finish: Callable[[], None] = no_preparation
+    backend: str = ""
     build: Callable[..., Any] | None = None
     honours: frozenset[str] = frozenset()
     needs: str = ""
@@ -170,75 +175,116 @@ class Family(Generic[Instance, Plan]):
         ``read(content, where, overrides) -> Instance``; ``where`` names the file in errors (`InstanceError`).
     overrides
         The settings that ``read`` and catalog instances accept.
-    also_reads
-        Whether ``read`` makes an instance of this content, too, though it is another family's (with ``--problem``): a
-        flat network put on machines, say.
     check
         ``check(instance, where)``: the rules between the fields of an instance, whoever built it (`InstanceError`).
     to_json, plan_from_json, plan_to_json
         Exchange formats (docs/interface.md).
     evaluate, violations
-        The definition: objective of a plan, and the rules it breaks (empty: feasible).
+        The definition: objective of a plan, and the rules of the problem it breaks; `judge` adds the requirements.
     vocabulary
-        The quantities of a plan that requirements may speak of; ``violations`` judges them.
-    nearby
-        How plans differ, for questions next to the optimum; ``None``: there are no answers.
+        The quantities of a plan that requirements may speak of.
     unit
         ``unit(instance)``: the objective's unit.
     choose
         ``choose(instance, limits, exact) -> (method name, reason)``: the dispatcher's knowledge of this family.
-    chooses_by
-        The functions imported late (`lazy`) that ``choose`` calls: they are loaded before the clock starts.
-    why_infeasible
-        ``why_infeasible(instance, limits, watch) -> (sentence, figures)``: what would make the instance feasible.
-    picture
-        ``picture(instance, plan)``: the plan as SVG text.
-    breakdown
-        ``breakdown(instance, plan)``: the figures and pictures of a plan.
-    certificates
-        How its bounds, and that there is no plan, are certified; ``None``: they are not.
-    mining
-        What a search for instances on which a method is bad needs; ``None``: there is no search.
-    subproblems
-        The problems of other families that its methods solve inside.
-    questions
-        What may be in conflict in its instances and what may be changed; ``None``: they are not explained.
-    memory_pressure
-        ``memory_pressure(instance)``: what a plan needs of memory at least, or in its fastest form, over what there is;
-        ``None``: not known.
-    sweepable
-        Whether micro-batch sizes of a batch can be compared: the number of micro-batches is Piper's N, and the
-        objective is time per sample.
+    entries
+        What only some problems have, by name: the properties below. A problem package's are found by the names of its
+        files (`formulations.contract.package.Folder`).
     """
 
+    # What it is called.
     name: str
+    # Its instances.
     recognise: Callable[[Any], bool]
     read: Callable[[Any, str, Mapping[str, Any]], Instance]
     overrides: tuple[Setting, ...]
     check: Callable[[Instance, str], None]
     to_json: Callable[[Instance], dict[str, Any]]
+    # Its plans, and the definition.
     plan_from_json: Callable[[Instance, Any], Plan]
     plan_to_json: Callable[[Instance, Plan], dict[str, Any]]
     evaluate: Callable[[Instance, Plan], float]
     violations: Callable[[Instance, Plan], tuple[Violation, ...]]
     unit: Callable[[Instance], str]
+    # How it is solved.
     methods: tuple[Method[Instance, Plan], ...]
     choose: Callable[[Instance, Limits, bool], tuple[str, str]]
-    describe: Callable[[Instance], Mapping[str, Any]] = lambda _: {}
-    warnings: Callable[[Instance], tuple[str, ...]] = lambda _: ()
-    why_infeasible: Callable[[Instance, Limits, Watch], tuple[str, Mapping[str, Any]]] | None = None
-    picture: Callable[[Instance, Plan], str] | None = None
-    breakdown: Callable[[Instance, Plan], Breakdown] | None = None
-    certificates: Certificates[Instance] | None = None
-    mining: Callable[[], Mining[Instance]] | None = None
-    memory_pressure: Callable[[Instance], float | None] = lambda _: None
-    sweepable: bool = False
+    # What requirements may speak of.
     vocabulary: tuple[Quantity, ...] = ()
-    nearby: Nearby | None = None
-    also_reads: Callable[[Any], bool] | None = None
-    subproblems: tuple[Inside, ...] = ()
-    questions: Callable[[], Questions[Instance]] | None = None
-    chooses_by: tuple[Callable[..., Any], ...] = ()
+    # What only some have.
+    entries: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def describe(self) -> Callable[[Instance], Mapping[str, Any]]:
+        """The key figures of an instance."""
+        found: Callable[[Instance], Mapping[str, Any]] = self.entries.get("describe", lambda _: {})
+        return found
+
+    @property
+    def warnings(self) -> Callable[[Instance], tuple[str, ...]]:
+        """What a person should know of an instance, in sentences."""
+        found: Callable[[Instance], tuple[str, ...]] = self.entries.get("warnings", lambda _: ())
+        return found
+
+    @property
+    def also_reads(self) -> Callable[[Any], bool] | None:
+        """Whether ``read`` makes an instance of this content, though it is another family's (with ``--problem``)."""
+        return self.entries.get("also_reads")
+
+    @property
+    def memory_pressure(self) -> Callable[[Instance], float | None]:
+        """What a plan needs of memory at least, or in its fastest form, over what there is; ``None``: not known."""
+        found: Callable[[Instance], float | None] = self.entries.get("memory_pressure", lambda _: None)
+        return found
+
+    @property
+    def sweepable(self) -> bool:
+        """Whether micro-batch sizes of a batch can be compared: micro-batches are Piper's N, time is per sample."""
+        return bool(self.entries.get("sweepable", False))
+
+    @property
+    def chooses_by(self) -> tuple[Callable[..., Any], ...]:
+        """The functions imported late (`lazy`) that ``choose`` calls: they are loaded before the clock starts."""
+        return tuple(self.entries.get("chooses_by", ()))
+
+    @property
+    def why_infeasible(self) -> Callable[[Instance, Limits, Watch], tuple[str, Mapping[str, Any]]] | None:
+        """``why_infeasible(instance, limits, watch) -> (sentence, figures)``: what would make the instance feasible."""
+        return self.entries.get("why_infeasible")
+
+    @property
+    def breakdown(self) -> Callable[[Instance, Plan], Breakdown] | None:
+        """``breakdown(instance, plan)``: the figures and pictures of a plan."""
+        return self.entries.get("breakdown")
+
+    @property
+    def certificates(self) -> Certificates[Instance] | None:
+        """How its bounds, and that there is no plan, are certified; ``None``: they are not."""
+        return self.entries.get("certificates")
+
+    @property
+    def mining(self) -> Callable[[], InstanceSpace[Instance]] | None:
+        """What a search for instances on which a method is bad needs; ``None``: there is no search."""
+        return self.entries.get("mining")
+
+    @property
+    def nearby(self) -> Nearby | None:
+        """How plans differ, for questions next to the optimum; ``None``: there are no answers."""
+        return self.entries.get("nearby")
+
+    @property
+    def subproblems(self) -> tuple[Inside, ...]:
+        """The problems of other families that its methods solve inside."""
+        return tuple(self.entries.get("subproblems", ()))
+
+    @property
+    def questions(self) -> Callable[[], Questions[Instance]] | None:
+        """What may be in conflict in its instances and what may be changed; ``None``: they are not explained."""
+        return self.entries.get("questions")
+
+    def judge(self, instance: Instance, plan: Plan) -> tuple[Violation, ...]:
+        """The rules that a plan breaks; if there are none, the requirements that it does not meet (``required``)."""
+        return self.violations(instance, plan) or tuple(unmet(self.vocabulary, instance, plan))
 
     def load(self) -> None:
         """Import what choosing a method needs: ``choose``, and what the methods say of their own size."""
@@ -260,33 +306,75 @@ class Family(Generic[Instance, Plan]):
 class OwnJson(Generic[Instance]):
     """The instances of a family that has no other form: built already, or the project's own JSON.
 
-    ``reader`` is the target (`lazy`) of ``read(content, where) -> Instance``, imported for files alone.
+    ``kind`` is their dataclass (`instances.exchange.in_files`), ``check`` that of the `Family`.
     """
 
-    def __init__(self, problem: str, kind: type[Instance], reader: str) -> None:
-        self._problem, self._kind, self._reader = problem, kind, lazy(reader)
+    def __init__(self, kind: type[Instance], check: Callable[[Instance, str], None]) -> None:
+        self._form, self._kind, self._check = form_of(kind), kind, check
 
     def recognise(self, content: Any) -> bool:
         """Whether this is one of them (`Family.recognise`)."""
         if isinstance(content, self._kind):
             return True
-        return isinstance(content, dict) and content.get("problem") == self._problem
+        return isinstance(content, dict) and content.get("problem") == self._form.problem
 
     def read(self, content: Any, where: str) -> Instance:
         """The instance as it was built or declared, before any overrides."""
-        found: Instance = content if isinstance(content, self._kind) else self._reader(content, where)
-        return found
+        if isinstance(content, self._kind):
+            return content
+        if self._form.reader:
+            return cast(Instance, lazy(self._form.reader)(content, where))
+        from instances.validation import read_instance  # imports pydantic, which only files need
+
+        return read_instance(self._kind, content, where, self._check)
+
+
+def parse_overrides(overrides: Mapping[str, Any], settings: Iterable[Setting], where: str) -> dict[str, Any]:
+    """Overrides by `Setting.name`, without those that are not given (``None``, and a flag that is ``False``).
+
+    Raises
+    ------
+    InstanceError
+        Unknown setting, or a value that its setting refuses.
+    """
+    known = {setting.name: setting for setting in settings}
+    given = {}
+    for key, value in overrides.items():
+        name = key.replace("_", "-")
+        if value is None or value is False:
+            continue
+        expect(name in known, where, f"--{name}", value, f"a setting that exists{closest(name, known)}")
+        try:
+            given[name] = known[name].parse(value)
+        except ValueError as error:
+            raise InstanceError.at(where, f"--{name}", value, str(error)) from None
+    return given
+
+
+def with_overrides(instance: Any, given: Mapping[str, Any], settings: Iterable[Setting]) -> Any:
+    """The instance whose fields are those that the overrides replace (`Setting.field`); its options record them."""
+    fields = {each.name: each.field or each.name.replace("-", "_") for each in settings}
+    changed = {fields[name]: value for name, value in given.items()}
+    return replace(instance, **changed, options={**instance.options, **given})
 
 
 class Lazy:
-    """A function that imports ``"package.module:name"`` when it is first called, or by ``resolve``.
+    """A function of a package, imported when it is first called, or by ``resolve``.
 
-    Rooms use it so that listing the methods imports no solver (``planner --help`` answers at once).
+    It is named by attributes of its package, such as ``.paper.solve``: listing methods imports no solver (``planner
+    --help`` answers at once).
     """
 
     def __init__(self, target: str) -> None:
-        self.__qualname__ = target
-        self._module, _, self.__name__ = target.partition(":")
+        self._path = target.replace(":", ".")
+        self._module, _, self.__name__ = self._path.rpartition(".")
+        self.__qualname__ = f"{self._module}:{self.__name__}"
+
+    def __getattr__(self, name: str) -> Lazy:
+        """A module of this package, or a function of this module."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return Lazy(f"{self._path}.{name}")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function."""
@@ -304,6 +392,6 @@ def resolve(function: Callable[..., Any]) -> None:
         function.resolve()
 
 
-def lazy(target: str) -> Callable[..., Any]:
-    """The function ``"package.module:name"``, imported when it is first needed (`Lazy`)."""
+def lazy(target: str) -> Lazy:
+    """A package, or the function ``"package.module:name"``, imported when it is first needed (`Lazy`)."""
     return Lazy(target)

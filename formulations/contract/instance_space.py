@@ -1,7 +1,7 @@
 """Small instances made of whole numbers, for searches among them: drawn at random, changed, and made smaller.
 
-A room says which numbers its instances consist of and builds an instance from them (`Genes`); what a search does with
-them is the same for all rooms.
+A problem says which numbers its instances consist of and builds an instance from them (`Genes`); what a search does
+with them is the same for all problems.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 Instance = TypeVar("Instance")
 Numbers = tuple[int, ...]
 
-#: The parts of a size that every room has: first the nodes, last the sum of all numbers that count nothing.
+#: The parts of a size that every problem has: first the nodes, last the sum of all numbers that count nothing.
 NODES, NUMBERS = "nodes", "numbers"
 
 
@@ -194,8 +194,8 @@ class Genes(Generic[Instance]):
 
 
 @dataclass(frozen=True)
-class Mining(Generic[Instance]):
-    """What a room brings to a search for instances on which a method is bad.
+class InstanceSpace(Generic[Instance]):
+    """The small instances of a problem, as a search for losses and random tests draw them.
 
     ``limits`` are the names that ``--max`` takes, with their values where none is given; ``nodes`` and ``number`` (the
     largest number in an instance) are among them. ``genes(limits)`` are the instances within limits.

@@ -1,18 +1,20 @@
 """What requirements may speak of: the quantities of a family's plans, and whether a plan meets an instance's.
 
 A quantity is a whole number that can be read off a plan, or yes (1) and no (0). Each room lists its own
-(``definition/quantities.py``), its definition judges them (`unmet`), and its models express them.
+(``definition/quantities.py``), `judge` holds plans to them, and its models express them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
+from importlib import import_module
 from typing import Any
 
 from formulations.contract.violation import Violation
 from instances.errors import InstanceError, closest
+from instances.exchange import form_of
 from instances.requirements import GRAMMAR, Argument, Requirement, parse, requirements_of
 
 #: Longer lists of an argument's values are described by their first and last.
@@ -36,23 +38,21 @@ class Quantity:
     name
         As requirements call it.
     says
-        One line for a person, with what numbers count from; what is yes or no begins with "whether".
+        One line for a person, with what numbers count from.
     of_plan
         ``of_plan(instance, plan, *arguments) -> int``, with arguments of the ``domains``; 0 where a plan has no such
         thing, such as a stage of that number.
     domains
         One for each argument.
+    is_yes_no
+        Whether it is 1 for yes and 0 for no, and may stand alone in a requirement.
     """
 
     name: str
     says: str
     of_plan: Callable[..., int]
     domains: tuple[Domain, ...] = ()
-
-    @property
-    def is_yes_no(self) -> bool:
-        """Whether it is 1 for yes and 0 for no, and may stand alone in a requirement."""
-        return self.says.startswith("whether ")
+    is_yes_no: bool = False
 
     @property
     def signature(self) -> str:
@@ -65,18 +65,41 @@ def names(vocabulary: Iterable[Quantity]) -> frozenset[str]:
     return frozenset(quantity.name for quantity in vocabulary)
 
 
+def judge(violations: Callable[[Any, Any], tuple[Violation, ...]], instance: Any, plan: Any) -> tuple[Violation, ...]:
+    """The rules of a problem that a plan breaks; if there are none, the requirements of the instance (`unmet`)."""
+    broken = violations(instance, plan)
+    if broken or not getattr(instance, "requirements", ()):
+        return broken
+    kind: Any = type(instance)
+    return tuple(unmet(vocabulary_of(kind), instance, plan))
+
+
+#: By the dataclass of their instances, those of problems without a package (`formulations.contract.problem`).
+OWN_VOCABULARIES: dict[Any, tuple[Quantity, ...]] = {}
+
+
+@cache
+def vocabulary_of(kind: Any) -> tuple[Quantity, ...]:
+    """The quantities of the problem whose instances are of this dataclass."""
+    if kind in OWN_VOCABULARIES:
+        return OWN_VOCABULARIES[kind]
+    home = import_module(f"formulations.{form_of(kind).problem}.definition.quantities")
+    found: tuple[Quantity, ...] = home.VOCABULARY
+    return found
+
+
 def unmet(vocabulary: Iterable[Quantity], instance: Any, plan: Any) -> list[Violation]:
     """The rule ``required``, broken once for each requirement of the instance that a plan does not meet."""
     found = []
     for requirement in requirements_of(instance):
-        quantity, arguments = meant(vocabulary, instance, requirement)
+        quantity, arguments = resolve_requirement(vocabulary, instance, requirement)
         value = quantity.of_plan(instance, plan, *arguments)
         if not requirement.holds(value):
             found.append(Violation("required", f"{requirement}; it is {value}"))
     return found
 
 
-def meant(
+def resolve_requirement(
     vocabulary: Iterable[Quantity], instance: Any, requirement: Requirement
 ) -> tuple[Quantity, tuple[Argument, ...]]:
     """The quantity that a requirement speaks of, and its arguments as the instance has them.
@@ -120,7 +143,7 @@ def check(vocabulary: Iterable[Quantity], instance: Any, where: str) -> None:
     for number, text in enumerate(instance.requirements):
         field = f"requirements[{number}]"
         try:
-            meant(vocabulary, instance, parse(text))
+            resolve_requirement(vocabulary, instance, parse(text))
         except ValueError as rule:
             raise InstanceError.at(where, field, text, str(rule)) from None
 
@@ -134,4 +157,4 @@ def unknown_to(honours: frozenset[str], instance: Any) -> str | None:
     return None
 
 
-__all__ = ["GRAMMAR", "Domain", "Quantity", "check", "meant", "names", "unknown_to", "unmet"]
+__all__ = ["GRAMMAR", "Domain", "Quantity", "check", "judge", "names", "resolve_requirement", "unknown_to", "unmet"]

@@ -1,6 +1,6 @@
 """Amounts in sentences about infeasible instances: numbers short enough to type, rounded up so that they suffice.
 
-A rounded amount is whole from 1000 to 10^11 and has nine significant digits elsewhere; ``printed`` loses nothing of it.
+A rounded amount is whole from 1000 to 10^11 and has nine significant digits elsewhere; ``amount_text`` keeps all of it.
 Families ask for the least rounded amount with a plan (`least_amount`), and say just that number.
 """
 
@@ -41,14 +41,14 @@ def step_below(amount: float) -> float:
     >>> step_below(2137.0), step_below(1000.0), step_below(1e-05)
     (2136.0, 999.999999, 9.99999999e-06)
     """
-    less = Decimal(printed(amount)).next_minus()
+    less = Decimal(amount_text(amount)).next_minus()
     return float(less.quantize(_unit(less), ROUND_FLOOR))
 
 
-def printed(amount: float) -> str:
+def amount_text(amount: float) -> str:
     """A rounded amount as text, which says all of it.
 
-    >>> printed(8589934592.0), printed(20.1686001), printed(1e12)
+    >>> amount_text(8589934592.0), amount_text(20.1686001), amount_text(1e12)
     ('8589934592', '20.1686001', '1e+12')
     """
     return f"{amount:.0f}" if _WHOLE[0] <= Decimal(amount) < _WHOLE[1] else f"{amount:.{_DIGITS}g}"

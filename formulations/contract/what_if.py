@@ -138,12 +138,12 @@ class Questions(Generic[Instance]):
     noisy: Callable[[Instance, Callable[[], float]], Instance] | None = None
 
 
-def required(instance: Any) -> list[Member]:
+def requirement_members(instance: Any) -> list[Member]:
     """A member for each requirement of an instance."""
     return [Member("requirement", text, f"the requirement {text}") for text in instance.requirements]
 
 
-def unrequired(instance: Any, dropped: Iterable[Member]) -> Any:
+def without_requirements(instance: Any, dropped: Iterable[Member]) -> Any:
     """The instance without the requirements among these members."""
     texts = {each.name for each in dropped if each.kind == "requirement"}
     return replace(instance, requirements=tuple(text for text in instance.requirements if text not in texts))
@@ -153,7 +153,7 @@ def one_requirement_less(instance: Any) -> list[Change[Any]]:
     """A change for each requirement: it is not there."""
 
     def without(text: str) -> Change[Any]:
-        fewer = unrequired(instance, [Member("requirement", text, "")])
+        fewer = without_requirements(instance, [Member("requirement", text, "")])
         return Change("requirement", lambda _: f"no requirement {text}", lambda _: fewer, (1.0,))
 
     return [without(text) for text in instance.requirements]

@@ -10,6 +10,8 @@ from formulations.device_mapping.definition.settings import Instance
 from instances.parameters import Setting, parse_count, parse_search_timeout
 from solvers.outcome import Limits
 
+_code = lazy("formulations.device_mapping")
+
 #: Up to so many devices a proof is fast enough to be searched for by default.
 _PROVED_DEVICES = 32
 
@@ -49,26 +51,26 @@ METHODS: tuple[Method[Instance, Mapping], ...] = (
         name="consecutive",
         claim=Claim.HEURISTIC,
         source="Parmesan, section 7: consecutive mapping, the replicas of a stage together",
-        solve=lazy("formulations.device_mapping.annealing.baselines:solve_consecutive"),
+        solve=_code.annealing.baselines.solve_consecutive,
     ),
     Method(
         name="consecutive-pipeline-first",
         claim=Claim.HEURISTIC,
         source="Parmesan, section 7: p2p-first, the stages of a replica together",
-        solve=lazy("formulations.device_mapping.annealing.baselines:solve_pipeline_first"),
+        solve=_code.annealing.baselines.solve_pipeline_first,
     ),
     Method(
         name="random",
         claim=Claim.HEURISTIC,
         source="Parmesan, section 5.2: the best of some random mappings",
-        solve=lazy("formulations.device_mapping.annealing.baselines:solve_random"),
+        solve=_code.annealing.baselines.solve_random,
         options=(Setting("mappings", parse_count, "number of random mappings", metavar="N", default="100"),),
     ),
     Method(
         name="parmesan",
         claim=Claim.HEURISTIC,
         source="Parmesan, Algorithms 1 and 2, with batches of targets and timeouts",
-        solve=lazy("formulations.device_mapping.paper:solve"),
+        solve=_code.paper.solve,
         options=(
             Setting(
                 "search-timeout",
@@ -84,7 +86,7 @@ METHODS: tuple[Method[Instance, Mapping], ...] = (
         name="parmesan-no-timeout",
         claim=Claim.EXACT,
         source="Parmesan, Algorithms 1 and 2 as Appendix A.3 proves them optimal: every search comes to its end",
-        solve=lazy("formulations.device_mapping.paper:solve_without_timeout"),
+        solve=_code.paper.solve_without_timeout,
         supports=_index_rings,
         limits="all but free rings of more than three replicas under the full objective",
         options=(_TARGETS,),
@@ -93,7 +95,7 @@ METHODS: tuple[Method[Instance, Mapping], ...] = (
         name="anneal",
         claim=Claim.HEURISTIC,
         source="swaps of devices towards falling targets (compiled)",
-        solve=lazy("formulations.device_mapping.annealing.near:solve"),
+        solve=_code.annealing.near.solve,
         options=(
             Setting(
                 "levels",
@@ -108,30 +110,32 @@ METHODS: tuple[Method[Instance, Mapping], ...] = (
         name="bounds",
         claim=Claim.HEURISTIC,
         source="bottleneck assignment, arc consistency, cores and components, groups (its plan is consecutive)",
-        solve=lazy("formulations.device_mapping.models.all_bounds:solve"),
+        solve=_code.models.all_bounds.solve,
     ),
     Method(
         name="exact",
         claim=Claim.EXACT,
         source="bounds, annealing and CP-SAT models of targets, until the best plan meets the best bound",
-        solve=lazy("formulations.device_mapping.exact:solve"),
+        solve=_code.exact.solve,
         effort=lambda instance: 1e6 * instance.num_devices,
     ),
     Method(
         name="cpsat",
         claim=Claim.EXACT,
-        source="the model that fits the structure: levels, layered flow, positions and cycles of rings, CP-SAT",
-        solve=lazy("formulations.device_mapping.models.cpsat:solve"),
-        build=lazy("formulations.device_mapping.models.direct:build"),
+        source="devices of stage replicas and classes of bandwidth, CP-SAT",
+        solve=_code.models.cpsat.solve,
+        backend="cpsat",
+        build=_code.models.cpsat.model_of,
         honours=names(VOCABULARY),
         effort=lambda instance: 1e6 * instance.num_devices,
     ),
     Method(
         name="milp",
         claim=Claim.EXACT,
-        source="targets over few bandwidths, else links as flows of one unit, Pyomo and HiGHS",
-        solve=lazy("formulations.device_mapping.models.milp:solve"),
-        build=lazy("formulations.device_mapping.models.milp:build"),
+        source="places of stage replicas and classes of bandwidth, by targets beyond a few devices, Pyomo and HiGHS",
+        solve=_code.models.milp.solve,
+        backend="highs",
+        build=_code.models.milp.model_of,
         honours=names(VOCABULARY),
         supports=_fits_milp,
         limits=f"at most {_MILP_ARCS:,} arcs: links of replicas and devices, times devices squared",

@@ -55,11 +55,11 @@ def _in_machines(matrix: np.ndarray) -> Standing | None:
         np.fill_diagonal(near, True)
         first = near.argmax(axis=1)
         if np.array_equal(near, first[:, None] == first[None, :]):
-            return packed([int(each) for each in np.unique(first, return_inverse=True)[1]])
+            return pack_machines([int(each) for each in np.unique(first, return_inverse=True)[1]])
     return None
 
 
-def packed(machine: list[int]) -> Standing:
+def pack_machines(machine: list[int]) -> Standing:
     """Each machine a block of devices, the blocks in rows."""
     machines = max(machine) + 1
     largest = max(machine.count(each) for each in range(machines))

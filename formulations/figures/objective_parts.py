@@ -35,7 +35,7 @@ def equation_4(
     return _stack("What each stage adds to a step", parts, "its first micro-batch", stages, "part of the step", "s")
 
 
-def flushed(
+def flush_parts(
     times: Sequence[float],
     rounds: float,
     filling: float,

@@ -6,18 +6,18 @@ from formulations.contract.family import Claim, Method, lazy
 from formulations.contract.quantities import names
 from formulations.flushed_partitioning.definition.quantities import VOCABULARY
 from formulations.stage_partitioning.definition.plan import StagePlan
-from formulations.stage_partitioning.methods import DIRECT, PRICES
+from formulations.stage_partitioning.methods import BLOCKS, PRICES
 from formulations.stage_partitioning.model_size import MAX_DOWNSETS as FEW_DOWNSETS
 from formulations.stage_partitioning.model_size import (
-    assignment_effort,
     assignment_supports,
-    assignment_too_large,
+    blocks_effort,
+    blocks_too_large,
     columns_effort,
 )
 from instances.problems.flushed_partitioning import FlushedInstance
 from solvers.outcome import Limits
 
-_ROOM = "formulations.flushed_partitioning"
+_code = lazy("formulations.flushed_partitioning")
 
 
 #: More downsets than this make more pairs than are walked over in minutes.
@@ -39,7 +39,7 @@ def choose(instance: FlushedInstance, _limits: Limits, _exact: bool) -> tuple[st
 
 
 #: Whether the recursion with depth is exact for an instance and has few enough pairs of downsets.
-supports = lazy(f"{_ROOM}.exact.effort:supports")
+supports = _code.exact.effort.supports
 
 
 def _assignment_supports(instance: FlushedInstance) -> str | None:
@@ -54,43 +54,46 @@ METHODS: tuple[Method[FlushedInstance, StagePlan], ...] = (
         name="labels",
         claim=Claim.EXACT,
         source="Piper's recursion with the pipeline's depth in its state (section 6); made for this project",
-        solve=lazy(f"{_ROOM}.exact.labels:solve"),
+        solve=_code.exact.labels.solve,
         supports=supports,
         limits=f"graphs of at most {MAX_DOWNSETS:,} downsets (fewer if memory is short), TMPCs of equal weights",
-        effort=lazy(f"{_ROOM}.exact.effort:effort"),
+        effort=_code.exact.effort.effort,
     ),
     Method(
         name="cpsat",
         claim=Claim.EXACT,
-        source="direct assignment model in CP-SAT, made for this project",
-        solve=lazy(f"{_ROOM}.models.cpsat:solve"),
-        build=lazy(f"{_ROOM}.models.cpsat:build"),
+        source="path of blocks with the pipeline's depth in CP-SAT, made for this project",
+        solve=_code.models.cpsat.solve,
+        backend="cpsat",
+        build=_code.models.cpsat.model_of,
         honours=names(VOCABULARY),
         supports=_assignment_supports,
-        too_large=lambda instance: assignment_too_large(instance.flat),
-        limits=f"{DIRECT}, one network",
-        effort=lambda instance: assignment_effort(instance.flat),
+        too_large=lambda instance: blocks_too_large(instance.flat),
+        limits=f"{BLOCKS}, one network",
+        effort=lambda instance: blocks_effort(instance.flat),
     ),
     Method(
         name="milp",
         claim=Claim.EXACT,
-        source="direct assignment model in Pyomo and HiGHS, made for this project",
-        solve=lazy(f"{_ROOM}.models.milp:solve"),
-        build=lazy(f"{_ROOM}.models.milp:build"),
+        source="path of blocks with the pipeline's depth in Pyomo and HiGHS, made for this project",
+        solve=_code.models.milp.solve,
+        backend="highs",
+        build=_code.models.milp.model_of,
         honours=names(VOCABULARY),
         supports=_assignment_supports,
-        too_large=lambda instance: assignment_too_large(instance.flat),
-        limits=f"{DIRECT}, one network",
-        effort=lambda instance: 3.0 * assignment_effort(instance.flat),
+        too_large=lambda instance: blocks_too_large(instance.flat),
+        limits=f"{BLOCKS}, one network",
+        effort=lambda instance: 3.0 * blocks_effort(instance.flat),
     ),
     Method(
         name="cpsat-columns",
         claim=Claim.EXACT,
         source="a path of priced stages in CP-SAT, made for this project",
-        solve=lazy(f"{_ROOM}.models.columns_cpsat:solve"),
-        build=lazy(f"{_ROOM}.models.columns_cpsat:build"),
+        solve=_code.models.cpsat_columns.solve,
+        backend="cpsat",
+        build=_code.models.cpsat_columns.build,
         honours=_ON_PATHS,
-        supports=lazy(f"{_ROOM}.exact.effort:columns_supports"),
+        supports=_code.exact.effort.columns_supports,
         limits=_COLUMNS,
         effort=lambda instance: columns_effort(instance.flat),
         shares=PRICES,
@@ -99,10 +102,11 @@ METHODS: tuple[Method[FlushedInstance, StagePlan], ...] = (
         name="milp-columns",
         claim=Claim.EXACT,
         source="a path of priced stages in Pyomo and HiGHS, made for this project",
-        solve=lazy(f"{_ROOM}.models.columns_milp:solve"),
-        build=lazy(f"{_ROOM}.models.columns_milp:build"),
+        solve=_code.models.milp_columns.solve,
+        backend="highs",
+        build=_code.models.milp_columns.build,
         honours=names(VOCABULARY),
-        supports=lazy(f"{_ROOM}.exact.effort:columns_supports"),
+        supports=_code.exact.effort.columns_supports,
         limits=_COLUMNS,
         effort=lambda instance: columns_effort(instance.flat),
         shares=PRICES,

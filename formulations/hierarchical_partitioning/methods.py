@@ -10,7 +10,7 @@ from formulations.stage_partitioning.methods import LISTED, PRICES
 from instances.problems.hierarchical_partitioning import HierarchicalInstance
 from solvers.outcome import Limits
 
-_ROOM = "formulations.hierarchical_partitioning"
+_code = lazy("formulations.hierarchical_partitioning")
 
 
 #: Most cells of the table of labels (downsets times sums of degrees), about 16 bytes each.
@@ -39,45 +39,48 @@ METHODS: tuple[Method[HierarchicalInstance, HierarchicalPlan], ...] = (
         name="piper-hierarchical",
         claim=Claim.EXACT,
         source="Piper, Appendix E: recursion over superstages and their splits inside a machine, exact knapsacks",
-        solve=lazy(f"{_ROOM}.paper:solve"),
-        supports=lazy(f"{_ROOM}.effort:supports"),
+        solve=_code.paper.solve,
+        supports=_code.effort.supports,
         limits=f"{LISTED}, where downsets times sums of data-parallel degrees are at most {MAX_LABELS:,}",
-        effort=lazy(f"{_ROOM}.effort:effort"),
+        effort=_code.effort.effort,
         only_at_end=True,
     ),
     Method(
         name="cpsat",
         claim=Claim.EXACT,
         source="direct assignment model in CP-SAT, made for this project",
-        solve=lazy(f"{_ROOM}.models.cpsat:solve"),
-        build=lazy(f"{_ROOM}.models.cpsat:build"),
+        solve=_code.models.cpsat.solve,
+        backend="cpsat",
+        build=_code.models.cpsat.model_of,
         honours=names(VOCABULARY),
-        supports=lazy(f"{_ROOM}.effort:model_supports"),
+        supports=_code.effort.model_supports,
         limits=f"instances whose model has at most {MAX_TERMS:,} terms",
-        effort=lazy(f"{_ROOM}.effort:model_effort"),
+        effort=_code.effort.model_effort,
     ),
     Method(
         name="cpsat-columns",
         claim=Claim.EXACT,
         source="a path of priced superstages in CP-SAT, made for this project",
-        solve=lazy(f"{_ROOM}.models.columns_cpsat:solve"),
-        build=lazy(f"{_ROOM}.models.columns_cpsat:build"),
+        solve=_code.models.cpsat_columns.solve,
+        backend="cpsat",
+        build=_code.models.cpsat_columns.model_of,
         honours=_OF_SUPERSTAGES,
-        supports=lazy(f"{_ROOM}.effort:columns_supports"),
+        supports=_code.effort.columns_supports,
         limits=_COLUMNS,
-        effort=lazy(f"{_ROOM}.effort:columns_effort"),
+        effort=_code.effort.columns_effort,
         shares=PRICES,
     ),
     Method(
         name="milp-columns",
         claim=Claim.EXACT,
         source="a path of priced superstages in Pyomo and HiGHS, made for this project",
-        solve=lazy(f"{_ROOM}.models.columns_milp:solve"),
-        build=lazy(f"{_ROOM}.models.columns_milp:build"),
+        solve=_code.models.milp_columns.solve,
+        backend="highs",
+        build=_code.models.milp_columns.model_of,
         honours=_OF_SUPERSTAGES,
-        supports=lazy(f"{_ROOM}.effort:columns_supports"),
+        supports=_code.effort.columns_supports,
         limits=_COLUMNS,
-        effort=lazy(f"{_ROOM}.effort:columns_effort"),
+        effort=_code.effort.columns_effort,
         shares=PRICES,
     ),
 )

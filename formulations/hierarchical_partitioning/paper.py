@@ -23,7 +23,7 @@ from formulations.hierarchical_partitioning.definition.plan import HierarchicalP
 from formulations.hierarchical_partitioning.definition.problem import evaluate, whole_weight
 from formulations.hierarchical_partitioning.kernels import machines, superstages
 from formulations.hierarchical_partitioning.kernels.arrays import Arcs, Links
-from formulations.modelling.bisection import PRECISION, minimise
+from formulations.modelling.bisection import minimise
 from formulations.stage_partitioning.definition.plan import Stage
 from formulations.stage_partitioning.exact import threshold as flat_exact
 from formulations.stage_partitioning.kernels.tables import (
@@ -36,11 +36,10 @@ from formulations.stage_partitioning.kernels.tables import (
     most_weight,
 )
 from formulations.stage_partitioning.methods import MAX_DOWNSETS
+from formulations.stage_partitioning.models.assignment_data import Terms
 from instances.problems.hierarchical_partitioning import HierarchicalInstance, MemoryModel
-from solvers.outcome import Limits, Stop, Watch
+from solvers.outcome import Limits, Prover, Stop, Watch
 
-#: Whose proof the bound and the infeasibility of the flat problem are.
-_FLAT = "stage_partitioning/exact"
 #: A lattice of more downsets than this many per node gets its first upper bound from single linear orders.
 _CHAIN_FIRST = 20
 
@@ -60,7 +59,7 @@ _MODELS = {
 Incumbent = tuple[HierarchicalPlan, float]
 
 
-class Search(flat_exact.Tables):
+class Search(flat_exact.ThresholdTables):
     """Threshold tests over one lattice of an instance, and the plans they find."""
 
     def __init__(self, cluster: HierarchicalInstance, downsets: Words, flag: NDArray[np.uint8]) -> None:
@@ -218,7 +217,7 @@ def solve(instance: HierarchicalInstance, limits: Limits, watch: Watch) -> Answe
     Answer
         ``bound`` is within 1e-9 of the plan's objective unless the run was stopped. ``infeasible`` is proved by an
         unlimited test. More than ``MAX_DOWNSETS`` downsets end with ``Stop.SIZE_LIMIT`` and no plan, more than
-        ``MAX_PAIRS`` or ``MAX_LISTS`` with the best plan of linear orders and the flat bound.
+        ``MAX_PAIRS`` or ``MAX_LISTS`` with the best plan of linear orders and the work of all devices as a bound.
     """
     flag = np.frombuffer(watch.flag, np.uint8)
     downsets = all_downsets(instance.flat, MAX_DOWNSETS)
@@ -229,15 +228,13 @@ def solve(instance: HierarchicalInstance, limits: Limits, watch: Watch) -> Answe
         for order in linear_orders(instance.flat):
             chain = Search(instance, chain_downsets(order), flag)
             best = minimise(chain, watch, limits.gap, start=best, chain=True)[0]
-    lower, infeasible = flat_bound(instance, limits, watch)
-    if infeasible:
-        return Answer(infeasible=True, stop=watch.why(), proved_by=_FLAT, stats={"downsets": len(downsets)})
     try:
         search = Search(instance, downsets, flag)
     except SizeError as error:
-        watch.bound(lower, _FLAT)
+        lower = Terms(instance.inner).lower_bound / instance.num_machines
+        watch.bound(lower, Prover.BOUNDS)
         return Answer(plan=best[0] if best else None, bound=lower, stop=Stop.SIZE_LIMIT, reason=str(error))
-    best, bound, infeasible = minimise(search, watch, limits.gap, start=best, lower=lower, lower_by=_FLAT)
+    best, bound, infeasible = minimise(search, watch, limits.gap, start=best)
     splits, stages, knapsacks = search.counts.tolist()
     return Answer(
         plan=best[0] if best else None,
@@ -252,21 +249,3 @@ def solve(instance: HierarchicalInstance, limits: Limits, watch: Watch) -> Answe
             "knapsack_searches": knapsacks,
         },
     )
-
-
-def flat_bound(instance: HierarchicalInstance, limits: Limits, watch: Watch) -> tuple[float, bool]:
-    """A lower bound: the optimum of the flat problem at the inner bandwidth, without weights to synchronise.
-
-    A plan flattens to one that takes no longer there: its stages are the same, its memory is counted as exactly, and
-    more pairs of degrees are allowed. So where that problem is infeasible (the other result), this one is, too.
-    The bound is 0 if the flat search ends without one.
-    """
-    layers = tuple(
-        replace(layer, tmpcs={t: tuple(replace(x, weight_bytes=0.0) for x in xs) for t, xs in layer.tmpcs.items()})
-        for layer in instance.flat.layers
-    )
-    unlimited = instance.memory_model is MemoryModel.NONE
-    memory = math.inf if unlimited else instance.flat.memory_bytes
-    flat = replace(instance.inner, layers=layers, memory_bytes=memory)
-    answer = flat_exact.solve(flat, limits, watch.part(silent=True))
-    return 0.0 if answer.bound is None else answer.bound * (1 - PRECISION), answer.infeasible

@@ -91,7 +91,7 @@ def rounding(instance: LayerAssignmentInstance) -> float:
     return 1e-12 + terms * 2.0**-53
 
 
-def balanced(instance: LayerAssignmentInstance) -> LayerPlan:
+def balance(instance: LayerAssignmentInstance) -> LayerPlan:
     """The assignment whose largest single cost is least, at most S + 2 times as slow as the best one.
 
     A single cost is a cut, or a stage's time for all micro-batches with its all-reduce: whatever pays it is
@@ -117,20 +117,20 @@ def balanced(instance: LayerAssignmentInstance) -> LayerPlan:
     return plan_of(reversed(lengths))
 
 
-#: Where no assignment is known that meets the requirements, costs count up to so many times those of `balanced`.
+#: Where no assignment is known that meets the requirements, costs count up to so many times those of `balance`.
 _FAR = 1e3
 
 
 def ceiling(instance: LayerAssignmentInstance, watch: Watch, *, complete: bool) -> tuple[float | None, float, float]:
     """What a model needs to know of the size of its costs, in seconds.
 
-    The objective of the best assignment that the watch knows (`balanced` is reported to it; ``None``: none, or
-    ``complete``); what more expensive parts may as well cost; and that of `balanced`, whether or not it meets the
+    The objective of the best assignment that the watch knows (`balance` is reported to it; ``None``: none, or
+    ``complete``); what more expensive parts may as well cost; and that of `balance`, whether or not it meets the
     requirements: no assignment is better by more than a factor of S + 3. `InstanceError` if there are fewer layers than
     stages: such an instance has no assignment, and its models no costs.
     """
     expect(shortage(instance) is None, instance.name, "layers", instance.num_layers, f">= {instance.num_stages} stages")
-    first = balanced(instance)
+    first = balance(instance)
     balanced_s = evaluate(instance, first)
     if complete:
         return None, math.inf, balanced_s

@@ -11,6 +11,8 @@ from formulations.layer_assignment.definition.quantities import VOCABULARY
 from formulations.layer_assignment.definition.settings import Instance
 from solvers.outcome import Limits
 
+_code = lazy("formulations.layer_assignment")
+
 #: Beyond these a model takes too long to build, and the published program too much memory.
 _MODEL_BOOLEANS, _MODEL_ARCS, PROGRAM_STATES, _EXACT_STEPS, JOINT_LAYERS = 10_000, 20_000, 5e7, 2e7, 4_000
 
@@ -86,7 +88,7 @@ METHODS: tuple[Method[Instance, LayerPlan], ...] = (
         name="amp",
         claim=Claim.HEURISTIC,
         source="AMP, section 6.4 (optimal where no all-reduce is declared)",
-        solve=lazy("formulations.layer_assignment.paper:solve_amp"),
+        solve=_code.paper.solve_amp,
         supports=_fits_program,
         limits=f"at most {PROGRAM_STATES:,.0f} states of the published program: half of stages times layers cubed",
         effort=lambda instance: _program_states(instance) * instance.num_layers,
@@ -96,7 +98,7 @@ METHODS: tuple[Method[Instance, LayerPlan], ...] = (
         name="amp-released",
         claim=Claim.HEURISTIC,
         source="AMP's released program, which forgets a cost of the best plan so far (reconstructed)",
-        solve=lazy("formulations.layer_assignment.paper:solve_released"),
+        solve=_code.paper.solve_released,
         supports=_fits_program,
         limits=f"at most {PROGRAM_STATES:,.0f} states of the published program: half of stages times layers cubed",
         effort=lambda instance: _program_states(instance) * instance.num_layers,
@@ -106,7 +108,7 @@ METHODS: tuple[Method[Instance, LayerPlan], ...] = (
         name="exact",
         claim=Claim.EXACT,
         source="sweep over thresholds with sliding windows, without an all-reduce",
-        solve=lazy("formulations.layer_assignment.exact:solve"),
+        solve=_code.exact.solve,
         supports=_plain,
         limits=f"at most {_EXACT_STEPS:,.0f} pairs of stage and layer, without an all-reduce",
         effort=lambda instance: 100.0 * _stage_layers(instance),
@@ -115,7 +117,7 @@ METHODS: tuple[Method[Instance, LayerPlan], ...] = (
         name="exact-joint",
         claim=Claim.EXACT,
         source="the same sweep inside one over the all-reduce",
-        solve=lazy("formulations.layer_assignment.exact:solve"),
+        solve=_code.exact.solve,
         supports=_joint,
         limits=f"at most {_EXACT_STEPS:,.0f} pairs of stage and layer; with an all-reduce {JOINT_LAYERS:,} layers",
         effort=lambda instance: 2000.0 * _stage_layers(instance),
@@ -124,8 +126,9 @@ METHODS: tuple[Method[Instance, LayerPlan], ...] = (
         name="cpsat",
         claim=Claim.EXACT,
         source="order-encoded cuts, CP-SAT",
-        solve=lazy("formulations.layer_assignment.models.cpsat:solve"),
-        build=lazy("formulations.layer_assignment.models.cpsat:build"),
+        solve=_code.models.cpsat.solve,
+        backend="cpsat",
+        build=_code.models.cpsat.model_of,
         honours=names(VOCABULARY),
         supports=_cpsat,
         limits=f"at most {_PATH_PAIRS:,} pairs of stage and layer; with an all-reduce or requirements "
@@ -136,8 +139,9 @@ METHODS: tuple[Method[Instance, LayerPlan], ...] = (
         name="milp",
         claim=Claim.EXACT,
         source="path of stages, Pyomo and HiGHS",
-        solve=lazy("formulations.layer_assignment.models.milp:solve"),
-        build=lazy("formulations.layer_assignment.models.milp:build"),
+        solve=_code.models.milp.solve,
+        backend="highs",
+        build=_code.models.milp.model_of,
         honours=names(VOCABULARY),
         supports=_milp,
         limits=f"at most {_PATH_PAIRS:,} pairs of stage and layer; with an all-reduce or requirements {_MODEL_ARCS:,} "
@@ -148,19 +152,19 @@ METHODS: tuple[Method[Instance, LayerPlan], ...] = (
         name="uniform",
         claim=Claim.HEURISTIC,
         source="the same number of layers everywhere",
-        solve=lazy("formulations.layer_assignment.paper:solve_uniform"),
+        solve=_code.paper.solve_uniform,
     ),
     Method(
         name="megatron",
         claim=Claim.HEURISTIC,
         source="equal blocks split evenly, head and tail at the ends (AMP, Tables 6 and 8)",
-        solve=lazy("formulations.layer_assignment.paper:solve_megatron"),
+        solve=_code.paper.solve_megatron,
     ),
     Method(
         name="parameters",
         claim=Claim.HEURISTIC,
         source="stages balanced by parameters",
-        solve=lazy("formulations.layer_assignment.paper:solve_parameters"),
+        solve=_code.paper.solve_parameters,
         supports=_sized,
         limits="instances whose layers declare their parameters",
     ),

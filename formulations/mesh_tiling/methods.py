@@ -12,6 +12,8 @@ from instances.parameters import Setting, parse_count
 from instances.problems.mesh_tiling import MeshInstance
 from solvers.outcome import Limits
 
+_code = lazy("formulations.mesh_tiling")
+
 #: Beyond these a model takes too long to build: places of tiles, and pairs of their kinds where the order counts.
 _CPSAT_PLACES, _CPSAT_PAIRS, _MILP_PLACES, _MILP_PAIRS = 20_000, 20_000, 5_000, 3_000
 
@@ -54,8 +56,9 @@ METHODS: tuple[Method[MeshInstance, TilingPlan], ...] = (
         name="cpsat",
         claim=Claim.EXACT,
         source="exact cover, the order as an Euler walk through kinds of tiles, CP-SAT",
-        solve=lazy("formulations.mesh_tiling.models.cpsat:solve"),
-        build=lazy("formulations.mesh_tiling.models.cpsat:build"),
+        solve=_code.models.cpsat.solve,
+        backend="cpsat",
+        build=_code.models.cpsat.model_of,
         honours=names(VOCABULARY),
         supports=_cpsat_fits,
         limits=_limits(_CPSAT_PLACES, _CPSAT_PAIRS),
@@ -65,8 +68,9 @@ METHODS: tuple[Method[MeshInstance, TilingPlan], ...] = (
         name="milp",
         claim=Claim.EXACT,
         source="exact cover, the order as an Euler walk with a flow to each kind, Pyomo and HiGHS",
-        solve=lazy("formulations.mesh_tiling.models.milp:solve"),
-        build=lazy("formulations.mesh_tiling.models.milp:build"),
+        solve=_code.models.milp.solve,
+        backend="highs",
+        build=_code.models.milp.model_of,
         honours=names(VOCABULARY),
         supports=_fits(_MILP_PLACES, _MILP_PAIRS),
         limits=_limits(_MILP_PLACES, _MILP_PAIRS),
@@ -76,7 +80,7 @@ METHODS: tuple[Method[MeshInstance, TilingPlan], ...] = (
         name="sa",
         claim=Claim.HEURISTIC,
         source="AMP, section 6.3, Algorithm 2 (its placements alone)",
-        solve=lazy("formulations.mesh_tiling.paper:solve"),
+        solve=_code.paper.solve,
         options=(Setting("iterations", parse_count, "number of random tilings", metavar="N", default="1000"),),
         effort=lambda instance: 1e6 * _places(instance),
     ),

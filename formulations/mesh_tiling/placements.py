@@ -74,6 +74,14 @@ class Placements:
         numbers: dict[tuple[int, int], int] = {}
         return [numbers.setdefault((tile.column, tile.rows), len(numbers)) for tile in self.tiles]
 
+    @cached_property
+    def of_kind(self) -> dict[int, list[int]]:
+        """The tiles of each kind."""
+        found: dict[int, list[int]] = {}
+        for number, kind in enumerate(self.kinds):
+            found.setdefault(kind, []).append(number)
+        return found
+
     def sending(self) -> dict[tuple[int, int], float]:
         """Seconds from a tile of one kind to a tile of another, or of the same."""
         examples = dict(zip(self.kinds, self.tiles, strict=True))

@@ -2,76 +2,63 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from formulations.contract.family import Answer
-from formulations.microbatch_schedule.bounds import iteration_bound
 from formulations.microbatch_schedule.definition.plan import SchedulePlan
-from formulations.microbatch_schedule.feasibility import begin, figures, offer
-from formulations.microbatch_schedule.heuristics.memory import Decision, by_search, least_memory
+from formulations.microbatch_schedule.definition.problem import evaluate, violations
+from formulations.microbatch_schedule.feasibility import begin, figures, no_schedule, offer
+from formulations.microbatch_schedule.heuristics.memory import least_memory
 from formulations.microbatch_schedule.heuristics.search import EFFORT, search
 from formulations.microbatch_schedule.models import cpsat
-from formulations.microbatch_schedule.models.solving import decided, shortest
+from formulations.modelling.solve_model import prove
 from formulations.simulation.simulate_graph import PassGraph, run
 from instances.problems.microbatch_schedule import ScheduleInstance
 from solvers.cpsat.backend import run as run_cpsat
-from solvers.cpsat.backend import whole
-from solvers.outcome import Limits, Stop, Watch
+from solvers.outcome import Limits, Stop, Watch, relative_gap
 
-#: Whose proof it is where the model closes the gap.
-_MODEL = "cpsat"
+#: The work of the heuristics before the model, as part of what they do alone.
+_SHARE = 3
+
+#: A gap that rounding alone explains.
+_NOISE = 1e-9
 
 
 def solve(instance: ScheduleInstance, limits: Limits, watch: Watch) -> Answer[SchedulePlan]:
     """The best schedule, proved by bounds or by the model."""
-    prove = _least_memory if instance.objective == "memory" else _shortest
-    return begin(instance, watch, partial(prove, instance, limits, watch))
+    return begin(instance, watch, partial(_solve, instance, limits, watch))
 
 
-def _least_memory(
-    instance: ScheduleInstance, limits: Limits, watch: Watch, _graph: PassGraph, _bound: float
-) -> Answer[SchedulePlan]:
-    searched = by_search(instance, limits, watch, EFFORT // 4)
-
-    def decide(graph: PassGraph) -> Decision:
-        known = searched(graph)
-        if known.kept is not None or watch.stopped():
-            return known
-        return decided(build, instance, limits, watch, graph, _MODEL)
-
-    return least_memory(instance, watch, decide)
-
-
-def _shortest(
+def _solve(
     instance: ScheduleInstance, limits: Limits, watch: Watch, graph: PassGraph, bound: float
 ) -> Answer[SchedulePlan]:
-    goal = bound * (1 + 1e-9)
-    best = search(graph, watch, limits.seed, lambda trace: offer(instance, watch, trace), goal, EFFORT // 3)
-    if watch.stopped() or (watch.best_objective is not None and watch.best_objective <= goal):
+    goal = bound * (1 + _NOISE)
+    if instance.objective == "memory":
+        found = least_memory(instance, limits, watch, EFFORT // _SHARE)
+        if found.infeasible:
+            return found
+    else:
+        search(graph, watch, limits.seed, lambda trace: offer(instance, watch, trace), goal, EFFORT // _SHARE)
+    gap = relative_gap(watch.best_objective, watch.best_bound)
+    if watch.stopped() or (gap is not None and gap <= _NOISE):
         return Answer(watch.best_plan, watch.best_bound, stop=watch.why(), stats=figures(instance, watch.best_plan))
-    return shortest(build, instance, limits, watch, graph, list(best.orders(len(graph.counts))), _MODEL)
 
+    def model() -> cpsat.Model:
+        built = cpsat.model_of(instance, watch)
+        if watch.best_plan is not None:
+            built.begin_with(built.values_of(watch.best_plan))
+        return built
 
-def build(
-    graph: PassGraph,
-    orders: list[str] | None = None,
-    *,
-    deadline_s: float | None = None,
-    minimised: bool = True,
-    of_bytes: bool = False,
-) -> cpsat.Model:
-    """CP-SAT's model with the bound of heads and tails inside; only what goes beyond that is its own proof."""
-    built = cpsat.build_graph(graph, orders, deadline_s=deadline_s, minimised=minimised, of_bytes=of_bytes)
-    built.least = whole(iteration_bound(built.whole))
-    built.model.add(built.iteration >= built.least).with_name("least")
-    return built
+    found = prove(instance, model, evaluate, violations, limits, watch, reason=no_schedule(instance), by="cpsat")
+    return replace(found, stats={**figures(instance, found.plan), **found.stats})
 
 
 def proved_seconds(graph: PassGraph, limits: Limits) -> float | None:
     """The seconds of the shortest iteration of a graph; ``None`` if there is none, or no proof within the limits."""
     if not graph.is_possible():
         return None
-    built = build(graph)
+    built = cpsat.model_of(graph.instance, graph=graph)
     found = run_cpsat(built.model, limits)
     if found.stop is not Stop.PROVED or found.values is None:
         return None

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from formulations.contract.family import Answer, infeasible_by_counting
+from formulations.contract.quantities import judge
 from formulations.contract.rounding import exactly
 from formulations.microbatch_schedule.bounds import SAFE, iteration_bound
 from formulations.microbatch_schedule.chains import chains
@@ -19,7 +20,7 @@ from solvers.outcome import Prover, Watch
 SLACK = 1e-9
 
 
-def needed(instance: ScheduleInstance) -> list[int]:
+def least_in_flight(instance: ScheduleInstance) -> list[int]:
     """Micro-batches in flight without which a stage alone gets stuck, whatever the others may hold.
 
     Its backward pass j waits, through the passes of all stages below, for a forward pass of its own that may come after
@@ -52,11 +53,16 @@ def _closure(instance: ScheduleInstance, stage: int, samples: int) -> int:
 
 def too_little_room(instance: ScheduleInstance) -> str:
     """Why no schedule keeps the caps."""
-    for stage, (room, least) in enumerate(zip(instance.rooms, needed(instance), strict=True)):
+    for stage, (room, least) in enumerate(zip(instance.rooms, least_in_flight(instance), strict=True)):
         if room < least:
             b = instance.stages[stage].microbatch
             return f"stage {stage} has room for {room * b} samples in flight; it gets stuck with less than {least * b}"
     return "the rooms of several stages together leave a circle of passes that wait for each other"
+
+
+def no_schedule(instance: ScheduleInstance) -> str:
+    """Why there is no plan, where a method has refuted all."""
+    return "no schedule keeps the rooms" + ("" if instance.deadline_s is None else " and the deadline")
 
 
 def impossible(instance: ScheduleInstance, graph: PassGraph) -> Answer[SchedulePlan] | None:
@@ -89,7 +95,9 @@ def begin(
 def lower_bound(instance: ScheduleInstance, graph: PassGraph) -> float:
     """Of the objective, for a graph that is possible."""
     if instance.objective == "memory":
-        return max(s.bytes_held(least) for s, least in zip(instance.stages, needed(instance), strict=True)) * SAFE
+        return (
+            max(s.bytes_held(least) for s, least in zip(instance.stages, least_in_flight(instance), strict=True)) * SAFE
+        )
     return iteration_bound(graph, chains(graph))
 
 
@@ -98,7 +106,7 @@ def offer(instance: ScheduleInstance, watch: Watch, trace: GraphTrace) -> Schedu
     if trace.stuck:
         return None
     plan = SchedulePlan(trace.passes)
-    if violations(instance, plan):
+    if judge(violations, instance, plan):
         return None
     watch.plan(plan, evaluate(instance, plan))
     return plan

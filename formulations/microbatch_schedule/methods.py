@@ -6,11 +6,10 @@ from formulations.contract.family import Claim, Method, lazy
 from formulations.contract.quantities import names
 from formulations.microbatch_schedule.definition.plan import SchedulePlan
 from formulations.microbatch_schedule.definition.quantities import VOCABULARY
-from instances.parameters import Setting, one_of
 from instances.problems.microbatch_schedule import ScheduleInstance
 from solvers.outcome import Limits
 
-_ROOM = "formulations.microbatch_schedule"
+_code = lazy("formulations.microbatch_schedule")
 
 #: Beyond these a model takes too long to build: passes, and pairs of passes to order.
 _CPSAT_PASSES, _MILP_PAIRS = 20_000, 20_000
@@ -44,7 +43,7 @@ METHODS: tuple[Method[ScheduleInstance, SchedulePlan], ...] = (
         name="exact",
         claim=Claim.EXACT,
         source="bounds of heads and tails, best-of, then CP-SAT for what they leave open; made for this project",
-        solve=lazy(f"{_ROOM}.exact:solve"),
+        solve=_code.exact.solve,
         supports=_cpsat_fits,
         limits=f"at most {_CPSAT_PASSES:,} passes",
         effort=lambda instance: 1e4 * instance.num_passes,
@@ -53,28 +52,21 @@ METHODS: tuple[Method[ScheduleInstance, SchedulePlan], ...] = (
         name="cpsat",
         claim=Claim.EXACT,
         source="intervals on stages, CP-SAT",
-        solve=lazy(f"{_ROOM}.models.cpsat:solve"),
-        build=lazy(f"{_ROOM}.models.cpsat:build"),
+        solve=_code.models.cpsat.solve,
+        backend="cpsat",
+        build=_code.models.cpsat.model_of,
         honours=names(VOCABULARY),
         supports=_cpsat_fits,
         limits=f"at most {_CPSAT_PASSES:,} passes",
         effort=lambda instance: 1e4 * instance.num_passes,
-        options=(
-            Setting(
-                "resource",
-                one_of("cap", "cumulative"),
-                "model of the memory: a precedence for each pass, or a cumulative resource",
-                metavar="cap|cumulative",
-                default="cap",
-            ),
-        ),
     ),
     Method(
         name="milp",
         claim=Claim.EXACT,
         source="starts and an order for each pair of passes, Pyomo and HiGHS",
-        solve=lazy(f"{_ROOM}.models.milp:solve"),
-        build=lazy(f"{_ROOM}.models.milp:build"),
+        solve=_code.models.milp.solve,
+        backend="highs",
+        build=_code.models.milp.model_of,
         honours=names(VOCABULARY),
         supports=_milp_fits,
         limits=f"at most {_MILP_PAIRS:,} pairs of passes to order",
@@ -84,28 +76,28 @@ METHODS: tuple[Method[ScheduleInstance, SchedulePlan], ...] = (
         name="greedy",
         claim=Claim.HEURISTIC,
         source="GraphPipe, section 6, ScheduleTask",
-        solve=lazy(f"{_ROOM}.heuristics.orders:greedy"),
+        solve=_code.heuristics.orders.greedy,
         effort=lambda instance: 10 * instance.num_passes,
     ),
     Method(
         name="1f1b",
         claim=Claim.HEURISTIC,
         source="GraphPipe, section 6, synchronous 1F1B on graphs",
-        solve=lazy(f"{_ROOM}.heuristics.orders:one_f_one_b"),
+        solve=_code.heuristics.orders.one_f_one_b,
         effort=lambda instance: 10 * instance.num_passes,
     ),
     Method(
         name="kfkb",
         claim=Claim.HEURISTIC,
         source="GraphPipe, Appendix A.1",
-        solve=lazy(f"{_ROOM}.heuristics.orders:own_kfkb"),
+        solve=_code.heuristics.orders.own_kfkb,
         effort=lambda instance: 10 * instance.num_passes,
     ),
     Method(
         name="best-of",
         claim=Claim.HEURISTIC,
         source="the published schedules, repaired, and exchanges along critical paths; made for this project",
-        solve=lazy(f"{_ROOM}.heuristics.best_of:solve"),
+        solve=_code.heuristics.best_of.solve,
         effort=lambda instance: 1e3 * instance.num_passes,
     ),
 )

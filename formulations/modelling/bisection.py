@@ -1,6 +1,6 @@
 """The least time for which a threshold test finds a plan: bisection with a proof at the end.
 
-Source: reconstructed. Shared by the rooms whose exact method decides "is there a plan within T?".
+Source: reconstructed. Shared by the problems whose exact method decides "is there a plan within T?".
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ PRECISION = 1e-9
 P = TypeVar("P")
 
 
-class Search(Protocol[P]):
+class ThresholdTests(Protocol[P]):
     """Threshold tests over one lattice of an instance, the plans they find, and how many there were."""
 
     tests: int
@@ -40,27 +40,24 @@ class Search(Protocol[P]):
 
 
 def minimise(
-    search: Search[P],
+    search: ThresholdTests[P],
     watch: Watch,
     gap: float,
     start: tuple[P, float] | None = None,
     *,
-    lower: float = 0.0,
-    lower_by: str = Prover.BOUNDS,
     chain: bool = False,
 ) -> tuple[tuple[P, float] | None, float | None, bool]:
     """(best plan and objective, proved lower bound, infeasible) over the lattice of ``search``.
 
-    ``start`` is a plan and ``lower`` a bound (proved by ``lower_by``) that are known already. ``chain`` says that the
-    lattice is only one linear order: its bounds are not the problem's, and 1e-4 is enough.
+    ``start`` is a plan that is known already. ``chain`` says that the lattice is only one linear order: its bounds are
+    not the problem's, and 1e-4 is enough.
     The lower bound is raised in growing steps to a first plan; then the interval is bisected, and a test just below
     the incumbent, at every third turn and at the end, is the proof.
     """
-    whose = lower_by if lower > search.work_bound else Prover.BOUNDS
-    best, lower = start, max(lower, search.work_bound)
+    best, lower = start, search.work_bound
     precision = 1e-4 if chain else max(PRECISION, gap if gap > OPTIMAL_GAP else 0.0)
     if not chain:
-        watch.bound(lower, whose)
+        watch.bound(lower, Prover.BOUNDS)
     step = 0.01
     strict = best[1] * (1 - precision) if best else 0.0  # a failed test here ends the search
     while best is None or lower < min(strict, best[1]):

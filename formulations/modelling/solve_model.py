@@ -4,7 +4,7 @@ Models round sizes down and solvers have tolerances, so a solution may break the
 and the model runs again. Every plan goes through the family's definition, and every bound through the model's own
 `Model.lower_bound`, before either is reported.
 
-A method may begin with the plan of a quick heuristic of its room (`first_plan`).
+A method may begin with the plan of a quick heuristic of its problem (`first_plan`).
 """
 
 from __future__ import annotations
@@ -15,28 +15,25 @@ from typing import Any, Protocol, TypeVar
 
 from formulations.compiled.memory_budget import SizeError
 from formulations.contract.family import Answer, Violation
-from formulations.contract.quantities import Quantity, meant
+from formulations.contract.quantities import Quantity, judge, resolve_requirement
 from formulations.modelling.warm_start import First
 from instances.requirements import requirements_of
+from solvers.build_stop import Stopped as Stopped
 from solvers.gc_pause import no_collection
 from solvers.outcome import OPTIMAL_GAP, Limits, Prover, Run, Stop, Watch, relative_gap
 
 Instance = TypeVar("Instance")
 Plan = TypeVar("Plan")
 
-#: The rules that rounded sizes may break; any other is a fault of the model.
-ROUNDED = frozenset({"memory"})
+#: The rules that rounded sizes and times may break; any other is a fault of the model.
+ROUNDED = frozenset({"memory", "deadline"})
 
 
 #: A plan that takes less than this part of a known one is far better.
 _FAR = 0.1
 
 
-class Stopped(Exception):  # noqa: N818 - not an error: the caller requested it
-    """The watch was stopped while a model was being built."""
-
-
-def go_on(watch: Watch) -> None:
+def check_stop(watch: Watch) -> None:
     """Raise `Stopped` once the watch is: the poll of every loop that builds a large model."""
     if watch.stopped():
         raise Stopped
@@ -74,10 +71,10 @@ class Extensible(Protocol):
         """Hold an expression (or a number) to ``<=``, ``>=`` or ``==`` an amount."""
 
 
-def require(model: Extensible, vocabulary: Iterable[Quantity], instance: Any) -> None:
+def add_requirements(model: Extensible, vocabulary: Iterable[Quantity], instance: Any) -> None:
     """Add the instance's requirements to its model, as constraints ``required[0]``, ``required[1]``, ..."""
     for number, requirement in enumerate(requirements_of(instance)):
-        quantity, arguments = meant(vocabulary, instance, requirement)
+        quantity, arguments = resolve_requirement(vocabulary, instance, requirement)
         expression = model.quantities()[quantity.name](*arguments)
         model.add_row(f"required[{number}]", expression, requirement.relation, requirement.amount)
 
@@ -90,7 +87,7 @@ def begin_with(
     watch: Watch,
 ) -> None:
     """Report a heuristic's plan to the watch, if it keeps all rules, the instance's requirements among them."""
-    if plan is not None and not violations(instance, plan):
+    if plan is not None and not judge(violations, instance, plan):
         watch.plan(plan, evaluate(instance, plan))
 
 
@@ -126,7 +123,7 @@ def prove(
     build
         May raise `Stopped` once the watch is, and `SizeError`: then the answer holds what is known.
     evaluate, violations
-        The family's definition.
+        The family's definition; what the instance requires beyond is added here (`judge`).
     reason
         The answer's reason where the model has no solution.
     to_scale
@@ -157,14 +154,14 @@ def prove(
     def report_plan(values: Any) -> Plan | None:
         """Report a solution; returns its plan if that breaks a rule."""
         plan = model.decode(values)
-        if violations(instance, plan):
+        if judge(violations, instance, plan):
             return plan
         watch.plan(plan, evaluate(instance, plan))
         return None
 
     rounds, rejected = 0, None
     try:
-        go_on(watch)
+        check_stop(watch)
         with no_collection():
             model = build()
         known = watch.best_objective
@@ -176,7 +173,7 @@ def prove(
             wrong = None if run.values is None else report_plan(run.values)
             if wrong is None:
                 break
-            broken = violations(instance, wrong)
+            broken = judge(violations, instance, wrong)
             _demand_rounded(broken)
             if wrong == rejected:
                 raise RuntimeError(f"the model keeps a plan that was cut off: {broken[0]}")

@@ -1,4 +1,4 @@
-"""What a declarative model begins with: the plan of a quick heuristic of its room.
+"""What a declarative model begins with: the plan of a quick heuristic of its problem.
 
 The plan is reported and hinted to the solver, and constrains nothing. Whose plan an answer holds is in its ``stats``;
 its bound is the model's own.
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from formulations.contract.family import Violation
+from formulations.contract.quantities import judge
 from solvers.outcome import Watch
 
 Instance = TypeVar("Instance")
@@ -43,7 +44,7 @@ class First:
         if not own.stopped():
             self.find(own)
         plan, _ = own.incumbent()
-        if plan is None or violations(instance, plan):
+        if plan is None or judge(violations, instance, plan):
             return None
         objective = evaluate(instance, plan)
         watch.plan(plan, objective)

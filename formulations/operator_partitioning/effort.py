@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from formulations.compiled.downsets import too_many
 from formulations.operator_partitioning.costs.downsets import all_downsets
-from formulations.operator_partitioning.costs.shapes import shaped
+from formulations.operator_partitioning.costs.shapes import instances_by_shape
 from formulations.operator_partitioning.methods import MAX_DOWNSETS, MODEL_BOOLEANS
 from instances.problems.operator_partitioning import OperatorInstance
 from solvers.outcome import Limits
@@ -30,7 +30,7 @@ def exact_supports(instance: OperatorInstance) -> str | None:
 def exact_effort(instance: OperatorInstance) -> float:
     """Pairs of downsets, thirty times, for every (S, R)."""
     count = downset_count(instance) or 1_000_000
-    return 15.0 * count * count * max(1, len(shaped(instance)))
+    return 15.0 * count * count * max(1, len(instances_by_shape(instance)))
 
 
 def model_supports(instance: OperatorInstance) -> str | None:

@@ -14,10 +14,16 @@ from typing import Any
 from formulations.compiled.kernel_deadline import alarm
 from formulations.compiled.memory_budget import SizeError
 from formulations.contract.family import Answer, infeasible_by_counting
+from formulations.contract.quantities import judge
 from formulations.operator_partitioning.costs.chains import Found, Search, effort_stats
 from formulations.operator_partitioning.costs.costs import ROUNDING, load_bound
 from formulations.operator_partitioning.costs.downsets import all_downsets
-from formulations.operator_partitioning.costs.shapes import shaped, shortage, step_bound, step_seconds_per_byte
+from formulations.operator_partitioning.costs.shapes import (
+    instances_by_shape,
+    shortage,
+    step_bound,
+    step_seconds_per_byte,
+)
 from formulations.operator_partitioning.definition.plan import OperatorPlan
 from formulations.operator_partitioning.definition.problem import evaluate, microbatches_each, violations
 from formulations.operator_partitioning.methods import MAX_DOWNSETS
@@ -55,7 +61,7 @@ def _listed(instance: OperatorInstance) -> Any:
 def _start(instance: OperatorInstance, watch: Watch) -> OperatorPlan | None:
     """The better of Parmesan's plan and a good cut of one order."""
     plans = [partition(instance, watch).plan, intervals(instance, watch)]
-    feasible = [plan for plan in plans if plan is not None and not violations(instance, plan)]
+    feasible = [plan for plan in plans if plan is not None and not judge(violations, instance, plan)]
     return min(feasible, key=lambda plan: evaluate(instance, plan), default=None)
 
 
@@ -73,7 +79,7 @@ def _answer(found: Found, downsets: int) -> Answer[OperatorPlan]:
 def _free(instance: OperatorInstance, watch: Watch) -> Answer[OperatorPlan]:
     """Every (S, R), the one of the least bound first; each only as far as it may beat the best."""
     bits = _listed(instance)
-    every = shaped(instance)
+    every = instances_by_shape(instance)
     bounds = {shape: step_bound(instance, shape, load_bound(each)) for shape, each in every.items()}
     stats: dict[str, Any] = {"downsets": len(bits), "steps": 0, "tests": 0}
     rest, proved = [], True

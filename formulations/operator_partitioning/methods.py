@@ -9,7 +9,7 @@ from formulations.operator_partitioning.definition.quantities import VOCABULARY
 from instances.parameters import Setting, parse_amount, parse_count, parse_flag
 from instances.problems.operator_partitioning import OperatorInstance
 
-_ROOM = "formulations.operator_partitioning"
+_code = lazy("formulations.operator_partitioning")
 
 #: More downsets than this are not enumerated.
 MAX_DOWNSETS = 250_000
@@ -27,14 +27,16 @@ CLUSTERS = Setting(
 
 LOSSES = Setting("report-losses", parse_flag, "report what each step loses against the optimum", is_flag=True)
 
-_FLOW_EFFORT = lazy(f"{_ROOM}.effort:flow_effort")
+_FLOW_EFFORT = _code.effort.flow_effort
+
+choose = _code.effort.choose
 
 METHODS: tuple[Method[OperatorInstance, OperatorPlan], ...] = (
     Method(
         name="parmesan",
         claim=Claim.HEURISTIC,
         source="Parmesan, section 4: clustering, dynamic programming, refinement",
-        solve=lazy(f"{_ROOM}.paper.parmesan:solve"),
+        solve=_code.paper.parmesan.solve,
         effort=_FLOW_EFFORT,
         options=(ALPHA, CLUSTERS, LOSSES),
     ),
@@ -42,7 +44,7 @@ METHODS: tuple[Method[OperatorInstance, OperatorPlan], ...] = (
         name="dp",
         claim=Claim.HEURISTIC,
         source="Parmesan, Equations 2 and 3 on the clustered graph, without refinement",
-        solve=lazy(f"{_ROOM}.paper.parmesan:solve_dp"),
+        solve=_code.paper.parmesan.solve_dp,
         effort=_FLOW_EFFORT,
         options=(ALPHA, CLUSTERS),
     ),
@@ -50,7 +52,7 @@ METHODS: tuple[Method[OperatorInstance, OperatorPlan], ...] = (
         name="cluster",
         claim=Claim.HEURISTIC,
         source="Parmesan, section 4.2, until every cluster is a stage",
-        solve=lazy(f"{_ROOM}.paper.parmesan:solve_cluster"),
+        solve=_code.paper.parmesan.solve_cluster,
         effort=_FLOW_EFFORT,
         options=(ALPHA,),
     ),
@@ -58,51 +60,53 @@ METHODS: tuple[Method[OperatorInstance, OperatorPlan], ...] = (
         name="refine",
         claim=Claim.HEURISTIC,
         source="Parmesan, section 4.3, from the even cut",
-        solve=lazy(f"{_ROOM}.paper.parmesan:solve_refine"),
+        solve=_code.paper.parmesan.solve_refine,
         effort=_FLOW_EFFORT,
     ),
     Method(
         name="exact",
         claim=Claim.EXACT,
-        source="thresholds over chains of all downsets, made for this project (the room's README)",
-        solve=lazy(f"{_ROOM}.exact:solve"),
-        supports=lazy(f"{_ROOM}.effort:exact_supports"),
+        source="thresholds over chains of all downsets, made for this project (the package's README)",
+        solve=_code.exact.solve,
+        supports=_code.effort.exact_supports,
         limits=f"graphs of at most {MAX_DOWNSETS:,} downsets (fewer if memory is short)",
-        effort=lazy(f"{_ROOM}.effort:exact_effort"),
+        effort=_code.effort.exact_effort,
     ),
     Method(
         name="cpsat",
         claim=Claim.EXACT,
         source="assignment model in CP-SAT, made for this project",
-        solve=lazy(f"{_ROOM}.models.cpsat:solve"),
-        build=lazy(f"{_ROOM}.models.cpsat:build"),
+        solve=_code.models.cpsat.solve,
+        backend="cpsat",
+        build=_code.models.cpsat.build,
         honours=names(VOCABULARY),
-        supports=lazy(f"{_ROOM}.effort:model_supports"),
+        supports=_code.effort.model_supports,
         limits=_MODEL,
-        effort=lazy(f"{_ROOM}.effort:model_effort"),
+        effort=_code.effort.model_effort,
     ),
     Method(
         name="milp",
         claim=Claim.EXACT,
         source="assignment model in Pyomo and HiGHS, made for this project",
-        solve=lazy(f"{_ROOM}.models.milp:solve"),
-        build=lazy(f"{_ROOM}.models.milp:build"),
+        solve=_code.models.milp.solve,
+        backend="highs",
+        build=_code.models.milp.build,
         honours=names(VOCABULARY),
-        supports=lazy(f"{_ROOM}.effort:model_supports"),
+        supports=_code.effort.model_supports,
         limits=_MODEL,
-        effort=lazy(f"{_ROOM}.effort:model_effort"),
+        effort=_code.effort.model_effort,
     ),
     Method(
         name="pipedream",
         claim=Claim.HEURISTIC,
         source="PipeDream, SOSP 2019: the best intervals of one topological order",
-        solve=lazy(f"{_ROOM}.paper.parmesan:solve_pipedream"),
+        solve=_code.paper.parmesan.solve_pipedream,
         effort=_FLOW_EFFORT,
     ),
     Method(
         name="equal",
         claim=Claim.HEURISTIC,
         source="one topological order cut where the seconds are shared evenly",
-        solve=lazy(f"{_ROOM}.paper.parmesan:solve_equal"),
+        solve=_code.paper.parmesan.solve_equal,
     ),
 )

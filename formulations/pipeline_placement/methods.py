@@ -9,7 +9,7 @@ from formulations.pipeline_placement.definition.quantities import VOCABULARY
 from instances.problems.pipeline_placement import PlacementInstance
 from solvers.outcome import Limits
 
-_ROOM = "formulations.pipeline_placement"
+_code = lazy("formulations.pipeline_placement")
 
 #: Booleans of the joint model, about; beyond, it finds nothing that phases do not.
 _JOINT_SIZE = 60_000
@@ -50,26 +50,27 @@ METHODS: tuple[Method[PlacementInstance, PlacementPlan], ...] = (
         name="parmesan",
         claim=Claim.HEURISTIC,
         source="Parmesan, sections 4 and 5: clustering, dynamic program, refinement, then Algorithm 1",
-        solve=lazy(f"{_ROOM}.models.two_phase:solve"),
+        solve=_code.models.two_phase.solve,
     ),
     Method(
         name="decoupled",
         claim=Claim.HEURISTIC,
         source="the best partition for the flat network, then its best mapping",
-        solve=lazy(f"{_ROOM}.models.two_phase:solve_decoupled"),
+        solve=_code.models.two_phase.solve_decoupled,
     ),
     Method(
         name="turns",
         claim=Claim.HEURISTIC,
         source="moves of operators on the links of the mapping and swaps of devices, in turns",
-        solve=lazy(f"{_ROOM}.models.two_phase:solve_turns"),
+        solve=_code.models.two_phase.solve_turns,
     ),
     Method(
         name="joint",
         claim=Claim.EXACT,
         source="both phases in one CP-SAT model (the future work of Parmesan's conclusion)",
-        solve=lazy(f"{_ROOM}.models.cpsat:solve"),
-        build=lazy(f"{_ROOM}.models.cpsat:build"),
+        solve=_code.models.cpsat.solve,
+        backend="cpsat",
+        build=_code.models.cpsat.build,
         honours=names(VOCABULARY),
         supports=supports_joint,
         limits=_JOINT,
@@ -79,8 +80,9 @@ METHODS: tuple[Method[PlacementInstance, PlacementPlan], ...] = (
         name="milp",
         claim=Claim.EXACT,
         source="both phases in one MILP, Pyomo and HiGHS, made for this project",
-        solve=lazy(f"{_ROOM}.models.milp:solve"),
-        build=lazy(f"{_ROOM}.models.milp:build"),
+        solve=_code.models.milp.solve,
+        backend="highs",
+        build=_code.models.milp.build,
         honours=names(VOCABULARY),
         supports=supports_joint,
         limits=_JOINT,

@@ -12,6 +12,8 @@ from instances.parameters import Setting, one_of, parse_count, parse_flag
 from instances.problems.stage_graph import StageGraph
 from solvers.outcome import Limits, Watch
 
+_code = lazy("formulations.stage_graph")
+
 #: Reachability of more operators takes too much memory.
 _OPERATORS = 4_000
 
@@ -90,16 +92,19 @@ def _effort(power: float) -> Callable[[StageGraph], float]:
 
 _ANY_DEGREE = Setting("any-degree", parse_flag, "allow data-parallel degrees that are not powers of two", is_flag=True)
 
-suits = lazy("formulations.stage_graph.downsets:suits")
+suits = _code.downsets.suits
 
-fits_levels = lazy("formulations.stage_graph.upsets.levels:fits")
+fits_levels = _code.upsets.levels.fits
+
+#: What `choose` calls.
+CHOOSES_BY = (suits, fits_levels)
 
 METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
     Method(
         name="graphpipe",
         claim=Claim.HEURISTIC,
         source="GraphPipe, Algorithm 1 in its default configuration",
-        solve=lazy("formulations.stage_graph.paper.graphpipe:solve_graphpipe"),
+        solve=_code.paper.graphpipe.solve_graphpipe,
         supports=_identical,
         limits=_IDENTICAL,
         effort=_effort(2),
@@ -125,7 +130,7 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         name="graphpipe-plus",
         claim=Claim.HEURISTIC,
         source="all partitions of small models, else the recursion with stages that reach into branches",
-        solve=lazy("formulations.stage_graph.paper.fewest_devices:solve"),
+        solve=_code.paper.fewest_devices.solve,
         supports=_identical,
         limits=_IDENTICAL,
         effort=_effort(2),
@@ -134,7 +139,7 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         name="pipedream",
         claim=Claim.HEURISTIC,
         source="PipeDream as GraphPipe, section 7.1, describes it: a chain of all operators",
-        solve=lazy("formulations.stage_graph.paper.graphpipe:solve_pipedream"),
+        solve=_code.paper.graphpipe.solve_pipedream,
         supports=_identical,
         limits=_IDENTICAL,
         effort=_effort(2),
@@ -144,7 +149,7 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         name="piper-dp",
         claim=Claim.HEURISTIC,
         source="Piper with data parallelism only: chains of downsets, chains of operators merged if there are too many",
-        solve=lazy("formulations.stage_graph.paper.baselines:solve"),
+        solve=_code.paper.baselines.solve,
         supports=_identical,
         limits=_IDENTICAL,
         effort=_effort(4),
@@ -164,7 +169,7 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         name="data-parallel",
         claim=Claim.HEURISTIC,
         source="a single stage",
-        solve=lazy("formulations.stage_graph.paper.graphpipe:solve_data_parallel"),
+        solve=_code.paper.graphpipe.solve_data_parallel,
         supports=_identical,
         limits=_IDENTICAL,
     ),
@@ -172,7 +177,7 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         name="levels",
         claim=Claim.EXACT,
         source="all partitions, level by level of upsets",
-        solve=lazy("formulations.stage_graph.upsets.levels:solve"),
+        solve=_code.upsets.levels.solve,
         honours=frozenset({"microbatch"}),
         supports=_uniform,
         limits=_UNIFORM,
@@ -183,7 +188,7 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         name="downsets",
         claim=Claim.HEURISTIC,
         source="graphpipe-plus with a bound, mostly a proof, by upsets of equal branches; levels if no chains",
-        solve=lazy("formulations.stage_graph.downsets:solve_downsets"),
+        solve=_code.downsets.solve_downsets,
         honours=frozenset({"microbatch"}),
         supports=_uniform,
         limits=_UNIFORM,
@@ -193,7 +198,7 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         name="exact",
         claim=Claim.EXACT,
         source="levels or downsets, then cpsat on what they leave open",
-        solve=lazy("formulations.stage_graph.exact:solve"),
+        solve=_code.exact.solve,
         honours=frozenset({"microbatch"}),
         supports=_fits_exact,
         limits=f"{_UNIFORM}; with a device graph {_MODEL}",
@@ -203,8 +208,9 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         name="cpsat",
         claim=Claim.EXACT,
         source="CP-SAT: partition, devices, depth and memory, a model for each micro-batch size; device graphs as well",
-        solve=lazy("formulations.stage_graph.models.cpsat:solve"),
-        build=lazy("formulations.stage_graph.models.cpsat:build"),
+        solve=_code.models.cpsat.solve,
+        backend="cpsat",
+        build=_code.models.cpsat.build,
         honours=names(VOCABULARY),
         supports=_fits_cpsat,
         limits=_MODEL,
@@ -213,9 +219,10 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
     Method(
         name="milp-columns",
         claim=Claim.EXACT,
-        source="HiGHS: a column for each convex set and depth, on the fewest devices; generated where sets are many",
-        solve=lazy("formulations.stage_graph.models.columns:solve"),
-        build=lazy("formulations.stage_graph.models.direct:build"),
+        source="HiGHS: a column for each stage, depth and size; beyond a few operators generated, target by target",
+        solve=_code.models.milp_columns.solve,
+        backend="highs",
+        build=_code.models.milp_columns.model_of,
         honours=names(VOCABULARY),
         supports=_uniform,
         limits=_UNIFORM,

@@ -28,7 +28,7 @@ from solvers.outcome import Limits, Prover, Watch
 _LAYER = "transformer"
 
 
-class Row(NamedTuple):
+class CountedLayers(NamedTuple):
     """The nodes of a model by position, in topological order: before the counted layers, these, and after them."""
 
     before: list[int]
@@ -102,7 +102,7 @@ def work_bound(instance: StageInstance) -> float:
     return math.fsum(least) / instance.num_devices
 
 
-def row_of(instance: StageInstance) -> Row:
+def row_of(instance: StageInstance) -> CountedLayers:
     """The model as a chain of counted layers with what comes before and after them."""
     n, edges = len(instance.layers), instance.edge_indices
     order = lifo_order(n, edges)
@@ -110,11 +110,11 @@ def row_of(instance: StageInstance) -> Row:
     behind, ahead = _reached(n, edges, order, counted), _reached(n, [(v, u) for u, v in edges], order[::-1], counted)
     others = [v for v in order if v not in set(counted)]
     if not counted or any(behind[v] and ahead[v] for v in others):
-        return Row([], order, [])
-    return Row([v for v in others if not behind[v]], counted, [v for v in others if behind[v]])
+        return CountedLayers([], order, [])
+    return CountedLayers([v for v in others if not behind[v]], counted, [v for v in others if behind[v]])
 
 
-def cut(row: Row, w: int, *, apart: bool) -> list[list[int]]:
+def cut(row: CountedLayers, w: int, *, apart: bool) -> list[list[int]]:
     """The stages of w equal groups, larger ones last; ``apart``: the other nodes have stages of their own."""
     small, larger = divmod(len(row.layers), w)
     ends = np.cumsum([small] * (w - larger) + [small + 1] * larger).tolist()

@@ -8,16 +8,16 @@ from formulations.stage_partitioning import model_size
 from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.definition.quantities import MODELLED
 from formulations.stage_partitioning.model_size import (
-    assignment_effort,
     assignment_supports,
-    assignment_too_large,
+    blocks_effort,
+    blocks_too_large,
     columns_effort,
     columns_supports,
 )
 from instances.parameters import Setting, one_of
 from instances.problems.stage_partitioning import StageInstance
 
-_ROOM = "formulations.stage_partitioning"
+_code = lazy("formulations.stage_partitioning")
 
 #: More downsets than this are not enumerated.
 MAX_DOWNSETS = 100_000
@@ -33,7 +33,7 @@ PRICES = "priced stages"
 
 LISTED = f"graphs of at most {MAX_DOWNSETS:,} downsets (fewer if memory is short)"
 _TABLE = f"{LISTED}, where the table dp[D][k][s] has at most {MAX_TABLE:,} entries before pruning"
-DIRECT = f"instances whose direct model has at most {model_size.MAX_ASSIGNMENT:,} terms; of larger ones a first plan"
+BLOCKS = f"instances with at most {model_size.MAX_CHOICES:,} choices of a node in a block; of larger ones a first plan"
 
 _RULES = ("auto", "rerank", "sort-once", "truncating")
 
@@ -46,69 +46,84 @@ KNAPSACK = Setting(
     default="auto",
 )
 
+CUTOFF = Setting(
+    "cutoff",
+    one_of("none", "exact"),
+    "none: as published; exact: what no plan better than one of the method `exact` can use is left out of the table "
+    "(the same plans, other seconds)",
+    metavar="none|exact",
+    default="none",
+)
+
 #: What decides which stages a plan may have, but not what their numbers are.
 HONOURED = frozenset({"num_stages", "num_devices", "same_stage", "tp_degree_of", "dp_degree_of"})
+
+choose = _code.exact.effort.choose
 
 METHODS: tuple[Method[StageInstance, StagePlan], ...] = (
     Method(
         name="piper",
         claim=Claim.HEURISTIC,
         source="Piper, section 4: dynamic program over downsets with a bang-per-buck knapsack",
-        solve=lazy(f"{_ROOM}.paper.piper:solve"),
-        supports=lazy(f"{_ROOM}.exact.effort:table_supports"),
+        solve=_code.paper.piper.solve,
+        supports=_code.exact.effort.table_supports,
         limits=_TABLE,
-        effort=lazy(f"{_ROOM}.exact.effort:table_effort"),
-        options=(KNAPSACK,),
+        effort=_code.exact.effort.table_effort,
+        options=(KNAPSACK, CUTOFF),
     ),
     Method(
         name="piper-exact-knapsack",
         claim=Claim.EXACT,
         source="Piper, section 4, with exact knapsacks, which makes it exact (Appendix C)",
-        solve=lazy(f"{_ROOM}.paper.piper:solve_exact_knapsack"),
-        supports=lazy(f"{_ROOM}.exact.effort:table_supports"),
+        solve=_code.paper.piper.solve_exact_knapsack,
+        supports=_code.exact.effort.table_supports,
         limits=_TABLE,
-        effort=lazy(f"{_ROOM}.exact.effort:table_effort"),
+        effort=_code.exact.effort.table_effort,
+        options=(CUTOFF,),
     ),
     Method(
         name="exact",
         claim=Claim.EXACT,
-        source="threshold search over downsets, made for this project (the room's README)",
-        solve=lazy(f"{_ROOM}.exact.threshold:solve"),
-        supports=lazy(f"{_ROOM}.exact.effort:exact_supports"),
+        source="threshold search over downsets, made for this project (the package's README)",
+        solve=_code.exact.threshold.solve,
+        supports=_code.exact.effort.exact_supports,
         limits=f"{LISTED}, where downsets times sums of data-parallel degrees are at most {MAX_LABELS:,}",
-        effort=lazy(f"{_ROOM}.exact.effort:exact_effort"),
+        effort=_code.exact.effort.exact_effort,
         honours=HONOURED,
     ),
     Method(
         name="cpsat",
         claim=Claim.EXACT,
-        source="direct assignment model in CP-SAT, made for this project",
-        solve=lazy(f"{_ROOM}.models.cpsat:solve"),
-        build=lazy(f"{_ROOM}.models.cpsat:build"),
+        source="path of blocks, each a stage at its place, in CP-SAT, made for this project",
+        solve=_code.models.cpsat.solve,
+        backend="cpsat",
+        build=_code.models.cpsat.model_of,
         honours=names(MODELLED),
         supports=assignment_supports,
-        too_large=assignment_too_large,
-        limits=DIRECT,
-        effort=assignment_effort,
+        too_large=blocks_too_large,
+        limits=BLOCKS,
+        effort=blocks_effort,
     ),
     Method(
         name="milp",
         claim=Claim.EXACT,
-        source="direct assignment model in Pyomo and HiGHS, made for this project",
-        solve=lazy(f"{_ROOM}.models.milp:solve"),
-        build=lazy(f"{_ROOM}.models.milp:build"),
+        source="path of blocks, each a stage at its place, in Pyomo and HiGHS, made for this project",
+        solve=_code.models.milp.solve,
+        backend="highs",
+        build=_code.models.milp.model_of,
         honours=names(MODELLED),
         supports=assignment_supports,
-        too_large=assignment_too_large,
-        limits=DIRECT,
-        effort=assignment_effort,
+        too_large=blocks_too_large,
+        limits=BLOCKS,
+        effort=blocks_effort,
     ),
     Method(
         name="cpsat-columns",
         claim=Claim.EXACT,
         source="flow of priced stages over pairs of downsets in CP-SAT, made for this project",
-        solve=lazy(f"{_ROOM}.models.columns_cpsat:solve"),
-        build=lazy(f"{_ROOM}.models.columns_cpsat:build"),
+        solve=_code.models.cpsat_columns.solve,
+        backend="cpsat",
+        build=_code.models.cpsat_columns.model_of,
         honours=names(MODELLED),
         supports=columns_supports,
         limits=f"graphs of at most {model_size.MAX_DOWNSETS} downsets",
@@ -119,8 +134,9 @@ METHODS: tuple[Method[StageInstance, StagePlan], ...] = (
         name="milp-columns",
         claim=Claim.EXACT,
         source="flow of priced stages over pairs of downsets in Pyomo and HiGHS, made for this project",
-        solve=lazy(f"{_ROOM}.models.columns:solve"),
-        build=lazy(f"{_ROOM}.models.columns:build"),
+        solve=_code.models.milp_columns.solve,
+        backend="highs",
+        build=_code.models.milp_columns.model_of,
         honours=names(MODELLED),
         supports=columns_supports,
         limits=f"graphs of at most {model_size.MAX_DOWNSETS} downsets",
@@ -131,8 +147,8 @@ METHODS: tuple[Method[StageInstance, StagePlan], ...] = (
         name="realizable",
         claim=Claim.EXACT,
         source="degrees enumerated, cuts by dynamic programs or the threshold search, made for this project",
-        solve=lazy(f"{_ROOM}.exact.trainer_exact:solve"),
-        supports=lazy(f"{_ROOM}.exact.effort:realizable_supports"),
+        solve=_code.exact.trainer_exact.solve,
+        supports=_code.exact.effort.realizable_supports,
         limits="instances with the requirement realizable(TRAINER) (--realizable TRAINER) and no other",
         honours=frozenset({"realizable"}),
         needs="realizable(deepspeed)",
@@ -141,25 +157,26 @@ METHODS: tuple[Method[StageInstance, StagePlan], ...] = (
         name="linearised",
         claim=Claim.HEURISTIC,
         source="exact search over the stages of a few topological orders, in rounds, made for this project",
-        solve=lazy(f"{_ROOM}.exact.interval_plans:solve"),
-        effort=lazy(f"{_ROOM}.exact.effort:linearised_effort"),
+        solve=_code.exact.interval_plans.solve,
+        effort=_code.exact.effort.linearised_effort,
     ),
     Method(
         name="equi",
         claim=Claim.HEURISTIC,
         source="Piper, section 5: equal groups of layers with the same degrees everywhere",
-        solve=lazy(f"{_ROOM}.baselines:solve"),
+        solve=_code.baselines.solve,
     ),
     Method(
         name="equi-no-tp",
         claim=Claim.HEURISTIC,
         source="Piper, section 5: equi without tensor parallelism, a surrogate for PipeDream-2BW",
-        solve=lazy(f"{_ROOM}.baselines:solve_without_tp"),
+        solve=_code.baselines.solve_without_tp,
     ),
     Method(
         name="pipedream",
         claim=Claim.HEURISTIC,
-        source="PipeDream, SOSP 2019: a chain with data parallelism, memory unlimited; no plan if its own does not fit",
-        solve=lazy(f"{_ROOM}.paper.pipedream:solve"),
+        source="PipeDream, SOSP 2019: a chain with data parallelism, memory unlimited; no plan if its own does not "
+        "fit; found by the threshold search of `exact` in place of its recursion",
+        solve=_code.paper.pipedream.solve,
     ),
 )

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from formulations.compiled.memory_budget import SizeError
 from formulations.stage_partitioning.definition.problem import allowed_dp_degrees
 from instances.graph import downsets
 from instances.problems.stage_partitioning import StageInstance
 
-#: Larger direct models take minutes to load alone.
-MAX_ASSIGNMENT = 2_000_000
+#: Models of blocks of more choices (options in blocks) take longer to build than they prove.
+MAX_CHOICES = 60_000
 
 #: Each pair of nested downsets is a possible stage with many prices.
 MAX_DOWNSETS = 500
@@ -28,31 +27,25 @@ def columns_effort(instance: StageInstance) -> float:
     return count**2 / 2 * len(instance.tp_degrees) * sum(-(-S // d) for d in allowed_dp_degrees(instance))
 
 
-def assignment_effort(instance: StageInstance) -> float:
-    """Number of terms of a direct assignment model: choices per stage position, in the time and memory rows."""
-    S = min(instance.num_microbatches, instance.num_devices)
-    positions = min(len(instance.layers), S)
-    options = sum(
-        len(found) for layer in instance.layers for t, found in layer.tmpcs.items() if t <= instance.num_devices
-    )
-    return float(positions * options * (len(allowed_dp_degrees(instance)) + S))
+def blocks_effort(instance: StageInstance) -> float:
+    """Most choices of a model of blocks: options of every block (s, t, d)."""
+    S, K = min(instance.num_microbatches, instance.num_devices), instance.num_devices
+    places = {t: sum(S - d + 1 for d in allowed_dp_degrees(instance) if t * d <= K) for t in instance.tp_degrees}
+    return float(sum(places.get(t, 0) * len(found) for layer in instance.layers for t, found in layer.tmpcs.items()))
+
+
+def blocks_too_large(instance: StageInstance) -> str | None:
+    """``None``, or why the models of blocks of an instance would be too large to be built."""
+    effort = blocks_effort(instance)
+    if effort <= MAX_CHOICES:
+        return None
+    return f"the model would have about {effort:.1g} choices; at most {MAX_CHOICES:.0e} are built"
 
 
 def assignment_supports(instance: StageInstance) -> str | None:
     """``None``, or what the direct models cannot say of an instance."""
-    return "the direct models do not count activations that layers of several stages keep" if instance.carried else None
-
-
-def assignment_too_large(instance: StageInstance) -> str | None:
-    """``None``, or why the direct models of an instance would be too large to be built."""
-    effort = assignment_effort(instance)
-    if effort <= MAX_ASSIGNMENT:
-        return None
-    return f"the direct model would have about {effort:.1g} terms; at most {MAX_ASSIGNMENT:.0e} are built"
-
-
-def demand_assignment(instance: StageInstance) -> None:
-    """Raise `SizeError` if the direct models of an instance would be too large to be built."""
-    reason = assignment_too_large(instance)
-    if reason is not None:
-        raise SizeError(reason)
+    return (
+        "the direct models do not count activations that layers of several stages keep"
+        if instance.shared_activations
+        else None
+    )

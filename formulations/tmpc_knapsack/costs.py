@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.contract.family import Answer, infeasible_by_counting
-from formulations.contract.rounding import exactly, printed, rounded_up
+from formulations.contract.rounding import amount_text, exactly, rounded_up
 from formulations.tmpc_knapsack.definition.plan import KnapsackPlan
 from formulations.tmpc_knapsack.definition.problem import MEMORY_SLACK
 from instances.parameters import MAX_AMOUNT
@@ -71,8 +71,8 @@ def least_capacity(instance: KnapsackInstance) -> float:
 def shortage(instance: KnapsackInstance) -> str:
     """Why an infeasible instance is infeasible, and what would suffice, in a sentence."""
     need, least = least_memory(instance), least_capacity(instance)
-    way = f"feasible with --memory {printed(least)}"
+    way = f"feasible with --memory {amount_text(least)}"
     if least > MAX_AMOUNT:
-        way = f"no memory up to {printed(MAX_AMOUNT)} bytes would suffice"
+        way = f"no memory up to {amount_text(MAX_AMOUNT)} bytes would suffice"
     declared = exactly(instance.capacity_bytes)
     return f"the smallest options together need {exactly(need)} bytes and the capacity is {declared}: {way}"

@@ -13,6 +13,8 @@ from instances.parameters import Setting, one_of
 from instances.problems.tmpc_knapsack import KnapsackInstance
 from solvers.outcome import Limits
 
+_code = lazy("formulations.tmpc_knapsack")
+
 _VARIANTS = ("rerank", "sort-once", "truncating")
 
 #: Options beyond which a solver's model is too slow to build within seconds.
@@ -38,7 +40,7 @@ METHODS: tuple[Method[KnapsackInstance, KnapsackPlan], ...] = (
         name="piper",
         claim=Claim.HEURISTIC,
         source="Piper, section 4 (bang-per-buck)",
-        solve=lazy("formulations.tmpc_knapsack.paper:solve"),
+        solve=_code.paper.solve,
         effort=lambda instance: float(len(instance.nodes) * num_options(instance)),
         options=(
             Setting(
@@ -54,15 +56,16 @@ METHODS: tuple[Method[KnapsackInstance, KnapsackPlan], ...] = (
         name="exact",
         claim=Claim.EXACT,
         source="expanding core with a Dantzig bound (after Pisinger 1995)",
-        solve=lazy("formulations.tmpc_knapsack.exact:solve"),
+        solve=_code.exact.solve,
         effort=_effort(100),
     ),
     Method(
         name="cpsat",
         claim=Claim.EXACT,
         source="multiple-choice knapsack with integer costs, CP-SAT",
-        solve=lazy("formulations.tmpc_knapsack.models.cpsat:solve"),
-        build=lazy("formulations.tmpc_knapsack.models.cpsat:build"),
+        solve=_code.models.cpsat.solve,
+        backend="cpsat",
+        build=_code.models.cpsat.build,
         honours=names(VOCABULARY),
         supports=_fits_a_model,
         limits=f"at most {_MODEL_OPTIONS:,} options of all nodes together",
@@ -72,8 +75,9 @@ METHODS: tuple[Method[KnapsackInstance, KnapsackPlan], ...] = (
         name="milp",
         claim=Claim.EXACT,
         source="multiple-choice knapsack, Pyomo and HiGHS",
-        solve=lazy("formulations.tmpc_knapsack.models.milp:solve"),
-        build=lazy("formulations.tmpc_knapsack.models.milp:build"),
+        solve=_code.models.milp.solve,
+        backend="highs",
+        build=_code.models.milp.build,
         honours=names(VOCABULARY),
         supports=_fits_a_model,
         limits=f"at most {_MODEL_OPTIONS:,} options of all nodes together",

@@ -14,7 +14,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from instances.problems.operator_partitioning import Operator, OperatorInstance, TrainingMemory, merged_edges, ordered
+from instances.problems.operator_partitioning import (
+    Operator,
+    OperatorInstance,
+    TrainingMemory,
+    in_topological_order,
+    merged_edges,
+)
 
 #: Bytes of an element.
 _ELEMENT = 4
@@ -97,7 +103,7 @@ class Builder:
     def instance(self, training: TrainingMemory | None = None) -> OperatorInstance:
         """The graph; what gives nothing back is sent forward alone."""
         volumes = [(a, b, 2.0 * self._operators[a].activation_bytes) for a, b in self._links]
-        operators, tensors = ordered(self._operators, merged_edges(volumes))
+        operators, tensors = in_topological_order(self._operators, merged_edges(volumes))
         return OperatorInstance(self.name, operators, tensors, training=training or TrainingMemory())
 
 
@@ -112,7 +118,7 @@ def convolution(
     return graph.add("conv", [source], shape, flops, weights + channels * bias)
 
 
-def normalised(graph: Builder, source: int, kind: str = "batchnorm", relu: bool = True) -> int:
+def add_normalisation(graph: Builder, source: int, kind: str = "batchnorm", relu: bool = True) -> int:
     """A normalisation over channels, two passes, and a ReLU."""
     channels = graph.shape(source)[1]
     done = graph.pointwise(kind, source, passes=2.0, parameters=2 * channels)
@@ -121,7 +127,7 @@ def normalised(graph: Builder, source: int, kind: str = "batchnorm", relu: bool 
 
 def backbone(graph: Builder, image: int, blocks: Sequence[int]) -> list[int]:
     """The four levels of a ResNet with bottlenecks (He et al., Table 1), each by its last operator."""
-    now = normalised(graph, convolution(graph, image, 64, 7, 2))
+    now = add_normalisation(graph, convolution(graph, image, 64, 7, 2))
     batch, channels, height, width = graph.shape(now)
     now = graph.add("maxpool", [now], (batch, channels, -(-height // 2), -(-width // 2)))
     levels = []
@@ -133,12 +139,12 @@ def backbone(graph: Builder, image: int, blocks: Sequence[int]) -> list[int]:
 
 
 def _bottleneck(graph: Builder, source: int, channels: int, stride: int) -> int:
-    inner = normalised(graph, convolution(graph, source, channels, 1))
-    inner = normalised(graph, convolution(graph, inner, channels, 3, stride))
-    inner = normalised(graph, convolution(graph, inner, 4 * channels, 1), relu=False)
+    inner = add_normalisation(graph, convolution(graph, source, channels, 1))
+    inner = add_normalisation(graph, convolution(graph, inner, channels, 3, stride))
+    inner = add_normalisation(graph, convolution(graph, inner, 4 * channels, 1), relu=False)
     short = source
     if stride > 1 or graph.shape(source)[1] != 4 * channels:
-        short = normalised(graph, convolution(graph, source, 4 * channels, 1, stride), relu=False)
+        short = add_normalisation(graph, convolution(graph, source, 4 * channels, 1, stride), relu=False)
     return graph.pointwise("relu", graph.pointwise("add", inner, short))
 
 
@@ -178,7 +184,7 @@ def semantic_fpn(
     for doublings, source in zip((3, 2, 1, 0), pyramid, strict=True):
         now = source
         for _ in range(max(1, doublings)):
-            now = normalised(graph, convolution(graph, now, 128, 3), "groupnorm")
+            now = add_normalisation(graph, convolution(graph, now, 128, 3), "groupnorm")
             now = _enlarged(graph, now, 2) if doublings else now
         branches.append(now)
     total = branches[0]

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from instances.errors import expect
+from instances.exchange import in_files
 from instances.problems.layer_assignment import TiedParameters
-from instances.requirements import declared
 from instances.rules import Amount, Bandwidth, Count, Degree, Flag, Identifier, Index, Requirements, one_of
 
 #: How ranks may be placed on devices.
@@ -43,6 +43,12 @@ class ModelLayer:
     split_activation: Flag = False
 
 
+@in_files(
+    *("name", "nodes", "devices_per_node", "global_batch", "layers", "tied", "parameter_bytes", "passes"),
+    *("head_layers", "tail_layers", "placement", "released_framing?"),
+    problem="amp_strategy",
+    absent={"name": "strategies"},
+)
 @dataclass(frozen=True)
 class AmpInstance:
     """A model, a cluster, and a global batch.
@@ -124,44 +130,3 @@ def check(instance: AmpInstance, where: str) -> None:
         "released_framing": instance.released_framing or (0, 0),
     }.items():
         expect(head + tail <= len(instance.layers), where, name, head + tail, f"at most {len(instance.layers)} layers")
-
-
-def to_json(instance: AmpInstance) -> dict[str, Any]:
-    """The instance in the project's own JSON; reading it back gives an equal instance."""
-    content: dict[str, Any] = {
-        "problem": "amp_strategy",
-        "schema_version": 1,
-        **declared(instance),
-        "name": instance.name,
-        "nodes": [
-            {
-                "gpu": node.gpu,
-                "intra_bytes_per_s": node.intra_bytes_per_s,
-                "inter_bytes_per_s": node.inter_bytes_per_s,
-            }
-            for node in instance.nodes
-        ],
-        "devices_per_node": instance.devices_per_node,
-        "global_batch": instance.global_batch,
-        "layers": [
-            {
-                "forward_s": {
-                    gpu: {str(degree): seconds for degree, seconds in times.items()}
-                    for gpu, times in layer.forward_s.items()
-                },
-                "activation_bytes": layer.activation_bytes,
-                "parameters": layer.parameters,
-                "split_activation": layer.split_activation,
-            }
-            for layer in instance.layers
-        ],
-        "tied": [{"layers": list(tie.layers), "parameters": tie.parameters} for tie in instance.tied],
-        "parameter_bytes": instance.parameter_bytes,
-        "passes": instance.passes,
-        "head_layers": instance.head_layers,
-        "tail_layers": instance.tail_layers,
-        "placement": instance.placement,
-    }
-    if instance.released_framing is not None:
-        content["released_framing"] = list(instance.released_framing)
-    return content

@@ -1,6 +1,6 @@
 """Device mapping: stages of a pipeline, several replicas of each, and the devices that run them (nouns only).
 
-Source: Parmesan, section 5; the ratio rule is its section 5.2 with volumes counted as specified (README of the room).
+Source: Parmesan, section 5; the ratio rule is its section 5.2 with volumes counted as specified (its README).
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 from instances.errors import InstanceError, expect
+from instances.exchange import in_files
 from instances.graph import expect_simple
-from instances.requirements import declared
 from instances.rules import Amount, Count, Facts, Identifier, Index, Requirements, one_of
 
 #: Objectives an instance can have. ``auto`` (``AUTO``) is resolved to one of the first two before it is built.
@@ -46,6 +46,14 @@ class MappingEdge:
     volume_bytes: Amount
 
 
+@in_files(
+    *("name", "objective", "ring", "microbatches", "replicas", "num_devices", "stages", "edges"),
+    "bandwidth_bytes_per_s",
+    problem="device_mapping",
+    absent={"name": "mapping", "objective": AUTO, "edges": ()},
+    types={"objective": Annotated[str, one_of(*OBJECTIVES, AUTO)], "num_devices": Count | None},
+    built=lambda instance: with_objective(instance, instance.objective),
+)
 @dataclass(frozen=True)
 class DeviceMapping:
     """S stages with R replicas each, to be placed on S x R devices, one on each.
@@ -164,21 +172,3 @@ def with_objective(instance: DeviceMapping, requested: str) -> DeviceMapping:
     chosen = "allreduce" if ratio > 1 else "p2p"
     choice = {"objective": chosen, "chosen": f"by the ratio rule: {ratio:.4g}, allreduce above 1"}
     return replace(instance, objective=chosen, options={**kept, **choice})
-
-
-def to_json(instance: DeviceMapping) -> dict[str, Any]:
-    """The instance in the project's own JSON; reading it back gives an equal instance."""
-    return {
-        "problem": "device_mapping",
-        "schema_version": 1,
-        **declared(instance),
-        "name": instance.name,
-        "objective": instance.objective,
-        "ring": instance.ring,
-        "microbatches": instance.microbatches,
-        "replicas": instance.replicas,
-        "num_devices": instance.num_devices,
-        "stages": [vars(stage) for stage in instance.stages],
-        "edges": [vars(edge) for edge in instance.edges],
-        "bandwidth_bytes_per_s": [list(row) for row in instance.bandwidth_bytes_per_s],
-    }

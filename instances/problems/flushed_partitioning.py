@@ -12,10 +12,10 @@ from functools import cached_property
 from typing import Annotated, Any
 
 from instances.errors import InstanceError, expect
+from instances.exchange import FileOf, in_files
 from instances.problems import stage_partitioning
 from instances.problems.stage_partitioning import StageInstance
-from instances.problems.stage_partitioning import to_json as flat_to_json
-from instances.requirements import declared, expect_none
+from instances.requirements import expect_none
 from instances.rules import Bandwidth, Count, Requirements, member_of
 
 
@@ -26,6 +26,14 @@ class Schedule(StrEnum):
     GPIPE = "gpipe"
 
 
+@in_files(
+    "schedule",
+    "devices_per_machine?",
+    "inner_bandwidth?",
+    "flat",
+    problem="flushed_partitioning",
+    types={"flat": Annotated[Mapping[str, Any], FileOf(StageInstance, "a file of Piper's release")]},
+)
 @dataclass(frozen=True)
 class FlushedInstance:
     """A flat instance whose N micro-batches (m) are one batch, after which the pipeline is flushed.
@@ -105,17 +113,3 @@ def check(instance: FlushedInstance, where: str) -> None:
     """The rules of the flat instance, and those of `flushed`; `InstanceError` if one is broken."""
     stage_partitioning.check(instance.flat, f"{where}: flat")
     flushed(instance.flat, instance.schedule, where, instance.devices_per_machine, instance.inner_bandwidth)
-
-
-def to_json(instance: FlushedInstance) -> dict[str, Any]:
-    """The instance in the project's own JSON; reading it back gives an equal instance."""
-    names = ("devices_per_machine", "inner_bandwidth")
-    machines = {} if instance.devices_per_machine is None else {name: getattr(instance, name) for name in names}
-    return {
-        "problem": "flushed_partitioning",
-        "schema_version": 1,
-        **declared(instance),
-        "schedule": str(instance.schedule),
-        **machines,
-        "flat": flat_to_json(instance.flat),
-    }

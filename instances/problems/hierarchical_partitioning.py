@@ -11,11 +11,11 @@ from enum import StrEnum
 from typing import Annotated, Any
 
 from instances.errors import InstanceError, expect
+from instances.exchange import FileOf, in_files
 from instances.parameters import MAX_COUNT
 from instances.problems import stage_partitioning
 from instances.problems.stage_partitioning import CostModel, StageInstance
-from instances.problems.stage_partitioning import to_json as flat_to_json
-from instances.requirements import declared, expect_none
+from instances.requirements import expect_none
 from instances.rules import Bandwidth, Count, Requirements, member_of
 
 
@@ -27,6 +27,11 @@ class MemoryModel(StrEnum):
     PRECISE = "precise"
 
 
+@in_files(
+    *("devices_per_machine", "num_machines", "inner_bandwidth", "outer_bandwidth", "memory_model", "flat"),
+    problem="hierarchical_partitioning",
+    types={"flat": Annotated[Mapping[str, Any], FileOf(StageInstance, "a file of Piper's release")]},
+)
 @dataclass(frozen=True)
 class HierarchicalInstance:
     """``num_machines`` machines (K_2) of ``devices_per_machine`` devices (K_1) each, and what runs on them.
@@ -113,18 +118,3 @@ def check(instance: HierarchicalInstance, where: str) -> None:
     for name in ("num_devices", "bandwidth"):
         declared, needed = getattr(flat, name), getattr(made.flat, name)
         expect(declared == needed, where, f"flat.{name}", declared, f"{needed:g}, the cluster's (see on_machines)")
-
-
-def to_json(instance: HierarchicalInstance) -> dict[str, Any]:
-    """The instance in the project's own JSON; reading it back gives an equal instance."""
-    return {
-        "problem": "hierarchical_partitioning",
-        "schema_version": 1,
-        **declared(instance),
-        "devices_per_machine": instance.devices_per_machine,
-        "num_machines": instance.num_machines,
-        "inner_bandwidth": instance.inner_bandwidth,
-        "outer_bandwidth": instance.outer_bandwidth,
-        "memory_model": str(instance.memory_model),
-        "flat": flat_to_json(instance.flat),
-    }

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from instances.errors import expect
-from instances.requirements import declared
+from instances.exchange import in_files
 from instances.rules import Amount, Count, Facts, Identifier, Index, Requirements
 
 
@@ -23,6 +23,12 @@ class TiedParameters:
     parameters: Amount
 
 
+@in_files(
+    *("name", "num_stages", "num_microbatches", "layer_time_s", "cut_cost_s", "parameters?", "tied?"),
+    *("ring_s_per_parameter?", "head_layers?", "tail_layers?"),
+    problem="layer_assignment",
+    absent={"name": "layers"},
+)
 @dataclass(frozen=True)
 class LayerAssignmentInstance:
     """A chain of L layers, S stages, and what a cut costs.
@@ -99,30 +105,6 @@ def check(instance: LayerAssignmentInstance, where: str) -> None:
         expect(known, where, f"tied[{position}].layers", list(tie.layers), rule)
     framing = instance.head_layers + instance.tail_layers
     expect(framing <= layers, where, "head_layers + tail_layers", framing, f"at most {layers}")
-
-
-def to_json(instance: LayerAssignmentInstance) -> dict[str, Any]:
-    """The instance in the project's own JSON; reading it back gives an equal instance."""
-    content: dict[str, Any] = {
-        "problem": "layer_assignment",
-        "schema_version": 1,
-        **declared(instance),
-        "name": instance.name,
-        "num_stages": instance.num_stages,
-        "num_microbatches": instance.num_microbatches,
-        "layer_time_s": list(instance.layer_time_s),
-        "cut_cost_s": [list(row) for row in instance.cut_cost_s],
-    }
-    if instance.parameters:
-        content["parameters"] = list(instance.parameters)
-    if instance.tied:
-        content["tied"] = [{"layers": list(tie.layers), "parameters": tie.parameters} for tie in instance.tied]
-    if instance.ring_s_per_parameter:
-        content["ring_s_per_parameter"] = list(instance.ring_s_per_parameter)
-    for name in ("head_layers", "tail_layers"):
-        if getattr(instance, name):
-            content[name] = getattr(instance, name)
-    return content
 
 
 def generate(

@@ -11,13 +11,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from instances.errors import expect
-from instances.requirements import declared
+from instances.exchange import in_files
 from instances.rules import Amount, Bandwidth, Count, Facts, Flag, Identifier, Requirements
 
 #: Devices of the largest mesh.
 MAX_DEVICES = 2**16
 
 
+@in_files(
+    *("name", "rows", "tp_degree", "dp_degree", "num_microbatches", "compute_s", "tp_bytes", "dp_bytes", "stage_bytes"),
+    *("ordered", "intra_bytes_per_s", "inter_bytes_per_s"),
+    problem="mesh_tiling",
+    absent={"name": "mesh"},
+)
 @dataclass(frozen=True)
 class MeshInstance:
     """A mesh of devices and the tiles that must cover it.
@@ -74,19 +80,6 @@ class MeshInstance:
         return min(self.inter_bytes_per_s[node], self.inter_bytes_per_s[other])
 
 
-_NUMBERS = (
-    "rows",
-    "tp_degree",
-    "dp_degree",
-    "num_microbatches",
-    "compute_s",
-    "tp_bytes",
-    "dp_bytes",
-    "stage_bytes",
-    "ordered",
-)
-
-
 def check(instance: MeshInstance, where: str) -> None:
     """Rules between fields: two bandwidths for each node, and no more than ``MAX_DEVICES``; else `InstanceError`."""
     nodes, others = len(instance.intra_bytes_per_s), len(instance.inter_bytes_per_s)
@@ -94,19 +87,6 @@ def check(instance: MeshInstance, where: str) -> None:
     expect(others == nodes, where, "len(inter_bytes_per_s)", others, f"{nodes}")
     devices = instance.rows * nodes
     expect(devices <= MAX_DEVICES, where, "rows x nodes", devices, f"at most {MAX_DEVICES} devices")
-
-
-def to_json(instance: MeshInstance) -> dict[str, Any]:
-    """The instance in the project's own JSON; reading it back gives an equal instance."""
-    return {
-        "problem": "mesh_tiling",
-        "schema_version": 1,
-        **declared(instance),
-        "name": instance.name,
-        **{name: getattr(instance, name) for name in _NUMBERS},
-        "intra_bytes_per_s": list(instance.intra_bytes_per_s),
-        "inter_bytes_per_s": list(instance.inter_bytes_per_s),
-    }
 
 
 def generate(

@@ -14,8 +14,8 @@ from functools import cached_property
 from typing import Annotated, Any
 
 from instances.errors import InstanceError, expect
+from instances.exchange import in_files
 from instances.graph import expect_simple, topological_order
-from instances.requirements import declared
 from instances.rules import Amount, Bandwidth, Count, Facts, Identifier, Index, Requirements, Seconds, one_of
 
 #: The shortest pass, as part of what all passes and delays take together: floats distinguish times down to that.
@@ -24,6 +24,9 @@ SHORTEST = 1e-12
 MAX_PASSES = 200_000
 
 
+@in_files(
+    *("forward_s", "backward_s", "microbatch", "k", "in_flight?", "weight_bytes", "activation_bytes", "memory_bytes?")
+)
 @dataclass(frozen=True)
 class ScheduleStage:
     """A pipeline stage, which runs one pass at a time.
@@ -76,6 +79,11 @@ class ScheduleEdge:
     bytes_per_sample: Amount = 0.0
 
 
+@in_files(
+    *("name", "minibatch", "stages", "edges", "latency_s", "objective", "bandwidth_bytes_per_s?", "deadline_s?"),
+    problem="microbatch_schedule",
+    absent={"name": "schedule"},
+)
 @dataclass(frozen=True)
 class ScheduleInstance:
     """Stages, the edges between them, and the samples of one iteration.
@@ -172,37 +180,14 @@ def check(instance: ScheduleInstance, where: str) -> None:
     )
 
 
-def capped(instance: ScheduleInstance, in_flight: int) -> ScheduleInstance:
+def with_in_flight(instance: ScheduleInstance, in_flight: int) -> ScheduleInstance:
     """The instance with at most so many samples in flight at every stage."""
     return replace(instance, stages=tuple(replace(stage, in_flight=in_flight) for stage in instance.stages))
 
 
-def bounded(instance: ScheduleInstance, memory_bytes: float) -> ScheduleInstance:
+def with_memory(instance: ScheduleInstance, memory_bytes: float) -> ScheduleInstance:
     """The instance with so much memory at every stage."""
     return replace(instance, stages=tuple(replace(stage, memory_bytes=memory_bytes) for stage in instance.stages))
-
-
-def to_json(instance: ScheduleInstance) -> dict[str, Any]:
-    """The instance in the project's own JSON; reading it back gives an equal instance."""
-    content: dict[str, Any] = {
-        "problem": "microbatch_schedule",
-        "schema_version": 1,
-        **declared(instance),
-        "name": instance.name,
-        "minibatch": instance.minibatch,
-        "stages": [_declared(stage) for stage in instance.stages],
-        "edges": [_declared(edge) for edge in instance.edges],
-        "latency_s": instance.latency_s,
-        "objective": instance.objective,
-    }
-    for name in ("bandwidth_bytes_per_s", "deadline_s"):
-        if getattr(instance, name) is not None:
-            content[name] = getattr(instance, name)
-    return content
-
-
-def _declared(part: ScheduleStage | ScheduleEdge) -> dict[str, Any]:
-    return {name: value for name, value in vars(part).items() if value is not None}
 
 
 #: Weights, and activations of a sample, of identical stages.

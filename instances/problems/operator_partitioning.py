@@ -12,8 +12,8 @@ from functools import cached_property
 from typing import Annotated, Any
 
 from instances.errors import InstanceError, expect, expect_unique
+from instances.exchange import in_files
 from instances.graph import expect_acyclic, topological_order
-from instances.requirements import declared
 from instances.rules import Amount, Bandwidth, Count, Facts, Flag, Identifier, Index, NodeId, Requirements, Text, one_of
 
 SCHEDULES = ("1f1b", "gpipe")
@@ -24,6 +24,7 @@ DEFAULT_STAGES = 4
 DEFAULT_BANDWIDTH = 12e9
 
 
+@in_files("id", "compute_s", "name?", "parameter_bytes?", "activation_bytes?", "memory_bytes?")
 @dataclass(frozen=True)
 class Operator:
     """One operator, for one micro-batch on one device.
@@ -53,6 +54,15 @@ class Tensor:
 
 
 @dataclass(frozen=True)
+class NamedTensor:
+    """A tensor as files have it: ids of operators."""
+
+    source: NodeId
+    targets: tuple[NodeId, ...]
+    volume_bytes: Amount
+
+
+@dataclass(frozen=True)
 class TrainingMemory:
     """How a training schedule fills a stage's memory (Source: reconstructed).
 
@@ -66,6 +76,26 @@ class TrainingMemory:
     recompute: Flag = True
 
 
+def _written(instance: OperatorInstance) -> dict[str, Any]:
+    """Tensors between ids, and that nothing is held beside the operators' memory, where memory is limited."""
+    ids = [operator.id for operator in instance.operators]
+    tensors = tuple(
+        NamedTensor(ids[each.source], tuple(ids[target] for target in each.targets), each.volume_bytes)
+        for each in instance.tensors
+    )
+    unsaid = instance.training is None and instance.memory_bytes is not None
+    return {"tensors": tensors, **({"training": None} if unsaid else {})}
+
+
+@in_files(
+    *("name", "num_stages", "replicas", "bandwidth_bytes_per_s", "operators", "tensors", "num_devices?"),
+    *("memory_bytes?", "step_microbatches?", "pooled_memory?", "at_most?", "training?"),
+    problem="operator_partitioning",
+    absent={"name": "operators", "tensors": ()},
+    types={"tensors": tuple[NamedTensor, ...]},
+    reader="instances.readers.operator_json:read",
+    written=_written,
+)
 @dataclass(frozen=True)
 class OperatorInstance:
     """An operator graph and the pipeline it is to become.
@@ -73,7 +103,7 @@ class OperatorInstance:
     Parameters
     ----------
     operators
-        In a topological order; see `ordered`.
+        In a topological order; see `in_topological_order`.
     tensors
         Their sources come before their targets.
     num_stages
@@ -172,7 +202,7 @@ def expect_held(instance: OperatorInstance, declared: Mapping[str, Any], where: 
             raise InstanceError.missing(where, "training", rule)
 
 
-def ordered(
+def in_topological_order(
     operators: Iterable[Operator], tensors: Iterable[Tensor], where: str = "instance", field: str = "tensors"
 ) -> tuple[tuple[Operator, ...], tuple[Tensor, ...]]:
     """The graph with its operators in a topological order (of ready ones the first given comes first), tensors sorted.
@@ -209,48 +239,5 @@ def merged_edges(edges: Iterable[tuple[int, int, float]]) -> tuple[Tensor, ...]:
 def per_pair(instance: OperatorInstance) -> OperatorInstance:
     """The instance in which every pair of adjacent operators has a tensor of its own: Equation 3 to the letter."""
     split = [Tensor(t.source, (target,), t.volume_bytes) for t in instance.tensors for target in t.targets]
-    operators, tensors = ordered(instance.operators, split)
+    operators, tensors = in_topological_order(instance.operators, split)
     return replace(instance, operators=operators, tensors=tensors)
-
-
-def to_json(instance: OperatorInstance) -> dict[str, Any]:
-    """The instance in the project's own JSON; reading it back gives an equal instance."""
-    content: dict[str, Any] = {
-        "problem": "operator_partitioning",
-        "schema_version": 1,
-        **declared(instance),
-        "name": instance.name,
-        "num_stages": instance.num_stages,
-        "replicas": instance.replicas,
-        "bandwidth_bytes_per_s": instance.bandwidth_bytes_per_s,
-        "operators": [_operator(operator) for operator in instance.operators],
-        "tensors": [
-            {
-                "source": instance.operators[tensor.source].id,
-                "targets": [instance.operators[target].id for target in tensor.targets],
-                "volume_bytes": tensor.volume_bytes,
-            }
-            for tensor in instance.tensors
-        ],
-    }
-    for name in ("num_devices", "memory_bytes", "step_microbatches"):
-        if getattr(instance, name) is not None:
-            content[name] = getattr(instance, name)
-    for name in ("pooled_memory", "at_most"):
-        if getattr(instance, name):
-            content[name] = True
-    if instance.training is not None:
-        content["training"] = dict(vars(instance.training))
-    elif instance.memory_bytes is not None:
-        content["training"] = None
-    return content
-
-
-def _operator(operator: Operator) -> dict[str, Any]:
-    declared: dict[str, Any] = {"id": operator.id, "compute_s": operator.compute_s}
-    if operator.name:
-        declared["name"] = operator.name
-    for name in ("parameter_bytes", "activation_bytes", "memory_bytes"):
-        if getattr(operator, name):
-            declared[name] = getattr(operator, name)
-    return declared

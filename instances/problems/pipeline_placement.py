@@ -10,13 +10,20 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from instances.errors import InstanceError
+from instances.exchange import FileOf, in_files
 from instances.problems import operator_partitioning
 from instances.problems.device_mapping import MICROBATCHES, OBJECTIVES, RINGS, check_matrix
 from instances.problems.operator_partitioning import OperatorInstance
-from instances.requirements import declared, expect_none
+from instances.requirements import expect_none
 from instances.rules import Amount, Count, Requirements, one_of
 
 
+@in_files(
+    *("objective", "ring", "microbatches", "operators", "bandwidth_bytes_per_s"),
+    problem="pipeline_placement",
+    reader="instances.readers.pipeline_placement_json:read",
+    types={"operators": Annotated[Mapping[str, Any], FileOf(OperatorInstance)]},
+)
 @dataclass(frozen=True)
 class PlacementInstance:
     """An operator graph to be cut into S stages with R replicas, on S x R devices with heterogeneous links.
@@ -93,17 +100,3 @@ def check(instance: PlacementInstance, where: str) -> None:
     check_matrix(instance.bandwidth_bytes_per_s, where, "bandwidth_bytes_per_s")
     operator_partitioning.check(instance.operators, f"{where}: operators")
     placed(instance.operators, instance.bandwidth_bytes_per_s, where)
-
-
-def to_json(instance: PlacementInstance) -> dict[str, Any]:
-    """The instance in the project's own JSON; reading it back gives an equal instance."""
-    return {
-        "problem": "pipeline_placement",
-        "schema_version": 1,
-        **declared(instance),
-        "objective": instance.objective,
-        "ring": instance.ring,
-        "microbatches": instance.microbatches,
-        "operators": operator_partitioning.to_json(instance.operators),
-        "bandwidth_bytes_per_s": [list(row) for row in instance.bandwidth_bytes_per_s],
-    }

@@ -30,7 +30,7 @@ MAX_LAYERS = 4096
 _PUBLISHED_LAYERS, _BEFORE, _COPIED, _AFTER = 32, 33, 34, 35
 
 
-def lengthened(instance: StageInstance, num_layers: int) -> StageInstance:
+def lengthen(instance: StageInstance, num_layers: int) -> StageInstance:
     """The published 32-layer BERT with copies of transformer layer 34 between it and layer 35.
 
     Copies keep the TMPCs. Every new edge costs what 34 -> 35 costs, and its synchronisation what 34 pays towards 33
@@ -146,7 +146,7 @@ def without_tmpcs(instance: StageInstance, names: Iterable[str]) -> StageInstanc
 ORDERS = ("id", "name", "depth-first", "lifo")
 
 
-def linearised(instance: StageInstance, order: str) -> StageInstance:
+def linearise(instance: StageInstance, order: str) -> StageInstance:
     """The instance with edges of 0 bytes along a topological order, so that stages are intervals of it.
 
     Parameters

@@ -1,6 +1,6 @@
 """Stage graphs: operators of a branching model, the devices they run on, and what a mini-batch is (nouns only).
 
-Source: GraphPipe, section 3; the form of the times and the constants are choices of this project (README of the room).
+Source: GraphPipe, section 3; the form of the times and the constants are choices of this project (its README).
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from instances.errors import InstanceError, expect, expect_unique
+from instances.exchange import in_files, to_json
 from instances.graph import expect_simple
 from instances.parameters import parse_count
-from instances.requirements import declared
 from instances.rules import (
     Amount,
     Bandwidth,
@@ -107,6 +107,35 @@ class Operator:
         return self.backward.at(samples)
 
 
+@dataclass(frozen=True, kw_only=True)
+class DeclaredTime:
+    """An `AffineTime` as files have it."""
+
+    fixed_s: Amount = 0.0
+    per_sample_s: Amount
+
+
+@dataclass(frozen=True)
+class NamedOperator:
+    """An operator as files have it."""
+
+    id: NodeId
+    forward: Annotated[DeclaredTime | TableTime, instance_of(DeclaredTime, TableTime)]
+    backward: Annotated[DeclaredTime | TableTime, instance_of(DeclaredTime, TableTime)]
+    name: Text = ""
+    weight_bytes: Amount = 0.0
+    activation_bytes: Amount = 0.0
+
+
+@dataclass(frozen=True)
+class NamedEdge:
+    """An edge as files have it, between ids of operators."""
+
+    source: NodeId
+    target: NodeId
+    bytes_per_sample: Amount = 0.0
+
+
 @dataclass(frozen=True)
 class OperatorEdge:
     """A tensor from operator ``source`` to ``target`` (indices); its gradient goes back with as many bytes."""
@@ -124,6 +153,28 @@ class DeviceGraph:
     bandwidth_bytes_per_s: tuple[tuple[Amount, ...], ...]
 
 
+def _written(instance: StageGraph) -> dict[str, Any]:
+    """Operators with their ids, and edges between these."""
+    name = instance.id_of
+    edges = [NamedEdge(name(each.source), name(each.target), each.bytes_per_sample) for each in instance.edges]
+    operators = [{"id": name(node), **to_json(each)} for node, each in enumerate(instance.operators)]
+    return {"operators": operators, "edges": edges}
+
+
+@in_files(
+    *("name", "num_devices", "memory_bytes", "bandwidth_bytes_per_s", "latency_s", "minibatch", "schedule"),
+    *("pass_ratio", "weight_copies", "objective", "microbatches?", "inner_bandwidth_bytes_per_s?"),
+    *("devices_per_node?", "device_graph?", "operators", "edges"),
+    problem="stage_graph",
+    absent={"name": "stage graph", "memory_bytes": None, "bandwidth_bytes_per_s": 1e30, "latency_s": 0.0, "edges": ()},
+    types={
+        "memory_bytes": Amount | None,
+        "operators": tuple[NamedOperator, ...],
+        "edges": tuple[NamedEdge, ...],
+    },
+    reader="instances.readers.stage_graph_json:read",
+    written=_written,
+)
 @dataclass(frozen=True)
 class StageGraph:
     """A model, devices and a mini-batch.
@@ -276,59 +327,3 @@ def parse_ratio(value: Any) -> tuple[int, int]:
     except (TypeError, ValueError):
         raise ValueError("two positive integers such as 1:2") from None
     return forward, backward
-
-
-def to_json(instance: StageGraph) -> dict[str, Any]:
-    """The instance in the project's own JSON; reading it back gives an equal instance."""
-    content: dict[str, Any] = {
-        "problem": "stage_graph",
-        "schema_version": 1,
-        **declared(instance),
-        "name": instance.name,
-        "num_devices": instance.num_devices,
-        "memory_bytes": instance.memory_bytes,
-        "bandwidth_bytes_per_s": instance.bandwidth_bytes_per_s,
-        "latency_s": instance.latency_s,
-        "minibatch": instance.minibatch,
-        "schedule": instance.schedule,
-        "pass_ratio": list(instance.pass_ratio),
-        "weight_copies": instance.weight_copies,
-        "objective": instance.objective,
-    }
-    if instance.microbatches:
-        content["microbatches"] = list(instance.microbatches)
-    if instance.inner_bandwidth_bytes_per_s is not None:
-        content["inner_bandwidth_bytes_per_s"] = instance.inner_bandwidth_bytes_per_s
-        content["devices_per_node"] = instance.devices_per_node
-    if instance.device_graph is not None:
-        content["device_graph"] = {
-            "memory_bytes": list(instance.device_graph.memory_bytes),
-            "bandwidth_bytes_per_s": [list(row) for row in instance.device_graph.bandwidth_bytes_per_s],
-        }
-    content["operators"] = [_operator_json(instance.id_of(node), each) for node, each in enumerate(instance.operators)]
-    content["edges"] = [
-        {
-            "source": instance.id_of(each.source),
-            "target": instance.id_of(each.target),
-            "bytes_per_sample": each.bytes_per_sample,
-        }
-        for each in instance.edges
-    ]
-    return content
-
-
-def _operator_json(name: int | str, operator: Operator) -> dict[str, Any]:
-    return {
-        "id": name,
-        "name": operator.name,
-        "forward": _time_json(operator.forward),
-        "backward": _time_json(operator.backward),
-        "weight_bytes": operator.weight_bytes,
-        "activation_bytes": operator.activation_bytes,
-    }
-
-
-def _time_json(time: Time) -> dict[str, Any]:
-    if isinstance(time, AffineTime):
-        return {"fixed_s": time.fixed_s, "per_sample_s": time.per_sample_s}
-    return {"samples": list(time.samples), "seconds": list(time.seconds)}

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated
 
 from instances.errors import InstanceError, expect, expect_unique, path
+from instances.exchange import in_files
 from instances.graph import expect_acyclic
-from instances.requirements import declared
 from instances.rules import (
     Amount,
     Bandwidth,
@@ -63,6 +63,14 @@ class Tmpc:
 
 
 @dataclass(frozen=True)
+class DeclaredTmpc(Tmpc):
+    """A TMPC as files have it: what it holds may be left to a rule (`instances.memory_schemes.SCHEMES`)."""
+
+    static_bytes: Amount | None = None  # type: ignore[assignment]
+
+
+@in_files("id", "name", "module?", "role?", "tmpcs")
+@dataclass(frozen=True)
 class Layer:
     """A node v of the layer graph; ``tmpcs[t]`` is T(v, t), ids unique within each list.
 
@@ -75,6 +83,13 @@ class Layer:
     name: Text = ""
     module: Text = ""
     role: Text = ""
+
+
+@dataclass(frozen=True)
+class DeclaredLayer(Layer):
+    """A layer as files have it."""
+
+    tmpcs: Mapping[Degree, tuple[DeclaredTmpc, ...]]
 
 
 @dataclass(frozen=True)
@@ -123,6 +138,13 @@ class KeptTensor:
     bytes: Amount
 
 
+@in_files(
+    *("name", "num_devices", "memory_bytes", "bandwidth", "num_microbatches", "time_unit", "cost_model", "exactly"),
+    *("max_dp_degree", "layers", "edges", "tied?", "shared?", "kept?", "options?", "warnings?"),
+    problem="stage_partitioning",
+    absent={"name": "instance", "edges": ()},
+    types={"layers": tuple[DeclaredLayer, ...]},
+)
 @dataclass(frozen=True)
 class StageInstance:
     """A layer graph with its TMPCs, and the cluster and budgets it is planned for.
@@ -164,7 +186,7 @@ class StageInstance:
         return tuple((self.index[edge.source], self.index[edge.target]) for edge in self.edges)
 
     @property
-    def carried(self) -> tuple[KeptTensor, ...]:
+    def shared_activations(self) -> tuple[KeptTensor, ...]:
         """The activations of ``kept``, if the cost model counts them."""
         return self.kept if self.cost_model is CostModel.RUNTIME else ()
 
@@ -275,61 +297,3 @@ def _no_neighbour(
     node = next(node for node in getattr(x, field) if node not in neighbours)
     kind = "predecessor" if field == "sync_forward_bytes" else "successor"
     return InstanceError.at(where, path((*place, field), names), node, f"the id of a {kind} (there is no such edge)")
-
-
-def to_json(instance: StageInstance) -> dict[str, Any]:
-    """The instance in the project's own JSON; reading it back gives an equal instance."""
-    content: dict[str, Any] = {
-        "problem": "stage_partitioning",
-        "schema_version": 1,
-        **declared(instance),
-        "name": instance.name,
-        "num_devices": instance.num_devices,
-        "memory_bytes": instance.memory_bytes,
-        "bandwidth": instance.bandwidth,
-        "num_microbatches": instance.num_microbatches,
-        "time_unit": instance.time_unit,
-        "cost_model": str(instance.cost_model),
-        "exactly": instance.exactly,
-        "max_dp_degree": instance.max_dp_degree,
-        "layers": [
-            {
-                "id": layer.id,
-                "name": layer.name,
-                **{note: text for note in ("module", "role") if (text := getattr(layer, note))},
-                "tmpcs": {str(t): [_tmpc_to_json(x) for x in tmpcs] for t, tmpcs in layer.tmpcs.items()},
-            }
-            for layer in instance.layers
-        ],
-        "edges": [{"source": edge.source, "target": edge.target, "bytes": edge.bytes} for edge in instance.edges],
-    }
-    if instance.tied:
-        content["tied"] = [
-            {"name": tied.name, "layers": list(tied.layers), "weight_bytes": tied.weight_bytes}
-            for tied in instance.tied
-        ]
-    if instance.shared:
-        content["shared"] = [
-            {"source": each.source, "targets": list(each.targets), "bytes": each.bytes} for each in instance.shared
-        ]
-    if instance.kept:
-        content["kept"] = [
-            {"layers": list(each.layers), "tmpcs": list(each.tmpcs), "bytes": each.bytes} for each in instance.kept
-        ]
-    if instance.options:
-        content["options"] = dict(instance.options)
-    if instance.warnings:
-        content["warnings"] = list(instance.warnings)
-    return content
-
-
-def _tmpc_to_json(x: Tmpc) -> dict[str, Any]:
-    return {
-        "id": x.id,
-        "time": x.time,
-        "weight_bytes": x.weight_bytes,
-        "activation_bytes": x.activation_bytes,
-        "static_bytes": x.static_bytes,
-        "sync_forward_bytes": {str(node): size for node, size in x.sync_forward_bytes.items()},
-        "sync_backward_bytes": {str(node): size for node, size in x.sync_backward_bytes.items()},
-    }

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
-from typing import Any
 
 from instances.errors import InstanceError, expect_unique
-from instances.requirements import declared
+from instances.exchange import in_files
 from instances.rules import Amount, Facts, Identifier, NodeId, Requirements
 
 #: Kinds of random instances: see ``generate``.
@@ -36,6 +35,7 @@ class KnapsackNode:
     options: tuple[Choice, ...]
 
 
+@in_files("name", "capacity_bytes", "nodes", problem="tmpc_knapsack", absent={"name": "knapsack"})
 @dataclass(frozen=True)
 class KnapsackInstance:
     """Nodes, capacity M in bytes, and where the instance arose (``origin``: free text fields)."""
@@ -61,27 +61,6 @@ def check(instance: KnapsackInstance, where: str) -> None:
             raise InstanceError.at(where, f"nodes[{position}].options", [], "at least one option")
         if len({option.id for option in node.options}) < len(node.options):
             expect_unique([option.id for option in node.options], where, "nodes", position, "options")
-
-
-def to_json(instance: KnapsackInstance) -> dict[str, Any]:
-    """The instance in the project's own JSON; reading it back gives an equal instance."""
-    return {
-        "problem": "tmpc_knapsack",
-        "schema_version": 1,
-        **declared(instance),
-        "name": instance.name,
-        "capacity_bytes": instance.capacity_bytes,
-        "nodes": [
-            {
-                "id": node.id,
-                "options": [
-                    {"id": option.id, "time": option.time, "memory_bytes": option.memory_bytes}
-                    for option in node.options
-                ],
-            }
-            for node in instance.nodes
-        ],
-    }
 
 
 def generate(

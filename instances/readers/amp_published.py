@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 from instances.errors import InstanceError
 from instances.generators.amp_experiments import EXPERIMENTS, Prediction, profile_lengths
 from instances.rules import Amount, Count, Index, one_of
-from instances.validation import validated
+from instances.validation import read_record
 
 
 class _Profiles(BaseModel):
@@ -39,7 +39,7 @@ def read_profiles(content: Any, where: str, experiment: str) -> Mapping[str, lis
         One line: what the experiment needs is missing or of the wrong length, or a time is no number, negative or
         infinite.
     """
-    found = validated(_Profiles, content, where).profiles
+    found = read_record(_Profiles, content, where).profiles
     for name, length in profile_lengths(experiment).items():
         if name not in found:
             raise InstanceError.missing(where, f"profiles.{name}", f"the times of {length} layers")
@@ -50,5 +50,5 @@ def read_profiles(content: Any, where: str, experiment: str) -> Mapping[str, lis
 
 def read_prediction(content: Any, where: str) -> Prediction:
     """A logged run; `InstanceError` if a field is missing or of the wrong kind."""
-    run = validated(_Run, content, where)
+    run = read_record(_Run, content, where)
     return Prediction(**run.model_dump(exclude={"partition", *(run.model_extra or {})}), partition=tuple(run.partition))

@@ -12,7 +12,13 @@ from pathlib import PurePath
 
 from instances.errors import InstanceError, closest
 from instances.parameters import AMOUNTS, is_amount
-from instances.problems.operator_partitioning import Operator, OperatorInstance, TrainingMemory, merged_edges, ordered
+from instances.problems.operator_partitioning import (
+    Operator,
+    OperatorInstance,
+    TrainingMemory,
+    in_topological_order,
+    merged_edges,
+)
 
 _FIELDS = ("forward_compute_time", "backward_compute_time", "activation_size", "parameter_size")
 
@@ -45,7 +51,7 @@ def read(text: str, where: str) -> OperatorInstance:
             if end not in place:
                 raise InstanceError.at(where, "an edge", end, f"an operator{closest(end, place)}")
     volumes = [(place[a], place[b], 2 * operators[a].activation_bytes) for a, b in links if a != b]
-    sorted_operators, tensors = ordered(operators.values(), merged_edges(volumes), where, "the edges")
+    sorted_operators, tensors = in_topological_order(operators.values(), merged_edges(volumes), where, "the edges")
     name = PurePath(where).name.removesuffix(".txt").removesuffix(".graph") or "profile"
     return OperatorInstance(name, sorted_operators, tensors, training=TrainingMemory())
 

@@ -6,16 +6,16 @@ unit of time is not in the file.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field
-
+from instances.errors import InstanceError, path
 from instances.problems.published import MILLISECONDS, UNIT_WARNING, fingerprint
 from instances.problems.stage_partitioning import StageInstance, check
-from instances.readers.stage_records import EdgeRecord, LayerRecord, TmpcRecord, built
-from instances.rules import Amount, Bandwidth, Count, Degree, NodeId
-from instances.validation import validated
+from instances.readers.stage_json import built, left_out
+from instances.validation import read_keys
 
 #: Our names of fields, and the file's.
 NAMES = {
@@ -32,36 +32,10 @@ NAMES = {
     "layers": "nodes",
     "num_devices": "maxDevices",
     "memory_bytes": "maxMemoryPerDevice",
+    "num_microbatches": "mbsInBatch",
 }
 
-# Files in the wild carry notes of their own; unknown fields are no error.
-_LENIENT = ConfigDict(extra="ignore", alias_generator=lambda name: NAMES.get(name, name))
-
-
-class _Tmpc(TmpcRecord):
-    model_config = _LENIENT
-    static_bytes: Amount
-
-
-class _Layer(LayerRecord):
-    model_config = _LENIENT
-    id: NodeId
-    tmpcs: dict[Degree, list[_Tmpc]]
-
-
-class _Edge(EdgeRecord):
-    model_config = _LENIENT
-
-
-class _InstanceRecord(BaseModel):
-    model_config = _LENIENT
-    num_devices: Count
-    memory_bytes: Amount
-    bandwidth: Bandwidth
-    # The release's README calls it maxBatchSize, its files mbsInBatch.
-    num_microbatches: Count = Field(validation_alias=AliasChoices("mbsInBatch", "maxBatchSize"))
-    layers: list[_Layer]
-    edges: list[_Edge]
+_TMPC = ("id", "time", "weight_bytes", "activation_bytes", "static_bytes", "sync_forward_bytes", "sync_backward_bytes")
 
 
 def read(content: Any, where: str) -> StageInstance:
@@ -72,19 +46,40 @@ def read(content: Any, where: str) -> StageInstance:
     InstanceError
         One line that names the field, its value and the rule.
     """
-    record = validated(_InstanceRecord, content, where)
-    layers, edges = built(record.layers, record.edges)
-    in_ms = fingerprint(layers, edges) in MILLISECONDS
-    instance = StageInstance(
-        name=Path(where.removesuffix(".gz")).stem or "instance",
-        layers=layers,
-        edges=edges,
-        num_devices=record.num_devices,
-        memory_bytes=record.memory_bytes,
-        bandwidth=record.bandwidth,
-        num_microbatches=record.num_microbatches,
-        time_unit="ms" if in_ms else "s",
-        warnings=(UNIT_WARNING,) if in_ms else (),
-    )
+    given = read_keys(StageInstance, _in_our_words(content), where, NAMES)
+    for place, _ in left_out(given["layers"]):
+        raise InstanceError.missing(where, path(place, NAMES))
+    instance = built({**given, "name": Path(where.removesuffix(".gz")).stem or "instance"})
+    if fingerprint(instance.layers, instance.edges) in MILLISECONDS:
+        instance = replace(instance, time_unit="ms", warnings=(UNIT_WARNING,))
     check(instance, where, NAMES)
     return instance
+
+
+def _in_our_words(content: dict[str, Any]) -> dict[str, Any]:
+    """The same instance in the project's own JSON; files in the wild carry notes of their own, which are no error."""
+    found = _picked(content, "num_devices", "memory_bytes", "bandwidth", "layers", "edges")
+    for name in ("maxBatchSize", "mbsInBatch"):  # the release's README calls it so, and its files so
+        if name in content:
+            found["num_microbatches"] = content[name]
+    found["layers"] = _each(found.get("layers"), _node)
+    found["edges"] = _each(found.get("edges"), lambda edge: _picked(edge, "source", "target", "bytes"))
+    return {"problem": "stage_partitioning", **found}
+
+
+def _node(node: Any) -> Any:
+    found = _picked(node, "id", "name", "module", "role", "tmpcs")
+    if isinstance(found, dict) and isinstance(tmpcs := found.get("tmpcs"), dict):
+        found["tmpcs"] = {t: _each(listed, lambda x: _picked(x, *_TMPC)) for t, listed in tmpcs.items()}
+    return found
+
+
+def _picked(content: Any, *names: str) -> Any:
+    """The file's fields that we know under these names; what is no object is left to the reader's complaint."""
+    if not isinstance(content, dict):
+        return content
+    return {name: content[NAMES.get(name, name)] for name in names if NAMES.get(name, name) in content}
+
+
+def _each(values: Any, change: Callable[[Any], Any]) -> Any:
+    return [change(value) for value in values] if isinstance(values, list) else values

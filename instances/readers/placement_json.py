@@ -13,9 +13,9 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict
 
 from instances.errors import InstanceError, closest
-from instances.problems.operator_partitioning import Operator, OperatorInstance, merged_edges, ordered
+from instances.problems.operator_partitioning import Operator, OperatorInstance, in_topological_order, merged_edges
 from instances.rules import Amount, NodeId, Rule, Text
-from instances.validation import validated
+from instances.validation import read_record
 
 #: Bytes per millisecond behind the costs where no edge gives it: 2 GiB/s, as in the release's operator graphs.
 _BYTES_PER_MS = 2**31 / 1000
@@ -59,7 +59,7 @@ def read(content: Any, where: str, part: str = "forward") -> OperatorInstance:
     InstanceError
         If a field breaks a rule, an id is used twice, an edge names a node that is not there, or there is a cycle.
     """
-    graph = validated(_Graph, content, where)
+    graph = read_record(_Graph, content, where)
     nodes = {str(node.id): node for node in graph.nodes}
     if len(nodes) < len(graph.nodes) or not nodes:
         raise InstanceError.at(where, "nodes", f"{len(graph.nodes)} nodes", "at least one, with ids that differ")
@@ -78,7 +78,7 @@ def read(content: Any, where: str, part: str = "forward") -> OperatorInstance:
         members.setdefault(host[each], []).append(node)
     operators = [_operator(nodes[identity], members[identity]) for identity in place]
     tensors = merged_edges((place[a], place[b], volume) for (a, b), volume in volumes.items())
-    ordered_operators, tensors = ordered(operators, tensors, where, "edges")
+    ordered_operators, tensors = in_topological_order(operators, tensors, where, "edges")
     name = PurePath(where).name.removesuffix(".json") or "graph"
     return OperatorInstance(name, ordered_operators, tensors, bandwidth_bytes_per_s=per_ms * 1e3)
 

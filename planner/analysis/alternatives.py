@@ -18,8 +18,8 @@ from typing import Any
 
 from formulations.contract.alternatives import Nearby
 from instances.requirements import Requirement, with_requirements
-from planner.analysis.nearby import Unfinished, Variants, checked
-from planner.files.load import admitted, family_of
+from planner.analysis.nearby import Unfinished, Variants, verify_plan
+from planner.files.load import family_of, validate
 from planner.process.errors import UsageError
 from planner.results.result import Result
 from solvers.outcome import Limits, Status
@@ -70,7 +70,7 @@ class Alternatives:
         }
 
 
-def declared(instance: Any, option: str, value: object) -> Nearby:
+def nearby_of(instance: Any, option: str, value: object) -> Nearby:
     """How plans of the instance's family differ; `UsageError` if the family does not say."""
     family = family_of(instance)
     if family.nearby is None:
@@ -82,8 +82,8 @@ def declared(instance: Any, option: str, value: object) -> Nearby:
 
 
 def expect_distinct(instance: Any, option: str, value: object) -> Nearby:
-    """`declared`, for alternatives; `UsageError` as well if no exact method honours what plans differ in."""
-    nearby = declared(instance, option, value)
+    """`nearby_of`, for alternatives; `UsageError` as well if no exact method honours what plans differ in."""
+    nearby = nearby_of(instance, option, value)
     refusal = nearby.refusal(instance)
     if refusal is not None:
         raise UsageError.at(option, value, f"none for this instance: {refusal}")
@@ -122,7 +122,7 @@ def alternatives(
     UsageError
         If the family does not say which plans are distinct, or no exact method honours requirements on that.
     """
-    instance = admitted(instance)
+    instance = validate(instance)
     search = _Search(instance, expect_distinct(instance, "alternatives", count), first)
     variants = Variants(limits or Limits(), arguments)
     most = count if count is not None else MOST if within is not None else 1
@@ -179,7 +179,7 @@ class _Search:
         """The best plan that waits, checked; what else its part has falls into smaller parts."""
         part = self.opened.pop(0)
         assert part.result is not None
-        plan, objective = checked(self.instance, part.result.plan)
+        plan, objective = verify_plan(self.instance, part.result.plan)
         fixed = list(part.requirements)
         for pin in self.nearby.pins(self.instance, plan):
             if pin.same in part.requirements:

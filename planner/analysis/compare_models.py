@@ -8,9 +8,9 @@ from typing import Any
 
 from formulations.modelling.solve_model import Stopped
 from planner.analysis.model_view import OpenModel, declarative
-from planner.files.load import admitted, family_of
+from planner.files.load import family_of, validate
 from planner.process.errors import UsageError
-from planner.process.signals import noted
+from planner.process.signals import pending
 from planner.results.events import Event
 from planner.results.result import Result, html_table
 from planner.solving.choose import pick
@@ -115,7 +115,7 @@ def formulations(
         If no declarative method takes the instance.
     """
     limits = limits or Limits(time_s=DEFAULT_TIME_S)
-    instance = admitted(instance)
+    instance = validate(instance)
     family = family_of(instance)
     refused = {name: family.method(name).misfit(instance) for name in declarative(family)}
     names = [name for name, reason in refused.items() if reason is None]
@@ -171,7 +171,7 @@ def _is_near(objective: float | None, optimum: float) -> bool:
 def _looked_at(instance: Any, name: str, limits: Limits) -> tuple[dict[str, Any], str]:
     """Sizes and relaxation of a model, ``None`` each where it is too large to build; and what is missing, in words."""
     found: dict[str, Any] = dict(_NOTHING)
-    if noted() is not None:
+    if pending() is not None:
         return found, "interrupted"
     family, watch = family_of(instance), Watch(limits)
     opened = OpenModel(family, family.method(name), instance, watch=watch)

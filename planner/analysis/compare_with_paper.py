@@ -13,8 +13,8 @@ from planner.process.errors import CrosscheckError
 from planner.results.events import Listen
 from planner.results.optimality_loss import with_losses
 from planner.results.result import Result
-from planner.solving.choose import named
-from planner.solving.compare import contradictions, entered
+from planner.solving.choose import find_method
+from planner.solving.compare import contradictions, plans_as_methods
 from planner.solving.solve import run, silent, solve
 from planner.types import JsonObject
 from solvers.outcome import Limits
@@ -49,8 +49,8 @@ def solve_beside(
         As of `planner.solve`; also if a bound of one lies above a plan of another.
     """
     family = family_of(instance)
-    others = entered(family, plans)
-    chosen = None if method in (AUTO, PORTFOLIO) else named(family, method)
+    others = plans_as_methods(family, plans)
+    chosen = None if method in (AUTO, PORTFOLIO) else find_method(family, method)
     common = Limits(limits.time_s, limits.gap, limits.seed, limits.threads)  # a solver is chosen for the first alone
     listening: dict[str, Any] = {"listen": listen, "notice": notice}
     if chosen is not None and chosen.claim is Claim.HEURISTIC:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from planner.files.load import admitted, family_of
+from planner.files.load import family_of, validate
 from planner.files.node_names import names_of_nodes
 from planner.results.check import Verdict, check
 from planner.types import Instance, Json, JsonObject
@@ -19,7 +19,7 @@ Decision = dict[str, Json]
 
 
 @dataclass(frozen=True)
-class Row:
+class DecisionRow:
     """What two plans decide about one thing (``None``: one does not know it), and what of that ``differs``."""
 
     of: str
@@ -55,7 +55,7 @@ class Difference:
     first: Verdict
     second: Verdict
     loss: float | None
-    decisions: list[Row]
+    decisions: list[DecisionRow]
     stages: list[StagePair]
     of: Any = field(default=None, repr=False, compare=False)
     plans: tuple[Any, Any] | None = field(default=None, repr=False, compare=False)
@@ -87,14 +87,14 @@ def diff(
     InstanceError
         If one does not have the form of a plan (``where`` names it), or the instance breaks a rule.
     """
-    instance = admitted(instance)
+    instance = validate(instance)
     family, names = family_of(instance), names_of_nodes(instance)
     verdicts = [check(instance, plan, where=name) for plan, name in zip((first, second), where, strict=True)]
     plans: list[Any] = [plan_within(plan) for plan in (first, second)]
     bare = [{name: part for name, part in plan.items() if name not in _LABELS} for plan in plans]
     ones, others = (dict(decisions(plan)) for plan in bare)
     rows = [
-        Row(
+        DecisionRow(
             of=of,
             name=names.get(of.removeprefix("node "), of),
             differs=sorted(_differing(ones.get(of, {}), others.get(of, {}))),

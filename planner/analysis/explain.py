@@ -11,13 +11,13 @@ from typing import Any
 
 from formulations.compiled.compile_times import compiling
 from formulations.contract.what_if import Change, Member, Questions
-from planner.analysis.proofs import Proofs, asked_of
+from planner.analysis.proofs import Findings, Proofs, asked_of
 from planner.analysis.smallest_change import least
-from planner.files.load import admitted
+from planner.files.load import validate
 from planner.files.settings import expect_types
 from planner.results.result import Result
 from planner.solving.solve import silent
-from solvers.outcome import OPTIMAL_GAP, Limits, Status, Stop
+from solvers.outcome import OPTIMAL_GAP, Limits, Status
 
 #: A stage whose memory is filled to this share is tight.
 TIGHT_SHARE = 0.95
@@ -54,44 +54,34 @@ class Gain:
     others_tried: bool = False
 
 
-@dataclass(frozen=True)
-class Explanation:
+@dataclass(kw_only=True)
+class Explanation(Findings):
     """What `explain` found.
 
     Parameters
     ----------
-    status
-        ``infeasible``, ``optimal``, or ``unknown`` where the limit came first.
+    reason
+        Where there is no plan, why in a sentence: that of `planner.solve`.
     conflict
         Rules and layers that no plan can keep together; without any one of them one can, if ``irreducible``.
     repairs
         Changes with which there is a plan.
     untried
         What was not tried though it might repair it, in words; more of anything else is proved not to.
-    result
-        The optimum, where there is a plan; ``rows`` say what each stage takes, ``bottleneck`` which are slowest,
-        ``tight`` which fill their memory.
+    rows
+        Where there is a plan, what each stage takes; ``bottleneck``: which are slowest, ``tight``: which fill their
+        memory.
     gains
         What more of each resource would gain.
-    proofs
-        How many instances exact methods solved for it.
     """
 
-    problem: str
-    instance: str
-    status: Status
-    stop: Stop
-    unit: str
-    result: Result | None = None
-    conflict: tuple[Member, ...] = ()
+    reason: str = ""
+    conflict: Sequence[Member] = ()
     irreducible: bool = False
-    repairs: tuple[Repair, ...] = ()
-    untried: tuple[str, ...] = ()
-    rows: tuple[dict[str, Any], ...] = ()
-    gains: tuple[Gain, ...] = ()
-    proofs: int = 0
-    seconds: float = 0.0
-    signal: int | None = None
+    repairs: Sequence[Repair] = ()
+    untried: Sequence[str] = ()
+    rows: Sequence[dict[str, Any]] = ()
+    gains: Sequence[Gain] = ()
 
     @property
     def bottleneck(self) -> list[int]:
@@ -106,12 +96,8 @@ class Explanation:
     def to_json(self) -> dict[str, Any]:
         """The object that ``planner explain --json`` prints (docs/interface.md)."""
         return {
-            "problem": self.problem,
-            "instance": self.instance,
-            "status": self.status.value,
-            "stop": self.stop.value,
-            "unit": self.unit,
-            "objective": None if self.result is None else self.result.objective,
+            **self.head(),
+            "reason": self.reason,
             "conflict": [{"kind": each.kind, "name": each.name, "says": each.says} for each in self.conflict],
             "irreducible": self.irreducible,
             "repairs": [
@@ -166,101 +152,78 @@ def explain(
         If the problem has no such rules.
     """
     expect_types(limits=limits, notice=notice)
-    instance = admitted(instance)
-    family, room = asked_of(instance)
+    instance = validate(instance)
+    family, questions = asked_of(instance)
     with compiling(notice):
         family.load()
         proofs = Proofs(instance, limits or Limits(), listen)
-        asked = _Asked(instance, room, proofs)
+        asked = _Asked(instance, questions, proofs)
         with proofs.attentive():
             asked.ask()
-    return asked.explanation()
+    proofs.end(asked.found)
+    return asked.found
 
 
 class _Asked:
     """An explanation as far as it is."""
 
-    def __init__(self, instance: Any, room: Questions[Any], proofs: Proofs) -> None:
-        self._instance, self._room, self._proofs = instance, room, proofs
-        self._status, self._irreducible = Status.UNKNOWN, False
-        self._result: Result | None = None
-        self._conflict: tuple[Member, ...] = ()
-        self._repairs: list[Repair] = []
-        self._untried: list[str] = []
-        self._gains: list[Gain] = []
-        self._rows: tuple[dict[str, Any], ...] = ()
+    def __init__(self, instance: Any, questions: Questions[Any], proofs: Proofs) -> None:
+        self._instance, self._questions, self._proofs = instance, questions, proofs
+        self.found = Explanation(**proofs.known(instance))
 
     def ask(self) -> None:
         """Find out; `EndedError` where the time is over, after which what is known is kept."""
-        found = self._proofs.optimum(self._instance)
-        self._status = found.status
+        found = self._proofs.optimum(self._instance, explained=True)
+        self.found.status = found.status
         if found.status is Status.INFEASIBLE:
+            self.found.reason = found.reason
             self._filter()
             self._repair()
         else:
             self._binds(found)
 
-    def explanation(self) -> Explanation:
-        """What is known."""
-        proofs, family = self._proofs, self._proofs.family
-        return Explanation(
-            family.name,
-            self._instance.name,
-            self._status,
-            proofs.stop,
-            family.unit(self._instance),
-            self._result,
-            self._conflict,
-            self._irreducible,
-            tuple(self._repairs),
-            tuple(self._untried),
-            self._rows,
-            tuple(self._gains),
-            proofs.count,
-            proofs.seconds,
-            proofs.signal,
-        )
-
     # -- infeasible
 
     def _filter(self) -> None:
         """Leave out member after member, whole groups first, as long as there is no plan; again until none can go."""
-        every = self._room.members(self._instance)
-        self._conflict = every
+        every = self.found.conflict = self._questions.members(self._instance)
         while True:
-            before = self._conflict
+            before = self.found.conflict
             for member in [each for each in before if each.kind != "layer"]:
                 self._leave_out(every, [member])
-            self._leave_out(every, [each for each in self._conflict if each.kind == "layer"])
+            self._leave_out(every, [each for each in self.found.conflict if each.kind == "layer"])
             # A plan may keep a requirement only as long as another member stays: look again.
-            if before == self._conflict or not self._instance.requirements:
+            if before == self.found.conflict or not self._instance.requirements:
                 break
-        self._irreducible = True
+        self.found.irreducible = True
 
     def _leave_out(self, every: Sequence[Member], group: Sequence[Member]) -> None:
         """Drop the whole group if there is still no plan without it, or else each half of it."""
         if not group:
             return
-        kept = tuple(each for each in self._conflict if each not in set(group))
-        relaxed = self._room.relaxed(self._instance, frozenset(every) - set(kept))
+        kept = tuple(each for each in self.found.conflict if each not in set(group))
+        relaxed = self._questions.relaxed(self._instance, frozenset(every) - set(kept))
         if all(self._proofs.plan(each).status is Status.INFEASIBLE for each in relaxed):
-            self._conflict = kept
+            self.found.conflict = kept
         elif len(group) > 1:
             half = len(group) // 2
             self._leave_out(every, group[:half])
             self._leave_out(every, group[half:])
 
     def _repair(self) -> None:
-        layers = [each.name for each in self._conflict if each.kind == "layer"]
-        for group in self._room.repairs(self._instance, layers):
+        layers = [each.name for each in self.found.conflict if each.kind == "layer"]
+        repairs: list[Repair] = []
+        untried: list[str] = []
+        self.found.repairs, self.found.untried = repairs, untried
+        for group in self._questions.repairs(self._instance, layers):
             found = [each for change in group if (each := self._smallest(change)) is not None]
             if found:
-                self._repairs.append(max(found, key=lambda each: each.amount) if len(found) > 1 else found[0])
+                repairs.append(max(found, key=lambda each: each.amount) if len(found) > 1 else found[0])
             else:
-                self._untried += dict.fromkeys(change.untried for change in group if change.untried)
+                untried += dict.fromkeys(change.untried for change in group if change.untried)
 
     def _smallest(self, change: Change[Any]) -> Repair | None:
-        amount = least(self._proofs, change, lambda result: result.plan is not None, self._proofs.plan)
+        amount = least(change, lambda result: result.plan is not None, self._proofs.plan)
         if amount is None:
             return None
         repaired = change.changed(amount)
@@ -273,25 +236,25 @@ class _Asked:
     # -- feasible
 
     def _binds(self, found: Result) -> None:
-        family, self._result = self._proofs.family, found
-        plan = family.plan_from_json(self._instance, found.plan)
-        self._rows = tuple(self._room.rows(self._instance, plan))
+        self.found.result = found
+        self.found.rows = tuple(self._questions.rows(self._instance, found.own_plan))
         now = found.objective
         assert now is not None
 
         def better(result: Result) -> bool:
             return result.objective is not None and result.objective < now * (1 - OPTIMAL_GAP)
 
-        for more in self._room.resources(self._instance):
+        self.found.gains = gains = []
+        for more in self._questions.resources(self._instance):
             with_more = self._proofs.optimum(more.change.changed(more.amount)).objective
             gain = None if with_more is None else 1 - with_more / now if now else 0.0
             others = bool(more.change.steps or more.change.needed)
             gained = Gain(more.change.name, more.unit, more.amount, with_more, gain, others_tried=others)
-            self._gains.append(gained)
+            gains.append(gained)
             if not now or not others:
                 continue
-            amount = least(self._proofs, more.change, better, self._proofs.optimum)
+            amount = least(more.change, better, self._proofs.optimum)
             if amount is not None:
                 then = self._proofs.optimum(more.change.changed(amount)).objective
                 says = more.change.says(amount)
-                self._gains[-1] = replace(gained, next_amount=amount, next_says=says, next_objective=then)
+                gains[-1] = replace(gained, next_amount=amount, next_says=says, next_objective=then)

@@ -14,7 +14,7 @@ from formulations.compiled.memory_budget import SizeError
 from formulations.contract.family import no_preparation
 from formulations.figures.plan_figures import Heat, least_of
 from planner.analysis.optima import Optima, admitted_to_tables
-from planner.files.settings import declared, expect_types
+from planner.files.settings import declared_options, expect_types
 from planner.process.errors import UsageError
 from planner.solving.solve import silent
 from planner.solving.worker import Worker, attend, signals_stop
@@ -97,7 +97,7 @@ def frontier(instance: Any, *, limits: Limits | None = None, notice: Callable[[s
         except (SizeError, ValueError) as error:
             raise UsageError(f"{instance.name}: {error}") from None
     found = worker.outcome if returned else None
-    made = partial(Frontier, instance=instance.name, unit=instance.time_unit, options=declared(instance))
+    made = partial(Frontier, instance=instance.name, unit=instance.time_unit, options=declared_options(instance))
     if found is None:
         seconds = worker.seconds if returned else watch.elapsed_s()
         return made(times=None, corners=[], seconds=seconds, stop=watch.why(), stats=stats, signal=received.signal)

@@ -8,6 +8,7 @@ from typing import Any
 
 from planner.files.load import load
 from planner.process.errors import UsageError
+from planner.results.result import html_table
 from planner.solving.solve import solve
 from solvers.outcome import Limits
 
@@ -22,7 +23,7 @@ CLUSTER: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
-class Row:
+class PlanOnMachines:
     """A plan: the network it was made for, its time there, and its time on the machines (``None``: no room for it).
 
     ``superstages``: whether it fits the machines as superstages; else its replicas are spread one by one.
@@ -45,19 +46,11 @@ class Comparison:
     instance: str
     unit: str
     options: dict[str, Any]
-    rows: list[Row]
+    rows: list[PlanOnMachines]
 
-    def to_json(self) -> dict[str, Any]:
-        """The object that ``planner hierarchy --json`` prints."""
-        rows = [vars(row) for row in self.rows]
-        return {"instance": self.instance, "unit": self.unit, "options": self.options, "rows": rows}
-
-
-def cluster_of(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The cluster given among the settings, with the defaults for what is not, and the other settings."""
-    given = {name.replace("_", "-"): value for name, value in settings.items() if value is not None}
-    cluster = {name: given.pop(name, default) for name, default in CLUSTER.items()}
-    return cluster, given
+    def _repr_html_(self) -> str:
+        """A table for notebooks."""
+        return html_table([vars(row) for row in self.rows])
 
 
 def compare(name: str, *, inputs: str | None = None, limits: Limits | None = None, **settings: Any) -> Comparison:
@@ -78,10 +71,10 @@ def compare(name: str, *, inputs: str | None = None, limits: Limits | None = Non
     """
     from formulations.hierarchical_partitioning.definition.problem import evaluate
     from formulations.hierarchical_partitioning.questions.placement import place, spread, spread_time
-    from formulations.stage_partitioning.definition.plans import plan_from_json
     from instances.problems.stage_partitioning import StageInstance
 
-    cluster, rest = cluster_of(settings)
+    rest = {name.replace("_", "-"): value for name, value in settings.items() if value is not None}
+    cluster = {name: rest.pop(name, default) for name, default in CLUSTER.items()}
     if not isinstance(load(name, inputs=inputs, **rest), StageInstance):
         raise UsageError.at("INSTANCE", name, "an instance of stage_partitioning")
     on_machines = {**rest, **cluster, "problem": "hierarchical_partitioning"}
@@ -92,7 +85,7 @@ def compare(name: str, *, inputs: str | None = None, limits: Limits | None = Non
     rows = []
     for level, bandwidth in bandwidths.items():
         result = solve(replace(instance.flat, bandwidth=bandwidth), exact=True, limits=limits)
-        plan = result.plan and plan_from_json(instance.flat, result.plan)
+        plan = result.own_plan
         placed = place(instance, plan) if plan else None
         counts = spread(instance, plan) if plan else None
         times = [evaluate(instance, placed)] if placed else []
@@ -100,7 +93,11 @@ def compare(name: str, *, inputs: str | None = None, limits: Limits | None = Non
         time = min(times, default=None)
         loss = None if time is None or not optimum else time / optimum - 1
         model = f"flat, {level} bandwidth"
-        rows.append(Row(model, str(result.status), result.objective, time, placed is not None, loss, result.seconds))
+        rows.append(
+            PlanOnMachines(model, str(result.status), result.objective, time, placed is not None, loss, result.seconds)
+        )
     loss = None if optimum is None else 0.0
-    rows.append(Row("hierarchical", str(best.status), optimum, optimum, optimum is not None, loss, best.seconds))
+    rows.append(
+        PlanOnMachines("hierarchical", str(best.status), optimum, optimum, optimum is not None, loss, best.seconds)
+    )
     return Comparison(instance.name, instance.flat.time_unit, dict(instance.options), rows)

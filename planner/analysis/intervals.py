@@ -75,7 +75,7 @@ class _Side:
     def _rival(self, at: float) -> Any:
         """A plan that beats this one there, or ``None``."""
         changed = self._factor.scaled(at)
-        found = self._proofs.family.plan_from_json(changed, self._proofs.optimum(changed).plan)
+        found = self._proofs.optimum(changed).own_plan
         return found if self._beats(found, at) else None
 
     def _beats(self, rival: Any, at: float) -> bool:

@@ -11,7 +11,7 @@ from formulations.figures.plan_figures import Heat, least_of
 from instances.units import parse_bytes
 from planner.analysis.frontier import frontier
 from planner.analysis.optima import Optima, admitted_to_tables
-from planner.files.settings import declared
+from planner.files.settings import declared_options
 from planner.process.errors import UsageError
 from planner.solving.solve import silent
 from solvers.outcome import Limits, Stop
@@ -113,7 +113,7 @@ def by_memory(
         times=times if len(times) == len(wanted) else None,
         seconds=time.perf_counter() - began,
         stop=stop,
-        options=declared(instance),
+        options=declared_options(instance),
         signal=signal,
         devices=instance.num_devices,
         memory_bytes=own,

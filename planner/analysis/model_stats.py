@@ -10,7 +10,7 @@ from typing import Any
 from formulations.modelling.solve_model import Stopped
 from planner.analysis.model_view import OpenModel
 from planner.solving.worker import Worker, attend, signals_stop
-from solvers.inspection import Relaxation, Sizes, unsolved
+from solvers.inspection import Relaxation, Sizes, why_no_bound
 from solvers.outcome import Limits, Watch
 
 
@@ -77,7 +77,7 @@ def look(opened: OpenModel, limits: Limits, watch: Watch, *, root: bool, doing: 
     if found.sizes is None:
         return replace(unbuilt(watch), signal=received.signal)
     if root and found.root is None:  # it was left behind
-        found = replace(found, root=Relaxation(None, watch.elapsed_s(), reason=unsolved(watch)))
+        found = replace(found, root=Relaxation(None, watch.elapsed_s(), reason=why_no_bound(watch)))
     return replace(found, missing=found.root.reason if found.root else "", signal=received.signal)
 
 

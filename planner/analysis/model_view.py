@@ -15,17 +15,17 @@ from typing import Any
 from formulations.compiled.memory_budget import SizeError
 from formulations.contract.family import Claim, Family, Method, resolve
 from formulations.contract.quantities import Quantity
-from formulations.modelling.solve_model import go_on, prove
+from formulations.modelling.solve_model import check_stop, prove
 from instances.errors import InstanceError
 from instances.requirements import GRAMMAR, Argument, Requirement, parse, with_requirements
 from planner.files.destinations import writable
-from planner.files.load import admitted, family_of
+from planner.files.load import family_of, validate
 from planner.files.settings import expect_types
 from planner.files.write import write_atomically
 from planner.process.errors import UsageError
 from planner.results.result import Result, html_table
-from planner.solving.backends import examined
-from planner.solving.choose import named
+from planner.solving.backends import examine_solver
+from planner.solving.choose import find_method
 from planner.solving.solve import run
 from solvers.inspection import Relaxation, Sizes
 from solvers.outcome import Limits, Watch
@@ -91,9 +91,9 @@ def model(instance: Any, method: str, *, complete: bool = False, watch: Watch | 
         If the method is unknown, has no model, or does not take the instance.
     """
     expect_types(method=method)
-    instance = admitted(instance)
+    instance = validate(instance)
     family = family_of(instance)
-    chosen = named(family, method)
+    chosen = find_method(family, method)
     if chosen.build is None:
         raise UsageError.at("method", method, f"a declarative one: {', '.join(declarative(family)) or 'there is none'}")
     refused = chosen.misfit(instance)
@@ -140,7 +140,7 @@ class OpenModel:
     def require(self, *stated: Stated) -> OpenModel:
         """Add requirements; `InstanceError` for one that the vocabulary or the instance does not have."""
         more = [_requirement(each) for each in stated]
-        instance = admitted(with_requirements(self.instance, more))
+        instance = validate(with_requirements(self.instance, more))
         refused = self._method.misfit(instance)
         if refused:
             raise UsageError.at("requirement", str(more[-1]), refused)
@@ -164,7 +164,7 @@ class OpenModel:
         assert self._method.build is not None
         try:
             built = self._method.build(self.instance, self._watch, complete=self.complete)
-            go_on(self._watch)
+            check_stop(self._watch)
             return built
         except (SizeError, InstanceError) as error:
             raise UsageError.at("method", self._method.name, f"one whose model can be built ({error})") from None
@@ -208,7 +208,7 @@ class OpenModel:
         if not hasattr(self._built, "relaxation"):
             raise UsageError(f"{self._method.name} has no linear relaxation")
         limits = limits or Limits(time_s=time_limit)
-        examined([self._method], limits)
+        examine_solver([self._method], limits)
         found: Relaxation = self._built.relaxation(limits, self._watch.part(limits.time_s))
         return found if found.bound is None else replace(found, bound=self._built.lower_bound(found.bound))
 
@@ -224,13 +224,13 @@ class OpenModel:
         """
         expect_types(limits=limits)
         limits, family = limits or Limits(), self._family
-        examined([self._method], limits)
+        examine_solver([self._method], limits)
         if not self.__dict__.get("_is_shared"):
             return run(family, self._method, self.instance, limits, {})
 
         def solve(instance: Any, limits: Limits, watch: Watch) -> Any:
             own = watch.part(bounds=False)
-            found = prove(instance, lambda: self._built, family.evaluate, family.violations, limits, own)
+            found = prove(instance, lambda: self._built, family.evaluate, family.judge, limits, own)
             stats = {**found.stats, "model_bound": found.bound, "model_infeasible": found.infeasible}
             said = "the model was handed out and may have been changed: its bound is no bound of the instance"
             return replace(found, bound=None, infeasible=False, stats=stats, reason=said)
@@ -298,9 +298,9 @@ class OpenModel:
         CrosscheckError
             If what it holds is not a plan.
         """
-        from planner.analysis.read_solution import judged
+        from planner.analysis.read_solution import plan_in_file
 
-        return judged(self._family, self._method, self.instance, self._built, path)
+        return plan_in_file(self._family, self._method, self.instance, self._built, path)
 
     def named(self) -> dict[str, Any]:
         """What it is a model of, in JSON types."""

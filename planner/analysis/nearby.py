@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from planner.files.load import family_of
-from planner.process.signals import noted
+from planner.process.signals import pending
 from planner.results.result import Result
 from planner.solving.solve import solve
 from solvers.outcome import Limits, Status, Stop
@@ -41,8 +41,8 @@ class Variants:
                 self.stop = Stop.TIME_LIMIT
                 raise Unfinished
             limits = replace(limits, time_s=left)
-        if noted() is not None:
-            self.signal, self.stop = noted(), Stop.INTERRUPTED
+        if pending() is not None:
+            self.signal, self.stop = pending(), Stop.INTERRUPTED
             raise Unfinished
         result = solve(variant, exact=True, limits=limits, **self.arguments)
         self.solved += 1
@@ -52,14 +52,14 @@ class Variants:
         return result
 
 
-def checked(instance: Any, plan: Any) -> tuple[Any, float]:
+def verify_plan(instance: Any, plan: Any) -> tuple[Any, float]:
     """A plan from its JSON form, and its objective, both by the definition of the instance as it was declared.
 
     ``ValueError`` if it breaks a rule of the instance: a fault of the search.
     """
     family = family_of(instance)
     read = family.plan_from_json(instance, plan)
-    broken = family.violations(instance, read)
+    broken = family.judge(instance, read)
     if broken:
         raise ValueError(f"a plan of a variant breaks {'; '.join(map(str, broken))}")
     return read, family.evaluate(instance, read)

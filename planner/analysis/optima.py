@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from formulations.figures.plan_figures import Heat
-from planner.files.load import admitted, family_of
+from planner.files.load import family_of, validate
 from planner.process.errors import UsageError
 from solvers.outcome import Stop
 
@@ -67,7 +67,7 @@ class Optima(ABC):
 
 def admitted_to_tables(instance: Any) -> Any:
     """The instance, if it keeps its rules; `UsageError` if its problem has no such tables."""
-    instance = admitted(instance, requirements=False)
+    instance = validate(instance, requirements=False)
     if (name := family_of(instance).name) != _FAMILY:
         raise UsageError.at("INSTANCE", name, f"an instance of {_FAMILY}")
     return instance

@@ -1,6 +1,6 @@
 """Several linear orders of one graph at once: solve each, keep the best.
 
-With ``--linearize a,b`` the feasible set is the union of the orders' own, so the least of the objectives counts, and
+With ``sweep --orders a,b`` the feasible set is the union of the orders' own, so the least of the objectives counts, and
 the least of the bounds holds.
 """
 

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from formulations.contract.alternatives import Nearby
-from planner.analysis.alternatives import declared
-from planner.analysis.nearby import Unfinished, Variants, checked
-from planner.files.load import admitted, family_of
+from planner.analysis.alternatives import nearby_of
+from planner.analysis.nearby import Unfinished, Variants, verify_plan
+from planner.files.load import family_of, validate
 from planner.process.errors import UsageError
 from planner.results.result import Result
 from solvers.outcome import OPTIMAL_GAP, Limits, Status
@@ -66,7 +66,7 @@ class Front:
 
 def parse_axes(text: str, instance: Any) -> tuple[str, ...]:
     """The axes between commas; `UsageError` for what the family does not have, and unless time is among two or more."""
-    nearby = declared(instance, "--pareto", text)
+    nearby = nearby_of(instance, "--pareto", text)
     others = [name for name, axis in nearby.axes.items() if axis.most(instance) is not None]
     known = (_TIME, *others)
     axes = tuple(part.strip() for part in text.split(","))
@@ -101,9 +101,9 @@ def pareto(
     UsageError
         If no exact method takes the instance with fewer devices.
     """
-    instance = admitted(instance)
+    instance = validate(instance)
     variants = Variants(limits or Limits(), arguments)
-    optima = _Optima(instance, declared(instance, "--pareto", ",".join(axes)), variants, axes)
+    optima = _Optima(instance, nearby_of(instance, "--pareto", ",".join(axes)), variants, axes)
     is_complete = first.status in (Status.OPTIMAL, Status.INFEASIBLE)
     if first.plan is not None:
         optima.remember(first, optima.most)
@@ -188,7 +188,7 @@ class _Optima:
         if result.plan is None:
             self.proved.append((dict(amounts), math.inf))
             return
-        plan, objective = checked(self.instance, result.plan)
+        plan, objective = verify_plan(self.instance, result.plan)
         taken = {name: axis.of_plan(self.instance, plan) for name, axis in self.axes.items()}
         self.points.append(Point({_TIME: objective, **taken}, result.plan))
         if result.bound is not None:

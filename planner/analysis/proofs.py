@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from formulations import FAMILIES
+import formulations
 from formulations.contract.family import Claim, Family, Method
 from formulations.contract.what_if import Questions
 from planner.files.load import family_of
@@ -25,20 +25,50 @@ ANY_PLAN = 1 - 1e-9
 
 
 def asked_of(instance: Any, studied: bool = False) -> tuple[Family[Any, Any], Questions[Any]]:
-    """The family of an instance, and what its room knows for explanations, or, ``studied``, for sensitivity.
+    """The family of an instance, and what its problem knows for explanations, or, ``studied``, for sensitivity.
 
     Raises
     ------
     UsageError
-        If the room knows nothing; with the names of those that do.
+        If the problem knows nothing; with the names of those that do.
     """
     family = family_of(instance)
-    room = family.questions() if family.questions is not None else None
-    if room is not None and (room.factors is not None or not studied):
-        return family, room
-    rooms = {each.name: each.questions() for each in FAMILIES if each.questions is not None}
-    known = [name for name, each in rooms.items() if each.factors is not None or not studied]
+    known_of = family.questions() if family.questions is not None else None
+    if known_of is not None and (known_of.factors is not None or not studied):
+        return family, known_of
+    others = {each.name: each.questions() for each in formulations.FAMILIES if each.questions is not None}
+    known = [name for name, each in others.items() if each.factors is not None or not studied]
     raise UsageError.at("INSTANCE", family.name, f"an instance of {', '.join(known)}")
+
+
+@dataclass(kw_only=True)
+class Findings:
+    """What proofs found of an instance, as far as it is known.
+
+    ``status`` is ``infeasible``, ``optimal``, or ``unknown`` where the limit came first; ``result`` is the optimum,
+    where there is a plan, and ``proofs`` says how many instances exact methods solved for it.
+    """
+
+    problem: str
+    instance: str
+    unit: str
+    status: Status = Status.UNKNOWN
+    stop: Stop = Stop.PROVED
+    result: Result | None = None
+    proofs: int = 0
+    seconds: float = 0.0
+    signal: int | None = None
+
+    def head(self) -> dict[str, Any]:
+        """What its JSON object begins with."""
+        return {
+            "problem": self.problem,
+            "instance": self.instance,
+            "status": self.status.value,
+            "stop": self.stop.value,
+            "unit": self.unit,
+            "objective": None if self.result is None else self.result.objective,
+        }
 
 
 class EndedError(Exception):
@@ -63,7 +93,7 @@ class Proofs:
         self.stop = Stop.PROVED
         self._limits, self._listen = limits, listen
         self._began = time.perf_counter()
-        self._silent = replace(self.family, why_infeasible=None)
+        self._silent = replace(self.family, entries={**self.family.entries, "why_infeasible": None})
         self._received: Received | None = None
 
     @contextmanager
@@ -78,29 +108,40 @@ class Proofs:
         """Since the first was asked."""
         return time.perf_counter() - self._began
 
-    def optimum(self, instance: Any) -> Result:
-        """The proved optimum, or the proof that there is no plan; `EndedError` if there is neither."""
-        found = self._run(instance, 0.0)
+    def optimum(self, instance: Any, explained: bool = False) -> Result:
+        """The proved optimum, or the proof that there is no plan; `EndedError` if there is neither.
+
+        ``explained``: without a plan ``reason`` is the sentence of `planner.solve`.
+        """
+        found = self._run(instance, 0.0, self.family if explained else self._silent)
         if found.status not in (Status.OPTIMAL, Status.INFEASIBLE):
             raise self._ended(found)
         return found
 
     def plan(self, instance: Any) -> Result:
         """Any plan, or the proof that there is none; `EndedError` if there is neither."""
-        found = self._run(instance, ANY_PLAN)
+        found = self._run(instance, ANY_PLAN, self._silent)
         if found.plan is None and found.status is not Status.INFEASIBLE:
             raise self._ended(found)
         return found
 
-    def _run(self, instance: Any, gap: float) -> Result:
+    def known(self, instance: Any) -> dict[str, Any]:
+        """The fields of `Findings` that are the same whatever is asked."""
+        return {"problem": self.family.name, "instance": instance.name, "unit": self.family.unit(instance)}
+
+    def end(self, found: Findings) -> None:
+        """Say why and when the proofs ended, and how many there were."""
+        found.stop, found.proofs, found.seconds, found.signal = self.stop, self.count, self.seconds, self.signal
+
+    def _run(self, instance: Any, gap: float, family: Family[Any, Any]) -> Result:
         left = self._left()
         self.signal = self._received.signal if self._received is not None else None
         if self.signal is not None or left == 0:
             self.stop = Stop.TIME_LIMIT if self.signal is None else Stop.INTERRUPTED
             raise EndedError
         limits = replace(self._limits, gap=gap, time_s=left)
-        for method, reason in self._methods(instance, limits):
-            found = run(self._silent, method, instance, replace(limits, time_s=self._left()), {}, reason)
+        for method, _ in self._methods(instance, limits):
+            found = run(family, method, instance, replace(limits, time_s=self._left()), {}, "")
             proved = found.status in (Status.OPTIMAL, Status.INFEASIBLE) or (gap and found.plan is not None)
             if proved or found.stop not in (Stop.SIZE_LIMIT, Stop.COMPLETED):
                 break

@@ -47,7 +47,7 @@ _SHOWN = 60
 _COMPARED = 10_000
 
 
-def judged(family: Family[Any, Any], method: Method[Any, Any], instance: Any, built: Any, path: str) -> Result:
+def plan_in_file(family: Family[Any, Any], method: Method[Any, Any], instance: Any, built: Any, path: str) -> Result:
     """The plan of the solution in a file; arguments and errors as of `OpenModel.read_solution`.
 
     The result has no bound, whatever the solver proved; ``reason`` says which rules a plan breaks (then it has none).
@@ -56,7 +56,7 @@ def judged(family: Family[Any, Any], method: Method[Any, Any], instance: Any, bu
     _refuse_other(path, built, values, stated)
     try:
         plan = built.decode(built.solution_of(values))
-        broken = family.violations(instance, plan)
+        broken = family.judge(instance, plan)
     except (ArithmeticError, LookupError, RuntimeError, StopIteration, TypeError, ValueError) as error:
         raise InstanceError.at(path, "values", f"no plan ({error})", "a solution of this model") from None
     reason = "; ".join(map(str, broken))
@@ -76,6 +76,7 @@ def judged(family: Family[Any, Any], method: Method[Any, Any], instance: Any, bu
         verified=not broken,
         plan=None if broken else family.plan_to_json(instance, plan),
         of=instance,
+        own_plan=None if broken else plan,
     )
 
 

@@ -15,15 +15,16 @@ from formulations.compiled.compile_times import compiling
 from formulations.contract.rounding import rounded_up, step_below
 from formulations.contract.what_if import Questions
 from planner.analysis.intervals import Interval, interval
-from planner.analysis.proofs import Proofs, asked_of
+from planner.analysis.proofs import Findings, Proofs, asked_of
 from planner.analysis.smallest_change import least
-from planner.files.load import admitted, family_of
+from planner.files.load import family_of, validate
 from planner.files.settings import expect_types
 from planner.process.errors import UsageError
 from planner.results.check import check
+from planner.results.optimality_loss import spread
 from planner.results.result import Result
 from planner.solving.solve import silent
-from solvers.outcome import OPTIMAL_GAP, Limits, Status, Stop
+from solvers.outcome import OPTIMAL_GAP, Limits, Status
 
 #: Instances with noise, where their number is not given.
 SAMPLES = 100
@@ -65,32 +66,18 @@ class Scenarios:
         return max(self.losses[candidate], default=0.0)
 
 
-@dataclass(frozen=True)
-class Sensitivity:
+@dataclass(kw_only=True)
+class Sensitivity(Findings):
     """What `sensitivity` found; what there was no time for is missing (``stop``)."""
 
-    problem: str
-    instance: str
-    status: Status
-    stop: Stop
-    unit: str
-    result: Result | None
-    intervals: tuple[Interval, ...]
-    noise: Noise | None
-    scenarios: Scenarios | None
-    proofs: int
-    seconds: float
-    signal: int | None
+    intervals: Sequence[Interval] = ()
+    noise: Noise | None = None
+    scenarios: Scenarios | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The object that ``planner sensitivity --json`` prints (docs/interface.md)."""
         return {
-            "problem": self.problem,
-            "instance": self.instance,
-            "status": self.status.value,
-            "stop": self.stop.value,
-            "unit": self.unit,
-            "objective": None if self.result is None else self.result.objective,
+            **self.head(),
             "plan": None if self.result is None else self.result.plan,
             "intervals": [each.to_json() for each in self.intervals],
             "noise": None if self.noise is None else dict(vars(self.noise)),
@@ -155,9 +142,9 @@ def sensitivity(
         raise UsageError.at("noise", noise, "a share above 0 and below 100 %, such as 10% or 0.1")
     if isinstance(samples, bool) or not isinstance(samples, int) or samples < 1:
         raise UsageError.at("samples", samples, "an integer >= 1")
-    instance = admitted(instance)
-    family, room = asked_of(instance, studied=True)
-    others = [admitted(each, f"scenario {number}") for number, each in enumerate(scenarios)]
+    instance = validate(instance)
+    family, questions = asked_of(instance, studied=True)
+    others = [validate(each, f"scenario {number}") for number, each in enumerate(scenarios)]
     for number, each in enumerate(others):
         if family_of(each) is not family:
             raise UsageError.at(f"scenario {number}", family_of(each).name, f"an instance of {family.name}")
@@ -165,58 +152,38 @@ def sensitivity(
     with compiling(notice):
         family.load()
         proofs = Proofs(instance, limits, listen)
-        study = _Study(instance, room, proofs)
+        study = _Study(instance, questions, proofs)
         with proofs.attentive():
             study.run(float(noise), samples, limits.seed, others)
-    return study.found()
+    proofs.end(study.found)
+    return study.found
 
 
 class _Study:
     """A study as far as it is."""
 
-    def __init__(self, instance: Any, room: Questions[Any], proofs: Proofs) -> None:
-        self._instance, self._room, self._proofs = instance, room, proofs
-        self._result: Result | None = None
-        self._status = Status.UNKNOWN
-        self._intervals: list[Interval] = []
-        self._noise: Noise | None = None
-        self._scenarios: Scenarios | None = None
+    def __init__(self, instance: Any, questions: Questions[Any], proofs: Proofs) -> None:
+        self._instance, self._questions, self._proofs = instance, questions, proofs
+        self.found = Sensitivity(**proofs.known(instance))
 
     def run(self, noise: float, samples: int, seed: int, scenarios: list[Any]) -> None:
         """All of it; `EndedError` where the time is over, after which what is known is kept."""
         found = self._proofs.optimum(self._instance)
-        self._status = found.status
+        self.found.status = found.status
         if found.status is Status.INFEASIBLE:
             return
-        self._result = found
-        plan = self._proofs.family.plan_from_json(self._instance, found.plan)
+        self.found.result = found
+        plan = found.own_plan
         if scenarios:
             self._compare(found, scenarios)
         self._sample(plan, noise, samples, seed)
-        for more in self._room.resources(self._instance):
+        self.found.intervals = intervals = []
+        for more in self._questions.resources(self._instance):
             if more.change.needed is not None:
-                self._intervals.append(self._amounts(more.change, plan, found))
-        assert self._room.factors is not None
-        for factor in self._room.factors(self._instance):
-            self._intervals.append(interval(self._proofs, factor, plan))
-
-    def found(self) -> Sensitivity:
-        """What is known."""
-        proofs, family = self._proofs, self._proofs.family
-        return Sensitivity(
-            family.name,
-            self._instance.name,
-            self._status,
-            proofs.stop,
-            family.unit(self._instance),
-            self._result,
-            tuple(self._intervals),
-            self._noise,
-            self._scenarios,
-            proofs.count,
-            proofs.seconds,
-            proofs.signal,
-        )
+                intervals.append(self._amounts(more.change, plan, found))
+        assert self._questions.factors is not None
+        for factor in self._questions.factors(self._instance):
+            intervals.append(interval(self._proofs, factor, plan))
 
     def _amounts(self, change: Any, plan: Any, found: Result) -> Interval:
         """From what the plan needs to just below the least amount with a better plan: more takes no plan away."""
@@ -227,7 +194,7 @@ class _Study:
             return result.objective is not None and result.objective < now * (1 - OPTIMAL_GAP)
 
         low = min(declared, rounded_up(change.needed(plan), change.slack))
-        beyond = least(self._proofs, change, better, self._proofs.optimum)
+        beyond = least(change, better, self._proofs.optimum)
         high = None if beyond is None else max(declared, step_below(beyond))
         ends = [None if end is None else times(declared, end, up) for end, up in ((low, True), (high, False))]
         return Interval(change.name, ends[0], ends[1], True, 0, low, high)
@@ -235,20 +202,17 @@ class _Study:
     def _sample(self, plan: Any, share: float, samples: int, seed: int) -> None:
         """Losses under noise; with what is known of them if the time is over."""
         rng, losses = random.Random(f"noise {seed}"), []
-        assert self._room.noisy is not None
+        assert self._questions.noisy is not None
         try:
             for _ in range(samples):
-                changed = self._room.noisy(self._instance, lambda: rng.uniform(1 - share, 1 + share))
+                changed = self._questions.noisy(self._instance, lambda: rng.uniform(1 - share, 1 + share))
                 optimum = self._proofs.optimum(changed).objective
                 assert optimum is not None  # the plan keeps all rules
                 losses.append(_loss(self._proofs.family.evaluate(changed, plan), optimum))
         finally:
             if losses:
-                ranked = sorted(losses)
-                p95 = ranked[math.ceil(0.95 * len(ranked)) - 1]
                 kept = sum(loss <= OPTIMAL_GAP for loss in losses) / len(losses)
-                mean = math.fsum(losses) / len(losses)
-                self._noise = Noise(share, len(losses), seed, mean, p95, ranked[-1], kept)
+                self.found.noise = Noise(share, len(losses), seed, *spread(losses), kept)
 
     def _compare(self, found: Result, scenarios: list[Any]) -> None:
         """The losses of all candidates in all scenarios that have a plan."""
@@ -260,7 +224,7 @@ class _Study:
         best = min(range(len(plans)), key=worst.__getitem__)
         if math.isinf(worst[best]):
             best = -1
-        self._scenarios = Scenarios(
+        self.found.scenarios = Scenarios(
             tuple(each.name for each in scenarios),
             tuple(number for number in range(len(scenarios)) if number not in feasible),
             losses,

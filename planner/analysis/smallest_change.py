@@ -7,14 +7,11 @@ from typing import Any
 
 from formulations.contract.rounding import least_amount, rounded_up
 from formulations.contract.what_if import Change
-from planner.analysis.proofs import Proofs
 from planner.results.result import Result
 from solvers.outcome import Limits, Watch
 
 
-def least(
-    proofs: Proofs, change: Change[Any], helps: Callable[[Result], bool], solve: Callable[[Any], Result]
-) -> float | None:
+def least(change: Change[Any], helps: Callable[[Result], bool], solve: Callable[[Any], Result]) -> float | None:
     """The smallest amount of a change that helps, or ``None`` if none does.
 
     Parameters
@@ -37,7 +34,7 @@ def least(
     def fits(amount: float) -> float | None:
         changed = change.changed(min(amount, change.most))
         result = solve(changed)
-        return needed(proofs.family.plan_from_json(changed, result.plan)) if helps(result) else None
+        return needed(result.own_plan) if helps(result) else None
 
     most = fits(change.most)
     if most is None:

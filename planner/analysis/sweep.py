@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from formulations import FAMILIES
+import formulations
 from formulations.compiled.compile_times import compiling
 from formulations.figures.plan_figures import Heat, least_of
 from instances.parameters import MAX_COUNT, parse_count
@@ -22,8 +22,8 @@ from planner.analysis.merge_results import union
 from planner.files import settings
 from planner.files.load import catalog, family_of, load
 from planner.process.errors import UsageError
-from planner.process.executors import WorkersLostError, completed, handed, place
-from planner.process.signals import end_if_noted, held
+from planner.process.executors import place, run_tasks
+from planner.process.signals import defer, end_if_pending
 from planner.results.result import Result
 from planner.solving.solve import silent, solve
 from solvers.outcome import Limits, Status
@@ -32,7 +32,7 @@ _SIZE = "{b}"
 
 
 @dataclass(frozen=True)
-class Row:
+class SweepRow:
     """One (g, b') and what was found for it; ``time_per_sequence`` is the objective over b'."""
 
     grad_accum: int
@@ -67,7 +67,7 @@ def sweep(
     dask: str | None = None,
     notice: Callable[[str], None] = silent,
     **arguments: Any,
-) -> tuple[Result, Any, list[Row]]:
+) -> tuple[Result, Any, list[SweepRow]]:
     """Solve an instance for every (g, b').
 
     Parameters
@@ -117,30 +117,31 @@ def sweep(
     several = len(set(microbatch_sizes)) > 1
     instances: list[Any] = []
     tried: dict[int, _Tried] = {}
-    lost: list[WorkersLostError] = []
 
     def tasks() -> Iterator[tuple[Any, Limits, dict[str, Any]]]:
         for instance in _instances(name, fitting, several, batch_size, inputs, given, notice):
             instances.append(instance)
             yield instance, left if alone else limits, arguments
 
+    def keep(position: int, result: Result) -> int | None:
+        nonlocal left
+        g, b = fitting[position]
+        time = None if result.objective is None else result.objective / b
+        count = batch_size // (g * b)
+        row = SweepRow(g, b, count, str(result.status), result.objective, time, result.gap, result.seconds)
+        tried[position] = _Tried(row, result, instances[position])
+        if left.time_s is not None:
+            left = replace(left, time_s=max(0.0, left.time_s - result.seconds))
+        return result.signal
+
     with compiling(notice):
-        for position, result in handed(completed(opened, _solved, tasks()), lost):
-            g, b = fitting[position]
-            time = None if result.objective is None else result.objective / b
-            count = batch_size // (g * b)
-            row = Row(g, b, count, str(result.status), result.objective, time, result.gap, result.seconds)
-            tried[position] = _Tried(row, result, instances[position])
-            if result.signal:
-                break
-            if left.time_s is not None:
-                left = replace(left, time_s=max(0.0, left.time_s - result.seconds))
+        lost = run_tasks(opened, _solved, tasks(), keep).lost
     if not tried:
-        end_if_noted()
+        end_if_pending()
     if lost and not tried:
-        raise lost[0]
+        raise UsageError(lost)
     if lost:
-        notice(f"warning: {lost[0]}; {len(tried)} of {len(fitting)} combinations were solved")
+        notice(f"warning: {lost}; {len(tried)} of {len(fitting)} combinations were solved")
     every = [tried[position] for position in sorted(tried)]
     # Without any plan, a result that is still open stands for the sweep.
     best = min(every, key=lambda one: (time_per_sequence(one.row), one.result.status is Status.INFEASIBLE))
@@ -170,7 +171,7 @@ def _instances(
             profiles[b] = load(name.replace(_SIZE, str(b)), inputs=inputs, **given, **taken)
         family = family_of(profiles[b])
         if not family.sweepable:
-            sweepable = ", ".join(family.name for family in FAMILIES if family.sweepable)
+            sweepable = ", ".join(family.name for family in formulations.FAMILIES if family.sweepable)
             raise UsageError.at("--batch-size", batch_size, f"an instance of {sweepable}")
         count = batch_size // (g * b)
         instance = family.read(profiles[b], name, settings.parse(family.overrides, {"microbatches": count}))
@@ -182,7 +183,7 @@ def _instances(
 
 
 def _solved(instance: Any, limits: Limits, arguments: dict[str, Any]) -> Result:
-    with held():
+    with defer():
         return solve(instance, limits=limits, **arguments)
 
 
@@ -190,7 +191,7 @@ def _solved(instance: Any, limits: Limits, arguments: dict[str, Any]) -> Result:
 class _Tried:
     """A combination, the result for it and its instance."""
 
-    row: Row
+    row: SweepRow
     result: Result
     instance: Any
 
@@ -214,7 +215,7 @@ def _united(best: _Tried, tried: Sequence[_Tried], *, whole: bool) -> Result:
     )
 
 
-def heat_of(rows: Sequence[Row], unit: str) -> Heat:
+def heat_of(rows: Sequence[SweepRow], unit: str) -> Heat:
     """Least time per sequence by g and b'; where a limit ended a search, the least that was found."""
     sizes, degrees = sorted({row.microbatch_size for row in rows}), sorted({row.grad_accum for row in rows})
     found = {(row.grad_accum, row.microbatch_size): row.time_per_sequence for row in rows}
@@ -233,12 +234,12 @@ def heat_of(rows: Sequence[Row], unit: str) -> Heat:
     )
 
 
-def is_proved(row: Row) -> bool:
+def is_proved(row: SweepRow) -> bool:
     """Whether nothing is open about a row."""
     return row.status in (Status.OPTIMAL, Status.INFEASIBLE)
 
 
-def time_per_sequence(row: Row) -> float:
+def time_per_sequence(row: SweepRow) -> float:
     """What rows are ordered by; infinite without a plan."""
     return float("inf") if row.time_per_sequence is None else row.time_per_sequence
 

@@ -50,11 +50,9 @@ def load_placed(
     from formulations.pipeline_placement import FAMILY
     from planner.files import settings
 
-    return FAMILY.read(
-        PlacementInstance(operators, instance.bandwidth_bytes_per_s, options=options),
-        model,
-        settings.parse(FAMILY.overrides, own),
-    )
+    network_only = PlacementInstance(operators, instance.bandwidth_bytes_per_s, options=options)
+    placement: PlacementInstance = FAMILY.read(network_only, model, settings.parse(FAMILY.overrides, own))
+    return placement
 
 
 def network(topology: str, devices: int, inputs: str | None = None) -> tuple[tuple[float, ...], ...]:

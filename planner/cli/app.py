@@ -21,10 +21,11 @@ from typer.core import TyperGroup
 from formulations.compiled.compile_times import KernelCacheWarning
 from instances.errors import InstanceError
 from planner.cli import completion, options
+from planner.cli.alternatives import alternatives_command
 from planner.cli.bench import bench_command
 from planner.cli.capture import calibrate_command, import_command, profile_command
 from planner.cli.census import census_command, extract_command
-from planner.cli.certify import certify_command, verify_command
+from planner.cli.certify import certify_command, checker_command, verify_command
 from planner.cli.common import BAD_INPUT, CONTRADICTION
 from planner.cli.crosscheck import crosscheck_command
 from planner.cli.diff import diff_command
@@ -32,7 +33,6 @@ from planner.cli.explain import explain_command
 from planner.cli.export import export_command
 from planner.cli.formulations import formulations_command
 from planner.cli.frontier import frontier_command
-from planner.cli.hierarchy import hierarchy_command
 from planner.cli.list_make_doctor import (
     doctor_command,
     list_command,
@@ -46,11 +46,12 @@ from planner.cli.run import fidelity_command, run_command
 from planner.cli.schema import schema_command
 from planner.cli.sensitivity import sensitivity_command
 from planner.cli.solve import check_command, solve_command
+from planner.cli.sweep import sweep_command
 from planner.cli.typer_errors import words
 from planner.cli.validate import validate_command
 from planner.display.terminal import printable
 from planner.files import choices
-from planner.process.environment import blamed
+from planner.process.environment import system_error_line
 from planner.process.errors import CrosscheckError, UsageError
 from planner.process.versions import versions
 from solvers.trust.pins import BackendError
@@ -63,6 +64,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run one command; returns its exit code. Bad input is one line on stderr."""
     with _process_manners():
         try:
+            options.bring_problems(sys.argv[1:] if arguments is None else arguments)
             command = application(_command_name(arguments))
             code = command(args=arguments, prog_name="planner", standalone_mode=False)
             sys.stdout.flush()
@@ -77,7 +79,7 @@ def main(arguments: list[str] | None = None) -> int:
         except SystemExit as stop:
             return int(stop.code or 0)
         except Exception as error:
-            said = blamed(error)
+            said = system_error_line(error)
             if said is not None:
                 return _fail(said)
             traceback.print_exc()  # a bug: nothing is hidden, and no exit code of ours is borrowed
@@ -106,7 +108,7 @@ def application(wanted: str | None = None) -> typer.Typer:
         if offered is not None:
             taken = offered.taken() if name == wanted else ()
             function = options.with_choices(function, taken, problem=offered.problem, require=offered.require)
-            cls = options.explained(offered.about, offered.pointer.format(name))
+            cls = options.help_class(offered.about, offered.pointer.format(name))
         app.command(name, epilog=_examples(name), cls=cls)(function)
     return app
 
@@ -183,6 +185,10 @@ _PANELS: dict[str, dict[str, _Command]] = {
         "sensitivity": _Command(
             sensitivity_command, "How far its numbers may be off until a plan is not best", _OVERRIDES
         ),
+        "alternatives": _Command(
+            alternatives_command, "The best plans, what is near the optimum, the front", _SETTINGS
+        ),
+        "sweep": _Command(sweep_command, "The best over micro-batch sizes, or over linear orders", _SETTINGS),
         "frontier": _Command(frontier_command, "All optima by devices and micro-batches, or by memory", _AS_DECLARED),
         "diff": _Command(diff_command, "What differs between two plans, and what it costs", _OVERRIDES),
         "report": _Command(report_command, "A page about instances: methods, gaps, plans to explore", _SETTINGS),
@@ -210,6 +216,7 @@ _PANELS: dict[str, dict[str, _Command]] = {
     "Proofs": {
         "certify": _Command(certify_command, "Solve, and write a certificate of the bound", _SETTINGS),
         "verify": _Command(verify_command, "Check a certificate with exact numbers and no solver", _OVERRIDES),
+        "checker": _Command(checker_command, "Print what verifies a problem's certificates as one file"),
     },
     "PyTorch and trainers": {
         "import": _Command(import_command, "Make an instance of a PyTorch model, traced without weights"),
@@ -221,11 +228,6 @@ _PANELS: dict[str, dict[str, _Command]] = {
     },
     "Papers": {
         "reproduce": _Command(reproduce_command, "Examine a claim of a paper beside the optimum", _OF_CLAIMS),
-        "hierarchy": _Command(
-            hierarchy_command,
-            "Compare plans of a flat network model on machines",
-            replace(_AS_DECLARED, about=options.of_clusters),
-        ),
     },
     "Installation": {"doctor": _Command(doctor_command, "Check versions, solvers and compiled kernels")},
 }
@@ -237,13 +239,13 @@ class _FirstPage(TyperGroup):
 
     def format_help(self, ctx: Any, _formatter: Any) -> None:
         """Print it."""
-        lines = [f"Usage: {ctx.command_path} COMMAND [ARGS]...", "", _HELP, ""]
+        lines = [f"Usage: {ctx.command_path} COMMAND [ARGS]...", _HELP]
         for title, commands in _PANELS.items():
             lines += [
                 typer.style(title, bold=True),
                 *(f"  {name:<12}  {command.brief}" for name, command in commands.items()),
             ]
-        lines += [typer.style("Options", bold=True), "  --version, --install-completion, --show-completion, --help"]
+        lines += [typer.style("Options", bold=True) + ": --version, --install-completion, --show-completion, --help"]
         lines += [f"{ctx.command_path} COMMAND --help shows a command's options, with examples."]
         typer.echo("\n".join(lines))
 
@@ -251,12 +253,20 @@ class _FirstPage(TyperGroup):
 #: Shown at the end of each command's help.
 _EXAMPLES: dict[str, tuple[str, ...]] = {
     "list": ("planner list stage_partitioning", "planner list bert32 --devices 512"),
-    "hierarchy": ("planner hierarchy bert32 --memory 40GiB --num-machines 4",),
     "solve": (
         "planner solve bert32 --devices 64 --memory 8GiB --exact",
         "planner solve bert --layers 4 --hidden-size 1024 --devices 8 --json",
         "planner solve model.json --method piper --time-limit 30 --out plan.json",
         "planner solve bert32 --method ./mine.py:solve --compare",
+    ),
+    "alternatives": (
+        "planner alternatives bert32 --devices 64 --memory 8GiB --count 3",
+        "planner alternatives layers --within 1%",
+        "planner alternatives chain8 --pareto time,memory,devices",
+    ),
+    "sweep": (
+        "planner sweep bert --batch-size 64 --grad-accum 1,2 --microbatch-sizes 1,2,4",
+        "planner sweep diamond --orders id,name",
     ),
     "crosscheck": (
         "planner crosscheck chain8 --memory 40MB",
@@ -268,6 +278,7 @@ _EXAMPLES: dict[str, tuple[str, ...]] = {
     "diff": ("planner diff piper.json exact.json resnet.json --devices 32 --memory 2GiB --plot both.png",),
     "certify": ("planner certify bert32 --devices 64 --memory 8GiB --out certificate.json",),
     "verify": ("planner verify bert32 certificate.json --devices 64 --memory 8GiB",),
+    "checker": ("planner checker stage_partitioning --out checker.py",),
     "export": (
         "planner export plan.json bert32 --devices 64 --memory 8GiB --to megatron --nearest",
         "planner export plan.json model.json --to torch --out train.py",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -13,25 +15,17 @@ from planner.cli.common import (
     Certify,
     Count,
     Dask,
-    Gap,
     Inputs,
     Jobs,
     Json,
     Plans,
     Quiet,
-    Seed,
-    Solver,
-    SolverLog,
-    SolverOption,
-    Threads,
-    TimeLimit,
-    limits_of,
+    Search,
     names_of,
     plans_of,
 )
 from planner.cli.completion import entries
 from planner.process.errors import UsageError
-from solvers.outcome import DEFAULT_SOLVER
 
 
 def bench_command(
@@ -56,13 +50,7 @@ def bench_command(
     dask: Dask = None,
     repeats: Annotated[int, typer.Option(metavar="N", min=1, help="runs; the median counts")] = 3,
     seeds: Annotated[str | None, typer.Option(metavar="N,...", help="measure with each of them")] = None,
-    time_limit: TimeLimit = 60.0,
-    gap: Gap = 1e-6,
-    seed: Seed = 0,
-    threads: Threads = 1,
-    solver: Solver = DEFAULT_SOLVER,
-    solver_option: SolverOption = None,
-    solver_log: SolverLog = None,
+    search: Search = Search(time_limit=60.0),
     out: Annotated[
         str | None,
         typer.Option(metavar="DIR|ROWS.jsonl", help="folder to resume in, or a file"),
@@ -80,43 +68,47 @@ def bench_command(
     from planner.display.progress import note
     from planner.display.tables import print_json
     from planner.experiments.bench import folders
-    from planner.experiments.bench.calibrate import calibrated
-    from planner.experiments.bench.measure import measure, with_losses
+    from planner.experiments.bench.calibrate import calibration_table
+    from planner.experiments.bench.measure import MeasuredRow, measure, with_losses
     from planner.experiments.bench.suites import cases
+    from planner.experiments.runner import open_folder
     from planner.files.destinations import refuse_outputs, refuse_overwriting
     from planner.files.write import as_json, write_all, write_atomically
-    from planner.process.executors import WorkersLostError, handed
-    from planner.process.signals import held, noted
+    from planner.process.signals import defer
 
     if compare is not None:
         found = folders.compare(*(folders.rows_of(place) for place in compare))
         print_json(found) if json else show_comparison(found)
         return
     if calibrate is not None:
-        print_json(calibrated(folders.rows_of(calibrate), inputs))
+        print_json(calibration_table(folders.rows_of(calibrate), inputs))
         return
-    refuse_outputs({"--solver-log": solver_log}, *(instances or []), *([suite] if suite else []))
-    limits = limits_of(time_limit, gap, seed, threads, solver, solver_option, solver_log)
-    every_seed = None if seeds is None else [limits_of(time_limit, gap, each, threads).seed for each in _seeds(seeds)]
-    wanted = cases(instances or [], suite, names_of(methods), settings, inputs, plans_of(plan), count, seed)
+    refuse_outputs({"--solver-log": search.solver_log}, *(instances or []), *([suite] if suite else []))
+    limits = search.limits()
+    every_seed = None if seeds is None else [replace(search, seed=each).limits().seed for each in _seeds(seeds)]
+    wanted = cases(instances or [], suite, names_of(methods), settings, inputs, plans_of(plan), count, search.seed)
     one_file = out is not None and out.endswith((".jsonl", ".jsonl.gz"))
     if out is not None and one_file:
         refuse_overwriting(out, *(instances or []), *([suite] if suite else []))
-    folder = None if out is None or one_file else folders.opened(out)
-    rows = [] if folder is None else folders.kept(folder)
+    folder = None if out is None or one_file else Path(out)
+    if folder is not None:
+        open_folder(str(folder))
+    rows = [] if folder is None else folders.read_rows(folder)
     writes: list[Callable[[], None]] = []
-    lost: list[WorkersLostError] = []
-    with held():
+
+    def keep(row: MeasuredRow) -> None:
+        note(quiet, f"{row.instance} {row.method}: {row.seconds:.4g} s")
+        rows.append(row)
+        if folder is not None and not row.signal:
+            try:
+                folders.keep(folder, row)
+            except UsageError as error:  # tried again at the end
+                note(quiet, f"warning: {error}")
+                writes.append(partial(folders.keep, folder, row))
+
+    with defer():
         known = {each.key for each in rows}
-        for row in handed(measure(wanted, limits, repeats, inputs, every_seed, known, certify, jobs, dask), lost):
-            note(quiet, f"{row.instance} {row.method}: {row.seconds:.4g} s")
-            rows.append(row)
-            if folder is not None and not row.signal:
-                try:
-                    folders.keep(folder, row)
-                except UsageError as error:  # tried again at the end
-                    note(quiet, f"warning: {error}")
-                    writes.append(partial(folders.keep, folder, row))
+        ended = measure(wanted, limits, repeats, inputs, keep, every_seed, known, certify, jobs, dask)
         rows = with_losses(rows)
         print_json({"rows": [row.to_json() for row in rows]}) if json else show_rows(rows)
     if folder is not None:
@@ -125,10 +117,9 @@ def bench_command(
     elif out is not None:
         writes.append(partial(write_atomically, out, "".join(as_json(row.to_json()) + "\n" for row in rows)))
     write_all(*writes)
-    if lost:
-        raise lost[0]
-    signalled = next((row.signal for row in rows if row.signal), noted())
-    raise typer.Exit(128 + signalled if signalled else 0)
+    if ended.lost:
+        raise UsageError(ended.lost)
+    raise typer.Exit(128 + ended.signal if ended.signal else 0)
 
 
 def _seeds(text: str) -> list[int]:

@@ -10,7 +10,7 @@ import typer
 from planner.cli.common import Json, Quiet
 
 if TYPE_CHECKING:
-    from planner.training.capture.separately import Found
+    from planner.training.capture.separately import CapturedInstance
 
 #: Seconds that a model may take where no limit is given.
 LONGEST_S = 3600.0
@@ -175,7 +175,7 @@ def calibrate_command(
     print_json(shown) if json else show_fit(shown)
 
 
-def _note(found: Found, quiet: bool) -> None:
+def _note(found: CapturedInstance, quiet: bool) -> None:
     """Show on standard error what the model printed, and what may be wrong with the instance."""
     from planner.display.progress import note
 

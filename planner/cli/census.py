@@ -103,7 +103,7 @@ def census_command(
     from planner.experiments.census.inner_rows import inside_of
     from planner.experiments.census.run import census
     from planner.files.load import family_of
-    from planner.process.signals import held
+    from planner.process.signals import defer
     from solvers.outcome import OPTIMAL_GAP
 
     limits = limits_of(time_limit, OPTIMAL_GAP, seed, 1)
@@ -121,7 +121,7 @@ def census_command(
         "jobs": jobs, "dask": dask, "seed": seed, "end_to_end": end_to_end, "limits": limits, "out": out,
         "notice": lambda line: note(quiet, line),
     }  # fmt: skip
-    with held():
+    with defer():
         found: Any
         with progress_bar(quiet, "chunks" if walked else "instances") as listen:
             if walked:

@@ -1,4 +1,4 @@
-"""The commands on certificates: ``certify`` and ``verify``."""
+"""The commands on certificates: ``certify``, ``verify`` and ``checker``."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def certify_command(
     from planner.files.destinations import refuse_overwriting
     from planner.files.load import family_of, load
     from planner.files.write import write_atomically
-    from planner.process.signals import held
+    from planner.process.signals import defer
     from planner.solving.certify import certify
     from planner.solving.solve import solve
 
@@ -56,7 +56,7 @@ def certify_command(
     def notice(line: str) -> None:
         note(quiet, line)
 
-    with held():
+    with defer():
         with progress_line(quiet) as listen:
             solved = solve(
                 loaded,
@@ -100,3 +100,22 @@ def verify_command(
     found = verify(loaded, read_certificate(certificate), where=certificate)
     print_json(found.to_json()) if json else show_verification(found)
     raise typer.Exit(0 if found.accepted else 1)
+
+
+def checker_command(
+    problem: Annotated[
+        str, typer.Argument(metavar="PROBLEM", help="such as stage_partitioning", autocompletion=completion.problems)
+    ],
+    out: Annotated[str | None, typer.Option(metavar="FILE", help="where to write it (default: stdout)")] = None,
+) -> None:
+    """Print the checker of a problem's certificates as one file of Python's standard library."""
+    from planner.files.destinations import refuse_outputs
+    from planner.files.write import write_atomically
+    from planner.solving.certify import checker
+
+    refuse_outputs({"--out": out})
+    text = checker(problem)
+    if out is None:
+        print(text, end="")
+    else:
+        write_atomically(out, text)

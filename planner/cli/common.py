@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from typing import Annotated, Any
 
 import typer
@@ -66,6 +67,28 @@ def exit_code(result: Result, exact: bool, limits: Limits) -> int:
     if result.status is Status.UNKNOWN or (proof_wanted and not close_enough):
         return NO_PROOF
     return 0
+
+
+@dataclass(frozen=True)
+class Group:
+    """A parameter of a command that stands for several options: its fields that are declared as options."""
+
+
+@dataclass(frozen=True)
+class Search(Group):
+    """How long and how closely a solver searches, and which."""
+
+    time_limit: TimeLimit = None
+    gap: Gap = 1e-6
+    seed: Seed = 0
+    threads: Threads = 1
+    solver: Solver = DEFAULT_SOLVER
+    solver_option: SolverOption = None
+    solver_log: SolverLog = None
+
+    def limits(self) -> Limits:
+        """See `limits_of`."""
+        return limits_of(*(getattr(self, each.name) for each in fields(self)))
 
 
 def limits_of(

@@ -14,20 +14,13 @@ from planner.cli.common import (
     Certify,
     Count,
     Events,
-    Gap,
     Inputs,
     Json,
     Methods,
     Plans,
     Quiet,
     Reproducers,
-    Seed,
-    Solver,
-    SolverLog,
-    SolverOption,
-    Threads,
-    TimeLimit,
-    limits_of,
+    Search,
     names_of,
     plans_of,
     warn,
@@ -35,7 +28,7 @@ from planner.cli.common import (
 from planner.cli.completion import entries
 from planner.files.choices import split
 from planner.process.errors import UsageError
-from solvers.outcome import DEFAULT_SOLVER, Status
+from solvers.outcome import Status
 
 if TYPE_CHECKING:
     from planner.solving.compare import Report
@@ -51,13 +44,7 @@ def crosscheck_command(
     methods: Methods = None,
     plan: Plans = None,
     count: Count = None,
-    time_limit: TimeLimit = 60.0,
-    gap: Gap = 1e-6,
-    seed: Seed = 0,
-    threads: Threads = 1,
-    solver: Solver = DEFAULT_SOLVER,
-    solver_option: SolverOption = None,
-    solver_log: SolverLog = None,
+    search: Search = Search(time_limit=60.0),
     plot: Annotated[str | None, typer.Option(metavar="FILE.png|svg", help="draw losses, and gaps over time")] = None,
     certify: Certify = None,
     events: Events = None,
@@ -69,27 +56,27 @@ def crosscheck_command(
 ) -> None:
     """Run several methods and compare their plans, bounds and proofs; exit 5 if two of them contradict each other."""
     from planner.display.pictures import draw_comparison
-    from planner.display.plots.files import require
+    from planner.display.plots.files import require_drawable
     from planner.display.progress import note, progress_line
     from planner.experiments.validation.sources import members
     from planner.files.destinations import refuse_outputs
     from planner.files.write import write_all
-    from planner.process.signals import held, noted
+    from planner.process.signals import defer, pending
     from planner.results.events import complain, event_file
     from planner.solving.compare import crosscheck
 
-    refuse_outputs({"--plot": plot, "--events": events, "--solver-log": solver_log}, *instances)
-    limits = limits_of(time_limit, gap, seed, threads, solver, solver_option, solver_log)
+    refuse_outputs({"--plot": plot, "--events": events, "--solver-log": search.solver_log}, *instances)
+    limits = search.limits()
     if plot is not None:
-        require(plot)
+        require_drawable(plot)
     overrides, given = split(settings)
-    found = [(each.origin, each.load(inputs, overrides)) for each in members(instances, count, seed)]
+    found = [(each.origin, each.load(inputs, overrides)) for each in members(instances, count, search.seed)]
     if len(found) > 1:
         _expect_methods(found, names_of(methods) or ())
     if plot is not None and len(found) > 1:
         raise UsageError.at("--plot", plot, f"one instance; there are {len(found)}")
     reports: list[Report] = []
-    with event_file(events) as log, held():
+    with event_file(events) as log, defer():
         for _, loaded in found:
             warn(loaded, quiet)
             with progress_line(quiet) as log.also:
@@ -108,12 +95,12 @@ def crosscheck_command(
             reports.append(report)
             if not json:
                 _show(report, found[len(reports) - 1][0] if len(found) > 1 else "")
-            if report.signal or noted():
+            if report.signal or pending():
                 break
         _show_all(reports, len(found), json)
     pictures = [] if plot is None else [partial(draw_comparison, plot, found[0][1], reports[0], log.events)]
     write_all(partial(complain, events, log), *pictures)
-    signalled = next((report.signal for report in reports if report.signal), noted())
+    signalled = next((report.signal for report in reports if report.signal), pending())
     if signalled:
         raise typer.Exit(128 + signalled)
     if not all(report.agree for report in reports):
@@ -124,12 +111,12 @@ def crosscheck_command(
 def _expect_methods(found: Sequence[tuple[str, Any]], names: Sequence[str]) -> None:
     """Every instance's family has these methods; `UsageError` names the first that has not, before any is run."""
     from planner.files.load import family_of
-    from planner.solving.choose import named
+    from planner.solving.choose import find_method
 
     for origin, instance in found:
         for name in names:
             try:
-                named(family_of(instance), name)
+                find_method(family_of(instance), name)
             except UsageError as error:
                 raise UsageError(f"{origin}: {error}") from error
 

@@ -10,8 +10,8 @@ from planner.cli.common import Inputs, Instance, Json, Quiet, warn
 
 
 def diff_command(
-    first: Annotated[str, typer.Argument(metavar="PLAN_A", help="from solve --out or solve --json")],
-    second: Annotated[str, typer.Argument(metavar="PLAN_B", help="the one to compare with it")],
+    plan_a: Annotated[str, typer.Argument(metavar="PLAN_A", help="from solve --out or solve --json")],
+    plan_b: Annotated[str, typer.Argument(metavar="PLAN_B", help="the one to compare with it")],
     instance: Instance,
     picture: Annotated[str | None, typer.Option("--plot", metavar="FILE.png|svg", help="draw both plans")] = None,
     json: Json = False,
@@ -22,7 +22,7 @@ def diff_command(
     """Compare two plans of an instance: what differs, by layer and by stage, and what it costs."""
     from planner.analysis.difference import diff, plan_within
     from planner.display.differences import panels, show_difference
-    from planner.display.plots.files import require, save
+    from planner.display.plots.files import require_drawable, save
     from planner.display.tables import print_json
     from planner.files.destinations import refuse_outputs
     from planner.files.load import load
@@ -30,11 +30,11 @@ def diff_command(
 
     refuse_outputs({"--plot": picture}, instance)
     if picture is not None:
-        require(picture)
+        require_drawable(picture)
     loaded = load(instance, inputs=inputs, **settings)
     warn(loaded, quiet)
-    one, other = read_plan(first), read_plan(second)
-    found = diff(one, other, loaded, where=(first, second))
+    one, other = read_plan(plan_a), read_plan(plan_b)
+    found = diff(one, other, loaded, where=(plan_a, plan_b))
     drawn = [] if picture is None else panels(found, loaded, [plan_within(one), plan_within(other)])
     print_json(found.to_json()) if json else show_difference(found)
     if picture is not None:

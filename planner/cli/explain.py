@@ -26,13 +26,13 @@ def explain_command(
     from planner.display.progress import counter, note
     from planner.display.tables import print_json
     from planner.files.load import load
-    from planner.process.signals import held
+    from planner.process.signals import defer
     from solvers.outcome import Status, Stop
 
     loaded = load(instance, inputs=inputs, **settings)
     warn(loaded, quiet)
     limits = limits_of(time_limit, seed=seed)
-    with held():
+    with defer():
         with counter(quiet, "proofs") as listen:
             found = explain(loaded, limits=limits, listen=listen, notice=lambda line: note(quiet, line))
         print_json(found.to_json()) if json else show(found)

@@ -24,25 +24,25 @@ def formulations_command(
     """Compare an instance's declarative models with each other and with the exact search: sizes, roots, seconds."""
     from planner.analysis.compare_models import formulations
     from planner.display.models import draw_formulations, show_formulations
-    from planner.display.plots.files import require
+    from planner.display.plots.files import require_drawable
     from planner.display.progress import note
     from planner.display.tables import print_json
     from planner.files.destinations import refuse_outputs
     from planner.files.load import load
     from planner.files.write import write_all
-    from planner.process.signals import held, noted
+    from planner.process.signals import defer, pending
 
     refuse_outputs({"--plot": plot}, instance)
     if plot is not None:
-        require(plot)
+        require_drawable(plot)
     loaded = load(instance, inputs=inputs, **settings)
     warn(loaded, quiet)
     limits = limits_of(time_limit, seed=seed, threads=threads)
-    with held():
+    with defer():
         found = formulations(loaded, limits=limits, notice=lambda line: note(quiet, line))
         print_json(found.to_json()) if json else show_formulations(found)
     write_all(*([] if plot is None else [partial(draw_formulations, plot, found)]))
-    signal = found.report.signal or noted()
+    signal = found.report.signal or pending()
     if signal:
         raise typer.Exit(128 + signal)
     raise typer.Exit(0 if found.report.agree else CONTRADICTION)

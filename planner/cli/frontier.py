@@ -30,17 +30,17 @@ def frontier_command(
     from planner.analysis.frontier import frontier
     from planner.analysis.memories import by_memory, parse_memories
     from planner.display.optima import show_optima, writes
-    from planner.display.plots.files import require
+    from planner.display.plots.files import require_drawable
     from planner.display.progress import note
     from planner.display.tables import print_json
     from planner.files.destinations import refuse_outputs
     from planner.files.load import family_of, load
     from planner.files.write import write_all
-    from planner.process.signals import held
+    from planner.process.signals import defer
 
     refuse_outputs({"--out": out, "--plot": picture}, instance)
     if picture is not None:
-        require(picture)
+        require_drawable(picture)
     limits = limits_of(time_limit)
     loaded = load(instance, inputs=inputs, **settings)
     for warning in family_of(loaded).warnings(loaded):
@@ -50,7 +50,7 @@ def frontier_command(
         note(quiet, line)
 
     found: Optima
-    with held():
+    with defer():
         if memories is None and more_devices is None:
             found = frontier(loaded, limits=limits, notice=notice)
         else:

@@ -40,7 +40,9 @@ def list_command(
     from planner.files.settings import UnknownSettingError
 
     given = {key: value for key, value in settings.items() if value is not None and value is not False}
-    if name is not None and not choices.families_named(name):
+    if name is None:
+        name = given.pop("problem", None)
+    if name is not None and not choices.find_families(name):
         found = listing_of(name, inputs=inputs, notice=lambda line: note(quiet, line), **given)
         show = show_fitting
     elif given:

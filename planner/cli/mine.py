@@ -45,17 +45,17 @@ def mine_command(
     **settings: Any,
 ) -> None:
     """Search for the smallest instance on which a method loses so much, or on which it loses most."""
-    from planner.cli.solve import with_reproducer
+    from planner.cli.outputs import with_reproducer
     from planner.display.mining import progress, show
     from planner.display.progress import note
     from planner.display.tables import print_json
     from planner.experiments.mining.files import files_of, writes
-    from planner.experiments.mining.mine import DEFAULT_TIME_S, chosen, mine
+    from planner.experiments.mining.mine import DEFAULT_TIME_S, choose_problem, mine
     from planner.files.destinations import refuse_overwriting
     from planner.files.write import write_all
-    from planner.process.signals import held
+    from planner.process.signals import defer
 
-    family, against = chosen(method, against, problem)
+    family, against = choose_problem(method, against, problem)
     if out.startswith("/dev/") or (os.path.exists(out) and not os.path.isfile(out)):
         raise UsageError.at("--out", out, "a file, beside which the plans get files of their own")
     files = files_of(out, method, against)
@@ -63,7 +63,7 @@ def mine_command(
         refuse_overwriting(name)
     if time_limit is None and count is None:
         time_limit = DEFAULT_TIME_S
-    with held():
+    with defer():
         try:
             with progress(quiet, method, against) as listen:
                 found = mine(

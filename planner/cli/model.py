@@ -55,7 +55,7 @@ def model_command(
     from planner.display.tables import print_json
     from planner.files.destinations import refuse_outputs
     from planner.files.load import family_of, load
-    from planner.process.signals import held, noted
+    from planner.process.signals import defer, pending
     from solvers.outcome import Watch
 
     refuse_outputs({"--write": write, "--solver-log": solver_log}, instance, *([] if read is None else [read]))
@@ -72,17 +72,17 @@ def model_command(
     found = opened(loaded, method or _first(declarative(family_of(loaded))), complete=complete, watch=watch)
     if read is not None:
         _judge(found, read, watch, json)
-    with held():
+    with defer():
         with doing(quiet) as listen:
             seen = look(found, limits, watch, root=root, doing=listen)
         shown = seen.to_json(found)
-        if write is not None and seen.sizes is not None and noted() is None:
+        if write is not None and seen.sizes is not None and pending() is None:
             wide = found.write(write)
             if wide:
                 note(quiet, f"warning: {write}: {wide}")
             shown["files"] = [write, f"{write}.json"]
         print_json(shown) if json else show_model(shown)
-    signal = seen.signal or noted()
+    signal = seen.signal or pending()
     if signal:
         raise typer.Exit(128 + signal)
     raise typer.Exit(NO_PROOF if seen.missing else 0)

@@ -8,18 +8,19 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import replace
-from typing import Annotated, Any
+from dataclasses import fields, replace
+from itertools import pairwise
+from typing import Annotated, Any, get_origin, get_type_hints
 
 import typer
 from typer.core import TyperCommand
 
 from instances.errors import InstanceError
 from planner.cli import completion
-from planner.cli.common import SOLVERS
+from planner.cli.common import SOLVERS, Group
 from planner.files import choices
 from planner.files.choices import Choice
-from planner.files.load import catalog, problem_of
+from planner.files.load import catalog, problem_name, problem_of
 from planner.process.errors import UsageError
 
 Command = Callable[..., None]
@@ -58,10 +59,12 @@ About = Callable[[Mapping[str, Any]], list[Choice]]
 def with_choices(command: Command, offered: Iterable[Choice], *, problem: bool = True, require: bool = True) -> Command:
     """The command with one hidden option for each choice for its ``**settings``, and ``--problem``, ``--require``."""
     signature = inspect.signature(command, eval_str=True)
+    groups = {each.name: each for each in signature.parameters.values() if isinstance(each.default, Group)}
     first, *fixed = [
-        each.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        option.replace(kind=inspect.Parameter.KEYWORD_ONLY)
         for each in signature.parameters.values()
         if each.kind is not inspect.Parameter.VAR_KEYWORD
+        for option in (_options_of(each.default) if each.name in groups else (each,))
     ]
     own = {each.name for each in (first, *fixed)}
     ours = [*([_PROBLEM] if problem else []), *([_REQUIRE] if require else [])]
@@ -69,6 +72,9 @@ def with_choices(command: Command, offered: Iterable[Choice], *, problem: bool =
     parameters = [first, *reads_as, *fixed, *(_parameter(choice) for choice in offered if choice.name not in own)]
 
     def called(**values: Any) -> None:
+        for name, group in groups.items():
+            given = {each.name: values.pop(each.name) for each in _options_of(group.default)}
+            values[name] = replace(group.default, **given)
         command(**values)
 
     called.__doc__ = command.__doc__
@@ -78,7 +84,26 @@ def with_choices(command: Command, offered: Iterable[Choice], *, problem: bool =
     return called
 
 
-def explained(about: About, pointer: str) -> type[TyperCommand]:
+def bring_problems(arguments: Iterable[str]) -> None:
+    """Import the problems of users that a command line names by ``--problem``: their settings are options as others."""
+    for name, value in pairwise(("", *(part for each in arguments for part in each.split("=", 1)), "")):
+        if name == "--problem":
+            problem_name(value)
+
+
+def _options_of(group: Group) -> list[inspect.Parameter]:
+    """The options that a group stands for, with its values as defaults."""
+    hints = get_type_hints(type(group), include_extras=True)
+    return [
+        inspect.Parameter(
+            each.name, inspect.Parameter.KEYWORD_ONLY, default=getattr(group, each.name), annotation=hints[each.name]
+        )
+        for each in fields(group)
+        if get_origin(hints[each.name]) is Annotated
+    ]
+
+
+def help_class(about: About, pointer: str) -> type[TyperCommand]:
     """The class of a command whose help shows what is worth showing; ``pointer`` says how, where nothing is named."""
 
     class Explained(TyperCommand):
@@ -110,7 +135,7 @@ def of_instances(*, methods: bool = True, reads_as: bool = True) -> About:
         names = [named] if isinstance(named, str) else list(named)
         inputs, problem = values.get("inputs"), values.get("problem") if reads_as else None
         found = {family.name: family for family in (problem_of(name, inputs, problem) for name in names)}
-        families = list(found.values()) if names else choices.families_named(problem)
+        families = list(found.values()) if names else choices.find_families(problem)
         entries = [catalog()[name] for name in names if name in catalog()]
         options = choices.options_of(families) if methods else []
         return [*choices.overrides_of(families), *options, *choices.parameters_of(entries)]
@@ -133,16 +158,8 @@ def of_sources(*, methods: bool = True) -> About:
 def of_listed(values: Mapping[str, Any]) -> list[Choice]:
     """The overrides of the instance that is named; of a problem, none: it is listed with them."""
     name = values.get("name")
-    named = [] if name is None or choices.families_named(name) else [name]
+    named = [] if name is None or choices.find_families(name) else [name]
     return of_instances(methods=False)({**values, "instances": named}) if named else []
-
-
-def of_clusters(values: Mapping[str, Any]) -> list[Choice]:
-    """The options of a flat instance, and those of the clusters that it is put on."""
-    own = of_instances(methods=False, reads_as=False)(values)
-    known = {choice.name for choice in own}
-    cluster = choices.overrides_of(choices.families_named("hierarchical_partitioning"))
-    return [*own, *(choice for choice in cluster if own and choice.name not in known)]
 
 
 def of_entry(values: Mapping[str, Any]) -> list[Choice]:
@@ -150,13 +167,13 @@ def of_entry(values: Mapping[str, Any]) -> list[Choice]:
     entry = catalog().get(values.get("name") or "")
     if entry is None:
         return []
-    return [*choices.parameters_of([entry]), *choices.overrides_of(choices.families_named(entry.family))]
+    return [*choices.parameters_of([entry]), *choices.overrides_of(choices.find_families(entry.family))]
 
 
 def of_methods(values: Mapping[str, Any]) -> list[Choice]:
     """The options of the methods that are named, of the problem that is named or of every one that has them."""
     named = {str(values[name]) for name in ("method", "against") if values.get(name)}
-    families = choices.families_named(values.get("problem")) or choices.families_with(named)
+    families = choices.find_families(values.get("problem")) or choices.families_with(named)
     return choices.options_of(
         [replace(each, methods=tuple(own for own in each.methods if own.name in named)) for each in families]
     )

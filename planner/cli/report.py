@@ -48,7 +48,7 @@ def report_command(
     from planner.display.tables import show_report
     from planner.files.destinations import refuse_overwriting
     from planner.files.write import write_atomically
-    from planner.process.signals import held
+    from planner.process.signals import defer
 
     require_page()
     path = page_path(out)
@@ -57,7 +57,7 @@ def report_command(
     if plan and len(instances) > 1:
         raise UsageError.at("--plan", plan[0], "one instance on the page")
     limits = limits_of(time_limit, gap, seed, threads)
-    with held():
+    with defer():
         with progress_line(quiet) as listen:
             text, reports = page(
                 instances,

@@ -49,7 +49,7 @@ def run_command(
     from planner.files.load import load
     from planner.files.read import STANDARD
     from planner.files.write import as_json, write_atomically
-    from planner.process.signals import end_if_noted, held, noted
+    from planner.process.signals import defer, end_if_pending, pending
     from planner.results.check import other_settings, read_plan
     from planner.training.runtime.launch import InterruptedRunError, RunError
     from planner.training.runtime.run import read_orders, run_plan
@@ -64,7 +64,7 @@ def run_command(
     content = read_plan(plan)
     for other in other_settings(loaded, content, plan):
         note(quiet, f"note: {other}")
-    with held():
+    with defer():
         try:
             found = run_plan(
                 content,
@@ -81,8 +81,8 @@ def run_command(
             note(False, str(error))
             raise typer.Exit(1) from None
         except InterruptedRunError:
-            end_if_noted()  # with --json there is one object
-            raise typer.Exit(128 + (noted() or 0)) from None
+            end_if_pending()  # with --json there is one object
+            raise typer.Exit(128 + (pending() or 0)) from None
         for line in found.printed.splitlines():
             note(quiet, line)
         print_json(found.to_json()) if json else show_run(found)

@@ -33,14 +33,14 @@ def sensitivity_command(
     from planner.display.tables import print_json
     from planner.files.load import load
     from planner.files.scenarios import read_scenarios
-    from planner.process.signals import held
+    from planner.process.signals import defer
     from solvers.outcome import Status, Stop
 
     share = _share(noise)
     loaded = load(instance, inputs=inputs, **settings)
     others = [] if scenarios is None else read_scenarios(scenarios, instance, inputs, settings)
     warn(loaded, quiet)
-    with held():
+    with defer():
         with counter(quiet, "proofs") as listen:
             found = sensitivity(
                 loaded,

@@ -7,6 +7,12 @@ from typing import Any
 from planner.files.settings import unknown_option
 from planner.process.errors import UsageError, closest
 
+#: Where to find what was a command or an option.
+_GONE = {
+    "hierarchy": "planner.analysis.hierarchy.compare in Python (notebooks/06_strategies.ipynb)",
+    "--resource": "none: the model has the rows of precedence, which --resource cap was",
+}
+
 
 def words(error: Any, commands: list[str]) -> str:
     """The one line for an error of typer's: ``FIELD is VALUE; expected RULE`` where it is about one argument.
@@ -19,6 +25,8 @@ def words(error: Any, commands: list[str]) -> str:
         The names of all commands.
     """
     if hasattr(error, "possibilities"):  # only an unknown option has them
+        if error.option_name in _GONE:
+            return str(UsageError.at("option", error.option_name, _GONE[error.option_name]))
         known = [name for param in error.ctx.command.get_params(error.ctx) for name in param.opts if name[:2] == "--"]
         return unknown_option(error.option_name, known, error.ctx.command_path)
     param = getattr(error, "param", None)
@@ -34,7 +42,7 @@ def words(error: Any, commands: list[str]) -> str:
     if not line.startswith(begin):
         return line
     unknown = line.removeprefix(begin).partition("'")[0]
-    return str(UsageError.at("the command", unknown, f"one of {closest(unknown, commands)}"))
+    return str(UsageError.at("the command", unknown, _GONE.get(unknown) or f"one of {closest(unknown, commands)}"))
 
 
 def _name(param: Any) -> str:

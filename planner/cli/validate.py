@@ -58,17 +58,18 @@ def validate_command(
     **settings: Any,
 ) -> None:
     """Run heuristics on many instances: how often optimal, and how far from the proved optimum."""
-    from planner.display.populations import NO_PICTURES, can_draw, draw_validation, show_validation
+    from planner.display.plots.files import can_draw
+    from planner.display.populations import draw_validation, show_validation, why_no_pictures
     from planner.display.progress import note, progress_bar
     from planner.display.tables import print_json
-    from planner.experiments.validation.run import prepared
+    from planner.experiments.validation.run import prepare
     from planner.files.choices import split
     from planner.files.rows import is_columnar
-    from planner.process.signals import held
+    from planner.process.signals import defer
 
     limits = limits_of(time_limit, seed=seed, threads=threads)
     overrides, options = split(settings)
-    ready = prepared(
+    ready = prepare(
         instances,
         methods=names_of(methods),
         against=against,
@@ -84,13 +85,13 @@ def validate_command(
         inputs=inputs,
         overrides=overrides,
     )
-    with held():
+    with defer():
         with progress_bar(quiet, "instances") as listen:
             found = ready.run(listen, lambda line: note(quiet, line))
         print_json(found.to_json()) if json else show_validation(found)
         pictures = draw_validation(found)
     if pictures or not can_draw():
-        note(quiet, f"pictures: {', '.join(pictures)}" if pictures else NO_PICTURES)
+        note(quiet, f"pictures: {', '.join(pictures)}" if pictures else f"no pictures: {why_no_pictures()}")
     if not is_columnar():
         note(quiet, f"{found.table} is JSON lines: parquet needs pyarrow (pip install 'dnn-planner[columnar]')")
     if json:

@@ -8,19 +8,19 @@ from typing import Any
 
 from planner.display.tables import certificate_words, number, percent
 from planner.display.terminal import console, printable
-from planner.experiments.bench.measure import Row
+from planner.experiments.bench.measure import MeasuredRow
 from planner.experiments.bench.suites import RELEASED
 from planner.files.write import as_json
-from planner.results.optimality_loss import any_optimal, shown
+from planner.results.optimality_loss import any_optimal, format_loss
 
 
-def shown_losses(rows: Sequence[Row]) -> list[str]:
+def shown_losses(rows: Sequence[MeasuredRow]) -> list[str]:
     """The losses of rows as a table shows them, "optimal" among them."""
     proved = {as_json([row.case, row.settings]) for row in rows if any_optimal([row.loss])}
-    return [shown(row.loss, as_json([row.case, row.settings]) in proved) for row in rows]
+    return [format_loss(row.loss, as_json([row.case, row.settings]) in proved) for row in rows]
 
 
-def show_rows(rows: Sequence[Row]) -> None:
+def show_rows(rows: Sequence[MeasuredRow]) -> None:
     """Print the table."""
     from rich.table import Table
 
@@ -43,16 +43,16 @@ def show_rows(rows: Sequence[Row]) -> None:
         table.add_row(row.instance, settings, row.method, *figures, row.status, *more, *certificates(row, certified))
     out = console()
     out.print(table)
-    for line in unplanned(rows):
+    for line in why_no_plan(rows):
         out.print(line)
 
 
-def certificates(row: Row, asked: bool) -> list[str]:
+def certificates(row: MeasuredRow, asked: bool) -> list[str]:
     """The cell of a row's certificate, if there is a column for it."""
     return [certificate_words(row.certificate) if row.certificate else "-"] if asked else []
 
 
-def unplanned(rows: Iterable[Row]) -> list[str]:
+def why_no_plan(rows: Iterable[MeasuredRow]) -> list[str]:
     """Why rows have no plan, a line for each."""
     return [f"{row.instance} {row.method}: {row.reason}" for row in rows if row.reason]
 
@@ -61,7 +61,7 @@ def unplanned(rows: Iterable[Row]) -> list[str]:
 _MARKDOWN = re.compile(r"[\\|`*\[\]<>&$]|\b_|_\b")
 
 
-def markdown(rows: Sequence[Row]) -> str:
+def markdown(rows: Sequence[MeasuredRow]) -> str:
     """One table: a line for each row, the dates, the machines and the solvers they come from below it."""
     head: tuple[str, ...] = (
         "instance",
@@ -87,7 +87,7 @@ def markdown(rows: Sequence[Row]) -> str:
         lines.append(
             _line([row.instance, settings, row.method, str(row.seed), *figures, status, *certificates(row, certified)])
         )
-    reasons = [f"- {_cell(line)}" for line in unplanned(rows)]
+    reasons = [f"- {_cell(line)}" for line in why_no_plan(rows)]
     return "\n".join([*lines, "", *reasons, *([""] if reasons else []), *_provenance(rows), ""])
 
 
@@ -120,7 +120,7 @@ def _cell(text: str) -> str:
     return _MARKDOWN.sub(r"\\\g<0>", printable(text))
 
 
-def _provenance(rows: Sequence[Row]) -> list[str]:
+def _provenance(rows: Sequence[MeasuredRow]) -> list[str]:
     """Where the figures come from, once for each date, machine and set of versions."""
     sources = dict.fromkeys(
         f"Measured {row.date} on {row.machine}; "

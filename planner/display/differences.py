@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from functools import partial
+from dataclasses import replace
 from itertools import count, groupby
 from typing import Any
 
 from formulations.figures.plan_figures import Stack
-from planner.analysis.difference import Decision, Difference, Row
-from planner.display.headlines import amount, headline
-from planner.display.palette import stage_colour, text_on
-from planner.display.plots.marks import TEXT, pixels, quiet_frame, theme_of, width_of
-from planner.display.plots.panel import Panel
-from planner.display.plots.stages import stack
+from planner.analysis.difference import Decision, DecisionRow, Difference
+from planner.display.headlines import amount
+from planner.display.plots.chart import Chart
+from planner.display.plots.marks import layer, mark, pixels_per, stage_colour, text_where, tooltip, x_of
+from planner.display.plots.strips import stack
 from planner.display.tables import brief, percent, with_unit
-from planner.display.terminal import printable, say
+from planner.display.terminal import say
 from planner.files.load import family_of
 from planner.process.errors import UsageError
 
 _NONE = "-"
+_NO_NUMBERS = {"labels": False, "ticks": False, "grid": False}
 
 
 def show_difference(found: Difference) -> None:
     """Print both objectives, the stages that both plans have, and everything that is decided differently."""
     say(f"{found.instance}  {found.problem}")
-    for row in shown(found):
+    for row in plan_rows(found):
         say(f"{row['plan']:7} {row['objective']}")
     if found.loss is not None:
         say(f"loss    {percent(found.loss)} of the second to the first")
@@ -43,7 +42,7 @@ def show_difference(found: Difference) -> None:
         say(line)
 
 
-def shown(found: Difference) -> list[dict[str, Any]]:
+def plan_rows(found: Difference) -> list[dict[str, Any]]:
     """A row for each plan: its objective, or the rules it breaks, and what the second takes more."""
     rows = []
     for name, verdict in (("first", found.first), ("second", found.second)):
@@ -58,11 +57,11 @@ def has_stages(found: Difference) -> bool:
     return bool(_in_stages(found))
 
 
-def _in_stages(found: Difference) -> list[Row]:
+def _in_stages(found: Difference) -> list[DecisionRow]:
     return [row for row in found.decisions if "stage" in (row.first or row.second or {})]
 
 
-def _lines(rows: list[Row]) -> Iterator[str]:
+def _lines(rows: list[DecisionRow]) -> Iterator[str]:
     """A line for every run of things that differ in the same way."""
     for (first, second), run in groupby(rows, key=lambda row: (_words(row, row.first), _words(row, row.second))):
         members = list(run)
@@ -70,13 +69,13 @@ def _lines(rows: list[Row]) -> Iterator[str]:
         yield f"  {ends}: {first} -> {second}"
 
 
-def _words(row: Row, decided: Decision | None) -> str:
+def _words(row: DecisionRow, decided: Decision | None) -> str:
     if decided is None:
         return _NONE
     return ", ".join(f"{name} {brief(decided.get(name, _NONE))}" for name in row.differs)
 
 
-def panels(found: Difference, instance: Any = None, plans: Sequence[Any] = ()) -> list[Panel]:
+def panels(found: Difference, instance: Any = None, plans: Sequence[Any] = ()) -> list[Chart]:
     """Both plans as strips, a box for each node or layer; what differs is marked between; then what their stages cost.
 
     Stages of the second plan have the colour of the stage of the first that they share most with.
@@ -99,54 +98,63 @@ def panels(found: Difference, instance: Any = None, plans: Sequence[Any] = ()) -
     says = f"{len(changed)} of {len(rows)} nodes differ" + (
         f"; the second is {_loss(found.loss)}" if found.loss else ""
     )
-    strip = Panel(f"{found.instance}: two plans", lambda axes: _strips(axes, strips, changed), says, True, 2.0)
-    return [strip, *_bars(found, instance, plans, matched(*strips))]
+    strip = _strips(f"{found.instance}: two plans", says, strips, changed)
+    return [strip, *_bars(found, instance, plans, match_colours(*strips))]
 
 
 def _loss(loss: float) -> str:
     return f"{percent(abs(loss))} {'slower' if loss > 0 else 'faster'}"
 
 
-def _strips(axes: Any, strips: Sequence[Sequence[str | None]], changed: Sequence[int]) -> None:
-    theme, count = theme_of(axes), len(strips[0])
-    colours = matched(*strips)
-    per_node, narrow = pixels(axes)[0] / count, 0
-    for height, strip, look in zip((0.72, 0.0), strips, colours, strict=True):
-        for stage, run in groupby(range(count), key=strip.__getitem__):
-            places = list(run)
-            if stage is None:
-                continue
-            colour = stage_colour(look[stage], theme)
-            axes.bar(places[0], 0.5, len(places), height, align="edge", color=colour, edgecolor=theme.paper, lw=1.2)
-            narrow += len(places) * per_node <= width_of(axes, stage) + 4
-            if len(places) * per_node > width_of(axes, stage) + 4:
-                middle = places[0] + len(places) / 2
-                axes.text(
-                    middle,
-                    height + 0.25,
-                    printable(stage),
-                    ha="center",
-                    va="center",
-                    fontsize=TEXT,
-                    color=text_on(colour),
-                )
-    axes.bar(changed, 0.06, 1.0, 0.58, align="edge", color=theme.alarm, linewidth=0)
-    axes.set_yticks([0.97, 0.61, 0.25], ["first", "differs", "second"])
-    axes.tick_params(length=0)
-    axes.set_xlim(0, count)
-    axes.set_ylim(-0.05, 1.3)
-    axes.set_xticks([])
-    said = "nodes or layers in the order of the first plan; numbers are stages"
-    said += f" ({narrow} without room)" if narrow else ""
-    lines = textwrap.wrap(said, int(pixels(axes)[0] / width_of(axes, "x", TEXT)))
-    axes.set_xlabel("\n".join(lines), loc="left", color=theme.quiet)
-    quiet_frame(axes)
+def _run(row: str, stage: str, look: int, nodes: Sequence[int]) -> dict[str, Any]:
+    """Neighbours of one stage."""
+    start, end = nodes[0], nodes[-1] + 1
+    return {"row": row, "label": stage, "stage": look, "start": start, "end": end, "middle": (start + end) / 2}
 
 
-def matched(first: Sequence[str | None], second: Sequence[str | None]) -> tuple[dict[str, int], dict[str, int]]:
+def _strips(title: str, says: str, strips: Sequence[Sequence[str | None]], changed: Sequence[int]) -> Chart:
+    """Both plans as runs of nodes in one stage, one below the other, and between them what is decided differently."""
+    names, looks, nodes = ("first", "second"), match_colours(*strips), range(len(strips[0]))
+    runs = [
+        _run(name, stage, look[stage], list(own))
+        for name, stages, look in zip(names, strips, looks, strict=True)
+        for stage, own in groupby(nodes, key=stages.__getitem__)
+        if stage is not None
+    ]
+    differing = [{"row": "differs", "start": place, "end": place + 1} for place in changed]
+    colours = range(1 + max((number for look in looks for number in look.values()), default=0))
+    scale = {"domain": [0, len(nodes)], "nice": False}
+    title_of_x = "nodes or layers in the order of the first plan; numbers are stages"
+    x = x_of("start", title=title_of_x, axis=_NO_NUMBERS, scale=scale)
+    order = ["first", "differs", "second"]
+    y = {"field": "row", "type": "nominal", "title": None, "sort": order, "axis": {"ticks": False}}
+    room = f"(datum.end - datum.start) * {pixels_per(len(nodes))} > 7 * datum.label.length + 4"
+    layers = [
+        layer(
+            mark("bar", stroke="@paper", strokeWidth=1.2, height={"band": 0.9}),
+            "runs",
+            x=x,
+            x2={"field": "end"},
+            color=stage_colour(colours),
+            tooltip=tooltip({"row": "plan", "label": "stage"}),
+        ),
+        layer(mark("bar", color="@alarm", height={"band": 0.3}), "changed", x=x, x2={"field": "end"}),
+        layer(
+            mark("text", tooltip=None),
+            "runs",
+            x={**x, "field": "middle"},
+            color=stage_colour(colours, "@on_stages", "@ink"),
+            text=text_where(room, "label"),
+        ),
+    ]
+    spec = {"height": 120, "encoding": {"y": y}, "resolve": {"scale": {"color": "independent"}}, "layer": layers}
+    return Chart(title, says, spec, {"runs": runs, "changed": differing}, is_wide=True)
+
+
+def match_colours(first: Sequence[str | None], second: Sequence[str | None]) -> tuple[dict[str, int], dict[str, int]]:
     """A colour's number for each stage of both plans: the first's by number, the second's by what they share.
 
-    >>> matched(["0", "0", "1", "1"], ["0", "1", "1", "2"])
+    >>> match_colours(["0", "0", "1", "1"], ["0", "1", "1", "2"])
     ({'0': 0, '1': 1}, {'0': 0, '1': 1, '2': 2})
     """
     stages = sorted(dict.fromkeys(each for each in first if each is not None), key=_as_number)
@@ -167,7 +175,7 @@ def _as_number(stage: str) -> int:
     return int(stage) if stage.isdecimal() else -1
 
 
-def _bars(found: Difference, instance: Any, plans: Sequence[Any], colours: Sequence[dict[str, int]]) -> Iterator[Panel]:
+def _bars(found: Difference, instance: Any, plans: Sequence[Any], colours: Sequence[dict[str, int]]) -> Iterator[Chart]:
     """What the stages of both plans cost, on one scale, in the colours that they have in the strips."""
     if instance is None:
         return
@@ -180,10 +188,13 @@ def _bars(found: Difference, instance: Any, plans: Sequence[Any], colours: Seque
         return
     most = max(each.total(stage) for each in stacks for stage in range(len(each.stages)))
     verdicts = (found.first, found.second)
-    for name, each, verdict, own in zip(("first", "second"), stacks, verdicts, colours, strict=True):
-        said = "breaks a rule" if verdict.objective is None else amount(verdict.objective, found.unit)
-        looks = [own.get(stage.label, place) for place, stage in enumerate(each.stages)]
-        yield Panel(f"{name}: {said}", partial(stack, picture=each, top=most, looks=looks), headline(each), False, 3.0)
+    charts = []
+    for each, own in zip(stacks, colours, strict=True):
+        charts += stack(each, most, [own.get(stage.label, place) for place, stage in enumerate(each.stages)])
+    highest = max(chart.top or 0.0 for chart in charts)
+    for name, chart, verdict in zip(("first", "second"), charts, verdicts, strict=True):
+        said_of_it = "breaks a rule" if verdict.objective is None else amount(verdict.objective, found.unit)
+        yield replace(chart, title=f"{name}: {said_of_it}", top=highest)
 
 
 def _stage(decided: Decision | None) -> str | None:

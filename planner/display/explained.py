@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from planner.analysis.explain import TIGHT_SHARE, Explanation, Gain, Repair
 from planner.display.tables import number
@@ -24,7 +24,7 @@ def show(found: Explanation) -> None:
 def _lines(found: Explanation) -> Iterator[str]:
     effort = f"{found.proofs} proofs by exact methods in {found.seconds:.1f} s"
     if found.status is Status.INFEASIBLE:
-        yield f"{found.instance} ({found.problem}): there is no plan"
+        yield f"{found.instance} ({found.problem}): {found.reason or 'there is no plan'}"
         yield from _conflict(found)
         yield from _repairs(found.repairs, found)
     elif found.result is not None:
@@ -50,7 +50,7 @@ def _conflict(found: Explanation) -> Iterator[str]:
         yield f"  and {len(rest)} more: {', '.join(rest)}"
 
 
-def _repairs(repairs: tuple[Repair, ...], found: Explanation) -> Iterator[str]:
+def _repairs(repairs: Sequence[Repair], found: Explanation) -> Iterator[str]:
     if not repairs:
         if found.stop is Stop.PROVED:
             yield "No single change of those that are tried repairs it."

@@ -20,16 +20,16 @@ from formulations.figures.plan_figures import (
     Tiles,
     Tradeoff,
 )
-from planner.display.terminal import printable
+from planner.display.terminal import plural, printable
 
 _SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 _BYTES = ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B"))
 
 
-def scaled(unit: str, most: float) -> tuple[float, str]:
+def unit_for(unit: str, most: float) -> tuple[float, str]:
     """What to divide by so that ``most`` is at least one where a unit can do it, and the unit then.
 
-    >>> scaled("s", 0.02), scaled("ms", 0.5), scaled("bytes", 3 * 2**30), scaled("", 5.0)
+    >>> unit_for("s", 0.02), unit_for("ms", 0.5), unit_for("bytes", 3 * 2**30), unit_for("", 5.0)
     ((0.001, 'ms'), (0.001, 'µs'), (1073741824.0, 'GiB'), (1.0, ''))
     """
     if unit == "bytes":
@@ -47,7 +47,7 @@ def amount(value: float, unit: str) -> str:
     >>> amount(0.0123456, "s"), amount(12.0 * 2**30, "bytes"), amount(7.0, "")
     ('12.3 ms', '12 GiB', '7')
     """
-    factor, name = scaled(unit, abs(value))
+    factor, name = unit_for(unit, abs(value))
     return f"{value / factor:.3g} {name}".rstrip()
 
 
@@ -88,13 +88,9 @@ def bottleneck(stages: Sequence[Stage]) -> int | None:
     return next((position for position, stage in enumerate(stages) if stage.is_bottleneck), None)
 
 
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
-
-
 def _strip(picture: Strip) -> str:
     counts = Counter(stage.degrees for stage in picture.stages if stage.degrees)
-    said = f"{_counted(len(picture.items), 'layer')} in {_counted(len(picture.stages), 'stage')}"
+    said = f"{plural(len(picture.items), 'layer')} in {plural(len(picture.stages), 'stage')}"
     if len(counts) == 1:
         said += f", {'each ' if len(picture.stages) > 1 else ''}{next(iter(counts))}"
     return said
@@ -129,14 +125,14 @@ def _graph(picture: Graph) -> str:
     cut = [arc for arc in picture.arcs if arc.is_cut]
     inside = sum(node.count for node in picture.nodes)
     most = max((arc.bytes for arc in cut), default=0.0)
-    what = _counted(inside, "operator" if inside > len(picture.stages) else "stage")
-    return f"{what}, {_counted(len(cut), 'cut')}" + (f", the largest of {amount(most, 'bytes')}" if most else "")
+    what = plural(inside, "operator" if inside > len(picture.stages) else "stage")
+    return f"{what}, {plural(len(cut), 'cut')}" + (f", the largest of {amount(most, 'bytes')}" if most else "")
 
 
 def _network(picture: Network) -> str:
     slowest = next((link for link in picture.links if link.is_slowest), None)
     if slowest is None:
-        return f"{_counted(len(picture.places), 'device')}, {_counted(len(picture.stages), 'stage')}"
+        return f"{plural(len(picture.places), 'device')}, {plural(len(picture.stages), 'stage')}"
     return f"slowest link: devices {slowest.a} and {slowest.b}, {amount(slowest.seconds, 's')}"
 
 
@@ -157,7 +153,7 @@ def _tradeoff(picture: Tradeoff) -> str:
     own, *others = picture.totals
     if not others or own.time <= 0:
         used = percent(own.memory_bytes / picture.capacity_bytes) if picture.capacity_bytes > 0 else "none"
-        return f"{_counted(len(picture.nodes), 'node')}, {used} of the memory"
+        return f"{plural(len(picture.nodes), 'node')}, {used} of the memory"
     loss = others[0].time / own.time - 1
     if abs(loss) <= 1e-6:
         return f"as good as the {others[0].name}"

@@ -38,7 +38,7 @@ class Layout:
         return max(across) - min(across)
 
 
-def layered(graph: Graph) -> Layout:
+def place_in_layers(graph: Graph) -> Layout:
     """Nodes in layers, inputs in layer 0, and arcs that go around the nodes between.
 
     igraph's layout after Sugiyama, Tagawa and Toda; where igraph is not installed, layers as networkx finds them, in

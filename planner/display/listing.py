@@ -13,7 +13,7 @@ from instances.parameters import Setting
 from planner.display.tables import facts
 from planner.display.terminal import bold, console
 from planner.files import choices
-from planner.files.load import UnknownInstanceError, catalog, family_of, load
+from planner.files.load import UnknownInstanceError, catalog, family_of, load, problem_name
 from planner.process.errors import UsageError
 from planner.process.versions import versions
 from planner.solving.predicted_runtime import predicted_s
@@ -25,6 +25,7 @@ _WIDE = 80
 
 def listing(catalog: Mapping[str, Any], problem: str | None = None) -> dict[str, Any]:
     """The object that ``planner list --json`` prints, of one problem or (``None``) of all."""
+    problem = None if problem is None else problem_name(problem)
     known = {family.name: family for family in formulations.FAMILIES}
     return {
         "families": [_family(family) for family in known.values() if problem in (None, family.name)],
@@ -130,7 +131,7 @@ def show_problem(found: Mapping[str, Any]) -> None:
         f"Methods of {family['name']}",
         ((method["name"], f"{method['claim'].capitalize()}. {_described(method)}") for method in family["methods"]),
     )
-    families = choices.families_named(family["name"])
+    families = choices.find_families(family["name"])
     offered = [*choices.overrides_of(families), *choices.options_of(families)]
     for heading in dict.fromkeys(choice.heading for choice in offered):
         of_heading = (choice for choice in offered if choice.heading == heading)

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from planner.analysis.compare_models import Formulations
-from planner.display.plots.charts import LINES_SAY, bars, gap_over_time
+from planner.display.plots.chart import Chart
 from planner.display.plots.files import save
-from planner.display.plots.marks import theme_of
-from planner.display.plots.panel import Panel
+from planner.display.plots.numbers import bars, gap_over_time
 from planner.display.tables import number, percent, with_unit
 from planner.display.terminal import bold, console
 
@@ -93,19 +92,14 @@ def draw_formulations(path: str, found: Formulations) -> None:
     save(panels_of_formulations(found), path, found.instance)
 
 
-def panels_of_formulations(found: Formulations) -> list[Panel]:
+def panels_of_formulations(found: Formulations) -> list[Chart]:
     """The share of the optimum that each root bound has, and incumbents and bounds over time."""
     shares = {row.method: 100 * row.root_share for row in found.rows if row.root_share is not None}
-    panels = [Panel("Incumbents and bounds", lambda axes: gap_over_time(axes, found.events, found.unit), LINES_SAY)]
-    if shares:
-        ylabel = "bound of the relaxation, % of the optimum"
-
-        def draw(axes: Any) -> Any:
-            axes.axhline(100.0, color=theme_of(axes).ink, linestyle="--")
-            return bars(axes, list(shares), list(shares.values()), ylabel, xlabel="model")
-
-        panels.insert(0, Panel("Root bounds", draw))
-    return panels
+    over = gap_over_time(found.events, found.unit)
+    if not shares:
+        return [over]
+    ylabel = "bound of the relaxation, % of the optimum"
+    return [bars(list(shares), list(shares.values()), ylabel, limit=100.0, xlabel="model", title="Root bounds"), over]
 
 
 def _ending(found: Mapping[str, Any]) -> str:

@@ -12,6 +12,14 @@ from planner.display.terminal import console
 from planner.results.result import Result
 
 
+def show_nearby(found: Alternatives | Front, first: Result) -> None:
+    """Print plans beside the first, or the points of a front."""
+    if isinstance(found, Front):
+        show_front(found)
+    else:
+        show_alternatives(found, first)
+
+
 def show_alternatives(found: Alternatives, first: Result) -> None:
     """Print the plans, what each takes more than the first, and what is proved of all others."""
     from rich.table import Table

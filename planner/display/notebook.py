@@ -6,15 +6,16 @@ IPython asks this module; the classes know nothing of pictures. Importing `plann
 from __future__ import annotations
 
 import base64
-import importlib.util
 from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from planner.display.plots.files import can_draw
+
 if TYPE_CHECKING:
     from planner.analysis.compare_models import Formulations
     from planner.analysis.difference import Difference
-    from planner.display.plots.panel import Panel
+    from planner.display.plots.chart import Chart
     from planner.results.check import Verdict
     from planner.results.result import Result
     from planner.solving.compare import Report
@@ -50,7 +51,7 @@ def register(shell: Any) -> None:
 
 
 def of_result(result: Result) -> str:
-    """A row, and the plan's pictures: without its instance or matplotlib the plan as a table."""
+    """A row, and the plan's pictures: without its instance or vl-convert the plan as a table."""
     from planner.results.result import html_table, summary
 
     return html_table([summary(result)]) + (_pictures(result) or html_table(result.to_records()))
@@ -60,8 +61,8 @@ def of_report(report: Report) -> str:
     """A row for each method, the contradictions, losses as bars, and the best plan's pictures."""
     html = report._repr_html_()
     found = [result for result in report.results if result.objective is not None]
-    if found and _can_draw():
-        from planner.display.pictures import losses_of
+    if found and can_draw():
+        from planner.display.plots.methods import losses_of
 
         if any(result.loss is not None for result in found):
             html += _image([losses_of(report)], _WIDTH // 2)
@@ -70,12 +71,12 @@ def of_report(report: Report) -> str:
 
 
 def of_difference(found: Difference) -> str:
-    """A row for each plan, both as strips and what their stages cost; without stages or matplotlib what differs."""
-    from planner.display.differences import has_stages, panels, shown
+    """A row for each plan, both as strips and what their stages cost; without stages or vl-convert what differs."""
+    from planner.display.differences import has_stages, panels, plan_rows
     from planner.results.result import html_table
 
-    html = html_table(shown(found))
-    if found.plans is not None and _can_draw() and has_stages(found):
+    html = html_table(plan_rows(found))
+    if found.plans is not None and can_draw() and has_stages(found):
         return html + _image(panels(found, found.of, found.plans), _WIDTH)
     return html + html_table([vars(row) for row in found.decisions if row.differs])
 
@@ -88,7 +89,7 @@ def of_verdict(found: Verdict) -> str:
     html = html_table([said]) + html_table(
         [{"rule": each.rule, "breaks it": each.message} for each in found.violations]
     )
-    if found.violations or found.plan is None or not _can_draw():
+    if found.violations or found.plan is None or not can_draw():
         return html
     return html + _drawn(found.of, found.plan)
 
@@ -99,7 +100,7 @@ def of_formulations(found: Formulations) -> str:
     from planner.results.result import html_table
 
     html = html_table(formulation_lines(found))
-    return html + (_image(panels_of_formulations(found), _WIDTH) if _can_draw() else "")
+    return html + (_image(panels_of_formulations(found), _WIDTH) if can_draw() else "")
 
 
 def of_instance(instance: Any) -> str:
@@ -113,8 +114,8 @@ def of_instance(instance: Any) -> str:
 
 
 def _pictures(result: Result) -> str:
-    """The pictures of a result's plan; empty without a plan, its instance, or matplotlib."""
-    if result.plan is None or result.of is None or not _can_draw():
+    """The pictures of a result's plan; empty without a plan, its instance, or vl-convert."""
+    if result.plan is None or result.of is None or not can_draw():
         return ""
     return _drawn(result.of, result.plan)
 
@@ -127,14 +128,10 @@ def _drawn(instance: Any, plan: Any) -> str:
     return _image(drawn, _WIDTH) if drawn else ""
 
 
-def _can_draw() -> bool:
-    return importlib.util.find_spec("matplotlib") is not None
-
-
-def _image(drawn: Sequence[Panel], width: int) -> str:
+def _image(drawn: Sequence[Chart], width: int) -> str:
     from planner.display.plots.files import Sheet
 
-    text = "; ".join(f"{panel.title}: {panel.says}" if panel.says else panel.title for panel in drawn)
-    content = base64.b64encode(Sheet(drawn, width=width).png()).decode()
+    sheet = Sheet(drawn, width=width)
+    content = base64.b64encode(sheet.png()).decode()
     style = f"max-width: 100%; width: {width}px"
-    return f'<img alt="{escape(text)}" style="{style}" src="data:image/png;base64,{content}">'
+    return f'<img alt="{escape(str(sheet))}" style="{style}" src="data:image/png;base64,{content}">'

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
 
 from rich.console import Console
 from rich.table import Table
@@ -13,11 +12,11 @@ from planner.analysis.memories import ByMemory
 from planner.analysis.optima import Optima, some_devices
 from planner.display import tables
 from planner.display.headlines import amount, headline
-from planner.display.plots import charts
+from planner.display.plots.chart import Chart
 from planner.display.plots.files import save
-from planner.display.plots.panel import Panel
+from planner.display.plots.numbers import frontier, over_devices
 from planner.display.plots.panels import panels_of
-from planner.display.terminal import bold, console
+from planner.display.terminal import bold, console, plural
 from planner.files.write import write_atomically
 
 
@@ -37,23 +36,28 @@ def writes(found: Optima, out: str | None, picture: str | None) -> Iterator[Call
     if out is not None:
         yield lambda: write_atomically(out, found.to_csv())
     if picture is not None:
-        yield lambda: save([*panels_of(found.heat), lines(found)], picture, found.instance)
+        drawn = [*panels_of(found.heat), *([lines(found)] if has_plan(found) else [])]
+        yield lambda: save(drawn, picture, found.instance)
 
 
-def lines(found: Optima) -> Panel:
+def has_plan(found: Optima) -> bool:
+    """Whether any entry of the table is a time."""
+    return any(time is not None for times in found.times or () for time in times)
+
+
+def lines(found: Optima) -> Chart:
     """Times over devices as lines: one for each memory, or for each of a few bounds on the sum of degrees."""
     title, times = "Least time per sample", found.times or []
     if isinstance(found, ByMemory):
         names = [amount(memory, "bytes") for memory in found.memories]
-        draw = partial(charts.over_devices, lines=dict(zip(names, times, strict=False)), unit=found.unit)
-        return Panel(title, draw, "by memory of a device")
+        return over_devices(dict(zip(names, times, strict=False)), found.unit, title, "by memory of a device")
     assert isinstance(found, Frontier)
     best = found.best
     half = best[len(best) // 2 - 1] if len(best) > 1 else None
     says = ""
     if half is not None and best[-1]:  # what the second half of the devices buys
         says = f"{len(best)} devices are {half / best[-1]:.3g} times as fast as {len(best) // 2}"
-    return Panel(title, partial(charts.frontier, times=times, unit=found.unit), says)
+    return frontier(times, found.unit, title, says)
 
 
 def _show_table(found: Optima, out: Console) -> None:
@@ -66,7 +70,10 @@ def _show_table(found: Optima, out: Console) -> None:
 def _show_frontier(found: Frontier, out: Console) -> None:
     """Print how large it is, and its best entries for a few numbers of devices."""
     rows = found.times or [[]]
-    out.print(f"{len(rows)} x {len(rows[0])} entries, {len(found.corners)} corners")
+    if not found.corners:
+        out.print(f"no plan with up to {plural(len(rows), 'device')} and a sum of degrees up to {len(rows[0])}")
+        return
+    out.print(f"{len(rows)} x {len(rows[0])} entries, {plural(len(found.corners), 'corner')}")
     table = Table("devices", f"best, {found.unit}", "smallest sum of degrees that gives it", box=None)
     for k in some_devices(len(rows)):
         row = rows[k - 1]

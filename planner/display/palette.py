@@ -1,6 +1,6 @@
 """What everything looks like: a colour for each stage, a pattern for each TMPC, one mark for the bottleneck, themes.
 
-Files (matplotlib), pages, terminals and notebooks take their colours from here alone; docs/visual-language.md says what
+Files, pages, terminals and notebooks take their colours from here alone; docs/visual-language.md says what
 they mean. Dark and light colours take turns, so that neighbouring stages differ in lightness whatever hues one can tell
 apart, also in print without colours.
 """
@@ -22,17 +22,29 @@ STAGES_ON_DARK = (
 )
 #: What belongs to no stage.
 NO_STAGE = "#9a9a9a"
-#: Patterns of TMPCs or roles in the order in which they first occur, as matplotlib calls hatches; the first is none.
-PATTERNS = ("", "///", "...", "xxx", "\\\\\\", "ooo", "|||", "+++", "---", "**")
+#: Patterns of TMPCs or roles in the order in which they first occur, as paths in a square of 8; the first is none.
+PATTERNS = (
+    "",
+    "M0 8L8 0M-2 2L2 -2M6 10L10 6",
+    "M2 2h.1M6 6h.1",
+    "M0 0L8 8M0 8L8 0",
+    "M0 0L8 8M6 -2L10 2M-2 6L2 10",
+    "M4 2a2 2 0 1 0 .01 0",
+    "M4 0V8",
+    "M4 0V8M0 4H8",
+    "M0 4H8",
+    "M4 1V7M1.4 2.5L6.6 5.5M6.6 2.5L1.4 5.5",
+)
 #: Stands at the bottleneck, which also has a thick edge in the ink of the theme.
 BOTTLENECK = "▼"
 #: How much of a stage's colour each part of a stacked bar keeps, from the bottom up; the rest is the paper's.
 SHARES = (1.0, 0.6, 0.3, 0.8, 0.45)
-#: And its pattern, by which parts differ in print.
-PART_PATTERNS = ("", "////", "....", "xxxx", "----")
+#: And its pattern, a place in `PATTERNS`, by which parts differ in print.
+PART_PATTERNS = (0, 1, 2, 3, 8)
 #: Colours of lines (methods, frontiers) in turn, for both papers; lines also differ in their dashes.
 LINES = ("#2a78c8", "#c95f14", "#7d7f1f", "#a65bc4", "#0f8f76", "#d0457f", "#7a7a7a", "#a0692c")
-DASHES = ("-", "--", "-.", ":")
+#: Pixels of dashes and of the gaps between them.
+DASHES = ((1, 0), (6, 3), (6, 3, 1, 3), (1, 3))
 
 
 @dataclass(frozen=True)
@@ -40,7 +52,8 @@ class Theme:
     """Colours that are not data.
 
     ``paper`` is behind everything, ``ink`` for texts and edges, ``quiet`` for texts and lines that step back, ``faint``
-    for grids and what is not there (slack, bubbles), ``alarm`` for limits that are met, ``stages`` for stages in turn.
+    for grids and what is not there (slack, bubbles), ``alarm`` for limits that are met, ``stages`` for stages in turn;
+    ``font`` is the family of all texts, which a paper may want its own of (``dataclasses.replace``).
     """
 
     name: str
@@ -50,6 +63,7 @@ class Theme:
     faint: str
     alarm: str
     stages: tuple[str, ...] = STAGES
+    font: str = "system-ui, DejaVu Sans, sans-serif"
 
 
 LIGHT = Theme("light", "#ffffff", "#1a1a1a", "#5c5c5c", "#d9d9d9", "#b3261e")
@@ -79,20 +93,20 @@ def text_on(colour: str) -> str:
 
 def part_colour(colour: str, part: int, theme: Theme = LIGHT) -> str:
     """A stage's colour for a part of its stacked bar: paler from part to part."""
-    return mixed(colour, theme.paper, SHARES[part % len(SHARES)])
+    return mix(colour, theme.paper, SHARES[part % len(SHARES)])
 
 
-def patterns(names: Sequence[str]) -> dict[str, str]:
-    """A pattern for each TMPC or role, in the order in which they first occur; an empty name has none.
+def patterns(names: Sequence[str]) -> dict[str, int]:
+    """A place in `PATTERNS` for each TMPC or role, in the order in which they first occur; an empty name has none.
 
     The first name has none, too, unless there are empty ones.
 
     >>> patterns(["a", "b", "a"]), patterns(["", "a"])
-    ({'': '', 'a': '', 'b': '///'}, {'': '', 'a': '///'})
+    ({'': 0, 'a': 0, 'b': 1}, {'': 0, 'a': 1})
     """
     distinct = [name for name in dict.fromkeys(names) if name]
     first = 1 if "" in names else 0
-    return {"": ""} | {name: PATTERNS[position % len(PATTERNS)] for position, name in enumerate(distinct, first)}
+    return {"": 0} | {name: position % len(PATTERNS) for position, name in enumerate(distinct, first)}
 
 
 def line_colour(index: int) -> str:
@@ -100,15 +114,15 @@ def line_colour(index: int) -> str:
     return LINES[index % len(LINES)]
 
 
-def dashes(index: int) -> str:
+def dashes(index: int) -> tuple[int, ...]:
     """The dashes of a line: they change where the colours begin again, and sooner."""
     return DASHES[(index + index // len(LINES)) % len(DASHES)]
 
 
-def mixed(colour: str, other: str, share: float) -> str:
+def mix(colour: str, other: str, share: float) -> str:
     """So much of the first colour, and the rest of the other.
 
-    >>> mixed("#000000", "#ffffff", 0.8)
+    >>> mix("#000000", "#ffffff", 0.8)
     '#333333'
     """
     pairs = zip(_channels(colour), _channels(other), strict=True)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from planner.display.plots.files import save
-from planner.display.plots.panel import Panel
-from planner.display.plots.populations import ecdf, profile, scattered
+from planner.display.plots.chart import Chart
+from planner.display.plots.files import can_draw, lacks_addresses, save
+from planner.display.plots.numbers import ecdf, profile, scattered
 from planner.display.tables import percent
 from planner.display.terminal import console
 from planner.experiments.validation.run import Validation
@@ -17,7 +16,7 @@ from planner.experiments.validation.tally import reasons
 
 #: Reasons of a method that are shown.
 _REASONS = 3
-NO_PICTURES = "no pictures: they need matplotlib (pip install 'dnn-planner[plot]')"
+_NO_PICTURES = "they need vl-convert-python (pip install 'dnn-planner[plot]')"
 
 
 def show_validation(found: Validation) -> None:
@@ -62,13 +61,13 @@ def _lines(found: Validation) -> Iterator[str]:
     yield f"a row for each instance and method: {found.table}"
 
 
-def can_draw() -> bool:
-    """Whether there is matplotlib."""
-    return importlib.util.find_spec("matplotlib") is not None
+def why_no_pictures() -> str:
+    """Why `draw_validation` draws none."""
+    return lacks_addresses() or _NO_PICTURES
 
 
 def draw_validation(found: Validation) -> list[str]:
-    """Write the pictures into the folder of a validation; returns their files, none without matplotlib."""
+    """Write the pictures into the folder of a validation; returns their files, none without vl-convert."""
     if not can_draw() or not found.records:
         return []
     feasible = [record for record in found.records if not record["infeasible"]]
@@ -77,15 +76,13 @@ def draw_validation(found: Validation) -> list[str]:
     seconds = {name: _seconds(feasible, name) for name in names}
     known = ["optimum"] * (found.unproved < len(feasible)) + ["best bound"] * (found.unproved > 0)
     reference = " or ".join(known)
-    panels = {
-        "losses": [Panel(f"Losses on {len(feasible)} instances", lambda axes: ecdf(axes, losses, reference))],
-        "profile": [
-            Panel(f"Performance profile of seconds on {len(feasible)} instances", lambda axes: profile(axes, seconds))
-        ],
-        "features": _features(found, feasible, losses),
+    charts = {
+        "losses": [ecdf(losses, reference, f"Losses on {len(feasible)} instances")],
+        "profile": [profile(seconds, f"Performance profile of seconds on {len(feasible)} instances")],
+        "features": list(_features(found, feasible, losses)),
     }
     files = []
-    for name, drawn in panels.items():
+    for name, drawn in charts.items():
         if drawn:
             files.append(str(Path(found.out) / f"{name}.png"))
             save(drawn, files[-1], found.problem)
@@ -94,16 +91,12 @@ def draw_validation(found: Validation) -> list[str]:
 
 def _features(
     found: Validation, records: Sequence[Mapping[str, Any]], losses: Mapping[str, Sequence[float | None]]
-) -> list[Panel]:
+) -> Iterator[Chart]:
     """Losses over what is known of the instances: their size, and how tight their memory is."""
-    panels = []
     for field, name in (("size", f"size: {found.size_of}"), ("memory_pressure", "memory pressure")):
         values = [record[field] for record in records]
         if any(value is not None for value in values):
-            panels.append(
-                Panel(f"Loss over {name}", lambda axes, v=values, n=name: scattered(axes, v, losses, n))  # type: ignore[misc]
-            )
-    return panels
+            yield scattered(values, losses, name, f"Loss over {name}")
 
 
 def _is_timed(found: Validation, name: str) -> bool:

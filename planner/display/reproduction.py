@@ -11,8 +11,6 @@ from planner.reproduction.reproduce import Reproduction
 
 #: Longer texts may be cut short.
 _WHOLE = 16
-
-
 #: Longer lists are shown as first and last.
 _SHOWN_CUTS = 9
 

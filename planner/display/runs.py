@@ -34,7 +34,7 @@ def show_run(found: Run) -> None:
     """Print a row for each process, and how far loss and gradients are from the whole model's."""
     from rich.table import Table
 
-    table = Table(title=f"{len(found.layout.duties)} processes, {found.seconds:.3g} s")
+    table = Table(title=f"{len(found.layout.duties)} processes, {found.seconds:.3g} s", title_justify="left", box=None)
     is_shared = any(duty.degree > 1 for duty in found.layout.duties)
     sums = ("summed", "planned") if is_shared else ()
     for heading in ("stage", "replica", "passes", "sent", "planned", "held at most", "planned", *sums):
@@ -76,7 +76,7 @@ def show_fidelity(found: Fidelity) -> None:
     """Print a row for each term, and the one that is most wrong."""
     from rich.table import Table
 
-    table = Table(title=f"{found.instance}: what the plan predicts, and its run")
+    table = Table(title=f"{found.instance}: what the plan predicts, and its run", title_justify="left", box=None)
     for heading in ("term", "unit", "predicted", "measured", "measured / predicted"):
         table.add_column(heading, justify="left" if heading in ("term", "unit") else "right")
     for term in found.terms:

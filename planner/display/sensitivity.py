@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 
-from formulations.contract.rounding import exactly, printed
+from formulations.contract.rounding import amount_text, exactly
 from planner.analysis.intervals import LEAST, MOST, Interval
 from planner.analysis.sensitivity import Noise, Scenarios, Sensitivity
 from planner.display.tables import number
@@ -37,7 +37,7 @@ def _lines(found: Sensitivity) -> Iterator[str]:
     yield f"{found.proofs} proofs by exact methods in {found.seconds:.1f} s{ended}"
 
 
-def _intervals(found: tuple[Interval, ...]) -> Iterator[str]:
+def _intervals(found: Sequence[Interval]) -> Iterator[str]:
     width = max(len(each.parameter) for each in found)
     for each in found:
         sure = "proved" if each.proved else f"ends proved, {each.points} points between"
@@ -63,7 +63,7 @@ def inner(factor: float | None, rounding: str) -> str:
 
 def _amount(amount: float) -> str:
     """An amount that may be the declared one, which need not be rounded."""
-    text = printed(amount)
+    text = amount_text(amount)
     return text if float(text) == amount else exactly(amount)
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from planner.analysis.sweep import Row, time_per_sequence
+from planner.analysis.sweep import SweepRow, time_per_sequence
 
 
-def show_rows(rows: Sequence[Row], unit: str) -> None:
+def show_rows(rows: Sequence[SweepRow], unit: str) -> None:
     """Print the table, best first."""
     from rich.table import Table
 
     from planner.display.terminal import console
 
-    table = Table(title="gradient accumulation and micro-batch size")
+    table = Table(title="gradient accumulation and micro-batch size", title_justify="left", box=None)
     for heading in ("g", "b'", "N", "status", f"per sample ({unit})", f"per sequence ({unit})", "gap", "seconds"):
         table.add_column(heading, justify="left" if heading == "status" else "right")
     for row in sorted(rows, key=time_per_sequence):

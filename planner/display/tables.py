@@ -10,15 +10,15 @@ from itertools import groupby
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from formulations.contract.rounding import printed
+from formulations.contract.rounding import amount_text
 from formulations.figures.plan_figures import Breakdown
 from planner.display.schedules import text_gantt
-from planner.display.terminal import bold, console, printable
+from planner.display.terminal import bold, console, plural, printable
 from planner.files.node_names import with_names
 from planner.files.write import as_json
 from planner.results.check import Verdict
 from planner.results.events import Event
-from planner.results.optimality_loss import any_optimal, shown
+from planner.results.optimality_loss import any_optimal, format_loss
 from planner.results.result import Result
 from planner.solving.certify import Verification
 from planner.solving.compare import Report, is_proved
@@ -73,7 +73,7 @@ def show_result(
     if result.seconds >= _WATCHED_S and (closed := _closed(events)):
         table.add_row("over time", closed)
     if result.loss is not None:
-        table.add_row("loss", shown(result.loss, is_proved))
+        table.add_row("loss", format_loss(result.loss, is_proved))
     if result.certificate is not None:
         table.add_row("certificate", facts(result.certificate))
     if result.reason:
@@ -111,7 +111,7 @@ def show_breakdown(found: Breakdown) -> None:
         names = list(found.rows[0])
         headings = (name.removesuffix("_bytes") for name in names)
         table = Table("#", *headings, box=None, title="by stage", title_justify="left")
-        for position, cells in together([[named(name, row[name], 6) for name in names] for row in found.rows]):
+        for position, cells in together([[format_cell(name, row[name], 6) for name in names] for row in found.rows]):
             table.add_row(position, *cells)
         out.print(table)
     if found.figures:
@@ -146,7 +146,7 @@ def quickest_first(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def show_report(report: Report) -> None:
     """Print a comparison: a row for each method, then what follows from it."""
     out = console()
-    show_results(report.results, {result.method: certified(report, result) for result in report.results})
+    show_results(report.results, {result.method: certificate_word(report, result) for result in report.results})
     for sentence in reasons(report):
         out.print(sentence)
     for sentence in report.contradictions:
@@ -157,7 +157,7 @@ def show_report(report: Report) -> None:
         out.print(f"the methods agree; optimum {number(report.optimum)}; {proofs(report)}")
 
 
-def certified(report: Report, result: Result) -> str:
+def certificate_word(report: Report, result: Result) -> str:
     """Whether a proof can be checked by others: its certificate, ``possible`` (none was requested) or `uncertified`."""
     if not is_proved(result):
         return "-"
@@ -197,11 +197,7 @@ def ending(result: Result) -> str:
 
 def proofs(report: Report) -> str:
     """How many methods hold a proof, and how many of these do not rest on each other."""
-    return f"{_counted(report.proved, 'proof')}, {report.independent_proofs} independent"
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'s' * (count != 1)}"
+    return f"{plural(report.proved, 'proof')}, {report.independent_proofs} independent"
 
 
 def results_table(results: Sequence[Result], out: Console, certificates: Mapping[str, str] | None = None) -> Table:
@@ -237,7 +233,7 @@ def _compared(result: Result, is_proved: bool) -> dict[str, str]:
     return {
         "instance": result.instance,
         "method": result.method,
-        "loss": shown(result.loss, is_proved),
+        "loss": format_loss(result.loss, is_proved),
         "status": result.status,
         "stop": result.stop,
         "seconds": f"{result.seconds:.4g}",
@@ -284,12 +280,12 @@ def facts(values: Mapping[str, Any]) -> str:
 
 def _fact(name: str, value: Any) -> str:
     if name.startswith("least_") and name.endswith("_bytes"):  # to be typed again: not rounded
-        return f"{name.removesuffix('_bytes')} {printed(value)} B"
+        return f"{name.removesuffix('_bytes')} {amount_text(value)} B"
     if name.endswith("_bytes") or name == "memory":
         return f"{name.removesuffix('_bytes')} {size(value)}"
     if isinstance(value, Mapping):
         return f"{name} ({facts(value)})"
-    return f"{name} {named(name, value, 6)}" if isinstance(value, float) else f"{name} {value}"
+    return f"{name} {format_cell(name, value, 6)}" if isinstance(value, float) else f"{name} {value}"
 
 
 def size(value: float) -> str:
@@ -315,10 +311,10 @@ def brief(value: Any) -> str:
     return number(value) if isinstance(value, float) else str(value)
 
 
-def named(name: str, value: Any, digits: int = 9) -> str:
+def format_cell(name: str, value: Any, digits: int = 9) -> str:
     """A cell under a heading: bytes and shares by their name, anything else in a few characters.
 
-    >>> named("peak_memory_bytes", 2.0**31), named("bubble_share", 0.25), named("depth", 3)
+    >>> format_cell("peak_memory_bytes", 2.0**31), format_cell("bubble_share", 0.25), format_cell("depth", 3)
     ('2 GiB', '25 %', '3')
     """
     if isinstance(value, float) and name.endswith("_bytes"):
@@ -328,15 +324,15 @@ def named(name: str, value: Any, digits: int = 9) -> str:
     return f"{value:.{digits}g}" if isinstance(value, float) else brief(value)
 
 
-def unfolded(part: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
+def table_of_objects(part: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
     """Headings and cells of objects of one kind; of a list of objects in one, each gets a row (1.0, 1.1).
 
-    >>> unfolded([{"dp_degree": 2, "inner": [{"nodes": [0]}, {"nodes": [1]}]}])
+    >>> table_of_objects([{"dp_degree": 2, "inner": [{"nodes": [0]}, {"nodes": [1]}]}])
     (['#', 'dp_degree', 'inner nodes'], [['0.0', '2', '0'], ['0.1', '', '1']])
     """
     nested = next((name for name, value in part[0].items() if _is_table(value)), None)
     if nested is None:
-        cells = [[str(i), *(named(name, row.get(name)) for name in part[0])] for i, row in enumerate(part)]
+        cells = [[str(i), *(format_cell(name, row.get(name)) for name in part[0])] for i, row in enumerate(part)]
         return ["#", *(name.removesuffix("_bytes") for name in part[0])], cells
     outer, rows = [name for name in part[0] if name != nested], []
     for i, row in enumerate(part):
@@ -364,7 +360,7 @@ def _show_parts(parts: Mapping[str, Any]) -> None:
     out = console()
     for name, part in parts.items():
         if _is_table(part):
-            headings, rows = unfolded(part)
+            headings, rows = table_of_objects(part)
             table = Table(*headings, box=None, title=str(name), title_justify="left")
             for row in rows:
                 table.add_row(*row)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from planner.files.load import catalog
+from planner.files.load import catalog, problem_name
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,10 @@ def every_parameter() -> list[Choice]:
     return _distinct([*parameters_of(catalog().values()), *overrides_of(_families())])
 
 
-def families_named(name: str | None) -> list[Any]:
+def find_families(name: str | None) -> list[Any]:
     """The family of that name in a list; an empty one if there is none."""
-    return [family for family in _families() if family.name == name]
+    wanted = None if name is None else problem_name(name)
+    return [family for family in _families() if family.name == wanted]
 
 
 def families_with(names: Iterable[str]) -> list[Any]:
@@ -117,7 +118,7 @@ def _merged(
     first: dict[str, Any] = {}
     for owner, setting in settings:
         first.setdefault(setting.name, setting)
-        found.setdefault(setting.name, {}).setdefault(described(setting), []).append(owner)
+        found.setdefault(setting.name, {}).setdefault(describe_setting(setting), []).append(owner)
     choices = []
     for name, texts in found.items():
         owners = ", ".join(dict.fromkeys(owner for each in texts.values() for owner in each))
@@ -127,6 +128,6 @@ def _merged(
     return choices
 
 
-def described(setting: Any) -> str:
+def describe_setting(setting: Any) -> str:
     """The help text of a setting, with its default if there is one."""
     return f"{setting.help} (default: {setting.default})" if setting.default else setting.help

@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 from planner.files.rows import split_row
 from planner.process.errors import UsageError
-from planner.process.signals import noted
+from planner.process.signals import pending
 
 #: Links that are followed on the way to a descriptor, as many as Linux follows.
 _MOST_LINKS = 40
@@ -104,7 +104,7 @@ def _opened(path: str) -> int:
         except OSError as error:
             if error.errno != errno.ENXIO:
                 raise
-            if noted() is not None or time.perf_counter() > until:
+            if pending() is not None or time.perf_counter() > until:
                 raise OSError(errno.ENXIO, "nobody reads it") from None
             time.sleep(_POLL_S)
         else:

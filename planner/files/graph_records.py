@@ -1,11 +1,10 @@
-"""Graphs in files, GraphML or node-link JSON, as the JSON of a problem.
+"""Graphs in files of node-link JSON, as the JSON of a problem.
 
 networkx is imported when there is one.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -66,30 +65,21 @@ POSITION = "position"
 
 
 def is_graph(content: Any) -> bool:
-    """Whether the content of a file (JSON value, or text) is a graph: node-link JSON, or GraphML."""
-    if isinstance(content, str):
-        return content.lstrip()[:1] == "<" and "<graphml" in content[:4096]
+    """Whether the content of a file is a graph: node-link JSON."""
     if not isinstance(content, dict) or not isinstance(content.get("nodes"), list):
         return False
     return "problem" not in content and bool({"directed", "multigraph"} & set(content))
 
 
 def read_graph(content: Any, where: str) -> networkx.DiGraph:
-    """The directed graph in a file of node-link JSON or GraphML; `InstanceError` if there is none."""
+    """The directed graph in a file of node-link JSON; `InstanceError` if there is none."""
     import networkx
 
     try:
-        if isinstance(content, str):
-            graph = networkx.parse_graphml(content)
-        else:
-            graph = networkx.node_link_graph(
-                content, directed=True, multigraph=False, edges="links" if "links" in content else "edges"
-            )
-    # Each of the readers raises what its own libraries do.
-    except (networkx.NetworkXException, AttributeError, LookupError, SyntaxError, TypeError, ValueError) as error:
-        raise InstanceError.at(
-            where, "the graph", f"{type(error).__name__}: {error}", "node-link JSON or GraphML"
-        ) from None
+        edges = "links" if "links" in content else "edges"
+        graph = networkx.node_link_graph(content, directed=True, multigraph=False, edges=edges)
+    except (networkx.NetworkXException, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise InstanceError.at(where, "the graph", f"{type(error).__name__}: {error}", "node-link JSON") from None
     if not isinstance(graph.graph, dict):
         raise InstanceError.at(where, "graph", graph.graph, "an object")
     if not graph.is_directed() or graph.is_multigraph():
@@ -98,12 +88,10 @@ def read_graph(content: Any, where: str) -> networkx.DiGraph:
     return graph
 
 
-def declared(graph: networkx.DiGraph, where: str, problem: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+def content_of_graph(graph: networkx.DiGraph, where: str, problem: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """The problem's own JSON of a graph; what it lacks is taken from the settings where they have it."""
     shape = shape_of(problem)
-    content = {"problem": problem, "schema_version": 1, **as_values(graph.graph)}
-    for automatic in ("node_default", "edge_default"):  # networkx's GraphML reader leaves them here
-        content.pop(automatic, None)
+    content = {"problem": problem, "schema_version": 1, **attributes_by_name(graph.graph)}
     if problem != "stage_partitioning":  # in the JSON of the others no options are declared
         content.pop("options", None)
     if shape.inside:
@@ -113,13 +101,15 @@ def declared(graph: networkx.DiGraph, where: str, problem: str, settings: Mappin
         inner = content[shape.inside] = {"problem": INNER[shape.inside], "schema_version": 1, **inner}
     else:
         inner = content
-    nodes = {key: as_values(attributes) for key, attributes in graph.nodes(data=True)}
+    nodes = {key: attributes_by_name(attributes) for key, attributes in graph.nodes(data=True)}
     names = {key: node.get("id", key) if shape.named else place for place, (key, node) in enumerate(nodes.items())}
     inner[shape.nodes] = [
         {**({"id": names[key]} if shape.named else {}), **_with_tmpcs(node, shape, where, place)}
         for place, (key, node) in enumerate(nodes.items())
     ]
-    ends = [(names[source], names[target], as_values(found)) for source, target, found in graph.edges(data=True)]
+    ends = [
+        (names[source], names[target], attributes_by_name(found)) for source, target, found in graph.edges(data=True)
+    ]
     inner[shape.edges] = _tensors(ends) if shape.edges == "tensors" else _listed(ends)
     with_machine(inner, settings, problem)
     return content
@@ -186,21 +176,6 @@ def _parsed(problem: str, setting: str, settings: Mapping[str, Any]) -> Any:
     return parse(family.overrides, {setting: settings[setting]}, problem)[setting]
 
 
-def as_values(attributes: Mapping[Any, Any]) -> dict[str, Any]:
-    """The attributes before JSON text was made of them for GraphML; names stay as they are, whatever they look like."""
-    return {
-        str(name): json.loads(value)
-        if isinstance(value, str) and name not in ("id", "name") and _is_json(value)
-        else value
-        for name, value in attributes.items()
-    }
-
-
-def _is_json(value: str) -> bool:
-    if value != "null" and value[:1] not in ("[", "{"):
-        return False
-    try:
-        json.loads(value)
-    except (ValueError, RecursionError):
-        return False
-    return True
+def attributes_by_name(attributes: Mapping[Any, Any]) -> dict[str, Any]:
+    """The attributes by names that are texts."""
+    return {str(name): value for name, value in attributes.items()}

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import formulations
 from formulations.contract import quantities
 from formulations.contract.family import Family
+from formulations.contract.problem import known_of
 from instances.errors import InstanceError, expect
-from instances.files import few_lines, read_text
+from instances.files import expect_few_lines, read_text
 from instances.requirements import with_requirements
-from planner.files import settings
-from planner.files.graph_records import declared, is_graph, read_graph, with_machine
+from planner.files import problems, settings
+from planner.files.graph_records import content_of_graph, is_graph, read_graph, with_machine
 from planner.files.read import STANDARD, parse_json, read_named
 from planner.files.rows import has_rows, read_row, split_row
 from planner.files.tables import is_table, read_table
@@ -27,6 +28,8 @@ class UnknownInstanceError(UsageError):
     """No entry of the catalog and no file has this name."""
 
 
+#: What an instance that was validated knows of itself; a changed copy (`dataclasses.replace`) does not.
+_IS_VALID = "_is_valid"
 #: The folder of published inputs (``--inputs`` goes before it).
 PUBLISHED = "PLANNER_PUBLISHED"
 
@@ -67,6 +70,7 @@ def load(
     """
     settings.expect_types(path_or_name=path_or_name, inputs=inputs, problem=problem)
     loaded: Instance
+    problem = None if problem is None else problem_name(problem)
     if isinstance(path_or_name, Mapping):
         loaded = read_declared(dict(path_or_name), "instance", problem, overrides)
     elif (name := os.fsdecode(path_or_name)) in catalog():
@@ -79,27 +83,55 @@ def load(
 
 def read_declared(content: Any, where: str, problem: str | None, overrides: Mapping[str, Any]) -> Any:
     """The instance that the content of a file declares; arguments and errors as of `load`."""
-    return _read(recognised(content, where), content, where, problem, overrides)
+    problem = None if problem is None else problem_name(problem)
+    return _read(recognise_family(content, where), content, where, problem, overrides)
+
+
+def problem_name(problem: str) -> str:
+    """The name of a problem that is named so, or by what a user brings it by; of others, that name."""
+    found = problems.brought(problem)
+    return problem if found is None else found.name
 
 
 def family_named(name: str) -> Family[Any, Any]:
-    """The family of that name; `UsageError` if there is none."""
+    """The family of that name, or that a user brings (`problems`); `UsageError` if there is none."""
     for family in formulations.FAMILIES:
         if family.name == name:
             return family
-    raise UsageError.unknown("problem", name, [family.name for family in formulations.FAMILIES])
+    found = problems.brought(name)
+    if found is None:
+        raise UsageError.unknown(
+            "problem", name, [*(family.name for family in formulations.FAMILIES), *problems.installed()]
+        )
+    return found
+
+
+def examples_of(family: Family[Any, Any]) -> Iterator[tuple[str, Instance]]:
+    """The instances of a problem by the names they have in the catalog, or those that a problem of one's own has.
+
+    Raises
+    ------
+    UsageError
+        If there are none.
+    """
+    own = [(each.name, each) for each in family.entries.get("examples", tuple)()]
+    names = [name for name, entry in catalog().items() if entry.family == family.name]
+    if not own and not names:
+        raise UsageError.at("PROBLEM", family.name, "a problem with an example")
+    yield from own
+    yield from ((name, load(name)) for name in names)
 
 
 def problem_of(name: str, inputs: str | None = None, problem: str | None = None) -> Family[Any, Any]:
     """The family that `load` would read a file or a catalog name as an instance of; the same errors."""
-    entry = catalog().get(name)
+    entry, problem = catalog().get(name), None if problem is None else problem_name(problem)
     if entry is None:
         content, where = _held(name, inputs)
         if is_graph(content):  # what it lacks may be among the overrides
             return family_named(_of_graph(read_graph(content, where), problem))
         if is_table(content):
             content = {"problem": "stage_partitioning"}
-        family = recognised(content, where)
+        family = recognise_family(content, where)
     else:
         content, family = None, next(each for each in formulations.FAMILIES if each.name == entry.family)
     if problem is None:
@@ -115,13 +147,16 @@ def catalog() -> Mapping[str, Any]:
 
 
 def family_of(instance: Any) -> Family[Any, Any]:
-    """The family of an instance: the one named like the module that defines the instance's class.
+    """The family of an instance: its own `Problem`, or the one named like the module that defines its class.
 
     Raises
     ------
     UsageError
         If there is none.
     """
+    known = known_of(instance)
+    if known is not None:
+        return known
     home = type(instance).__module__.rpartition(".")[2]
     for family in formulations.FAMILIES:
         if family.name == home:
@@ -130,8 +165,10 @@ def family_of(instance: Any) -> Family[Any, Any]:
 
 
 @no_collection()
-def admitted(instance: Any, where: str = "instance", *, requirements: bool = True) -> Any:
+def validate(instance: Any, where: str = "instance", *, requirements: bool = True) -> Any:
     """The instance, if it keeps all its rules, whether a file declared it or a caller built it.
+
+    What was validated once is not validated again: instances are frozen, and a changed copy is a new one.
 
     ``requirements``: whether the caller honours them; else an instance that has some is refused.
 
@@ -142,19 +179,21 @@ def admitted(instance: Any, where: str = "instance", *, requirements: bool = Tru
     UsageError
         If it is no instance of any family.
     """
-    from instances.validation import checked
-
     family = family_of(instance)
-    instance = checked(instance, where)
-    family.check(instance, where)
-    quantities.check(family.vocabulary, instance, where)
+    if not vars(instance).get(_IS_VALID):
+        from instances.validation import validate_fields
+
+        instance = validate_fields(instance, where)
+        family.check(instance, where)
+        quantities.check(family.vocabulary, instance, where)
+        object.__setattr__(instance, _IS_VALID, True)
     if not requirements:
         rule = "none: they are not honoured here"
         expect(not instance.requirements, where, "requirements", list(instance.requirements), rule)
     return instance
 
 
-def recognised(content: Any, where: str) -> Family[Any, Any]:
+def recognise_family(content: Any, where: str) -> Family[Any, Any]:
     """The family that recognises the content of a file; `InstanceError` if none does, or it is a plan."""
     if isinstance(content, dict) and "problem" in content and isinstance(content.get("instance"), str):
         rule = f"an instance, such as the one of this plan ({content['instance']})"
@@ -163,17 +202,22 @@ def recognised(content: Any, where: str) -> Family[Any, Any]:
         if family.recognise(content):
             return family
     known = [family.name for family in formulations.FAMILIES]
+    if isinstance(content, dict) and str(content.get("problem")) in problems.installed():
+        return family_named(content["problem"])
     if isinstance(content, dict) and "problem" in content:
         raise InstanceError.at(where, "problem", content["problem"], f"one of {closest(content['problem'], known)}")
     kind = "JSON" if not isinstance(content, str) else "text"
-    raise InstanceError.at(where, "content", kind, 'JSON with the key "problem" (planner list) or a known format')
+    rule = 'JSON with the key "problem" (planner list) or a known format'
+    if isinstance(content, str) and "<graphml" in content[:1000]:
+        kind, rule = "GraphML", "node-link JSON, as networkx.node_link_data writes it"
+    raise InstanceError.at(where, "content", kind, rule)
 
 
 def _read(family: Family[Any, Any], content: Any, where: str, problem: str | None, overrides: Mapping[str, Any]) -> Any:
     """The instance that a content of this family and the overrides declare, read as the requested problem."""
     readers = _readers(family, content, problem)
     family = readers[problem or family.name]
-    overrides, required = settings.parted(overrides)
+    overrides, required = settings.split_requirements(overrides)
     try:
         parsed = settings.parse(family.overrides, overrides, family.name)
     except settings.UnknownSettingError as error:
@@ -181,7 +225,7 @@ def _read(family: Family[Any, Any], content: Any, where: str, problem: str | Non
         if problem is not None or not owners:
             raise
         raise UsageError(f"option --{error.name} is one of {owners[0]}; add --problem {owners[0]}") from None
-    return admitted(with_requirements(family.read(content, where, parsed), required), where)
+    return validate(with_requirements(family.read(content, where, parsed), required), where)
 
 
 def _readers(family: Family[Any, Any], content: Any, problem: str | None) -> dict[str, Family[Any, Any]]:
@@ -201,7 +245,7 @@ def _content(name: str, inputs: str | None, problem: str | None, overrides: Mapp
     if not is_graph(content):
         return content, where
     graph = read_graph(content, where)
-    return declared(graph, where, _of_graph(graph, problem), overrides), where
+    return content_of_graph(graph, where, _of_graph(graph, problem), overrides), where
 
 
 def _of_graph(graph: Any, problem: str | None) -> str:
@@ -235,7 +279,7 @@ def _parsed(text: str, where: str) -> Any:
     if text.lstrip()[:1] not in ("{", "["):
         if not text.strip():
             raise InstanceError.at(where, "content", "", "a problem")
-        return few_lines(text, where)
+        return expect_few_lines(text, where)
     content = parse_json(text, where)
     if isinstance(content, dict) and "contradictions" in content and "instance" in content:
         return content["instance"]  # a reproducer

@@ -6,13 +6,11 @@ node of the graph is the node's ``id``, or its number where the JSON has none. n
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
-from planner.files.graph_records import INNER, POSITION, Shape, as_values, declared, shape_of
-from planner.files.load import admitted, family_of, read_declared
+from planner.files.graph_records import INNER, POSITION, Shape, attributes_by_name, content_of_graph, shape_of
+from planner.files.load import family_of, read_declared, validate
 from planner.process.errors import UsageError
 from planner.types import Instance
 
@@ -20,16 +18,13 @@ if TYPE_CHECKING:
     import networkx
 
 
-def to_networkx(instance: Instance, *, text: bool = False) -> networkx.DiGraph:
+def to_networkx(instance: Instance) -> networkx.DiGraph:
     """An instance as a directed graph with the instance's own declared numbers.
 
     Parameters
     ----------
     instance
         Of a problem that has a graph.
-    text
-        Lists, mappings and ``None`` among the attributes become JSON text, and nodes keep their ``id`` as an attribute,
-        so that `networkx.write_graphml` takes the graph. `from_networkx` reads both.
 
     Returns
     -------
@@ -45,7 +40,7 @@ def to_networkx(instance: Instance, *, text: bool = False) -> networkx.DiGraph:
     """
     import networkx
 
-    instance = admitted(instance)
+    instance = validate(instance)
     family = family_of(instance)
     shape = shape_of(family.name)
     content = family.to_json(instance)
@@ -54,18 +49,17 @@ def to_networkx(instance: Instance, *, text: bool = False) -> networkx.DiGraph:
         content["options"] = options
     inner = content[shape.inside] if shape.inside else content
     nodes, edges = inner.pop(shape.nodes), inner.pop(shape.edges, [])
-    code = _as_text if text else lambda attributes: attributes
-    graph: networkx.DiGraph = networkx.DiGraph(**code(content))
+    graph: networkx.DiGraph = networkx.DiGraph(**content)
     for number, node in enumerate(nodes):
         key = node["id"] if shape.named else number
-        graph.add_node(key, **code({name: value for name, value in node.items() if text or name != "id"}))
+        graph.add_node(key, **{name: value for name, value in node.items() if name != "id"})
     pairs = list(_edges(edges, shape))
     for source, target, attributes in pairs:
         if graph.has_edge(source, target):
             raise UsageError.at(
                 "the instance", f"two tensors from {source!r} to {target!r}", "one: a DiGraph has one edge"
             )
-        graph.add_edge(source, target, **code(attributes))
+        graph.add_edge(source, target, **attributes)
     if shape.edges != "tensors" and list(graph.edges) != [pair[:2] for pair in pairs]:
         for position, (source, target, _) in enumerate(pairs):
             graph.edges[source, target][POSITION] = position
@@ -100,11 +94,11 @@ def from_networkx(graph: networkx.DiGraph, problem: str | None = None, **setting
         raise UsageError.at("the graph", type(graph).__name__, "a networkx.DiGraph")
     own = graph.graph.get("problem", "stage_partitioning")
     if problem is not None and shape_of(problem).inside and own == INNER[shape_of(problem).inside]:
-        flat: Instance = read_declared(declared(graph, "graph", own, settings), "graph", problem, settings)
+        flat: Instance = read_declared(content_of_graph(graph, "graph", own, settings), "graph", problem, settings)
         return flat
-    content = declared(graph, "graph", problem or own, settings)
+    content = content_of_graph(graph, "graph", problem or own, settings)
     made = read_declared({**content, "problem": problem or own}, "graph", None, settings)
-    options = None if settings else as_values(graph.graph).get("options")
+    options = None if settings else attributes_by_name(graph.graph).get("options")
     instance: Instance = replace(made, options=options) if options and _options_of(made) is not None else made
     return instance
 
@@ -122,10 +116,3 @@ def _edges(edges: list[dict[str, Any]], shape: Shape) -> Any:
             yield from ((edge["source"], target, {"tensor": number, **rest}) for target in edge["targets"])
         else:
             yield edge["source"], edge["target"], rest
-
-
-def _as_text(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Attributes as GraphML takes them: what is no text, number or truth value is JSON text."""
-    return {
-        name: value if isinstance(value, str | int | float) else json.dumps(value) for name, value in attributes.items()
-    }

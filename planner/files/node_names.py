@@ -39,11 +39,11 @@ def _named(key: str, part: Any, names: Mapping[str, str]) -> Iterator[tuple[str,
     if isinstance(part, Mapping):
         yield key, with_names(part, names)
     elif key == "nodes":
-        yield from ((key, part), ("names", called(part, names)))
+        yield from ((key, part), ("names", names_in_brief(part, names)))
     elif _all_are(Mapping, part):
         yield key, [with_names(each, names) for each in part]
     elif key == "stages" and _all_are(list | tuple, part):  # operator partitioning: each a list of nodes
-        yield key, [{"nodes": each, "names": called(each, names)} for each in part]
+        yield key, [{"nodes": each, "names": names_in_brief(each, names)} for each in part]
     else:
         yield key, part
 
@@ -52,11 +52,11 @@ def _all_are(kind: Any, part: Any) -> bool:
     return isinstance(part, list | tuple) and bool(part) and all(isinstance(each, kind) for each in part)
 
 
-def called(nodes: Sequence[Any], names: Mapping[str, str]) -> str:
+def names_in_brief(nodes: Sequence[Any], names: Mapping[str, str]) -> str:
     """The names of some nodes in a few characters: equal neighbours counted, long lists as first and last.
 
     >>> names = {"0": "token ids", "1": "layer", "2": "layer", "3": "head"}
-    >>> called([1, 2], names), called([0, 1], names), called([0, 1, 2, 3], names)
+    >>> names_in_brief([1, 2], names), names_in_brief([0, 1], names), names_in_brief([0, 1, 2, 3], names)
     ('2 x layer', 'token ids .. layer', 'token ids .. head')
     """
     runs = [(name, len(list(same))) for name, same in groupby(names.get(str(node), str(node)) for node in nodes)]

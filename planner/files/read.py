@@ -12,7 +12,7 @@ from typing import Any, TextIO
 
 from formulations.compiled import memory_budget
 from instances.errors import InstanceError, path
-from instances.files import decoded, read_text
+from instances.files import read_text, read_utf8
 from instances.parameters import vanishes
 
 #: The name of standard input.
@@ -29,7 +29,7 @@ def _all_of(stream: TextIO | None) -> str:
     """Standard input, which can be read once, for those who read it more often."""
     if stream is None:
         raise InstanceError.at("standard input", "file", "closed", "a readable file")
-    return decoded(stream.buffer, "standard input")
+    return read_utf8(stream.buffer, "standard input")
 
 
 #: Texts of fewer letters are parsed without a look at the memory that it takes.

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from instances.errors import InstanceError
-from instances.files import MAX_FILE_BYTES, MAX_ROWS, MAX_ROWS_BYTES, is_compressed, opened, read_line, too_large
+from instances.files import MAX_FILE_BYTES, MAX_ROWS, MAX_ROWS_BYTES, is_compressed, open_file, read_line, too_large
 from planner.files.read import parse_json
 from planner.process.errors import UsageError
 
@@ -112,7 +112,7 @@ def read_rows(path: Path, wanted: Collection[int] | None = None) -> Iterator[tup
 def _lines(path: Path) -> Iterator[bytes]:
     """The lines of a file but empty ones at its end, each of which is one line end here."""
     where, empty, seen, count = str(path), 0, 0, 0
-    with opened(path) as file:
+    with open_file(path) as file:
         while line := read_line(file, where):
             count, seen = count + 1, seen + len(line)
             if count > MAX_ROWS:
@@ -143,7 +143,7 @@ def pyarrow() -> Any:
 
 
 def _json_row(path: Path, row: int) -> Any:
-    with opened(path) as file:
+    with open_file(path) as file:
         line = _line(file, row, path)
     return _parsed(line, path, row)
 

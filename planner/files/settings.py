@@ -109,7 +109,7 @@ def parse(settings: Iterable[Readable], given: Mapping[str, Any], of: str = "thi
     return parsed
 
 
-def parted(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[Requirement]]:
+def split_requirements(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[Requirement]]:
     """The settings but ``require``, and the requirements that it states; `UsageError` for one that cannot be read."""
     rest = dict(given)
     stated = rest.pop("require", None) or []
@@ -136,7 +136,7 @@ def method_options(methods: Sequence[Method[Any, Any]], given: Mapping[str, Any]
     }
 
 
-def declared(instance: Any) -> dict[str, Any]:
+def declared_options(instance: Any) -> dict[str, Any]:
     """How the instance was made, as far as it remembers, and which cost model and copies of weights its costs count."""
     cost_model, copies = (getattr(instance, name, None) for name in ("cost_model", "weight_copies"))
     return {

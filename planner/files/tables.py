@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from instances.errors import InstanceError, closest
+from instances.memory_schemes import SCHEME, missing_rule
 from instances.parameters import MAX_COUNT
 from instances.units import parse_bytes, parse_time
 
@@ -65,7 +66,14 @@ def read_table(content: str, where: str, machine: Mapping[str, Any]) -> dict[str
     if absent:
         options = ", ".join(f"--{_MACHINE[field]}" for field in absent)
         raise InstanceError.missing(where, ", ".join(absent), f"{options}: a table has layers alone")
-    layers = rows_of(content, where, _NUMBERS, _NOTES)
+    lines = rows_of(content, where, _NUMBERS, _NOTES)
+    if machine.get(SCHEME) is None and machine.get(SCHEME.replace("-", "_")) is None:
+        for line, layer in lines.items():
+            if layer["static_bytes"] is None and layer["weight_bytes"]:
+                raise InstanceError.missing(
+                    f"{where}: line {line}", "static_bytes", missing_rule(layer["weight_bytes"])
+                )
+    layers = list(lines.values())
     edges = [
         {"source": number, "target": number + 1, "bytes": layer.pop("output_bytes")}
         for number, layer in enumerate(layers)
@@ -79,8 +87,10 @@ def read_table(content: str, where: str, machine: Mapping[str, Any]) -> dict[str
     }
 
 
-def rows_of(content: str, where: str, numbers: Numbers, notes: Collection[str]) -> list[dict[str, Any]]:
-    """The lines of a table below its heading, by column; an absent or empty cell is its column's default.
+def rows_of(content: str, where: str, numbers: Numbers, notes: Collection[str]) -> dict[int, dict[str, Any]]:
+    """The lines of a table below its heading by their numbers, and each by column.
+
+    An absent or empty cell is its column's default.
 
     Parameters
     ----------
@@ -108,9 +118,11 @@ def rows_of(content: str, where: str, numbers: Numbers, notes: Collection[str]) 
         if column not in known or column in columns[:number]:
             rule = f"columns, each once, of {', '.join(known)}{closest(column, known)}"
             raise InstanceError.at(where, "line 1", column, rule)
-    return [
-        _row(columns, row, f"{where}: line {line}", numbers, notes) for line, row in enumerate(rows[1:], start=2) if row
-    ]
+    return {
+        line: _row(columns, row, f"{where}: line {line}", numbers, notes)
+        for line, row in enumerate(rows[1:], start=2)
+        if row
+    }
 
 
 def _separator(heading: str) -> str:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 
-from planner.files.load import catalog, family_named, load
+from planner.files.load import examples_of, family_named
 from planner.files.write import plain
 
 
 def template(problem: str) -> str:
-    """The smallest instance of the catalog as indented JSON, to be edited; `UsageError` if there is no such problem."""
+    """A small instance of the problem as indented JSON, to be edited; `UsageError` if there is no such problem."""
     family = family_named(problem)
-    names = [name for name, entry in catalog().items() if entry.family == problem]
-    texts = [json.dumps(plain(family.to_json(load(name))), indent=1) for name in names]
-    return min(texts, key=len)
+    return min((json.dumps(plain(family.to_json(each)), indent=1) for _, each in examples_of(family)), key=len)

@@ -39,14 +39,14 @@ def plain(value: Any) -> Any:
 
 
 def write_atomically(path: str | Path, content: str | bytes, option: str = "--out") -> None:
-    """Write text (as UTF-8) or bytes whole or not at all, as `drafted` does; compressed if the name ends in ``.gz``."""
+    """Write text (as UTF-8) or bytes whole or not at all, as `draft_file` does; ``.gz`` files are compressed."""
     data = content.encode() if isinstance(content, str) else content
-    with drafted(path, option) as draft:
+    with draft_file(path, option) as draft:
         draft.write_bytes(gzip.compress(data, mtime=0) if is_compressed(path) else data)
 
 
 @contextmanager
-def drafted(path: str | Path, option: str = "--out") -> Iterator[Path]:
+def draft_file(path: str | Path, option: str = "--out") -> Iterator[Path]:
     """An empty file to write to; what is in it gets to ``path`` when nothing went wrong.
 
     Links are followed, and the file at their end is replaced. A device, a pipe or one of the process's own descriptors
@@ -90,7 +90,7 @@ def append(path: Path, text: str, option: str = "--out") -> None:
             raise
 
 
-def opened_to_grow(path: str, option: str) -> TextIO:
+def open_to_append(path: str, option: str) -> TextIO:
     """A text file to write to line by line, emptied if it was there; devices and pipes are written into.
 
     Raises

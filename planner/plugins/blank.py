@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any, get_args, get_type_hints
 
 from formulations.contract.family import Claim, Family
-from planner.files.load import catalog, family_named, load
+from planner.files.load import examples_of, family_named
 
 _WIDTH = 100
 
@@ -59,14 +59,14 @@ def solve(instance, limits, watch):
 def blank(problem: str) -> str:
     """The text of a Python file with a method of the problem that runs as it stands; `UsageError`: no such problem."""
     family = family_named(problem)
-    example = next(name for name, entry in catalog().items() if entry.family == problem)
+    example, instance = next(examples_of(family))
     heuristic = next((method.name for method in family.methods if method.claim is Claim.HEURISTIC), None)
     return _TEXT.format(
         problem=problem,
         example=example,
         start="" if heuristic is None else f'method="{heuristic}", ',
         start_words="what the planner chooses" if heuristic is None else f"the plan of {heuristic}",
-        instance="\n".join(_classes(type(load(example)))),
+        instance="\n".join(_classes(type(instance))),
         plan=_comment(_form(family)),
     )
 

@@ -1,6 +1,6 @@
 """Work with a user's code in a fork of this process: what was imported once (PyTorch takes seconds) is there.
 
-`forked` waits for it until a deadline and says what came of it. `planner.process.supervised` ends all that it started.
+`run_in_fork` waits for it until a deadline and says what came of it. `planner.process.supervised` ends what it started.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from functools import partial
 from typing import Any
 
 from instances.errors import InstanceError
-from planner.plugins.target import words
 from planner.process import supervisor
 from planner.process.errors import UsageError
-from planner.process.signals import held, noted
+from planner.process.signals import defer, pending
 from planner.process.supervised import Supervised
+from planner.process.target import words
 
 #: Seconds that the work has after its deadline, once it has begun to keep the deadline itself.
 _GRACE_S = 2.0
@@ -90,7 +90,7 @@ class Outcome:
     printed: str = ""
 
 
-def forked(work: Callable[[Begin], Any], name: str, deadline: Deadline, file: str = "") -> Outcome:
+def run_in_fork(work: Callable[[Begin], Any], name: str, deadline: Deadline, file: str = "") -> Outcome:
     """What comes of ``work(begin)`` in a fork of this process; none of its processes is left.
 
     Parameters
@@ -108,7 +108,7 @@ def forked(work: Callable[[Begin], Any], name: str, deadline: Deadline, file: st
     RuntimeError
         Another error, with its traceback: a bug of ours.
     """
-    with held(briefly=True):
+    with defer(briefly=True):
         found = _followed(Forked(partial(_serve, work, name, file), name), deadline)
     if found.end is End.BROKEN:
         raise RuntimeError(found.words)
@@ -120,7 +120,7 @@ def _followed(process: Supervised, deadline: Deadline) -> Outcome:
     has_begun, last = False, None
 
     def over() -> bool:
-        return noted() is not None or time.monotonic() > deadline.until + _GRACE_S * has_begun
+        return pending() is not None or time.monotonic() > deadline.until + _GRACE_S * has_begun
 
     try:
         for line in process.replies(over):
@@ -136,7 +136,7 @@ def _followed(process: Supervised, deadline: Deadline) -> Outcome:
     finally:
         process.end()
     printed = "\n".join(filter(None, [process.note, process.printed()]))
-    if noted() is not None:
+    if pending() is not None:
         return Outcome(End.INTERRUPTED, has_begun=has_begun)
     if last is not None:
         return Outcome(End(last["kind"]), last.get("value"), last.get("words", ""), has_begun, printed)

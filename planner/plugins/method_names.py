@@ -1,4 +1,4 @@
-"""Names that mean a choice of methods: no method of a room, and none that a user brings, has one."""
+"""Names that mean a choice of methods: no method of a problem, and none that a user brings, has one."""
 
 #: Whatever fits the instance and the limits (`planner.solving.choose`).
 AUTO = "auto"

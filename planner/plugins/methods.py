@@ -31,12 +31,12 @@ from planner.plugins.replies import (
     Reply,
     ReplyError,
     Returned,
-    parsed,
+    parse_reply,
 )
-from planner.plugins.target import Target, declaration, taken, words
 from planner.process.errors import UsageError
-from planner.process.signals import noted
+from planner.process.signals import pending
 from planner.process.supervised import Supervised
+from planner.process.target import Target, also_taken, declaration, words
 from planner.results.check import exceeds, read_plan
 from solvers.outcome import Limits, Stop, Watch
 
@@ -59,9 +59,11 @@ def brought(family: Family[Any, Any], name: str) -> Method[Any, Any] | None:
         If the file cannot be imported, has no such function, or its function cannot be called with an instance, or is
         declared as one of another problem.
     """
-    function = registry.registered(family.name).get(name)
+    function = registry.functions_of(family.name).get(name)
     if function is not None:
-        return _method(family, registry.pickled(name, function), declaration(function), taken(function, name))
+        return _method(
+            family, registry.pickle_by_value(name, function), declaration(function), also_taken(function, name)
+        )
     target = _target(name)
     if target is None:
         return None
@@ -118,7 +120,7 @@ def _described(target: Target) -> Loaded:
     if isinstance(reply, Loaded):
         _KNOWN[target] = reply
         return reply
-    if noted() is not None:  # it is interrupted anyway
+    if pending() is not None:  # it is interrupted anyway
         return Loaded(declared=Declared(), takes=())
     raise UsageError(reply.words)
 
@@ -133,8 +135,8 @@ def _loaded(process: Supervised) -> Loaded | Refused:
     """What the process says of the function."""
     until = time.perf_counter() + IMPORT_S
     try:
-        for line in process.replies(lambda: time.perf_counter() > until or noted() is not None):
-            reply = parsed(line)
+        for line in process.replies(lambda: time.perf_counter() > until or pending() is not None):
+            reply = parse_reply(line)
             if isinstance(reply, Loaded | Refused):
                 return reply
             raise ReplyError(f"{reply.kind} before the function is loaded")
@@ -201,7 +203,7 @@ class _Running:
         has_begun = False
         try:
             for line in process.replies(self._over(process, watch)):
-                reply = parsed(line)
+                reply = parse_reply(line)
                 if isinstance(reply, Loaded | Refused) or has_begun == isinstance(reply, Began):
                     raise ReplyError(f"{reply.kind} {'after' if has_begun else 'before'} began")
                 has_begun = True
@@ -310,7 +312,7 @@ class Judge:
     def _judged(self, content: Any) -> str:
         family, instance = self._family, self._instance
         plan = family.plan_from_json(instance, content)
-        violations = family.violations(instance, plan)
+        violations = family.judge(instance, plan)
         if violations:
             more = f" and {len(violations) - 1} more" if len(violations) > 1 else ""
             return f"a plan that breaks {violations[0]}{more}"
@@ -329,7 +331,7 @@ class Judge:
             self._remarks.append(words)
 
 
-def entered(family: Family[Any, Any], name: str, plan: str | Mapping[str, Any]) -> Method[Any, Any]:
+def plan_as_method(family: Family[Any, Any], name: str, plan: str | Mapping[str, Any]) -> Method[Any, Any]:
     """A method that holds a plan which came from elsewhere, and does nothing else.
 
     Parameters

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -14,8 +13,8 @@ from typing import Any, TypeVar
 
 from formulations.contract.family import Claim
 from planner.plugins.method_names import AUTO, PORTFOLIO
-from planner.plugins.target import DECLARED, LoadError, Target, taken
 from planner.process.errors import UsageError
+from planner.process.target import DECLARED, LoadError, Target, also_taken, in_file
 
 #: Installed packages name their functions in this group of entry points.
 GROUP = "dnn_planner.methods"
@@ -64,7 +63,7 @@ def method(problem: str, *, name: str | None = None, claim: str = "heuristic") -
         if own in {AUTO, PORTFOLIO, *(each.name for each in family.methods)} or "," in own:
             raise UsageError.at("name", own, f"a name that no method of {problem} has")
         try:
-            taken(function, own)
+            also_taken(function, own)
         except LoadError as error:
             raise UsageError(str(error)) from None
         setattr(function, DECLARED, {"problem": problem, "name": own, "claim": str(claim)})
@@ -74,12 +73,12 @@ def method(problem: str, *, name: str | None = None, claim: str = "heuristic") -
     return register
 
 
-def registered(problem: str) -> Mapping[str, Callable[..., Any]]:
+def functions_of(problem: str) -> Mapping[str, Callable[..., Any]]:
     """The functions that were registered for a problem, by name."""
     return _REGISTERED.get(problem, {})
 
 
-def pickled(name: str, function: Callable[..., Any]) -> Target:
+def pickle_by_value(name: str, function: Callable[..., Any]) -> Target:
     """A function of this process as a process of its own gets it: by value, with what it uses of its module."""
     import cloudpickle
 
@@ -119,21 +118,7 @@ def target_of(name: str) -> Target | None:
     found = installed().get(name)
     if found is not None:
         return found
-    if name.endswith(".py"):
-        raise UsageError.at("method", name, "FILE.py:FUNCTION")
-    file, sign, function = name.rpartition(_SUFFIX)
-    if not sign:
-        return None
-    file += ".py"
-    where, is_other, fault = os.path.abspath(file), False, ""
-    try:
-        is_other = os.path.exists(where) and not os.path.isfile(where)  # a folder, a device, or a pipe to wait for
-        source = b"" if is_other else _TEXTS.get().get(where) or Path(where).read_bytes()
-    except (OSError, ValueError) as error:
-        fault = f" ({getattr(error, 'strerror', None) or error})"
-    if is_other or fault:
-        raise UsageError.at("method", name, f"FILE.py:FUNCTION with a file that can be read{fault}")
-    return Target(name, file=where, source=source, function=function)
+    return in_file(name, "method", "FILE.py:FUNCTION", _TEXTS.get())
 
 
 @contextmanager

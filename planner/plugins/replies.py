@@ -108,7 +108,7 @@ Reply = Loaded | Refused | Began | Plan | Bound | Failed | Returned
 _SCHEMA: TypeAdapter[Reply] = TypeAdapter(Annotated[Reply, Field(discriminator="kind")])
 
 
-def parsed(line: bytes) -> Reply:
+def parse_reply(line: bytes) -> Reply:
     """The reply in a line; `ReplyError` if it is none."""
     if sum(map(line.count, (b",", b"[", b"{"))) > MOST_VALUES:  # so that parsing takes no more memory
         raise ReplyError(f"a line of more than {MOST_VALUES} values")

@@ -12,10 +12,11 @@ import os
 import re
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
-from planner.plugins.target import LoadError, declaration, one_line, taken, words
-from planner.process.supervisor import received
+from planner.process.supervisor import receive
+from planner.process.target import LoadError, also_taken, declaration, one_line, words
 
 #: The planner takes no longer words.
 _LONGEST = 1000
@@ -24,10 +25,10 @@ _LONGEST = 1000
 def main(requests: int, replies: int) -> None:
     """Serve one run."""
     voice = _Voice(replies)
-    target = received(requests)
+    target = receive(requests)
     try:
         function = target.load()
-        also = taken(function, target.name)
+        also = also_taken(function, target.name)
         voice.say("loaded", declared=dict(declaration(function)), takes=also)
     except LoadError as error:
         voice.say_words("refused", str(error))
@@ -36,7 +37,7 @@ def main(requests: int, replies: int) -> None:
         rule = "what planner.method declares of a function"
         voice.say_words("refused", f"{target.name}: declaration is {words(error)[: _LONGEST // 8]!r}; expected {rule}")
         return
-    problem, instance, limits = received(requests)
+    problem, instance, limits = receive(requests)
     watch = _watch(voice, problem, instance, limits)
     if also:
         threading.Thread(target=_stop_when_requested, args=(requests, watch), daemon=True).start()
@@ -115,10 +116,12 @@ def _as_json(problem: str, instance: Any, plan: Any) -> Any:
         return plan
     from importlib import import_module
 
-    try:
-        return import_module(f"formulations.{problem}").FAMILY.plan_to_json(instance, plan)
-    except Exception:
-        raise NoPlanError(f"{_shown(plan)}, which is no plan of {problem}") from None
+    form: Any = None
+    with suppress(Exception):  # whatever it is, it is no plan
+        form = import_module(f"formulations.{problem}").FAMILY.plan_to_json(instance, plan)
+    if not isinstance(form, Mapping):
+        raise NoPlanError(f"{_shown(plan)}, which is no plan of {problem}")
+    return form
 
 
 def _shown(value: Any) -> str:

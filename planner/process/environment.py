@@ -33,7 +33,7 @@ def refusal() -> str | None:
     return f"ulimit -v is {most // 1024}; expected {rule}"
 
 
-def blamed(error: BaseException) -> str | None:
+def system_error_line(error: BaseException) -> str | None:
     """The one line for an error that the system caused, or one that led to it; ``None`` for any other error."""
     return next(filter(None, map(_line, _chain(error))), None)
 

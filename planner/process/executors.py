@@ -19,13 +19,14 @@ from concurrent.futures import (
     wait,
 )
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from multiprocessing import connection
 from typing import Any, TypeVar
 
 from formulations.compiled.compile_times import KernelCacheWarning
 from planner.process import signals
 from planner.process.errors import UsageError
-from planner.process.signals import noted
+from planner.process.signals import pending
 
 Result = TypeVar("Result")
 Opened = Callable[[], AbstractContextManager[Executor]]
@@ -64,7 +65,7 @@ def place(jobs: int = 1, dask: str | None = None) -> Opened:
     return _here if jobs == 1 else lambda: _local(jobs)
 
 
-def completed(
+def run_each(
     opened: Opened, work: Callable[..., Result], tasks: Iterable[tuple[Any, ...]]
 ) -> Iterator[tuple[int, Result]]:
     """``work(*task)`` for every task as ``(position, result)``, in the order in which they end.
@@ -82,12 +83,12 @@ def completed(
     coming = enumerate(tasks)
     left: dict[int, tuple[Any, ...]] = {}  # handed over, not finished
     breakdowns = 0
-    while noted() is None:
+    while pending() is None:
         with opened() as executor:
             futures: dict[Future[Result], int] = {}
             try:
                 futures.update((executor.submit(work, *task), position) for position, task in left.items())
-                while noted() is None:
+                while pending() is None:
                     for position, task in coming if len(futures) < IN_FLIGHT else ():
                         left[position] = task
                         future = executor.submit(work, *task)
@@ -113,12 +114,35 @@ def completed(
                     future.cancel()
 
 
-def handed(results: Iterable[Result], lost: list[WorkersLostError]) -> Iterator[Result]:
-    """The results that come before the workers are lost, if they are; the error is put into ``lost``."""
+@dataclass(frozen=True)
+class Ended:
+    """How a run came to its end: by a ``signal``, by workers that are ``lost`` (how, in words), or by itself."""
+
+    signal: int | None = None
+    lost: str | None = None
+
+
+def run_tasks(
+    opened: Opened,
+    work: Callable[..., Result],
+    tasks: Iterable[tuple[Any, ...]],
+    keep: Callable[[int, Result], int | None],
+) -> Ended:
+    """Do the tasks as `run_each` does, and keep what comes of each as it ends.
+
+    Parameters
+    ----------
+    keep
+        Called with the position of a task and its result; returns the signal that cut the task short, if one did.
+    """
     try:
-        yield from results
+        for position, result in run_each(opened, work, tasks):
+            signal = keep(position, result)
+            if signal is not None:
+                return Ended(signal)
     except WorkersLostError as error:
-        lost.append(error)
+        return Ended(pending(), str(error))
+    return Ended(pending())
 
 
 @contextmanager
@@ -163,7 +187,7 @@ def _local(jobs: int) -> Iterator[Executor]:
         try:
             yield processes
         finally:
-            if noted() is not None:
+            if pending() is not None:
                 for process in multiprocessing.active_children():
                     process.terminate()
 

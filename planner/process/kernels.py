@@ -13,7 +13,7 @@ from typing import Any
 
 import formulations
 from formulations.compiled.compile_times import uncompiled
-from planner.process.executors import completed, place
+from planner.process.executors import place, run_each
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def compile_all() -> None:
     """
     names = [family.name for family in formulations.FAMILIES]
     tasks = [(name,) for name in names[:1] + names[:0:-1]]
-    for _ in completed(place(min(os.cpu_count() or 1, len(tasks))), prepare, tasks):
+    for _ in run_each(place(min(os.cpu_count() or 1, len(tasks))), prepare, tasks):
         pass
 
 
@@ -54,26 +54,26 @@ def look_at_all() -> dict[str, Look]:
     Other processes look: a kernel that they find not compiled stays so, and could not be called there.
     """
     names = [family.name for family in formulations.FAMILIES]
-    found = completed(place(max(2, os.cpu_count() or 1)), look, [(name,) for name in names])
+    found = run_each(place(max(2, os.cpu_count() or 1)), look, [(name,) for name in names])
     looks = {names[position]: each for position, each in found}
     return {name: looks[name] for name in names if name in looks}
 
 
 def look(name: str) -> Look:
     """Import all modules of a family and load its methods, and look for its kernels in the cache."""
-    from formulations.compiled.numba_kernels import KERNELS, kept
+    from formulations.compiled.numba_kernels import KERNELS, is_cached
 
     with uncompiled():
         broken = [(what, error) for what, load in _loads(name) if (error := _error(load)) is not None]
     room = f"formulations.{name}."
     own = [each for each in KERNELS if f"{each[0].py_func.__module__}.".startswith(room)]
-    kernels = {f"{made.py_func.__module__}.{made.py_func.__name__}": kept(made, types) for made, types in own}
+    kernels = {f"{made.py_func.__module__}.{made.py_func.__name__}": is_cached(made, types) for made, types in own}
     missing = tuple(kernel for kernel, is_kept in kernels.items() if not is_kept)
     return Look(tuple(broken), tuple(kernels), missing, frozenset(made._cache.cache_path for made, _ in own))
 
 
 def modules(name: str) -> list[str]:
-    """The modules of a family's room, in its folders too."""
+    """The modules of a family's package, in its folders too."""
     folders = [os.path.join(folder, name) for folder in formulations.__path__]
     return [found.name for found in pkgutil.walk_packages(folders, f"formulations.{name}.", onerror=lambda _: None)]
 

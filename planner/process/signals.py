@@ -18,7 +18,7 @@ class _Attention:
 
     end: Callable[[int], None] | None = None
     holds = 0
-    noted: int | None = None
+    pending: int | None = None
 
 
 _attention = _Attention()
@@ -26,38 +26,38 @@ _attention = _Attention()
 
 def listen(end: Callable[[int], None]) -> None:
     """From now on ``end(number)`` ends the process at Ctrl-C and SIGTERM; a signal that is ignored stays ignored."""
-    _attention.end, _attention.holds, _attention.noted = end, 0, None
+    _attention.end, _attention.holds, _attention.pending = end, 0, None
     for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
         if signal.getsignal(number) is usual:
             signal.signal(number, _hear)
 
 
 @contextmanager
-def held(*, briefly: bool = False) -> Iterator[None]:
-    """Inside, the first signal is only noted: what is at work here looks for it (`noted`), and is not cut in two.
+def defer(*, briefly: bool = False) -> Iterator[None]:
+    """Inside, the first signal only waits: what is at work here looks for it (`pending`), and is not cut in two.
 
     ``briefly``: when this is over the process ends for a signal that came meanwhile, if nobody else holds it.
     """
-    before = _attention.noted
+    before = _attention.pending
     _attention.holds += 1
     try:
         yield
     finally:
         _attention.holds -= 1
-        came = _attention.noted
+        came = _attention.pending
         if briefly and before is None and came is not None and not _attention.holds and _attention.end is not None:
             _attention.end(came)
 
 
-def noted() -> int | None:
-    """The signal that was noted, if one was."""
-    return _attention.noted
+def pending() -> int | None:
+    """The signal that waits, if one does."""
+    return _attention.pending
 
 
-def end_if_noted() -> None:
-    """End the process for a signal that was noted: where it is held, and nothing is known yet."""
-    if _attention.noted is not None and _attention.end is not None:
-        _attention.end(_attention.noted)
+def end_if_pending() -> None:
+    """End the process for a signal that waits: where it is deferred, and nothing is known yet."""
+    if _attention.pending is not None and _attention.end is not None:
+        _attention.end(_attention.pending)
 
 
 def note(number: int) -> None:
@@ -66,10 +66,10 @@ def note(number: int) -> None:
         return
     if not _attention.holds:
         _attention.end(number)
-    _attention.noted = _attention.noted or number
+    _attention.pending = _attention.pending or number
 
 
 def _hear(number: int, _frame: FrameType | None) -> None:
-    if _attention.end is not None and (_attention.noted is not None or not _attention.holds):
+    if _attention.end is not None and (_attention.pending is not None or not _attention.holds):
         _attention.end(number)
-    _attention.noted = number
+    _attention.pending = number

@@ -40,7 +40,7 @@ class Lasting(io.FileIO):
         """Write all of it; a signal does not cut it in two."""
         left = memoryview(data).cast("B")
         whole = len(left)
-        with signals.held(briefly=True):
+        with signals.defer(briefly=True):
             self.size += whole
             while left and self.failure is None:
                 try:
@@ -54,7 +54,7 @@ class Lasting(io.FileIO):
         return whole
 
 
-def kept() -> Lasting:
+def lasting_streams() -> Lasting:
     """Replace the standard streams by lasting ones; returns standard output.
 
     Its number is given to standard error: HiGHS 1.12 sometimes prints a line from C, which ``--json`` forbids.
@@ -74,7 +74,7 @@ def kept() -> Lasting:
     return out
 
 
-def settled(code: int, out: Lasting) -> int:
+def exit_code_after_flush(code: int, out: Lasting) -> int:
     """The exit code, when all is printed: another one if standard output did not take it all."""
     sys.stdout.flush()
     sys.stderr.flush()

@@ -1,7 +1,7 @@
 """Code that is not the planner's, in a process of its own: it has until a moment, replies, and leaves nothing behind.
 
 The one way to run what a user wrote. The process runs ``main(requests, replies)`` of a module, with the numbers of two
-pipes; `Supervised.send` and `Supervised.replies` are this side of them. On that side `supervisor.received` takes what
+pipes; `Supervised.send` and `Supervised.replies` are this side of them. On that side `supervisor.receive` takes what
 was sent, and a reply is a line of bytes. What comes back is foreign: parse it by a schema.
 
 ::
@@ -94,7 +94,7 @@ class Supervised:
         )
 
     def send(self, request: Any) -> None:
-        """Send an object, which `supervisor.received` takes. It leaves while `replies` waits: nothing blocks here."""
+        """Send an object, which `supervisor.receive` takes. It leaves while `replies` waits: nothing blocks here."""
         content = pickle.dumps(request)
         self.send_bytes(len(content).to_bytes(supervisor.LENGTH_BYTES, "big") + content)
 

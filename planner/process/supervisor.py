@@ -29,11 +29,13 @@ from typing import Any
 LENGTH_BYTES = 8
 #: Begins a line that a supervisor itself says where replies go.
 NOTE = b"\0supervisor: "
-#: Seconds for ending all processes.
-END_S = 3.0
+#: Seconds for ending all processes, which a busy machine takes for hundreds of them.
+END_S = 10.0
+#: For so long it never sleeps: a process that forks and ends, again and again, has to be met between the two.
+_BUSY_S = 2.0
 _SWEEP_S = 0.002
-#: Of so many rounds the first one looks at all processes of the system, which may be many, and the others at children.
-_ROUNDS = 8
+#: Seconds from one look at all processes of the system, which may be many, to the next; the others are at children.
+_LOOK_S = 0.02
 _PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -126,20 +128,20 @@ def _reaped(below: int) -> int | None:
 
 def _end_all(group: int) -> None:
     """End a process group and all descendants, until this process has no child."""
-    until, rounds = time.monotonic() + END_S, 0
+    began = looks = time.monotonic()
     with suppress(OSError):
         os.killpg(group, signal.SIGKILL)
-    while time.monotonic() < until:
+    while (now := time.monotonic()) < began + END_S:
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
         except ChildProcessError:
             return
-        if rounds % _ROUNDS == 0:
+        if now >= looks:
             end_descendants(os.getpid())
-        rounds += 1
+            looks = time.monotonic() + _LOOK_S
         _end_children()
-        time.sleep(_SWEEP_S)
+        time.sleep(0 if now < began + _BUSY_S else _SWEEP_S)
 
 
 def _end_children() -> None:
@@ -147,7 +149,8 @@ def _end_children() -> None:
     me = os.getpid()
     with suppress(OSError), open(f"/proc/{me}/task/{me}/children") as file:
         for number in file.read().split():
-            os.kill(int(number), signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.kill(int(number), signal.SIGKILL)
 
 
 def end_descendants(root: int) -> int:
@@ -184,7 +187,7 @@ def _descendants(root: int) -> list[tuple[int, int, bool]]:
     return found
 
 
-def received(requests: int) -> Any:
+def receive(requests: int) -> Any:
     """The next object that the planner sent; this process ends where nothing comes any more."""
     import pickle
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from instances.parameters import Setting
 from planner.results.result import Result
-from planner.solving.certify import certified_into, why_uncertified
+from planner.solving.certify import certified_into
 from planner.solving.solve import solve
 from planner.types import JsonObject
 from solvers.outcome import Limits, Status
@@ -18,7 +18,7 @@ Note = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Tables:
+class ClaimTables:
     """Printed tables made again: a row for each of theirs, all with the same keys, and how many are as printed.
 
     Cuts of layers and seconds are counted apart; ``notes`` are sentences below the table.
@@ -47,7 +47,7 @@ class Evidence:
     compared: int = 0
     matched: int = 0
     notes: tuple[str, ...] = ()
-    tables: Tables | None = None
+    tables: ClaimTables | None = None
     figures: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -83,7 +83,7 @@ def meets(found: float | None, printed: str | None) -> bool:
 
 def objective(instance: Any, method: str, *, limits: Limits | None = None, **options: Any) -> float | None:
     """The objective that a method finds, ``None`` if it finds no plan."""
-    return examined(instance, method, limits=limits, **options).objective
+    return verified_result(instance, method, limits=limits, **options).objective
 
 
 class Optima:
@@ -106,14 +106,15 @@ class Optima:
 
     def result(self, instance: Any, what: str, *, method: str = "exact", limits: Limits | None = None) -> Result:
         """The same with its plan, by an exact method."""
-        result = examined(instance, method, limits=limits)
+        result = verified_result(instance, method, limits=limits)
         self.found += 1
         if result.status not in (Status.OPTIMAL, Status.INFEASIBLE):
             self.unproved.append(what)
         elif self._certify is not None:
-            result = certified_into(self._certify, instance, result, limits=limits)
+            proof = certified_into(self._certify, instance, result, limits=limits)
+            result = proof.result
             if result.certificate is None:
-                self._uncertified.append(f"{what} ({why_uncertified(result)})")
+                self._uncertified.append(f"{what} ({proof.uncertified})")
             else:
                 self.certificates.append({"of": what, **result.certificate})
         return result
@@ -135,7 +136,7 @@ class Optima:
         return f"proved: {self.found - len(self.unproved)} of {self.found} optima, or that there is no plan{left}"
 
 
-def examined(instance: Any, method: str, *, limits: Limits | None = None, **options: Any) -> Result:
+def verified_result(instance: Any, method: str, *, limits: Limits | None = None, **options: Any) -> Result:
     """The verified result of one method; a signal ends the whole examination."""
     result = solve(instance, method=method, limits=limits, options=options)
     if result.signal:

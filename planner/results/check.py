@@ -10,9 +10,9 @@ from typing import Any
 
 from formulations.contract.family import Violation
 from instances.errors import InstanceError
-from planner.files.load import admitted, family_of
+from planner.files.load import family_of, validate
 from planner.files.read import parse_json, read_named
-from planner.files.settings import declared, expect_types
+from planner.files.settings import declared_options, expect_types
 from planner.types import Instance, Json, JsonObject
 
 #: Two numbers that should be one may differ by this much, relatively.
@@ -55,7 +55,7 @@ def check(instance: Instance, plan: JsonObject, *, where: str = "plan") -> Verdi
         If it does not have the form of a plan (``where`` names it in the message), or the instance breaks a rule.
     """
     expect_types(where=where)
-    instance = admitted(instance)
+    instance = validate(instance)
     family = family_of(instance)
     if not isinstance(plan, Mapping):
         raise InstanceError.at(where, "plan", plan, "an object")
@@ -69,7 +69,7 @@ def check(instance: Instance, plan: JsonObject, *, where: str = "plan") -> Verdi
     except InstanceError as error:
         text = str(error)
         raise InstanceError(text if text.startswith(where) else " ".join(f"{where}: {text}".split())) from None
-    broken = family.violations(instance, decoded)
+    broken = family.judge(instance, decoded)
     objective = None if broken else family.evaluate(instance, decoded)
     return Verdict(family.name, instance.name, broken, objective, family.unit(instance), instance, decoded)
 
@@ -79,7 +79,7 @@ def other_settings(instance: Instance, plan: JsonObject, where: str = "plan") ->
     made = plan.get("options") if isinstance(plan, Mapping) else None
     if not isinstance(made, Mapping):
         return ()
-    here = declared(instance)
+    here = declared_options(instance)
     return tuple(
         f"{override.name} was {_given(made, override.name)} when {where} was made and is {_given(here, override.name)}"
         " here, where the plan is judged"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from planner.files.destinations import unwritable
-from planner.files.write import opened_to_grow, plain
+from planner.files.write import open_to_append, plain
 from planner.process.errors import UsageError
 from planner.results.result import Result
 from solvers.outcome import relative_gap
@@ -118,7 +118,7 @@ def event_file(path: str | None) -> Iterator[EventFile]:
     UsageError
         If the file cannot be opened; `complain` reports what goes wrong later.
     """
-    found = EventFile(None if path is None else opened_to_grow(path, _OPTION))
+    found = EventFile(None if path is None else open_to_append(path, _OPTION))
     try:
         yield found
     finally:

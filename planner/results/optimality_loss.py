@@ -10,6 +10,8 @@ from planner.results.check import exceeds
 from planner.results.result import Result
 from solvers.outcome import OPTIMAL_GAP, relative_gap
 
+#: The share of the losses that the p95 loss is not below.
+_SHARE = 0.95
 #: Verified objective and claimed lower bound of a result, ``None`` where there is none.
 Known = tuple[float | None, float | None]
 
@@ -60,10 +62,10 @@ def _loss(objective: float | None, reference: float | None) -> float | None:
     return objective / reference - 1 if reference > 0 and math.isfinite(objective / reference) else None
 
 
-def shown(loss: float | None, is_proved: bool) -> str:
+def format_loss(loss: float | None, is_proved: bool) -> str:
     """A loss in a table: of an optimal plan that it is, and where no optimum is proved that it may be less.
 
-    >>> shown(0.0, True), shown(0.25, True), shown(0.25, False), shown(None, True)
+    >>> format_loss(0.0, True), format_loss(0.25, True), format_loss(0.25, False), format_loss(None, True)
     ('optimal', '25 %', '<= 25 %', '-')
     """
     if loss is None:
@@ -76,3 +78,13 @@ def shown(loss: float | None, is_proved: bool) -> str:
 def any_optimal(found: Iterable[float | None]) -> bool:
     """Whether losses are to a proved optimum: then some plan has none."""
     return any(loss is not None and loss <= OPTIMAL_GAP for loss in found)
+
+
+def spread(losses: Sequence[float]) -> tuple[float, float, float]:
+    """Mean (exactly rounded, whatever the order), 95th percentile (nearest rank) and the worst of some losses.
+
+    >>> spread([0.5, 0.0])
+    (0.25, 0.5, 0.5)
+    """
+    ranked = sorted(losses)
+    return math.fsum(ranked) / len(ranked), ranked[math.ceil(_SHARE * len(ranked)) - 1], ranked[-1]

@@ -13,17 +13,18 @@ from solvers.outcome import Status, Stop
 
 @dataclass(frozen=True)
 class Result:
-    """What one method found, judged by the family's own ``violations`` and ``evaluate``.
+    """What one method found, judged by the family's own ``judge`` and ``evaluate``.
 
     ``objective`` is ours, in ``unit``; ``bound`` is a proved lower bound on it; ``gap`` is
     ``(objective - bound) / objective``; absent numbers are ``None``. ``seconds`` is the method's wall time, building
     included, kernel compilation not. ``proved_by`` names by whose means ``bound`` (or infeasibility) was proved: a
     `solvers.outcome.Prover` or the name of another method; ``None`` without a bound. ``plan`` is in the family's JSON
-    form (docs/interface.md). ``verified`` is true if there is a plan and it was accepted. ``certificate`` has
-    kind, bytes and seconds of the certificate that was requested (`planner.certify`), if there is one. ``loss`` is
-    ``objective / reference - 1`` to the proved optimum of a comparison, or its best bound (`optimality_loss`); ``None``
-    alone. ``signal`` is the number of the signal that interrupted the run. ``of`` is the instance itself, where the
-    result was made in this process: notebooks show its plan's pictures.
+    form (docs/interface.md), and ``own_plan`` is the same plan as the problem's own object. ``verified`` is true if
+    there is a plan and it was accepted. ``certificate`` has kind, bytes and seconds of the certificate that was
+    requested (`planner.certify`), if there is one. ``loss`` is ``objective / reference - 1`` to the proved optimum of a
+    comparison, or its best bound (`optimality_loss`); ``None`` alone. ``signal`` is the number of the signal that
+    interrupted the run. ``of`` is the instance itself, where the result was made in this process: notebooks show its
+    plan's pictures.
     """
 
     problem: str
@@ -50,6 +51,7 @@ class Result:
     loss: float | None = None
     signal: int | None = None
     of: Any = field(default=None, repr=False, compare=False)
+    own_plan: Any = field(default=None, repr=False, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy in another process is without the instance."""
@@ -59,7 +61,7 @@ class Result:
         """The result object of docs/interface.md, in JSON types."""
         from planner.results.fingerprints import fingerprint
 
-        shown = {name: value for name, value in vars(self).items() if name not in ("signal", "of")}
+        shown = {name: value for name, value in vars(self).items() if name not in ("signal", "of", "own_plan")}
         shown |= {"status": self.status.value, "stop": self.stop.value, "options": dict(self.options)}
         return {**shown, "fingerprint": fingerprint(self.of, self.plan)}
 

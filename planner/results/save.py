@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from planner.files.load import admitted, family_of
+from planner.files.load import family_of, validate
 from planner.files.write import plain, write_atomically
 from planner.results.result import Result
 from planner.types import Instance
@@ -33,7 +33,7 @@ def text_of(instance_or_result: Instance | Result) -> str:
     if isinstance(instance_or_result, Result):
         content = instance_or_result.to_json()
     else:
-        instance = admitted(instance_or_result)
+        instance = validate(instance_or_result)
         content = family_of(instance).to_json(instance)
     return as_json(content) + "\n"
 

@@ -14,36 +14,27 @@ from solvers import BACKENDS, check_solver
 from solvers.outcome import DEFAULT_SOLVER, Limits
 from solvers.trust.pins import BackendError
 
-#: The backend by the first word of a method's name: methods are named for what runs their model.
-_BACKENDS = {"milp": "highs", "cpsat": "cpsat"}
-
-
-def backend_of(method: Method[Any, Any]) -> str | None:
-    """The backend (`solvers.BACKENDS`) that runs the models of a method; ``None`` for one that is no model."""
-    return _BACKENDS.get(method.name.partition("-")[0])
-
 
 def _needed(method: Method[Any, Any]) -> list[str]:
     """The backends that run models of a method, or of the methods that it runs at once."""
     members = method.members if isinstance(method, Portfolio) else (method,)
-    return [backend for backend in map(backend_of, members) if backend is not None]
+    return [each.backend for each in members if each.backend]
 
 
-def fitted(method: Method[Any, Any], limits: Limits) -> Limits:
+def limits_for(method: Method[Any, Any], limits: Limits) -> Limits:
     """The limits without what is not for this method: another solver runs MILPs alone, an option whoever knows it."""
-    backend = backend_of(method)
-    if backend is None:
+    if not method.backend:
         return replace(limits, solver=DEFAULT_SOLVER, solver_options=(), solver_log=None)
     if limits.solver != DEFAULT_SOLVER:
-        is_own = backend == "highs"
+        is_own = method.backend == "highs"
         return limits if is_own else replace(limits, solver=DEFAULT_SOLVER, solver_options=())
     if not limits.solver_options:
         return limits
-    knows = BACKENDS[backend].load().knows
+    knows = BACKENDS[method.backend].load().knows
     return replace(limits, solver_options=tuple(each for each in limits.solver_options if knows(each[0])))
 
 
-def examined(methods: Sequence[Method[Any, Any]], limits: Limits) -> None:
+def examine_solver(methods: Sequence[Method[Any, Any]], limits: Limits) -> None:
     """Let the solver that was chosen, with its options, pass its exam: before a clock starts.
 
     Raises
@@ -51,7 +42,7 @@ def examined(methods: Sequence[Method[Any, Any]], limits: Limits) -> None:
     UsageError
         If it is not installed or fails, or if none of the methods takes a setting.
     """
-    taken = {method.name: fitted(method, limits) for method in methods}
+    taken = {method.name: limits_for(method, limits) for method in methods}
     names = ", ".join(taken)
     if limits.solver != DEFAULT_SOLVER and all(each.solver == DEFAULT_SOLVER for each in taken.values()):
         raise UsageError.at("solver", limits.solver, f"a method that is a MILP, such as milp; {names} is none")
@@ -69,7 +60,7 @@ def examined(methods: Sequence[Method[Any, Any]], limits: Limits) -> None:
         raise UsageError(str(refused)) from None
 
 
-def prepared(method: Method[Any, Any]) -> float:
+def prepare_method(method: Method[Any, Any]) -> float:
     """Load a method and wait for its solvers' processes, which `examined` has started: before a clock starts.
 
     Returns
@@ -85,7 +76,7 @@ def prepared(method: Method[Any, Any]) -> float:
     return time.perf_counter() - began if needed else 0.0
 
 
-def chosen(limits: Limits) -> dict[str, Any]:
+def solver_settings(limits: Limits) -> dict[str, Any]:
     """What a result records of the choice of a solver."""
     found: dict[str, Any] = {} if limits.solver == DEFAULT_SOLVER else {"solver": limits.solver}
     return found | ({"solver-options": dict(limits.solver_options)} if limits.solver_options else {})

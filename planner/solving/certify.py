@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from formulations.compiled.memory_budget import SizeError
+from formulations.contract.checker.assemble import one_file
 from formulations.contract.family import Certificates, Family, UncertifiedError, resolve
 from instances.errors import InstanceError
 from planner.files.destinations import writable
-from planner.files.load import admitted, family_of
+from planner.files.load import family_named, family_of, validate
 from planner.files.read import parse_json, read_named
 from planner.files.settings import expect_types
 from planner.files.write import plain, write_atomically
@@ -25,20 +26,18 @@ from planner.solving.worker import Worker, attend, signals_stop
 from planner.types import Instance, JsonObject
 from solvers.outcome import Limits, Status, Watch
 
-#: What the reason of a result without a certificate begins or goes on with.
-_UNCERTIFIED = "uncertified: "
-
 
 @dataclass(frozen=True)
 class Certification:
     """A result and the certificate of its bound: ``content`` in JSON types, ``None`` where it is uncertified.
 
-    ``result.certificate`` has the kind, the bytes of the file and the seconds it took; or ``result.reason`` says why
-    there is none.
+    ``result.certificate`` has the kind, the bytes of the file and the seconds it took. ``uncertified`` says why there
+    is none, and the end of ``result.reason`` repeats it.
     """
 
     result: Result
     content: JsonObject | None
+    uncertified: str = ""
 
     @cached_property
     def text(self) -> str:
@@ -93,7 +92,7 @@ def certify(
         If the result is another problem's.
     """
     expect_types(limits=limits, notice=notice)
-    instance = admitted(instance)
+    instance = validate(instance)
     family = family_of(instance)
     if result is None:
         result = solve(instance, exact=True, limits=limits, notice=notice)
@@ -102,8 +101,9 @@ def certify(
     try:
         content, seconds = _written(family, instance, result, limits or Limits())
     except (UncertifiedError, SizeError, MemoryError) as error:
-        reasons = (result.reason, f"{_UNCERTIFIED}{error or 'memory ran out'}")
-        return Certification(replace(result, reason="; ".join(filter(None, reasons))), None)
+        why = str(error) or "memory ran out"
+        reasons = (result.reason, f"uncertified: {why}")
+        return Certification(replace(result, reason="; ".join(filter(None, reasons))), None, why)
     figures = {"kind": content["proof"]["kind"], "bytes": len(_text(content).encode()), "seconds": seconds}
     return Certification(replace(result, certificate=figures), content)
 
@@ -139,11 +139,11 @@ def uncertified(family: Family[Any, Any], instance: Any, result: Result) -> str 
 
 def certified_into(
     folder: str, instance: Instance, result: Result, *, limits: Limits | None = None, option: str = "--certify"
-) -> Result:
-    """The result with its certificate, which is written into a folder (made if need be), and its instance beside it.
+) -> Certification:
+    """As `certify`; the certificate is written into a folder (made if need be), and its instance beside it.
 
-    ``certificate`` then names the ``file``; both names follow from what is in them, so what is written twice is there
-    once. Without one ``reason`` ends in ``uncertified:`` and why.
+    ``result.certificate`` then names the ``file``; both names follow from what is in them, so what is written
+    twice is there once.
 
     Raises
     ------
@@ -152,7 +152,7 @@ def certified_into(
     """
     found = certify(instance, result, limits=limits)
     if found.content is None or found.result.certificate is None:
-        return found.result
+        return found
     with writable(folder, option):
         Path(folder).mkdir(parents=True, exist_ok=True)
     content = json.dumps(plain(family_of(instance).to_json(instance)), allow_nan=False) + "\n"
@@ -160,12 +160,7 @@ def certified_into(
     path = f"{stem}-{_short(found.text)}.certificate.json"
     write_atomically(f"{stem}.instance.json", content, option)
     write_atomically(path, found.text, option)
-    return replace(found.result, certificate={**found.result.certificate, "file": path})
-
-
-def why_uncertified(result: Result) -> str:
-    """What `certify` said of a result that it has no certificate of; empty: it has one, or none was requested."""
-    return result.reason.partition(_UNCERTIFIED)[2]
+    return replace(found, result=replace(found.result, certificate={**found.result.certificate, "file": path}))
 
 
 def verify(instance: Instance, certificate: JsonObject, *, where: str = "certificate") -> Verification:
@@ -186,7 +181,7 @@ def verify(instance: Instance, certificate: JsonObject, *, where: str = "certifi
         If the problem has no certificates.
     """
     expect_types(where=where)
-    instance = admitted(instance)
+    instance = validate(instance)
     family = family_of(instance)
     checked: Certificates[Any] | None = family.certificates
     if checked is None:
@@ -199,6 +194,21 @@ def verify(instance: Instance, certificate: JsonObject, *, where: str = "certifi
     except ValueError as error:
         raise InstanceError.at(where, "content", str(error), "a certificate, as planner certify writes it") from None
     return Verification(**verdict)
+
+
+def checker(problem: str) -> str:
+    """The checker of a problem's certificates as one file: Python's standard library alone, its theorem on top.
+
+    Raises
+    ------
+    UsageError
+        If there is no such problem, or it has no certificates.
+    """
+    expect_types(problem=problem)
+    family = family_named(problem)
+    if family.certificates is None:
+        raise UsageError.at("PROBLEM", problem, "a problem that has certificates")
+    return one_file(family.name)
 
 
 def read_certificate(path: str) -> JsonObject:

@@ -1,7 +1,7 @@
 """Which methods solve an instance, in which order to try them, and why.
 
-One rule for all families: the method that the room prefers (`Family.choose`), if it takes the instance and is going to
-end in time; then exact methods, the quickest first; then heuristics as the room lists them. Where a method gives up,
+One rule for all families: the method that the problem prefers (`Family.choose`), if it takes the instance and will
+end in time; then exact methods, the quickest first; then heuristics as the problem lists them. Where a method gives up,
 or an exact one ends without a proof, the next one has its turn (`planner.solving.solve.solve`).
 """
 
@@ -103,7 +103,7 @@ def _in_order(
 
 
 def _requested(family: Family[Any, Any], instance: Any, name: str, exact: bool) -> Method[Any, Any]:
-    method = named(family, name)
+    method = find_method(family, name)
     if exact and method.claim is not Claim.EXACT:
         raise UsageError.at("method", name, f"an exact method, as required; one of {', '.join(exact_names(family))}")
     missing = method.refusal(instance)
@@ -113,7 +113,7 @@ def _requested(family: Family[Any, Any], instance: Any, name: str, exact: bool) 
     return method
 
 
-def named(family: Family[Any, Any], name: str) -> Method[Any, Any]:
+def find_method(family: Family[Any, Any], name: str) -> Method[Any, Any]:
     """The family's method of that name, or the one that a user brought (`planner.plugins`).
 
     Raises
@@ -128,7 +128,7 @@ def named(family: Family[Any, Any], name: str) -> Method[Any, Any]:
     if found is None:
         known = (method.name for method in family.methods)
         raise UsageError.unknown(
-            "method", name, [AUTO, *known, *registry.registered(family.name), *registry.installed()]
+            "method", name, [AUTO, *known, *registry.functions_of(family.name), *registry.installed()]
         )
     return found
 

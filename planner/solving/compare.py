@@ -13,19 +13,19 @@ from typing import Any
 from formulations.compiled.compile_times import compiling
 from formulations.contract.family import Family, Method
 from planner.files.destinations import writable
-from planner.files.load import admitted, family_of
+from planner.files.load import family_of, validate
 from planner.files.settings import expect_types, method_options
 from planner.files.write import plain, write_atomically
-from planner.plugins.registry import registered
+from planner.plugins.registry import functions_of
 from planner.process.errors import CrosscheckError, UsageError
 from planner.process.versions import versions
 from planner.results.check import exceeds
 from planner.results.events import Listen
 from planner.results.optimality_loss import optimum_of, with_losses
 from planner.results.result import Result, html_table, summary
-from planner.solving.backends import examined
-from planner.solving.certify import certified_into, uncertified, why_uncertified
-from planner.solving.choose import named
+from planner.solving.backends import examine_solver
+from planner.solving.certify import certified_into, uncertified
+from planner.solving.choose import find_method
 from planner.solving.solve import run, silent
 from planner.types import Instance, Json, JsonObject
 from solvers.outcome import Limits, Prover, Status, Stop
@@ -147,20 +147,23 @@ def crosscheck(
     expect_types(plans=plans, limits=limits, options=options, reproducers=reproducers, certificates=certificates)
     expect_types(listen=listen, notice=notice, ended=ended)
     expect_methods(methods)
-    instance = admitted(instance)
+    instance = validate(instance)
     family = family_of(instance)
     limits = limits or Limits(time_s=DEFAULT_TIME_S)
     with compiling(notice):  # one notice for all methods
         family.load()
-        chosen = [named(family, name) for name in methods] if methods is not None else sane(family, instance)
-        chosen += entered(family, plans or {}, chosen)
+        chosen = [find_method(family, name) for name in methods] if methods is not None else sane(family, instance)
+        chosen += plans_as_methods(family, plans or {}, chosen)
         given = method_options(chosen, options or {})
-        examined(chosen, limits)
+        examine_solver(chosen, limits)
         results, found, left_out = _run_each(family, chosen, instance, limits, given, listen, notice, ended)
     found += contradictions(results)
+    without = {r.method: uncertified(family, instance, r) for r in results if is_proved(r)}
     if certificates is not None:
-        results = [certified_into(certificates, instance, r, limits=limits) if is_proved(r) else r for r in results]
-    without = {r.method: uncertified(family, instance, r) or why_uncertified(r) for r in results if is_proved(r)}
+        for number, result in enumerate(results):
+            if is_proved(result):
+                proof = certified_into(certificates, instance, result, limits=limits)
+                results[number], without[result.method] = proof.result, proof.uncertified
     report = Report(
         family.name,
         instance.name,
@@ -229,7 +232,7 @@ def _run_each(
     return results, found, left_out
 
 
-def entered(
+def plans_as_methods(
     family: Family[Any, Any], plans: Mapping[str, str | JsonObject], beside: Sequence[Method[Any, Any]] = ()
 ) -> list[Method[Any, Any]]:
     """Plans that came from elsewhere, as methods; `UsageError` for a name that a method ``beside`` them has."""
@@ -238,7 +241,7 @@ def entered(
     for name in plans:
         if name in {method.name for method in beside}:
             raise UsageError.at("--plan", name, "a name that no other row has")
-    return [methods.entered(family, name, plan) for name, plan in plans.items()]
+    return [methods.plan_as_method(family, name, plan) for name, plan in plans.items()]
 
 
 def sane(family: Family[Any, Any], instance: Any) -> list[Method[Any, Any]]:
@@ -248,7 +251,7 @@ def sane(family: Family[Any, Any], instance: Any) -> list[Method[Any, Any]]:
         for method in family.methods
         if method.misfit(instance) is None and method.effort(instance) <= SANE_EFFORT
     ]
-    return [*fitting, *(named(family, name) for name in registered(family.name))]
+    return [*fitting, *(find_method(family, name) for name in functions_of(family.name))]
 
 
 def contradictions(results: Sequence[Result]) -> list[str]:

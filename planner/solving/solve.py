@@ -1,35 +1,31 @@
-"""Run one method; check what comes back against the family's definition; restate it as a `Result`.
-
-A method's own figures are never copied: the objective is ``evaluate`` of a plan that ``violations`` accepted, the
-status is derived from objective and bound, and a plan or bound that cannot be true raises `CrosscheckError`.
-"""
+"""Run one method after the other until there is a proof; restate what `judge` believes of each as a `Result`."""
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 from formulations.compiled.compile_times import compiling
 from formulations.compiled.memory_budget import SizeError
 from formulations.contract.family import Answer, Claim, Family, Method, resolve
-from planner.files.load import admitted, family_of
-from planner.files.settings import declared, expect_types, method_options
+from planner.files.load import family_of, validate
+from planner.files.settings import declared_options, expect_types, method_options
 from planner.plugins.method_names import AUTO, PORTFOLIO
-from planner.process.errors import CrosscheckError, UsageError
-from planner.results.check import agree, exceeds
+from planner.process.errors import UsageError
 from planner.results.events import Event, Listen, Told
 from planner.results.result import Result
-from planner.solving.backends import chosen as choice
-from planner.solving.backends import examined, fitted, prepared
-from planner.solving.choose import candidates, named
-from planner.solving.known import Known, Proof
+from planner.solving.backends import examine_solver, limits_for, prepare_method
+from planner.solving.backends import solver_settings as choice
+from planner.solving.choose import candidates, find_method
+from planner.solving.judge import Judge
+from planner.solving.known import Known
 from planner.solving.portfolio import portfolio
 from planner.solving.worker import Received, Worker, attend, signals_stop
 from planner.types import Instance
-from solvers.outcome import DEFAULT_SOLVER, OPTIMAL_GAP, Limits, Prover, Status, Stop, Watch, relative_gap
+from solvers.outcome import DEFAULT_SOLVER, Limits, Status, Stop, Watch
 
 #: Without a time limit, and where no proof is demanded, those that come after a method with a plan may take so long.
 HAND_OVER_S = 10.0
@@ -90,12 +86,12 @@ def solve(
     """
     expect_types(method=method, exact=exact, limits=limits, options=options, listen=listen, notice=notice)
     limits = limits or Limits()
-    instance = admitted(instance)
+    instance = validate(instance)
     family = family_of(instance)
     with compiling(notice):  # one notice, whether choosing or solving compiles first
         family.load()
         if method not in (None, AUTO, PORTFOLIO):
-            named(family, method)  # importing what a user brought does not count
+            find_method(family, method)  # importing what a user brought does not count
         began = time.perf_counter()
         known = Known(limits.solver)
         proof_wanted = exact or method == PORTFOLIO
@@ -103,7 +99,7 @@ def solve(
             if any(each.plan is not None for each in known.results) and not _may_prove(chosen, instance):
                 continue
             left = replace(limits, time_s=_left(limits, time.perf_counter() - began, known.results, proof_wanted))
-            examined([chosen], limits)
+            examine_solver([chosen], limits)
             try:
                 given = method_options([chosen], options or {})[chosen.name]
             except UsageError:
@@ -205,93 +201,84 @@ def run(
     ``known``: what other methods found on the instance; it uses their plans, reports their bounds as theirs, and adds
     its own.
     """
-    limits = fitted(method, limits)
-    examined([method], limits)
+    limits = limits_for(method, limits)
+    examine_solver([method], limits)
     known = known or Known(limits.solver)
-    before_s, is_chosen = known.seconds, limits.solver != DEFAULT_SOLVER
+    before_s = known.seconds
     listener = Told(listen)
     watch = Watch(limits, _teller(family, method, instance, None if listen is None else listener.tell, known))
-    if is_chosen and known.doubted:
-        watch.doubt(known.doubted)
-    for each in known.results:
-        if each.plan is not None and each.objective is not None:
-            watch.plan(family.plan_from_json(instance, each.plan), each.objective)
+    watch.evaluate = partial(family.evaluate, instance)
+    _begin(watch, limits, known)
     arguments = {name.replace("-", "_"): value for name, value in options.items()}
     starts_s: list[float] = []
     worker = Worker(
-        lambda: starts_s.append(prepared(method)),
+        lambda: starts_s.append(prepare_method(method)),
         lambda: method.solve(instance, limits, watch, **arguments),
         watch,
         method.finish,
     )
+    judge = Judge(family, method, instance, limits, watch, known)
     with signals_stop(watch) as received, compiling() as compiled:
         returned, answer = _attended(worker, watch, limits, received)
         seconds = worker.seconds if returned else watch.elapsed_s() if worker.prepared.is_set() else 0.0
-        plan, objective = _best(family, method, instance, answer, watch)
-        answer, doubts = _believed(answer, objective, limits, watch, known)
-        plan, objective, bound = _judge(family, method, instance, answer, watch, plan, objective)
-        start_s = sum(starts_s)
-        stats = {**answer.stats, "compile_seconds": max(0.0, worker.prepare_s - start_s)}
-        if start_s:
-            stats["start_seconds"] = start_s
-        reasons = [reason, answer.reason, doubts, *watch.aborts]
-        if compiled.kernels:
-            stats["kernels_compiled"] = compiled.kernels
-        if not returned:
-            stats["left_behind"] = True
-        if watch.aborts:
-            stats["solver_aborts"] = len(watch.aborts)
+        found = judge.verdict(answer)
+        answer = found.answer
+        stats = {**answer.stats, **_stats(worker, sum(starts_s), compiled.kernels, returned, watch)}
+        reasons = [reason, answer.reason, found.doubts, *watch.aborts]
         if answer.infeasible and received.signal is None:
             sentence, figures = _explain(family, instance, limits, watch, received)
             reasons, stats = [*reasons, sentence], {**stats, **figures}
-    by = prover(answer, watch, objective, bound)
-    proof = None if bound is None or by is None else Proof(bound, method.name, by, is_chosen and by != Prover.BOUNDS)
-    if not answer.infeasible:
-        proof = _carried(family, method, instance, known, plan, objective, proof)
-        bound, by = (None, None) if proof is None else (proof.bound, proof.by)
-    gap = relative_gap(objective, bound)
-    status = _status(answer, objective, gap)
     result = Result(
         problem=family.name,
         instance=instance.name,
         method=method.name,
         claim=method.claim.value,
-        status=status,
-        stop=_stop(status, answer, watch),
-        objective=objective,
-        bound=bound,
-        gap=gap,
+        status=found.status,
+        stop=found.stop(watch),
+        objective=found.objective,
+        bound=found.bound,
+        gap=found.gap,
         unit=family.unit(instance),
         seconds=seconds,
-        proved_by=by,
+        proved_by=found.proved_by,
         reason="; ".join(dict.fromkeys(part for part in reasons if part)),
         solver=answer.solver,
         seed=limits.seed,
         threads=limits.threads,
-        options={**declared(instance), **options, **answer.options, **choice(limits)},
+        options={**declared_options(instance), **options, **answer.options, **choice(limits)},
         stats=stats,
-        verified=plan is not None,
-        plan=None if plan is None else family.plan_to_json(instance, plan),
+        verified=found.plan is not None,
+        plan=None if found.plan is None else family.plan_to_json(instance, found.plan),
         signal=received.signal,
         of=instance,
+        own_plan=found.plan,
     )
     listener.end(result, before_s)
-    own = [] if answer.infeasible else _proofs(method, answer, watch, is_chosen)
-    known.add(result, own, proof is not None and proof.is_claim)
+    known.add(result, judge.proofs(answer), found.proof is not None and found.proof.is_claim)
     return result
 
 
-def _proofs(method: Method[Any, Any], answer: Answer[Any], watch: Watch, is_chosen: bool) -> list[Proof]:
-    """The bounds of a method, as the methods after it report them."""
-    return [
-        Proof(
-            value,
-            method.name,
-            method.name if by in (Prover.SEARCH, Prover.SOLVER) else by,
-            is_chosen and by != Prover.BOUNDS,
-        )
-        for by, value in _bounds(answer, watch).items()
-    ]
+def _begin(watch: Watch, limits: Limits, known: Known) -> None:
+    """Report to a watch what the methods before this one found; a solver that is doubted is not believed again."""
+    if limits.solver != DEFAULT_SOLVER and known.doubted:
+        watch.doubt(known.doubted)
+    for each in known.results:
+        if each.own_plan is not None and each.objective is not None:
+            watch.plan(each.own_plan, each.objective)
+
+
+def _stats(worker: Worker, start_s: float, kernels: int, returned: bool, watch: Watch) -> dict[str, Any]:
+    """What a run says of itself: the seconds before its clock started, and what went wrong without an end to it."""
+    found: dict[str, Any] = {"compile_seconds": max(0.0, worker.prepare_s - start_s)}
+    if start_s:
+        found["start_seconds"] = start_s
+    if kernels:
+        found["kernels_compiled"] = kernels
+    if not returned:
+        found["left_behind"] = True
+    if watch.aborts:
+        found["solver_aborts"] = len(watch.aborts)
+    return found
 
 
 def _attended(worker: Worker, watch: Watch, limits: Limits, received: Received) -> tuple[bool, Answer[Any]]:
@@ -325,163 +312,6 @@ def _teller(
     return tell
 
 
-def _best(
-    family: Family[Any, Any], method: Method[Any, Any], instance: Any, answer: Answer[Any], watch: Watch
-) -> tuple[Any, float | None]:
-    """The best plan among the answer's and the watch's, and its objective, both checked."""
-    plan, objective = answer.plan, None
-    if plan is not None:
-        objective = _verify(family, method, instance, plan)
-    seen, claimed = watch.incumbent()
-    if seen is not None and claimed is not None and (objective is None or claimed < objective):
-        attained = _verify(family, method, instance, seen, claimed)
-        if objective is None or attained < objective:
-            plan, objective = seen, attained
-    return plan, objective
-
-
-def _believed(
-    answer: Answer[Any], objective: float | None, limits: Limits, watch: Watch, known: Known
-) -> tuple[Answer[Any], str]:
-    """The answer without what its solver claims, if that is one of choice and a plan contradicts it, and why.
-
-    A plan may contradict what that solver claimed for another method as well: then all that it claims is forgotten.
-    """
-    was_doubted, is_chosen = known.doubted, limits.solver != DEFAULT_SOLVER
-    known.compare(objective)
-    if is_chosen:
-        _doubt(answer, objective, watch, known)
-    if not known.doubted or (was_doubted and not is_chosen):
-        return answer, ""
-    said = f"solver {known.solver} {known.doubted}: nothing that it claims is believed in this run"
-    if not is_chosen:
-        return answer, said
-    infeasible = answer.infeasible and answer.proved_by == Prover.BOUNDS
-    reason = answer.reason if infeasible or not answer.infeasible else ""
-    return replace(answer, bound=None, infeasible=infeasible, reason=reason), said
-
-
-def _doubt(answer: Answer[Any], objective: float | None, watch: Watch, known: Known) -> None:
-    """Doubt the solver of choice that gave an answer, in this method and in all, if a plan contradicts it."""
-    if known.doubted:
-        watch.doubt(known.doubted)
-    elif objective is not None and answer.infeasible and answer.proved_by != Prover.BOUNDS:
-        watch.doubt("calls the instance infeasible, which has a plan")
-    elif objective is not None and answer.bound is not None and exceeds(answer.bound, objective):
-        watch.doubt(f"claims the bound {answer.bound:.9g} above a plan of {objective:.9g}")
-    if watch.doubted:
-        known.doubt(watch.doubted)
-
-
-def _judge(
-    family: Family[Any, Any],
-    method: Method[Any, Any],
-    instance: Any,
-    answer: Answer[Any],
-    watch: Watch,
-    plan: Any,
-    objective: float | None,
-) -> tuple[Any, float | None, float | None]:
-    """The plan and its objective, with the best bound; a contradiction is raised."""
-    bounds = [value for value in (answer.bound, watch.best_bound) if value is not None and math.isfinite(value)]
-    bound = max(bounds, default=None)
-    if answer.infeasible:
-        if plan is not None:
-            raise _contradiction(family, method, instance, "calls the instance infeasible, yet has a plan", plan)
-        return None, None, None
-    if objective is not None and bound is not None:
-        if exceeds(bound, objective):
-            raise _contradiction(
-                family, method, instance, f"claims the bound {bound!r}, yet has a plan of {objective!r}", plan
-            )
-        bound = min(bound, objective)  # what is left above it is rounding
-    return plan, objective, bound
-
-
-def _carried(
-    family: Family[Any, Any],
-    method: Method[Any, Any],
-    instance: Any,
-    known: Known,
-    plan: Any,
-    objective: float | None,
-    own: Proof | None,
-) -> Proof | None:
-    """The best proof, with those of the methods before this one; each bound stays its method's."""
-    best = max(known.believed(objective), key=lambda each: each.bound, default=None)
-    if best is None:
-        return own
-    if objective is not None and exceeds(best.bound, objective):
-        what = f"has a plan of {objective!r}, yet {best.method} claims the bound {best.bound!r}"
-        raise _contradiction(family, method, instance, what, plan)
-    if own is not None and (own.bound >= best.bound or _closes(objective, own.bound)):
-        return own
-    return best if objective is None else replace(best, bound=min(best.bound, objective))
-
-
-def prover(answer: Answer[Any], watch: Watch, objective: float | None, bound: float | None) -> str | None:
-    """By whose means the bound, or infeasibility, was proved; ``None`` if nothing was.
-
-    Where several bounds close the gap, the method's own is named before one that it shares with others; where none
-    does, the greatest.
-    """
-    if answer.infeasible:
-        return answer.proved_by or Prover.SEARCH
-    if bound is None:
-        return None
-    bounds = _bounds(answer, watch)
-    closing = [by for by, value in bounds.items() if _closes(objective, value)]
-    if closing:
-        return min(closing, key=lambda by: by == Prover.BOUNDS)
-    return max(bounds, key=lambda by: bounds[by])
-
-
-def _bounds(answer: Answer[Any], watch: Watch) -> dict[str, float]:
-    """The bounds of a method by their provers."""
-    found = {by: value for by, value in watch.bounds.items() if math.isfinite(value)}
-    value = answer.bound
-    if value is None or not math.isfinite(value):
-        return found
-    if answer.proved_by or value > max(found.values(), default=-math.inf):
-        by = answer.proved_by or Prover.SEARCH
-        found[by] = max(value, found.get(by, value))
-    return found
-
-
-def _closes(objective: float | None, bound: float) -> bool:
-    gap = relative_gap(objective, bound)
-    return gap is not None and gap <= OPTIMAL_GAP
-
-
-def _verify(
-    family: Family[Any, Any], method: Method[Any, Any], instance: Any, plan: Any, claimed: float | None = None
-) -> float:
-    """The plan's objective, if it keeps every rule and is worth what the method claimed."""
-    broken = family.violations(instance, plan)
-    if broken:
-        raise _contradiction(
-            family, method, instance, "returned a plan that breaks: " + "; ".join(map(str, broken)), plan
-        )
-    objective = family.evaluate(instance, plan)
-    if claimed is not None and not agree(objective, claimed):
-        raise _contradiction(family, method, instance, f"claims {claimed!r} for a plan of {objective!r}", plan)
-    return objective
-
-
-def _contradiction(
-    family: Family[Any, Any], method: Method[Any, Any], instance: Any, what: str, plan: Any
-) -> CrosscheckError:
-    return CrosscheckError(
-        f"{method.name} {what}",
-        {
-            "problem": family.name,
-            "instance": family.to_json(instance),
-            "method": method.name,
-            "plan": family.plan_to_json(instance, plan),
-        },
-    )
-
-
 def _explain(
     family: Family[Any, Any], instance: Any, limits: Limits, watch: Watch, received: Received
 ) -> tuple[str, Mapping[str, Any]]:
@@ -504,20 +334,3 @@ def _explain(
         return "no time was left to find what would make it feasible", {"explain_seconds": own.elapsed_s()}
     sentence, figures = worker.outcome
     return sentence, {**figures, "explain_seconds": worker.seconds}
-
-
-def _status(answer: Answer[Any], objective: float | None, gap: float | None) -> Status:
-    if answer.infeasible:
-        return Status.INFEASIBLE
-    if objective is None:
-        return Status.UNKNOWN
-    return Status.OPTIMAL if gap is not None and gap <= OPTIMAL_GAP else Status.FEASIBLE
-
-
-def _stop(status: Status, answer: Answer[Any], watch: Watch) -> Stop:
-    """Why the run ended: a proof counts whenever it came; that a method reports one is not enough."""
-    if status in (Status.OPTIMAL, Status.INFEASIBLE):
-        return Stop.PROVED
-    if answer.stop in (Stop.PROVED, Stop.COMPLETED):
-        return watch.why(Stop.COMPLETED)
-    return answer.stop

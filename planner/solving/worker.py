@@ -88,7 +88,7 @@ def signals_stop(watch: Watch) -> Iterator[Received]:
     that the command line noted before this counts, and the command line learns of those received here.
     """
     received = Received(watch)
-    noted = signals.noted()
+    noted = signals.pending()
     if noted is not None:
         received.receive(noted, None)
     previous: dict[int, Any] = {}

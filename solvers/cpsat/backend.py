@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import version as distribution_version
-from typing import Any
+from typing import Any, ClassVar
 
 from google.protobuf import text_format
 from ortools.sat import sat_parameters_pb2
 from ortools.sat.python import cp_model, cp_model_helper
 
 from solvers import check_solver
+from solvers.build_stop import Stopped, is_stopped
 from solvers.callback_bridge import Relay
 from solvers.external import process
 from solvers.external.messages import FAILURES, OWN_CPSAT, CpTask, Ended, Outcome
@@ -147,6 +148,17 @@ def run(
     return _read(model, end, relay.best_bound, limits, watch)
 
 
+def weighted_sum(terms: Iterable[tuple[int, Any]]) -> Any:
+    """The sum of factor times variable over pairs of both, built faster than by ``sum``."""
+    pairs = list(terms)
+    return cp_model.LinearExpr.weighted_sum([var for _, var in pairs], [factor for factor, _ in pairs])
+
+
+def _named(name: str, index: Any) -> str:
+    places = index if isinstance(index, tuple) else (index,)
+    return f"{name}[{','.join(map(str, places))}]" if places else name
+
+
 class SpokenModel(cp_model.CpModel):  # type: ignore[misc]  # ortools is untyped here
     """CP-SAT's model, with the sentence of each group of its variables and constraints."""
 
@@ -154,10 +166,49 @@ class SpokenModel(cp_model.CpModel):  # type: ignore[misc]  # ortools is untyped
         super().__init__()
         #: By the first part of a name; the source stands in brackets at the end.
         self.sentences: dict[str, str] = {}
+        #: By name and index, what `booleans` and `integers` have made.
+        self.variables: dict[str, dict[Any, Any]] = {}
 
     def says(self, name: str, text: str) -> None:
         """What the variables or constraints ``name`` or ``name[...]`` mean."""
         self.sentences[name] = text
+
+    def add(self, row: Any) -> Any:
+        """Add a row, unless the watch is stopped (`solvers.build_stop`)."""
+        if is_stopped():
+            raise Stopped
+        return super().add(row)
+
+    def booleans(self, name: str, indices: Iterable[Any], doc: str) -> dict[Any, Any]:
+        """Boolean variables ``name[index]`` by their indices, and what they mean."""
+        return self.integers(name, indices, 0, 1, doc)
+
+    def integers(self, name: str, indices: Iterable[Any], low: int, high: int, doc: str) -> dict[Any, Any]:
+        """Whole variables ``name[index]`` by their indices, and what they mean."""
+        self.says(name, doc)
+        found = {index: self.new_int_var(low, high, _named(name, index)) for index in indices}
+        self.variables.setdefault(name, {}).update(found)
+        return found
+
+    def integer(self, name: str, low: int, high: int, doc: str) -> Any:
+        """The only whole variable of this name, and what it means."""
+        return self.integers(name, [()], low, high, doc)[()]
+
+    def rows(self, name: str, indices: Iterable[Any], rule: Callable[..., Any], doc: str) -> None:
+        """Rows ``name[index]``, as Pyomo's ``Constraint``, and what they say.
+
+        ``rule`` returns the row of an index, or a tuple of that and the literals that it holds under.
+        """
+        self.says(name, doc)
+        for index in indices:
+            made = rule(*index) if isinstance(index, tuple) else rule(index)
+            row, *literals = made if isinstance(made, tuple) else (made,)
+            added = row if isinstance(row, cp_model.Constraint) else self.add(row)
+            added.with_name(_named(name, index)).only_enforce_if(literals)
+
+    def row(self, name: str, row: Any, doc: str) -> None:
+        """The only row of this name, and what it says."""
+        self.rows(name, [()], lambda: row, doc)
 
 
 class Hinted:
@@ -173,7 +224,9 @@ class Hinted:
 
 
 class Runnable(Hinted):
-    """What can be run as well."""
+    """What can be run as well, with parameters of its own."""
+
+    parameters: ClassVar[Mapping[str, Any]] = {}
 
     def run(
         self,
@@ -183,7 +236,7 @@ class Runnable(Hinted):
         on_bound: Callable[[float], None] | None = None,
     ) -> Run:
         """Run CP-SAT on it (`run`)."""
-        return run(self.model, limits, watch, on_solution=on_solution, on_bound=on_bound)
+        return run(self.model, limits, watch, on_solution=on_solution, on_bound=on_bound, parameters=self.parameters)
 
     def quantities(self) -> Mapping[str, Callable[..., Any]]:
         """By name the linear expressions that requirements may speak of; none unless a model has some."""
@@ -296,7 +349,7 @@ def _ended(proto: Any, limits: Limits, own: Mapping[str, Any], watch: Watch, rel
         is_minimum=_is_minimum(proto),
         log=limits.solver_log,
     )
-    return process.ended(OWN_CPSAT, task, watch, relay, _values)[0]
+    return process.run_task(OWN_CPSAT, task, watch, relay, _values)[0]
 
 
 def _values(solution: Iterable[int]) -> Values:
@@ -313,10 +366,10 @@ def _configured(limits: Limits, own: Mapping[str, Any]) -> Any:
     # Its own handler would end the process before what it has found is passed on.
     parameters.catch_sigint_signal = False
     # 9.15's presolve loses solutions of small linear models with sums beyond 2^31 and then proves false optima: its
-    # search for included constraints does (google/or-tools issue 5293; tests/contracts/test_presolve.py).
+    # search for included constraints does (google/or-tools issue 5293; tests/solvers/test_presolve.py).
     parameters.cp_model_presolve = False
     # Without presolve, 9.15 takes a bound that holds under a literal for one that always holds, and calls feasible
-    # models infeasible (tests/hierarchical_partitioning/test_cpsat.py).
+    # models infeasible (tests/formulations/hierarchical_partitioning/test_cpsat.py).
     parameters.auto_detect_greater_than_at_least_one_of = False
     parameters.relative_gap_limit = limits.gap if limits.gap > OPTIMAL_GAP else 0.0
     for name, value in own.items():

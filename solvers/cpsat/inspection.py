@@ -12,7 +12,7 @@ from google.protobuf import json_format, text_format
 from ortools.sat import cp_model_pb2
 from ortools.sat.python import cp_model
 
-from solvers.cpsat.linearisation import linear, named
+from solvers.cpsat.linearisation import file_name, linear
 from solvers.inspection import Group, Range, Relaxation, Sizes, group_of, sentence
 from solvers.outcome import Watch
 
@@ -84,12 +84,12 @@ def _proto_text(model: cp_model.CpModel) -> str:
 def file_order(model: cp_model.CpModel, suffix: str) -> list[str]:
     """The variables' names as a file of this suffix has them."""
     if suffix in (".lp", ".mps"):
-        return [named(place, each) for place, each in enumerate(model.proto.variables)]
+        return [file_name(place, each) for place, each in enumerate(model.proto.variables)]
     return [each.name for each in model.proto.variables if each.name]
 
 
 def names(model: cp_model.CpModel) -> Mapping[str, Any]:
     """The variables by their names in files of linear models, and by their own where these are others."""
     held = {place: model.get_int_var_from_proto_index(place) for place in range(len(model.proto.variables))}
-    found = {named(place, each): held[place] for place, each in enumerate(model.proto.variables)}
+    found = {file_name(place, each): held[place] for place, each in enumerate(model.proto.variables)}
     return found | {each.name: held[place] for place, each in enumerate(model.proto.variables) if each.name}

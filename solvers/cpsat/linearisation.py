@@ -15,7 +15,7 @@ from typing import Any
 from ortools.sat.python import cp_model
 
 from solvers.inspection import group_of, plain
-from solvers.milp.linear import Linear, Row, Terms, Variable
+from solvers.milp.linear import Linear, LinearRow, Terms, Variable
 from solvers.outcome import Watch
 
 #: CP-SAT's infinity, and beyond.
@@ -39,7 +39,7 @@ def linear(model: cp_model.CpModel, watch: Watch | None = None) -> Linear:
     proto = model.proto
     domains = [list(each.domain) for each in proto.variables]
     left_out = [group_of(each.name) or "domain" for each in proto.variables if len(each.domain) > 2]
-    rows: list[Row] = []
+    rows: list[LinearRow] = []
     for number, constraint in enumerate(proto.constraints):
         if watch is not None and watch.stopped():
             break
@@ -69,18 +69,18 @@ def linear(model: cp_model.CpModel, watch: Watch | None = None) -> Linear:
 def _variable(place: int, proto: Any) -> Variable:
     low, *_, high = proto.domain
     kind = "binary" if (low, high) == (0, 1) else "integer"
-    return Variable(named(place, proto), kind, low, high)
+    return Variable(file_name(place, proto), kind, low, high)
 
 
-def named(place: int, proto: Any) -> str:
+def file_name(place: int, proto: Any) -> str:
     """The name of a variable in files; the model's constants have none of their own."""
     return plain(proto.name or f"fixed_{place}")
 
 
-def _row(name: str, held: _Sum) -> Row:
+def _row(name: str, held: _Sum) -> LinearRow:
     terms: Terms = tuple((place, float(factor)) for place, factor in held.terms.items() if factor)
     low = -math.inf if held.low is None else float(held.low)
-    return Row(name, terms, low, math.inf if held.high is None else float(held.high))
+    return LinearRow(name, terms, low, math.inf if held.high is None else float(held.high))
 
 
 def _is_whole(constraint: Any) -> bool:

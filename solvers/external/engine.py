@@ -35,10 +35,10 @@ def finite(value: Any) -> float | None:
     return number if math.isfinite(number) and abs(number) < 1e20 else None
 
 
-def typed(text: str) -> bool | int | float | str:
+def parse_option(text: str) -> bool | int | float | str:
     """The value that an option's text stands for.
 
-    >>> typed("true"), typed("3"), typed("0.5"), typed("dual")
+    >>> parse_option("true"), parse_option("3"), parse_option("0.5"), parse_option("dual")
     (True, 3, 0.5, 'dual')
     """
     if text.lower() in ("true", "false"):

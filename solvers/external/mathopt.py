@@ -11,7 +11,7 @@ from ortools.math_opt import callback_pb2, model_pb2, result_pb2
 from ortools.math_opt.core.python import solver as core
 from ortools.math_opt.python import mathopt
 
-from solvers.external.engine import RefusedError, Tell, finite, typed
+from solvers.external.engine import RefusedError, Tell, finite, parse_option
 from solvers.external.matrix import Matrix
 from solvers.external.messages import Ended, Outcome, Solution, Task
 from solvers.trust.pins import demand, installed
@@ -100,7 +100,7 @@ class MathOpt:
 
 def _set(parameters: Any, solver: str, name: str, text: str) -> None:
     """One of the solver's own parameters; MathOpt keeps them by their types, which the text's spelling decides."""
-    value = typed(text)
+    value = parse_option(text)
     held: Any = getattr(parameters, solver, None)
     if solver == "gscip":
         kinds = {bool: held.bool_params, int: held.int_params, float: held.real_params, str: held.string_params}

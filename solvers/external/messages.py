@@ -74,7 +74,7 @@ class CpTask:
 
 @dataclass(frozen=True)
 class LpTask:
-    """A model of HiGHS in parts (`solvers.external.own_highs.packed`); ``seconds`` and ``hint`` as of `Task`.
+    """A model of HiGHS in parts (`solvers.external.own_highs.pack`); ``seconds`` and ``hint`` as of `Task`.
 
     ``limits`` and ``options`` are those of `solvers.highs_settings.configure`.
     """

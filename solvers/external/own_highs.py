@@ -12,7 +12,7 @@ import numpy as np
 
 from solvers.external.engine import Tell
 from solvers.external.messages import Bound, Ended, LpTask, Outcome, Solution
-from solvers.highs_settings import configure, hinted
+from solvers.highs_settings import configure, set_hint
 from solvers.mute_stdout import silent
 
 _Status = highspy.HighsModelStatus
@@ -28,7 +28,7 @@ _PARTS = ("num_col_", "num_row_", "offset_", "col_cost_", "col_lower_", "col_upp
 _MATRIX = ("start_", "index_", "value_")
 
 
-def packed(lp: highspy.HighsLp) -> dict[str, Any]:
+def pack(lp: highspy.HighsLp) -> dict[str, Any]:
     """A ``HighsLp`` as arrays and numbers, which can be sent."""
     matrix = lp.a_matrix_
     return {
@@ -40,7 +40,7 @@ def packed(lp: highspy.HighsLp) -> dict[str, Any]:
     }
 
 
-def unpacked(parts: dict[str, Any]) -> highspy.HighsLp:
+def unpack(parts: dict[str, Any]) -> highspy.HighsLp:
     """The same model again."""
     lp = highspy.HighsLp()
     for name in _PARTS:
@@ -69,9 +69,9 @@ class Highs:
         """Run it on a model."""
         highs = highspy.Highs()
         highs.setOptionValue("output_flag", False)
-        highs.passModel(unpacked(task.model))
+        highs.passModel(unpack(task.model))
         configure(highs, task.limits, task.options)
-        hinted(highs, dict(task.hint))
+        set_hint(highs, dict(task.hint))
         self._listen(highs, tell)
         return _ended(highs, *self._run(highs, task))
 

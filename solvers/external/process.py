@@ -37,6 +37,7 @@ from solvers.external.messages import (
     Stop,
     Task,
 )
+from solvers.fork_lock import ForkLock
 from solvers.outcome import OPTIMAL_GAP, Limits, Watch, relative_gap
 from solvers.outcome import Stop as Why
 from solvers.trust.pins import BackendError
@@ -65,7 +66,6 @@ _COMMAND = "import sys; sys.path[:] = {path}; from solvers.external.__main__ imp
 _living: set[Process] = set()
 #: Processes that wait for a task, by the name of their solver.
 _idle: dict[str, list[Process]] = {}
-_lock = threading.Lock()
 
 
 class StartError(BackendError):
@@ -221,19 +221,17 @@ class Process:
 
 
 def _leave_all() -> None:
-    global _lock
-    _lock = threading.Lock()  # another thread may have held it
+    """A forked process has no part in its parent's processes."""
     for each in _living:
         each.leave()
     _living.clear()
     _idle.clear()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_leave_all)
+_lock = ForkLock(_leave_all)
 
 
-def ended(
+def run_task(
     name: str, task: Task | CpTask | LpTask, watch: Watch, relay: Relay, seen: Callable[[Any], Any]
 ) -> tuple[Ended, str]:
     """How a solver's run on a task ended, and its name and version; stopped where the watch or the relay asks for it.
@@ -320,7 +318,7 @@ def stop_of(
 
 def _keep(process: Process) -> None:
     """Let a process wait for its next task; end it where another one waits, or its last one was large."""
-    with _lock:
+    with _lock.own:
         waiting = _idle.setdefault(process.name, [])
         is_kept = not waiting and process.sent_bytes <= LARGE_BYTES
         if is_kept:
@@ -352,14 +350,14 @@ def prepared_version(name: str) -> str:
     """Name and version of a solver, whose process waits afterwards; `BackendError` if there is no such solver."""
     process = _ready(name, Watch())
     assert process is not None  # this watch is never stopped
-    with _lock:
+    with _lock.own:
         _idle.setdefault(name, []).append(process)
     return process.version
 
 
 def start(name: str) -> None:
     """Let a process begin to start, if none waits: whoever calls this before a clock starts does not pay for it."""
-    with _lock, suppress(StartError):  # whoever needs it says so
+    with _lock.own, suppress(StartError):  # whoever needs it says so
         waiting = _idle.setdefault(name, [])
         if not waiting:
             waiting.append(Process(name))
@@ -374,7 +372,7 @@ def prepare(name: str) -> None:
 def _started(name: str) -> Process:
     """A process that waits, or a new one."""
     while True:
-        with _lock:
+        with _lock.own:
             waiting = _idle.get(name)
             process = waiting.pop() if waiting else Process(name)
         if process.is_alive:

@@ -19,7 +19,7 @@ from solvers.external import process
 from solvers.external.matrix import Matrix
 from solvers.external.messages import FAILURES, Ended, Outcome, Task
 from solvers.outcome import OPTIMAL_GAP, Limits, Run, Stop, Watch
-from solvers.trust.prove_twice import agreed, alone, reordered, reported, weaker
+from solvers.trust.prove_twice import agreement, alone, reorder, report_run, weaker
 from solvers.values import Values
 
 Listener = Callable[[Any], None] | None
@@ -45,7 +45,7 @@ def run(
         A hint, by columns.
     """
     found = _claimed(lp, columns, has_objective, limits, watch, on_solution, on_bound, known)
-    return reported(_without_claims(found) if watch.doubted else found, on_bound)
+    return report_run(_without_claims(found) if watch.doubted else found, on_bound)
 
 
 def _claimed(
@@ -66,7 +66,7 @@ def _claimed(
         return first
     if first.stop is not Stop.PROVED:
         return alone(first, is_minimum=matrix.is_minimum)
-    other, moved = reordered(lp, limits.seed)
+    other, moved = reorder(lp, limits.seed)
     place = {variable: moved[column] for variable, column in columns.items()}
     found = known if first.values is None else dict(enumerate(first.values.numbers))
     hint = {moved[column]: float(value) for column, value in found.items()}
@@ -74,10 +74,10 @@ def _claimed(
     second = replace(call, limits=replace(limits, seed=(limits.seed + 1) % 2**31)).once(
         Matrix.of(other), place, hint, report
     )
-    return agreed(first, second, is_minimum=matrix.is_minimum)
+    return agreement(first, second, is_minimum=matrix.is_minimum)
 
 
-def relaxed(lp: Any, columns: Mapping[int, int], has_objective: bool, limits: Limits, watch: Watch) -> Run:
+def run_relaxation(lp: Any, columns: Mapping[int, int], has_objective: bool, limits: Limits, watch: Watch) -> Run:
     """Run ``limits.solver`` on a ``HighsLp`` without whole numbers, once."""
     return _Call(has_objective, limits, watch, None).once(Matrix.of(lp).relaxed(), columns, {}, None)
 
@@ -127,7 +127,7 @@ class _Call:
         if len(matrix.costs) == 0:  # some file formats cannot say this
             outcome = Outcome.INFEASIBLE if matrix.is_refuted else Outcome.SOLVED
             return Ended(outcome, np.zeros(0), matrix.offset, matrix.offset), name
-        return process.ended(name, task, self.watch, relay, lambda values: Values(columns, values))
+        return process.run_task(name, task, self.watch, relay, lambda values: Values(columns, values))
 
     def _read(self, matrix: Matrix, end: Ended, version: str, columns: Mapping[int, int]) -> Run:
         outcome, found = end.outcome, end.values is not None

@@ -9,7 +9,7 @@ import pyscipopt
 from pyscipopt import SCIP_EVENTTYPE, Eventhdlr
 from pyscipopt.scip import Expr, ExprCons, Term
 
-from solvers.external.engine import RefusedError, Tell, finite, typed
+from solvers.external.engine import RefusedError, Tell, finite, parse_option
 from solvers.external.matrix import Matrix
 from solvers.external.messages import Bound, Ended, Outcome, Solution, Task
 
@@ -131,6 +131,6 @@ def _configure(model: Any, task: Task) -> None:
         model.setParam(name, value)
     for name, text in task.options:
         try:
-            model.setParam(name, typed(text))
+            model.setParam(name, parse_option(text))
         except (KeyError, LookupError, TypeError, ValueError) as error:
             raise RefusedError(f"a parameter of SCIP and its value ({name}={text}: {error})") from None

@@ -17,7 +17,7 @@ import pyomo.environ as pyo
 from pyomo.core.expr import LinearExpression
 from pyomo.opt import TerminationCondition
 
-from solvers.external.engine import RefusedError, Tell, finite, typed
+from solvers.external.engine import RefusedError, Tell, finite, parse_option
 from solvers.external.matrix import Matrix
 from solvers.external.messages import Ended, Outcome, Task
 
@@ -126,7 +126,7 @@ class ThroughPyomo:
             if time and task.seconds is not None:
                 self._solver.options[time] = task.seconds
         for name, text in task.options:
-            self._solver.options[name] = typed(text)
+            self._solver.options[name] = parse_option(text)
 
     def _values(self, model: Any, results: Any) -> Any:
         if len(results.solution):

@@ -21,30 +21,31 @@ import pyomo.environ as pyo
 from pyomo.core.expr import LinearExpression
 
 from solvers import check_solver
+from solvers.build_stop import is_stopped
 from solvers.callback_bridge import Relay
 from solvers.external import process
 from solvers.external import run as external
 from solvers.external.messages import OWN_HIGHS, Ended, LpTask, Outcome
-from solvers.external.own_highs import packed
+from solvers.external.own_highs import pack
 from solvers.highs_settings import configure
 from solvers.highs_settings import knows as knows
 from solvers.inspection import REQUIRED, Relaxation, Sizes, unit_of
 from solvers.milp.translation import translate
 from solvers.outcome import DEFAULT_SOLVER, Limits, Run, Stop, Watch
 from solvers.trust.pins import demand
-from solvers.trust.prove_twice import agreed, alone, reordered, reported, weaker
+from solvers.trust.prove_twice import agreement, alone, reorder, report_run, weaker
 from solvers.values import Values as Values
 
 #: The size of a typical objective in a model's units; HiGHS's tolerances are absolute, and small beside it.
 NATURAL = 1e3
 
 #: What a known plan says of a variable may bound it with this much room, relatively: HiGHS calls models infeasible in
-#: which the plan lies within its tolerances of such a bound (tests/stage_partitioning/test_milp.py).
+#: which the plan lies within its tolerances of such a bound (tests/formulations/stage_partitioning/test_milp.py).
 ROOM = 1e-3
 
 #: Coefficients below this, ten times HiGHS's tolerance on rows, count as 0 (`in_units`): it calls feasible models with
-#: them infeasible (tests/stage_partitioning/test_milp.py). Nor is that tolerance made smaller: at 1e-9 HiGHS finds
-#: false optima (tests/operator_partitioning/test_operator_methods.py).
+#: them infeasible (tests/formulations/stage_partitioning/test_milp.py). Nor is that tolerance made smaller: at 1e-9
+#: HiGHS finds false optima (tests/formulations/operator_partitioning/test_operator_methods.py).
 SMALLEST = 1e-5
 
 #: HiGHS's tolerances may lift a bound by this much, relatively and absolutely (it looks for nothing that is better than
@@ -74,9 +75,10 @@ def trusted(bound: float, *, to_scale: bool = False) -> float:
 def weighted_sum(terms: Iterable[tuple[float, Any]]) -> Any:
     """The sum of factor times variable over pairs of both, as Pyomo's expression; built faster than by ``quicksum``.
 
-    An expression even where there is nothing to sum: of plain numbers Pyomo takes no row (``0 == 1``).
+    An expression even where there is nothing to sum: of plain numbers Pyomo takes no row (``0 == 1``). Empty once the
+    watch is stopped (`solvers.build_stop`): an exception in a rule Pyomo would log as an error of the model.
     """
-    pairs = list(terms)
+    pairs = [] if is_stopped() else list(terms)
     return LinearExpression(linear_coefs=[factor for factor, _ in pairs], linear_vars=[var for _, var in pairs])
 
 
@@ -169,14 +171,14 @@ def run(
     # Bounds of the first run wait for the second one: a watch does not take back what was reported.
     first = call.once(highs.getLp(), columns, known, None)
     if first.stop is not Stop.PROVED:
-        return reported(alone(first, is_minimum=is_minimum), on_bound)
-    again, moved = reordered(highs.getLp(), limits.seed)
+        return report_run(alone(first, is_minimum=is_minimum), on_bound)
+    again, moved = reorder(highs.getLp(), limits.seed)
     found = known if first.values is None else dict(enumerate(first.values.numbers))
     moved_hint = {moved[column]: float(value) for column, value in found.items()}
     place = {variable: moved[column] for variable, column in columns.items()}
     report = on_bound and (lambda bound: on_bound(weaker(bound, first.bound, is_minimum)))
     second = call.once(again, place, moved_hint, report, presolve="off")
-    return reported(agreed(first, second, is_minimum=is_minimum), on_bound)
+    return report_run(agreement(first, second, is_minimum=is_minimum), on_bound)
 
 
 @dataclass(frozen=True)
@@ -200,8 +202,8 @@ class _Call:
         """One run, in HiGHS's process."""
         relay = Relay(self.on_solution, on_bound)
         is_minimum = lp.sense_ == highspy.ObjSense.kMinimize
-        task = LpTask(packed(lp), self.limits, self.options, presolve, is_minimum, tuple(hint.items()))
-        end, _ = process.ended(OWN_HIGHS, task, self.watch, relay, lambda values: Values(columns, values))
+        task = LpTask(pack(lp), self.limits, self.options, presolve, is_minimum, tuple(hint.items()))
+        end, _ = process.run_task(OWN_HIGHS, task, self.watch, relay, lambda values: Values(columns, values))
         relay.finish()
         if end.outcome is Outcome.UNBOUNDED:
             raise ValueError("the model is unbounded; expected a bounded objective")

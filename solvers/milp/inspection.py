@@ -14,9 +14,9 @@ from pyomo.repn.plugins.nl_writer import NLWriter
 
 from solvers.external import run as external
 from solvers.external.matrix import Matrix
-from solvers.inspection import Group, Range, Relaxation, Sizes, plain, sentence, unsolved
+from solvers.inspection import Group, Range, Relaxation, Sizes, plain, sentence, why_no_bound
 from solvers.milp import linear_program
-from solvers.milp.linear import FRACTION, Linear, Row, Variable
+from solvers.milp.linear import FRACTION, Linear, LinearRow, Variable
 from solvers.milp.translation import translate
 from solvers.outcome import DEFAULT_SOLVER, Limits, Run, Watch
 
@@ -64,9 +64,9 @@ def relaxation(model: pyo.ConcreteModel, limits: Limits, watch: Watch | None = N
     began, watch = time.perf_counter(), watch or Watch(limits)
     highs, columns, has_objective, rows = translate(model, watch)
     if watch.stopped():  # then rows are missing
-        return Relaxation(None, time.perf_counter() - began, reason=unsolved(watch))
+        return Relaxation(None, time.perf_counter() - began, reason=why_no_bound(watch))
     if limits.solver != DEFAULT_SOLVER:
-        found = external.relaxed(highs.getLp(), columns, has_objective, limits, watch)
+        found = external.run_relaxation(highs.getLp(), columns, has_objective, limits, watch)
         return _elsewhere(model, found, time.perf_counter() - began)
     count = highs.getNumCol()
     highs.changeColsIntegrality(
@@ -133,7 +133,7 @@ def linear(model: pyo.ConcreteModel) -> Linear:
             for place, (low, high) in enumerate(zip(matrix.lower, matrix.upper, strict=True))
         ),
         rows=tuple(
-            Row(row_names[place], _terms(*matrix.row(place)), float(low), float(high))
+            LinearRow(row_names[place], _terms(*matrix.row(place)), float(low), float(high))
             for place, (low, high) in enumerate(zip(matrix.least, matrix.most, strict=True))
         ),
         costs=tuple((int(place), float(matrix.costs[place])) for place in np.flatnonzero(matrix.costs)),

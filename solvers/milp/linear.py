@@ -1,6 +1,7 @@
 """A linear model in plain sight: named variables and rows, as JSON, as an LP or MPS file, relaxed and solved by HiGHS.
 
 Numbers are written so that they are read back exactly: whole ones with all their digits, others as Python's ``repr``.
+HiGHS writes 15 digits and leaves out rows with factors of 1e15; Pyomo writes no model of CP-SAT.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Variable:
 
 
 @dataclass(frozen=True)
-class Row:
+class LinearRow:
     """``lower <= sum of factor times variable <= upper``; the terms are places of variables with their factors."""
 
     name: str
@@ -62,7 +63,7 @@ class Linear:
     """Variables, rows and an objective; ``left_out`` names what of a model it does not hold."""
 
     variables: tuple[Variable, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[LinearRow, ...]
     costs: Terms
     offset: float = 0.0
     is_minimum: bool = True
@@ -242,7 +243,7 @@ class Linear:
 _KINDS = {"<=": "L", ">=": "G", "=": "E"}
 
 
-def _relations(row: Row) -> list[tuple[str, str, float]]:
+def _relations(row: LinearRow) -> list[tuple[str, str, float]]:
     """Name, relation and side of each row of a file that stands for a row; none for one without sides."""
     if row.lower == row.upper:
         return [(row.name, "=", row.lower)]

@@ -6,7 +6,7 @@ from typing import Any
 
 import highspy
 
-from solvers.inspection import unsolved
+from solvers.inspection import why_no_bound
 from solvers.mute_stdout import silent
 from solvers.outcome import Watch
 
@@ -47,5 +47,5 @@ def solve(highs: highspy.Highs, watch: Watch) -> tuple[bool, str]:
     if status in (*_SOLVED, *_NO_SOLUTION):
         return status in _NO_SOLUTION, ""
     if watch.stopped() or status == _Status.kTimeLimit:
-        return False, unsolved(watch)
+        return False, why_no_bound(watch)
     return False, f"HiGHS: {highs.modelStatusToString(status)}"

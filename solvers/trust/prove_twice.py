@@ -15,7 +15,7 @@ import numpy as np
 from solvers.outcome import OPTIMAL_GAP, Run, Stop
 
 
-def reordered(lp: highspy.HighsLp, seed: int) -> tuple[highspy.HighsLp, list[int]]:
+def reorder(lp: highspy.HighsLp, seed: int) -> tuple[highspy.HighsLp, list[int]]:
     """The model in a random order, and where each of its columns has gone.
 
     Whatever a solver proves of one order holds of every other; its rounding errors are others.
@@ -49,7 +49,7 @@ def reordered(lp: highspy.HighsLp, seed: int) -> tuple[highspy.HighsLp, list[int
     return found, [int(place) for place in column_at]
 
 
-def agreed(first: Run, second: Run, *, is_minimum: bool) -> Run:
+def agreement(first: Run, second: Run, *, is_minimum: bool) -> Run:
     """What both runs prove, with the better of their solutions; ``first`` ended with a proof."""
     if first.infeasible and second.infeasible:
         return first
@@ -80,7 +80,7 @@ def alone(run: Run, *, is_minimum: bool) -> Run:
     return replace(run, bound=run.bound - given_up if is_minimum else run.bound + given_up)
 
 
-def reported(run: Run, on_bound: Callable[[float], None] | None) -> Run:
+def report_run(run: Run, on_bound: Callable[[float], None] | None) -> Run:
     """The run, once its bound was reported: what two runs prove is known after both."""
     if on_bound is not None and run.bound is not None:
         on_bound(run.bound)

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from formulations.contract.rounding import Least, exactly, least_amount, printed, rounded_up, step_below
+from formulations.contract.rounding import Least, amount_text, exactly, least_amount, rounded_up, step_below
 from planner.display.tables import facts
 from solvers.outcome import Stop, Watch
 
@@ -31,11 +31,11 @@ def test_rounded_amounts(slack: float) -> None:
     for _ in range(5000):
         needed = number(rng)
         amount = rounded_up(needed, slack)
-        assert float(printed(amount)) == amount and amount * slack >= needed
+        assert float(amount_text(amount)) == amount and amount * slack >= needed
         assert amount <= needed * (1 + 1.1e-8) or amount <= needed + 1
         if amount:
             less = step_below(amount)
-            assert less < amount and float(printed(less)) == less and less * slack < needed
+            assert less < amount and float(amount_text(less)) == less and less * slack < needed
         assert float(exactly(needed)) == needed
 
 

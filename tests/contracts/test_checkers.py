@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import hashlib
 import importlib
 import json
 import random
@@ -13,17 +14,22 @@ import sys
 from collections.abc import Iterator
 from fractions import Fraction
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
+from paths import ROOT
 from small_instances import random_case
 
 import planner
 from formulations import FAMILIES
+from formulations.contract.checker.downsets import fits, undominated
+from formulations.contract.checker.frame import Checker
 from instances.catalog.catalog import CATALOG
 from planner.cli.app import main
 
+ROOT = ROOT
 CERTIFIED = [family for family in FAMILIES if family.certificates is not None]
 _NAMES = [family.name for family in CERTIFIED]
 _WEIRD: list[Any] = [
@@ -73,13 +79,89 @@ def test_some_problems_are_certified() -> None:
 
 
 @pytest.mark.parametrize("name", _NAMES)
-def test_checkers_import_the_standard_library_alone(name: str) -> None:
-    for node in ast.walk(ast.parse(Path(checker_of(name).__file__).read_text())):
+def test_a_checker_is_one_file_of_the_standard_library(name: str) -> None:
+    tree = ast.parse(planner.checker(name))
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             assert {each.name.partition(".")[0] for each in node.names} <= sys.stdlib_module_names
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0 and (node.module or "").partition(".")[0] in sys.stdlib_module_names
         assert not (isinstance(node, ast.Name) and node.id in {"__import__", "eval", "exec", "compile"})
+    names = [node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)]
+    for node in tree.body:
+        if isinstance(node, ast.Assign):
+            names += [part.id for target in node.targets for part in ast.walk(target) if isinstance(part, ast.Name)]
+    assert len(set(names)) == len(names), sorted({each for each in names if names.count(each) > 1})
+    theorem = ast.get_docstring(tree) or ""
+    assert theorem == ast.get_docstring(ast.parse(Path(checker_of(name).__file__).read_text()))
+    assert theorem.startswith("Check a certificate of") and "Theorem." in theorem
+
+
+@pytest.mark.parametrize("name", _NAMES)
+def test_the_documentation_names_the_checker_by_its_hash(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["checker", name]) == 0
+    text = capsys.readouterr().out
+    assert main(["checker", name, "--out", str(tmp_path / "checker.py")]) == 0
+    assert (tmp_path / "checker.py").read_bytes() == text.encode()
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    assert f"| `{name}` | `{digest}` |" in (ROOT / "docs" / "what-optimal-means.md").read_text(), f"it is now {digest}"
+
+
+def test_only_problems_with_certificates_have_a_checker(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["checker", "knapsack"]) == 2
+    assert "tmpc_knapsack" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", _NAMES)
+def test_the_file_alone_says_what_planner_says(name: str, tmp_path: Path) -> None:
+    """Of true, forged and malformed certificates, in a process that finds nothing of ours."""
+    content, certificate = first(name)
+    rng, given = random.Random(name), [certificate, certificate | {"bound": certificate["objective"]}]
+    for value in (*_WEIRD[:8], "0", "1/7"):
+        given += [replaced(certificate, rng.choice(list(places(certificate))), value)]
+    (tmp_path / "checker.py").write_text(planner.checker(name))
+    (tmp_path / "instance.json").write_text(json.dumps(content))
+    expected: dict[str, tuple[int, str]] = {}
+    for number, each in enumerate(given):
+        (tmp_path / str(number)).write_text(json.dumps(each))
+        try:
+            verdict = checker_of(name).verify(content, each)
+        except ValueError as error:
+            expected[str(number)] = 2, f"bad input: {error}\n"
+        else:
+            said = ("accepted" if verdict["accepted"] else "rejected") + f": {verdict['reason']}\n"
+            expected[str(number)] = 0 if verdict["accepted"] else 1, said
+    command = [sys.executable, "-I", "-S", "checker.py", "instance.json"]
+    done = subprocess.run([*command, "0"], capture_output=True, text=True, cwd=tmp_path, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == expected["0"] and done.stdout.startswith("accepted: ")
+    command = [sys.executable, checker_of(name).__file__, "instance.json", "0"]  # by its path, where planner is found
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == expected["0"]
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", _EACH, str(tmp_path), *expected],
+        capture_output=True, text=True, cwd=tmp_path, timeout=60, check=False,
+    )  # fmt: skip
+    assert {kind: tuple(each) for kind, each in json.loads(done.stdout).items()} == expected, done.stderr
+    assert {code for code, _ in expected.values()} >= {0, 1, 2}
+
+
+def test_knapsacks_of_checkers_are_decided_as_by_brute_force(cases: int) -> None:
+    rng, outcomes = random.Random(9), {True: 0, False: 0}
+    for number in range(20 * cases):
+        groups = [
+            undominated([(rng.randint(0, 12), rng.randint(0, 12)) for _ in range(rng.randint(1, 4))])
+            for _ in range(rng.randint(1, 5))
+        ]
+        sums = [tuple(map(sum, zip(*choice, strict=True))) for choice in product(*groups)]
+        cost, memory = rng.choice(sums)  # most often one that fits, and the like with a little less
+        budget, capacity = cost - rng.choice([0, 0, 1, 2]), memory - rng.choice([0, 0, 1, 2])
+        expected = any(c <= budget and m <= capacity for c, m in sums)
+        assert fits(groups, budget, capacity) is expected, (number, groups, budget, capacity)
+        assert fits(groups, None, capacity) is any(m <= capacity for _, m in sums)
+        outcomes[expected] += 1
+    assert min(outcomes.values()) >= 2 * cases, outcomes
 
 
 #: Their sets of operators are too many for the labels of a checker in pure Python.
@@ -155,7 +237,7 @@ def test_what_is_said_is_no_more_than_what_is_proved(name: str, monkeypatch: pyt
     verdict = checker.verify(content, certificate | {"plan": None, "objective": None, "bound": "0"})
     assert (verdict["accepted"], verdict["reason"]) == (True, "no plan takes less than 0.0")
     below = Fraction(5) - Fraction(1, 10**30)
-    monkeypatch.setattr(checker, "proved", lambda *_: (Fraction(5), below))
+    monkeypatch.setattr(Checker, "proved", lambda *_: (Fraction(5), below))
     verdict = checker.verify(content, certificate)
     assert verdict["bound"] < 5 == verdict["objective"]
     assert verdict["reason"] == "every plan takes more than 4.999999999999999, this one 5.0"
@@ -163,7 +245,7 @@ def test_what_is_said_is_no_more_than_what_is_proved(name: str, monkeypatch: pyt
     def full(*_: Any) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(checker, "proved", full)
+    monkeypatch.setattr(Checker, "proved", full)
     verdict = checker.verify(content, certificate)
     assert (verdict["accepted"], verdict["reason"]) == (False, "size: memory ran out")
 
@@ -178,6 +260,8 @@ def test_what_is_required_beyond_is_never_dropped(name: str) -> None:
         for key, part in content.items()
         if isinstance(part, dict) and "problem" in part
     ]
+    with pytest.raises(ValueError, match=f"an instance of {name}"):
+        checker_of(name).verify(content | {"problem": "another"}, certificate)
     for given in (content | required, *inside):
         verdict = checker_of(name).verify(given, certificate)
         assert (verdict["accepted"], verdict["reason"]) == (False, reason)
@@ -225,9 +309,9 @@ def test_hostile_files_take_little_memory(name: str, size: int, memory: int, tmp
     }  # fmt: skip
     for kind, text in texts.items():
         (tmp_path / kind).write_text(text)
-    folder = str(Path(checker_of(name).__file__).parent)
+    (tmp_path / "checker.py").write_text(planner.checker(name))
     done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", _EACH, folder, *texts],
+        [sys.executable, "-I", "-S", "-c", _EACH, str(tmp_path), *texts],
         capture_output=True, text=True, cwd=tmp_path, timeout=60, check=False,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (memory, memory)),
     )  # fmt: skip

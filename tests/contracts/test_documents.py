@@ -12,14 +12,15 @@ from pathlib import Path
 
 import pytest
 import typer
+from paths import ROOT
 
 import planner
 from formulations import FAMILIES
 from planner.cli.app import application, main
-from planner.files.load import recognised
+from planner.files.load import recognise_family
 from planner.reproduction import CLAIMS
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = ROOT
 PACKAGES = ("planner", "formulations", "solvers", "instances")
 MODULES = sorted(
     {
@@ -77,7 +78,7 @@ def test_schemas_shown_are_read_and_their_plans_check(family: str) -> None:
     blocks = [json.loads(text) for text in re.findall(r"```json\n(.*?)```", section, flags=re.DOTALL)]
     plans = [json.loads(text) for text in re.findall(r"Plan: `(.*?)`", section)]
     content, plan = [*blocks, *plans][:2]
-    instance = recognised(content, "interface.md").read(content, "interface.md", {})
+    instance = recognise_family(content, "interface.md").read(content, "interface.md", {})
     assert planner.check(instance, plan).feasible
 
 

@@ -19,7 +19,7 @@ from planner.results.result import Result
 from planner.solving.compare import Report
 from solvers.outcome import Status, Stop
 
-#: Parts of names, by what they mean to somebody: rich, matplotlib, HTML, markdown, Python's formats.
+#: Parts of names, by what they mean to somebody: rich, Vega, HTML, markdown, Python's formats.
 MARKUP = ("[/gelu]", "[bold]", "[a]", "[/]", "\\[", "\\", ":smile:", "$x_$", "$\\frac", "<script>", "&amp;", "]]>", "|")
 PLAIN = ("layer", "7", " ", "`", "*", "_", "%s", "{0}", "'", '"', "é", "中", "\N{GRINNING FACE}")
 #: What must not reach a terminal.
@@ -118,13 +118,12 @@ def every_command(file: str, own: list[str], capsys: Any, folder: Path, report: 
     clean(table)
     cells = [re.sub(r"\\.", "", line).count("|") for line in table.splitlines() if line.startswith("|")]
     assert len(cells) >= 3 and set(cells) == {11}
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("vl_convert")
     for suffix in ("svg", "png"):
         assert main(["solve", file, "--plot", str(folder / f"plan.{suffix}")]) == 0
         assert capsys.readouterr().err.count("\n") <= 1  # no warning of the fonts
     if report:
         pytest.importorskip("jinja2")
-        pytest.importorskip("vl_convert")
         page = folder / "page.html"
         assert main(["report", file, "--out", str(page), "--time-limit", "20", "--quiet"]) == 0
         text = page.read_text()

@@ -110,7 +110,7 @@ def examine(name: str, folder: Path, count: int, solved: int) -> None:
         else:
             assert verdict.violations
         try:
-            planner.files.load.admitted(wrong)
+            planner.files.load.validate(wrong)
         except REFUSALS:
             continue
         accepted += 1
@@ -184,7 +184,7 @@ def test_a_valid_instance_is_solved() -> None:
 
 def test_integers_where_floats_are_declared_become_floats() -> None:
     given = stages(memory_bytes=10, bandwidth=2**63, time=1)
-    admitted = planner.files.load.admitted(given)
+    admitted = planner.files.load.validate(given)
     assert admitted == given
     numbers = (admitted.memory_bytes, admitted.bandwidth, admitted.layers[0].tmpcs[1][0].time)
     assert [type(number) for number in numbers] == [float, float, float]

@@ -100,12 +100,12 @@ def test_a_signal_during_imports_is_one_object(number: int, code: int) -> None:
     )
     for given in (["--json"], []):
         process = subprocess.Popen(
-            [sys.executable, "-c", slow, "solve", "chain8", *given],
+            [sys.executable, "-c", slow, "sweep", "chain8", "--orders", "id,lifo", *given],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         assert process.stderr is not None and process.stderr.readline() == "here\n"
         process.send_signal(number)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=60)
         assert (process.returncode, err) == (code, "")
         assert out == (INTERRUPTED if given else "")
 
@@ -143,7 +143,7 @@ def test_a_signal_while_the_first_modules_are_imported(module: str, number: int,
     script = _WHILE_IMPORTING.format(module=module, number=number)
     for given in (["--json"], []):
         done = subprocess.run(
-            [sys.executable, "-c", script, "list", *given], capture_output=True, text=True, timeout=20, check=False
+            [sys.executable, "-c", script, "list", *given], capture_output=True, text=True, timeout=60, check=False
         )
         assert (done.returncode, done.stderr, done.stdout) == (code, "", INTERRUPTED if given else "")
 
@@ -151,7 +151,7 @@ def test_a_signal_while_the_first_modules_are_imported(module: str, number: int,
 def test_little_is_imported_before_signals_count() -> None:
     """What a person waits for before Ctrl-C is ours: the interpreter's own start, and next to nothing."""
     script = "import sys; before = set(sys.modules); import planner.__main__; print(*set(sys.modules) - before)"
-    done = subprocess.run([sys.executable, "-S", "-c", script], capture_output=True, text=True, timeout=20, check=True)
+    done = subprocess.run([sys.executable, "-S", "-c", script], capture_output=True, text=True, timeout=60, check=True)
     assert {name for name in done.stdout.split() if "planner" in name} == {"planner", "planner.__main__"}
     assert not {"typing", "re", "importlib"} & set(done.stdout.split())
 
@@ -160,7 +160,7 @@ def test_little_is_imported_before_signals_count() -> None:
 def test_a_signal_after_the_last_line_changes_nothing(number: int) -> None:
     done = subprocess.run(
         [sys.executable, "-c", _AT_THE_END.format(number=number), "make", "nosuch"],
-        capture_output=True, text=True, timeout=20, check=False,
+        capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert done.returncode == 2 and done.stderr.count("\n") == 1
 
@@ -197,6 +197,6 @@ def test_closed_and_full_streams(command: str, code: int, tmp_path: Path) -> Non
 
 
 def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path) -> None:
-    done = run("PLANNER list --json | (exec 0<&-; sleep 2); echo ${PIPESTATUS[0]}", tmp_path)
+    done = run("PLANNER list --json | (exec 0<&-); echo ${PIPESTATUS[0]}", tmp_path)
     assert (done.stdout, done.stderr) == ("141\n", "")
     assert main(["list"]) == 0

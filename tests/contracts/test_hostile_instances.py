@@ -102,13 +102,14 @@ def test_hostile_instances_take_little_memory(name: str, kind: str) -> None:
     certificate = {"format": 1, "problem": name, "plan": None, "objective": None, "bound": "1000000", "proof": proof}
     script = (
         "import json, resource, sys\n"
-        f"from formulations.{name} import checker\n"
+        f"from formulations.{name}.certificate import checker\n"
+        "from formulations.contract.checker.frame import RejectedError\n"
         "certificate, content = json.load(sys.stdin)\n"
         "resource.setrlimit(resource.RLIMIT_AS, (2**30, 2**30))\n"
         "resource.setrlimit(resource.RLIMIT_CPU, (10, 11))\n"
         "try:\n"
         "    digest = checker.Instance(content).digest\n"
-        "except checker.RejectedError as error:\n"
+        "except RejectedError as error:\n"
         "    sys.exit(str(error))\n"
         "print(checker.verify(content, certificate | {'instance_sha256': digest})['reason'])\n"
     )

@@ -19,13 +19,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from paths import ROOT
 
 from instances import files
 from planner.cli.app import main
 from planner.process import environment, executors
 from planner.process.errors import UsageError
 
-ROOT = Path(__file__).parents[2]
+ROOT = ROOT
 
 
 def parquet(path: Path, values: int = 1, name: str = "x", rows: int = 1) -> None:
@@ -46,17 +47,6 @@ def zipped(path: Path, piece: bytes, times: int) -> None:
     with gzip.open(path, "wb", compresslevel=9) as file:
         for _ in range(times):
             file.write(piece)
-
-
-def deep(path: Path) -> None:
-    """Elements in elements, as no graph has them."""
-    path.write_text("<graphml>" + "<graph>" * 10**6)
-
-
-def laughs(path: Path) -> None:
-    """Entities of entities: a few hundred bytes that XML unpacks to gigabytes."""
-    names = [f'<!ENTITY a{n} "{f"&a{n - 1};" * 10}">' for n in range(1, 12)]
-    path.write_text(f'<!DOCTYPE x [<!ENTITY a0 "ha">{"".join(names)}]><graphml><graph>&a11;</graph></graphml>')
 
 
 @dataclass(frozen=True)
@@ -100,8 +90,6 @@ CASES = [
     _case("parquet of another type", "solve SOURCE#0", "column t", "source.parquet", lambda path: other_type(path)),
     _case("cell of a table", "solve SOURCE --devices 2 --memory 1 --bandwidth 1 --microbatches 1", "CSV or TSV",
           "source.csv", lambda path: path.write_text("time,name\n1," + "a" * 200_000)),
-    _case("entities", SOLVE, "node-link JSON or GraphML", "source.graphml", laughs),
-    _case("elements", SOLVE, "node-link JSON or GraphML", "source.graphml", deep),
     _case("pipe without a writer", SOLVE, "nobody wrote into it for 2 s", "source.json", os.mkfifo),
     _case("plan in a pipe", "check chain8 SOURCE", "nobody wrote into it for 2 s", "source.json", os.mkfifo),
     _case("matrix in a pipe", "make topology --matrix SOURCE --out out.json", "nobody wrote into it", "source.csv",
@@ -114,6 +102,8 @@ CASES = [
     Case("kernels disabled", EXACT, "NUMBA_DISABLE_JIT is 1; expected 0", environment=(("NUMBA_DISABLE_JIT", "1"),)),
     Case("no threads", EXACT, "NUMBA_NUM_THREADS is '0'", environment=(("NUMBA_NUM_THREADS", "0"),)),
     Case("address space", EXACT, "ulimit -v is 300000; expected at least 1048576", limit="ulimit -v 300000"),
+    Case("address space, a picture", "solve chain8 --plot out.png", "--plot needs addresses: ulimit -v is 8000000",
+         limit="ulimit -v 8000000"),
     Case("file size", "make bert32 --out out.json", "File too large", limit="ulimit -f 1"),
     Case("file size, a census", "census amp-het-cluster --problem layer_assignment --from amp --sample 5 --out out",
          "File too large", limit="ulimit -f 0"),
@@ -241,11 +231,10 @@ def dying() -> Iterator[Any]:
 
 def test_workers_that_die_are_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executors, "BREAKDOWNS", 1)
-    lost: list[executors.WorkersLostError] = []
-    assert list(executors.handed(executors.completed(dying, dies, [(1,), (2,)]), lost)) == []
-    assert "--jobs is 'ended 2 times before one of them had a result'" in str(lost[0])
+    ended = executors.run_tasks(dying, dies, [(1,), (2,)], lambda *_: None)
+    assert "--jobs is 'ended 2 times before one of them had a result'" in str(ended.lost)
     with pytest.raises(UsageError, match="--jobs"):
-        list(executors.completed(dying, dies, [(1,)]))
+        list(executors.run_each(dying, dies, [(1,)]))
 
 
 #: A command of two jobs, of which some are done before the workers are lost, and where they lie.
@@ -265,7 +254,7 @@ def test_what_was_done_before_the_workers_were_lost_is_shown(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    whole = executors.completed
+    whole = executors.run_each
 
     def ends(*given: Any) -> Iterator[Any]:
         for number, found in enumerate(whole(*given)):
@@ -273,9 +262,8 @@ def test_what_was_done_before_the_workers_were_lost_is_shown(
                 raise executors.WorkersLostError("the workers are gone")
             yield found
 
-    modules = {"bench": "bench.measure", "validate": "validation.run", "census": "census.run", "rows": "census.optima"}
     with monkeypatch.context() as patched:
-        patched.setattr(f"planner.experiments.{modules[name]}.completed", ends)
+        patched.setattr(executors, "run_each", ends)
         assert main([*_KEPT[name], "--quiet"]) == 2
     shown = capsys.readouterr()
     assert shown.out and shown.err.startswith("the workers are gone") and shown.err.count("\n") == 1
@@ -284,17 +272,17 @@ def test_what_was_done_before_the_workers_were_lost_is_shown(
 
 def test_errors_of_the_system_are_told_from_others(tmp_path: Path) -> None:
     full = OSError(28, "No space left on device", "out.json")
-    assert environment.blamed(full) == (
+    assert environment.system_error_line(full) == (
         "out.json is 'No space left on device'; expected a disk with room (df, ulimit -f), also for temporary files "
         "(TMPDIR)"
     )
-    assert "expected more (ulimit -a)" in (environment.blamed(MemoryError()) or "")
-    assert "expected more (ulimit -a)" in (environment.blamed(RuntimeError("can't start new thread")) or "")
+    assert "expected more (ulimit -a)" in (environment.system_error_line(MemoryError()) or "")
+    assert "expected more (ulimit -a)" in (environment.system_error_line(RuntimeError("can't start new thread")) or "")
     for other in (ValueError("x"), OSError(2, "No such file or directory"), EOFError("x"), RuntimeError("thread")):
-        assert environment.blamed(other) is None
+        assert environment.system_error_line(other) is None
     with pytest.raises(ValueError, match="a consequence") as caught:
         raise ValueError("a consequence") from full
-    assert environment.blamed(caught.value) == environment.blamed(full)
+    assert environment.system_error_line(caught.value) == environment.system_error_line(full)
 
 
 def test_bytecode_that_was_cut_off_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -307,7 +295,7 @@ def test_bytecode_that_was_cut_off_is_named(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(EOFError) as caught:
         importlib.import_module("cut_off_module")
-    assert environment.blamed(caught.value) == (
+    assert environment.system_error_line(caught.value) == (
         f"{compiled} is 'marshal data too short'; expected whole bytecode: remove the folders __pycache__ "
         "(they are made anew)"
     )

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from numba import typeof
 from numba.core.errors import NumbaTypeError
+from paths import SUPPORT
 
 import formulations
 from formulations.compiled import numba_kernels
@@ -58,7 +59,7 @@ LARGE = {"numba", "ortools", "pandas", "pyomo", "highspy", "networkx", "scipy", 
 
 def run_python(*arguments: str, environment: Mapping[str, str] | None = None) -> str:
     """What a fresh process prints, which must exit with 0."""
-    paths = os.pathsep.join([str(ROOMS.parent), str(Path(__file__).parent), str(Path(__file__).parents[1])])
+    paths = os.pathsep.join([str(ROOMS.parent), str(Path(__file__).parent), str(SUPPORT), str(SUPPORT.parent)])
     done = subprocess.run(
         [sys.executable, *arguments],
         env={**os.environ, "PYTHONPATH": paths, **(environment or {})},
@@ -207,7 +208,7 @@ def test_nothing_is_compiled_after_the_doctor(tmp_path: Path) -> None:
     for command in (
         ["frontier", "chain8", "--memory", "40MB"],
         ["census", "chain8", "--memory", "40MB", "--out", str(tmp_path / "census"), "--crosscheck", "3"],
-        ["hierarchy", "chain8", "--num-machines", "2", "--outer-bandwidth", "1GB/s"],
+        ["solve", "chain8-machines", "--exact"],
         ["extract", "chain8", "--problem", "tmpc_knapsack", "--out", str(tmp_path / "rows.jsonl")],
         ["crosscheck", "diamond", "--time-limit", "5"],
     ):

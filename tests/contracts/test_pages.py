@@ -11,13 +11,14 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
+from paths import ROOT
 from small_instances import family_named, random_case
 
 import planner
 from formulations import FAMILIES
 from planner.cli.app import main
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = ROOT
 DOCS = ROOT / "docs"
 PAGES = sorted((DOCS / "problems").glob("*.md"))
 DOCUMENTS = [ROOT / "README.md", ROOT / "notebooks/README.md", *DOCS.glob("*.md"), *PAGES, *(DOCS / "api").glob("*.md")]

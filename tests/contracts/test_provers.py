@@ -47,7 +47,7 @@ SHARED = {
     "device_mapping": (
         *(
             f"bounds.combinatorial:{name}"
-            for name in ("single_bound", "assignment_bound", "refuted", "rings_fit", "Domains")
+            for name in ("single_bound", "assignment_bound", "refutes_target", "rings_fit", "Domains")
         ),
         "data.costs:simple_bound",
         "models.all_bounds:raise_bound",

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import random_command_lines
 from command_lines import Maker, commands
+from paths import SUPPORT
 from random_command_lines import Ran, wrong
 
 from planner.cli.app import main
@@ -90,7 +91,6 @@ def test_random_command_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
         "explain",
         "model",
         "frontier",
-        "hierarchy",
         "diff",
         "census",
     )
@@ -132,7 +132,7 @@ def test_a_line_that_dies_or_hangs_or_leaves_processes_is_named_and_the_others_g
     program = tmp_path / "program.py"
     program.write_text(
         "import os, subprocess, sys, time\n"
-        f"sys.path.insert(0, {str(Path(random_command_lines.__file__).parent)!r})\n"
+        f"sys.path[:0] = {[str(SUPPORT), str(SUPPORT.parent)]!r}\n"
         "import planner.__main__\n"
         "import random_command_lines as lines\n"
         "class Maker(lines.Maker):\n"

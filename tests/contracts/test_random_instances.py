@@ -142,13 +142,15 @@ def _started(folder: Path, jobs: int) -> subprocess.Popen[str]:
     return process
 
 
+@pytest.mark.slow
 def test_the_processes_of_a_killed_run_end_with_it(tmp_path: Path) -> None:
     with _started(tmp_path, 2) as process:
         process.kill()
         process.communicate(timeout=30)  # its workers hold the pipe open until they are gone, too
 
 
-@pytest.mark.parametrize("jobs", [pytest.param(1, marks=pytest.mark.slow), 2])
+@pytest.mark.slow
+@pytest.mark.parametrize("jobs", [1, 2])
 def test_ctrl_c_prints_the_table_so_far(jobs: int, tmp_path: Path) -> None:
     with _started(tmp_path, jobs) as process:
         os.killpg(process.pid, signal.SIGINT)

@@ -22,7 +22,7 @@ from instances.requirements import parse, requirements_of
 from planner.analysis.frontier import frontier
 from planner.experiments.census.extract import extract
 from planner.experiments.census.run import census
-from planner.files.load import admitted
+from planner.files.load import validate
 from solvers.outcome import Status
 
 WITH_VOCABULARY = [family.name for family in FAMILIES if family.vocabulary]
@@ -107,6 +107,7 @@ def test_a_number_that_is_compared_with_nothing_is_refused() -> None:
 def test_what_may_stand_alone_is_yes_or_no(name: str, cases: int) -> None:
     family = warmed(name)
     yes_no = [quantity for quantity in family.vocabulary if quantity.is_yes_no]
+    assert all(each.is_yes_no == each.says.startswith("whether ") for each in family.vocabulary)
     for number in range(cases // 8):
         instance = random_case(name, 7, number)
         plan = next(iter(enumerated(family, instance) or ()), None)
@@ -157,7 +158,7 @@ def test_commands_that_cannot_honour_requirements_refuse_them() -> None:
     instance = replace(planner.load("chain8"), requirements=("num_stages <= 2",))
     if not warmed("stage_partitioning").vocabulary:
         with pytest.raises(ValueError, match="requirements"):
-            admitted(instance)
+            validate(instance)
         return
     for call in (frontier, extract, census):
         with pytest.raises(ValueError, match="not honoured here"):

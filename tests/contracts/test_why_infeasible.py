@@ -24,11 +24,12 @@ from oracles import (
     stage_partitioning,
     tmpc_knapsack,
 )
+from small_instances import few_tiles
 from strategies import random_stage_instance
 
 import planner
 from formulations import FAMILIES
-from formulations.contract.rounding import exactly, printed, step_below
+from formulations.contract.rounding import amount_text, exactly, step_below
 from instances.problems.flushed_partitioning import FlushedInstance
 from instances.problems.hierarchical_partitioning import on_machines
 from instances.problems.microbatch_schedule import ScheduleInstance
@@ -259,7 +260,7 @@ def typed(text: str) -> Claim:
 def step_less(setting: str, value: str) -> str | None:
     """One step less, as it is printed; ``None`` where that is no value of the setting."""
     if setting == "memory":
-        return printed(step_below(float(value))) if float(value) else None
+        return amount_text(step_below(float(value))) if float(value) else None
     return str(int(value) - 1) if int(value) > 1 else None
 
 
@@ -396,7 +397,7 @@ def test_stage_graphs_say_what_is_needed_at_least() -> None:
 def test_meshes_say_whether_it_is_the_number_of_devices() -> None:
     seen: Counter[bool] = Counter()
     for seed in range(60):
-        instance = mesh_tiling.random_instance(random.Random(f"mesh {seed}"))
+        instance = few_tiles(random.Random(f"mesh {seed}"))
         if mesh_tiling.optimum(instance) is not None:
             continue
         result = planner.solve(instance, exact=True)

@@ -141,12 +141,12 @@ def test_integers_of_numpy_are_integers(name: str) -> None:
     counts = [each.name for each in fields(instance) if str(each.type).startswith("Count")]
     counts = [each for each in counts if getattr(instance, each) is not None]
     changed = replace(instance, **{each: np.int64(getattr(instance, each)) for each in counts})
-    admitted = load.admitted(changed)
+    admitted = load.validate(changed)
     assert all(type(getattr(admitted, each)) is int for each in counts)
     assert json.dumps(family.to_json(admitted)) == json.dumps(family.to_json(instance))
     for each in counts:
         with pytest.raises(InstanceError, match=f"{each} is np.True_; expected an integer"):
-            load.admitted(replace(instance, **{each: np.bool_(True)}))
+            load.validate(replace(instance, **{each: np.bool_(True)}))
 
 
 def test_settings_and_limits_take_integers_of_numpy() -> None:
@@ -161,3 +161,13 @@ def test_settings_and_limits_take_integers_of_numpy() -> None:
     for wrong in (True, np.bool_(True), 4.5, math.nan, math.inf, np.int64(0), "-4"):
         with pytest.raises(planner.UsageError, match=r"--devices is .*; expected an integer from 1 to"):
             planner.load("chain8", devices=wrong)
+
+
+@pytest.mark.parametrize("name", [family.name for family in FAMILIES])
+def test_what_was_validated_is_validated_once_and_a_changed_copy_again(name: str) -> None:
+    instance = example(name)
+    assert load.validate(instance) is instance
+    again = load.validate(replace(instance))
+    assert again == instance and again is not instance
+    with pytest.raises(InstanceError, match="requirements"):
+        load.validate(replace(instance, requirements=("no_such_thing <= 1",)))

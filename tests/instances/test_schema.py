@@ -61,6 +61,20 @@ def test_numbers_and_inner_objects_keep_their_rules() -> None:
     assert described == "0 or a positive number from 1e-30 to 1e+30"
 
 
+def test_what_a_rule_gives_may_be_left_out_and_inner_instances_have_their_own_schema() -> None:
+    content = written("stage_partitioning", 1)
+    for layer in content["layers"]:
+        for tmpc in (each for found in layer["tmpcs"].values() for each in found):
+            del tmpc["static_bytes"]
+    assert faults("stage_partitioning", content) == []
+    for problem, inner, part in (
+        ("flushed_partitioning", "flat", "layers"),
+        ("pipeline_placement", "operators", "operators"),
+    ):
+        whole = written(problem, 1)
+        assert faults(problem, whole) == [] != faults(problem, {**whole, inner: {**whole[inner], part: 3}})
+
+
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["schema", "layer_assignment"]) == 0
     shown = json.loads(capsys.readouterr().out)

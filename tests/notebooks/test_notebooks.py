@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from paths import ROOT
 
-FOLDER = Path(__file__).parents[2] / "notebooks"
+FOLDER = ROOT / "notebooks"
 SCRIPTS = sorted(FOLDER.glob("[0-9]*.py"))
 ALLOWED = {
     "highspy",
     "planner",
     "instances",
-    "matplotlib",
     "numpy",
     "os",
     "json",

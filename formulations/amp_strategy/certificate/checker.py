@@ -1,6 +1,6 @@
 """Check a certificate of a training strategy: ``python checker.py INSTANCE.json CERTIFICATE.json``.
 
-Standard library, integers and fractions only; written from the definition in this room's README and that of
+Standard library, integers and fractions only; written from the definition in its README and that of
 formulations/layer_assignment, whose letters it uses (L, S, N, T_j, A_j, e, t_l). Numbers of an instance are the float64
 numbers that its JSON denotes, as exact rationals.
 
@@ -33,155 +33,25 @@ forward, as more layers never take less time, nor have fewer parameters.
 from __future__ import annotations
 
 import hashlib
-import json
-import math
-import re
 import sys
-import time
 from collections.abc import Iterator
 from fractions import Fraction
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import Any
 
-MAX_BYTES = 64 * 2**20  # of a file
-MAX_COUNT, MAX_AMOUNT = 10**6, 1e30
+from formulations.contract.checker.chain import Chain, Row
+from formulations.contract.checker.frame import Checker, RejectedError, count, exact, index, need, reject, stated
+
 MAX_CAPS, MAX_CHAINS = 10_000, 10_000
 MAX_DEVICES, MAX_RANKS = 10_000, 10**7  # of a cluster, and in all parts of tilings of its mesh together
-FRACTION = re.compile("[0-9]{1,2000}(/[1-9][0-9]{0,1999})?")
 
-
-Row = tuple[Fraction | None, list[Fraction]]  # seconds of an all-reduce, none for infinity, and caps below it
 Ranks = tuple[int, ...]  # the device of each rank
-Tie = tuple[frozenset[int], Fraction]  # layers and the parameters that they share
-
-
-class RejectedError(Exception):
-    """The first rule that a certificate breaks."""
-
-
-def need(holds: bool, rule: str) -> None:
-    """`ValueError`, bad input, unless it holds."""
-    if not holds:
-        raise ValueError(f"expected {rule}")
-
-
-def reject(broken: bool, rule: str) -> None:
-    """`RejectedError` if the rule is broken."""
-    if broken:
-        raise RejectedError(rule)
-
-
-def exact(value: Any) -> Fraction:
-    """A number: the float64 that it denotes, as an exact rational."""
-    need(type(value) in (int, float) and 0 <= value <= MAX_AMOUNT, f"a number from 0 to {MAX_AMOUNT:g}")
-    return Fraction(float(value))
-
-
-def count(value: Any, least: int = 1) -> int:
-    """An integer."""
-    need(type(value) is int and least <= value <= MAX_COUNT, f"an integer from {least} to {MAX_COUNT}")
-    return int(value)
-
-
-def index(value: Any) -> int:
-    """The number of a layer, from 0 on."""
-    return count(value, 0)
-
-
-def stated(text: Any) -> Fraction | None:
-    """An exact fraction as text, or nothing."""
-    need(text is None or FRACTION.fullmatch(text) is not None, "fractions as text")
-    return None if text is None else Fraction(text)
-
-
-class Chain:
-    """A chain of layers in integers: seconds are multiples of 1 / ``unit``; ``rings`` of a unit of parameters."""
-
-    def __init__(
-        self, N: int, times: list[Fraction], cuts: list[list[Fraction]], rings: list[Fraction],
-        sizes: list[Fraction], tied: list[Tie],
-    ) -> None:  # fmt: skip
-        self.N, self.S = N, len(rings)
-        self.unit = math.lcm(*(seconds.denominator for row in (times, *cuts) for seconds in row))
-        self.times, self.total = [int(t * self.unit) for t in times], int(sum(times) * self.unit)
-        self.cuts = [[int(e * self.unit) for e in row] for row in cuts]
-        grain = math.lcm(*(size.denominator for size in (*sizes, *(size for _, size in tied))))
-        self.rings, self.sizes = [ring / grain for ring in rings], [int(m * grain) for m in sizes]
-        self.tied = [(held, int(m * grain)) for held, m in tied]
-        self.ties = [[tie for tie, (layers, _) in enumerate(tied) if v in layers] for v in range(len(times))]
-
-    def cut(self, layers: int, stage: int) -> int:
-        """The cost of the cut behind so many layers and that stage; none behind the last."""
-        return 0 if stage == self.S - 1 else self.cuts[layers - 1][stage]
-
-    def parameters(self, begin: int, end: int) -> int:
-        """Of a stage of the layers from ``begin`` to ``end`` - 1."""
-        held = [size for layers, size in self.tied if any(begin <= v < end for v in layers)]
-        return sum(self.sizes[begin:end]) + sum(held)
-
-    def _first(self, cap: int | None, most: int | None) -> list[int]:
-        """Where the longest stage begins that ends behind so many layers and has at most that time and parameters."""
-        first, within, size, begin, held = [0], 0, 0, 0, [0] * len(self.tied)
-        for end, seconds in enumerate(self.times, start=1):
-            within, size = within + seconds, size + self.sizes[end - 1]
-            for tie in self.ties[end - 1]:
-                held[tie] += 1
-                size += self.tied[tie][1] if held[tie] == 1 else 0
-            while begin < end and ((cap is not None and within > cap) or (most is not None and size > most)):
-                within, size = within - self.times[begin], size - self.sizes[begin]
-                for tie in self.ties[begin]:
-                    held[tie] -= 1
-                    size -= self.tied[tie][1] if held[tie] == 0 else 0
-                begin += 1
-            first.append(begin)
-        return first
-
-    def cheapest(self, cap: int | None, most: Fraction | None = None) -> float:
-        """phi: an integer, or infinity; no cap: any time; not most: all-reduces of any time."""
-        n, S = len(self.times), self.S
-        limits = [None if most is None or not ring else math.floor(most / ring) for ring in self.rings]
-        windows = {limit: self._first(cap, limit) for limit in set(limits)}
-        costs: list[float] = [0, *[math.inf] * n]
-        for stage, limit in enumerate(limits):
-            first, ends = windows[limit], range(stage + 1, n - S + stage + 2)  # every stage holds a layer
-            reached = {end: min(costs[first[end] : end], default=math.inf) for end in ends}
-            costs = [math.inf] * (n + 1)
-            for end, cost in reached.items():
-                if cost < math.inf:
-                    costs[end] = cost + self.cut(end, stage)
-        return costs[n]
-
-    def prove(self, bound: Fraction, rows: list[Row]) -> None:
-        """`RejectedError` if it does not follow that every plan takes more than the bound."""
-        least = Fraction(0)
-        for most, caps in rows:
-            need(all(low < high for low, high in pairwise(caps)) and (most is None or least < most), "caps that rise")
-            for low, high in zip([Fraction(0), *caps], [*caps, None], strict=True):
-                sent = self.cheapest(None if high is None else math.floor(high * self.unit), most)
-                known = ((self.N - 1) * low + least) * self.unit + self.total
-                limit = f"caps: from {float(low)!r} on" + (
-                    f", and {float(least)!r} for the all-reduce" if least else ""
-                )
-                reject(sent < math.inf and known + int(sent) <= bound * self.unit, limit)
-            least = most or least
-
-    def time(self, lengths: list[int]) -> Fraction:
-        """Of a plan, if it keeps every rule; `RejectedError` otherwise."""
-        reject(len(lengths) != self.S or 0 in lengths, "plan: as many stages as declared, none of them empty")
-        reject(sum(lengths) != len(self.times), "plan: all layers")
-        ends = list(accumulate(lengths))
-        slowest = max(sum(self.times[end - length : end]) for length, end in zip(lengths, ends, strict=True))
-        sent = sum(self.cut(end, stage) for stage, end in enumerate(ends))
-        stages = zip(self.rings, lengths, ends, strict=True)
-        longest = max(ring * self.parameters(end - length, end) for ring, length, end in stages)
-        return Fraction((self.N - 1) * slowest + sent + self.total, self.unit) + longest
 
 
 class Instance:
     """An instance; layers, nodes and devices by number."""
 
     def __init__(self, content: Any) -> None:
-        need(content["problem"] == "amp_strategy", "an instance of amp_strategy")
         self.rows, self.batch = count(content["devices_per_node"]), count(content["global_batch"])
         self.nodes = [
             (str(x["gpu"]), exact(x["intra_bytes_per_s"]), exact(x["inter_bytes_per_s"])) for x in content["nodes"]
@@ -279,8 +149,9 @@ class Instance:
         return Chain(self.batch // d // b, times, cuts, list(rings), [size / t for size in self.sizes], tied)
 
 
-def prove(instance: Instance, bound: Fraction | None, given: list[tuple[int, list[Row]]]) -> None:
+def prove(instance: Instance, bound: Fraction | None, proof: Any) -> None:
     """`RejectedError` if it does not follow that every plan takes more than the bound, or that there is none."""
+    given = rows_of(proof)
     rows, number = dict(given), -1
     need(len(rows) == len(given), "no chain twice")
     for number, chain in enumerate(instance.chains()):
@@ -316,70 +187,8 @@ def rows_of(proof: Any) -> list[tuple[int, list[Row]]]:
     ]
 
 
-def proved(content: Any, certificate: Any) -> tuple[Fraction | None, Fraction | None]:
-    """Objective and bound of a certificate of an instance, both as parsed JSON; `RejectedError`, or bad input."""
-    reject(
-        repr(certificate["format"]) != "1" or certificate["problem"] != "amp_strategy",
-        "format: not 1, or another problem's",
-    )
-    reject(certificate["proof"]["kind"] != "caps", "kind: a proof of another kind")
-    reject(bool(content.get("requirements")), "requirements: they are not looked at")
-    instance, plan = Instance(content), certificate["plan"]
-    reject(certificate["instance_sha256"] != instance.digest, "instance: the certificate is of another one")
-    objective, bound = stated(certificate["objective"]), stated(certificate["bound"])
-    need((plan is None) == (objective is None), "a plan and its objective, or neither")
-    need(plan is None or bound is not None, "a bound beside a plan")
-    if plan is not None:
-        reject(plan_time(instance, plan) != objective, "objective: not the time of the plan")
-    if bound is None or bound > 0:
-        prove(instance, bound, rows_of(certificate["proof"]))
-    return objective, bound
-
-
-def floor(bound: Fraction) -> float:
-    """The largest float64 that is no more than a bound."""
-    nearest = float(bound)
-    return nearest if nearest <= bound else math.nextafter(nearest, 0.0)
-
-
-def verify(content: Any, certificate: Any) -> dict[str, Any]:
-    """The verdict on a certificate of an instance, both as parsed JSON; `ValueError` if one of them is none."""
-    began, objective, bound, accepted = time.perf_counter(), None, None, False
-    try:
-        found, least = proved(content, certificate)
-        objective, bound = None if found is None else float(found), None if least is None else floor(least)
-        reason = f"every plan takes more than {bound!r}" if bound else "no plan takes less than 0.0"
-        reason = "there is no plan" if bound is None else reason
-        reason, accepted = reason + ("" if objective is None else f", this one {objective!r}"), True
-    except (MemoryError, RejectedError) as error:
-        reason = str(error) or "size: memory ran out"
-    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-        raise ValueError(f"{type(error).__name__}: {error}"[:200]) from None
-    return {
-        "accepted": accepted, "problem": "amp_strategy", "kind": "caps", "reason": reason,
-        "objective": objective, "bound": bound, "seconds": time.perf_counter() - began,
-    }  # fmt: skip
-
-
-def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The content of an object in a file, which has no key twice."""
-    need(len(dict(pairs)) == len(pairs), "objects with no key twice")
-    return dict(pairs)
-
-
-def main(files: list[str]) -> int:
-    """0 accepted, 1 rejected, 2 bad input; a line that says why."""
-    try:
-        need(len(files) == 2, "INSTANCE.json CERTIFICATE.json")
-        texts = [open(path, "rb").read(MAX_BYTES + 1) for path in files]  # noqa: SIM115
-        need(max(map(len, texts)) <= MAX_BYTES, f"files of at most {MAX_BYTES} bytes")
-        verdict = verify(*(json.loads(text, object_pairs_hook=unique) for text in texts))
-    except (MemoryError, OSError, RecursionError, ValueError) as error:
-        print(f"bad input: {str(error) or 'memory ran out'}", file=sys.stderr)
-        return 2
-    print("accepted:" if verdict["accepted"] else "rejected:", verdict["reason"])
-    return 0 if verdict["accepted"] else 1
-
+CHECKER = Checker("amp_strategy", ("caps",), Instance, plan_time, prove)
+verify, main = CHECKER.verify, CHECKER.main
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

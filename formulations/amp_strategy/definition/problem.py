@@ -14,8 +14,6 @@ from functools import lru_cache
 from itertools import pairwise
 
 from formulations.amp_strategy.definition.plan import Degrees, StrategyPlan
-from formulations.amp_strategy.definition.quantities import VOCABULARY
-from formulations.contract.quantities import unmet
 from formulations.contract.violation import Violation
 from formulations.layer_assignment.definition import problem as assignment
 from formulations.layer_assignment.definition.plan import LayerPlan
@@ -160,8 +158,8 @@ def evaluate(instance: AmpInstance, plan: StrategyPlan) -> float:
     ------
     AMP, Equation 4, as estimate() uses it (section 6.2), with the data-parallel all-reduce; terms reconstructed.
     """
-    if _structure(instance, plan):
-        raise ValueError("; ".join(map(str, _structure(instance, plan))))
+    if violations(instance, plan):
+        raise ValueError("; ".join(map(str, violations(instance, plan))))
     return assignment.evaluate(layer_assignment(instance, plan.degrees, plan.placement), LayerPlan(plan.lengths))
 
 
@@ -170,13 +168,8 @@ def violations(instance: AmpInstance, plan: StrategyPlan) -> tuple[Violation, ..
 
     ``degrees``: all devices in use, tensor parallelism profiled and inside a node. ``batch``: a whole number of
     micro-batches. ``stages``, ``empty``, ``layers``: of the layer assignment. ``placement``: one that the instance
-    allows. ``required``: what the instance requires beyond.
+    allows.
     """
-    return _structure(instance, plan) or tuple(unmet(VOCABULARY, instance, plan))
-
-
-def _structure(instance: AmpInstance, plan: StrategyPlan) -> tuple[Violation, ...]:
-    """What keeps a plan from being a strategy."""
     degrees = plan.degrees
     tp, dp, pp = degrees.tp_degree, degrees.dp_degree, degrees.pp_degree
     found = []

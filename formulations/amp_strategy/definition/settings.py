@@ -6,12 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from formulations.contract.family import OwnJson
 from instances.parameters import Setting, one_of, parse_count
 from instances.problems.amp_strategy import PLACEMENTS, AmpInstance
 from instances.units import parse_bandwidth
-
-JSON = OwnJson("amp_strategy", AmpInstance, "instances.readers.amp_strategy_json:read")
 
 OVERRIDES = (
     Setting("global-batch", parse_count, "samples of a training step", metavar="B"),
@@ -30,9 +27,8 @@ OVERRIDES = (
 )
 
 
-def read(content: Any, where: str, overrides: Mapping[str, Any]) -> AmpInstance:
-    """The instance that ``content`` and the overrides declare; `InstanceError` if it is bad."""
-    instance = JSON.read(content, where)
+def apply(instance: AmpInstance, overrides: Mapping[str, Any], _: str) -> AmpInstance:
+    """The instance as the caller declares it."""
     rate = overrides.get("inter-bandwidth")
     return replace(
         instance,

@@ -11,8 +11,9 @@ from formulations.amp_strategy.definition.plan import Degrees, StrategyPlan
 from formulations.amp_strategy.definition.problem import evaluate, violations
 from formulations.amp_strategy.paper.classes import classes, possible
 from formulations.contract.family import Answer, infeasible_by_counting
-from formulations.layer_assignment.costs import Tables, balanced, tables
-from formulations.modelling.solve_model import begin_with, go_on
+from formulations.contract.quantities import judge
+from formulations.layer_assignment.costs import Tables, balance, tables
+from formulations.modelling.solve_model import begin_with, check_stop
 from instances.problems.amp_strategy import AmpInstance
 from instances.problems.layer_assignment import LayerAssignmentInstance
 from solvers.outcome import Watch
@@ -78,7 +79,7 @@ def candidates(instance: AmpInstance, watch: Watch) -> list[Candidate]:
         return candidates(replace(instance, requirements=()), watch)
     found = []
     for degrees in possible(instance):
-        go_on(watch)
+        check_stop(watch)
         found += [Candidate(*each) for each in classes(instance, degrees)]
     return found
 
@@ -104,14 +105,14 @@ def choice(instance: AmpInstance, watch: Watch, *, complete: bool) -> Choice:
     """
     found, plans = candidates(instance, watch), []
     for each in found:
-        go_on(watch)
-        plans.append(each.plan(balanced(each.priced).lengths))
+        check_stop(watch)
+        plans.append(each.plan(balance(each.priced).lengths))
     values = [evaluate(instance, plan) for plan in plans]
     quick_s = min(values, default=0.0)
     if complete:
         return Choice(found, None, math.inf, quick_s)
     allowed = [plan for plan in sorted(plans, key=dict(zip(plans, values, strict=True)).__getitem__)
-               if not violations(instance, plan)]  # fmt: skip
+               if not judge(violations, instance, plan)]  # fmt: skip
     begin_with(instance, allowed[0] if allowed else None, evaluate, violations, watch)
     known = watch.best_objective
     if known is None:

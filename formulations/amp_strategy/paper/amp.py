@@ -19,8 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from formulations.amp_strategy.definition.plan import Degrees, StrategyPlan
-from formulations.amp_strategy.definition.plans import plan_to_json
+from formulations.amp_strategy.definition.plan import Degrees, StrategyPlan, plan_to_json
 from formulations.amp_strategy.definition.problem import evaluate, layer_assignment, placements, terms
 from formulations.amp_strategy.models.candidates import infeasible_answer
 from formulations.amp_strategy.paper.classes import possible
@@ -61,7 +60,7 @@ class Tried:
     is_accepted: bool = True
 
 
-def assigned(
+def assign_layers(
     instance: AmpInstance, degrees: Degrees, placement: tuple[int, ...], assign: Assign, watch: Watch
 ) -> Assigned:
     """The strategy with the layers that ``assign`` gives its stages before the watch is stopped."""
@@ -77,7 +76,7 @@ def solve_amp(instance: AmpInstance, _limits: Limits, watch: Watch, top: int = 1
 
 def solve_released(instance: AmpInstance, _limits: Limits, watch: Watch, top: int = 10) -> Answer[StrategyPlan]:
     """The same with the released layer assignment."""
-    return _ranked(instance, watch, released(instance), top)
+    return _ranked(instance, watch, released_assignment(instance), top)
 
 
 def solve_megatron(instance: AmpInstance, _limits: Limits, watch: Watch, top: int = 10) -> Answer[StrategyPlan]:
@@ -85,7 +84,7 @@ def solve_megatron(instance: AmpInstance, _limits: Limits, watch: Watch, top: in
     return _ranked(instance, watch, paper.solve_megatron, top)
 
 
-def released(instance: AmpInstance) -> Assign:
+def released_assignment(instance: AmpInstance) -> Assign:
     """The released layer assignment, with its own idea of head and tail where there is one micro-batch."""
 
     def assign(layers: LayerAssignmentInstance, limits: Limits, watch: Watch) -> Answer[LayerPlan]:
@@ -101,19 +100,19 @@ def possible_degrees(instance: AmpInstance) -> list[Degrees]:
     return sorted(possible(instance), key=lambda degrees: degrees.pp_degree)
 
 
-def ranked(instance: AmpInstance, watch: Watch, assign: Assign) -> Iterator[Tried]:
+def rank_degrees(instance: AmpInstance, watch: Watch, assign: Assign) -> Iterator[Tried]:
     """All degrees in Megatron's placement, each with the layers that ``assign`` gives its stages."""
     for degrees in possible_degrees(instance):
         if watch.stopped():
             break
         placement = placements(instance, degrees)[0]
-        plan = assigned(instance, degrees, placement, assign, watch).plan
+        plan = assign_layers(instance, degrees, placement, assign, watch).plan
         yield Tried(degrees, placement, plan, math.inf if plan is None else evaluate(instance, plan))
 
 
 def _ranked(instance: AmpInstance, watch: Watch, assign: Assign, top: int) -> Answer[StrategyPlan]:
     record: dict[StrategyPlan, float] = {}
-    for each in ranked(instance, watch, assign):
+    for each in rank_degrees(instance, watch, assign):
         if each.plan is not None:
             record[each.plan] = each.seconds
             watch.plan(each.plan, each.seconds)
@@ -170,7 +169,7 @@ def _annealing(
 ) -> Answer[StrategyPlan]:
     record: dict[StrategyPlan, float] = {}
     done = 0
-    for each in annealed(instance, limits, watch, assign, iterations):
+    for each in anneal(instance, limits, watch, assign, iterations):
         done += 1
         if each.plan is not None and each.is_accepted:
             record[each.plan] = each.seconds
@@ -181,7 +180,7 @@ def _annealing(
     return replace(answer, stats={**answer.stats, "iterations": done}, options={"top": top, "iterations": iterations})
 
 
-def annealed(
+def anneal(
     instance: AmpInstance, limits: Limits, watch: Watch, assign: Assign, iterations: int = ITERATIONS
 ) -> Iterator[Tried]:
     """What Algorithm 2 looks at, in its order."""
@@ -194,7 +193,7 @@ def annealed(
             break
         degrees = allowed[0] if current is None else _neighbour(rng, allowed, current[0])
         placement = rng.choice(placements(instance, degrees))
-        plan = assigned(instance, degrees, placement, assign, watch).plan
+        plan = assign_layers(instance, degrees, placement, assign, watch).plan
         if plan is None:
             yield Tried(degrees, placement, None, math.inf, is_accepted=False)
             continue

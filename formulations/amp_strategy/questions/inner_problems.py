@@ -5,7 +5,7 @@ from __future__ import annotations
 from formulations.contract.family import lazy
 from formulations.contract.inner_problems import Inside
 
-_ROOM = "formulations.amp_strategy"
+_code = lazy("formulations.amp_strategy")
 
 
 def _layers(method: str, of: str, exactly: str) -> Inside:
@@ -13,8 +13,8 @@ def _layers(method: str, of: str, exactly: str) -> Inside:
         method=method,
         problem="layer_assignment",
         says="layer assignment of each strategy",
-        arise=lazy(f"{_ROOM}.questions.studies.inside:layers_of_{of}"),
-        exactly=lazy(f"{_ROOM}.paper.amp:{exactly}"),
+        arise=getattr(_code.questions.studies.inside, f"layers_of_{of}"),
+        exactly=getattr(_code.paper.amp, exactly),
     )
 
 
@@ -27,6 +27,6 @@ INSIDE = (
         method="amp-sa",
         problem="mesh_tiling",
         says="tiling that each placement is",
-        arise=lazy(f"{_ROOM}.questions.studies.inside:tilings_of_annealing"),
+        arise=_code.questions.studies.inside.tilings_of_annealing,
     ),
 )

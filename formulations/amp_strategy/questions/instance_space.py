@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from formulations.contract.instance_space import UNIFORM_LAYERS, Gene, Genes, Genome, Mining, positive_times
+from formulations.contract.instance_space import UNIFORM_LAYERS, Gene, Genes, Genome, InstanceSpace, positive_times
 from instances.problems.amp_strategy import AmpInstance, ModelLayer, Node
 
 
-def mining() -> Mining[AmpInstance]:
-    """The limits, genes and domains of the room."""
-    return Mining(
+def mining() -> InstanceSpace[AmpInstance]:
+    """The limits, genes and domains of the problem."""
+    return InstanceSpace(
         {"nodes": 5, "machines": 2, "devices": 2, "batch": 8, "number": 6},
         genes,
         (positive_times(0, 1), UNIFORM_LAYERS),

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from formulations.device_mapping.bounds.matching import can_deal, least_dealt
-from formulations.device_mapping.data.arrays import SLACK, Arrays, Floats, Mask, loosened, needed_speed
+from formulations.device_mapping.data.arrays import SLACK, Arrays, Floats, Mask, needed_speed, with_slack
 
 #: A search for the greatest refuted target ends when the interval is relatively so small.
 _PRECISION = 1e-5
@@ -64,7 +64,7 @@ class Domains:
 
     def __init__(self, arrays: Arrays, target: float) -> None:
         self.arrays = arrays
-        self.target = loosened(target)
+        self.target = with_slack(target)
         self.allowed: Mask = np.ones((arrays.num_stages, arrays.num_devices), dtype=np.bool_)
         self.arcs: list[Mask] = [arrays.speed > 0 for _ in arrays.edges]
         self.possible = self._shrink()
@@ -172,7 +172,7 @@ def rings_fit(arrays: Arrays, target: float) -> bool:
     needed = needed_speed(arrays, target)
     if arrays.edges:
         rest = node_costs(arrays) - np.where(arrays.ring > 0, arrays.ring, 0.0)[:, None] * _second_best(arrays)
-        left = loosened(target) - rest.min(axis=1)
+        left = with_slack(target) - rest.min(axis=1)
         with np.errstate(divide="ignore"):
             needed = np.where(arrays.ring > 0, np.where(left > 0, arrays.ring / np.maximum(left, 1e-300), np.inf), 0.0)
     order = np.argsort(-needed, kind="stable")
@@ -218,7 +218,7 @@ def components(near: Mask, inside: Mask) -> list[Mask]:
     return found
 
 
-def refuted(arrays: Arrays, target: float) -> bool:
+def refutes_target(arrays: Arrays, target: float) -> bool:
     """Whether cores, components or arc consistency refute a target."""
     if arrays.has_rings and not rings_fit(arrays, target):
         return True

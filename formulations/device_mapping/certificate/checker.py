@@ -1,6 +1,6 @@
 """Check a certificate of device mapping: ``python checker.py INSTANCE.json CERTIFICATE.json``.
 
-Standard library, integers and fractions only; written from the definition in this room's README, whose letters it uses
+Standard library, integers and fractions only; written from the definition in its README, whose letters it uses
 (S, R, c, M, B), with W(s) = 2 (R - 1) P(s) / R. Amounts of an instance are the float64 numbers that its JSON denotes,
 as exact rationals.
 
@@ -50,57 +50,20 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import re
 import sys
-import time
 from fractions import Fraction
 from itertools import pairwise
 from operator import le
 from typing import Any
 
-MAX_BYTES = 64 * 2**20  # of a file
-MAX_DEVICES, MAX_AMOUNT = 2048, 1e30
+from formulations.contract.checker.frame import Checker, RejectedError, amount, index, need, reject
+
+MAX_DEVICES = 2048
 MAX_LITERALS, MAX_CLASSES, MAX_CYCLE = 8_000_000, 20_000, 10  # of the clauses, looked at for a stage, of a place
-FRACTION = re.compile("[0-9]{1,4000}(/[1-9][0-9]{0,3999})?")
-KINDS = ("bound", "drup")
 ONE = 2**80
 
 Clause = list[int]
 Nodes = list[list[Clause]]  # [stage][replica][place]: variables
-
-
-class RejectedError(Exception):
-    """The first rule that a certificate breaks."""
-
-
-def need(holds: bool, rule: str) -> None:
-    """`ValueError`, bad input, unless it holds."""
-    if not holds:
-        raise ValueError(f"expected {rule}")
-
-
-def reject(broken: bool, rule: str) -> None:
-    """`RejectedError` if the rule is broken."""
-    if broken:
-        raise RejectedError(rule)
-
-
-def amount(value: Any) -> float:
-    """A number as the float64 that it denotes."""
-    need(type(value) in (int, float) and 0 <= value <= MAX_AMOUNT, f"a number from 0 to {MAX_AMOUNT:g}")
-    return float(value)
-
-
-def index(value: Any, end: int) -> int:
-    """An integer below ``end``."""
-    need(type(value) is int and 0 <= value < end, f"an integer from 0 to {end - 1}")
-    return int(value)
-
-
-def stated(text: Any) -> Fraction | None:
-    """An exact fraction as text, or nothing."""
-    need(text is None or FRACTION.fullmatch(text) is not None, "fractions as text")
-    return None if text is None else Fraction(text)
 
 
 class Instance:
@@ -109,7 +72,6 @@ class Instance:
     def __init__(self, content: Any) -> None:
         stages, edges, matrix = content["stages"], content["edges"], content["bandwidth_bytes_per_s"]
         objective, ring = content["objective"], content["ring"]
-        need(content["problem"] == "device_mapping", "an instance of device_mapping")
         need(objective in ("p2p", "allreduce", "full") and ring in ("index", "free"), "an objective and a kind of ring")
         self.S, self.R, self.D = len(stages), index(content["replicas"], MAX_DEVICES + 1), len(matrix)
         need(0 < self.S * self.R == self.D <= MAX_DEVICES, f"as many devices as nodes, up to {MAX_DEVICES}")
@@ -420,8 +382,10 @@ def refuted(f: Clauses, further: list[Clause]) -> bool:
     return False
 
 
-def prove(instance: Instance, bound: Fraction, proof: Any) -> None:
+def prove(instance: Instance, bound: Fraction | None, proof: Any) -> None:
     """`RejectedError` if it does not follow that every mapping takes more than the bound."""
+    if bound is None:
+        raise RejectedError("bound: every instance has a plan")
     parts = Parts(instance, bound)
     if proof["kind"] == "bound":
         need(proof["name"] in ("assignment", "rings"), "a bound's name: assignment or rings")
@@ -465,72 +429,8 @@ def plan_time(instance: Instance, plan: Any) -> Fraction:
     return slowest
 
 
-def proved(content: Any, certificate: Any) -> tuple[Fraction | None, Fraction]:
-    """Objective and bound of a certificate of an instance, both as parsed JSON; `RejectedError`, or bad input."""
-    reject(
-        repr(certificate["format"]) != "1" or certificate["problem"] != "device_mapping",
-        "format: not 1, or another problem's",
-    )
-    reject(certificate["proof"]["kind"] not in KINDS, "kind: a proof of another kind")
-    reject(bool(content.get("requirements")), "requirements: they are not looked at")
-    instance, plan = Instance(content), certificate["plan"]
-    reject(certificate["instance_sha256"] != instance.digest, "instance: the certificate is of another one")
-    objective, bound = stated(certificate["objective"]), stated(certificate["bound"])
-    need((plan is None) == (objective is None), "a plan and its objective, or neither")
-    reject(bound is None, "bound: every instance has a plan")
-    assert bound is not None
-    if plan is not None:
-        reject(plan_time(instance, plan) != objective, "objective: not the time of the plan")
-    if bound > 0:
-        prove(instance, bound, certificate["proof"])
-    return objective, bound
-
-
-def floor(bound: Fraction) -> float:
-    """The largest float64 that is no more than a bound."""
-    nearest = float(bound)
-    return nearest if nearest <= bound else math.nextafter(nearest, 0.0)
-
-
-def verify(content: Any, certificate: Any) -> dict[str, Any]:
-    """The verdict on a certificate of an instance, both as parsed JSON; `ValueError` if one of them is none."""
-    began, objective, bound, accepted = time.perf_counter(), None, None, False
-    try:
-        kind = certificate["proof"]["kind"]
-        found, least = proved(content, certificate)
-        objective, bound = None if found is None else float(found), None if least is None else floor(least)
-        reason = f"every plan takes more than {bound!r}" if bound else "no plan takes less than 0.0"
-        reason = "there is no plan" if bound is None else reason
-        reason, accepted = reason + ("" if objective is None else f", this one {objective!r}"), True
-    except (MemoryError, RejectedError) as error:
-        reason = str(error) or "size: memory ran out"
-    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-        raise ValueError(f"{type(error).__name__}: {error}"[:200]) from None
-    return {
-        "accepted": accepted, "problem": "device_mapping", "kind": kind if kind in KINDS else "none", "reason": reason,
-        "objective": objective, "bound": bound, "seconds": time.perf_counter() - began,
-    }  # fmt: skip
-
-
-def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The content of an object in a file, which has no key twice."""
-    need(len(dict(pairs)) == len(pairs), "objects with no key twice")
-    return dict(pairs)
-
-
-def main(files: list[str]) -> int:
-    """0 accepted, 1 rejected, 2 bad input; a line that says why."""
-    try:
-        need(len(files) == 2, "INSTANCE.json CERTIFICATE.json")
-        texts = [open(path, "rb").read(MAX_BYTES + 1) for path in files]  # noqa: SIM115
-        need(max(map(len, texts)) <= MAX_BYTES, f"files of at most {MAX_BYTES} bytes")
-        verdict = verify(*(json.loads(text, object_pairs_hook=unique) for text in texts))
-    except (MemoryError, OSError, RecursionError, ValueError) as error:
-        print(f"bad input: {str(error) or 'memory ran out'}", file=sys.stderr)
-        return 2
-    print("accepted:" if verdict["accepted"] else "rejected:", verdict["reason"])
-    return 0 if verdict["accepted"] else 1
-
+CHECKER = Checker("device_mapping", ("bound", "drup"), Instance, plan_time, prove)
+verify, main = CHECKER.verify, CHECKER.main
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

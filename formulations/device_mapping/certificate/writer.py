@@ -9,17 +9,18 @@ from typing import Any
 
 import numpy as np
 
+from formulations.contract.certificates import Proof, certificate, check_stop
+from formulations.contract.checker.frame import RejectedError
 from formulations.contract.family import UncertifiedError
 from formulations.device_mapping.certificate import checker
 from formulations.device_mapping.data.arrays import arrays
-from formulations.device_mapping.definition.plans import plan_from_json, plan_to_json
+from formulations.device_mapping.definition.plan import plan_from_json, plan_to_json
 from formulations.device_mapping.definition.problem import ring_devices
 from formulations.device_mapping.models.machine_groups import groupings
-from instances.problems.device_mapping import DeviceMapping, to_json
+from instances.exchange import to_json
+from instances.problems.device_mapping import DeviceMapping
 from solvers.outcome import Watch
 
-#: What is certified where the bound itself is not proved in exact numbers: smaller by what float arithmetic rounds.
-_BELOW = Fraction(1, 10**11)
 #: More bandwidths than this are rounded up to so many.
 _MAX_LEVELS = 24
 #: Conflicts of the solver, at first between looks at the clock, then in all: on groups of devices, and on devices.
@@ -31,35 +32,13 @@ Clauses = list[list[int]]
 
 
 def write(instance: DeviceMapping, plan: Mapping[str, Any] | None, bound: float, watch: Watch) -> dict[str, Any]:
-    """A certificate of a plan and a bound; every plan takes *more* than what is certified.
+    """`certificate` of a plan, with the order of its free rings, and a bound."""
 
-    Parameters
-    ----------
-    plan
-        In its JSON form, if there is one. Free rings are written with it.
-    bound
-        Seconds. Where it is not below the objective of the plan, a bound is certified that is smaller by 2e-11 of it.
+    def prove(exact: checker.Instance, T: Fraction | None) -> tuple[Fraction | None, Proof] | None:
+        return None if T is None else (T, _proof(instance, exact, T, watch))
 
-    Raises
-    ------
-    UncertifiedError
-        If no bound meets it and there is no SAT solver, its proof gets too long, or the run is stopped.
-    """
-    exact = checker.Instance(to_json(instance))
-    if plan is not None:
-        plan = _with_rings(instance, plan)
-    objective = None if plan is None else checker.plan_time(exact, plan)
-    certified = Fraction(bound) if objective is None else min(Fraction(bound), objective * (1 - 2 * _BELOW))
-    certified = max(certified, Fraction(0))
-    return {
-        "format": 1,
-        "problem": "device_mapping",
-        "instance_sha256": exact.digest,
-        "plan": plan,
-        "objective": None if objective is None else str(objective),
-        "bound": str(certified),
-        "proof": _proof(instance, exact, certified, watch),
-    }
+    plan = None if plan is None else _with_rings(instance, plan)
+    return certificate(checker.CHECKER, to_json(instance), plan, bound, prove)
 
 
 def _with_rings(instance: DeviceMapping, plan: Mapping[str, Any]) -> dict[str, Any]:
@@ -76,8 +55,6 @@ def _with_rings(instance: DeviceMapping, plan: Mapping[str, Any]) -> dict[str, A
 
 def _proof(instance: DeviceMapping, exact: checker.Instance, bound: Fraction, watch: Watch) -> dict[str, Any]:
     """What proves the bound; `UncertifiedError`."""
-    if not bound:
-        return {"kind": "bound", "name": "assignment"}
     parts = checker.Parts(exact, bound)
     for name, possible in (("assignment", parts.can_be_dealt), ("rings", parts.rings_fit)):
         if not possible():
@@ -89,11 +66,10 @@ def _proof(instance: DeviceMapping, exact: checker.Instance, bound: Fraction, wa
             clauses = checker.clauses_of(exact, parts, groups, levels)
             most = _ON_DEVICES if len(groups) == exact.D else _ON_GROUPS
             return {"kind": "drup", "groups": groups, "levels": levels, "clauses": _refutation(clauses, most, watch)}
-        except (UncertifiedError, checker.RejectedError) as error:
+        except (UncertifiedError, RejectedError) as error:
             on = "devices" if len(groups) == exact.D else f"{len(groups)} groups of devices"
             reasons.append(str(error) if "python-sat" in str(error) else f"on {on}: {error}")
-        if watch.stopped():
-            raise UncertifiedError("the run was stopped")
+        check_stop(watch)
     raise UncertifiedError(f"no named bound meets it, and no clauses refute it ({', '.join(dict.fromkeys(reasons))})")
 
 
@@ -131,8 +107,7 @@ def _refutation(clauses: checker.Clauses, most: int, watch: Watch) -> Clauses:
     with Glucose4(bootstrap_with=clauses.all, with_proof=True) as solver:
         verdict, conflicts = None, 0
         while verdict is None:
-            if watch.stopped():
-                raise UncertifiedError("the run was stopped")
+            check_stop(watch)
             if conflicts >= most:
                 raise UncertifiedError(f"no proof with {most:,} conflicts")
             solver.conf_budget(_CONFLICTS)

@@ -117,7 +117,7 @@ def arrays(instance: DeviceMapping, *, numbered: bool = False) -> Arrays:
     return Arrays(instance, compute, np.array(rings), edges, speed, numbered or bool(instance.requirements))
 
 
-def loosened(target: float) -> float:
+def with_slack(target: float) -> float:
     """The target with room for rounding."""
     return target * (1 + SLACK)
 
@@ -133,7 +133,7 @@ def needed_speed(arrays: Arrays, target: float) -> Floats:
 
     Without edges this is exact; with them every replica's cheapest exchanges are left out, so it is a relaxation.
     """
-    left = loosened(target) - arrays.compute
+    left = with_slack(target) - arrays.compute
     with np.errstate(divide="ignore", invalid="ignore"):
         needed = np.where(arrays.ring > 0, np.where(left > 0, arrays.ring / left, math.inf), 0.0)
     return np.asarray(np.where(left < 0, math.inf, needed), dtype=np.float64)

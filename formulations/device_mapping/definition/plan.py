@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from formulations.contract.plan_exchange import exchange
+from instances.exchange import in_files
+from instances.rules import Whole
 
+
+@in_files("devices", "rings?")
 @dataclass(frozen=True)
 class Mapping:
     """A plan: ``devices[s][r]`` is the device of replica r of stage s.
@@ -14,5 +19,10 @@ class Mapping:
     replicas, and the order of the indices with more.
     """
 
-    devices: tuple[tuple[int, ...], ...]
-    rings: tuple[tuple[int, ...], ...] | None = None
+    devices: tuple[tuple[Whole, ...], ...]
+    rings: tuple[tuple[Whole, ...], ...] | None = None
+
+
+plan_from_json, plan_to_json = exchange(
+    '``{"devices": [[...], ...]}``, and ``rings`` where the plan states them.', Mapping
+)

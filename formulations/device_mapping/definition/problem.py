@@ -9,10 +9,8 @@ import itertools
 import math
 from collections import Counter
 
-from formulations.contract.quantities import unmet
 from formulations.contract.violation import Violation
 from formulations.device_mapping.definition.plan import Mapping
-from formulations.device_mapping.definition.quantities import VOCABULARY
 from instances.problems.device_mapping import DeviceMapping
 
 #: Up to so many replicas the best free ring is searched for where a plan does not state its rings.
@@ -25,13 +23,13 @@ def evaluate(instance: DeviceMapping, plan: Mapping) -> float:
     Raises
     ------
     ValueError
-        If the plan breaks a rule other than ``required``.
+        If the plan breaks a rule.
 
     Source
     ------
     Parmesan, Equation 5.
     """
-    broken = _structure(instance, plan)
+    broken = violations(instance, plan)
     if broken:
         raise ValueError("; ".join(map(str, broken)))
     return max(
@@ -137,13 +135,8 @@ def violations(instance: DeviceMapping, plan: Mapping) -> tuple[Violation, ...]:
     """The rules that a plan breaks.
 
     ``stages`` and ``replicas`` (as many as declared), ``device`` (an existing one), ``once`` (a device runs one stage
-    replica), ``rings`` (each an order of all replicas), ``required`` (what the instance requires beyond).
+    replica), ``rings`` (each an order of all replicas).
     """
-    return _structure(instance, plan) or tuple(unmet(VOCABULARY, instance, plan))
-
-
-def _structure(instance: DeviceMapping, plan: Mapping) -> tuple[Violation, ...]:
-    """What keeps a plan from being a mapping."""
     found = []
     if len(plan.devices) != instance.num_stages:
         found.append(Violation("stages", f"{len(plan.devices)} stages; expected {instance.num_stages}"))

@@ -37,7 +37,7 @@ def stage_of(_: DeviceMapping, plan: Mapping, device: int) -> int:
 
 VOCABULARY = (
     Quantity("device_of", "device of a replica of a stage; all count from 0", device_of, (_STAGE, _REPLICA)),
-    Quantity("on", "whether a replica of a stage is on a device", on, (_STAGE, _REPLICA, _DEVICE)),
-    Quantity("runs", "whether a device runs a replica of a stage, whichever", runs, (_DEVICE, _STAGE)),
+    Quantity("on", "whether a replica of a stage is on a device", on, (_STAGE, _REPLICA, _DEVICE), is_yes_no=True),
+    Quantity("runs", "whether a device runs a replica of a stage, whichever", runs, (_DEVICE, _STAGE), is_yes_no=True),
     Quantity("stage_of", "number of the stage that a device runs", stage_of, (_DEVICE,)),
 )

@@ -6,7 +6,6 @@ from collections.abc import Mapping as Dictionary
 from dataclasses import replace
 from typing import Any
 
-from formulations.contract.family import OwnJson
 from instances.parameters import Setting, one_of, parse_count
 from instances.problems.device_mapping import (
     AUTO,
@@ -18,8 +17,6 @@ from instances.problems.device_mapping import (
 )
 
 Instance = DeviceMapping
-
-JSON = OwnJson("device_mapping", DeviceMapping, "instances.readers.device_mapping_json:read")
 
 OVERRIDES = (
     Setting(
@@ -40,9 +37,8 @@ OVERRIDES = (
 )
 
 
-def read(content: Any, where: str, overrides: Dictionary[str, Any]) -> Instance:
-    """The instance that ``content`` and the overrides declare; `InstanceError` if it is bad."""
-    instance = JSON.read(content, where)
+def apply(instance: Instance, overrides: Dictionary[str, Any], _: str) -> Instance:
+    """The instance as the caller declares it, with the objective that the ratio rule chooses where it is asked to."""
     changed = replace(
         instance,
         ring=overrides.get("ring", instance.ring),

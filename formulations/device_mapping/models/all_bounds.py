@@ -6,7 +6,12 @@ from functools import partial
 
 from formulations.contract.family import Answer
 from formulations.device_mapping.annealing.baselines import pipeline_major, stage_major
-from formulations.device_mapping.bounds.combinatorial import assignment_bound, greatest_refuted, refuted, single_bound
+from formulations.device_mapping.bounds.combinatorial import (
+    assignment_bound,
+    greatest_refuted,
+    refutes_target,
+    single_bound,
+)
 from formulations.device_mapping.data.arrays import arrays
 from formulations.device_mapping.definition.plan import Mapping
 from formulations.device_mapping.models.bisect_gap import Decide, Gap, Verdict, objective_values
@@ -19,16 +24,16 @@ from solvers.outcome import Limits, Prover, Stop, Watch
 _GROUP_S, _HALVINGS = 2.0, 24
 
 
-def begin(instance: DeviceMapping, limits: Limits, watch: Watch, prover: str, *, bounded: bool = True) -> TargetModels:
+def begin(instance: DeviceMapping, limits: Limits, watch: Watch, prover: str) -> TargetModels:
     """The gap between consecutive mappings and no bound.
 
-    ``prover``: whose proof a model's refutation is; ``bounded``: shared bounds are tried first.
+    ``prover``: whose proof a model's refutation is.
     """
     given = arrays(instance)
     gap = Gap(given, watch, objective_values(given), limits.gap, prover)
     for plan in (stage_major(instance), pipeline_major(instance)):
         gap.offer(plan)
-    return TargetModels(given, gap, limits, bounded=bounded)
+    return TargetModels(given, gap, limits)
 
 
 def raise_bound(models: TargetModels) -> dict[str, float]:
@@ -42,7 +47,7 @@ def raise_bound(models: TargetModels) -> dict[str, float]:
         watch.bound(found["bound_assignment"], Prover.BOUNDS)
     if not (gap.closed or watch.stopped()):
         consistent = greatest_refuted(
-            gap.lower, gap.upper, lambda target: refuted(given, target), lambda: not watch.stopped()
+            gap.lower, gap.upper, lambda target: refutes_target(given, target), lambda: not watch.stopped()
         )
         found["bound_consistency"] = consistent
         watch.bound(consistent, Prover.BOUNDS)

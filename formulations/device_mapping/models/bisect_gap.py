@@ -152,17 +152,16 @@ class Gap:
         return float(min(high * (1 - CLOSE), max(low + part * (high - low), low * (1 + CLOSE / 10))))
 
 
-def close(gap: Gap, decide: Decide, alone: bool = True, part: float = 0.0) -> None:
+def close(gap: Gap, decide: Decide, alone: bool = True) -> None:
     """Decide targets until the gap is closed, the watch stops, or what is left is beyond the model.
 
-    ``part``: how far above the bound the first target lies; the lowest one is for bounds that a plan may attain.
-
-    Where a target runs out of time, others are tried: just below the best plan (if no other thread does that, `alone`),
-    and on both sides of those that ran out of time, as there may be easier ones.
+    The first target is the lowest one, for bounds that a plan may attain. Where a target runs out of time, others are
+    tried: just below the best plan (if no other thread does that, `alone`), and on both sides of those that ran out of
+    time, as there may be easier ones.
     """
     patience, ceiling, tried = _PATIENCE_S, float("inf"), float("inf")
     unknown: tuple[float, float] | None = None  # least and greatest of the targets that ran out of time
-    downwards = True
+    downwards, part = True, 0.0
     while not gap.closed and not gap.watch.stopped():
         low, high, seconds = gap.lower, min(gap.upper, ceiling), patience
         if unknown is not None and (unknown[0] >= high or unknown[1] <= low):
@@ -170,13 +169,9 @@ def close(gap: Gap, decide: Decide, alone: bool = True, part: float = 0.0) -> No
         if unknown is None:
             target = gap.target(low, high, part)
             if target is None:
-                if ceiling < gap.upper:
-                    return
-                # No value lies in between; a solver that proves alone has still to refute something.
-                target = high * (1 - CLOSE)
-                if gap.refuter or gap.prover != Prover.SOLVER:
-                    gap.refute(target)
-                    return
+                if ceiling >= gap.upper:  # no value lies in between
+                    gap.refute(high * (1 - CLOSE))
+                return
         elif alone and high < tried and ceiling >= gap.upper:
             target, tried, seconds = gap.target(low, high, 1.0), high, _GROWTH * patience
         else:

@@ -8,14 +8,16 @@ from __future__ import annotations
 import bisect
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from formulations.device_mapping.data.arrays import Arrays, Floats, loosened
+from formulations.device_mapping.data.arrays import Arrays, Floats, with_slack
 
 #: The level models take so many distinct bandwidths as they are.
 FEW_LEVELS = 24
+#: Otherwise they are rounded up to so many.
+_ROUNDED = 12
 #: More forbidden combinations at one stage than this are not modelled.
 MAX_COMBINATIONS = 4000
 #: So many are tried.
@@ -81,7 +83,7 @@ class Cuts:
             parts = [(-1, float(arrays.ring[stage]))] if arrays.ring[stage] > 0 else []
             parts += [(number, volume) for number, volume in arrays.incident[stage]]
             costs = [[volume / level for level in levels] for _, volume in parts]
-            left = loosened(target) - float(arrays.compute[stage])
+            left = with_slack(target) - float(arrays.compute[stage])
             if len(levels) ** max(0, len(parts) - 1) > _MAX_CHOICES:
                 raise TooManyError(f"stage {stage} has more than {_MAX_CHOICES} combinations of bandwidths")
             found = list(itertools.islice(least_violating(costs, left), MAX_COMBINATIONS + 1))
@@ -117,3 +119,13 @@ def least_violating(costs: Sequence[Sequence[float]], left: float) -> Iterator[t
             continue
         if all(exceeding(spent - head[k] + head[k - 1]) > last for head, k in zip(heads, choice, strict=True) if k):
             yield (*choice, last)
+
+
+def rounded_up(arrays: Arrays, count: int = _ROUNDED) -> Arrays:
+    """The same instance with bandwidths rounded up to a few of them, more among the fast ones: a relaxation."""
+    if not len(arrays.levels):
+        return arrays
+    steps = 1 - np.linspace(0, 1, count) ** 2
+    levels: Floats = np.unique(arrays.levels[::-1][(steps * (len(arrays.levels) - 1)).astype(int)])
+    up = levels[np.minimum(np.searchsorted(levels, arrays.speed), len(levels) - 1)]
+    return replace(arrays, speed=np.where(arrays.speed > 0, up, 0.0))

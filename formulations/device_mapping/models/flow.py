@@ -23,7 +23,7 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from formulations.device_mapping.bounds.combinatorial import Domains
-from formulations.device_mapping.data.arrays import Arrays, Mask, loosened
+from formulations.device_mapping.data.arrays import Arrays, with_slack
 from solvers.cpsat import backend as cpsat
 
 #: Units of a budget: costs are rounded down to this part of the target.
@@ -34,30 +34,12 @@ _MAX_CLOSING = 2_000_000
 Arcs = dict[tuple[int, int], Any]
 
 
-class Budgets:
-    """What a target leaves without any reasoning: arcs that cost no more alone than either end may spend.
-
-    ``allowed[s, d]`` and ``arcs[e][d, d']`` as in `bounds.Domains`; ``possible`` is for the model to say.
-    """
-
-    possible = True
-
-    def __init__(self, arrays: Arrays, target: float) -> None:
-        left = loosened(target) - arrays.compute
-        self.allowed: Mask = np.repeat((left >= 0)[:, None], arrays.num_devices, axis=1)
-        self.arcs: list[Mask] = [
-            (arrays.speed > 0) & (volume * arrays.seconds_per_byte <= min(left[a], left[b]))
-            for a, b, volume in arrays.edges
-        ]
-
-
 class FlowModel(cpsat.Runnable):
     """The model of one target; ``impossible`` if arc consistency refutes it."""
 
-    def __init__(self, arrays: Arrays, target: float, domains: Domains | Budgets | None = None) -> None:
+    def __init__(self, arrays: Arrays, target: float, domains: Domains) -> None:
         self.arrays = arrays
         self.model = cp_model.CpModel()
-        domains = domains or Domains(arrays, target)
         self.impossible = not domains.possible
         if self.impossible:
             self.model.add_bool_or([]).with_name("no_arcs")
@@ -73,12 +55,7 @@ class FlowModel(cpsat.Runnable):
         self._close(domains)
         self._budgets(target)
 
-    @property
-    def num_arcs(self) -> int:
-        """Arc variables."""
-        return sum(len(arcs) for arcs in self.arcs)
-
-    def _arcs(self, number: int, domains: Domains | Budgets) -> Arcs:
+    def _arcs(self, number: int, domains: Domains) -> Arcs:
         a, b, _ = self.arrays.edges[number]
         mask = domains.arcs[number] & domains.allowed[a][:, None] & domains.allowed[b][None, :]
         pairs = zip(*np.nonzero(mask), strict=True)
@@ -108,7 +85,7 @@ class FlowModel(cpsat.Runnable):
                     matched = self.model.add_exactly_one([*here.get(device, []), one.negated()])
                     matched.with_name(f"{name},{stage},{device}]")
 
-    def _close(self, domains: Domains | Budgets) -> None:
+    def _close(self, domains: Domains) -> None:
         """Around every triangle of the chordal stage graph two arcs imply the third."""
         given = self.arrays
         triangles, extra = chords(given.num_stages, [(a, b) for a, b, _ in given.edges])
@@ -162,7 +139,7 @@ class FlowModel(cpsat.Runnable):
                     if pair[end] == device:
                         costs.append(int(volume / arrays.speed[pair] / unit))
                         arcs.append(arc)
-            left = int((loosened(target) - float(arrays.compute[stage])) / unit) + 1
+            left = int((with_slack(target) - float(arrays.compute[stage])) / unit) + 1
             within = self.model.add(cp_model.LinearExpr.weighted_sum(arcs, costs) <= left)
             within.with_name(f"stage_time[{stage},{device}]")
 

@@ -12,22 +12,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
 from formulations.device_mapping.bounds.combinatorial import Domains, rings_fit
-from formulations.device_mapping.data.arrays import Arrays, Floats, plan_of
+from formulations.device_mapping.data.arrays import Arrays, plan_of
 from formulations.device_mapping.models.bisect_gap import Decide, Gap, Verdict, thread_clock
-from formulations.device_mapping.models.classes import FEW_LEVELS, Places, TooManyError, devices_as_places
+from formulations.device_mapping.models.classes import FEW_LEVELS, Places, TooManyError, devices_as_places, rounded_up
 from formulations.device_mapping.models.cycles import LONGEST, CycleModel, TooManyCyclesError
-from formulations.device_mapping.models.flow import Budgets, FlowModel
+from formulations.device_mapping.models.flow import FlowModel
 from formulations.device_mapping.models.links import LinkModel, num_links
 from formulations.device_mapping.models.symmetry import orbits
 from formulations.device_mapping.models.threshold_model import LevelModel
 from solvers.cpsat import backend as cpsat
 from solvers.outcome import Limits, Run
 
-#: Otherwise they are rounded up to so many.
-_ROUNDED = 12
 #: Models with more variables than this are not built.
 _MAX_LITERALS, _MAX_ARCS = 120_000, 400_000
 
@@ -35,12 +31,11 @@ _MAX_LITERALS, _MAX_ARCS = 120_000, 400_000
 class TargetModels:
     """What a run keeps from target to target: the gap, limits, and the symmetries of the topology.
 
-    ``bounded``: cores, components and arc consistency are tried before a model is built, and shrink it; without them
-    a refutation is the solver's alone.
+    Cores, components and arc consistency are tried before a model is built, and shrink it.
     """
 
-    def __init__(self, arrays: Arrays, gap: Gap, limits: Limits, *, bounded: bool = True) -> None:
-        self.arrays, self.gap, self.limits, self.bounded = arrays, gap, limits, bounded
+    def __init__(self, arrays: Arrays, gap: Gap, limits: Limits) -> None:
+        self.arrays, self.gap, self.limits = arrays, gap, limits
         self.few = len(arrays.levels) <= FEW_LEVELS
         self._orbits = orbits(arrays)
         self.branches = self.conflicts = 0
@@ -77,14 +72,14 @@ class TargetModels:
 
     def level_at(self, arrays: Arrays, places: Places | None, target: float, seconds: float) -> Verdict:
         """The level model; plans count where the places are the instance's own devices."""
-        domains = Domains(self.arrays, target) if self.bounded else None
-        if domains is not None and not (domains.possible and self._rings_fit(target)):
+        domains = Domains(self.arrays, target)
+        if not (domains.possible and self._rings_fit(target)):
             return Verdict.EXCLUDED
         places = places or devices_as_places(arrays)
         if len(places.capacity) * arrays.num_devices > _MAX_LITERALS:
             return Verdict.BEYOND
         try:
-            model = LevelModel(arrays, places, target, domains.allowed if domains and places.single else None)
+            model = LevelModel(arrays, places, target, domains.allowed if places.single else None)
         except TooManyError:
             return Verdict.BEYOND
         run = self._run(model, target, seconds)
@@ -131,8 +126,8 @@ class TargetModels:
                 return Verdict.MET
 
     def _rings_fit(self, target: float) -> bool:
-        """Whether shared bounds, if they are used, leave room for the rings."""
-        return not (self.bounded and self.arrays.has_rings) or rings_fit(self.arrays, target)
+        """Whether bounds leave room for the rings."""
+        return not self.arrays.has_rings or rings_fit(self.arrays, target)
 
     def _offer_rings(self, rows: list[list[int]]) -> None:
         """Devices by stage in the order of their rings."""
@@ -142,7 +137,7 @@ class TargetModels:
 
     def flow(self, target: float, seconds: float) -> Verdict:
         """The layered flow."""
-        domains = Domains(self.arrays, target) if self.bounded else Budgets(self.arrays, target)
+        domains = Domains(self.arrays, target)
         if not domains.possible:
             return Verdict.EXCLUDED
         if sum(int(arcs.sum()) for arcs in domains.arcs) > _MAX_ARCS:
@@ -171,13 +166,3 @@ class TargetModels:
     def _is_decided(self, target: float) -> bool:
         """Whether a target was met or refuted meanwhile."""
         return self.gap.upper <= target or self.gap.lower >= target
-
-
-def rounded_up(arrays: Arrays, count: int = _ROUNDED) -> Arrays:
-    """The same instance with bandwidths rounded up to a few of them, more among the fast ones: a relaxation."""
-    if not len(arrays.levels):
-        return arrays
-    steps = 1 - np.linspace(0, 1, count) ** 2
-    levels: Floats = np.unique(arrays.levels[::-1][(steps * (len(arrays.levels) - 1)).astype(int)])
-    up = levels[np.minimum(np.searchsorted(levels, arrays.speed), len(levels) - 1)]
-    return replace(arrays, speed=np.where(arrays.speed > 0, up, 0.0))

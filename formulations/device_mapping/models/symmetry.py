@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.device_mapping.data.arrays import Arrays
+from formulations.device_mapping.definition.plan import Mapping
 
 Ints = NDArray[np.int64]
 
@@ -86,3 +87,64 @@ def _symmetry(classes: Ints, shape: Ints, start: int, image: int) -> list[int] |
         order.insert(len(images), following)
         tries.append(iter(np.nonzero(left[following])[0].tolist()))
     return None
+
+
+def in_turn(arrays: Arrays) -> list[tuple[tuple[bool, int, int], tuple[bool, int, int]]]:
+    """Pairs of nodes of which the first has the lesser device in one of all equivalent plans (`canonical`).
+
+    A node is (whether it is a position of a ring, stage, slot). Replicas have numbers of their own only where rings go
+    by them or requirements speak of them; rings may be turned and mirrored, and stages of equal rings exchanged.
+    """
+    if arrays.numbered:
+        return []
+    slots, separate = range(arrays.replicas), arrays.separate_rings
+    found = []
+    if separate or not arrays.has_rings:
+        found += [((False, 0, r), (False, 0, r + 1)) for r in slots[:-1]]
+    if arrays.has_rings:
+        for s in range(arrays.num_stages if separate or not arrays.edges else 1):
+            found += [((separate, s, 0), (separate, s, i)) for i in slots[1:]]
+            found += [((separate, s, 1), (separate, s, slots[-1]))] if len(slots) > 2 else []
+    return found
+
+
+def canonical(arrays: Arrays, plan: Mapping) -> Mapping:
+    """The equivalent plan in which nodes are `in_turn`."""
+    if arrays.numbered:
+        return plan
+    rows = [list(row) for row in plan.devices]
+    rings = (
+        [[rows[s][r] for r in ring] for s, ring in enumerate(plan.rings)] if plan.rings else [list(row) for row in rows]
+    )
+    if arrays.separate_rings or not arrays.has_rings:
+        order = sorted(range(arrays.replicas), key=lambda r: rows[0][r])
+        rows = [[row[r] for r in order] for row in rows]
+        rings = [[ring[i] for i in _turned(ring)] for ring in rings]
+    elif arrays.edges:
+        rows = [[row[i] for i in _turned(rows[0])] for row in rows]
+    else:
+        rows = rings = [[ring[i] for i in _turned(ring)] for ring in rings]
+    if not arrays.separate_rings:
+        return Mapping(tuple(map(tuple, rows)))
+    return Mapping(
+        tuple(map(tuple, rows)), tuple(tuple(row.index(d) for d in ring) for row, ring in zip(rows, rings, strict=True))
+    )
+
+
+def _turned(ring: list[int]) -> list[int]:
+    """The order of a ring's positions from its least device on, towards the lesser of the two next to it."""
+    count, first = len(ring), ring.index(min(ring))
+    step = 1 if ring[(first + 1) % count] <= ring[first - 1] else -1
+    return [(first + step * i) % count for i in range(count)]
+
+
+def device_order(arrays: Arrays, known: Mapping | None) -> tuple[list[int], list[int]]:
+    """The devices in the order that `in_turn` goes by, and for each the first that a symmetry takes it to.
+
+    The first node of the known plan is on the first device of all, so that plan is one of those that are left.
+    """
+    least, natural = list(orbits(arrays)), list(range(arrays.num_devices))
+    if arrays.numbered or known is None:
+        return natural, natural if arrays.numbered else least
+    first = canonical(arrays, known).devices[0][0]
+    return [first, *(d for d in natural if d != first)], [first if root == least[first] else root for root in least]

@@ -17,7 +17,6 @@ is the position model. Source: this project.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -219,13 +218,6 @@ class LevelModel(cpsat.Runnable):
                     rule = self.model.add_bool_or([node[place].negated(), *(earlier[place - 1] for earlier in before)])
                 rule.with_name(f"first_use[{number},{place}]")
             before.append(node)
-
-    def hint(self, devices: Sequence[Sequence[int]]) -> None:
-        """Start the search near a placement (places by stage and slot)."""
-        for row, hinted in zip(self.at, devices, strict=True):
-            for node, device in zip(row, hinted, strict=True):
-                for place, literal in enumerate(node):
-                    self.model.add_hint(literal, place == device)
 
     def decode(self, values: Any) -> tuple[list[list[int]], list[list[int]] | None]:
         """Places by stage and replica, and the rings' orders (replicas) where they are a choice of their own."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from formulations.contract.instance_space import UNIFORM_LAYERS, Gene, Genes, Genome, Mining
+from formulations.contract.instance_space import UNIFORM_LAYERS, Gene, Genes, Genome, InstanceSpace
 from instances.problems.device_mapping import OBJECTIVES, DeviceMapping, MappingEdge, MappingStage
 
 
-def mining() -> Mining[DeviceMapping]:
-    """The limits, genes and domains of the room."""
-    return Mining({"nodes": 4, "replicas": 2, "microbatches": 4, "number": 6}, genes, (UNIFORM_LAYERS,))
+def mining() -> InstanceSpace[DeviceMapping]:
+    """The limits, genes and domains of the problem."""
+    return InstanceSpace({"nodes": 4, "replicas": 2, "microbatches": 4, "number": 6}, genes, (UNIFORM_LAYERS,))
 
 
 def genes(limits: Mapping[str, int]) -> Genes[DeviceMapping]:

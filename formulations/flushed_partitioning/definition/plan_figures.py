@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from formulations.figures.gantt import batch, beside_objective
-from formulations.figures.objective_parts import flushed
+from formulations.figures.objective_parts import flush_parts
 from formulations.figures.plan_figures import Breakdown, Passes, Picture, Stack, Stage, slowest
 from formulations.figures.throughput import throughput
 from formulations.flushed_partitioning.definition.problem import (
@@ -63,7 +63,7 @@ def _pictures(
 ) -> tuple[Picture, ...]:
     flat, stages = instance.flat, shown_stages(plan, steps)
     filling = (depth(instance, plan) - 1) / flat.num_microbatches
-    together = flushed(steps, 1, filling, rings, stages, "sample's time", flat.time_unit)
+    together = flush_parts(steps, 1, filling, rings, stages, "sample's time", flat.time_unit)
     return (
         strip(flat, plan, stages),
         Stack(

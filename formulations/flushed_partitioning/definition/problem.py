@@ -19,9 +19,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from formulations.contract.quantities import unmet
 from formulations.contract.violation import Violation
-from formulations.flushed_partitioning.definition.quantities import VOCABULARY
 from formulations.simulation.simulate_chain import PipelineStage, simulate
 from formulations.stage_partitioning.definition import problem as flat_problem
 from formulations.stage_partitioning.definition.plan import Stage, StagePlan
@@ -152,7 +150,6 @@ def violations(instance: FlushedInstance, plan: StagePlan) -> tuple[Violation, .
 
     Under 1F1B min(ceil(s/d), ceil(m/d)): ceil(s/d) as without flushes, as degrees sum to at most m. GPipe: ceil(m/d).
     On machines ``machines``: the stages' devices, with those that stay idle at ends of machines, are at most K. And
-    ``required``: what the instance requires beyond.
     """
     is_gpipe = instance.schedule is Schedule.GPIPE
     flat = replace(instance.flat, memory_bytes=math.inf) if is_gpipe else instance.flat
@@ -163,7 +160,6 @@ def violations(instance: FlushedInstance, plan: StagePlan) -> tuple[Violation, .
         *found,
         *(_gpipe_memory(instance, plan) if is_gpipe else ()),
         *_machines(instance, plan),
-        *unmet(VOCABULARY, instance, plan),
     )
 
 
@@ -199,7 +195,7 @@ def simulated_stages(instance: FlushedInstance, plan: StagePlan) -> list[Pipelin
     return stages
 
 
-def simulated(instance: FlushedInstance, plan: StagePlan) -> float:
+def simulate_batch(instance: FlushedInstance, plan: StagePlan) -> float:
     """Time per sample of one batch in the event simulation.
 
     The formula takes every stage for the slowest one while the pipeline fills and drains; the simulation does not, but

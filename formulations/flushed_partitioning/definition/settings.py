@@ -6,17 +6,21 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from formulations.contract.family import lazy
+from formulations.contract.family import lazy, parse_overrides
 from formulations.stage_partitioning.definition import settings as flat_overrides
 from formulations.stage_partitioning.definition.settings import describe as describe_flat
 from formulations.stage_partitioning.definition.settings import read as read_flat
 from formulations.stage_partitioning.definition.settings import recognise as recognise_flat
-from instances.errors import InstanceError
 from instances.parameters import Setting, one_of, parse_count
 from instances.problems.flushed_partitioning import FlushedInstance, Schedule, flushed
 from instances.problems.published import UNIT_WARNING
 from instances.problems.stage_partitioning import StageInstance
 from instances.units import parse_bandwidth
+
+#: The number of micro-batches is Piper's N, and the objective is time per sample.
+SWEEPABLE = True
+#: A flat network, too, with the overrides that put it under a flush.
+also_reads = recognise_flat
 
 SCHEDULE = Setting(
     "schedule",
@@ -43,13 +47,6 @@ OVERRIDES = (
 )
 
 
-def recognise(content: Any) -> bool:
-    """Whether this is an instance of the family: built already, or own JSON."""
-    return isinstance(content, FlushedInstance) or (
-        isinstance(content, dict) and content.get("problem") == "flushed_partitioning"
-    )
-
-
 def read(content: Any, where: str, overrides: Mapping[str, Any]) -> FlushedInstance:
     """The instance that ``content`` and the overrides declare; `InstanceError` if it is bad.
 
@@ -57,52 +54,50 @@ def read(content: Any, where: str, overrides: Mapping[str, Any]) -> FlushedInsta
     content alone is an instance with the default schedule.
     """
     names = {setting.name for setting in (SCHEDULE, *_MACHINES)}
-    own = {name.replace("_", "-"): value for name, value in overrides.items() if name.replace("_", "-") in names}
-    shared = {name: value for name, value in overrides.items() if name.replace("_", "-") not in names}
+    given = parse_overrides(overrides, OVERRIDES, where)
+    own = {name: value for name, value in given.items() if name in names}
+    shared = {name: value for name, value in given.items() if name not in names}
     if recognise_flat(content):
         made = FlushedInstance(read_flat(content, where, shared))
     else:
         if not isinstance(content, FlushedInstance):
-            content = lazy("instances.readers.flushed_json:read")(
-                content, where, lambda part, at: read_flat(part, at, flat_overrides.reading(shared))
-            )
+            given = lazy("instances.validation:read_keys")(FlushedInstance, content, where)
+            flat = read_flat(given.pop("flat"), f"{where}: flat", flat_overrides.reading(shared))
+            content = replace(flushed(flat, where=where), **given)
         made = replace(content, flat=flat_overrides.apply(content.flat, shared, where))
-        doubtful = UNIT_WARNING in content.flat.warnings or _given(shared, "time-unit")
-        if doubtful and _given(shared, "fix-units") and made.inner_bandwidth is not None:
+        doubtful = UNIT_WARNING in content.flat.warnings or "time-unit" in shared
+        if doubtful and "fix-units" in shared and made.inner_bandwidth is not None:
             made = replace(made, inner_bandwidth=_per_unit(made.inner_bandwidth, made.flat))
-    found = _with_own(made, own, where, per_second=_given(shared, "fix-units"))
+    found = _with_own(made, own, per_second="fix-units" in shared)
     checked = flushed(found.flat, found.schedule, where, found.devices_per_machine, found.inner_bandwidth)
     return replace(checked, requirements=made.requirements)
-
-
-def _given(overrides: Mapping[str, Any], wanted: str) -> bool:
-    values = (value for name, value in overrides.items() if name.replace("_", "-") == wanted)
-    return any(value is not None and value is not False for value in values)
 
 
 def _per_unit(per_second: float, flat: StageInstance) -> float:
     return per_second / flat_overrides.PER_SECOND[flat.time_unit]
 
 
-def _with_own(instance: FlushedInstance, own: Mapping[str, Any], where: str, *, per_second: bool) -> FlushedInstance:
+def _with_own(instance: FlushedInstance, own: Mapping[str, Any], *, per_second: bool) -> FlushedInstance:
     """The instance with the schedule and the machines that are given, their network's bandwidth ``per_second`` or not.
 
     Without it that is per time unit.
     """
-    fields: dict[str, Any] = {}
-    for setting in (SCHEDULE, *_MACHINES):
-        value = own.get(setting.name)
-        if value is None:
-            continue
-        try:
-            fields[setting.name.replace("-", "_")] = setting.parse(value)
-        except ValueError as error:
-            raise InstanceError.at(where, f"--{setting.name}", value, str(error)) from None
+    fields = {name.replace("-", "_"): value for name, value in own.items()}
     if "schedule" in fields:
         fields["schedule"] = Schedule(fields["schedule"])
     if "inner_bandwidth" in fields and per_second:
         fields["inner_bandwidth"] = _per_unit(fields["inner_bandwidth"], instance.flat)
     return replace(instance, **fields)
+
+
+def warnings(instance: FlushedInstance) -> tuple[str, ...]:
+    """What its file gives reason to say."""
+    return instance.flat.warnings
+
+
+def unit(instance: FlushedInstance) -> str:
+    """The objective's unit."""
+    return instance.flat.time_unit
 
 
 def describe(instance: FlushedInstance) -> dict[str, Any]:

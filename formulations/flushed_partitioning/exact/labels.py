@@ -52,7 +52,7 @@ def uniform_weights(instance: FlushedInstance) -> bool:
     return all(len({x.weight_bytes for x in found}) <= 1 for found in lists)
 
 
-class Search(flat_exact.Search):
+class Search(flat_exact.ThresholdSearch):
     """Passes over the lattice of an instance without synchronisation, and the plans they find."""
 
     def __init__(self, instance: FlushedInstance, downsets: Words, watch: Watch) -> None:

@@ -2,7 +2,7 @@
 
 A stage with degrees (t, d) in front of degrees that sum to s has one step time c, a knapsack's (`prices`), and one
 synchronisation r, as all TMPCs of a node have the same weights at a t. A plan is a path of stages through states
-(downset, s), as without flushes (`stage_partitioning.models.columns`); beside it the models have
+(downset, s), as without flushes (`stage_partitioning.models.milp_columns`); beside it the models have
 
     C >= c(a),  R >= r(a)  for every stage a of the path,   total = (1 + (L - 1) / m) C + R
 

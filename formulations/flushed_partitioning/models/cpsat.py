@@ -1,14 +1,13 @@
-"""Flushed stage partitioning in CP-SAT: the flat assignment model with depth, bottleneck and synchronisation apart.
+"""Flushed stage partitioning in CP-SAT: the flat model of blocks with depth, bottleneck and synchronisation apart.
 
 A batch of m micro-batches takes (m + L - 1) C / m + R per sample, where C is the slowest stage's step, L the stages on
 the longest path and R the longest synchronisation; the objective is m times that.
 
-Source: this project; symbols as in the flat family's model (`stage_partitioning.cpsat`), Piper's.
+Source: this project; symbols as in the flat problem's model (`stage_partitioning.models.cpsat`), Piper's.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from ortools.sat.python import cp_model
@@ -16,179 +15,89 @@ from ortools.sat.python import cp_model
 from formulations.contract.family import Answer
 from formulations.flushed_partitioning.definition.problem import evaluate, violations
 from formulations.flushed_partitioning.definition.quantities import VOCABULARY
+from formulations.flushed_partitioning.models.blocks import FlushedBlocks, FlushedModel, data_of
 from formulations.flushed_partitioning.models.first_plan import first_plan
-from formulations.modelling.solve_model import prove, require
+from formulations.modelling.solve_model import add_requirements, prove
 from formulations.stage_partitioning.definition.plan import StagePlan
-from formulations.stage_partitioning.definition.problem import allowed_dp_degrees
-from formulations.stage_partitioning.model_size import demand_assignment
-from formulations.stage_partitioning.models import cpsat as flat_cpsat
-from formulations.stage_partitioning.models.assignment_data import Terms
-from instances.problems.flushed_partitioning import FlushedInstance, Schedule
+from formulations.stage_partitioning.models import cpsat as flat
+from instances.problems.flushed_partitioning import FlushedInstance
+from solvers.build_stop import stops_with
 from solvers.cpsat import backend as cpsat
-from solvers.outcome import Limits, Prover, Watch
-
-_weighted = cp_model.LinearExpr.weighted_sum
+from solvers.outcome import Limits, Watch
 
 
-class Model(flat_cpsat.Model):
-    """The flat model of the weightless instance (``time`` is C), with L, R and the objective added.
+def build(data: FlushedBlocks) -> tuple[cpsat.SpokenModel, flat.Variables]:
+    """The flat model of the instance without weights (``time`` is C), with L, R and the objective added."""
+    model, variables = flat.build(data)
+    second, m, most = flat.scales(data)[0], data.microbatches, len(data.terms.stages)
+    sums, done, says = range(1, data.terms.max_s + 1), variables.done, model.says
+    slowest, longest = second.ceil(data.most) + 1, second.ceil(data.longest) + 1
+    says("time", "C, compute and communication of the slowest stage per micro-batch, in whole units")
+    says("synchronisation", "R, the longest synchronisation of a stage per micro-batch, in whole units")
+    synchronisation = model.new_int_var(0, longest, "synchronisation")
+    says("total", "the objective, times m: (m + L - 1) C + m R, in whole units")
+    total = model.new_int_var(0, (m + most) * slowest + m * longest, "total")
+    says("level", "level[s]: at least the stages on the longest path from sum s on, itself included")
+    level = {s: model.new_int_var(1, most, f"level[{s}]") for s in sums}
+    says("deep", "deep[l]: some path may have l stages or more")
+    deep = {depth: model.new_bool_var(f"deep[{depth}]") for depth in range(2, most + 1)}
 
-    Raises
-    ------
-    formulations.modelling.solve_model.Stopped
-        Once the watch is.
-    """
+    says("in_front", "an edge (u,v) from sum s to a smaller one puts s in front of it: level_s > level_after")
+    for u, v in data.flushed.flat.edge_indices:
+        for s in sums:
+            for after in range(1, s):
+                both = [done[u, s], done[v, after], ~done[u, s - 1], *([~done[v, after - 1]] if after > 1 else [])]
+                in_front = model.add(level[s] >= level[after] + 1).with_name(f"in_front[{u},{v},{s},{after}]")
+                in_front.only_enforce_if(both)
+    says("shallow", "no path is longer unless it is said to be: level_s <= l - 1 if not deep[l]")
+    for depth, is_deep in deep.items():
+        for s in sums:
+            model.add(level[s] <= depth - 1).with_name(f"shallow[{depth},{s}]").only_enforce_if(~is_deep)
+    says("stage_synchronisation", "R is at least the synchronisation of a stage: 4 (d-1)/d sum of X.w / (B m) <= R "
+         "[reconstructed]")  # fmt: skip
+    for b, block in enumerate(data.blocks):
+        units = [second.floor(data.synchronisation(b, o)) for o in block.times]
+        sync = cp_model.LinearExpr.weighted_sum([variables.choice[b, o] for o in block.times], units)
+        model.add(sync <= synchronisation).with_name(f"stage_synchronisation[{b}]")
+    says("batch_time", "with l stages on a path a batch takes m + l - 1 steps: total >= (m + l - 1) C + m R if deep[l]")
+    for depth in range(1, most + 1):
+        steps = model.add(total >= (m + depth - 1) * variables.time + m * synchronisation)
+        steps.with_name(f"batch_time[{depth}]")
+        if depth > 1:
+            steps.only_enforce_if(deep[depth])
+    model.minimize(total)
+    return model, variables
 
-    def __init__(self, instance: FlushedInstance, watch: Watch) -> None:
-        self.instance = instance
-        self.weighted = Terms(instance.flat)
-        super().__init__(Terms(instance.weightless), None, watch)
-        m, cp = instance.flat.num_microbatches, self.model
-        most = self.costs.ceil(self._longest_synchronisation())
-        cp.says("time", "C, compute and communication of the slowest stage per micro-batch, in whole units")
-        cp.says("synchronisation", "R, the longest synchronisation of a stage per micro-batch, in whole units")
-        cp.says("total", "the objective, times m: (m + L - 1) C + m R, in whole units")
-        cp.says("batch_time", "with l stages on a path a batch takes m + l - 1 steps: total >= (m + l - 1) C + m R")
-        self.synchronisation = cp.new_int_var(0, most, "synchronisation")
-        self.total = cp.new_int_var(0, (m + len(self.terms.stages)) * self.upper + m * most, "total")
-        for j in self.terms.stages:
-            self._synchronise(j)
-        for depth, deep in enumerate(self._depths(), start=1):
-            total = (m + depth - 1) * self.time + m * self.synchronisation
-            cp.add(self.total >= total).only_enforce_if(deep).with_name(f"batch_time[{depth}]")
-        cp.minimize(self.total)
 
-    def largest_sum(self, upper: float) -> float:
-        """As in the flat model, and all of the objective, with every weight synchronised at once."""
-        m = self.instance.flat.num_microbatches
-        objective = (m + len(self.terms.stages)) * upper + m * self._longest_synchronisation()
-        return max(super().largest_sum(upper), objective)
+class Model(FlushedModel, flat.Model):
+    """The model of ``data``."""
 
-    def _depths(self) -> list[Any]:
-        """For every depth from 1 on whether some path has that many stages; the first is always true."""
-        cp, stages = self.model, self.terms.stages
-        cp.says("level", "level[j]: at least the stages on the longest path from position j on, itself included")
-        cp.says("deep", "deep[l]: some path may have l stages or more")
-        cp.says("in_front", "an edge (u,v) from position j to a later one puts j in front of it: level_j > level_after")
-        cp.says("shallow", "no path is longer unless it is said to be: level_j <= l - 1 if not deep[l]")
-        level = [cp.new_int_var(1, len(stages), f"level[{j}]") for j in stages]
-        for u, v in self.instance.flat.edge_indices:
-            for j in stages:
-                for after in range(j + 1, len(stages)):
-                    in_front = cp.add(level[j] >= level[after] + 1).with_name(f"in_front[{u},{v},{j},{after}]")
-                    in_front.only_enforce_if([self.holds[u, j], self.holds[v, after]])
-        deep = [cp.new_constant(1), *(cp.new_bool_var(f"deep[{depth}]") for depth in range(2, len(stages) + 1))]
-        for depth in range(2, len(stages) + 1):
-            for j in stages:
-                shallow = cp.add(level[j] <= depth - 1).only_enforce_if(~deep[depth - 1])
-                shallow.with_name(f"shallow[{depth},{j}]")
-        return deep
-
-    def _longest_synchronisation(self) -> float:
-        weight = math.fsum(option.tmpc.weight_bytes for option in self.weighted.options)
-        return self._synchronisation(max(allowed_dp_degrees(self.instance.flat)), weight)
-
-    def _synchronisation(self, d: int, weight: float) -> float:
-        flat = self.instance.flat
-        return 4 * (d - 1) / d * weight / flat.bandwidth / flat.num_microbatches
-
-    def _synchronise(self, j: int) -> None:
-        """R is at least the synchronisation of a stage."""
-        self.model.says(
-            "stage_synchronisation",
-            "R is at least the synchronisation of a stage: 4 (d-1)/d sum of X.w / (B m) <= R if its degree is d "
-            "[reconstructed]",
-        )
-        for d in self.terms.dp_degrees:
-            costs = [self.costs.floor(self._synchronisation(d, o.tmpc.weight_bytes)) for o in self.weighted.options]
-            total = _weighted(self._choices(j), costs)
-            row = self.model.add(total <= self.synchronisation).only_enforce_if(self.has_d[j, d])
-            row.with_name(f"stage_synchronisation[{j},{d}]")
-
-    def most_in_flight(self) -> int:
-        """As in the flat model; under GPipe a stage may hold all micro-batches, however few devices there are."""
-        m = self.instance.flat.num_microbatches
-        return m if self.instance.schedule is Schedule.GPIPE else super().most_in_flight()
-
-    def numbers_in_flight(self) -> range:
-        """As in the flat model; none under GPipe, where the order of the stages does not count."""
-        return range(0) if self.instance.schedule is Schedule.GPIPE else super().numbers_in_flight()
-
-    def _memory(self, j: int) -> None:
-        """As in the flat model; under GPipe all micro-batches are in flight before the first backward pass."""
-        if self.instance.schedule is not Schedule.GPIPE:
-            super()._memory(j)
-            return
-        self.model.says(
-            "memory",
-            "sum over v of (X(v).a y + X(v).b) <= M with y = ceil(m/d) micro-batches in flight, if the stage's degree "
-            "is d [reconstructed]",
-        )
-        limit = self.sizes.floor(self.terms.memory_limit)
-        for d in self.terms.dp_degrees:
-            y = -(-self.instance.flat.num_microbatches // d)
-            sizes = [self.sizes.floor(self._size(o, y)) for o in range(len(self.terms.options))]
-            mem = _weighted(self._choices(j), sizes)
-            self.model.add(mem <= limit).only_enforce_if(self.has_d[j, d]).with_name(f"memory[{j},{d}]")
-
-    def lower_bound(self, bound: float) -> float:
-        """C and R are rounded up to whole units, and the objective is times m."""
-        m = self.instance.flat.num_microbatches
-        return max(0.0, self.costs.restore((cpsat.whole(bound) - (2 * m + len(self.terms.stages))) / m))
+    data: FlushedBlocks
 
     def cut_off(self, plan: StagePlan, values: Any) -> None:
         """Not this combination of decisions, which only rounded bytes allowed, nor any with a stage as large."""
-        decided = [*self.choice.values(), *self.degrees.values()]
-        self.forbid([~var for var in decided if values[var]])
-        if self.instance.schedule is Schedule.GPIPE:
-            self._cut_large(plan)
-        else:
-            super().cut_off(plan, values)
+        decided = [*self.decisions.taken, *self.decisions.choice.values()]
+        self.model.says("forbidden", "a plan with more bytes than fit, which only rounding admitted, is cut off")
+        cut = self.model.add_bool_or([~each for each in decided if values[each]])
+        cut.with_name(f"forbidden[{len(self.model.proto.constraints)}]")
+        super().cut_off(plan, values)
 
-    def _cut_large(self, plan: StagePlan) -> None:
-        """Of every stage that is too large under GPipe, not the fewest TMPCs that are too large together.
-
-        They are at any degree that leaves as many micro-batches to a replica.
-        """
-        m, limit = self.instance.flat.num_microbatches, self.terms.memory_limit
-        for chosen in self.terms.chosen(plan):
-            y = -(-m // chosen.dp_degree)
-            sizes = {o: self._size(o, y) for o in chosen.options}
-            fewest: list[int] = []
-            for option in sorted(sizes, key=lambda o: -sizes[o]):
-                fewest.append(option)
-                if math.fsum(sizes[o] for o in fewest) > limit:
-                    break
-            else:
-                continue
-            for (j, d), has_d in self.has_d.items():
-                if -(-m // d) >= y:
-                    self.forbid([~has_d, *(~self.choice[o, j] for o in fewest)])
-
-    def _size(self, option: int, in_flight: int) -> float:
-        tmpc = self.terms.options[option].tmpc
-        return tmpc.activation_bytes * in_flight + tmpc.static_bytes
+    def lower_bound(self, bound: float) -> float:
+        """C and R are rounded up to whole units, and by one more at most; the objective is times m."""
+        m, most = self.data.microbatches, len(self.data.terms.stages)
+        return max(0.0, flat.scales(self.data)[0].restore((cpsat.whole(bound) - 2 * (2 * m + most)) / m))
 
 
-def build(
-    instance: FlushedInstance,
-    watch: Watch | None = None,
-    *,
-    complete: bool = False,  # noqa: ARG001 - it always is
-) -> Model:
-    """The CP-SAT model of an instance. Raises `modelled.Stopped` once the watch is, `SizeError` if too large.
-
-    Nothing is left out for a known plan, ``complete`` or not.
-    """
-    watch = watch or Watch()
-    watch.bound(Terms(instance.weightless).lower_bound, Prover.BOUNDS)  # no step is shorter
-    demand_assignment(instance.flat)
-    model = Model(instance, watch)
-    require(model, VOCABULARY, instance)
-    return model
+def model_of(instance: FlushedInstance, watch: Watch | None = None, *, complete: bool = False) -> Model:
+    """The model of an instance (`data_of`), with its requirements; `solve_model.Stopped` once the watch is."""
+    data = data_of(instance, watch or Watch(), complete=complete)
+    with stops_with(data.watch):
+        found = Model(*build(data), data)
+    add_requirements(found, VOCABULARY, instance)
+    return found
 
 
 def solve(instance: FlushedInstance, limits: Limits, watch: Watch) -> Answer[StagePlan]:
     """The optimum by CP-SAT."""
     first = first_plan(instance)
-    return prove(instance, lambda: build(instance, watch), evaluate, violations, limits, watch, first=first)
+    return prove(instance, lambda: model_of(instance, watch), evaluate, violations, limits, watch, first=first)

@@ -16,15 +16,15 @@ from formulations.contract.what_if import (
     More,
     Questions,
     one_requirement_less,
-    required,
+    requirement_members,
     rules_among,
-    unrequired,
+    without_requirements,
 )
 from formulations.flushed_partitioning.definition.problem import step_time
 from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.definition.problem import stage_memory, suffix_sums
 from formulations.stage_partitioning.questions import what_if as flat_questions
-from formulations.stage_partitioning.questions.why_infeasible import counted
+from formulations.stage_partitioning.questions.why_infeasible import plural
 from instances.parameters import MAX_COUNT
 from instances.problems.flushed_partitioning import FlushedInstance, Schedule
 from instances.problems.stage_partitioning import StageInstance
@@ -34,8 +34,8 @@ _SCHEDULE, _MICROBATCHES, _MACHINES, _DEVICES = "schedule", "microbatches", "mac
 
 
 def questions() -> Questions[FlushedInstance]:
-    """What the room knows."""
-    return Questions(members, relaxed, repairs, resources, rows)
+    """What the problem knows."""
+    return Questions(members, relax, repairs, resources, rows)
 
 
 def _is_gpipe(instance: FlushedInstance) -> bool:
@@ -46,27 +46,27 @@ def members(instance: FlushedInstance) -> tuple[Member, ...]:
     """Those of the flat instance, with the machines and the schedule."""
     flat, K1 = flat_questions.members(instance.flat), instance.devices_per_machine
     if K1 is not None:
-        text = f"each replica lies in one machine of {counted(K1, 'device')}"
+        text = f"each replica lies in one machine of {plural(K1, 'device')}"
         flat = (Member("rule", _MACHINES, text), *flat)
     if not _is_gpipe(instance):
-        return (*required(instance), *flat)
+        return (*requirement_members(instance), *flat)
     N = instance.flat.num_microbatches
     text = f"replicas of a stage hold their shares of all {N} micro-batches at once (GPipe)"
     schedule = Member("rule", _SCHEDULE, text)
-    return (schedule, *required(instance), *(each for each in flat if each.name != _MICROBATCHES))
+    return (schedule, *requirement_members(instance), *(each for each in flat if each.name != _MICROBATCHES))
 
 
-def relaxed(instance: FlushedInstance, dropped: frozenset[Member]) -> list[FlushedInstance]:
+def relax(instance: FlushedInstance, dropped: frozenset[Member]) -> list[FlushedInstance]:
     """The flat instance without them, one network without machines, 1F1B without GPipe.
 
     Weights, on which no rule depends, are left out: the recursion takes layers whose TMPCs differ in theirs, too.
     """
-    kept, names = unrequired(instance, dropped), rules_among(dropped)
+    kept, names = without_requirements(instance, dropped), rules_among(dropped)
     if _SCHEDULE in names:
         kept = replace(kept, schedule=Schedule.ONE_F_ONE_B)
     if _MACHINES in names:
         kept = replace(kept, devices_per_machine=None, inner_bandwidth=None)
-    [flat] = flat_questions.relaxed(instance.flat, dropped)
+    [flat] = flat_questions.relax(instance.flat, dropped)
     if kept.devices_per_machine is not None and _DEVICES in names:
         flat = replace(flat, num_devices=max(instance.flat.num_devices, _unlimited(instance, kept.devices_per_machine)))
     kept = replace(kept, flat=flat)
@@ -120,7 +120,7 @@ def resources(instance: FlushedInstance) -> list[More[FlushedInstance]]:
     for more in flat_questions.resources(instance.flat):
         unit, amount = more.unit, more.amount
         if K1 is not None and more.change.name == _DEVICES:
-            unit, amount = f"one more machine of {counted(K1, 'device')}", instance.flat.num_devices + K1
+            unit, amount = f"one more machine of {plural(K1, 'device')}", instance.flat.num_devices + K1
         found.append(More(_lifted(instance, more.change), unit, amount))
     return found
 

@@ -21,7 +21,7 @@ from formulations.flushed_partitioning.exact.pareto_set import Found
 from formulations.flushed_partitioning.methods import MAX_DOWNSETS
 from formulations.stage_partitioning.definition.problem import MEMORY_SLACK, stage_memory
 from formulations.stage_partitioning.questions import why_infeasible as flat_infeasible
-from formulations.stage_partitioning.questions.why_infeasible import known
+from formulations.stage_partitioning.questions.why_infeasible import least_needs
 from instances.problems.flushed_partitioning import FlushedInstance, Schedule
 from solvers.outcome import Limits, Watch
 
@@ -33,9 +33,9 @@ def why_infeasible(instance: FlushedInstance, limits: Limits, watch: Watch) -> t
         return "", {}
     if instance.schedule is not Schedule.GPIPE:
         return flat_infeasible.why_infeasible(flat, limits, watch)
-    memory = known(lambda: least_memory(instance, watch))
-    devices = known(lambda: fewest_devices(instance, watch))
-    sentence, figures = flat_infeasible.explained(flat, memory, devices)
+    memory = least_needs(lambda: least_memory(instance, watch))
+    devices = least_needs(lambda: fewest_devices(instance, watch))
+    sentence, figures = flat_infeasible.explain_needs(flat, memory, devices)
     if flat_infeasible.is_feasible(flat, watch):
         sentence += "; so would --schedule 1f1b"
     return sentence, figures

@@ -2,74 +2,24 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from formulations.contract.family import UncertifiedError
+from formulations.contract.certificates import Proof, certificate, check_stop
 from formulations.hierarchical_partitioning.certificate import checker
-from instances.problems.hierarchical_partitioning import HierarchicalInstance, to_json
+from instances.exchange import to_json
+from instances.problems.hierarchical_partitioning import HierarchicalInstance
 from solvers.outcome import Watch
-
-#: What is certified where the bound itself is not proved in exact numbers: smaller by what float arithmetic rounds.
-_BELOW = Fraction(2, 10**11)
 
 
 def write(instance: HierarchicalInstance, plan: Mapping[str, Any] | None, bound: float, watch: Watch) -> dict[str, Any]:
-    """A certificate of a plan and a bound; every plan takes *more* than what is certified.
+    """`certificate` of a plan and a bound; writing takes as long as checking."""
 
-    The search of the checker is run first, so writing takes as long as checking.
+    def prove(exact: checker.Instance, T: Fraction | None) -> tuple[Fraction | None, Proof] | None:
+        search = checker.Search(checker.lattice_of(exact), T)
+        for _ in search.run():
+            check_stop(watch)
+        return None if search.labels[-1] else (T, {"kind": "search"})
 
-    Parameters
-    ----------
-    plan
-        In its JSON form, if there is one.
-    bound
-        Time units per sample; infinite: there is no plan. Where it is not below the objective of the plan, or only
-        float rounding puts it above what can be proved, a bound is certified that is smaller by up to 4e-11 of it.
-
-    Raises
-    ------
-    UncertifiedError
-        If exact arithmetic does not confirm the plan or the bound, the checker would refuse the search for its size, or
-        the run is stopped.
-    """
-    try:
-        exact = checker.Instance(to_json(instance))
-        objective = None if plan is None else checker.plan_time(exact, plan)
-        certified = _certified(checker.Lattice(exact), bound, objective, watch)
-    except checker.RejectedError as error:
-        raise UncertifiedError(f"the checker refuses: {error}") from None
-    return {
-        "format": 1,
-        "problem": "hierarchical_partitioning",
-        "instance_sha256": exact.digest,
-        "plan": None if plan is None else dict(plan),
-        "objective": None if objective is None else str(objective),
-        "bound": None if certified is None else str(certified),
-        "proof": {"kind": "search"},
-    }
-
-
-def _certified(lattice: checker.Lattice, bound: float, objective: Fraction | None, watch: Watch) -> Fraction | None:
-    """The bound that the search of the checker proves; ``None``: there is no plan."""
-    if math.isinf(bound):
-        if _finds(lattice, None, watch):
-            raise UncertifiedError("exact arithmetic finds a plan")
-        return None
-    first = Fraction(bound) if objective is None or bound < objective else objective * (1 - _BELOW)
-    for T in (first, first * (1 - _BELOW)):
-        if T <= 0:
-            return Fraction(0)
-        if not _finds(lattice, T, watch):
-            return T
-    raise UncertifiedError(f"exact arithmetic does not confirm the bound {bound!r}")
-
-
-def _finds(lattice: checker.Lattice, bound: Fraction | None, watch: Watch) -> bool:
-    """Whether the search of the checker ends with a label of all layers."""
-    for _ in (search := checker.Search(lattice, bound)).run():
-        if watch.stopped():
-            raise UncertifiedError("the run was stopped")
-    return bool(search.labels[-1])
+    return certificate(checker.CHECKER, to_json(instance), plan, bound, prove)

@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from formulations.figures.device_layout import packed
+from formulations.figures.device_layout import pack_machines
 from formulations.figures.gantt import forward_and_backward, steady
 from formulations.figures.plan_figures import Breakdown, Network, Picture, Place, Stack, Stage, slowest
 from formulations.hierarchical_partitioning.definition.plan import HierarchicalPlan
 from formulations.hierarchical_partitioning.definition.problem import (
-    flattened,
+    flatten,
     link_time,
     most_in_flight,
     most_memory,
@@ -40,7 +40,7 @@ def breakdown(instance: HierarchicalInstance, plan: HierarchicalPlan) -> Breakdo
         ),
         {"bottleneck": f"superstage {slowest(times)}", **fullest},
         lambda: _pictures(instance, plan),
-        lambda: strip(instance.flat, flattened(plan), _times(instance, plan).stages),
+        lambda: strip(instance.flat, flatten(plan), _times(instance, plan).stages),
         "superstage",
     )
 
@@ -68,14 +68,14 @@ def _times(instance: HierarchicalInstance, plan: HierarchicalPlan) -> Stack:
             f"dp {own.dp_degree} x tp {own.tp_degree}",
         )
         for stage, (i, j, outer, own) in zip(
-            shown_stages(flattened(plan), [bare.total(stage) for stage in range(len(inside))]), inside, strict=True
+            shown_stages(flatten(plan), [bare.total(stage) for stage in range(len(inside))]), inside, strict=True
         )
     ]
     return replace(bare, stages=stages)
 
 
 def _pictures(instance: HierarchicalInstance, plan: HierarchicalPlan) -> tuple[Picture, ...]:
-    flat, stack = flattened(plan), _times(instance, plan)
+    flat, stack = flatten(plan), _times(instance, plan)
     stages, times = stack.stages, [stack.total(stage) for stage in range(len(stack.stages))]
     pipeline = []
     for stage, time, s in zip(flat.stages, times, suffix_sums(flat), strict=True):
@@ -98,7 +98,7 @@ def _devices(instance: HierarchicalInstance, plan: HierarchicalPlan, stages: Seq
     count, each = instance.num_machines, instance.devices_per_machine
     if count * each > _MOST_DEVICES:
         return
-    standing = packed([machine for machine in range(count) for _ in range(each)])
+    standing = pack_machines([machine for machine in range(count) for _ in range(each)])
     homes: dict[int, tuple[int, int]] = {}
     machine = first = 0
     for outer in plan.stages:
@@ -124,7 +124,7 @@ def _devices(instance: HierarchicalInstance, plan: HierarchicalPlan, stages: Seq
 
 def _memory(instance: HierarchicalInstance, plan: HierarchicalPlan, stages: Sequence[Stage]) -> Iterator[Stack]:
     """What devices hold as the memory model counts it; nothing where it does not."""
-    flat, sums = flattened(plan), None
+    flat, sums = flatten(plan), None
     if instance.memory_model is MemoryModel.CRUDE:
         flat = StagePlan(tuple(stage for outer in plan.stages for stage in outer.inner))
         sums = [most_in_flight(instance)] * len(stages)

@@ -11,10 +11,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from formulations.contract.quantities import unmet
 from formulations.contract.violation import Violation
 from formulations.hierarchical_partitioning.definition.plan import HierarchicalPlan, Superstage
-from formulations.hierarchical_partitioning.definition.quantities import VOCABULARY
 from formulations.stage_partitioning.definition import problem as flat_problem
 from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.definition.problem import stage_time
@@ -36,7 +34,7 @@ def most_in_flight(instance: HierarchicalInstance) -> int:
     return min(instance.flat.num_microbatches, instance.flat.num_devices)
 
 
-def flattened(plan: HierarchicalPlan) -> StagePlan:
+def flatten(plan: HierarchicalPlan) -> StagePlan:
     """All stages of all superstages, each with its replicas on all machines: d = d_1 d_2."""
     return StagePlan(
         tuple(
@@ -95,7 +93,6 @@ def violations(instance: HierarchicalInstance, plan: HierarchicalPlan) -> tuple[
     and (precise model) ``memory`` with ceil(s / (d_1 d_2)) micro-batches in flight. Rules of the levels:
     ``superstage`` (at least one stage on at least one machine), ``machines`` (sum of d_2 <= K_2), ``machine`` (sum of
     d_1 t <= K_1 in each), and (crude model) ``memory`` with ceil(S / d_1) in flight, S the largest s there is. And
-    ``required``: what the instance requires beyond.
     """
     broken = [
         Violation("superstage", f"superstage {i} has {len(found.inner)} stages on {found.dp_degree} machines")
@@ -107,7 +104,7 @@ def violations(instance: HierarchicalInstance, plan: HierarchicalPlan) -> tuple[
     precise = instance.memory_model is MemoryModel.PRECISE
     # The devices are counted machine by machine below.
     flat = replace(instance.flat, num_devices=10**9, memory_bytes=instance.flat.memory_bytes if precise else math.inf)
-    broken = list(flat_problem.violations(flat, flattened(plan)))
+    broken = list(flat_problem.violations(flat, flatten(plan)))
     machines = sum(superstage.dp_degree for superstage in plan.stages)
     if machines > instance.num_machines:
         broken.append(Violation("machines", f"the superstages take {machines} machines of {instance.num_machines}"))
@@ -120,7 +117,7 @@ def violations(instance: HierarchicalInstance, plan: HierarchicalPlan) -> tuple[
         return tuple(broken)
     if instance.memory_model is MemoryModel.CRUDE:
         broken += _crude_memory(instance, plan)
-    return (*broken, *unmet(VOCABULARY, instance, plan))
+    return tuple(broken)
 
 
 def _crude_memory(instance: HierarchicalInstance, plan: HierarchicalPlan) -> list[Violation]:
@@ -144,6 +141,6 @@ def most_memory(instance: HierarchicalInstance, plan: HierarchicalPlan) -> float
     if instance.memory_model is MemoryModel.CRUDE:
         S, inner = most_in_flight(instance), [stage for found in plan.stages for stage in found.inner]
         return max(flat_problem.stage_memory(instance.flat, stage, S) for stage in inner)
-    flat = flattened(plan)
+    flat = flatten(plan)
     sums = flat_problem.suffix_sums(flat)
     return max(flat_problem.stage_memory(instance.flat, stage, s) for stage, s in zip(flat.stages, sums, strict=True))

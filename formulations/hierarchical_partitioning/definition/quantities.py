@@ -89,8 +89,10 @@ VOCABULARY = (
     Quantity("num_machines", "machines that the superstages take together", num_machines),
     Quantity("num_devices", "devices that the stages take together, on all machines", num_devices),
     Quantity("superstage_of", "number of a node's superstage, from 0 at the input side", superstage_of, (_NODE,)),
-    Quantity("same_superstage", "whether two nodes are in one superstage", same_superstage, (_NODE, _NODE)),
-    Quantity("same_stage", "whether two nodes are in one stage", same_stage, (_NODE, _NODE)),
+    Quantity(
+        "same_superstage", "whether two nodes are in one superstage", same_superstage, (_NODE, _NODE), is_yes_no=True
+    ),
+    Quantity("same_stage", "whether two nodes are in one stage", same_stage, (_NODE, _NODE), is_yes_no=True),
     Quantity("nodes", "number of nodes of a superstage; 0 if there is no such one", nodes, (_SUPERSTAGE,)),
     Quantity("machines", "machines of a superstage, d_2; 0 if there is no such one", machines, (_SUPERSTAGE,)),
     Quantity("tp_degree_of", "tensor-parallel degree of a node's stage, t", tp_degree_of, (_NODE,)),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from formulations.contract.family import lazy
+from formulations.contract.family import lazy, parse_overrides
 from formulations.stage_partitioning.definition import settings as flat_overrides
 from formulations.stage_partitioning.definition.settings import read as read_flat
 from formulations.stage_partitioning.definition.settings import recognise as recognise_flat
@@ -16,6 +16,11 @@ from instances.parameters import Setting, one_of, parse_count
 from instances.problems.hierarchical_partitioning import HierarchicalInstance, MemoryModel, on_machines
 from instances.problems.stage_partitioning import StageInstance
 from instances.units import parse_bandwidth
+
+#: The number of micro-batches is Piper's N, and the objective is time per sample.
+SWEEPABLE = True
+#: A flat network, too, with the overrides that put it on machines.
+also_reads = recognise_flat
 
 #: The cluster has its own devices and bandwidths; the others are not defined on two levels.
 _NOT_SHARED = frozenset({"devices", "bandwidth", "cost-model", "exactly", "max-dp", "realizable"})
@@ -97,31 +102,14 @@ def on_cluster(flat: StageInstance, overrides: Mapping[str, Any], where: str) ->
 
 def _cluster(flat: StageInstance, overrides: Mapping[str, Any], where: str) -> dict[str, Any]:
     """The fields of the cluster that are given, bandwidths per time unit of ``flat``."""
-    settings, shared = {setting.name: setting for setting in _OWN}, flat_share(overrides)
-    given: dict[str, Any] = {}
-    for key, value in overrides.items():
-        name = key.replace("_", "-")
-        if value is None or value is False or key in shared:
-            continue
-        if name not in settings:
-            raise InstanceError.at(where, f"--{name}", value, "a setting of the family")
-        try:
-            parsed = settings[name].parse(value)
-        except ValueError as error:
-            raise InstanceError.at(where, f"--{name}", value, str(error)) from None
-        if name.endswith("-bandwidth") and "fix-units" in flat.options:
-            parsed /= flat_overrides.PER_SECOND[flat.time_unit]
-        given[name.replace("-", "_")] = parsed
-    if "memory_model" in given:
-        given["memory_model"] = MemoryModel(given["memory_model"])
-    return given
-
-
-def recognise(content: Any) -> bool:
-    """Whether this is an instance of the family: built already, or own JSON."""
-    return isinstance(content, HierarchicalInstance) or (
-        isinstance(content, dict) and content.get("problem") == "hierarchical_partitioning"
-    )
+    shared = flat_share(overrides)
+    given = parse_overrides({name: value for name, value in overrides.items() if name not in shared}, _OWN, where)
+    if "fix-units" in flat.options:
+        for name in given.keys() & {"inner-bandwidth", "outer-bandwidth"}:
+            given[name] /= flat_overrides.PER_SECOND[flat.time_unit]
+    if "memory-model" in given:
+        given["memory-model"] = MemoryModel(given["memory-model"])
+    return {name.replace("-", "_"): value for name, value in given.items()}
 
 
 def read(content: Any, where: str, overrides: Mapping[str, Any]) -> HierarchicalInstance:
@@ -134,10 +122,21 @@ def read(content: Any, where: str, overrides: Mapping[str, Any]) -> Hierarchical
         return apply(content, overrides, where)
     if recognise_flat(content):
         return on_cluster(read_flat(content, where, flat_share(overrides)), overrides, where)
-    made: HierarchicalInstance = lazy("instances.readers.hierarchical_json:read")(
-        content, where, lambda flat, place: read_flat(flat, place, flat_overrides.reading(overrides))
-    )
-    return apply(made, overrides, where)
+    given = lazy("instances.validation:read_keys")(HierarchicalInstance, content, where)
+    flat = read_flat(given.pop("flat"), f"{where}: flat", flat_overrides.reading(overrides))
+    requirements = given.pop("requirements")
+    made = on_machines(flat, **given, where=where)
+    return apply(replace(made, requirements=requirements), overrides, where)
+
+
+def warnings(instance: HierarchicalInstance) -> tuple[str, ...]:
+    """What its file gives reason to say."""
+    return instance.flat.warnings
+
+
+def unit(instance: HierarchicalInstance) -> str:
+    """The objective's unit."""
+    return instance.flat.time_unit
 
 
 def describe(instance: HierarchicalInstance) -> dict[str, Any]:

@@ -6,7 +6,7 @@ micro-batches a stage has in flight depends on d_1, on the degrees x behind it i
 where s sums the degrees of all later superstages. So for every d_2, b, x and number of devices there is a best split,
 found stage by stage from the output side.
 
-Source: Piper, Appendix E; symbols as in the room's README. Made for this project, it shares no code with ``paper``.
+Source: Piper, Appendix E; symbols as in the package's README. Made for this project, it shares no code with ``paper``.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.hierarchical_partitioning.definition.plan import HierarchicalPlan, Superstage
+from formulations.hierarchical_partitioning.definition.plan import Superstage
 from formulations.hierarchical_partitioning.definition.problem import whole_weight
-from formulations.modelling.solve_model import go_on
+from formulations.modelling.solve_model import check_stop
 from formulations.stage_partitioning.models.assignment_data import Chosen, Terms
 from formulations.stage_partitioning.models.stage_costs import SAME, Block, Prices
 from instances.graph import downsets
@@ -70,6 +69,8 @@ class Superstages:
         self.K1, self.K2, self.S = instance.devices_per_machine, instance.num_machines, self.terms.max_s
         self.d2s = range(1, min(self.K2, self.S) + 1)
         self.configs = [(t, d) for t, d in self.terms.configs if t * d <= self.K1]
+        self._weights = [whole_weight(layer) for layer in instance.flat.layers]
+        self._known: dict[int, tuple[float, float]] = {}
         self._stages: dict[float, dict[int, list[tuple[Block, int, int, Floats]]]] = {}
 
     def behind(self, s: int, d2: int) -> int:
@@ -91,7 +92,7 @@ class Superstages:
         for inner, blocks in enumerate(self.prices.blocks):
             found = self._stages[target].setdefault(inner, [])
             for block in blocks:
-                go_on(self.watch)
+                check_stop(self.watch)
                 fitting = set(self.prices.configs(block, limit))
                 for t, d1 in self.configs:
                     if (t, d1) in fitting:
@@ -125,7 +126,7 @@ class Superstages:
         for inner in range(starts[0], len(self.downsets)):
             if inner not in found:
                 continue
-            go_on(self.watch)
+            check_stop(self.watch)
             before = found[inner]
             for block, t, d1, times in stages[inner]:
                 if d1 > most_x:
@@ -176,14 +177,6 @@ class Superstages:
             self._known[bits] = weight, crossing
         return self._known[bits]
 
-    @cached_property
-    def _known(self) -> dict[int, tuple[float, float]]:
-        return {}
-
-    @cached_property
-    def _weights(self) -> list[float]:
-        return [whole_weight(layer) for layer in self.instance.flat.layers]
-
     def superstage(self, inner: int, outer: int, s: int, d2: int, x: int, target: float) -> Superstage:
         """A superstage that has a price, with its best split; s are the degrees behind it."""
         b = self.behind(s, d2)
@@ -206,7 +199,3 @@ class Superstages:
             chosen.append(self.prices.chosen(block, t, d1, self._in_flight(b + x, d1), limit))
             outer, x, devices = block.inner, x - d1, devices - t * d1
         return Superstage(d2, self.terms.plan(chosen).stages)
-
-    def plan(self, superstages: list[Superstage]) -> HierarchicalPlan:
-        """The plan of superstages that are listed from the output side."""
-        return HierarchicalPlan(tuple(reversed(superstages)))

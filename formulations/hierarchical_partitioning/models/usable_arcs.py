@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -11,20 +10,12 @@ import numpy as np
 from formulations.hierarchical_partitioning.definition.plan import HierarchicalPlan
 from formulations.hierarchical_partitioning.definition.problem import evaluate, violations
 from formulations.hierarchical_partitioning.models.superstages import Floats, Superstages, largest_time
-from formulations.modelling.solve_model import begin_with, go_on
+from formulations.modelling.solve_model import begin_with, check_stop
+from formulations.stage_partitioning.models.usable_arcs import UNREACHED, WIDER, bound_by_steps, without_dominated
 from solvers.outcome import Watch
-
-#: Superstages slower than a known plan by this part of it stay in the model: its solver has something to decide.
-WIDER = 0.02
-
-#: A first plan is good enough within this part of the best one; the steps towards it are at most so large.
-COARSE, _LARGEST_STEP = 0.01, 0.3
 
 #: Without a plan targets rise by this factor, the next one by its square, until some plan meets one.
 _GROWTH = 1.25
-
-#: More machines than any instance has: a state that is not reached.
-_UNREACHED = 2**40
 
 
 class Arc(NamedTuple):
@@ -62,8 +53,8 @@ class Reach:
         self.superstages, self.target = superstages, target
         self.last = len(superstages.downsets) - 1
         shape = self.last + 1, superstages.S + 1
-        self.forward = np.full(shape, _UNREACHED, np.int64)
-        self.backward = np.full(shape, _UNREACHED, np.int64)
+        self.forward = np.full(shape, UNREACHED, np.int64)
+        self.backward = np.full(shape, UNREACHED, np.int64)
         self.priced: dict[int, list[tuple[int, int, Floats]]] = {}
         for inner, outer, d2, times in superstages.within(target):
             self.priced.setdefault(inner, []).append((outer, d2, times))
@@ -86,21 +77,21 @@ class Reach:
     def _go_forward(self) -> None:
         self.forward[0, 0] = 0
         for inner in range(self.last):
-            go_on(self.superstages.watch)
+            check_stop(self.superstages.watch)
             here = self.forward[inner]
             if here.min() >= self.superstages.K2:
                 continue
             for outer, d2, x, times in self._columns(inner):
-                after = np.where(np.isfinite(times), here[: len(times)] + d2, _UNREACHED)
+                after = np.where(np.isfinite(times), here[: len(times)] + d2, UNREACHED)
                 there = self.forward[outer, d2 * x :]
                 np.minimum(there, after, out=there)
 
     def _go_backward(self) -> None:
         self.backward[self.last] = 0
         for inner in reversed(range(self.last)):
-            go_on(self.superstages.watch)
+            check_stop(self.superstages.watch)
             for outer, d2, x, times in self._columns(inner):
-                before = np.where(np.isfinite(times), self.backward[outer, d2 * x :] + d2, _UNREACHED)
+                before = np.where(np.isfinite(times), self.backward[outer, d2 * x :] + d2, UNREACHED)
                 here = self.backward[inner, : len(times)]
                 np.minimum(here, before, out=here)
 
@@ -108,13 +99,13 @@ class Reach:
         """The arcs of all plans that meet the target; unless ``whole``, none that another one dominates."""
         between: dict[tuple[tuple[int, int], tuple[int, int]], list[Arc]] = {}
         for inner in range(self.last):
-            go_on(self.superstages.watch)
+            check_stop(self.superstages.watch)
             for outer, d2, x, times in self._columns(inner):
                 machines = self.forward[inner, : len(times)] + d2 + self.backward[outer, d2 * x :]
                 for s in np.flatnonzero(np.isfinite(times) & (machines <= self.superstages.K2)).tolist():
                     arc = Arc(inner, outer, s, d2, x, float(times[s]))
                     between.setdefault((arc.tail, arc.head), []).append(arc)
-        return [arc for rivals in between.values() for arc in (rivals if whole else _undominated(rivals))]
+        return [arc for rivals in between.values() for arc in (rivals if whole else without_dominated(rivals))]
 
     def first(self) -> HierarchicalPlan:
         """A plan that meets the target, on the fewest machines; only where one is ``possible``."""
@@ -138,16 +129,7 @@ class Reach:
             self.superstages.superstage(arc.inner, arc.outer, arc.s, arc.devices, arc.x, self.target)
             for arc in sorted(taken)
         ]
-        return self.superstages.plan(found)
-
-
-def _undominated(rivals: list[Arc]) -> Iterator[Arc]:
-    """The arcs that no other beats in machines and time both; ``rivals`` join the same two states."""
-    fastest = math.inf
-    for arc in sorted(rivals, key=lambda arc: (arc.devices, arc.time)):
-        if arc.time < fastest:
-            fastest = arc.time
-            yield arc
+        return HierarchicalPlan(tuple(reversed(found)))
 
 
 def first_reach(superstages: Superstages, watch: Watch, *, complete: bool) -> Reach:
@@ -166,22 +148,16 @@ def first_reach(superstages: Superstages, watch: Watch, *, complete: bool) -> Re
         begin_with(instance, plan, evaluate, violations, watch)
         return min(evaluate(instance, plan), reach.target)
 
-    low, high, growth = superstages.terms.lower_bound / superstages.K2 or most * 2.0**-40, watch.best_objective, _GROWTH
-    step = COARSE
+    low, high = superstages.terms.lower_bound / superstages.K2 or most * 2.0**-40, watch.best_objective
+    least, growth = low, _GROWTH
     while high is None:
         reach = Reach(superstages, low * growth)
         if reach.possible:
-            high, step = report(reach), _LARGEST_STEP
+            high = report(reach)
         elif low >= most:
             return reach
         else:
             low, growth = low * growth, growth**2
-    while high > 0 and high * (1 - COARSE) > low:
-        reach = Reach(superstages, max(low, high * (1 - step)))
-        if reach.possible:
-            high, step = report(reach), min(4 * step, _LARGEST_STEP)
-        elif step > COARSE:
-            low, step = reach.target, max(COARSE, step / 4)
-        else:
-            break
-    return Reach(superstages, high * (1 + WIDER))
+    return Reach(
+        superstages, bound_by_steps(lambda target: Reach(superstages, target), least, high, report) * (1 + WIDER)
+    )

@@ -5,11 +5,13 @@ from __future__ import annotations
 from formulations.contract.family import lazy
 from formulations.contract.inner_problems import Inside
 
+_code = lazy("formulations.hierarchical_partitioning")
+
 INSIDE = (
     Inside(
         method="piper-hierarchical",
         problem="stage_partitioning",
         says="split of each superstage inside a machine",
-        arise=lazy("formulations.hierarchical_partitioning.questions.studies.inside:splits"),
+        arise=_code.questions.studies.inside.splits,
     ),
 )

@@ -17,16 +17,16 @@ from formulations.contract.what_if import (
     More,
     Questions,
     one_requirement_less,
-    required,
+    requirement_members,
     rules_among,
-    unrequired,
+    without_requirements,
 )
 from formulations.hierarchical_partitioning.definition.plan import HierarchicalPlan
-from formulations.hierarchical_partitioning.definition.problem import flattened, most_memory, superstage_time
+from formulations.hierarchical_partitioning.definition.problem import flatten, most_memory, superstage_time
 from formulations.stage_partitioning.definition.problem import stage_memory, suffix_sums
 from formulations.stage_partitioning.definition.settings import PER_SECOND
 from formulations.stage_partitioning.questions import what_if as flat_questions
-from formulations.stage_partitioning.questions.why_infeasible import counted, most_devices, unlimited_devices
+from formulations.stage_partitioning.questions.why_infeasible import most_devices, plural, unlimited_devices
 from instances.parameters import MAX_COUNT
 from instances.problems.hierarchical_partitioning import HierarchicalInstance, MemoryModel
 from instances.problems.stage_partitioning import StageInstance
@@ -36,8 +36,8 @@ _MODEL = "memory-model"
 
 
 def questions() -> Questions[HierarchicalInstance]:
-    """What the room knows."""
-    return Questions(members, relaxed, repairs, resources, rows)
+    """What the problem knows."""
+    return Questions(members, relax, repairs, resources, rows)
 
 
 def members(instance: HierarchicalInstance) -> tuple[Member, ...]:
@@ -50,22 +50,22 @@ def members(instance: HierarchicalInstance) -> tuple[Member, ...]:
         found.append(Member("rule", _MODEL, text))
     else:
         found.append(flat["microbatches"])
-    found += required(instance)
+    found += requirement_members(instance)
     if model is not MemoryModel.CRUDE:
-        found.append(Member("rule", "machines", f"there {'is' if K2 == 1 else 'are'} {counted(K2, 'machine')}"))
-        found.append(Member("rule", "devices", f"a machine has {counted(K1, 'device')}"))
+        found.append(Member("rule", "machines", f"there {'is' if K2 == 1 else 'are'} {plural(K2, 'machine')}"))
+        found.append(Member("rule", "devices", f"a machine has {plural(K1, 'device')}"))
     if model is not MemoryModel.NONE:
         found.append(flat["memory"])
     return (*found, *(each for each in flat.values() if each.kind == "layer"))
 
 
-def relaxed(instance: HierarchicalInstance, dropped: frozenset[Member]) -> list[HierarchicalInstance]:
+def relax(instance: HierarchicalInstance, dropped: frozenset[Member]) -> list[HierarchicalInstance]:
     """The instance without some rules, and with layers that need nothing and run at every degree.
 
     Machines are then as many as the micro-batches, devices of a machine as many as these and the largest degree can
     take, and micro-batches as many as all devices.
     """
-    names, kept = rules_among(dropped), unrequired(instance, dropped)
+    names, kept = rules_among(dropped), without_requirements(instance, dropped)
     if _MODEL in names:
         kept = replace(kept, memory_model=MemoryModel.PRECISE)
     flat, K1, K2 = kept.flat, kept.devices_per_machine, kept.num_machines
@@ -74,7 +74,7 @@ def relaxed(instance: HierarchicalInstance, dropped: frozenset[Member]) -> list[
     if "machines" in names:
         K2 = max(K2, flat.num_microbatches)
     rest = frozenset(each for each in dropped if each.name not in ("devices", "machines", _MODEL))
-    [flat] = flat_questions.relaxed(replace(flat, num_devices=_product(K1, K2)), rest)
+    [flat] = flat_questions.relax(replace(flat, num_devices=_product(K1, K2)), rest)
     return [_placed(kept, flat, K1, K2)]
 
 
@@ -96,9 +96,7 @@ def repairs(instance: HierarchicalInstance, layers: Sequence[NodeId]) -> list[li
     wanted = ["tmpc", "microbatch-size"]
     if crude:
         precise = replace(instance, memory_model=MemoryModel.PRECISE)
-        found.append(
-            [Change(_MODEL, lambda _: "memory counted with --memory-model precise", lambda _: precise, (1.0,))]
-        )
+        found.append([Change(_MODEL, lambda _: "memory plural with --memory-model precise", lambda _: precise, (1.0,))])
     else:
         found += [[_machines(instance)], [_devices(instance)]]
         wanted.append("microbatches")
@@ -122,7 +120,7 @@ def _machines(instance: HierarchicalInstance) -> Change[HierarchicalInstance]:
     most = min(usable, MAX_COUNT // instance.devices_per_machine)
     return Change(
         "machines",
-        lambda amount: counted(int(amount), "machine"),
+        lambda amount: plural(int(amount), "machine"),
         lambda amount: _placed(instance, instance.flat, instance.devices_per_machine, int(amount)),
         range(instance.num_machines + 1, most + 1),
         untried=f"more than {most} machines" if most < usable else "",
@@ -134,7 +132,7 @@ def _devices(instance: HierarchicalInstance) -> Change[HierarchicalInstance]:
     most = min(usable, MAX_COUNT // instance.num_machines)
     return Change(
         "devices",
-        lambda amount: f"{counted(int(amount), 'device')} in each machine",
+        lambda amount: f"{plural(int(amount), 'device')} in each machine",
         lambda amount: _placed(instance, instance.flat, int(amount), instance.num_machines),
         range(instance.devices_per_machine + 1, most + 1),
         untried=f"more than {most} devices in each machine" if most < usable else "",
@@ -187,7 +185,7 @@ def rows(instance: HierarchicalInstance, plan: HierarchicalPlan) -> list[dict[st
 
 def _held(instance: HierarchicalInstance, plan: HierarchicalPlan) -> list[float]:
     """Bytes of the device of each superstage that holds most; 0 where the memory model counts nothing."""
-    model, whole = instance.memory_model, flattened(plan)
+    model, whole = instance.memory_model, flatten(plan)
     if model is MemoryModel.NONE:
         return [0.0] * len(plan.stages)
     if model is MemoryModel.CRUDE:

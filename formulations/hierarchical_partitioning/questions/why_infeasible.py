@@ -19,7 +19,7 @@ from formulations.hierarchical_partitioning.definition.problem import most_memor
 from formulations.hierarchical_partitioning.paper import Search
 from formulations.stage_partitioning.definition.problem import MEMORY_SLACK
 from formulations.stage_partitioning.methods import MAX_DOWNSETS
-from formulations.stage_partitioning.questions.why_infeasible import counted, known, memory_sentence
+from formulations.stage_partitioning.questions.why_infeasible import least_needs, memory_sentence, plural
 from instances.parameters import MAX_AMOUNT
 from instances.problems.hierarchical_partitioning import HierarchicalInstance
 from solvers.outcome import Limits, Watch
@@ -27,8 +27,8 @@ from solvers.outcome import Limits, Watch
 
 def why_infeasible(instance: HierarchicalInstance, _limits: Limits, watch: Watch) -> tuple[str, Mapping[str, Any]]:
     """A sentence and its figures; what the time limit cuts off is left out, and what the method is too small for."""
-    memory = known(lambda: least_memory(instance, watch))
-    machines, devices = counted(instance.num_machines, "machine"), counted(instance.devices_per_machine, "device")
+    memory = least_needs(lambda: least_memory(instance, watch))
+    machines, devices = plural(instance.num_machines, "machine"), plural(instance.devices_per_machine, "device")
     said = memory_sentence(memory, f"{machines} with {devices}")
     figures = {}
     if memory.proved and memory.amount is not None and memory.amount <= MAX_AMOUNT:

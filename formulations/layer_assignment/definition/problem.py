@@ -10,10 +10,8 @@ import itertools
 import math
 from dataclasses import dataclass
 
-from formulations.contract.quantities import unmet
 from formulations.contract.violation import Violation
 from formulations.layer_assignment.definition.plan import LayerPlan
-from formulations.layer_assignment.definition.quantities import VOCABULARY
 from instances.problems.layer_assignment import LayerAssignmentInstance
 
 
@@ -69,8 +67,8 @@ def evaluate(instance: LayerAssignmentInstance, plan: LayerPlan) -> float:
     ------
     AMP, Equation 4: (gas - 1) max T + sum of e + sum of T; plus the all-reduce, reconstructed.
     """
-    if _structure(instance, plan):
-        raise ValueError("; ".join(map(str, _structure(instance, plan))))
+    if violations(instance, plan):
+        raise ValueError("; ".join(map(str, violations(instance, plan))))
     found = terms(instance, plan)
     return math.fsum([found.waiting, found.filling, found.sending, found.all_reduce])
 
@@ -78,14 +76,8 @@ def evaluate(instance: LayerAssignmentInstance, plan: LayerPlan) -> float:
 def violations(instance: LayerAssignmentInstance, plan: LayerPlan) -> tuple[Violation, ...]:
     """The rules that a plan breaks.
 
-    Rules: ``stages`` (as many as declared), ``empty`` (no such stage), ``layers`` (all), ``required`` (what the
-    instance requires beyond).
+    Rules: ``stages`` (as many as declared), ``empty`` (no such stage), ``layers`` (all).
     """
-    return _structure(instance, plan) or tuple(unmet(VOCABULARY, instance, plan))
-
-
-def _structure(instance: LayerAssignmentInstance, plan: LayerPlan) -> tuple[Violation, ...]:
-    """What keeps a plan from being an assignment of all layers."""
     found = []
     if len(plan.lengths) != instance.num_stages:
         found.append(Violation("stages", f"{len(plan.lengths)} stages; expected {instance.num_stages}"))

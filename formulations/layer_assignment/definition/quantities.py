@@ -32,5 +32,5 @@ def same_stage(instance: Instance, plan: LayerPlan, layer: int, other: int) -> i
 VOCABULARY = (
     Quantity("layers", "number of layers of a stage; stages count from 0 at the input side", layers, (_STAGE,)),
     Quantity("stage_of", "number of the stage that a layer is in; both count from 0", stage_of, (_LAYER,)),
-    Quantity("same_stage", "whether two layers are in one stage", same_stage, (_LAYER, _LAYER)),
+    Quantity("same_stage", "whether two layers are in one stage", same_stage, (_LAYER, _LAYER), is_yes_no=True),
 )

@@ -6,14 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from formulations.contract.family import OwnJson
 from instances.errors import InstanceError
 from instances.parameters import Setting, parse_count, parse_flag
 from instances.problems.layer_assignment import LayerAssignmentInstance
 
 Instance = LayerAssignmentInstance
-
-JSON = OwnJson("layer_assignment", LayerAssignmentInstance, "instances.readers.layer_assignment_json:read")
 
 OVERRIDES = (
     Setting("stages", parse_count, "number of pipeline stages (cut costs must not depend on the stage)", metavar="S"),
@@ -22,12 +19,8 @@ OVERRIDES = (
 )
 
 
-def read(content: Any, where: str, overrides: Mapping[str, Any]) -> Instance:
-    """The instance that ``content`` and the overrides declare; `InstanceError` if it is bad."""
-    return _overridden(JSON.read(content, where), where, overrides)
-
-
-def _overridden(instance: Instance, where: str, overrides: Mapping[str, Any]) -> Instance:
+def apply(instance: Instance, overrides: Mapping[str, Any], where: str) -> Instance:
+    """The instance as the caller declares it; `InstanceError` for other stages than costs are declared for."""
     stages = overrides.get("stages") or instance.num_stages
     if stages != instance.num_stages and is_per_stage(instance):
         rule = f"{instance.num_stages}, as costs are declared stage by stage"

@@ -1,52 +1,197 @@
-"""Layer assignment for CP-SAT: ``begun[j, l]`` is 1 if stage j begins at layer l or before.
+"""Layer assignment for CP-SAT: when each stage begins.
 
-Without an all-reduce and requirements `solve` searches intervals of the slowest stage's time (`by_slowest`): within a
-cap on it the same variables need nothing but implications (`within_cap`).
+With a number in place of the slowest stage's time the rows are implications alone and the cost is that of a minimum
+cut, which CP-SAT proves at its root: `Model.run` searches those numbers (`modelling.threshold_search`) where there is
+no all-reduce and no requirement. Symbols as in the README.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import accumulate, pairwise
 from typing import Any
 
-from ortools.sat.python import cp_model
+import numpy as np
+from numpy.typing import NDArray
 
+from formulations.compiled.memory_budget import demand
 from formulations.contract.family import Answer
 from formulations.layer_assignment.costs import ceiling, infeasible_answer, plan_of
 from formulations.layer_assignment.definition.plan import LayerPlan
 from formulations.layer_assignment.definition.problem import evaluate, violations
 from formulations.layer_assignment.definition.quantities import VOCABULARY
-from formulations.layer_assignment.models import threshold_search
 from formulations.layer_assignment.models.first_plan import first_plan
-from formulations.layer_assignment.models.within_cap import WithinCap
-from formulations.modelling.solve_model import WithoutSizes, prove, require
+from formulations.modelling.solve_model import WithoutSizes, add_requirements, prove
+from formulations.modelling.threshold_search import Cheapest, search_intervals
 from instances.problems.layer_assignment import LayerAssignmentInstance
 from solvers.cpsat import backend as cpsat
-from solvers.outcome import Limits, Run, Watch
+from solvers.outcome import Limits, Run, Stop, Watch
 from solvers.scaling import Scale, cost_scale
 
-Linear = Any
+
+@dataclass(frozen=True)
+class Data:
+    """An instance in whole units of ``scale``, rounded down: L layers, S stages, ``weight`` is gas - 1.
+
+    ``times[l]`` is t_l; ``cuts[j][l]`` e of the cut before layer l if stage j begins there; ``rings[j][l]`` what layer
+    l adds to the all-reduce of stage j, which is at most ``most_all_reduce``, and ``tied[i]`` are layers and what they
+    add together to that of each stage: all empty without one. ``constant``: all stages once, in seconds.
+    """
+
+    weight: int
+    times: list[int]
+    cuts: list[list[int]]
+    rings: list[list[int]]
+    tied: list[tuple[tuple[int, ...], list[int]]]
+    most_all_reduce: int
+    scale: Scale
+    constant: float
+
+    @cached_property
+    def elapsed(self) -> NDArray[np.int64]:
+        """Of the first c layers, shape (L + 1,)."""
+        return np.array([0, *accumulate(self.times)], np.int64)
+
+    def end(self, start: int, target: int) -> int:
+        """Where a stage that begins at a layer ends at the latest, if it takes no longer than a target."""
+        return int(np.searchsorted(self.elapsed, self.elapsed[start] + target, side="right")) - 1
+
+    def windows(self, target: int | None) -> tuple[list[int], list[int]] | None:
+        """The first and last layer at which stage j, from 0 to S, may begin; ``None``: no assignment has the target."""
+        layers, stages = len(self.times), len(self.cuts)
+        most = int(self.elapsed[-1]) if target is None else target
+        if max(self.times) > most:
+            return None
+        last = [0]
+        for j in range(1, stages):
+            last.append(min(self.end(last[-1], most), layers - stages + j))
+        first = [layers]
+        for j in reversed(range(stages)):
+            first.append(max(int(np.searchsorted(self.elapsed, self.elapsed[first[-1]] - most, side="left")), j))
+        first, last = first[::-1], [*last, layers]
+        return (first, last) if all(a <= b for a, b in zip(first, last, strict=True)) else None
+
+    def targets(self, most: float) -> NDArray[np.int64]:
+        """What waiting for the slowest stage may cost, ascending, if less than ``most``.
+
+        It is the time of some interval of layers, and no less than the average stage's or the slowest layer's.
+        """
+        if not self.weight:
+            return np.zeros(1, np.int64)
+        elapsed = self.elapsed
+        least = max(-(-int(elapsed[-1]) // len(self.cuts)), max(self.times))
+        below = int(min(most / self.weight, 2.0**62)) + 1
+        first = np.searchsorted(elapsed, elapsed[:-1] + least, side="left")
+        last = np.searchsorted(elapsed, elapsed[:-1] + min(below, 2**62 - int(elapsed[-1])), side="left")
+        demand(24.0 * np.maximum(last - first, 0).sum(), "the table of caps on the slowest stage")
+        times = [elapsed[a:b] - elapsed[start] for start, (a, b) in enumerate(zip(first, last, strict=True))]
+        return np.unique(np.concatenate(times)) * self.weight
+
+    def waiting(self, plan: LayerPlan) -> int:
+        """What waiting for the slowest stage costs."""
+        ends = [0, *accumulate(plan.lengths)]
+        return self.weight * max(int(self.elapsed[after] - self.elapsed[here]) for here, after in pairwise(ends))
+
+    def sending(self, plan: LayerPlan) -> int:
+        """What all cuts cost."""
+        return sum(row[start] for row, start in zip(self.cuts[1:], accumulate(plan.lengths), strict=False))
+
+
+def data_of(instance: LayerAssignmentInstance, watch: Watch, *, complete: bool) -> Data:
+    """The instance in whole units; what costs more than a known assignment (`ceiling`) may as well cost that much."""
+    _, most_s, balanced_s = ceiling(instance, watch, complete=complete)
+    layers, stages, weight = instance.num_layers, instance.num_stages, instance.num_microbatches - 1
+    total, times = math.fsum(instance.layer_time_s), instance.layer_time_s
+    rings = [instance.ring(j) for j in range(stages)] if instance.ring_s_per_parameter else []
+    sizes = math.fsum([*instance.parameters, *(tie.parameters for tie in instance.tied)])
+    syncing = min(sizes * max(rings, default=0.0), most_s * (layers + len(instance.tied)))
+    sending = min(math.fsum(max(row, default=0.0) for row in instance.cut_cost_s), most_s) * stages
+    least = max(
+        total + weight * max(*times, total / stages), balanced_s / (stages + 3)
+    )  # `balanced` is not farther off
+    scale = cost_scale(least, layers * (weight + 2) + stages, (weight + 1) * total + sending + syncing)
+
+    def units(seconds: float) -> int:
+        return scale.floor(min(seconds, most_s))
+
+    return Data(
+        weight,
+        [scale.floor(time) for time in times],
+        [
+            [units(instance.cut_cost(layer - 1, j - 1)) if j and layer else 0 for layer in range(layers)]
+            for j in range(stages)
+        ],
+        [[units(ring * size) for size in instance.parameters] for ring in rings],
+        [(tie.layers, [units(ring * tie.parameters) for ring in rings]) for tie in instance.tied if rings],
+        scale.ceil(syncing),
+        scale,
+        total,
+    )
+
+
+def build(data: Data, target: int | None = None) -> tuple[cpsat.SpokenModel, list[list[Any]]]:
+    """The model and ``begun``, where 0 and 1 are known; with a target, of stages that take no longer, at its cost."""
+    windows = data.windows(target)
+    assert windows is not None, "no assignment has the target"
+    first, last = windows
+    layers, stages = range(len(data.times)), range(len(data.cuts))
+
+    # fmt: off
+    model = cpsat.SpokenModel()
+    free = model.booleans("begun", [(j, layer) for j in stages for layer in range(first[j], last[j])],
+        "begun[j,l]: stage j begins at layer l or before")
+    begun = [[free.get((j, layer), int(layer >= last[j])) for layer in layers] for j in range(len(stages) + 1)]
+    has = [[here - after for here, after in zip(*rows, strict=True)] for rows in pairwise(begun)]
+    model.rows("stays_begun", free, lambda j, layer: begun[j][layer] <= begun[j][layer + 1],
+        "what has begun stays so: begun[j,l] <= begun[j,l+1]")
+    model.rows("not_empty", free, lambda j, layer: begun[j][layer] <= begun[j - 1][layer - 1],
+        "stage j - 1 has a layer before stage j begins: begun[j,l] <= begun[j-1,l-1]")
+
+    says = ("the slowest stage takes as long as every stage: slowest >= t_j [AMP, section 6.4]; with a number in its "
+            "place begun[j,l] <= begun[j+1,r], r the first layer for which layers l to r take longer")
+    if target is None:
+        slowest = model.integer("slowest", 0, sum(data.times), "seconds of the slowest stage")
+        model.rows("stage_time", stages, lambda j: slowest >= _total(data.times, has[j]), says)
+    else:
+        slowest, after = target, {(j, layer): (j + 1, data.end(layer, target)) for j, layer in free}
+        later = [at for at in free if after[at] in free]
+        model.rows("stage_time", later, lambda *at: free[at] <= free[after[at]], says)
+
+    sending = [data.cuts[j][layer] * (begun[j][layer] - begun[j][layer - 1])
+               for j in stages[1:] for layer in range(first[j], last[j] + 1)]
+
+    synced, tied = range(len(data.rings)), list(enumerate(data.tied))
+    all_reduce = model.integer("all_reduce", 0, data.most_all_reduce if synced else 0,
+        "seconds of the slowest all-reduce")
+    holds = model.booleans("holds", [(j, i) for j in synced for i, _ in tied],
+        "holds[j,i]: stage j has a layer with the tied parameters i")
+    model.rows("shared", [(j, i, layer) for j in synced for i, (own, _) in tied for layer in own],
+        lambda j, i, layer: holds[j, i] >= has[j][layer],
+        "a stage with any of the tied layers holds what they share: holds[j,i] >= its layers of i")
+    model.rows("stage_all_reduce", synced,
+        lambda j: all_reduce >= _total(data.rings[j], has[j]) + sum(costs[j] * holds[j, i] for i, (_, costs) in tied),
+        "the slowest all-reduce takes as long as every stage's [reconstructed]")
+    # fmt: on
+
+    # (gas - 1) max t + sum of e + A [AMP, Equation 4]
+    model.minimize(data.weight * slowest + sum(sending) + all_reduce)
+    return model, begun
+
+
+def _total(costs: list[int], variables: list[Any]) -> Any:
+    return sum(cost * variable for cost, variable in zip(costs, variables, strict=True))
 
 
 @dataclass
 class Model(cpsat.Runnable, WithoutSizes):
-    """``begun[j][l]`` for stages 0 to S and layers 0 to L - 1; constants where there is no choice.
+    """The model of ``data``; ``searches``: it is built and run with targets."""
 
-    ``times[l]`` and ``cuts[j - 1][l]`` are seconds in whole units, the latter of the cut between layer l and the one
-    before, for stage j; ``weight`` is N - 1. ``searches``: run it by the time of the slowest stage; not where there
-    is an all-reduce or a requirement, or where others may have changed the model.
-    """
-
-    model: cp_model.CpModel
+    model: cpsat.SpokenModel
     begun: list[list[Any]]
-    scale: Scale
-    constant: float
-    times: list[int]
-    cuts: list[list[int]]
-    weight: int
+    data: Data
     searches: bool = False
 
     def run(
@@ -56,43 +201,35 @@ class Model(cpsat.Runnable, WithoutSizes):
         on_solution: Callable[[Any], None] | None = None,
         on_bound: Callable[[float], None] | None = None,
     ) -> Run:
-        """Search by the time of the slowest stage (`by_slowest`), or run the model as it is."""
+        """Search by the time of the slowest stage, or run the model as it is."""
         if not self.searches or on_solution is None or on_bound is None:
             return super().run(limits, watch, on_solution, on_bound)
-        units = WithinCap(self.times, self.cuts, self.weight, replace(limits, gap=0.0), watch)
+        data, exact, size = self.data, replace(limits, gap=0.0), (0, 0)
 
-        def within(cap: float) -> threshold_search.Cheapest | None:
-            found = units.cheapest(cap)
-            if found is None:
+        def cheapest(target: int) -> Cheapest | None:
+            nonlocal size
+            time = int(target) // data.weight if data.weight else sum(data.times)
+            if data.windows(time) is None:
                 return None
-            cheapest, starts = found
-            return cheapest._replace(values=self._values(starts)) if starts else cheapest
+            model, begun = build(data, time)
+            size = max(size, (len(model.proto.variables), len(model.proto.constraints)))
+            found = cpsat.run(model, exact, watch, parameters=cpsat.INTEGRAL)
+            if found.stop is not Stop.PROVED or found.values is None or found.bound is None:
+                return Cheapest(None, None, None)
+            plan = _plan(begun, found.values)
+            own = {variable.index: value for variable, value in self.values_of(plan)}
+            values = cpsat.Values(lambda variable: own[variable.index])
+            return Cheapest(cpsat.whole(found.bound) - data.weight * time, data.waiting(plan), values)
 
         plan = watch.best_plan
-        known = math.inf if plan is None else units.objective(plan.lengths)
-        found = threshold_search.search(units.caps(known), within, known, limits, watch, on_solution, on_bound)
-        variables, constraints = units.size
-        stats = {"variables": variables, "constraints": constraints, **found.stats}
+        known = math.inf if plan is None else data.waiting(plan) + data.sending(plan)
+        found = search_intervals(data.targets(known), cheapest, known, limits, watch, on_solution, on_bound)
+        stats = {"variables": size[0], "constraints": size[1], **found.stats}
         return replace(found, solver=cpsat.version(), stats=stats)
-
-    def _values(self, starts: list[int]) -> cpsat.Values:
-        """The model's solution for stages that start at these layers."""
-        lengths = [end - start for start, end in itertools.pairwise(starts)]
-        known = {variable.index: value for variable, value in self.values_of(plan_of(lengths))}
-        return cpsat.Values(lambda variable: known[variable.index])
-
-    def lengths(self, values: Any) -> list[int]:
-        """Layers of each stage in a solution."""
-
-        def begun(entry: Any) -> int:
-            return entry if isinstance(entry, int) else int(values[entry])
-
-        counts = [sum(begun(entry) for entry in row) for row in self.begun]
-        return [here - after for here, after in itertools.pairwise(counts)]
 
     def decode(self, values: Any) -> LayerPlan:
         """The plan of a solution."""
-        return plan_of(self.lengths(values))
+        return _plan(self.begun, values)
 
     def quantities(self) -> Mapping[str, Callable[..., Any]]:
         """The quantities of an assignment, as sums over what has begun."""
@@ -102,6 +239,9 @@ class Model(cpsat.Runnable, WithoutSizes):
             return sum(row[layer] for row in begun[1:])
 
         def same_stage(layer: int, other: int) -> Any:
+            self.model.says("together", "together[l,m]: layers l and m are in one stage, for a requirement")
+            self.model.says("together_if", "then no stage begins between them")
+            self.model.says("together_unless", "else some stage does")
             stages_between = stage_of(max(layer, other)) - stage_of(min(layer, other))
             return self.is_zero(f"together[{layer},{other}]", stages_between)
 
@@ -113,121 +253,31 @@ class Model(cpsat.Runnable, WithoutSizes):
 
     def values_of(self, plan: LayerPlan) -> Iterator[tuple[Any, int]]:
         """The values of all cuts in a plan."""
-        starts = [0, *itertools.accumulate(plan.lengths)]
+        starts = [0, *accumulate(plan.lengths)]
         for j, row in enumerate(self.begun):
             yield from ((each, int(layer >= starts[j])) for layer, each in enumerate(row) if not isinstance(each, int))
 
     def lower_bound(self, bound: float) -> float:
         """A bound of the model in seconds; units are whole, so it may be rounded up."""
-        return (self.constant + self.scale.restore(max(0, cpsat.whole(bound)))) * (1 - 1e-14)
+        return (self.data.constant + self.data.scale.restore(max(0, cpsat.whole(bound)))) * (1 - 1e-14)
 
 
-def build(instance: LayerAssignmentInstance, watch: Watch | None = None, *, complete: bool = False) -> Model:
-    """The model; all costs are rounded down to units. The sum of all stages is a constant and stays outside.
+def _plan(begun: list[list[Any]], values: Any) -> LayerPlan:
+    counts = [sum(each if isinstance(each, int) else int(values[each]) for each in row) for row in begun]
+    return plan_of(here - after for here, after in pairwise(counts))
 
-    Nothing is left out for a known assignment, but costs may be cut off at it (`ceiling`), unless ``complete``.
+
+def model_of(
+    instance: LayerAssignmentInstance, watch: Watch | None = None, *, complete: bool = False, search: bool = False
+) -> Model:
+    """The model of an instance (`data_of`), with its requirements; to be searched by targets if it has none.
+
+    The sum of all stages is a constant and stays outside.
     """
-    layers, stages = instance.num_layers, instance.num_stages
-    model = cpsat.SpokenModel()
-    # Stage j has j layers in front of it at least, and leaves a layer for itself and each later stage.
-    free = [
-        [model.new_bool_var(f"begun[{j},{layer}]") for layer in range(j, layers - stages + j)] for j in range(1, stages)
-    ]
-    middle: list[list[Any]] = [[0] * j + row + [1] * (stages - j) for j, row in enumerate(free, 1)]
-    begun = [[1] * layers, *middle, [0] * layers]
-    model.says("begun", "begun[j,l]: stage j begins at layer l or before")
-    model.says("together", "together[l,m]: layers l and m are in one stage, for a requirement")
-    model.says("together_if", "then no stage begins between them")
-    model.says("together_unless", "else some stage does")
-    model.says("stays_begun", "what has begun stays so: begun[j,l] <= begun[j,l+1]")
-    model.says("not_empty", "stage j has a layer before stage j + 1 begins: begun[j+1,l+1] <= begun[j,l]")
-    for j in range(1, stages):
-        for layer in range(layers - 1):
-            model.add(begun[j][layer] <= begun[j][layer + 1]).with_name(f"stays_begun[{j},{layer}]")
-            model.add(begun[j][layer + 1] <= begun[j - 1][layer]).with_name(f"not_empty[{j - 1},{layer}]")
-
-    # Whatever costs more than a known assignment may as well cost that much.
-    _, most_s, balanced_s = ceiling(instance, watch or Watch(), complete=complete)
-    scale = _scale(instance, most_s, balanced_s)
-    slowest = _slowest(model, instance, begun, scale)
-    cuts = [
-        [0, *(scale.floor(min(instance.cut_cost(layer - 1, j - 1), most_s)) for layer in range(1, layers))]
-        for j in range(1, stages)
-    ]
-    sending = [
-        cuts[j - 1][layer] * (begun[j][layer] - begun[j][layer - 1])
-        for j in range(1, stages)
-        for layer in range(1, layers)
-    ]
-    all_reduce = _all_reduce(model, instance, begun, scale, most_s)
-    # Section 6.4 without the sum of t:  (gas - 1) max t + sum of e  (plus the all-reduce, reconstructed)
-    model.minimize((instance.num_microbatches - 1) * slowest + sum(sending) + all_reduce)
-    times = [scale.floor(time) for time in instance.layer_time_s]
-    weight = instance.num_microbatches - 1
-    found = Model(model, begun, scale, math.fsum(instance.layer_time_s), times, cuts, weight)
-    require(found, VOCABULARY, instance)
+    data = data_of(instance, watch or Watch(), complete=complete)
+    found = Model(*build(data), data, search and not data.rings and not instance.requirements)
+    add_requirements(found, VOCABULARY, instance)
     return found
-
-
-def _scale(instance: LayerAssignmentInstance, most_s: float, balanced_s: float) -> Scale:
-    total = math.fsum(instance.layer_time_s)
-    weight, stages = instance.num_microbatches - 1, instance.num_stages
-    waiting = weight * max(max(instance.layer_time_s), total / stages)
-    sending = min(math.fsum(max(row, default=0.0) for row in instance.cut_cost_s), most_s) * stages
-    syncing = _most_syncing(instance, most_s)
-    terms = instance.num_layers * (weight + 2) + stages
-    least = max(total + waiting, balanced_s / (stages + 3))  # `balanced` is not farther off
-    return cost_scale(least, terms, (weight + 1) * total + sending + syncing)
-
-
-def _most_syncing(instance: LayerAssignmentInstance, most_s: float) -> float:
-    """What no stage's all-reduce exceeds, if no layer's counts as more than ``most_s``."""
-    sizes = math.fsum([*instance.parameters, *(tie.parameters for tie in instance.tied)])
-    terms = instance.num_layers + len(instance.tied)
-    return min(sizes * max(instance.ring_s_per_parameter, default=0.0), most_s * terms)
-
-
-def _slowest(
-    model: cpsat.SpokenModel, instance: LayerAssignmentInstance, begun: list[list[Any]], scale: Scale
-) -> Linear:
-    """max t of section 6.4."""
-    model.says("slowest", "seconds of the slowest stage")
-    model.says("stage_time", "the slowest stage takes as long as every stage: slowest >= t_j [AMP, section 6.4]")
-    times = [scale.floor(time) for time in instance.layer_time_s]
-    slowest = model.new_int_var(0, sum(times), "slowest")
-    for j, (here, after) in enumerate(itertools.pairwise(begun)):
-        assigned = [here[layer] - after[layer] for layer in range(instance.num_layers)]
-        stage_time = sum(time * layer for time, layer in zip(times, assigned, strict=True))
-        model.add(slowest >= stage_time).with_name(f"stage_time[{j}]")
-    return slowest
-
-
-def _all_reduce(
-    model: cpsat.SpokenModel, instance: LayerAssignmentInstance, begun: list[list[Any]], scale: Scale, most_s: float
-) -> Linear:
-    """At least the all-reduce of every stage; 0 if there is none."""
-    model.says("all_reduce", "seconds of the slowest all-reduce")
-    model.says("stage_all_reduce", "the slowest all-reduce takes as long as every stage's [reconstructed]")
-    model.says("holds", "holds[j,i]: stage j has a layer with the tied parameters i")
-    model.says("shared", "a stage with any of the tied layers holds what they share: holds[j,i] >= its layers of i")
-    if not instance.ring_s_per_parameter:
-        return 0
-    all_reduce_s = _most_syncing(instance, most_s)
-    longest = model.new_int_var(0, scale.ceil(all_reduce_s), "all_reduce")
-    for j in range(instance.num_stages):
-        ring = instance.ring(j)
-        assigned = [begun[j][layer] - begun[j + 1][layer] for layer in range(instance.num_layers)]
-        costs = [
-            scale.floor(min(ring * size, most_s)) * layer
-            for size, layer in zip(instance.parameters, assigned, strict=True)
-        ]
-        for number, tie in enumerate(instance.tied):
-            holds = model.new_bool_var(f"holds[{j},{number}]")
-            for layer in tie.layers:
-                model.add(holds >= assigned[layer]).with_name(f"shared[{j},{number},{layer}]")
-            costs.append(scale.floor(min(ring * tie.parameters, most_s)) * holds)
-        model.add(longest >= sum(costs)).with_name(f"stage_all_reduce[{j}]")
-    return longest
 
 
 def solve(instance: LayerAssignmentInstance, limits: Limits, watch: Watch) -> Answer[LayerPlan]:
@@ -236,10 +286,7 @@ def solve(instance: LayerAssignmentInstance, limits: Limits, watch: Watch) -> An
     if infeasible is not None:
         return infeasible
     first = first_plan(instance, limits)
-
-    def model() -> Model:
-        found = build(instance, watch)
-        found.searches = not instance.ring_s_per_parameter and not instance.requirements
-        return found
-
-    return prove(instance, model, evaluate, violations, limits, watch, to_scale=True, first=first)
+    return prove(
+        instance, lambda: model_of(instance, watch, search=True), evaluate, violations, limits, watch, to_scale=True,
+        first=first,
+    )  # fmt: skip

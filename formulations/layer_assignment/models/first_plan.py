@@ -1,22 +1,66 @@
-"""What the declarative models begin with: the plan of the compiled sweep, whose bound they do not see."""
+"""What the declarative models begin with: the balanced plan, improved by a local search that knows no bound."""
 
 from __future__ import annotations
 
-from formulations.layer_assignment import exact
-from formulations.layer_assignment.costs import balanced
+import random
+
+import numpy as np
+
+from formulations.compiled.array_types import Floats
+from formulations.layer_assignment.costs import Tables, balance, plan_of, tables
 from formulations.layer_assignment.definition.problem import evaluate
 from formulations.modelling.warm_start import First
 from instances.problems.layer_assignment import LayerAssignmentInstance
 from solvers.outcome import Limits, Watch
 
+#: So often the best cuts so far are shaken, so many of them at a time, and improved again: some 0.6 s for 400 layers.
+_SHAKES, _AT_A_TIME = 100, 3
+
+#: A move that gains less than this, relatively, is none: sums in another order would make it endless.
+_GAIN = 1e-12
+
 
 def first_plan(instance: LayerAssignmentInstance, limits: Limits) -> First:
-    """The balanced plan, and that of ``exact``'s sweep, with the all-reduce inside where there is one."""
+    """The best plan of a local search that moves one cut at a time, from the balanced plan and from near the best."""
 
     def find(watch: Watch) -> None:
-        plan = balanced(instance)
+        plan = balance(instance)
         watch.plan(plan, evaluate(instance, plan))
-        if not watch.stopped():
-            exact.solve(instance, limits, watch)
+        table, weight = tables(instance), float(instance.num_microbatches - 1)
+        rng, stages = random.Random(limits.seed), instance.num_stages
+        ends = np.array([0, *np.cumsum(plan.lengths)])
+        best = np.inf
+        for shake in range(_SHAKES + 1):
+            if watch.stopped() or stages == 1:
+                return
+            trial = ends.copy()
+            for _ in range(_AT_A_TIME if shake else 0):
+                j = rng.randrange(1, stages)
+                trial[j] = rng.randrange(trial[j - 1] + 1, trial[j + 1])
+            while sum(_moved(table, weight, trial, j) for j in range(1, stages)) and not watch.stopped():
+                pass
+            plan = plan_of(np.diff(trial))
+            objective = evaluate(instance, plan)
+            if objective < best:
+                ends, best = trial, objective
+                watch.plan(plan, objective)
 
-    return First("exact", find)
+    return First("balanced cuts, moved one by one", find)
+
+
+def _moved(table: Tables, weight: float, ends: Floats, j: int) -> bool:
+    """Move the cut before stage j to where it is best while the others stay; whether that gains anything."""
+    before, after = ends[j - 1], ends[j + 1]
+    at = np.arange(before + 1, after)
+    others = np.delete(np.diff(table.elapsed[ends]), [j - 1, j]).max(initial=0.0)
+    both = np.maximum(table.elapsed[at] - table.elapsed[before], table.elapsed[after] - table.elapsed[at])
+    cost = weight * np.maximum(others, both) + table.cut[at, j]
+    if len(table.ring):
+        held, ring = table.held, table.ring
+        others = np.delete(ring * held[ends[:-1], ends[1:]], [j - 1, j]).max(initial=0.0)
+        cost += np.maximum(others, np.maximum(ring[j - 1] * held[before, at], ring[j] * held[at, after]))
+    best = int(np.argmin(cost))
+    if not cost[best] < cost[ends[j] - before - 1] * (1 - _GAIN):
+        return False
+    ends[j] = at[best]
+    return True

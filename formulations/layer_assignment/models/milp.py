@@ -1,7 +1,7 @@
 """Layer assignment as a MILP (Pyomo, HiGHS): a path through the layers, one arc for each stage.
 
-``carries[j, a, b]``: stage j takes layers a to b - 1. The arcs know a stage's whole cost, which makes the relaxation
-tighter than one about single layers.
+With a number in place of what waiting costs the relaxation is that of a path, which is exact: `Model.run` searches
+those numbers (`modelling.threshold_search`) where there is no all-reduce and no requirement. Symbols as in the README.
 """
 
 # mypy: disallow_untyped_calls=False
@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pyomo.environ as pyo
 
 from formulations.contract.family import Answer
@@ -21,10 +23,11 @@ from formulations.layer_assignment.costs import Tables, ceiling, infeasible_answ
 from formulations.layer_assignment.definition.plan import LayerPlan
 from formulations.layer_assignment.definition.problem import evaluate, violations
 from formulations.layer_assignment.definition.quantities import VOCABULARY
-from formulations.layer_assignment.models import threshold_search
 from formulations.layer_assignment.models.first_plan import first_plan
 from formulations.modelling.layered_paths import on_paths
-from formulations.modelling.solve_model import WithoutSizes, prove, require
+from formulations.modelling.linear_paths import LinearPaths
+from formulations.modelling.solve_model import WithoutSizes, add_requirements, prove
+from formulations.modelling.threshold_search import Cheapest, search_intervals
 from instances.problems.layer_assignment import LayerAssignmentInstance
 from solvers.milp import backend as milp
 from solvers.outcome import DEFAULT_SOLVER, Limits, Run, Watch
@@ -36,22 +39,130 @@ Arc = tuple[int, int, int]
 _MARGIN = 1e-9
 
 
-@dataclass
-class Model(milp.Runnable, WithoutSizes):
-    """``model.carries[j, a, b]``; the objective is all seconds but the sum of all stages, in units of ``unit``.
+@dataclass(frozen=True)
+class Data:
+    """An instance in units of ``unit`` seconds: L layers, S stages.
 
-    ``waits[j, a, b]``: what waiting for that stage costs, in units, if it is the slowest; ``is_path``: nothing but
-    that keeps the relaxation from being a path. ``searches``: run it by the time of the slowest stage where it is one;
-    not where others may have changed the model.
+    Of stage j with layers a to b - 1: ``waiting`` is (gas - 1) t, what waiting costs if it is the slowest; ``cut`` is
+    e of the cut before it; ``all_reduce`` is A, empty if none is declared. ``constant``: all stages once, in seconds.
     """
 
-    model: Any
+    num_layers: int
     num_stages: int
+    waiting: Mapping[Arc, float]
+    cut: Mapping[Arc, float]
+    all_reduce: Mapping[Arc, float]
     unit: float
     constant: float
-    waits: Mapping[Arc, float]
-    is_path: bool
-    searches: bool = False
+
+    @property
+    def arcs(self) -> list[Arc]:
+        """The stages that there may be."""
+        return list(self.waiting)
+
+
+def data_of(instance: LayerAssignmentInstance, watch: Watch, *, complete: bool) -> Data:
+    """The instance without the stages that alone cost more than a known assignment, unless ``complete``.
+
+    Where none is known (`ceiling`) they count as no dearer than that: HiGHS's bounds are wrong beside numbers that are
+    far too large.
+    """
+    layers, stages, table = instance.num_layers, instance.num_stages, tables(instance)
+    weight, constant = instance.num_microbatches - 1, math.fsum(instance.layer_time_s)
+    known, most_s, balanced_s = ceiling(instance, watch, complete=complete)
+    unit = (balanced_s if known is None else known) / milp.NATURAL or 1.0
+    most = math.inf if known is None else (known - constant) + _MARGIN * known
+    arcs = list(_arcs(table, layers, stages, weight, most))
+    if not complete:
+        used = on_paths([_ends(arc) for arc in arcs], [True] * len(arcs), (0, 0), (stages, layers).__eq__)
+        arcs = list(itertools.compress(arcs, used))
+
+    def units(seconds: float) -> float:
+        return milp.in_units(min(seconds, most_s), unit)
+
+    return Data(
+        layers,
+        stages,
+        {(j, a, b): units(weight * (table.elapsed[b] - table.elapsed[a])) for j, a, b in arcs},
+        {(j, a, b): units(table.cut[a, j]) for j, a, b in arcs if j},
+        {(j, a, b): units(table.ring[j] * table.held[a, b]) for j, a, b in arcs} if len(table.ring) else {},
+        unit,
+        constant,
+    )
+
+
+def _arcs(table: Tables, layers: int, stages: int, weight: int, most: float) -> Iterator[Arc]:
+    """All stages (j, a, b) with a layer left for each other stage that alone do not cost more than ``most``."""
+    for j in range(stages):
+        for start in [0] if j == 0 else range(j, layers - stages + j + 1):
+            for end in [layers] if j == stages - 1 else range(start + 1, layers - stages + j + 2):
+                syncing = table.ring[j] * table.held[start, end] if len(table.ring) else 0.0
+                if weight * (table.elapsed[end] - table.elapsed[start]) + table.cut[start, j] + syncing > most:
+                    break  # longer stages cost no less
+                yield j, start, end
+
+
+def _ends(arc: Arc) -> tuple[tuple[int, int], tuple[int, int]]:
+    """The states of a path, (stages, layers) so far, that an arc joins."""
+    j, start, end = arc
+    return (j, start), (j + 1, end)
+
+
+def build(data: Data, target: float | None = None) -> Any:
+    """The model; with a target, of the stages for which waiting costs no more, and with it in place of that cost."""
+    arcs = [arc for arc in data.arcs if target is None or data.waiting[arc] <= target]
+    stages = range(data.num_stages)
+    borders = [(j, layer) for j in stages[1:] for layer in range(j, data.num_layers - data.num_stages + j + 1)]
+    of_stage, begin, end = (defaultdict[Any, list[Arc]](list) for _ in range(3))
+    for arc in arcs:
+        j, a, b = arc
+        of_stage[j].append(arc)
+        begin[j, a].append(arc)
+        end[j, b].append(arc)
+
+    model = pyo.ConcreteModel()
+    model.carries = pyo.Var(arcs, domain=pyo.Binary, doc="carries[j,a,b]: stage j takes layers a to b - 1")
+    if target is None:
+        model.waiting = pyo.Var(domain=pyo.NonNegativeReals, doc="seconds of waiting for the slowest stage")
+    waiting = model.waiting if target is None else target
+    if data.all_reduce:
+        model.all_reduce = pyo.Var(domain=pyo.NonNegativeReals, doc="seconds of the slowest all-reduce")
+    all_reduce = model.all_reduce if data.all_reduce else 0
+
+    def total(own: Iterable[Arc], cost: Mapping[Arc, float] | None = None) -> Any:
+        return milp.weighted_sum((1.0 if cost is None else cost[arc], model.carries[arc]) for arc in own)
+
+    model.first = pyo.Constraint(
+        expr=total(begin[0, 0]) == 1,
+        doc="stage 0 begins at layer 0: sum over b of carries[0,0,b] = 1",
+    )
+    model.follows = pyo.Constraint(
+        [border for border in borders if begin[border] or end[border[0] - 1, border[1]]],
+        rule=lambda _, j, layer: total(end[j - 1, layer]) == total(begin[j, layer]),
+        doc="stage j begins where stage j - 1 ends: sum of carries[j-1,a,l] over a = sum of carries[j,l,b] over b",
+    )
+    model.stage_time = pyo.Constraint(
+        stages,
+        rule=lambda _, j: total(of_stage[j], data.waiting) <= waiting,
+        doc="waiting takes as long as for every stage: waiting >= (gas - 1) t_j [AMP, section 6.4]",
+    )
+    model.stage_all_reduce = pyo.Constraint(
+        stages if data.all_reduce else [],
+        rule=lambda _, j: total(of_stage[j], data.all_reduce) <= all_reduce,
+        doc="the slowest all-reduce takes as long as every stage's: all_reduce >= A_j [reconstructed]",
+    )
+    # (gas - 1) max t + sum of e + A; a stage that begins at a layer pays for the cut before it [AMP, Equation 4]
+    model.step = pyo.Objective(expr=waiting + total((arc for arc in arcs if arc[0]), data.cut) + all_reduce)
+    return model
+
+
+@dataclass
+class Model(milp.Runnable, WithoutSizes):
+    """The model of ``data``; with a ``target`` it is searched by lesser ones."""
+
+    model: Any
+    data: Data
+    target: float | None = None
 
     def run(
         self,
@@ -60,26 +171,34 @@ class Model(milp.Runnable, WithoutSizes):
         on_solution: Callable[[Any], None] | None = None,
         on_bound: Callable[[float], None] | None = None,
     ) -> Run:
-        """Search by the time of the slowest stage (`by_slowest`), or run the model as it is, as other solvers do."""
-        if (
-            not (self.searches and self.is_path)
-            or limits.solver != DEFAULT_SOLVER
-            or on_solution is None
-            or on_bound is None
-        ):
+        """Search by the time of the slowest stage, or run the model as it is."""
+        most = self.target
+        if most is None or on_solution is None or on_bound is None:
             return super().run(limits, watch, on_solution, on_bound)
-        known = watch.best_objective
-        best = math.inf if known is None else (known - self.constant) / self.unit
-        return threshold_search.run(self.model, self.waits, limits, watch, on_solution, on_bound, best)
+        waiting, carries = np.array(list(self.data.waiting.values())), list(self.model.carries.values())
+        ends, complete = [_ends(arc) for arc in self.data.arcs], (self.data.num_stages, self.data.num_layers).__eq__
+        paths = LinearPaths(self.model, carries, ends, waiting, complete, limits, watch)
 
-    def lengths(self, values: Any) -> list[int]:
-        """Layers of each stage in a solution."""
-        taken = [arc for arc, variable in self.model.carries.items() if values[variable] > 0.5]
-        return [end - start for _, start, end in sorted(taken)]
+        def cheapest(target: float) -> Cheapest | None:
+            found = paths.within(target)
+            if found is None:
+                return None
+            return Cheapest(None if found.bound is None else found.bound - most, found.slowest, found.values)
+
+        plan = watch.best_objective
+        known = math.inf if plan is None else (plan - self.data.constant) / self.data.unit
+        found = search_intervals(np.unique(waiting), cheapest, known, limits, watch, on_solution, on_bound)
+        return replace(found, solver=paths.program.solver, stats={**paths.program.stats, **found.stats})
+
+    def begin_with(self, values: Iterable[tuple[Any, float]]) -> None:
+        """Make these values of variables the hint; linear programs at targets have none."""
+        if self.target is None:
+            super().begin_with(values)
 
     def decode(self, values: Any) -> LayerPlan:
         """The plan of a solution."""
-        return plan_of(self.lengths(values))
+        taken = [arc for arc, variable in self.model.carries.items() if values[variable] > 0.5]
+        return plan_of(end - start for _, start, end in sorted(taken))
 
     def quantities(self) -> Mapping[str, Callable[..., Any]]:
         """The quantities of an assignment, as sums over the arcs."""
@@ -103,109 +222,18 @@ class Model(milp.Runnable, WithoutSizes):
 
     def lower_bound(self, bound: float) -> float:
         """A bound in seconds, less HiGHS's tolerance."""
-        return self.constant + milp.trusted(bound) * self.unit
+        return self.data.constant + milp.trusted(bound) * self.data.unit
 
 
-def build(instance: LayerAssignmentInstance, watch: Watch | None = None, *, complete: bool = False) -> Model:
-    """The model; its numbers are those of the instance but for their scale.
-
-    Stages that alone cost more than a known assignment are left out, unless ``complete``, and where none is known
-    (`ceiling`) they count as no dearer than that: the others' costs span few enough magnitudes for HiGHS, whose bounds
-    are wrong beside numbers that are far too large.
-    """
-    layers, stages = instance.num_layers, instance.num_stages
-    table = tables(instance)
-    constant = math.fsum(instance.layer_time_s)
-    known, most_s, balanced_s = ceiling(instance, watch or Watch(), complete=complete)
-    unit = (balanced_s if known is None else known) / milp.NATURAL or 1.0
-    most = math.inf if known is None else (known - constant) + _MARGIN * known
-    arcs = list(_arcs(table, layers, stages, instance.num_microbatches - 1, most))
-    if not complete:
-        joined = [((j, start), (j + 1, end)) for j, start, end in arcs]
-        used = on_paths(joined, [True] * len(arcs), (0, 0), (stages, layers).__eq__)
-        arcs = list(itertools.compress(arcs, used))
-    model = pyo.ConcreteModel()
-    model.carries = pyo.Var(arcs, domain=pyo.Binary, doc="carries[j,a,b]: stage j takes layers a to b - 1")
-    model.waiting = pyo.Var(domain=pyo.NonNegativeReals, doc="seconds of waiting for the slowest stage")
-    model.all_reduce = pyo.Var(domain=pyo.NonNegativeReals, doc="seconds of the slowest all-reduce")
-    own: dict[int, list[Arc]] = {j: [] for j in range(stages)}
-    for arc in arcs:
-        own[arc[0]].append(arc)
-    _add_path(model, arcs, layers, stages)
-    weight = instance.num_microbatches - 1
-
-    def cost(seconds: float) -> float:
-        return milp.in_units(min(seconds, most_s), unit)
-
-    waits = {arc: cost(weight * (table.elapsed[arc[2]] - table.elapsed[arc[1]])) for arc in arcs}
-
-    def stage_time(m: Any, j: int) -> Any:
-        return m.waiting >= pyo.quicksum(waits[arc] * m.carries[arc] for arc in own[j])
-
-    def stage_all_reduce(m: Any, j: int) -> Any:
-        times = {arc: cost(table.ring[j] * table.held[arc[1], arc[2]]) for arc in own[j]}
-        return m.all_reduce >= pyo.quicksum(time * m.carries[arc] for arc, time in times.items())
-
-    model.stage_time = pyo.Constraint(
-        range(stages),
-        rule=stage_time,
-        doc="waiting takes as long as for every stage: waiting >= (gas - 1) t_j [AMP, section 6.4]",
-    )
-    model.stage_all_reduce = pyo.Constraint(
-        range(stages if len(table.ring) else 0),
-        rule=stage_all_reduce,
-        doc="the slowest all-reduce takes as long as every stage's: all_reduce >= A_j [reconstructed]",
-    )
-    # Sum of e: a stage that begins at a layer pays for the cut before it.
-    sending = pyo.quicksum(cost(table.cut[start, j]) * model.carries[j, start, end] for j, start, end in arcs if j)
-    model.step = pyo.Objective(expr=model.waiting + sending + model.all_reduce)
-    is_path = not len(table.ring) and not instance.requirements
-    found = Model(model, stages, unit, constant, waits, is_path)
-    require(found, VOCABULARY, instance)
+def model_of(
+    instance: LayerAssignmentInstance, watch: Watch | None = None, *, complete: bool = False, search: bool = False
+) -> Model:
+    """The model of an instance (`data_of`), with its requirements; to be searched by targets if it has none."""
+    data = data_of(instance, watch or Watch(), complete=complete)
+    target = max(data.waiting.values()) if search and not data.all_reduce and not instance.requirements else None
+    found = Model(build(data, target), data, target)
+    add_requirements(found, VOCABULARY, instance)
     return found
-
-
-def _arcs(table: Tables, layers: int, stages: int, weight: int, most: float) -> Iterator[Arc]:
-    """All stages (j, a, b) with a layer left for each other stage that alone do not cost more than ``most``."""
-    for j in range(stages):
-        for start in [0] if j == 0 else range(j, layers - stages + j + 1):
-            for end in [layers] if j == stages - 1 else range(start + 1, layers - stages + j + 2):
-                if _alone(table, weight, j, start, end) > most:
-                    break  # longer stages cost no less
-                yield j, start, end
-
-
-def _alone(table: Tables, weight: int, stage: int, start: int, end: int) -> float:
-    """What an assignment costs at least, besides the sum of all stages, if this is one of them."""
-    syncing = table.ring[stage] * table.held[start, end] if len(table.ring) else 0.0
-    cost: float = weight * (table.elapsed[end] - table.elapsed[start]) + table.cut[start, stage] + syncing
-    return cost
-
-
-def _add_path(model: Any, arcs: list[Arc], layers: int, stages: int) -> None:
-    """Stage 0 takes one arc, and every later stage begins where the one before it ends."""
-    begins: dict[tuple[int, int], list[Any]] = {}
-    ends: dict[tuple[int, int], list[Any]] = {}
-    for j, start, end in arcs:
-        begins.setdefault((j, start), []).append(model.carries[j, start, end])
-        ends.setdefault((j, end), []).append(model.carries[j, start, end])
-    model.first = pyo.Constraint(
-        expr=pyo.quicksum(begins.get((0, 0), [])) == 1,
-        doc="stage 0 begins at layer 0: sum over b of carries[0,0,b] = 1",
-    )
-
-    def follows(_: Any, j: int, layer: int) -> Any:
-        ending, beginning = ends.get((j - 1, layer), []), begins.get((j, layer), [])
-        if not ending and not beginning:
-            return pyo.Constraint.Skip
-        return pyo.quicksum(ending) == pyo.quicksum(beginning)
-
-    borders = [(j, layer) for j in range(1, stages) for layer in range(j, layers - stages + j + 1)]
-    model.follows = pyo.Constraint(
-        borders,
-        rule=follows,
-        doc="stage j begins where stage j - 1 ends: sum of carries[j-1,a,l] over a = sum of carries[j,l,b] over b",
-    )
 
 
 def solve(instance: LayerAssignmentInstance, limits: Limits, watch: Watch) -> Answer[LayerPlan]:
@@ -213,9 +241,9 @@ def solve(instance: LayerAssignmentInstance, limits: Limits, watch: Watch) -> An
     infeasible = infeasible_answer(instance)
     if infeasible is not None:
         return infeasible
-    first = first_plan(instance, limits)
 
     def model() -> Model:
-        return replace(build(instance, watch), searches=True)
+        return model_of(instance, watch, search=limits.solver == DEFAULT_SOLVER)
 
+    first = first_plan(instance, limits)
     return prove(instance, model, evaluate, violations, limits, watch, to_scale=True, first=first)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from formulations.contract.instance_space import UNIFORM_LAYERS, Gene, Genes, Genome, Mining, positive_times
+from formulations.contract.instance_space import UNIFORM_LAYERS, Gene, Genes, Genome, InstanceSpace, positive_times
 from instances.problems.layer_assignment import LayerAssignmentInstance
 
 
-def mining() -> Mining[LayerAssignmentInstance]:
-    """The limits, genes and domains of the room."""
+def mining() -> InstanceSpace[LayerAssignmentInstance]:
+    """The limits, genes and domains of the problem."""
     limits = {"nodes": 6, "stages": 3, "microbatches": 4, "ring": 0, "number": 6}
-    return Mining(limits, genes, (positive_times(0), UNIFORM_LAYERS))
+    return InstanceSpace(limits, genes, (positive_times(0), UNIFORM_LAYERS))
 
 
 def genes(limits: Mapping[str, int]) -> Genes[LayerAssignmentInstance]:

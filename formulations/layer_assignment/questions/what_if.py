@@ -15,10 +15,10 @@ from formulations.contract.what_if import (
     More,
     Questions,
     one_requirement_less,
-    required,
+    requirement_members,
     rules_among,
-    unrequired,
     with_fewer_stages,
+    without_requirements,
 )
 from formulations.layer_assignment.definition.plan import LayerPlan
 from formulations.layer_assignment.definition.problem import cuts
@@ -29,20 +29,20 @@ Scaled = Callable[[Instance, float], Instance]
 
 
 def questions() -> Questions[Instance]:
-    """What the room knows."""
-    return Questions(members, relaxed, repairs, resources, rows, factors, noisy)
+    """What the problem knows."""
+    return Questions(members, relax, repairs, resources, rows, factors, noisy)
 
 
 def members(instance: Instance) -> tuple[Member, ...]:
     """The number of stages, and the requirements."""
     S, L = instance.num_stages, instance.num_layers
     stages = Member("rule", "stages", f"there are {S} stages, each with at least one of the {L} layers")
-    return (stages, *required(instance))
+    return (stages, *requirement_members(instance))
 
 
-def relaxed(instance: Instance, dropped: frozenset[Member]) -> list[Instance]:
+def relax(instance: Instance, dropped: frozenset[Member]) -> list[Instance]:
     """Without the rule there may be any number of stages."""
-    kept = unrequired(instance, dropped)
+    kept = without_requirements(instance, dropped)
     if "stages" not in rules_among(dropped):
         return [kept]
     if not kept.requirements:

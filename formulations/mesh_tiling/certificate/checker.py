@@ -1,6 +1,6 @@
 """Check a certificate of mesh tiling: ``python checker.py INSTANCE.json CERTIFICATE.json``.
 
-Standard library, integers and fractions only; written from the definition in this room's README, whose letters it uses
+Standard library, integers and fractions only; written from the definition in its README, whose letters it uses
 (N, T, A, tp, dp). Amounts of an instance are the float64 numbers that its JSON denotes, as exact rationals.
 
 **Claims.** ``plan`` covers the mesh exactly and takes ``objective``; every plan takes more than ``bound``, L (if L is
@@ -32,62 +32,25 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import re
 import sys
-import time
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
-MAX_BYTES = 64 * 2**20  # of a file
-MAX_COUNT, MAX_AMOUNT, MAX_DEVICES = 10**6, 1e30, 2**16
+from formulations.contract.checker.frame import Checker, count, exact, need, reject
+
+MAX_DEVICES = 2**16
 MAX_STEPS, MAX_STATES, MAX_ORDERED = 2_000_000, 200_000, 200  # tiles behind labels, states of the orders of a cover
-FRACTION = re.compile("[0-9]{1,4000}(/[1-9][0-9]{0,3999})?")
 
 Kind = tuple[bool, int]  # upright, first column
 Label = tuple[int, int, int, tuple[int, ...]]  # sum of T, greatest T, greatest A, tiles of each kind
-
-
-class RejectedError(Exception):
-    """The first rule that a certificate breaks."""
-
-
-def need(holds: bool, rule: str) -> None:
-    """`ValueError`, bad input, unless it holds."""
-    if not holds:
-        raise ValueError(f"expected {rule}")
-
-
-def reject(broken: bool, rule: str) -> None:
-    """`RejectedError` if the rule is broken."""
-    if broken:
-        raise RejectedError(rule)
-
-
-def exact(value: Any) -> Fraction:
-    """A number: the float64 that it denotes, as an exact rational."""
-    need(type(value) in (int, float) and 0 <= value <= MAX_AMOUNT, f"a number from 0 to {MAX_AMOUNT:g}")
-    return Fraction(float(value))
-
-
-def count(value: Any, least: int = 1) -> int:
-    """An integer."""
-    need(type(value) is int and least <= value <= MAX_COUNT, f"an integer from {least} to {MAX_COUNT}")
-    return int(value)
-
-
-def stated(text: Any) -> Fraction | None:
-    """An exact fraction as text, or nothing."""
-    need(text is None or FRACTION.fullmatch(text) is not None, "fractions as text")
-    return None if text is None else Fraction(text)
 
 
 class Instance:
     """An instance in integers: seconds are multiples of 1 / ``unit``; kinds of tiles with their T and A."""
 
     def __init__(self, content: Any) -> None:
-        need(content["problem"] == "mesh_tiling", "an instance of mesh_tiling")
         self.rows, self.tp, self.dp, self.N = (
             count(content[key]) for key in ("rows", "tp_degree", "dp_degree", "num_microbatches")
         )
@@ -248,70 +211,13 @@ def plan_time(instance: Instance, plan: Any) -> Fraction:
     return Fraction(total, instance.unit)
 
 
-def proved(content: Any, certificate: Any) -> tuple[Fraction | None, Fraction | None]:
-    """Objective and bound of a certificate of an instance, both as parsed JSON; `RejectedError`, or bad input."""
-    reject(
-        repr(certificate["format"]) != "1" or certificate["problem"] != "mesh_tiling",
-        "format: not 1, or another problem's",
-    )
-    reject(certificate["proof"]["kind"] != "search", "kind: a proof of another kind")
-    reject(bool(content.get("requirements")), "requirements: they are not looked at")
-    instance, plan = Instance(content), certificate["plan"]
-    reject(certificate["instance_sha256"] != instance.digest, "instance: the certificate is of another one")
-    objective, bound = stated(certificate["objective"]), stated(certificate["bound"])
-    need((plan is None) == (objective is None), "a plan and its objective, or neither")
-    need(plan is None or bound is not None, "a bound beside a plan")
-    if plan is not None:
-        reject(plan_time(instance, plan) != objective, "objective: not the time of the plan")
-    if bound is None or bound > 0:
-        reject(Covers(instance, bound).finds_a_plan(), "search: there is a plan within the bound")
-    return objective, bound
+def prove(instance: Instance, bound: Fraction | None, _: Any) -> None:
+    """`RejectedError` if a cover is within the bound."""
+    reject(Covers(instance, bound).finds_a_plan(), "search: there is a plan within the bound")
 
 
-def floor(bound: Fraction) -> float:
-    """The largest float64 that is no more than a bound."""
-    nearest = float(bound)
-    return nearest if nearest <= bound else math.nextafter(nearest, 0.0)
-
-
-def verify(content: Any, certificate: Any) -> dict[str, Any]:
-    """The verdict on a certificate of an instance, both as parsed JSON; `ValueError` if one of them is none."""
-    began, objective, bound, accepted = time.perf_counter(), None, None, False
-    try:
-        found, least = proved(content, certificate)
-        objective, bound = None if found is None else float(found), None if least is None else floor(least)
-        reason = f"every plan takes more than {bound!r}" if bound else "no plan takes less than 0.0"
-        reason = "there is no plan" if bound is None else reason
-        reason, accepted = reason + ("" if objective is None else f", this one {objective!r}"), True
-    except (MemoryError, RejectedError) as error:
-        reason = str(error) or "size: memory ran out"
-    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-        raise ValueError(f"{type(error).__name__}: {error}"[:200]) from None
-    return {
-        "accepted": accepted, "problem": "mesh_tiling", "kind": "search", "reason": reason,
-        "objective": objective, "bound": bound, "seconds": time.perf_counter() - began,
-    }  # fmt: skip
-
-
-def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The content of an object in a file, which has no key twice."""
-    need(len(dict(pairs)) == len(pairs), "objects with no key twice")
-    return dict(pairs)
-
-
-def main(files: list[str]) -> int:
-    """0 accepted, 1 rejected, 2 bad input; a line that says why."""
-    try:
-        need(len(files) == 2, "INSTANCE.json CERTIFICATE.json")
-        texts = [open(path, "rb").read(MAX_BYTES + 1) for path in files]  # noqa: SIM115
-        need(max(map(len, texts)) <= MAX_BYTES, f"files of at most {MAX_BYTES} bytes")
-        verdict = verify(*(json.loads(text, object_pairs_hook=unique) for text in texts))
-    except (MemoryError, OSError, RecursionError, ValueError) as error:
-        print(f"bad input: {str(error) or 'memory ran out'}", file=sys.stderr)
-        return 2
-    print("accepted:" if verdict["accepted"] else "rejected:", verdict["reason"])
-    return 0 if verdict["accepted"] else 1
-
+CHECKER = Checker("mesh_tiling", ("search",), Instance, plan_time, prove)
+verify, main = CHECKER.verify, CHECKER.main
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

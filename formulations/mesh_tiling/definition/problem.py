@@ -8,10 +8,8 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
-from formulations.contract.quantities import unmet
 from formulations.contract.violation import Violation
 from formulations.mesh_tiling.definition.plan import Tile, TilingPlan
-from formulations.mesh_tiling.definition.quantities import VOCABULARY
 from instances.problems.mesh_tiling import MeshInstance
 
 
@@ -62,13 +60,13 @@ def evaluate(instance: MeshInstance, plan: TilingPlan) -> float:
     Raises
     ------
     ValueError
-        If the plan breaks a rule other than ``required``.
+        If the plan breaks a rule.
 
     Source
     ------
     The form of AMP's Equation 4, with the tile's own communication as a stage's time; reconstructed.
     """
-    broken = _structure(instance, plan)
+    broken = violations(instance, plan)
     if broken:
         raise ValueError("; ".join(map(str, broken)))
     tiles = sorted(plan.tiles, key=lambda tile: tile.stage)
@@ -82,13 +80,8 @@ def violations(instance: MeshInstance, plan: TilingPlan) -> tuple[Violation, ...
     """The rules that a plan breaks.
 
     ``shape`` (tp x dp, upright or lying), ``mesh`` (inside), ``overlap`` and ``cover`` (every device in exactly one
-    tile), ``stages`` (numbered from 0 on), ``required`` (what the instance requires beyond).
+    tile), ``stages`` (numbered from 0 on).
     """
-    return _structure(instance, plan) or tuple(unmet(VOCABULARY, instance, plan))
-
-
-def _structure(instance: MeshInstance, plan: TilingPlan) -> tuple[Violation, ...]:
-    """What keeps a plan from being a tiling."""
     found = []
     upright = (instance.tp_degree, instance.dp_degree)
     covered: dict[tuple[int, int], int] = {}

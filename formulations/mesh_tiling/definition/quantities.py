@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from formulations.contract.quantities import Domain, Quantity
 from instances.problems.mesh_tiling import MeshInstance
@@ -36,6 +36,16 @@ def covers(tile: Tile, row: int, column: int) -> bool:
 def stage_of(_: MeshInstance, plan: TilingPlan, row: int, column: int) -> int:
     """The stage that has a device."""
     return next(tile.stage for tile in plan.tiles if covers(tile, row, column))
+
+
+def of_stages(sum_of: Callable[[Callable[[int, Tile], int]], Any]) -> dict[str, Callable[..., Any]]:
+    """The quantities in a model, where ``sum_of`` sums a factor of stage and tile over where each stage is."""
+
+    def of_stage(quantity: Callable[[Tile], int]) -> Callable[[int], Any]:
+        return lambda stage: sum_of(lambda j, tile: quantity(tile) * (j == stage))
+
+    found: dict[str, Callable[..., Any]] = {name: of_stage(quantity) for name, quantity in OF_TILE.items()}
+    return {**found, "stage_of": lambda row, column: sum_of(lambda j, tile: j * covers(tile, row, column))}
 
 
 VOCABULARY = (

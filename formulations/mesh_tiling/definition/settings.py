@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
-from formulations.contract.family import OwnJson
 from instances.parameters import Setting, parse_count, parse_flag
 from instances.problems.mesh_tiling import MeshInstance
-
-JSON = OwnJson("mesh_tiling", MeshInstance, "instances.readers.mesh_tiling_json:read")
 
 OVERRIDES = (
     Setting("tp-degree", parse_count, "tensor-parallel degree of every stage", metavar="T"),
     Setting("dp-degree", parse_count, "data-parallel degree of every stage", metavar="D"),
     Setting("ordered", parse_flag, "count what each stage sends to the next", is_flag=True),
 )
-
-
-def read(content: Any, where: str, overrides: Mapping[str, Any]) -> MeshInstance:
-    """The instance that ``content`` and the overrides declare; `InstanceError` if it is bad."""
-    instance = JSON.read(content, where)
-    changed = {name.replace("-", "_"): value for name, value in overrides.items()}
-    return replace(instance, **changed, options={**instance.options, **overrides})
 
 
 def describe(instance: MeshInstance) -> dict[str, Any]:

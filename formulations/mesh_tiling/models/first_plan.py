@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
 from formulations.mesh_tiling.definition.problem import evaluate
 from formulations.mesh_tiling.paper import random_tiling
@@ -43,17 +43,14 @@ class _Order:
         """From the nearest neighbours of the best first tile, moves until none helps or the watch is stopped."""
         of_kind = {self.kinds[place]: place for place in tiling}
         order = min((self._nearest(tiling, first) for first in of_kind.values()), key=self._seconds)
-        seconds, better = self._seconds(order), True
-        while better:
-            better = False
-            for moved in _moves(order):
-                if self.watch.stopped():
-                    return order
-                after = self._seconds(moved)
-                if after < seconds * (1 - _NOISE):
-                    order, seconds, better = moved, after, True
-                    break
+        while (better := self._better(order)) is not None:
+            order = better
         return order
+
+    def _better(self, order: list[int]) -> list[int] | None:
+        most = self._seconds(order) * (1 - _NOISE)
+        moved = takewhile(lambda _: not self.watch.stopped(), _moves(order))
+        return next((each for each in moved if self._seconds(each) < most), None)
 
     def _nearest(self, tiling: list[int], first: int) -> list[int]:
         order, left = [first], set(tiling) - {first}

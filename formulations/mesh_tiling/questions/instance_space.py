@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from formulations.contract.instance_space import UNIFORM_LAYERS, Gene, Genes, Genome, Mining
+from formulations.contract.instance_space import UNIFORM_LAYERS, Gene, Genes, Genome, InstanceSpace
 from instances.problems.mesh_tiling import MeshInstance
 
 
-def mining() -> Mining[MeshInstance]:
-    """The limits, genes and domains of the room."""
-    return Mining({"nodes": 4, "rows": 4, "degree": 2, "microbatches": 4, "number": 9}, genes, (UNIFORM_LAYERS,))
+def mining() -> InstanceSpace[MeshInstance]:
+    """The limits, genes and domains of the problem."""
+    return InstanceSpace({"nodes": 4, "rows": 4, "degree": 2, "microbatches": 4, "number": 9}, genes, (UNIFORM_LAYERS,))
 
 
 def genes(limits: Mapping[str, int]) -> Genes[MeshInstance]:

@@ -12,10 +12,10 @@ from formulations.contract.what_if import (
     More,
     Questions,
     one_requirement_less,
-    required,
+    requirement_members,
     rules_among,
-    unrequired,
     with_fewer_stages,
+    without_requirements,
 )
 from formulations.mesh_tiling.definition.plan import TilingPlan
 from formulations.mesh_tiling.definition.problem import tensor_s
@@ -24,20 +24,20 @@ from instances.problems.mesh_tiling import MAX_DEVICES, MeshInstance
 
 
 def questions() -> Questions[MeshInstance]:
-    """What the room knows."""
-    return Questions(members, relaxed, repairs, resources, rows)
+    """What the problem knows."""
+    return Questions(members, relax, repairs, resources, rows)
 
 
 def members(instance: MeshInstance) -> tuple[Member, ...]:
     """The size of the tiles, and the requirements."""
     tile = f"{instance.tp_degree} x {instance.dp_degree} devices"
     text = f"tiles of {tile} cover {instance.columns} nodes of {instance.rows} devices exactly"
-    return (Member("rule", "tiles", text), *required(instance))
+    return (Member("rule", "tiles", text), *requirement_members(instance))
 
 
-def relaxed(instance: MeshInstance, dropped: frozenset[Member]) -> list[MeshInstance]:
+def relax(instance: MeshInstance, dropped: frozenset[Member]) -> list[MeshInstance]:
     """Without the rule tiles may have any size, all the same."""
-    kept = unrequired(instance, dropped)
+    kept = without_requirements(instance, dropped)
     if "tiles" not in rules_among(dropped):
         return [kept]
     if not kept.requirements:

@@ -1,6 +1,6 @@
 """Check a certificate of micro-batch schedules: ``python checker.py INSTANCE.json CERTIFICATE.json``.
 
-Standard library, integers and fractions only; written from the definition in this room's README. Amounts of an instance
+Standard library, integers and fractions only; written from the definition in its README. Amounts of an instance
 are the float64 numbers that its JSON denotes, as exact rationals.
 
 **Claims.** ``plan`` keeps every rule, as the definition does within 1e-9 of the iteration, and takes ``objective``
@@ -39,63 +39,21 @@ import hashlib
 import heapq
 import json
 import math
-import re
 import sys
-import time
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
-MAX_BYTES = 64 * 2**20  # of a file
-MAX_COUNT, MAX_AMOUNT, MAX_PASSES, MAX_WAITS = 10**6, 1e30, 200_000, 2_000_000  # waits: passes over edges
-FRACTION = re.compile("[0-9]{1,4000}(/[1-9][0-9]{0,3999})?")
+from formulations.contract.checker.frame import MAX_AMOUNT, Checker, count, exact, need, reject
+
+MAX_PASSES, MAX_WAITS = 200_000, 2_000_000  # waits: passes over edges
 TOLERANCE, ROUNDING, ONE = Fraction(1, 10**9), Fraction(1, 2**50), 2**60
-
-
-class RejectedError(Exception):
-    """The first rule that a certificate breaks."""
-
-
-def need(holds: bool, rule: str) -> None:
-    """`ValueError`, bad input, unless it holds."""
-    if not holds:
-        raise ValueError(f"expected {rule}")
-
-
-def reject(broken: bool, rule: str) -> None:
-    """`RejectedError` if the rule is broken."""
-    if broken:
-        raise RejectedError(rule)
-
-
-def exact(value: Any) -> Fraction:
-    """A number: the float64 that it denotes, as an exact rational."""
-    need(type(value) in (int, float) and 0 <= value <= MAX_AMOUNT, f"a number from 0 to {MAX_AMOUNT:g}")
-    return Fraction(float(value))
-
-
-def count(value: Any, least: int = 1) -> int:
-    """An integer."""
-    need(type(value) is int and least <= value <= MAX_COUNT, f"an integer from {least} to {MAX_COUNT}")
-    return int(value)
-
-
-def index(value: Any) -> int:
-    """The number of a layer, from 0 on."""
-    return count(value, 0)
-
-
-def stated(text: Any) -> Fraction | None:
-    """An exact fraction as text, or nothing."""
-    need(text is None or FRACTION.fullmatch(text) is not None, "fractions as text")
-    return None if text is None else Fraction(text)
 
 
 class Instance:
     """Stages with their passes, edges with their delays, both ways."""
 
     def __init__(self, content: Any) -> None:
-        need(content["problem"] == "microbatch_schedule", "an instance of microbatch_schedule")
         need(content["objective"] in ("time", "memory"), "the objective time or memory")
         stages, self.in_bytes = content["stages"], content["objective"] == "memory"
         batch, latency = count(content["minibatch"]), exact(content.get("latency_s", 0))
@@ -260,27 +218,6 @@ def plan_value(instance: Instance, plan: Any) -> Fraction:
     return most if instance.in_bytes else iteration
 
 
-def proved(content: Any, certificate: Any) -> tuple[Fraction | None, Fraction | None]:
-    """Objective and bound of a certificate of an instance, both as parsed JSON; `RejectedError`, or bad input."""
-    reject(
-        repr(certificate["format"]) != "1" or certificate["problem"] != "microbatch_schedule",
-        "format: not 1, or another problem's",
-    )
-    reject(certificate["proof"]["kind"] != "bound", "kind: a proof of another kind")
-    reject(certificate["proof"]["name"] != "heads and tails", "name: another bound")
-    reject(bool(content.get("requirements")), "requirements: they are not looked at")
-    instance, plan = Instance(content), certificate["plan"]
-    reject(certificate["instance_sha256"] != instance.digest, "instance: the certificate is of another one")
-    objective, bound = stated(certificate["objective"]), stated(certificate["bound"])
-    need((plan is None) == (objective is None), "a plan and its objective, or neither")
-    need(plan is None or bound is not None, "a bound beside a plan")
-    if plan is not None:
-        reject(plan_value(instance, plan) != objective, "objective: not that of the plan")
-    if bound is None or bound > 0:
-        reject(not excludes(instance, bound), "heads and tails: they leave room within the bound")
-    return objective, bound
-
-
 def excludes(instance: Instance, bound: Fraction | None) -> bool:
     """Whether no plan has at most this objective; no bound: whether there is no plan."""
     limit = bound if instance.in_bytes else None
@@ -294,50 +231,14 @@ def excludes(instance: Instance, bound: Fraction | None) -> bool:
     return min(ends) == 0 or heads_and_tails(instance, min(ends), limit)
 
 
-def floor(bound: Fraction) -> float:
-    """The largest float64 that is no more than a bound."""
-    nearest = float(bound)
-    return nearest if nearest <= bound else math.nextafter(nearest, 0.0)
+def prove(instance: Instance, bound: Fraction | None, proof: Any) -> None:
+    """`RejectedError` if heads and tails leave room."""
+    reject(proof["name"] != "heads and tails", "name: another bound")
+    reject(not excludes(instance, bound), "heads and tails: they leave room within the bound")
 
 
-def verify(content: Any, certificate: Any) -> dict[str, Any]:
-    """The verdict on a certificate of an instance, both as parsed JSON; `ValueError` if one of them is none."""
-    began, objective, bound, accepted = time.perf_counter(), None, None, False
-    try:
-        found, least = proved(content, certificate)
-        objective, bound = None if found is None else float(found), None if least is None else floor(least)
-        reason = f"every plan takes more than {bound!r}" if bound else "no plan takes less than 0.0"
-        reason = "there is no plan" if bound is None else reason
-        reason, accepted = reason + ("" if objective is None else f", this one {objective!r}"), True
-    except (MemoryError, RejectedError) as error:
-        reason = str(error) or "size: memory ran out"
-    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-        raise ValueError(f"{type(error).__name__}: {error}"[:200]) from None
-    return {
-        "accepted": accepted, "problem": "microbatch_schedule", "kind": "bound", "reason": reason,
-        "objective": objective, "bound": bound, "seconds": time.perf_counter() - began,
-    }  # fmt: skip
-
-
-def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The content of an object in a file, which has no key twice."""
-    need(len(dict(pairs)) == len(pairs), "objects with no key twice")
-    return dict(pairs)
-
-
-def main(files: list[str]) -> int:
-    """0 accepted, 1 rejected, 2 bad input; a line that says why."""
-    try:
-        need(len(files) == 2, "INSTANCE.json CERTIFICATE.json")
-        texts = [open(path, "rb").read(MAX_BYTES + 1) for path in files]  # noqa: SIM115
-        need(max(map(len, texts)) <= MAX_BYTES, f"files of at most {MAX_BYTES} bytes")
-        verdict = verify(*(json.loads(text, object_pairs_hook=unique) for text in texts))
-    except (MemoryError, OSError, RecursionError, ValueError) as error:
-        print(f"bad input: {str(error) or 'memory ran out'}", file=sys.stderr)
-        return 2
-    print("accepted:" if verdict["accepted"] else "rejected:", verdict["reason"])
-    return 0 if verdict["accepted"] else 1
-
+CHECKER = Checker("microbatch_schedule", ("bound",), Instance, plan_value, prove)
+verify, main = CHECKER.verify, CHECKER.main
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Annotated, Literal
 
+from formulations.contract.plan_exchange import exchange
 from formulations.simulation.simulate_graph import Pass
+from instances.rules import Rule, Whole
 
 
 @dataclass(frozen=True)
@@ -37,3 +40,31 @@ class SchedulePlan:
             held += 1 if task.is_forward else -1
             most = max(most, held)
         return most
+
+
+_Second = Annotated[float, Rule("a number", lambda core, _: core.float_schema(strict=True, ge=-1e300, le=1e300))]
+_Task = Annotated[
+    tuple[Whole, Literal["F", "B"], Whole, _Second, _Second], Rule('[stage, "F" or "B", index, start_s, end_s]')
+]
+
+
+@dataclass(frozen=True)
+class _Declared:
+    """A plan as files have it."""
+
+    tasks: tuple[_Task, ...]
+
+
+plan_from_json, plan_to_json = exchange(
+    '``{"tasks": [[stage, "F" or "B", index, start_s, end_s], ...]}``, by start.',
+    _Declared,
+    lambda _instance, declared, _where: SchedulePlan(
+        tuple(Pass(stage, kind == "F", *more) for stage, kind, *more in declared.tasks)
+    ),
+    lambda _, plan: _Declared(
+        tuple(
+            (task.stage, "F" if task.is_forward else "B", task.index, task.start_s, task.end_s)
+            for task in sorted(plan.passes, key=lambda task: (task.start_s, task.stage, task.end_s))
+        )
+    ),
+)

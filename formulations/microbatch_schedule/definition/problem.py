@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from formulations.contract.quantities import unmet
 from formulations.contract.violation import Violation
 from formulations.microbatch_schedule.definition.plan import SchedulePlan
-from formulations.microbatch_schedule.definition.quantities import VOCABULARY
 from formulations.simulation.simulate_graph import Pass
 from instances.problems.microbatch_schedule import ScheduleInstance
 
@@ -29,7 +27,7 @@ def evaluate(instance: ScheduleInstance, plan: SchedulePlan) -> float:
     Raises
     ------
     ValueError
-        If the plan breaks a rule other than ``required``.
+        If the plan breaks a rule.
     """
     broken = _passes(instance, plan) or _rules(instance, plan)
     if broken:
@@ -44,10 +42,10 @@ def violations(instance: ScheduleInstance, plan: SchedulePlan) -> tuple[Violatio
 
     ``passes`` (each once), ``start`` (not before 0), ``duration``, ``overlap`` (one at a time), ``order`` (forward
     passes in turn, and backward passes), ``precedence`` (forward before backward, and between stages), ``in-flight``,
-    ``memory``, ``deadline``, ``required`` (what the instance requires beyond).
+    ``memory``, ``deadline``.
     """
     missing = _passes(instance, plan)
-    return tuple(missing or [*_rules(instance, plan), *unmet(VOCABULARY, instance, plan)])
+    return tuple(missing or _rules(instance, plan))
 
 
 def _rules(instance: ScheduleInstance, plan: SchedulePlan) -> list[Violation]:

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from formulations.contract.family import lazy
 from instances.parameters import Setting, one_of, parse_count
-from instances.problems.microbatch_schedule import ScheduleInstance, bounded, capped
+from instances.problems.microbatch_schedule import ScheduleInstance, with_in_flight, with_memory
 from instances.units import parse_bytes, parse_time
 
 OVERRIDES = (
@@ -24,28 +23,22 @@ OVERRIDES = (
 )
 
 
-def recognise(content: Any) -> bool:
-    """Whether this is an instance of the family: built already, or own JSON."""
-    if isinstance(content, ScheduleInstance):
-        return True
-    return isinstance(content, dict) and content.get("problem") == "microbatch_schedule"
-
-
-def read(content: Any, where: str, overrides: Mapping[str, Any]) -> ScheduleInstance:
-    """The instance that ``content`` (see ``recognise``) and the overrides declare; `InstanceError` if it is bad."""
-    if isinstance(content, ScheduleInstance):
-        instance = content
-    else:
-        instance = lazy("instances.readers.microbatch_schedule_json:read")(content, where)
+def apply(instance: ScheduleInstance, overrides: Mapping[str, Any], _: str) -> ScheduleInstance:
+    """The instance as the caller declares it."""
     if "in-flight" in overrides:
-        instance = capped(instance, overrides["in-flight"])
+        instance = with_in_flight(instance, overrides["in-flight"])
     if "memory" in overrides:
-        instance = bounded(instance, overrides["memory"])
+        instance = with_memory(instance, overrides["memory"])
     changed = {field: overrides[name] for name, field in _FIELDS.items() if name in overrides}
     return replace(instance, **changed, options={**instance.options, **overrides})
 
 
 _FIELDS = {"objective": "objective", "deadline": "deadline_s"}
+
+
+def unit(instance: ScheduleInstance) -> str:
+    """The objective's unit."""
+    return "bytes" if instance.objective == "memory" else "s"
 
 
 def describe(instance: ScheduleInstance) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from formulations.microbatch_schedule.feasibility import needed, offer
+from formulations.microbatch_schedule.feasibility import least_in_flight, offer
 from formulations.microbatch_schedule.heuristics import best_of
 from formulations.microbatch_schedule.heuristics.memory import rooms
 from formulations.modelling.warm_start import First
@@ -16,7 +16,7 @@ def first_plan(instance: ScheduleInstance, limits: Limits) -> First:
 
     def find(watch: Watch) -> None:
         if instance.objective == "memory" and PassGraph(instance).is_possible():
-            most = zip(instance.stages, needed(instance), strict=True)
+            most = zip(instance.stages, least_in_flight(instance), strict=True)
             graph = PassGraph(instance, rooms(instance, max(stage.bytes_held(count) for stage, count in most)))
             if graph.is_possible():
                 offer(instance, watch, run(graph))

@@ -7,251 +7,235 @@ Source: reconstructed; the rules are those of GraphPipe, sections 3 (C4) and 6.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import Any
 
 import pyomo.environ as pyo
 
 from formulations.contract.family import Answer
-from formulations.microbatch_schedule.bounds import SAFE
 from formulations.microbatch_schedule.chains import Chains, chains
 from formulations.microbatch_schedule.definition.plan import SchedulePlan
+from formulations.microbatch_schedule.definition.problem import TOLERANCE
 from formulations.microbatch_schedule.definition.quantities import VOCABULARY
-from formulations.microbatch_schedule.models.quantities import SENTENCES
-from formulations.microbatch_schedule.models.solving import ScheduleModel, opened, solve_by
-from formulations.microbatch_schedule.models.units import natural_seconds
-from formulations.modelling.solve_model import require
-from formulations.simulation.simulate_graph import PassGraph, run
+from formulations.microbatch_schedule.models import data as numbers
+from formulations.microbatch_schedule.models.data import Data, Units
+from formulations.microbatch_schedule.models.schedule_model import ScheduleModel, solve_by
+from formulations.modelling.solve_model import add_requirements
+from formulations.simulation.simulate_graph import PassGraph
 from instances.problems.microbatch_schedule import ScheduleInstance
 from solvers.milp import backend as milp
-from solvers.outcome import Limits, Run, Watch
+from solvers.outcome import Limits, Run, Stop, Watch
+
+
+def data_of(instance: ScheduleInstance, watch: Watch | None, *, complete: bool) -> Data:
+    """The instance in natural units.
+
+    Iterations that are longer by `milp.ROOM` are let in: a deadline is compared with what comes back.
+    """
+
+    def seconds(graph: PassGraph) -> Units:
+        unit = numbers.natural_seconds(graph) / milp.NATURAL
+        return Units(Fraction(unit), lambda time: time / unit)
+
+    def size(instance: ScheduleInstance) -> Units:
+        unit = max(stage.bytes_held(1) for stage in instance.stages) / milp.NATURAL or 1.0
+        return Units(Fraction(unit), lambda amount: milp.in_units(amount, unit))
+
+    found = numbers.data_of(instance, watch, seconds, size, complete=complete)
+    return replace(found, latest=found.latest * (1 + milp.ROOM))
+
+
+def build(data: Data) -> Any:
+    """The model: the shortest iteration, or the fewest bytes of the stage that holds most."""
+    graph, pairs, seconds = data.graph, data.pairs, data.graph.seconds
+    passes, stages = range(len(seconds)), range(len(graph.counts))
+    early, late = _windows(data)
+
+    model = pyo.ConcreteModel()
+    model.start = pyo.Var(
+        passes,
+        bounds=lambda _, p: (early[p], max(early[p], late[p])),
+        doc="start[p]: when pass p starts; passes count stage by stage, forward ones first",
+    )
+    model.iteration = pyo.Var(
+        bounds=(0, data.latest),
+        doc="time of the iteration, from 0 to the end of its last pass; at most that of a known one, and the deadline",
+    )
+    model.backward_first = pyo.Var(
+        pairs,
+        domain=pyo.Binary,
+        doc="backward_first[p,q]: backward pass q comes before forward pass p of its stage",
+    )
+    start, first = model.start, dict(model.backward_first.items())
+    model.precedence = pyo.Constraint(
+        [(p, i) for p in passes for i in range(len(graph.before[p]))],
+        rule=lambda _, p, i: start[p] >= start[q := graph.before[p][i][0]] + seconds[q] + graph.before[p][i][1],
+        doc="a pass starts when all it waits for has ended and come: start[p] >= end of q + message; so does forward "
+        "pass j + c for backward pass j where c micro-batches have room [GraphPipe, sections 3 (C4) and 6]",
+    )
+    model.ended = pyo.Constraint(
+        [graph.number(s, False, graph.counts[s] - 1) for s in stages],
+        rule=lambda _, p: model.iteration >= start[p] + seconds[p],
+        doc="the iteration lasts until the last backward pass of every stage: iteration >= end of p",
+    )
+    # Big-M: what two passes may overlap at most, as a pass ends no later than its late end, and starts no sooner than
+    # its early start.
+    model.forward_waits = pyo.Constraint(
+        pairs,
+        rule=lambda _, f, b: (
+            start[f] >= start[b] + seconds[b] - max(0.0, late[b] + seconds[b] - early[f]) * (1 - first[f, b])
+        ),
+        doc="one pass at a time: the forward pass starts after the backward one if that comes first "
+        "[GraphPipe, section 3 (C4)]",
+    )
+    model.backward_waits = pyo.Constraint(
+        pairs,
+        rule=lambda _, f, b: (
+            start[b] >= start[f] + seconds[f] - max(0.0, late[f] + seconds[f] - early[b]) * first[f, b]
+        ),
+        doc="one pass at a time: the backward pass starts after the forward one if that comes first "
+        "[GraphPipe, section 3 (C4)]",
+    )
+    model.forbidden = pyo.Constraint(pyo.Any, doc="orders that only tolerances find in time are cut off")
+    if not data.held:
+        model.objective = pyo.Objective(expr=model.iteration)
+        return model
+
+    model.bytes = pyo.Var(domain=pyo.NonNegativeReals, doc="bytes of the stage that holds most")
+    model.bytes_held = pyo.Constraint(
+        [(s, j) for s in stages for j in range(graph.counts[s])],
+        rule=lambda _, s, j: model.bytes >= data.held[s][0] + data.held[s][1] * data.in_flight(first, s, j),
+        doc="as many as every stage holds when backward pass j starts: bytes >= weights + activations of what it holds",
+    )
+    model.objective = pyo.Objective(expr=model.bytes)
+    return model
+
+
+def strengthen(model: Any, data: Data) -> None:
+    """Rows that starts imply, but for HiGHS's tolerances, and without a big-M: what lies between passes takes time."""
+    graph, seconds, start = data.graph, data.graph.seconds, model.start
+    first = dict(model.backward_first.items())
+    stages = [(s, range(count)) for s, count in enumerate(graph.counts)]
+
+    def goes_first(s: int, i: int, j: int) -> Any:
+        return data.goes_first(first, s, j, i)
+
+    def end(s: int, is_forward: bool, i: int) -> Any:
+        return start[graph.number(s, is_forward, i)] + seconds[graph.number(s, is_forward, i)]
+
+    def each(s: int, is_forward: bool) -> float:
+        """A coefficient: too short a pass counts as none, as HiGHS's tolerances require."""
+        return milp.in_units(seconds[graph.number(s, is_forward, 0)], 1.0)
+
+    # Forward passes are in turn, and so are backward passes.
+    model.in_turn = pyo.Constraint(
+        [(f, b, *other) for f, b in first for other in ((f + 1, b), (f, b - 1)) if other in first],
+        rule=lambda _, f, b, *other: first[f, b] <= first[other],
+        doc="with a forward pass all later ones wait for the backward pass, and for all earlier ones: "
+        "backward_first[i,j] <= backward_first[i+1,j], backward_first[i,j-1]",
+    )
+    # A backward pass that comes before forward pass i + 1 and not before i lies between the two.
+    model.between_forward = pyo.Constraint(
+        [(s, i) for s, own in stages for i in own[:-1]],
+        rule=lambda _, s, i: (
+            start[graph.number(s, True, i + 1)]
+            >= end(s, True, i)
+            + each(s, False) * sum(goes_first(s, i + 1, j) - goes_first(s, i, j) for j in range(i + 1))
+        ),
+        doc="what comes between two forward passes takes its time: start[i+1] >= end[i] + seconds of the backward "
+        "passes between, g_s times the sum over j of backward_first[i+1,j] - backward_first[i,j]",
+    )
+    # A forward pass that comes after backward pass j and not after j + 1 lies between the two.
+    model.between_backward = pyo.Constraint(
+        [(s, j) for s, own in stages for j in own[:-1]],
+        rule=lambda _, s, j: (
+            start[graph.number(s, False, j + 1)]
+            >= end(s, False, j)
+            + each(s, True) * sum(goes_first(s, i, j) - goes_first(s, i, j + 1) for i in range(j + 1, graph.counts[s]))
+        ),
+        doc="so does what comes between two backward passes: start[j+1] >= end[j] + f_s times the sum over i of "
+        "backward_first[i,j] - backward_first[i,j+1]",
+    )
+    # Later forward passes that come before backward pass j, and earlier backward passes that come after forward pass j.
+    model.between_both = pyo.Constraint(
+        [(s, j) for s, own in stages for j in own],
+        rule=lambda _, s, j: (
+            start[graph.number(s, False, j)]
+            >= end(s, True, j)
+            + each(s, True) * sum(1 - goes_first(s, i, j) for i in range(j + 1, graph.counts[s]))
+            + each(s, False) * sum(1 - goes_first(s, j, k) for k in range(j))
+        ),
+        doc="and between the passes of a micro-batch: start >= end + f_s times the sum over i > j of 1 - "
+        "backward_first[i,j] + g_s times the sum over k < j of 1 - backward_first[j,k]",
+    )
+
+
+def _windows(data: Data) -> tuple[list[float], list[float]]:
+    """The earliest and the latest start of each pass by chains of passes, which keeps big-Ms small."""
+    graph, nothing = data.graph, [0.0] * len(data.graph.seconds)
+    known = chains(graph) if graph.is_possible() else Chains(nothing, nothing)
+    late = [data.latest - tail - time for tail, time in zip(known.tails, graph.seconds, strict=True)]
+    return known.heads, late
 
 
 @dataclass
 class Model(ScheduleModel, milp.Runnable):
-    """``model.start[p]``, ``model.backward_first[f, b]`` of two passes, ``model.iteration``; in units of ``unit_s``.
+    """The model of ``data``."""
 
-    ``unit_bytes``: where bytes are minimised, their unit.
-    """
-
-    graph: PassGraph
-    deadline_s: float | None
+    data: Data
     model: Any
-    unit_s: float
-    unit_bytes: float = 0.0
     peaks: dict[int, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.backward_first = self.model.backward_first
+        model = self.model
+        self.start, self.pairs, self.iteration = model.start, dict(model.backward_first.items()), model.iteration
 
-    def new_integer(self, name: str, index: tuple[int, ...], most: int) -> Any:
-        """A new variable ``name[index]`` from 0 to ``most``."""
+    def new_integer(self, name: str, index: tuple[int, ...], most: int, says: str) -> Any:
+        """A new variable ``name[index]`` from 0 to ``most``, and what it means."""
         if self.model.component(name) is None:
-            variables = pyo.Var(pyo.Any, domain=pyo.NonNegativeIntegers, dense=False, doc=SENTENCES[name])
-            self.model.add_component(name, variables)
+            self.model.add_component(name, pyo.Var(pyo.Any, domain=pyo.NonNegativeIntegers, dense=False, doc=says))
         found = self.model.component(name)[index]
         found.setub(most)
         return found
 
-    def hold(self, name: str, index: tuple[int, ...], row: Any) -> None:
-        """Add a constraint ``name[index]``."""
+    def hold(self, name: str, index: tuple[int, ...], row: Any, says: str) -> None:
+        """Add a constraint ``name[index]``, and what it says."""
         if self.model.component(name) is None:
-            self.model.add_component(name, pyo.Constraint(pyo.Any, doc=SENTENCES[name]))
+            self.model.add_component(name, pyo.Constraint(pyo.Any, doc=says))
         self.model.component(name)[index] = row
 
-    def orders(self, values: Any) -> list[str]:
-        """The order of each stage's passes."""
-        return self.words(values)
-
-    def values_of(self, plan: SchedulePlan) -> Iterator[tuple[Any, float]]:
-        """The starts of all passes in a plan, which of two comes first, and its iteration."""
-        model, start = self.model, {}
-        trace = run(self.graph, self.orders_of(plan))
-        for task in trace.passes:
-            start[self.graph.number(task.stage, task.is_forward, task.index)] = task.start_s
-        yield from ((model.start[number], seconds / self.unit_s) for number, seconds in start.items())
-        for (forward, backward), variable in model.backward_first.items():
-            yield variable, float(start[backward] < start[forward])
-        yield model.iteration, trace.iteration_s / self.unit_s
+    def run(
+        self,
+        limits: Limits,
+        watch: Watch,
+        on_solution: Callable[[Any], None] | None = None,
+        on_bound: Callable[[float], None] | None = None,
+    ) -> Run:
+        """Run HiGHS; where even the shortest iteration is late, by its bound, there is no schedule."""
+        found, deadline_s = super().run(limits, watch, on_solution, on_bound), self.data.deadline_s
+        if self.data.held or deadline_s is None or found.bound is None:
+            return found
+        if self.lower_bound(found.bound) * (1 - TOLERANCE) > deadline_s:
+            return replace(found, stop=Stop.PROVED, values=None, bound=None, infeasible=True)
+        return found
 
     def lower_bound(self, bound: float) -> float:
         """A bound in seconds, or bytes, less HiGHS's tolerance."""
-        if self.of_bytes:
-            return milp.trusted(bound) * self.unit_bytes * SAFE
-        return milp.trusted(bound) * self.unit_s * SAFE
-
-    def version(self) -> str:
-        """HiGHS's."""
-        return milp.version()
-
-    def run_solver(
-        self, limits: Limits, watch: Watch, on_solution: Callable[[Any], None], on_bound: Callable[[float], None]
-    ) -> Run:
-        """Run HiGHS."""
-        return milp.run(self.model, limits, watch, on_solution=on_solution, on_bound=on_bound, hint=self.hint())
+        return self.data.units.lower_bound(milp.trusted(bound))
 
 
-def build(instance: ScheduleInstance, watch: Watch | None = None, *, complete: bool = False) -> Model:
-    """One model of an instance, whatever its objective (`opened`)."""
-    found = opened(build_graph, instance, watch, complete=complete)
-    assert isinstance(found, Model)
+def model_of(instance: ScheduleInstance, watch: Watch | None = None, *, complete: bool = False) -> Model:
+    """The model of an instance (`data_of`), with its requirements."""
+    data = data_of(instance, watch, complete=complete)
+    model = build(data)
+    strengthen(model, data)
+    found = Model(data, model)
+    add_requirements(found, VOCABULARY, instance)
     return found
-
-
-def build_graph(
-    graph: PassGraph,
-    orders: list[str] | None = None,
-    *,
-    deadline_s: float | None = None,
-    minimised: bool = True,
-    of_bytes: bool = False,
-) -> Model:
-    """The model of a graph, with iterations as short as that of the orders, and as the deadline.
-
-    Iterations that are longer by `milp.ROOM` are let in: a deadline is compared with what comes back. So the shortest
-    iteration is minimised wherever there is one; without, and not ``minimised``, any schedule will do. ``of_bytes``:
-    the bytes of the stage that holds most are minimised instead.
-    """
-    unit, known = natural_seconds(graph) / milp.NATURAL, _windows(graph)
-    latest = math.fsum(graph.seconds) + len(graph.seconds) * max(lag for waits in graph.before for _, lag in waits)
-    if orders is not None:
-        latest = run(graph, orders).iteration_s
-    if deadline_s is not None:
-        latest = min(latest, deadline_s)
-    latest *= 1 + milp.ROOM
-    passes, stages = range(len(graph.stage)), range(len(graph.counts))
-    early = [known.heads[number] / unit for number in passes]
-    late = [(latest - known.tails[number] - graph.seconds[number]) / unit for number in passes]
-    seconds = [graph.seconds[number] / unit for number in passes]
-    model = pyo.ConcreteModel()
-    model.start = pyo.Var(
-        passes,
-        bounds=lambda _, number: (early[number], max(early[number], late[number])),
-        doc=SENTENCES["start"],
-    )
-    model.iteration = pyo.Var(bounds=(0, latest / unit), doc=SENTENCES["iteration"])
-
-    def precedence(model: Any, number: int, position: int) -> Any:
-        earlier, lag = graph.before[number][position]
-        return model.start[number] >= model.start[earlier] + seconds[earlier] + lag / unit
-
-    waits = [(number, position) for number in passes for position in range(len(graph.before[number]))]
-    model.precedence = pyo.Constraint(waits, rule=precedence, doc=SENTENCES["precedence"])
-
-    def ended(model: Any, stage: int) -> Any:
-        last = graph.number(stage, False, graph.counts[stage] - 1)
-        return model.iteration >= model.start[last] + seconds[last]
-
-    model.ended = pyo.Constraint(stages, rule=ended, doc=SENTENCES["ended"])
-
-    # A row is switched off by what the two may overlap at most: a pass ends no later than its late end, and starts no
-    # sooner than its early start.
-    def forward_waits(model: Any, forward: int, backward: int) -> Any:
-        overlap = max(0.0, late[backward] + seconds[backward] - early[forward])
-        is_off = 1 - model.backward_first[forward, backward]
-        return model.start[forward] >= model.start[backward] + seconds[backward] - overlap * is_off
-
-    def backward_waits(model: Any, forward: int, backward: int) -> Any:
-        overlap = max(0.0, late[forward] + seconds[forward] - early[backward])
-        is_off = model.backward_first[forward, backward]
-        return model.start[backward] >= model.start[forward] + seconds[forward] - overlap * is_off
-
-    pairs = _pairs(graph)
-    model.backward_first = pyo.Var(pairs, domain=pyo.Binary, doc=SENTENCES["backward_first"])
-    model.forward_waits = pyo.Constraint(pairs, rule=forward_waits, doc=SENTENCES["forward_waits"])
-    model.backward_waits = pyo.Constraint(pairs, rule=backward_waits, doc=SENTENCES["backward_waits"])
-    _add_turns(model)
-    _add_between(model, graph, seconds)
-    built = Model(graph, deadline_s, model, unit)
-    if of_bytes:
-        _minimise_bytes(built)
-    else:
-        model.objective = pyo.Objective(expr=model.iteration if minimised or deadline_s is not None else 0.0)
-    require(built, VOCABULARY, graph.instance)
-    return built
-
-
-def _minimise_bytes(built: Model) -> None:
-    """What stages hold grows by the same bytes with every micro-batch in flight."""
-    graph, model, stages = built.graph, built.model, built.graph.instance.stages
-    unit = max(stage.bytes_held(1) for stage in stages) / milp.NATURAL or 1.0
-    built.of_bytes, built.unit_bytes = True, unit
-    model.bytes = pyo.Var(domain=pyo.NonNegativeReals, doc=SENTENCES["bytes"])
-
-    def bytes_held(m: Any, number: int, j: int) -> Any:
-        weights = milp.in_units(stages[number].weight_bytes, unit)
-        each = milp.in_units(stages[number].microbatch * stages[number].activation_bytes, unit)
-        return m.bytes >= weights + each * built.held(number, j)
-
-    backward = [(number, j) for number, count in enumerate(graph.counts) for j in range(count)]
-    model.bytes_held = pyo.Constraint(backward, rule=bytes_held, doc=SENTENCES["bytes_held"])
-    model.objective = pyo.Objective(expr=model.bytes)
-
-
-def _add_turns(model: Any) -> None:
-    """Starts imply them, but for HiGHS's tolerances; the quantities count pairs, and so do the rows between passes."""
-    first = model.backward_first
-    implied = [(f, b, *other) for f, b in first for other in ((f + 1, b), (f, b - 1)) if other in first]
-    model.in_turn = pyo.Constraint(
-        implied, rule=lambda _, f, b, *other: first[f, b] <= first[other], doc=SENTENCES["in_turn"]
-    )
-
-
-def _add_between(model: Any, graph: PassGraph, seconds: list[float]) -> None:
-    """What a stage runs between two of its passes takes time, too: rows without big-Ms, which starts imply."""
-
-    def is_first(stage: int, i: int, j: int) -> Any:
-        """Whether backward pass j comes before forward pass i: a variable where either may be first."""
-        pair = graph.number(stage, True, i), graph.number(stage, False, j)
-        return model.backward_first[pair] if pair in model.backward_first else float(i > j)
-
-    def end(stage: int, is_forward: bool, i: int) -> Any:
-        number = graph.number(stage, is_forward, i)
-        return model.start[number] + seconds[number]
-
-    def each(stage: int, is_forward: bool) -> float:
-        """A coefficient: too short a pass counts as none, as HiGHS's tolerances require."""
-        return milp.in_units(seconds[graph.number(stage, is_forward, 0)], 1.0)
-
-    def forward(_: Any, stage: int, i: int) -> Any:
-        between = sum(is_first(stage, i + 1, j) - is_first(stage, i, j) for j in range(i + 1))
-        return model.start[graph.number(stage, True, i + 1)] >= end(stage, True, i) + each(stage, False) * between
-
-    def backward(_: Any, stage: int, j: int) -> Any:
-        between = sum(is_first(stage, i, j) - is_first(stage, i, j + 1) for i in range(j + 1, graph.counts[stage]))
-        return model.start[graph.number(stage, False, j + 1)] >= end(stage, False, j) + each(stage, True) * between
-
-    def both(_: Any, stage: int, j: int) -> Any:
-        forwards = sum(1 - is_first(stage, i, j) for i in range(j + 1, graph.counts[stage]))
-        backwards = sum(1 - is_first(stage, j, k) for k in range(j))
-        between = each(stage, True) * forwards + each(stage, False) * backwards
-        return model.start[graph.number(stage, False, j)] >= end(stage, True, j) + between
-
-    pairs = [(stage, i) for stage, count in enumerate(graph.counts) for i in range(count - 1)]
-    model.between_forward = pyo.Constraint(pairs, rule=forward, doc=SENTENCES["between_forward"])
-    model.between_backward = pyo.Constraint(pairs, rule=backward, doc=SENTENCES["between_backward"])
-    micro_batches = [(stage, j) for stage, count in enumerate(graph.counts) for j in range(count)]
-    model.between_both = pyo.Constraint(micro_batches, rule=both, doc=SENTENCES["between_both"])
-
-
-def _pairs(graph: PassGraph) -> list[tuple[int, int]]:
-    """The forward and backward passes of a stage of which either may come first."""
-    return [
-        (graph.number(stage, True, i), graph.number(stage, False, j))
-        for stage, count in enumerate(graph.counts)
-        for j in range(count)
-        for i in range(j + 1, min(count, j + graph.rooms[stage]))
-    ]
-
-
-def _windows(graph: PassGraph) -> Chains:
-    """What must lie before and after a pass, which keeps big-Ms small; nothing where passes wait in a circle."""
-    nothing = [0.0] * len(graph.stage)
-    return chains(graph) if graph.is_possible() else Chains(nothing, nothing)
 
 
 def solve(instance: ScheduleInstance, limits: Limits, watch: Watch) -> Answer[SchedulePlan]:
     """The best schedule, with a bound some 1e-7 of it below."""
-    return solve_by(build_graph, instance, limits, watch)
+    return solve_by(model_of, instance, limits, watch)

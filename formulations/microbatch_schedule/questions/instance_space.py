@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from formulations.contract.instance_space import UNIFORM_LAYERS, Gene, Genes, Genome, Mining
+from formulations.contract.instance_space import UNIFORM_LAYERS, Gene, Genes, Genome, InstanceSpace
 from instances.problems.microbatch_schedule import ScheduleEdge, ScheduleInstance, ScheduleStage
 
 
-def mining() -> Mining[ScheduleInstance]:
-    """The limits, genes and domains of the room."""
-    return Mining({"nodes": 4, "microbatches": 4, "number": 6}, genes, (UNIFORM_LAYERS,))
+def mining() -> InstanceSpace[ScheduleInstance]:
+    """The limits, genes and domains of the problem."""
+    return InstanceSpace({"nodes": 4, "microbatches": 4, "number": 6}, genes, (UNIFORM_LAYERS,))
 
 
 def genes(limits: Mapping[str, int]) -> Genes[ScheduleInstance]:

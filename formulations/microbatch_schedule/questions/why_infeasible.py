@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from formulations.contract.rounding import printed, rounded_up
+from formulations.contract.rounding import amount_text, rounded_up
 from formulations.microbatch_schedule.definition.plan import SchedulePlan
 from formulations.microbatch_schedule.definition.problem import violations
-from formulations.microbatch_schedule.feasibility import needed
+from formulations.microbatch_schedule.feasibility import least_in_flight
 from formulations.microbatch_schedule.heuristics.memory import sizes
 from formulations.simulation.simulate_graph import PassGraph, run
-from instances.problems.microbatch_schedule import ScheduleInstance, bounded, capped
+from instances.problems.microbatch_schedule import ScheduleInstance, with_in_flight, with_memory
 from solvers.outcome import Limits, Watch
 
 Number = TypeVar("Number", int, float)
@@ -24,7 +24,7 @@ Number = TypeVar("Number", int, float)
 
 def why_infeasible(instance: ScheduleInstance, _limits: Limits, watch: Watch) -> tuple[str, Mapping[str, Any]]:
     """A sentence, and the samples in flight (of each stage) without which no schedule exists."""
-    least = [count * stage.microbatch for count, stage in zip(needed(instance), instance.stages, strict=True)]
+    least = [count * stage.microbatch for count, stage in zip(least_in_flight(instance), instance.stages, strict=True)]
     ways = [] if watch.stopped() else [_and_a_deadline(*way) for way in _ways(instance)]
     sentence = f"infeasible: the stages need at least {least} samples in flight"
     if any(ways):
@@ -37,22 +37,22 @@ def _ways(instance: ScheduleInstance) -> list[tuple[ScheduleInstance, str]]:
     if _has_room(instance):
         return [(instance, "")]
     found = []
-    samples = _least(range(1, instance.minibatch + 1), lambda each: _has_room(capped(instance, each)))
+    samples = _least(range(1, instance.minibatch + 1), lambda each: _has_room(with_in_flight(instance, each)))
     if samples is not None:
-        found.append((capped(instance, samples), f"--in-flight {samples}"))
-    memory = _least(_amounts(instance), lambda each: _has_room(bounded(instance, each)))
+        found.append((with_in_flight(instance, samples), f"--in-flight {samples}"))
+    memory = _least(_amounts(instance), lambda each: _has_room(with_memory(instance, each)))
     if memory is not None:
-        found.append((bounded(instance, memory), f"--memory {printed(memory)}"))
+        found.append((with_memory(instance, memory), f"--memory {amount_text(memory)}"))
     if found:
         return found
-    roomy = capped(instance, instance.minibatch)
-    memory = _least(_amounts(roomy), lambda each: _has_room(bounded(roomy, each)))
+    roomy = with_in_flight(instance, instance.minibatch)
+    memory = _least(_amounts(roomy), lambda each: _has_room(with_memory(roomy, each)))
     if memory is None:  # unless the weights are beyond any memory
         return []
-    roomy = bounded(instance, memory)
-    samples = _least(range(1, instance.minibatch + 1), lambda each: _has_room(capped(roomy, each)))
+    roomy = with_memory(instance, memory)
+    samples = _least(range(1, instance.minibatch + 1), lambda each: _has_room(with_in_flight(roomy, each)))
     assert samples is not None, "with all samples in flight the memory was enough"
-    return [(capped(roomy, samples), f"--in-flight {samples} --memory {printed(memory)}")]
+    return [(with_in_flight(roomy, samples), f"--in-flight {samples} --memory {amount_text(memory)}")]
 
 
 def _has_room(instance: ScheduleInstance) -> bool:
@@ -82,4 +82,4 @@ def _and_a_deadline(instance: ScheduleInstance, settings: str) -> str:
     plan = SchedulePlan(run(PassGraph(instance)).passes)
     if not violations(instance, plan):
         return settings
-    return f"{settings} --deadline {printed(rounded_up(plan.iteration_s))}".strip()
+    return f"{settings} --deadline {amount_text(rounded_up(plan.iteration_s))}".strip()

@@ -1,6 +1,6 @@
 """Check a certificate of operator partitioning: ``python checker.py INSTANCE.json CERTIFICATE.json``.
 
-Standard library, integers and fractions only; written from the definition in this room's README, whose letters it uses
+Standard library, integers and fractions only; written from the definition in its README, whose letters it uses
 (S, R, D, B). Amounts of an instance are the float64 numbers that its JSON denotes, as exact rationals. A stage fits if
 it needs at most M (1 + 1e-12) (1 + 2^-50): what the definition admits, with the rounding of its sums.
 
@@ -39,72 +39,26 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import re
 import sys
-import time
 from collections.abc import Iterator
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-MAX_BYTES = 64 * 2**20  # of a file
-MAX_COUNT, MAX_AMOUNT = 10**6, 1e30
+from formulations.contract.checker.frame import Checker, bits, count, exact, need, reject, stated
+from formulations.contract.checker.operators import MAX_BITS, Operators
+
 MAX_STEPS, MAX_CAPS = 10_000_000, 1_000  # stages behind labels that are looked at, in all
-MAX_BITS = 2**31  # of sets of operators and tensors
-FRACTION = re.compile("[0-9]{1,4000}(/[1-9][0-9]{0,3999})?")
-SLACK = (1 + Fraction(1, 10**12)) * (1 + Fraction(1, 2**50))
 FIELD = 24  # bits for the takers of a tensor; the highest stays free
 
 Label = tuple[int, int, int]  # j, k, takers of counted tensors in fields of an integer
 
 
-class RejectedError(Exception):
-    """The first rule that a certificate breaks."""
-
-
-def need(holds: bool, rule: str) -> None:
-    """`ValueError`, bad input, unless it holds."""
-    if not holds:
-        raise ValueError(f"expected {rule}")
-
-
-def reject(broken: bool, rule: str) -> None:
-    """`RejectedError` if the rule is broken."""
-    if broken:
-        raise RejectedError(rule)
-
-
-def exact(value: Any) -> Fraction:
-    """A number: the float64 that it denotes, as an exact rational."""
-    need(type(value) in (int, float) and 0 <= value <= MAX_AMOUNT, f"a number from 0 to {MAX_AMOUNT:g}")
-    return Fraction(float(value))
-
-
-def count(value: Any, least: int = 1) -> int:
-    """An integer."""
-    need(type(value) is int and least <= value <= MAX_COUNT, f"an integer from {least} to {MAX_COUNT}")
-    return int(value)
-
-
-def stated(text: Any) -> Fraction | None:
-    """An exact fraction as text, or nothing."""
-    need(text is None or FRACTION.fullmatch(text) is not None, "fractions as text")
-    return None if text is None else Fraction(text)
-
-
-def bits(mask: int) -> Iterator[int]:
-    """The positions in a set."""
-    while mask:
-        yield (mask & -mask).bit_length() - 1
-        mask &= mask - 1
-
-
-class Instance:
-    """An instance in integers: load in units of 1 / (B ``unit``) seconds, memory of 1 / ``grain`` bytes."""
+class Instance(Operators):
+    """An instance in integers: load in units of 1 / (B ``unit``) seconds."""
 
     def __init__(self, content: Any) -> None:
-        need(content["problem"] == "operator_partitioning", "an instance of operator_partitioning")
-        operators, tensors, training = content["operators"], content["tensors"], content.get("training")
+        super().__init__(content)
 
         def optional(key: str) -> int | None:
             return None if content.get(key) is None else count(content[key])
@@ -112,82 +66,22 @@ class Instance:
         self.S, self.D, self.step = optional("num_stages"), optional("num_devices"), optional("step_microbatches")
         need(self.S is not None or None not in (self.D, self.step), "devices and micro-batches where stages are free")
         self.R, self.B = count(content.get("replicas", 1)), exact(content["bandwidth_bytes_per_s"])
-        flags = [content.get(key, False) for key in ("at_most", "pooled_memory")]
-        need(self.B > 0 and all(type(flag) is bool for flag in flags), "a positive bandwidth, and true or false")
-        self.at_most, self.pooled = flags[0] and self.S is not None, flags[1]
-        self.index = {str(each["id"]): v for v, each in enumerate(operators)}
-        need(len(self.index) == len(operators) > 0, "operators, none twice")
-        size = len(operators) * (len(operators) + len(tensors))
-        reject(size > MAX_BITS, "size: a graph of too many operators and tensors")
-        self.sources = [self.index[str(each["source"])] for each in tensors]
-        self.targets = [[self.index[str(target)] for target in each["targets"]] for each in tensors]
-        in_order = all(
-            found and source < min(found) and len(set(found)) == len(found)
-            for source, found in zip(self.sources, self.targets, strict=True)
-        )
-        need(in_order, "targets after their source, none twice")
-        computing, volume = (
-            [self.B * exact(v["compute_s"]) for v in operators],
-            [exact(t["volume_bytes"]) for t in tensors],
-        )
-        sizes, outputs, held = (
-            [exact(v.get(key, 0)) for v in operators] for key in ("parameter_bytes", "activation_bytes", "memory_bytes")
-        )
-        memory = None if content.get("memory_bytes") is None else exact(content["memory_bytes"])
-        self.microbatches, self.gpipe, self.recompute = 0, False, True
-        if training is not None:
-            need(training["schedule"] in ("1f1b", "gpipe"), "1f1b or gpipe")
-            self.microbatches, self.gpipe = count(training["microbatches"]), training["schedule"] == "gpipe"
-            self.recompute = training["recompute"]
-            need(type(self.recompute) is bool, "recompute: true or false")
-            copies = exact(training["weight_copies"])
-            held = [own + copies * size for own, size in zip(held, sizes, strict=True)]
-        else:
-            outputs = [Fraction(0)] * len(operators)
+        at_most = content.get("at_most", False)
+        need(self.B > 0 and type(at_most) is bool, "a positive bandwidth, and true or false")
+        self.at_most, computing, volume = at_most and self.S is not None, [self.B * t for t in self.seconds], self.bytes
         # All denominators are powers of two, so that the largest is a common one.
         self.unit = max(each.denominator for each in (*computing, *volume))
-        self.grain = max(each.denominator for each in (*held, *outputs))
         self.compute, self.volume = ([int(each * self.unit) for each in row] for row in (computing, volume))
-        self.held, self.outputs = ([int(each * self.grain) for each in row] for row in (held, outputs))
-        self.sizes, self.memory = sizes, memory
-        amounts = ([str(each) for each in row] for row in (computing, volume, sizes, held, outputs))
-        flags += [training is not None, self.microbatches, self.gpipe, self.recompute]
-        numbers = [self.S, self.D, self.step, self.R, str(self.B), str(memory), *flags]
+        amounts = ([str(each) for each in row] for row in (computing, volume, *self.amounts))
+        flags = [at_most, self.pooled, self.trains, self.microbatches, self.gpipe, self.recompute]
+        numbers = [self.S, self.D, self.step, self.R, str(self.B), str(self.memory), *flags]
         declared = [*numbers, self.sources, self.targets, *amounts, *self.index]
         self.digest = hashlib.sha256(json.dumps(declared, separators=(",", ":")).encode()).hexdigest()
-        self.into, self.out, self.before, self.after = ([0] * len(operators) for _ in range(4))  # sets
+        self.into, self.out = ([0] * len(self.index) for _ in range(2))  # sets
         for t, (source, found) in enumerate(zip(self.sources, self.targets, strict=True)):
             self.out[source] |= 1 << t
             for v in found:
                 self.into[v] |= 1 << t
-                self.before[v] |= 1 << source
-                self.after[source] |= 1 << v
-
-    def room(self, shares: int) -> int | None:
-        """What a stage of so many replicas may fill."""
-        if self.memory is None:
-            return None
-        return math.floor(self.memory * (shares if self.pooled else 1) * SLACK * self.grain)
-
-    def memory_of(self, members: int, behind: int) -> int:
-        """What a stage needs in front of so many others."""
-        inside, entering = list(bits(members)), 0
-        for v in inside:
-            entering |= self.before[v]
-        fixed = sum(self.held[v] for v in inside)
-        in_flight = self.microbatches if self.gpipe else min(self.microbatches, behind + 1)
-        inputs = in_flight * sum(self.outputs[u] for u in bits(entering & ~members))
-        if not self.recompute:
-            return fixed + inputs + self.microbatches * sum(self.outputs[v] for v in inside)
-        leaving: dict[int, int] = {}  # what is live until an operator has run
-        peak = live = 0
-        for v in inside:
-            live += self.outputs[v]
-            peak = max(peak, live)
-            last = max((self.after[v] & members).bit_length() - 1, v)
-            leaving[last] = leaving.get(last, 0) + self.outputs[v]
-            live -= leaving.pop(v, 0)
-        return fixed + inputs + peak
 
     def rounds(self, S: int, R: int) -> int:
         """How often the slowest stage's t(s) / R counts in a step, where S is free."""
@@ -423,74 +317,17 @@ def plan_time(instance: Instance, plan: Any) -> Fraction:
     return instance.rounds(len(stages), R) * max(loads) / (scale * R) + 2 * (R - 1) * largest / (R * instance.B)
 
 
-def proved(content: Any, certificate: Any) -> tuple[Fraction | None, Fraction | None]:
-    """Objective and bound of a certificate of an instance, both as parsed JSON; `RejectedError`, or bad input."""
-    reject(
-        repr(certificate["format"]) != "1" or certificate["problem"] != "operator_partitioning",
-        "format: not 1, or another problem's",
-    )
-    reject(certificate["proof"]["kind"] != "labels", "kind: a proof of another kind")
-    reject(bool(content.get("requirements")), "requirements: they are not looked at")
-    instance, plan = Instance(content), certificate["plan"]
-    reject(certificate["instance_sha256"] != instance.digest, "instance: the certificate is of another one")
-    objective, bound = stated(certificate["objective"]), stated(certificate["bound"])
-    need((plan is None) == (objective is None), "a plan and its objective, or neither")
-    need(plan is None or bound is not None, "a bound beside a plan")
-    if plan is not None:
-        reject(plan_time(instance, plan) != objective, "objective: not the time of the plan")
-    if bound is None or bound > 0:
-        steps = 0
-        for search in searches(instance, bound, certificate["proof"]):
-            search.steps = steps
-            reject(search.finds_a_plan(), "labels: those of the operators reach the empty set")
-            steps = search.steps
-    return objective, bound
+def prove(instance: Instance, bound: Fraction | None, proof: Any) -> None:
+    """`RejectedError` if a search finds a plan."""
+    steps = 0
+    for search in searches(instance, bound, proof):
+        search.steps = steps
+        reject(search.finds_a_plan(), "labels: those of the operators reach the empty set")
+        steps = search.steps
 
 
-def floor(bound: Fraction) -> float:
-    """The largest float64 that is no more than a bound."""
-    nearest = float(bound)
-    return nearest if nearest <= bound else math.nextafter(nearest, 0.0)
-
-
-def verify(content: Any, certificate: Any) -> dict[str, Any]:
-    """The verdict on a certificate of an instance, both as parsed JSON; `ValueError` if one of them is none."""
-    began, objective, bound, accepted = time.perf_counter(), None, None, False
-    try:
-        found, least = proved(content, certificate)
-        objective, bound = None if found is None else float(found), None if least is None else floor(least)
-        reason = f"every plan takes more than {bound!r}" if bound else "no plan takes less than 0.0"
-        reason = "there is no plan" if bound is None else reason
-        reason, accepted = reason + ("" if objective is None else f", this one {objective!r}"), True
-    except (MemoryError, RejectedError) as error:
-        reason = str(error) or "size: memory ran out"
-    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-        raise ValueError(f"{type(error).__name__}: {error}"[:200]) from None
-    return {
-        "accepted": accepted, "problem": "operator_partitioning", "kind": "labels", "reason": reason,
-        "objective": objective, "bound": bound, "seconds": time.perf_counter() - began,
-    }  # fmt: skip
-
-
-def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The content of an object in a file, which has no key twice."""
-    need(len(dict(pairs)) == len(pairs), "objects with no key twice")
-    return dict(pairs)
-
-
-def main(files: list[str]) -> int:
-    """0 accepted, 1 rejected, 2 bad input; a line that says why."""
-    try:
-        need(len(files) == 2, "INSTANCE.json CERTIFICATE.json")
-        texts = [open(path, "rb").read(MAX_BYTES + 1) for path in files]  # noqa: SIM115
-        need(max(map(len, texts)) <= MAX_BYTES, f"files of at most {MAX_BYTES} bytes")
-        verdict = verify(*(json.loads(text, object_pairs_hook=unique) for text in texts))
-    except (MemoryError, OSError, RecursionError, ValueError) as error:
-        print(f"bad input: {str(error) or 'memory ran out'}", file=sys.stderr)
-        return 2
-    print("accepted:" if verdict["accepted"] else "rejected:", verdict["reason"])
-    return 0 if verdict["accepted"] else 1
-
+CHECKER = Checker("operator_partitioning", ("labels",), Instance, plan_time, prove)
+verify, main = CHECKER.verify, CHECKER.main
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

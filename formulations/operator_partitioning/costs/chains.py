@@ -98,14 +98,14 @@ class Search:
     def _relax(self, low: float) -> tuple[float, int]:
         """The least slowest stage where a tensor that leaves counts once: Equation 2, up to the plan at hand."""
         ceiling = self._value * (1 - PRECISION)
-        best, before, steps = filled(self._instance, self._graph, self._rows, ceiling, self._watch)
+        best, before, steps = fill(self._instance, self._graph, self._rows, ceiling, self._watch)
         self._report[1] += abs(steps)
         if steps < 0:
             return low, int(labels.STOPPED)
         self._ahead = best
         value = float(best[-1, self._stages])
         if value < math.inf:
-            self._keep(chained(self._instance, self._rows, before))
+            self._keep(plan_of_table(self._instance, self._rows, before))
         found = min(value, ceiling) * (1 - PRECISION / 10)
         if self._reports:
             self._watch.bound(found * (1 - ROUNDING))
@@ -191,7 +191,7 @@ class Search:
     _reports: bool
 
 
-def filled(
+def fill(
     instance: OperatorInstance, table: Graph, family: Rows, ceiling: float, watch: Watch
 ) -> tuple[NDArray[np.float64], NDArray[np.int64], int]:
     """``best``, ``before`` and the steps of `kernels.published.fill_table`, for the tensors of ``table``."""
@@ -205,7 +205,7 @@ def filled(
     return best, before, int(steps)
 
 
-def chained(instance: OperatorInstance, family: Rows, before: NDArray[np.int64]) -> OperatorPlan:
+def plan_of_table(instance: OperatorInstance, family: Rows, before: NDArray[np.int64]) -> OperatorPlan:
     """The plan behind the last entry of the table."""
     chain = chain_to(before, len(family.bits) - 1, instance.num_stages or 1)
     return plan_of(family.bits, chain, [instance.replicas] * (len(chain) - 1), len(instance.operators))

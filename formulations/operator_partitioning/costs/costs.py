@@ -102,7 +102,7 @@ def load_bound(instance: OperatorInstance) -> float:
     largest = max(operator.compute_s for operator in instance.operators)
     compute = math.fsum(operator.compute_s for operator in instance.operators)
     smallest = 0.0
-    if stages > 1 and not instance.at_most and connected(instance):
+    if stages > 1 and not instance.at_most and is_connected(instance):
         sent = (tensor.volume_bytes for tensor in instance.tensors)  # of one operator there are none
         smallest = min(sent, default=0.0) / instance.bandwidth_bytes_per_s
     if instance.num_devices is None:
@@ -115,7 +115,7 @@ def load_bound(instance: OperatorInstance) -> float:
     return max(shared, (largest + smallest) / most) * (1 - ROUNDING)
 
 
-def connected(instance: OperatorInstance) -> bool:
+def is_connected(instance: OperatorInstance) -> bool:
     """Whether the graph is connected, directions aside."""
     both = [*instance.edges, *((b, a) for a, b in instance.edges)]
     after, _ = adjacency(len(instance.operators), both)

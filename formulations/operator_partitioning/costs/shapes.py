@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from formulations.contract.family import Answer, infeasible_by_counting
+from formulations.contract.quantities import judge
 from formulations.operator_partitioning.costs.costs import ROUNDING, load_bound
 from formulations.operator_partitioning.definition.plan import OperatorPlan
 from formulations.operator_partitioning.definition.problem import evaluate, microbatches_each, shapes, violations
@@ -25,7 +26,7 @@ class Flow:
     stats: Mapping[str, Any] = field(default_factory=dict)
 
 
-def shaped(instance: OperatorInstance) -> dict[tuple[int, int], OperatorInstance]:
+def instances_by_shape(instance: OperatorInstance) -> dict[tuple[int, int], OperatorInstance]:
     """By (S, R): the instance with these; only itself where S is given."""
     if instance.num_stages is not None:
         return {(instance.num_stages, instance.replicas): instance}
@@ -42,7 +43,7 @@ def lower_bound(instance: OperatorInstance, least: Mapping[tuple[int, int], floa
     The slowest all-reduce has at least an even share of the parameters, and the largest operator's.
     """
     bounds = []
-    for shape, each in shaped(instance).items():
+    for shape, each in instances_by_shape(instance).items():
         load = load_bound(each) if least is None else least[shape]
         bounds.append(load if instance.num_stages is not None else step_bound(instance, shape, load))
     return min(bounds, default=0.0)
@@ -72,13 +73,13 @@ def answer_of(
     stats: dict[str, Any] = {}
     broken, best = "", None
     tried = []
-    for shape, each in shaped(instance).items():
+    for shape, each in instances_by_shape(instance).items():
         if watch.stopped():
             break
         found = flow(each)
         objective = None
         if found.plan is not None:
-            rules = violations(instance, found.plan)
+            rules = judge(violations, instance, found.plan)
             broken = broken or ", ".join(map(str, rules[:1]))
             objective = None if rules else evaluate(instance, found.plan)
         if objective is not None:
@@ -99,7 +100,9 @@ def shortage(instance: OperatorInstance) -> str | None:
     """Why there is no plan, whatever the memory, where that is plain to see; ``None`` otherwise."""
     count = len(instance.operators)
     if instance.num_stages is None:
-        return None if shaped(instance) else f"every (S, R) has more stages than there are operators, {count}"
+        return (
+            None if instances_by_shape(instance) else f"every (S, R) has more stages than there are operators, {count}"
+        )
     if instance.num_stages > count and not instance.at_most:
         return f"{instance.num_stages} stages need an operator each, and there are {count}"
     least = 1 if instance.at_most else instance.num_stages

@@ -8,7 +8,7 @@ from typing import Any
 
 from formulations.figures.gantt import beside_objective, forward_and_backward, one_f_one_b
 from formulations.figures.graph_condensation import model_graph, stage_graph
-from formulations.figures.objective_parts import flushed
+from formulations.figures.objective_parts import flush_parts
 from formulations.figures.plan_figures import (
     Breakdown,
     Graph,
@@ -115,7 +115,7 @@ def _together(
         return []
     times, rings = [row["stage_s"] for row in rows], [row["all_reduce_s"] for row in rows]
     rounds = microbatches_each(instance, plan.replicas[0])
-    found = flushed(times, rounds, len(times) - 1, rings, stages, "step", "s")
+    found = flush_parts(times, rounds, len(times) - 1, rings, stages, "step", "s")
     return [] if found is None else [found]
 
 

@@ -8,10 +8,8 @@ from __future__ import annotations
 import math
 from itertools import chain
 
-from formulations.contract.quantities import unmet
 from formulations.contract.violation import Violation
 from formulations.operator_partitioning.definition.plan import OperatorPlan
-from formulations.operator_partitioning.definition.quantities import VOCABULARY
 from instances.problems.operator_partitioning import OperatorInstance
 
 #: A stage fits if its memory is at most that of its devices times this: float noise, far below one byte.
@@ -159,13 +157,13 @@ def violations(instance: OperatorInstance, plan: OperatorPlan) -> tuple[Violatio
 
     ``operators`` (each in one stage), ``empty``, ``stages`` (their number), ``replicas``, ``convex`` (no path leaves a
     stage and comes back), ``acyclic`` (stages do not wait for each other), ``order`` (a stage comes after those that
-    feed it), ``memory``, ``required`` (what the instance requires beyond).
+    feed it), ``memory``.
     """
     found = _membership(instance, plan)
     if found:
         return tuple(found)
     broken = [*_shape(instance, plan), *_order(instance, plan), *_memory(instance, plan)]
-    return (*broken, *unmet(VOCABULARY, instance, plan))
+    return tuple(broken)
 
 
 def _membership(instance: OperatorInstance, plan: OperatorPlan) -> list[Violation]:

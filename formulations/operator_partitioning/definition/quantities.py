@@ -38,6 +38,6 @@ def replicas_of(instance: OperatorInstance, plan: OperatorPlan, operator: NodeId
 VOCABULARY = (
     Quantity("num_stages", "number of stages", num_stages),
     Quantity("stage_of", "number of the stage that has an operator, from 0 at the input side", stage_of, (OPERATOR,)),
-    Quantity("same_stage", "whether two operators are in one stage", same_stage, (OPERATOR, OPERATOR)),
+    Quantity("same_stage", "whether two operators are in one stage", same_stage, (OPERATOR, OPERATOR), is_yes_no=True),
     Quantity("replicas_of", "replicas of the stage that has an operator", replicas_of, (OPERATOR,)),
 )

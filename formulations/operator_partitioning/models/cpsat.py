@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from formulations.contract.family import Answer, infeasible_by_counting
-from formulations.modelling.solve_model import prove, require
+from formulations.modelling.solve_model import add_requirements, prove
 from formulations.operator_partitioning.costs.costs import load_bound
 from formulations.operator_partitioning.costs.shapes import shortage
 from formulations.operator_partitioning.definition.plan import OperatorPlan
@@ -82,7 +82,7 @@ def build(
 ) -> Model:
     """The model; costs are rounded down to units, sizes down and limits up."""
     model = Model(instance)
-    require(model, VOCABULARY, instance)
+    add_requirements(model, VOCABULARY, instance)
     return model
 
 

@@ -8,13 +8,14 @@ import numpy as np
 
 from formulations.compiled.downsets import chain_downsets
 from formulations.compiled.kernel_deadline import alarm
+from formulations.contract.quantities import judge
 from formulations.modelling.warm_start import First
 from formulations.operator_partitioning.costs.arrays import Words
 from formulations.operator_partitioning.costs.chains import Search
 from formulations.operator_partitioning.costs.costs import load_bound
 from formulations.operator_partitioning.definition.plan import OperatorPlan
 from formulations.operator_partitioning.definition.problem import evaluate, violations
-from formulations.operator_partitioning.paper.parmesan import clustered, equal
+from formulations.operator_partitioning.paper.parmesan import cluster, equal
 from formulations.operator_partitioning.paper.refinement import refine
 from instances.graph import lifo_order, topological_order
 from instances.problems.operator_partitioning import OperatorInstance
@@ -25,7 +26,7 @@ def first_plan(instance: OperatorInstance) -> First:
     """Better and better plans of an instance with a given S, from more and more downsets; all are refined."""
 
     def offer(plan: OperatorPlan | None, watch: Watch) -> None:
-        if plan is not None and not violations(instance, plan):
+        if plan is not None and not judge(violations, instance, plan):
             watch.plan(plan, evaluate(instance, plan))
 
     def find(watch: Watch) -> None:
@@ -42,14 +43,14 @@ def first_plan(instance: OperatorInstance) -> First:
 
 def _families(instance: OperatorInstance, watch: Watch) -> Iterator[Words]:
     """The downsets of Parmesan's clusters; then those of three orders as well, and of more and smaller clusters."""
-    clusters = clustered(instance, watch).bits
+    clusters = cluster(instance, watch).bits
     yield clusters
     n, forward = len(instance.operators), instance.edges
     backward = [(v, u) for u, v in forward]
     orders = [topological_order(n, forward), lifo_order(n, forward), lifo_order(n, backward)[::-1]]
     chains = [chain_downsets(order[::-1]) for order in orders]
     yield _united([*chains, clusters])
-    yield _united([*chains, clustered(instance, watch, clusters=3 * n // 4).bits])
+    yield _united([*chains, cluster(instance, watch, clusters=3 * n // 4).bits])
 
 
 def _united(families: list[Words]) -> Words:

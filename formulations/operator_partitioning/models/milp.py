@@ -9,7 +9,7 @@ from typing import Any
 import pyomo.environ as pyo
 
 from formulations.contract.family import Answer, infeasible_by_counting
-from formulations.modelling.solve_model import prove, require
+from formulations.modelling.solve_model import add_requirements, prove
 from formulations.operator_partitioning.costs.shapes import shortage
 from formulations.operator_partitioning.definition.plan import OperatorPlan
 from formulations.operator_partitioning.definition.problem import evaluate, violations
@@ -101,7 +101,7 @@ def build(instance: OperatorInstance, watch: Watch | None = None, *, complete: b
     A load that no plan as fast as the best one that the watch knows has counts as no larger, unless ``complete``.
     """
     model = Model(instance, None if complete or watch is None else watch.best_objective)
-    require(model, VOCABULARY, instance)
+    add_requirements(model, VOCABULARY, instance)
     return model
 
 

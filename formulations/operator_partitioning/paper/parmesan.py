@@ -21,7 +21,7 @@ from typing import Any
 from formulations.compiled.kernel_deadline import alarm
 from formulations.contract.family import Answer
 from formulations.operator_partitioning.costs.arrays import Words
-from formulations.operator_partitioning.costs.chains import Search, chained, filled
+from formulations.operator_partitioning.costs.chains import Search, fill, plan_of_table
 from formulations.operator_partitioning.costs.costs import graph, load_bound, rows
 from formulations.operator_partitioning.costs.downsets import (
     clustered_downsets,
@@ -56,7 +56,7 @@ class Clustered:
     linearised: bool
 
 
-def clustered(instance: OperatorInstance, watch: Watch, alpha: float = ALPHA, clusters: int | None = None) -> Clustered:
+def cluster(instance: OperatorInstance, watch: Watch, alpha: float = ALPHA, clusters: int | None = None) -> Clustered:
     """Clusters as section 4.2 makes them, few enough for Equation 2."""
     assert instance.num_stages is not None
     wanted = max(clusters or default_clusters(instance.num_stages), instance.num_stages)
@@ -95,10 +95,10 @@ def dynamic_program(instance: OperatorInstance, family: Clustered, watch: Watch)
         return found.plan, found.steps
     table = graph(instance, pair_tensors(instance, family.clusters))
     each = rows(instance, table, family.bits)
-    best, before, steps = filled(instance, table, each, math.inf, watch)
+    best, before, steps = fill(instance, table, each, math.inf, watch)
     if steps < 0 or best[-1, instance.num_stages] == math.inf:
         return None, abs(steps)
-    return chained(instance, each, before), steps
+    return plan_of_table(instance, each, before), steps
 
 
 def best_chain(instance: OperatorInstance, family: Clustered, watch: Watch) -> tuple[OperatorPlan | None, int]:
@@ -121,7 +121,7 @@ def partition(
 
     ``report_losses``: against the optimum, where it can be found.
     """
-    family = clustered(instance, watch, alpha, clusters)
+    family = cluster(instance, watch, alpha, clusters)
     plan, steps = program(instance, family, watch)
     stats: dict[str, Any] = {
         "clusters": len(family.clusters),
@@ -231,8 +231,8 @@ def intervals(instance: OperatorInstance, watch: Watch) -> OperatorPlan | None:
     n = len(instance.operators)
     table = graph(instance)
     family = rows(instance, table, order_downsets([(operator,) for operator in range(n)], instance.edges, n))
-    best, before, steps = filled(instance, table, family, math.inf, watch)
-    return None if steps < 0 or best[-1, instance.num_stages] == math.inf else chained(instance, family, before)
+    best, before, steps = fill(instance, table, family, math.inf, watch)
+    return None if steps < 0 or best[-1, instance.num_stages] == math.inf else plan_of_table(instance, family, before)
 
 
 def equal(instance: OperatorInstance) -> OperatorPlan | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from formulations.contract.family import lazy
 from formulations.contract.inner_problems import Inside
 
-_ROOM = "formulations.operator_partitioning"
+_code = lazy("formulations.operator_partitioning")
 
 
 def _inside(method: str, says: str, arise: str, exactly: str | None = None) -> Inside:
@@ -13,8 +13,8 @@ def _inside(method: str, says: str, arise: str, exactly: str | None = None) -> I
         method=method,
         problem="operator_partitioning",
         says=says,
-        arise=lazy(f"{_ROOM}.questions.studies.inside:{arise}"),
-        exactly=None if exactly is None else lazy(f"{_ROOM}.paper.parmesan:{exactly}"),
+        arise=getattr(_code.questions.studies.inside, arise),
+        exactly=None if exactly is None else getattr(_code.paper.parmesan, exactly),
     )
 
 

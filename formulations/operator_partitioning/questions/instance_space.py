@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from formulations.contract.instance_space import UNIFORM_LAYERS, Gene, Genes, Genome, Mining, positive_times
+from formulations.contract.instance_space import UNIFORM_LAYERS, Gene, Genes, Genome, InstanceSpace, positive_times
 from instances.problems.operator_partitioning import Operator, OperatorInstance, Tensor
 
 
-def mining() -> Mining[OperatorInstance]:
-    """The limits, genes and domains of the room."""
-    return Mining({"nodes": 8, "stages": 3, "number": 6}, genes, (positive_times(0), UNIFORM_LAYERS))
+def mining() -> InstanceSpace[OperatorInstance]:
+    """The limits, genes and domains of the problem."""
+    return InstanceSpace({"nodes": 8, "stages": 3, "number": 6}, genes, (positive_times(0), UNIFORM_LAYERS))
 
 
 def genes(limits: Mapping[str, int]) -> Genes[OperatorInstance]:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from formulations.contract.rounding import amount_text
 from formulations.contract.rounding import exactly as exact_text
-from formulations.contract.rounding import printed
 from formulations.contract.what_if import (
     Change,
     Factor,
@@ -17,9 +17,9 @@ from formulations.contract.what_if import (
     Questions,
     layers_among,
     one_requirement_less,
-    required,
+    requirement_members,
     rules_among,
-    unrequired,
+    without_requirements,
 )
 from formulations.operator_partitioning.definition.plan import OperatorPlan
 from formulations.operator_partitioning.definition.problem import (
@@ -38,8 +38,8 @@ _HALVINGS = tuple(2.0**power for power in range(1, 11))
 
 
 def questions() -> Questions[OperatorInstance]:
-    """What the room knows."""
-    return Questions(members, relaxed, repairs, resources, rows, factors, noisy)
+    """What the problem knows."""
+    return Questions(members, relax, repairs, resources, rows, factors, noisy)
 
 
 def members(instance: OperatorInstance) -> tuple[Member, ...]:
@@ -54,7 +54,7 @@ def members(instance: OperatorInstance) -> tuple[Member, ...]:
         found.append(Member("rule", "stages", f"there are {most}{S} stages, each with an operator"))
         text = f"every stage has {R} replicas" if K is None else f"all replicas together are at most {K}"
         found.append(Member("rule", "devices", text))
-    found += required(instance)
+    found += requirement_members(instance)
     if instance.memory_bytes is None:
         return tuple(found)
     pooled = ", which replicas of a stage share" if instance.pooled_memory else ""
@@ -79,13 +79,13 @@ def _said(instance: OperatorInstance, node: int | str, needed: float) -> str:
     return f"operator {node}{shown} needs at least {exact_text(needed)} bytes in its stage"
 
 
-def relaxed(instance: OperatorInstance, dropped: frozenset[Member]) -> list[OperatorInstance]:
+def relax(instance: OperatorInstance, dropped: frozenset[Member]) -> list[OperatorInstance]:
     """The instance with any number of stages, or of replicas for each, and with operators that need nothing.
 
     Convex stages in the order of their tensors stay, and that each has an operator.
     """
     names, free = rules_among(dropped), layers_among(dropped)
-    kept = unrequired(instance, dropped)
+    kept = without_requirements(instance, dropped)
     if free:
         kept = replace(kept, operators=tuple(_freed(each) if each.id in free else each for each in kept.operators))
     if "memory" in names:
@@ -120,7 +120,7 @@ def _memory(instance: OperatorInstance) -> Change[OperatorInstance]:
     assert instance.memory_bytes is not None
     return Change(
         "memory",
-        lambda amount: f"{printed(amount)} bytes on each device",
+        lambda amount: f"{amount_text(amount)} bytes on each device",
         lambda amount: replace(instance, memory_bytes=amount),
         needed=lambda plan: most_memory(instance, plan),
         most=MAX_AMOUNT,

@@ -12,10 +12,10 @@ from dataclasses import replace
 from typing import Any
 
 from formulations.compiled.kernel_deadline import alarm
-from formulations.contract.rounding import Least, least_amount, printed
+from formulations.contract.rounding import Least, amount_text, least_amount
 from formulations.operator_partitioning.costs.chains import Search
 from formulations.operator_partitioning.costs.downsets import all_downsets
-from formulations.operator_partitioning.costs.shapes import shaped, shortage
+from formulations.operator_partitioning.costs.shapes import instances_by_shape, shortage
 from formulations.operator_partitioning.definition.problem import MEMORY_SLACK, most_memory
 from formulations.operator_partitioning.definition.settings import apply
 from formulations.operator_partitioning.methods import MAX_DOWNSETS
@@ -46,7 +46,7 @@ def least_memory(instance: OperatorInstance, watch: Watch) -> Least:
     bits = all_downsets(instance, MAX_DOWNSETS)
     if bits is None or instance.memory_bytes is None:
         return Least()
-    every = [replace(each, memory_bytes=math.inf) for each in shaped(instance).values()]
+    every = [replace(each, memory_bytes=math.inf) for each in instances_by_shape(instance).values()]
     searches = [(each, Search(each, bits, watch)) for each in every]
 
     def fits(memory: float) -> float | None:
@@ -66,9 +66,9 @@ def _said(memory: Least, others: str = "") -> str:
     if memory.amount is None or (memory.amount > MAX_AMOUNT and not memory.proved):
         return _UNKNOWN
     if memory.amount > MAX_AMOUNT:
-        most = "" if memory.amount == math.inf else f" up to {printed(MAX_AMOUNT)} bytes"
+        most = "" if memory.amount == math.inf else f" up to {amount_text(MAX_AMOUNT)} bytes"
         return f"no memory{most} would suffice"
-    return f"feasible with {others}--memory {printed(memory.amount)}" + ("" if memory.proved else ", maybe less")
+    return f"feasible with {others}--memory {amount_text(memory.amount)}" + ("" if memory.proved else ", maybe less")
 
 
 def _other_shape(instance: OperatorInstance, watch: Watch) -> str:

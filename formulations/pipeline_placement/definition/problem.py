@@ -10,13 +10,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from formulations.contract.quantities import unmet
 from formulations.contract.violation import Violation
 from formulations.device_mapping.definition import problem as mapping_problem
 from formulations.operator_partitioning.definition import problem as partition_problem
 from formulations.operator_partitioning.definition.plan import OperatorPlan
 from formulations.pipeline_placement.definition.plan import PlacementPlan
-from formulations.pipeline_placement.definition.quantities import VOCABULARY
 from formulations.pipeline_placement.definition.stages import mapping_of
 from instances.problems.device_mapping import DeviceMapping
 from instances.problems.pipeline_placement import PlacementInstance
@@ -34,24 +32,16 @@ def evaluate(instance: PlacementInstance, plan: PlacementPlan) -> float:
     Raises
     ------
     ValueError
-        If the plan breaks a rule other than ``required``.
+        If the plan breaks a rule.
     """
-    broken = _structure(instance, plan)
+    broken = violations(instance, plan)
     if broken:
         raise ValueError("; ".join(map(str, broken)))
     return mapping_problem.evaluate(second_phase(instance, plan.partition), plan.mapping)
 
 
 def violations(instance: PlacementInstance, plan: PlacementPlan) -> tuple[Violation, ...]:
-    """The rules of the partition that the plan breaks; if there are none, those of the mapping.
-
-    If there are none of either, ``required``: what the instance requires beyond.
-    """
-    return _structure(instance, plan) or tuple(unmet(VOCABULARY, instance, plan))
-
-
-def _structure(instance: PlacementInstance, plan: PlacementPlan) -> tuple[Violation, ...]:
-    """What keeps a plan from being a placement."""
+    """The rules of the partition that the plan breaks; if there are none, those of the mapping."""
     found = partition_problem.violations(instance.operators, plan.partition)
     if found:
         return found

@@ -39,7 +39,9 @@ def stage_on(_: PlacementInstance, plan: PlacementPlan, device: int) -> int:
 
 VOCABULARY = (
     Quantity("stage_of", "number of the stage that has an operator, from 0 at the input side", stage_of, (_OPERATOR,)),
-    Quantity("same_stage", "whether two operators are in one stage", same_stage, (_OPERATOR, _OPERATOR)),
-    Quantity("runs", "whether a device runs a replica of a stage, whichever", runs, (_DEVICE, _STAGE)),
+    Quantity(
+        "same_stage", "whether two operators are in one stage", same_stage, (_OPERATOR, _OPERATOR), is_yes_no=True
+    ),
+    Quantity("runs", "whether a device runs a replica of a stage, whichever", runs, (_DEVICE, _STAGE), is_yes_no=True),
     Quantity("stage_on", "number of the stage that a device runs", stage_on, (_DEVICE,)),
 )

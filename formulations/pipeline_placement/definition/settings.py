@@ -11,10 +11,10 @@ from formulations.operator_partitioning.definition.settings import WEIGHT_COPIES
 from instances.parameters import Setting, one_of, parse_count
 from instances.problems.device_mapping import OBJECTIVES, RINGS
 from instances.problems.operator_partitioning import expect_held
-from instances.problems.pipeline_placement import PlacementInstance
+from instances.problems.pipeline_placement import PlacementInstance, check
 from instances.units import parse_bytes
 
-JSON = OwnJson("pipeline_placement", PlacementInstance, "instances.readers.pipeline_placement_json:read")
+_JSON = OwnJson(PlacementInstance, check)
 
 OVERRIDES = (
     Setting(
@@ -35,7 +35,7 @@ _OF_OPERATORS = ("memory", "weight-copies")
 
 def read(content: Any, where: str, overrides: Mapping[str, Any]) -> PlacementInstance:
     """The instance that ``content`` and the overrides declare; `InstanceError` if it is bad."""
-    instance = JSON.read(content, where)
+    instance = _JSON.read(content, where)
     given = {name: value for name, value in overrides.items() if value is not None}
     operators = apply(instance.operators, {name: given[name] for name in _OF_OPERATORS if name in given}, where)
     operators = replace(operators, options=instance.operators.options)  # they are the placement's

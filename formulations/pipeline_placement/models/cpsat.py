@@ -16,7 +16,7 @@ from ortools.sat.python import cp_model
 
 from formulations.contract.family import Answer
 from formulations.device_mapping.definition.plan import Mapping as Places
-from formulations.modelling.solve_model import require
+from formulations.modelling.solve_model import add_requirements
 from formulations.operator_partitioning.models.partition import Partition
 from formulations.pipeline_placement.definition.plan import PlacementPlan
 from formulations.pipeline_placement.definition.quantities import VOCABULARY
@@ -145,7 +145,7 @@ def build(instance: PlacementInstance, watch: Watch | None = None, *, complete: 
             seconds = sum([work, *sent.get((s, r), []), *([rings[s]] if s in rings else [])])
             built.model.add(seconds <= built.slowest).with_name(f"stage_time[{s},{r}]")
     built.model.minimize(built.slowest)
-    require(built, VOCABULARY, instance)
+    add_requirements(built, VOCABULARY, instance)
     return built
 
 

@@ -20,7 +20,7 @@ import pyomo.environ as pyo
 
 from formulations.contract.family import Answer
 from formulations.device_mapping.definition.plan import Mapping as Places
-from formulations.modelling.solve_model import go_on, require
+from formulations.modelling.solve_model import add_requirements, check_stop
 from formulations.operator_partitioning.models.rows import Rows
 from formulations.pipeline_placement.definition.plan import PlacementPlan
 from formulations.pipeline_placement.definition.quantities import VOCABULARY
@@ -85,7 +85,7 @@ class Model(milp.Runnable):
         self._link_times()
         self._times()
         self.model.objective = pyo.Objective(expr=self.model.slowest)
-        go_on(watch)
+        check_stop(watch)
 
     def _links(self) -> Iterator[_Link]:
         """The links that some volume may cross."""
@@ -331,7 +331,7 @@ def build(instance: PlacementInstance, watch: Watch | None = None, *, complete: 
     """
     watch = watch or Watch()
     built = Model(instance, None if complete else watch.best_objective, watch, complete=complete)
-    require(built, VOCABULARY, instance)
+    add_requirements(built, VOCABULARY, instance)
     return built
 
 

@@ -61,7 +61,6 @@ def solve_with(
     if reason is not None:
         return infeasible_by_counting(reason)
     watch.bound(compute_bound(instance), Prover.BOUNDS)
-    alone: list[float | None] = []
     found = prove(
         instance,
         build,
@@ -71,12 +70,8 @@ def solve_with(
         watch,
         reason="no partition fits",
         to_scale=to_scale,
-        first=First("turns", lambda part: alone.append(best_start(instance, limits, part))),
+        first=First("turns", lambda part: best_start(instance, limits, part)),
     )
-    stats = dict(found.stats)
-    if found.plan is not None:
-        stats["step_s"] = simulate_plan(instance, found.plan).seconds
-    if watch.best_objective and alone and alone[0] is not None:
-        stats["decoupled_objective"] = alone[0]
-        stats["decoupling_loss"] = alone[0] / watch.best_objective - 1
-    return replace(found, stats=stats)
+    if found.plan is None:
+        return found
+    return replace(found, stats={**found.stats, "step_s": simulate_plan(instance, found.plan).seconds})

@@ -107,14 +107,14 @@ def solve(instance: PlacementInstance, limits: Limits, watch: Watch) -> Answer[P
     return _answer(instance, watch, in_phases(instance, limits, watch, paper_partition.solve, paper_mapping.solve))
 
 
-def decoupled(instance: PlacementInstance, limits: Limits, watch: Watch) -> Found | Answer[PlacementPlan]:
+def partition_then_map(instance: PlacementInstance, limits: Limits, watch: Watch) -> Found | Answer[PlacementPlan]:
     """The best partition for the flat network, then the best mapping of it."""
     return in_phases(instance, limits, watch, exact_partition.solve, exact_mapping.solve)
 
 
 def solve_decoupled(instance: PlacementInstance, limits: Limits, watch: Watch) -> Answer[PlacementPlan]:
     """Both phases exactly; together they need not be the best."""
-    return _answer(instance, watch, decoupled(instance, limits, watch))
+    return _answer(instance, watch, partition_then_map(instance, limits, watch))
 
 
 def solve_turns(instance: PlacementInstance, limits: Limits, watch: Watch) -> Answer[PlacementPlan]:
@@ -128,21 +128,12 @@ def turns(
     watch: Watch,
     place: Place,
     tried: Callable[[PlacementPlan], None] = lambda _: None,
+    partition: Partition = paper_partition.solve,
 ) -> Answer[PlacementPlan]:
-    """The same with any method of mapping; ``tried`` is called with each move that is looked at, its mapping kept."""
-    found = in_phases(instance, limits, watch, paper_partition.solve, place)
-    return found if isinstance(found, Answer) else improved(instance, limits, watch, found, place, tried)
-
-
-def improved(
-    instance: PlacementInstance,
-    limits: Limits,
-    watch: Watch,
-    found: Found,
-    place: Place,
-    tried: Callable[[PlacementPlan], None] = lambda _: None,
-) -> Answer[PlacementPlan]:
-    """What `turns` makes of a plan in two phases."""
+    """The same with any methods of both; ``tried`` is called with each move that is looked at, its mapping kept."""
+    found = in_phases(instance, limits, watch, partition, place)
+    if isinstance(found, Answer):
+        return found
     best, objective, rounds, moves = found.plan, found.objective, 0, 0
     while not watch.stopped():
         rounds += 1
@@ -164,10 +155,10 @@ def improved(
     return Answer(best, bound=compute_bound(instance), stop=watch.why(), stats=stats)
 
 
-def best_start(instance: PlacementInstance, limits: Limits, watch: Watch) -> float | None:
-    """The best of three starts in turns, for the watch; returns what ``decoupled`` alone has.
+def best_start(instance: PlacementInstance, limits: Limits, watch: Watch) -> None:
+    """What the models begin with, for the watch: the best of three starts in turns, without a model of the mapping.
 
-    They are those of ``turns`` and of ``decoupled``, and the best partition for a flat network of the slowest links.
+    They are those of ``turns``, and the best partitions for flat networks as declared and of the slowest links.
     """
     slowest = min((min(row[:d]) for d, row in enumerate(instance.bandwidth_bytes_per_s) if d), default=0.0)
 
@@ -175,15 +166,9 @@ def best_start(instance: PlacementInstance, limits: Limits, watch: Watch) -> flo
         return exact_partition.solve(replace(operators, bandwidth_bytes_per_s=slowest), own, part)
 
     solve_turns(instance, limits, watch)
-    alone = None
-    starts = [(for_slowest, near.solve)] if slowest else []
-    for partition, place in (*starts, (exact_partition.solve, exact_mapping.solve)):
-        found = Answer[PlacementPlan]() if watch.stopped() else in_phases(instance, limits, watch, partition, place)
-        if isinstance(found, Answer):
-            return None
-        improved(instance, limits, watch, found, near.solve)
-        alone = found.objective
-    return alone
+    for partition in (for_slowest, exact_partition.solve) if slowest else (exact_partition.solve,):
+        if not watch.stopped():
+            turns(instance, limits, watch, near.solve, partition=partition)
 
 
 def solve_best_mapping(instance: PlacementInstance, limits: Limits, watch: Watch) -> Answer[PlacementPlan]:

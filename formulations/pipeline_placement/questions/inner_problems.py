@@ -5,27 +5,27 @@ from __future__ import annotations
 from formulations.contract.family import lazy
 from formulations.contract.inner_problems import Inside
 
-_ROOM = "formulations.pipeline_placement"
+_code = lazy("formulations.pipeline_placement")
 
 INSIDE = (
     Inside(
         method="turns",
         problem="device_mapping",
         says="mapping of each round, and of each move that is looked at",
-        arise=lazy(f"{_ROOM}.questions.studies.mappings:of_turns"),
+        arise=_code.questions.studies.mappings.of_turns,
     ),
     Inside(
         method="parmesan",
         problem="device_mapping",
         says="mapping of its partition",
-        arise=lazy(f"{_ROOM}.questions.studies.mappings:of_parmesan"),
-        exactly=lazy(f"{_ROOM}.models.two_phase:solve_best_mapping"),
+        arise=_code.questions.studies.mappings.of_parmesan,
+        exactly=_code.models.two_phase.solve_best_mapping,
     ),
     Inside(
         method="parmesan",
         problem="operator_partitioning",
         says="partition of its first phase",
-        arise=lazy(f"{_ROOM}.questions.studies.mappings:first_phase_of_parmesan"),
-        exactly=lazy(f"{_ROOM}.models.two_phase:solve_best_partition"),
+        arise=_code.questions.studies.mappings.first_phase_of_parmesan,
+        exactly=_code.models.two_phase.solve_best_partition,
     ),
 )

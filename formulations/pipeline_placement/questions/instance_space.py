@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import combinations
 
-from formulations.contract.instance_space import UNIFORM_LAYERS, Gene, Genes, Genome, Mining, positive_times
+from formulations.contract.instance_space import UNIFORM_LAYERS, Gene, Genes, Genome, InstanceSpace, positive_times
 from instances.problems.device_mapping import OBJECTIVES
 from instances.problems.operator_partitioning import Operator, OperatorInstance, Tensor
 from instances.problems.pipeline_placement import PlacementInstance
@@ -15,10 +15,10 @@ from instances.problems.pipeline_placement import PlacementInstance
 _STAGES, _REPLICAS, _OBJECTIVE, _LINKS = range(4)
 
 
-def mining() -> Mining[PlacementInstance]:
-    """The limits, genes and domains of the room."""
+def mining() -> InstanceSpace[PlacementInstance]:
+    """The limits, genes and domains of the problem."""
     limits = {"nodes": 5, "stages": 2, "replicas": 2, "number": 6}
-    return Mining(limits, genes, (positive_times(0), UNIFORM_LAYERS))
+    return InstanceSpace(limits, genes, (positive_times(0), UNIFORM_LAYERS))
 
 
 def genes(limits: Mapping[str, int]) -> Genes[PlacementInstance]:

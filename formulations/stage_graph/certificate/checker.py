@@ -1,6 +1,6 @@
 """Check a certificate of a stage graph: ``python checker.py INSTANCE.json CERTIFICATE.json``.
 
-Standard library, integers and fractions only; written from the definition in this room's README, whose letters it uses
+Standard library, integers and fractions only; written from the definition in its README, whose letters it uses
 (B, b, r, n, TPS, M). Amounts of an instance are the float64 numbers that its JSON denotes, as exact rationals; times
 between two entries of a table are their chord. Memory is what the definition computes in float64: exact sums of weights
 and of what a sample keeps, each rounded once, then two products and their sum; none of it falls where an amount rises.
@@ -60,11 +60,8 @@ Times at r are integers, multiples of one unit for each r; so are amounts of mem
 from __future__ import annotations
 
 import hashlib
-import json
 import math
-import re
 import sys
-import time
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
@@ -73,49 +70,15 @@ from itertools import accumulate, pairwise
 from operator import le
 from typing import Any, NamedTuple
 
-MAX_BYTES = 64 * 2**20  # of a file
-MAX_COUNT, MAX_AMOUNT = 10**6, 1e30
-MAX_DOWNSETS, MAX_BITS = 25_000, 2**31  # of a graph, and of all its downsets together, with their edges
+from formulations.contract.checker.downsets import MAX_BITS, Downsets
+from formulations.contract.checker.frame import Checker, RejectedError, bits, count, exact, need, reject
+
+MAX_DOWNSETS = 25_000  # of a graph
 MAX_SUMS = 2_000_000  # of times of downsets at all degrees
 MAX_STEPS = 20_000_000  # of pairs of nested downsets, of all sizes together
 MAX_KEPT, MAX_NUMBERS = 100_000, 50_000_000  # of what is kept between pairs, and numbers in labels
-FRACTION = re.compile("[0-9]{1,2000}(/[1-9][0-9]{0,1999})?")
 
 Label = tuple[int, ...]  # k and depths
-
-
-class RejectedError(Exception):
-    """The first rule that a certificate breaks."""
-
-
-def need(holds: bool, rule: str) -> None:
-    """`ValueError`, bad input, unless it holds."""
-    if not holds:
-        raise ValueError(f"expected {rule}")
-
-
-def reject(broken: bool, rule: str) -> None:
-    """`RejectedError` if the rule is broken."""
-    if broken:
-        raise RejectedError(rule)
-
-
-def exact(value: Any) -> Fraction:
-    """A number: the float64 that it denotes, as an exact rational."""
-    need(type(value) in (int, float) and 0 <= value <= MAX_AMOUNT, f"a number from 0 to {MAX_AMOUNT:g}")
-    return Fraction(float(value))
-
-
-def count(value: Any) -> int:
-    """A positive integer."""
-    need(type(value) is int and 1 <= value <= MAX_COUNT, f"an integer from 1 to {MAX_COUNT}")
-    return int(value)
-
-
-def stated(text: Any) -> Fraction | None:
-    """An exact fraction as text, or nothing."""
-    need(text is None or FRACTION.fullmatch(text) is not None, "fractions as text")
-    return None if text is None else Fraction(text)
 
 
 class Pass(NamedTuple):
@@ -149,7 +112,6 @@ class Instance:
     """An instance; operators and edges by position."""
 
     def __init__(self, content: Any) -> None:
-        need(content["problem"] == "stage_graph", "an instance of stage_graph")
         for key, only in (("device_graph", None), ("objective", "tps"), ("schedule", "uniform")):
             reject(content.get(key, only) != only, f"{key}: {only or 'identical devices'} only")
         operators, edges = content["operators"], content["edges"]
@@ -196,13 +158,6 @@ class Instance:
         return self.copies * (weights / self.grain) + samples * (kept / self.grain)
 
 
-def bits(mask: int) -> Iterator[int]:
-    """The positions in a set."""
-    while mask:
-        yield (mask & -mask).bit_length() - 1
-        mask &= mask - 1
-
-
 def equal_chains(instance: Instance) -> list[list[list[int]]]:
     """The classes of equal chains; operators behind come first in a chain."""
     ends, n = instance.ends, len(instance.passes)
@@ -227,7 +182,7 @@ def equal_chains(instance: Instance) -> list[list[list[int]]]:
     return classes
 
 
-class Lattice:
+class Lattice(Downsets):
     """The downsets of an instance from smaller to larger ones, with classes only those whose heights fall."""
 
     def __init__(self, instance: Instance, classes: Iterable[list[list[int]]] = ()) -> None:
@@ -246,38 +201,13 @@ class Lattice:
             for v in members:
                 self.after[v] = self.stands[v] = 0
             self.after[last], self.stands[last] = targets, sum(1 << v for v in members)
-        before = [[u for u in range(n) if first[u] >> w & 1] for w in range(n)]
-        entering = [sum(1 << e for e, (_, v) in enumerate(ends) if v == w) for w in range(n)]
-        leaving = [sum(1 << e for e, (u, _) in enumerate(ends) if u == w) for w in range(n)]
-        self.masks, self.crossing, known = [0], [0], {0}  # the edges that enter a downset
-        self.origins: list[tuple[int, int]] = []  # a smaller downset, and the operator that it lacks
-        limit = max(1, min(MAX_DOWNSETS, MAX_BITS // (n + len(ends))))
-        ready = [sum(1 << v for v in range(n) if not first[v])]
-        for i, mask in enumerate(self.masks):  # which grows meanwhile
-            for v in bits(ready[i]):
-                new = mask | 1 << v
-                if new in known:
-                    continue
-                reject(len(self.masks) == limit, f"size: a graph of over {limit} downsets")
-                known.add(new)
-                self.masks.append(new)
-                self.origins.append((i, v))
-                self.crossing.append(self.crossing[i] & ~leaving[v] | entering[v])
-                ready.append(ready[i] & ~(1 << v) | sum(1 << u for u in before[v] if not first[u] & ~new))
-        need(self.masks[-1] == (1 << n) - 1, "a graph without cycles")
+        super().__init__(first, ends, MAX_DOWNSETS)
         for kind in kinds:  # as many of them, but always the first ones
             every, least = sum(kind), [0, *accumulate(kind)]
             self.crossing = [edges & ~every | least[(edges & every).bit_count()] for edges in self.crossing]
         #: The operators outside a downset that have an edge into it.
         self.front = [[v for v in range(n) if self.after[v] & mask and not mask >> v & 1] for mask in self.masks]
         self.weights, self.kept = self.sums(instance.weights), self.sums(instance.kept)
-
-    def sums(self, amounts: list[int]) -> list[int]:
-        """The sum of an amount of operators over each downset."""
-        found = [0]
-        for i, v in self.origins:
-            found.append(found[i] + amounts[v])
-        return found
 
 
 def lattice_of(instance: Instance) -> Lattice:
@@ -337,7 +267,7 @@ class Search:
         masks, D = self.lattice.masks, self.instance.D
         for place, i in enumerate(self.order):
             yield i
-            labels = undominated(self.labels[i])
+            labels = least_labels(self.labels[i])
             if labels:
                 free = D - labels[0][0]
                 most = math.inf if self.limit is None else self.works[place] + free * self.limit
@@ -387,7 +317,7 @@ class Search:
                 return
 
 
-def undominated(labels: Iterable[Label]) -> list[Label]:
+def least_labels(labels: Iterable[Label]) -> list[Label]:
     """The labels that no other one beats, by rising devices."""
     kept: list[Label] = []
     for label in sorted(labels):
@@ -396,7 +326,7 @@ def undominated(labels: Iterable[Label]) -> list[Label]:
     return kept
 
 
-def prove(instance: Instance, bound: Fraction | None) -> None:
+def prove(instance: Instance, bound: Fraction | None, _: Any) -> None:
     """`RejectedError` if a plan within the bound may exist."""
     lattice = lattice_of(instance)
     for b in instance.sizes:
@@ -451,70 +381,8 @@ def _stage_time(instance: Instance, stages: Any, after: set[int], place: dict[in
     return sum(own[v] for v in inside) + sum(each[e] for e in (*entering, *leaving)) + fixed
 
 
-def proved(content: Any, certificate: Any) -> tuple[Fraction | None, Fraction | None]:
-    """Objective and bound of a certificate of an instance, both as parsed JSON; `RejectedError`, or bad input."""
-    reject(
-        repr(certificate["format"]) != "1" or certificate["problem"] != "stage_graph",
-        "format: not 1, or another problem's",
-    )
-    reject(certificate["proof"]["kind"] != "search", "kind: a proof of another kind")
-    reject(bool(content.get("requirements")), "requirements: they are not looked at")
-    instance, plan = Instance(content), certificate["plan"]
-    reject(certificate["instance_sha256"] != instance.digest, "instance: the certificate is of another one")
-    objective, bound = stated(certificate["objective"]), stated(certificate["bound"])
-    need((plan is None) == (objective is None), "a plan and its objective, or neither")
-    need(plan is None or bound is not None, "a bound beside a plan")
-    if plan is not None:
-        reject(plan_time(instance, plan) != objective, "objective: not the time of the plan")
-    if bound is None or bound > 0:
-        prove(instance, bound)
-    return objective, bound
-
-
-def floor(bound: Fraction) -> float:
-    """The largest float64 that is no more than a bound."""
-    nearest = float(bound)
-    return nearest if nearest <= bound else math.nextafter(nearest, 0.0)
-
-
-def verify(content: Any, certificate: Any) -> dict[str, Any]:
-    """The verdict on a certificate of an instance, both as parsed JSON; `ValueError` if one of them is none."""
-    began, objective, bound, accepted = time.perf_counter(), None, None, False
-    try:
-        found, least = proved(content, certificate)
-        objective, bound = None if found is None else float(found), None if least is None else floor(least)
-        reason = f"every plan takes more than {bound!r}" if bound else "no plan takes less than 0.0"
-        reason = "there is no plan" if bound is None else reason
-        reason, accepted = reason + ("" if objective is None else f", this one {objective!r}"), True
-    except (MemoryError, RejectedError) as error:
-        reason = str(error) or "size: memory ran out"
-    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-        raise ValueError(f"{type(error).__name__}: {error}"[:200]) from None
-    return {
-        "accepted": accepted, "problem": "stage_graph", "kind": "search", "reason": reason,
-        "objective": objective, "bound": bound, "seconds": time.perf_counter() - began,
-    }  # fmt: skip
-
-
-def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The content of an object in a file, which has no key twice."""
-    need(len(dict(pairs)) == len(pairs), "objects with no key twice")
-    return dict(pairs)
-
-
-def main(files: list[str]) -> int:
-    """0 accepted, 1 rejected, 2 bad input; a line that says why."""
-    try:
-        need(len(files) == 2, "INSTANCE.json CERTIFICATE.json")
-        texts = [open(path, "rb").read(MAX_BYTES + 1) for path in files]  # noqa: SIM115
-        need(max(map(len, texts)) <= MAX_BYTES, f"files of at most {MAX_BYTES} bytes")
-        verdict = verify(*(json.loads(text, object_pairs_hook=unique) for text in texts))
-    except (MemoryError, OSError, RecursionError, ValueError) as error:
-        print(f"bad input: {str(error) or 'memory ran out'}", file=sys.stderr)
-        return 2
-    print("accepted:" if verdict["accepted"] else "rejected:", verdict["reason"])
-    return 0 if verdict["accepted"] else 1
-
+CHECKER = Checker("stage_graph", ("search",), Instance, plan_time, prove)
+verify, main = CHECKER.verify, CHECKER.main
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

@@ -1,7 +1,7 @@
 """Stage graphs: the definition, naively and without any solver.
 
 Source: GraphPipe, section 3 (C1 to C4, Equations 1 and 2). The paper does not say what a stage costs; that is a choice
-of this project, written down here and in the README of the room.
+of this project, written down here and in the README of the problem package.
 """
 
 from __future__ import annotations
@@ -9,12 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from formulations.contract.quantities import unmet
 from formulations.contract.violation import Violation
 from formulations.microbatch_schedule.definition import in_flight
 from formulations.simulation.simulate_graph import PassGraph, kfkb, run
 from formulations.stage_graph.definition.plan import Stage, StagePlan
-from formulations.stage_graph.definition.quantities import VOCABULARY
 from instances.graph import find_cycle, topological_order
 from instances.problems.microbatch_schedule import ScheduleEdge, ScheduleInstance, ScheduleStage
 from instances.problems.stage_graph import StageGraph
@@ -215,14 +213,14 @@ def violations(instance: StageGraph, plan: StagePlan) -> tuple[Violation, ...]:
 
     ``nodes``, ``partition`` and ``convex`` (C1), ``edges`` (C2), ``acyclic`` (section 3: the stage graph is a DAG),
     ``devices`` and ``idle`` (C3, with idle devices declared), ``schedule``, ``microbatch`` and ``in_flight`` (C4),
-    ``links`` and ``memory`` (Equation 2), ``required`` (what the instance requires beyond). Later rules are examined
+    ``links`` and ``memory`` (Equation 2). Later rules are examined
     only where the earlier ones give them a meaning.
     """
     found = _structure(instance, plan)
     if found or not plan.stages:
         return found or (Violation("partition", "the plan has no stage"),)
     late = (*_flow(instance, plan), *_links(instance, plan))
-    return (*_partition(instance, plan), *late, *_memory(instance, plan), *unmet(VOCABULARY, instance, plan))
+    return (*_partition(instance, plan), *late, *_memory(instance, plan))
 
 
 def _structure(instance: StageGraph, plan: StagePlan) -> tuple[Violation, ...]:

@@ -54,7 +54,9 @@ def idle_devices(instance: StageGraph, plan: StagePlan) -> int:
 
 VOCABULARY = (
     Quantity("num_stages", "number of stages", num_stages),
-    Quantity("same_stage", "whether two operators are in one stage", same_stage, (_OPERATOR, _OPERATOR)),
+    Quantity(
+        "same_stage", "whether two operators are in one stage", same_stage, (_OPERATOR, _OPERATOR), is_yes_no=True
+    ),
     Quantity("devices_of", "devices of the stage that an operator is in", devices_of, (_OPERATOR,)),
     Quantity(
         "in_flight_of", "samples that the stage of an operator keeps in flight at most", in_flight_of, (_OPERATOR,)

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
-from formulations.contract.family import lazy
 from instances.parameters import Setting, one_of, parse_count, parse_degrees
 from instances.problems.stage_graph import OBJECTIVES, SCHEDULES, StageGraph, parse_ratio
 from instances.units import parse_bandwidth, parse_bytes, parse_time
 
 OVERRIDES = (
-    Setting("devices", parse_count, "number of identical devices", metavar="D"),
-    Setting("memory", parse_bytes, "memory per device", metavar="BYTES"),
-    Setting("bandwidth", parse_bandwidth, "network bandwidth between devices, such as 10GB/s", metavar="BYTES/S"),
-    Setting("latency", parse_time, "latency of a message", metavar="S"),
+    Setting("devices", parse_count, "number of identical devices", metavar="D", field="num_devices"),
+    Setting("memory", parse_bytes, "memory per device", metavar="BYTES", field="memory_bytes"),
+    Setting(
+        "bandwidth",
+        parse_bandwidth,
+        "network bandwidth between devices, such as 10GB/s",
+        metavar="BYTES/S",
+        field="bandwidth_bytes_per_s",
+    ),
+    Setting("latency", parse_time, "latency of a message", metavar="S", field="latency_s"),
     Setting("minibatch", parse_count, "samples of an iteration (mini-batch)", metavar="B"),
     Setting("microbatches", parse_degrees, "micro-batch sizes that are allowed", metavar="1,2,4"),
     Setting(
@@ -31,33 +34,19 @@ OVERRIDES = (
         "minimise the time per sample of the slowest stage, or that of a simulated iteration",
         metavar="tps|iteration",
     ),
-    Setting("ratio", parse_ratio, "ratio of forward to backward time, for the samples in flight", metavar="F:G"),
+    Setting(
+        "ratio",
+        parse_ratio,
+        "ratio of forward to backward time, for the samples in flight",
+        metavar="F:G",
+        field="pass_ratio",
+    ),
 )
 
-_FIELDS = {
-    "devices": "num_devices",
-    "memory": "memory_bytes",
-    "bandwidth": "bandwidth_bytes_per_s",
-    "latency": "latency_s",
-    "ratio": "pass_ratio",
-}
 
-
-def recognise(content: Any) -> bool:
-    """Whether this is an instance of the family: built already, or own JSON."""
-    if isinstance(content, StageGraph):
-        return True
-    return isinstance(content, dict) and content.get("problem") == "stage_graph"
-
-
-def read(content: Any, where: str, overrides: Mapping[str, Any]) -> StageGraph:
-    """The instance that ``content`` (see ``recognise``) and the overrides declare; `InstanceError` if it is bad."""
-    if isinstance(content, StageGraph):
-        instance = content
-    else:
-        instance = lazy("instances.readers.stage_graph_json:read")(content, where)
-    changed = {_FIELDS.get(name, name): value for name, value in overrides.items()}
-    return replace(instance, **changed, options={**instance.options, **overrides})
+def unit(instance: StageGraph) -> str:
+    """The objective's unit."""
+    return "s" if instance.objective == "iteration" else "s/sample"
 
 
 def describe(instance: StageGraph) -> dict[str, Any]:

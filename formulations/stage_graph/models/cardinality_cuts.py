@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from ortools.sat.python import cp_model
 
-from formulations.modelling.solve_model import go_on
+from formulations.modelling.solve_model import check_stop
 from instances.problems.stage_graph import StageGraph
 from solvers.cpsat import backend as cpsat
 from solvers.outcome import Limits, Watch
@@ -64,7 +64,7 @@ def add(built: Partition, high: int) -> None:
     for number, operators in enumerate(_counted(stages[1].passes)):
         rooms = {}
         for r, stage in stages.items():
-            go_on(built.watch)
+            check_stop(built.watch)
             rooms[r] = most(built.instance, operators, stage, high, watch)
         for s in built.stages:
             room = sum(rooms[r] * built.degree[s, r] for r in built.degrees)

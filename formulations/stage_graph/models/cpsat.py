@@ -1,8 +1,9 @@
-"""Stage graphs by CP-SAT: a model (`models.partition`) for each micro-batch size, from large to small.
+"""Stage graphs by CP-SAT: a model (`models.partition`) that chooses the micro-batch size, or one for each size.
 
-Every model looks for plans of one size below the best plan so far. Between them one question without an objective,
-whether any smaller size may be better (`Case` with several sizes), mostly ends the search. The proof is the models'
-alone: other methods' plans may be hints and have to be beaten, bounds of others are no part of it.
+A few operators are one model. Else sizes are taken from large to small, and each model looks for plans of one size
+below the best plan so far. Between them one question without an objective, whether any smaller size may be better
+(`Case` with several sizes), mostly ends the search. The proof is the models' alone: other methods' plans may be hints
+and have to be beaten, bounds of others are no part of it.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ import math
 from dataclasses import dataclass, replace
 
 from formulations.contract.family import Answer
-from formulations.modelling.solve_model import Stopped, prove, require
+from formulations.modelling.solve_model import Stopped, add_requirements, prove
 from formulations.stage_graph.costs.costs import Costs
 from formulations.stage_graph.definition.plan import StagePlan
 from formulations.stage_graph.definition.problem import evaluate, violations
 from formulations.stage_graph.definition.quantities import VOCABULARY, required_sizes
+from formulations.stage_graph.models import FEW_OPERATORS
 from formulations.stage_graph.models.devices import identical, longest_s
 from formulations.stage_graph.models.first_plan import first_plan
 from formulations.stage_graph.models.partition import Case, Model
@@ -69,7 +71,7 @@ def _built(instance: StageGraph, case: Case, scale: Scale, watch: Watch, *, comp
     if plan is not None and not case.is_relaxed and plan.stages[0].microbatch in case.sizes:
         model.hint(plan)
     if not case.is_relaxed:
-        require(model, VOCABULARY, instance)
+        add_requirements(model, VOCABULARY, instance)
     return model
 
 
@@ -87,11 +89,14 @@ class _Search:
     stop: Stop | None = None
     reason: str = ""
 
-    def size(self, size: int) -> float | None:
-        """Solve one size; what no plan of that size (better than the best one) goes below, ``None`` if unknown."""
+    def size(self, *sizes: int) -> float | None:
+        """Solve one size, or choose of several; what no such plan (better than the best one) goes below.
+
+        ``None`` if unknown.
+        """
         found = prove(
             self.instance,
-            lambda: _built(self.instance, Case((size,)), self.scale, self.watch),
+            lambda: _built(self.instance, Case(sizes, len(sizes) > 1), self.scale, self.watch),
             evaluate,
             violations,
             self.limits,
@@ -130,12 +135,15 @@ class _Search:
         """
         sizes = sorted(_sizes(self.instance), reverse=True)
         bounds: list[float] = []
+        few = self.instance.num_operators <= FEW_OPERATORS
         for number, size in enumerate(sizes):
-            found = self.size(size)
+            found = self.size(*sizes) if few else self.size(size)
             if found is None:
                 return None
             bounds.append(found)
             rest = tuple(sizes[number + 1 :])
+            if few:
+                break
             if rest:
                 simple = simple_bound(Costs(identical(replace(self.instance, microbatches=rest))))
                 self.watch.bound(min(*bounds, simple), Prover.BOUNDS)

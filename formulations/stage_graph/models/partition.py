@@ -31,7 +31,7 @@ from typing import Any
 
 from ortools.sat.python import cp_model
 
-from formulations.modelling.solve_model import go_on
+from formulations.modelling.solve_model import check_stop
 from formulations.stage_graph.costs.costs import with_in_flight
 from formulations.stage_graph.definition.plan import Stage, StagePlan
 from formulations.stage_graph.definition.problem import data_edges, held_samples, replica_samples
@@ -135,7 +135,7 @@ class Model(cpsat.Runnable):
         within = self.within = {(v, s): model.new_bool_var(f"within[{v},{s}]") for v in nodes for s in self.stages}
         upto = {(v, s): model.new_bool_var(f"upto[{v},{s}]") for v in nodes for s in self.stages}
         for v in nodes:
-            go_on(self.watch)
+            check_stop(self.watch)
             model.add(upto[v, last] == 1).with_name(f"one_stage[{v}]")
             for s in self.stages:
                 before = upto[v, s - 1] if s else 0
@@ -143,7 +143,7 @@ class Model(cpsat.Runnable):
         # A path that leaves a stage goes on to later ones and does not return, so G_s is convex (C1).
         self.inner: dict[tuple[int, int], Any] = {}
         for e, edge in enumerate(self.instance.edges):
-            go_on(self.watch)
+            check_stop(self.watch)
             for s in self.stages:
                 source, target = within[edge.source, s], within[edge.target, s]
                 model.add_implication(upto[edge.target, s], upto[edge.source, s]).with_name(f"edge_forward[{e},{s}]")
@@ -194,7 +194,7 @@ class Model(cpsat.Runnable):
         if self.declared:
             self._as_declared(whole)
         for e, edge in enumerate(instance.edges):
-            go_on(self.watch)
+            check_stop(self.watch)
             together = sum(self.inner[e, s] for s in self.stages)
             for d in self.depths[1:]:
                 after = behind[edge.target, d - 1] if d > 2 else 1
@@ -203,7 +203,7 @@ class Model(cpsat.Runnable):
                 as_deep = model.add_implication(behind[edge.target, d], behind[edge.source, d])
                 as_deep.with_name(f"as_deep[{e},{d}]")
         for (s, d), deep in self.deep.items():
-            go_on(self.watch)
+            check_stop(self.watch)
             for v in nodes:
                 outside, at = self.within[v, s].negated(), behind[v, d]
                 model.add_bool_or(deep, outside, at.negated()).with_name(f"depth_of_stage[{v},{s},{d}]")
@@ -241,7 +241,7 @@ class Model(cpsat.Runnable):
             sending = [self._sending(case, e, r) for e in range(len(instance.edges))]
             waiting = self._waiting(r)
             for s in self.stages:
-                go_on(self.watch)
+                check_stop(self.watch)
                 inside = [self.within[v, s] for v in nodes]
                 sent = sum(self._sent(e, s, units) for e, units in enumerate(sending))
                 for number, (reducing, slowest) in enumerate(self._reducing(s, r)):
@@ -331,7 +331,7 @@ class Model(cpsat.Runnable):
         model, nodes = self.model, range(self.instance.num_operators)
         begun = {(s, v): model.new_bool_var(f"begun[{s},{v}]") for s in self.stages for v in nodes}
         for s in self.stages:
-            go_on(self.watch)
+            check_stop(self.watch)
             for v in nodes:
                 inside, before = self.within[v, s], [begun[s, v - 1]] if v else []
                 model.add_implication(inside, begun[s, v]).with_name(f"begun_with[{s},{v}]")
@@ -339,7 +339,7 @@ class Model(cpsat.Runnable):
                     model.add_implication(each, begun[s, v]).with_name(f"begun_before[{s},{v}]")
                 model.add_bool_or(inside, begun[s, v].negated(), *before).with_name(f"begun_by_none_else[{s},{v}]")
         for s in self.stages[1:]:
-            go_on(self.watch)
+            check_stop(self.watch)
             crossing = []
             for e, edge in enumerate(self.instance.edges):
                 each = model.new_bool_var(f"crossing[{e},{s}]")
@@ -372,7 +372,7 @@ class Model(cpsat.Runnable):
                 own = [unit.floor(copies[v]) + held * unit.floor(kept[v]) for v in nodes]
                 incoming = [held * unit.floor(each) for each in sent]
                 for s in self.stages:
-                    go_on(self.watch)
+                    check_stop(self.watch)
                     total = weighted_sum([self.within[v, s] for v in nodes], own) + sum(
                         size * (self.within[edge.target, s] - self.inner[e, s])
                         for e, (edge, size) in enumerate(zip(instance.edges, incoming, strict=True))

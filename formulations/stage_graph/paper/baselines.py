@@ -12,7 +12,7 @@ from formulations.compiled.kernel_deadline import alarm
 from formulations.contract.family import Answer
 from formulations.stage_graph.costs.costs import Costs
 from formulations.stage_graph.definition.plan import StagePlan
-from formulations.stage_graph.paper.graphpipe import concluded, degrees_of, each_size, published_sizes
+from formulations.stage_graph.paper.graphpipe import answer_of, degrees_of, each_size, published_sizes
 from formulations.stage_graph.upsets.chains import Chains, TooManyError
 from instances.problems.stage_graph import StageGraph
 from solvers.outcome import Limits, Stop, Watch
@@ -38,8 +38,8 @@ def solve(
     costs = Costs(instance)
     search, reason = None, ""
     for size in [merge] if merge else range(1, instance.num_operators + 1):
-        groups = chained(costs, size)
-        if size > 1 and len(groups) == len(chained(costs, size - 1)) and not merge:
+        groups = fold_chains(costs, size)
+        if size > 1 and len(groups) == len(fold_chains(costs, size - 1)) and not merge:
             continue  # the chains are no longer than that
         try:
             search = Chains(costs, watch, groups, degrees_of(instance, any_degree))
@@ -53,10 +53,10 @@ def solve(
     with alarm(watch):
         plans = each_size(instance, watch, search.best_at, published_sizes(instance))
     merged = {"merged_operators": instance.num_operators, "merged_into": len(groups)} if size > 1 else {}
-    return concluded(instance, watch, plans, {**search.stats(), **merged})
+    return answer_of(instance, watch, plans, {**search.stats(), **merged})
 
 
-def chained(costs: Costs, size: int) -> list[int]:
+def fold_chains(costs: Costs, size: int) -> list[int]:
     """Chains of up to ``size`` operators: each the only successor of the one before, its only predecessor."""
     found: list[int] = []
     place: dict[int, int] = {}

@@ -26,7 +26,7 @@ from formulations.stage_graph.definition.plan import StagePlan
 from formulations.stage_graph.definition.problem import all_reduce_s, depth
 from formulations.stage_graph.kernels.levels import needed
 from formulations.stage_graph.kernels.program import fewest
-from formulations.stage_graph.paper.graphpipe import concluded, each_size
+from formulations.stage_graph.paper.graphpipe import answer_of, each_size
 from formulations.stage_graph.paper.program import (
     EMPTY,
     FORK,
@@ -193,12 +193,12 @@ def solve_wide(instance: StageGraph, watch: Watch) -> Answer[StagePlan]:
         "rounds": sum(search.rounds for search in searches),
         "states": sum(search.tables.num_states for search in searches),
     }
-    return concluded(instance, watch, plans, {**stats, **order.loss()})
+    return answer_of(instance, watch, plans, {**stats, **order.loss()})
 
 
 def _small(instance: StageGraph, search: Levels, watch: Watch) -> Answer[StagePlan]:
     plans = each_size(instance, watch, search.best_at, list(reversed(instance.microbatch_sizes)))
-    return concluded(instance, watch, plans, search.stats())
+    return answer_of(instance, watch, plans, search.stats())
 
 
 def _searched(instance: StageGraph, search: Fewest, watch: Watch) -> list[StagePlan]:

@@ -109,7 +109,7 @@ def solve_data_parallel(
         if choices:
             plans.append(assemble(instance, [(costs.everything, min(choices)[1])], microbatch))
             watch.plan(plans[-1], objective_of(instance, plans[-1]))
-    return concluded(instance, watch, plans, {"transitions": len(instance.microbatch_sizes) * instance.num_devices})
+    return answer_of(instance, watch, plans, {"transitions": len(instance.microbatch_sizes) * instance.num_devices})
 
 
 def _searched(
@@ -127,7 +127,7 @@ def _searched(
         "rounds": search.rounds + (wider.rounds if wider else 0),
         "states": search.tables.num_states,
     }
-    return concluded(instance, watch, plans, {**counts, **stats})
+    return answer_of(instance, watch, plans, {**counts, **stats})
 
 
 def each_size(
@@ -171,7 +171,7 @@ def published_sizes(instance: StageGraph) -> list[int]:
     return sizes or list(_descending(instance))
 
 
-def concluded(instance: StageGraph, watch: Watch, plans: list[StagePlan], stats: dict[str, Any]) -> Answer[StagePlan]:
+def answer_of(instance: StageGraph, watch: Watch, plans: list[StagePlan], stats: dict[str, Any]) -> Answer[StagePlan]:
     """The plan with the least objective, and a row of ``stats.sweep`` for each plan found.
 
     Among plans that the binary search does not distinguish the one with the least peak memory is taken (PickBetter).

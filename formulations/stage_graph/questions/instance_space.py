@@ -7,16 +7,18 @@ from dataclasses import replace
 from functools import partial
 from random import Random
 
-from formulations.contract.instance_space import UNIFORM_LAYERS, Gene, Genes, Genome, Mining, positive_times
+from formulations.contract.instance_space import UNIFORM_LAYERS, Gene, Genes, Genome, InstanceSpace, positive_times
 from instances.problems.stage_graph import AffineTime, Operator, OperatorEdge, StageGraph
 
 #: Copies of the weights that the instances hold (`StageGraph.weight_copies`).
 _COPIES = 4
 
 
-def mining() -> Mining[StageGraph]:
-    """The limits, genes and domains of the room."""
-    return Mining({"nodes": 6, "devices": 4, "batch": 8, "number": 6}, genes, (positive_times(0), UNIFORM_LAYERS))
+def mining() -> InstanceSpace[StageGraph]:
+    """The limits, genes and domains of the problem."""
+    return InstanceSpace(
+        {"nodes": 6, "devices": 4, "batch": 8, "number": 6}, genes, (positive_times(0), UNIFORM_LAYERS)
+    )
 
 
 def genes(limits: Mapping[str, int]) -> Genes[StageGraph]:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from formulations.contract.rounding import amount_text
 from formulations.contract.rounding import exactly as exact_text
-from formulations.contract.rounding import printed
 from formulations.contract.what_if import (
     Change,
     Factor,
@@ -16,9 +16,9 @@ from formulations.contract.what_if import (
     Questions,
     layers_among,
     one_requirement_less,
-    required,
+    requirement_members,
     rules_among,
-    unrequired,
+    without_requirements,
 )
 from formulations.stage_graph.definition.plan import StagePlan
 from formulations.stage_graph.definition.problem import memory_bytes, tps
@@ -31,8 +31,8 @@ _IDLE = "idle_devices"
 
 
 def questions() -> Questions[StageGraph]:
-    """What the room knows."""
-    return Questions(members, relaxed, repairs, resources, rows, factors, noisy)
+    """What the problem knows."""
+    return Questions(members, relax, repairs, resources, rows, factors, noisy)
 
 
 def members(instance: StageGraph) -> tuple[Member, ...]:
@@ -43,7 +43,7 @@ def members(instance: StageGraph) -> tuple[Member, ...]:
         found.append(Member("rule", "microbatches", f"micro-batches have {sizes} samples"))
     if graph is not None and any(not link for row in graph.bandwidth_bytes_per_s for link in row):
         found.append(Member("rule", "links", "devices without a link exchange nothing"))
-    found += required(instance)
+    found += requirement_members(instance)
     found.append(Member("rule", "devices", f"there {'is 1 device' if K == 1 else f'are {K} devices'}"))
     room = "the device graph's" if graph is not None else exact_text(instance.memory_bytes)
     found.append(Member("rule", "memory", f"a device has {room} bytes"))
@@ -58,14 +58,14 @@ def _said(instance: StageGraph, node: int, needed: float) -> str:
     return f"operator {node_id}{shown} needs at least {exact_text(needed)} bytes on each of its devices"
 
 
-def relaxed(instance: StageGraph, dropped: frozenset[Member]) -> list[StageGraph]:
+def relax(instance: StageGraph, dropped: frozenset[Member]) -> list[StageGraph]:
     """The instance without some rules, and with operators that need nothing and take in nothing.
 
     Without the number of devices there are as many as every operator's replicas can be, each with the largest memory
     and with links, and idle ones as required; without sizes a micro-batch may be any divisor of the mini-batch.
     """
     names, free = rules_among(dropped), {instance.index[node] for node in layers_among(dropped)}
-    kept = unrequired(instance, dropped)
+    kept = without_requirements(instance, dropped)
     graph = kept.device_graph
     if "microbatches" in names:
         kept = replace(kept, microbatches=())
@@ -112,7 +112,7 @@ def _memory(instance: StageGraph) -> Change[StageGraph]:
 
     return Change(
         "memory",
-        lambda amount: f"{'at least ' if graph is not None else ''}{printed(amount)} bytes on each device",
+        lambda amount: f"{'at least ' if graph is not None else ''}{amount_text(amount)} bytes on each device",
         changed,
         needed=lambda plan: memory(instance, plan),
         most=MAX_AMOUNT,

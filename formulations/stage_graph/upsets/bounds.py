@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from formulations.compiled.kernel_deadline import alarm
+from formulations.contract.quantities import judge
 from formulations.stage_graph.costs.costs import Costs
 from formulations.stage_graph.definition.plan import StagePlan
 from formulations.stage_graph.definition.problem import bottleneck_s, violations
@@ -137,7 +138,7 @@ def _enough(costs: Costs, relaxation: Relaxation, proof: Proof, target_s: float,
         return False
     if len(sizes) == 1:
         plan = relaxation.plan(sizes[0])
-        if not violations(instance, plan) and (value := bottleneck_s(instance, plan)) < proof.value_s:
+        if not judge(violations, instance, plan) and (value := bottleneck_s(instance, plan)) < proof.value_s:
             proof.plan, proof.value_s = plan, value
     return True
 

@@ -1,6 +1,6 @@
 """Check a certificate of stage partitioning: ``python checker.py INSTANCE.json CERTIFICATE.json``.
 
-Standard library, integers and fractions only; written from the definition in this room's README, whose letters it uses
+Standard library, integers and fractions only; written from the definition in its README, whose letters it uses
 (K, M, N, B, s, d, t, X). Amounts of an instance are the float64 numbers that its JSON denotes, as exact rationals. M+
 is M (1 + 1e-12) (1 + 2^-50): what the definition admits, with the rounding of its sums. Under the cost model
 ``runtime`` X.a of a layer is higher by the tensors ``kept`` that it adds to its stage: by what is in the stage, and X.
@@ -51,77 +51,30 @@ h, no degree of the interval is possible; else it is halved. All costs are integ
 from __future__ import annotations
 
 import hashlib
-import json
 import math
-import re
 import sys
-import time
 from bisect import bisect_right
 from collections.abc import Iterator
 from fractions import Fraction
 from functools import lru_cache
-from itertools import pairwise
-from operator import add
-from typing import Any, NamedTuple
+from typing import Any
 
-MAX_BYTES = 64 * 2**20  # of a file
-MAX_COUNT, MAX_AMOUNT = 10**6, 1e30
-MAX_DOWNSETS, MAX_BITS = 100_000, 2**31  # of a graph, and of all its downsets together, with their edges
-MAX_ENDS = 5_000_000  # of TMPCs at edges of their layers
-MAX_STATES, MAX_KEPT = 1_000_000, 100_000  # of a knapsack's list, and of what is kept between knapsacks
-FRACTION = re.compile("[0-9]{1,2000}(/[1-9][0-9]{0,1999})?")
+from formulations.contract.checker.downsets import MAX_BITS, Option, fits, undominated
+from formulations.contract.checker.frame import Checker, bits, count, exact, need, reject
+from formulations.contract.checker.layers import Lattice, Layers, Tmpc
 
-Option = tuple[int, int]  # cost and memory
+MAX_DOWNSETS = 100_000  # of a graph
+MAX_KEPT = 100_000  # of what is kept between knapsacks
+
 Label = tuple[int, int]  # s and k
 
 
-class RejectedError(Exception):
-    """The first rule that a certificate breaks."""
-
-
-def need(holds: bool, rule: str) -> None:
-    """`ValueError`, bad input, unless it holds."""
-    if not holds:
-        raise ValueError(f"expected {rule}")
-
-
-def reject(broken: bool, rule: str) -> None:
-    """`RejectedError` if the rule is broken."""
-    if broken:
-        raise RejectedError(rule)
-
-
-def exact(value: Any) -> Fraction:
-    """A number: the float64 that it denotes, as an exact rational."""
-    need(type(value) in (int, float) and 0 <= value <= MAX_AMOUNT, f"a number from 0 to {MAX_AMOUNT:g}")
-    return Fraction(float(value))
-
-
-def count(value: Any, least: int = 1) -> int:
-    """An integer."""
-    need(type(value) is int and least <= value <= MAX_COUNT, f"an integer from {least} to {MAX_COUNT}")
-    return int(value)
-
-
-class Tmpc(NamedTuple):
-    """A TMPC in integers: costs in units of 1 / (B ``Instance.unit``), memory in units of 1 / ``Instance.grain``."""
-
-    time: int
-    sync: int  # 4 X.w
-    a: int
-    b: int
-    into: dict[int, int]  # the cost of every edge where it enters the stage
-    out: dict[int, int]  # and where it leaves it
-    held: dict[int, int]  # what it may add to a, by position in ``Instance.carried``
-
-
-class Instance:
-    """An instance in integers, by position of layers and edges; ``tmpcs[v][t][id]``."""
+class Instance(Layers):
+    """An instance in integers."""
 
     def __init__(self, content: Any) -> None:
-        layers, edges, most = content["layers"], content.get("edges", []), content.get("max_dp_degree")
         model, exactly = content.get("cost_model", "paper"), content.get("exactly", False)
-        need(content["problem"] == "stage_partitioning", "an instance of stage_partitioning")
+        most = content.get("max_dp_degree")
         need(
             model in ("paper", "released", "runtime") and type(exactly) is bool,
             "a cost model; exactly true or false",
@@ -130,59 +83,13 @@ class Instance:
         self.K, self.N = count(content["num_devices"]), count(content["num_microbatches"])
         largest = min(self.K, self.N, self.K if most is None else count(most))
         self.degrees = [d for d in range(1, largest + 1) if not self.released or self.N % d == 0]
-        ids = [str(layer["id"]) for layer in layers]
-        self.index = {name: v for v, name in enumerate(ids)}
-        self.ends = [(self.index[str(edge["source"])], self.index[str(edge["target"])]) for edge in edges]
-        need(len(self.index) == len(ids) > 0 and len(set(self.ends)) == len(edges), "layers and edges, none twice")
-        self.bits = len(ids) + len(edges)
-        reject(len(ids) >= MAX_BITS // self.bits, "size: a graph of too many layers and edges")
-        self.incoming: list[dict[str, int]] = [{} for _ in ids]  # edges, by the id at their other end
-        self.outgoing: list[dict[str, int]] = [{} for _ in ids]
-        self.near = [0 for _ in ids]  # the edges of a layer, as a set
-        for e, (u, v) in enumerate(self.ends):
-            self.outgoing[u][ids[v]] = self.incoming[v][ids[u]] = e
-            self.near[u], self.near[v] = self.near[u] | 1 << e, self.near[v] | 1 << e
-        self.B, sizes = exact(content["bandwidth"]), [exact(edge["bytes"]) for edge in edges]
-        need(self.B > 0, "a positive bandwidth")
-
-        ends = zip(self.incoming, self.outgoing, layers, strict=True)
-        ends_of_all = sum((len(i) + len(o)) * sum(map(len, layer["tmpcs"].values())) for i, o, layer in ends)
-        reject(ends_of_all > MAX_ENDS, f"size: over {MAX_ENDS} TMPCs at edges of their layers")
-
-        def crossing(x: Any, way: str, near: dict[str, int]) -> dict[int, Fraction]:
-            sync = {name: exact(c) for name, c in x.get(f"sync_{way}_bytes", {}).items()}
-            need(sync.keys() <= near.keys(), "sync volumes of a layer's own edges")
-            return {e: 2 * (sizes[e] + sync.get(name, 0)) for name, e in near.items()}
-
-        kept = content.get("kept", []) if model == "runtime" else []
-        tensors = [([self.index[str(u)] for u in x["layers"]], x["tmpcs"], exact(x["bytes"])) for x in kept]
-        need(all(len(set(us)) == len(us) for us, *_ in tensors), "kept tensors of layers, none twice")
-        # A layer adds a tensor in a stage without the layers before it in the tensor's list; the first has it in a.
-        later = [(v, sum(1 << u for u in us[:i]), *rest) for us, *rest in tensors for i, v in enumerate(us) if i]
-        self.carried = [(v, before) for v, before, *_ in later]
-        self.holds = [sum(1 << h for h, (u, _) in enumerate(self.carried) if u == v) for v in range(len(ids))]
-        rows = [
-            (v, count(int(t)), str(x["id"]), self.B * exact(x["time"]), 4 * exact(x["weight_bytes"]),
-             exact(x["activation_bytes"]), exact(x["static_bytes"]),
-             crossing(x, "forward", self.incoming[v]), crossing(x, "backward", self.outgoing[v]),
-             {h: size for h, (u, _, names, size) in enumerate(later) if u == v and x["id"] in names})
-            for v, layer in enumerate(layers) for t, row in layer["tmpcs"].items() for x in row
-        ]  # fmt: skip
-        memory, model = exact(content["memory_bytes"]), [self.released, self.exactly, self.K, self.N, self.degrees]
-        declared = [model, memory, self.B, ids, self.ends, sizes, [row[:9] for row in rows]]
-        declared += [tensors] if tensors else []
+        self.B = exact(content["bandwidth"])
+        super().__init__(content, self.B)
+        self.holds = [sum(1 << h for h, (u, _) in enumerate(self.carried) if u == v) for v in range(len(self.ids))]
+        flags, memory = [self.released, self.exactly, self.K, self.N, self.degrees], exact(content["memory_bytes"])
+        declared = [flags, memory, self.B, self.ids, self.ends, self.sizes, self.rows]
+        declared += [self.tensors] if self.tensors else []
         self.digest = hashlib.sha256(str(declared).encode()).hexdigest()
-        # All denominators are powers of two, so that the largest is a common one.
-        self.unit = unit = max(c.denominator for row in rows for c in (*row[3:5], *row[7].values(), *row[8].values()))
-        self.grain = grain = max(m.denominator for row in rows for m in (*row[5:7], *row[9].values()))
-        slack = (1 + Fraction(1, 10**12)) * (1 + Fraction(1, 2**50))
-        self.capacity = math.floor(memory * slack * grain)
-        self.tmpcs: list[dict[int, dict[str, Tmpc]]] = [{} for _ in ids]
-        for v, t, name, cost, weight, a, b, enters, leaves, held in rows:
-            into, out = ({e: int(c * unit) for e, c in costs.items()} for costs in (enters, leaves))
-            need(name not in self.tmpcs[v].setdefault(t, {}), "TMPCs, none twice")
-            amounts = int(cost * unit), int(weight * unit), int(a * grain), int(b * grain)
-            self.tmpcs[v][t][name] = Tmpc(*amounts, into, out, {h: int(m * grain) for h, m in held.items()})
 
     def share(self, d: int) -> tuple[int, int]:
         """What part of ``sync`` is paid at d, numerator and denominator, in d times the time of a stage."""
@@ -195,87 +102,18 @@ class Instance:
     def option(self, x: Tmpc, d: int, y: int, into: int, out: int, held: int) -> Option:
         """Cost, times `share`'s denominator, and memory of a TMPC; two sets of edges cross the stage's boundary."""
         part, whole = self.share(d)
-        crossing = sum(c for e, c in x.into.items() if into >> e & 1) + sum(c for e, c in x.out.items() if out >> e & 1)
-        a = x.a + sum(m for h, m in x.held.items() if held >> h & 1)
-        return (x.time + crossing) * whole + x.sync * part, a * y + x.b
+        a = x.a + sum(m for h, m in x.kept.items() if held >> h & 1)
+        return x.cost(into, out) * whole + x.sync * part, a * y + x.b
 
 
-def bits(mask: int) -> Iterator[int]:
-    """The positions in a set."""
-    while mask:
-        yield (mask & -mask).bit_length() - 1
-        mask &= mask - 1
-
-
-def undominated(options: list[Option]) -> list[Option]:
-    """The options that none beats in both, by rising cost and falling memory."""
-    kept: list[Option] = []
-    for option in sorted(options):
-        if not kept or option[1] < kept[-1][1]:
-            kept.append(option)
-    return kept
-
-
-def savings(options: list[Option]) -> list[tuple[Fraction, int, int]]:
-    """The lower convex hull of undominated options as steps (ratio, more cost, less memory), ratios rising."""
-    hull: list[Option] = []
-    for c, m in options:
-        while len(hull) > 1:
-            (c0, m0), (c1, m1) = hull[-2:]
-            if (c1 - c0) * (m1 - m) < (c - c1) * (m0 - m1):
-                break
-            hull.pop()
-        hull.append((c, m))
-    return [(Fraction(c - c0, m0 - m), c - c0, m0 - m) for (c0, m0), (c, m) in pairwise(hull)]
-
-
-def fits(groups: list[list[Option]], budget: int | None, capacity: int) -> bool:
-    """Whether one of the undominated options of each group can be chosen within both limits; no budget: any cost."""
-    if sum(group[-1][1] for group in groups) > capacity:
-        return False
-    if budget is None:
-        return True
-    left, over = budget - sum(group[0][0] for group in groups), sum(group[0][1] for group in groups) - capacity
-    if left < 0 or over <= 0:
-        return left >= 0
-    p, q = 0, 0  # cost for memory, where the relaxed knapsack ends
-    for step in sorted(step for group in groups for step in savings(group)):
-        p, q = step[1:]
-        if q >= over:
-            break
-        over -= q
-    # For any p, q >= 0, q cost + p memory of a choice within the limits exceeds its least value by ``slack`` at most.
-    least = [min(q * c + p * m for c, m in group) for group in groups]
-    slack = q * budget + p * capacity - sum(least)
-    if slack < 0:
-        return False
-    states, used = [(0, 0)], slack
-    cheapest, lightest = sum(group[0][0] for group in groups), sum(group[-1][1] for group in groups)
-    for group, low in zip(groups, least, strict=True):
-        cheapest, lightest, used = cheapest - group[0][0], lightest - group[-1][1], used + low
-        near = [(c, m) for c, m in group if q * c + p * m <= slack + low]
-        reject(len(states) * len(near) > MAX_STATES, f"size: a knapsack with over {MAX_STATES} states")
-        sums = [(c0 + c, m0 + m) for c0, m0 in states for c, m in near]
-        most, room = budget - cheapest, capacity - lightest
-        states = undominated([(c, m) for c, m in sums if c <= most and m <= room and q * c + p * m <= used])
-    return bool(states)
-
-
-class Table:
+class Table(Lattice[Instance]):
     """The downsets of an instance with their sums, and whether rules 1 to 4 hold for labels and claims."""
 
     def __init__(self, instance: Instance, bound: Fraction | None) -> None:
-        self.instance, self.tmpcs = instance, instance.tmpcs
+        super().__init__(instance, instance.K)
         self.limit = None if bound is None else bound * instance.B * instance.unit  # a stage's cost at d = 1
-        self.tp = sorted({t for layer in self.tmpcs for t, row in layer.items() if row and t <= instance.K})
-        small = [
-            [(t, x) for t in self.tp for x in layer.get(t, {}).values() if x.a + x.b <= instance.capacity]
-            for layer in self.tmpcs
-        ]
-        self.work = [min((t * x.time for t, x in row), default=0) for row in small]
-        self.size = [min((x.a + x.b for _, x in row), default=0) for row in small]
-        unplaced = instance.exactly and instance.N > instance.K
-        self.settled = unplaced or not all(small) or self.devices(sum(self.work)) > instance.K
+        unplaced = self.unplaced or (instance.exactly and instance.N > instance.K)
+        self.settled = unplaced or self.devices(sum(self.work)) > instance.K
         keep = lru_cache(min(MAX_KEPT, MAX_BITS // 8 // instance.bits))
         self.group, self.fits = keep(self._group), keep(self._fits)
 
@@ -294,7 +132,7 @@ class Table:
         """`RejectedError` if a rule is broken, `ValueError` for what is no downset."""
         if self.settled:
             return
-        self._enumerate()
+        self.enumerate(MAX_DOWNSETS)
         K, N, last = self.instance.K, self.instance.N, len(self.masks) - 1
         for mask in (*labels, *claims):
             need(mask in self.known, "downsets that hold all successors of their layers")
@@ -318,36 +156,6 @@ class Table:
                 for at in range(place + 1, bisect_right(sizes, sizes[place] + self.instance.capacity)):
                     if masks[at] & mask == mask:
                         self._pair(i, usable[at], found)
-
-    def _enumerate(self) -> None:
-        """All downsets from smaller to larger ones, their sums, and the edges that enter them."""
-        ends, incoming, outgoing = self.instance.ends, self.instance.incoming, self.instance.outgoing
-        n, after = len(self.tmpcs), [sum(1 << ends[e][1] for e in row.values()) for row in outgoing]
-        self.masks, self.known, self.crossing, self.works, self.sizes = [0], {0: 0}, [0], [0], [0]
-        rows = [[layer.get(t, {}).values() for layer in self.tmpcs] for t in self.tp]
-        # At each t: least time, sync, a and b of a layer, and whether it has no TMPC.
-        parts = [[list(zip(*(x[:4] for x in row), strict=True)) for row in q] for q in rows]
-        least = [[[*map(min, four), 0] if four else [0, 0, 0, 0, 1] for four in q] for q in parts]
-        self.sums = [[[0] * 5] for _ in self.tp]
-        limit = max(1, min(MAX_DOWNSETS, MAX_BITS // self.instance.bits))
-        ready = [sum(1 << v for v in range(n) if not after[v])]
-        for i, mask in enumerate(self.masks):  # which grows meanwhile
-            for v in bits(ready[i]):
-                new = mask | 1 << v
-                if new in self.known:
-                    continue
-                reject(len(self.masks) == limit, f"size: a graph of over {limit} downsets")
-                self.known[new] = len(self.masks)
-                self.masks.append(new)
-                self.works.append(self.works[i] + self.work[v])
-                self.sizes.append(self.sizes[i] + self.size[v])
-                within, entering = sum(1 << e for e in outgoing[v].values()), sum(1 << e for e in incoming[v].values())
-                self.crossing.append(self.crossing[i] & ~within | entering)
-                freed = [u for u, _ in (ends[e] for e in incoming[v].values()) if not after[u] & ~new]
-                ready.append(ready[i] & ~(1 << v) | sum(1 << u for u in freed))
-                for sums, more in zip(self.sums, least, strict=True):
-                    sums.append(list(map(add, sums[i], more[v])))
-        need(self.masks[-1] == (1 << n) - 1, "a graph without cycles")
 
     def _pair(self, i: int, j: int, labels: list[Label]) -> None:
         """Rules 1 and 3 for stages from downset i to downset j."""
@@ -418,23 +226,16 @@ class Table:
 
 def plan_time(instance: Instance, plan: Any) -> Fraction:
     """The time of a plan, if it keeps every rule; `RejectedError` otherwise."""
-    done, s, K, held, slowest, ends = 0, 0, 0, 0, Fraction(0), list(enumerate(instance.ends))
+    done, s, K, slowest = 0, 0, 0, Fraction(0)
     for stage in reversed(plan["stages"]):
-        d, t, nodes = count(stage["dp_degree"]), count(stage["tp_degree"]), [str(node) for node in stage["nodes"]]
-        reject(not nodes or not instance.index.keys() >= set(nodes), "plan: a stage without layers, or an unknown one")
-        found = [instance.tmpcs[instance.index[v]].get(t, {}).get(stage["tmpcs"].get(v)) for v in nodes]
-        chosen = [x for x in found if x is not None]
-        reject(len(chosen) < len(nodes) or d not in instance.degrees, f"plan: TMPCs at t = {t}, or d = {d}")
-        mask = sum(1 << v for v in {instance.index[v] for v in nodes})
-        done, s, K, held = done | mask, s + d, K + d * t, held + len(nodes)
-        into = sum(1 << e for e, (u, v) in ends if mask >> v & 1 and not mask >> u & 1)
-        out = sum(1 << e for e, (u, v) in ends if mask >> u & 1 and not mask >> v & 1)
-        reject(any(not done >> instance.ends[e][1] & 1 for e in bits(out)), "plan: an edge runs backwards")
+        d, t, mask, chosen, into, out = instance.stage(stage, done)
+        reject(d not in instance.degrees, f"plan: d = {d}")
+        done, s, K = done | mask, s + d, K + d * t
         used = [instance.option(x, d, -(-s // d), into, out, instance.held(mask)) for x in chosen]
         reject(sum(memory for _, memory in used) > instance.capacity, "plan: memory")
         whole = d * instance.share(d)[1] * instance.B * instance.unit
         slowest = max(slowest, sum(cost for cost, _ in used) / whole)
-    reject(held != len(instance.index) or done != (1 << held) - 1, "plan: every layer in one stage")
+    reject(done != (1 << len(instance.ids)) - 1, "plan: every layer in one stage")
     reject(K > instance.K, f"plan: {K} devices")
     reject(s > instance.N or (instance.exactly and s < instance.N), f"plan: degrees that sum to {s}")
     return slowest
@@ -452,73 +253,13 @@ def tables(proof: Any) -> tuple[dict[int, list[Label]], dict[int, int]]:
     return labels, claims
 
 
-def proved(content: Any, certificate: Any) -> tuple[Fraction | None, Fraction | None]:
-    """Objective and bound of a certificate of an instance, both as parsed JSON; `RejectedError`, or bad input."""
-    reject(
-        repr(certificate["format"]) != "1" or certificate["problem"] != "stage_partitioning",
-        "format: not 1, or another problem's",
-    )
-    reject(certificate["proof"]["kind"] != "labels", "kind: a proof of another kind")
-    reject(bool(content.get("requirements")), "requirements: they are not looked at")
-    instance, plan = Instance(content), certificate["plan"]
-    reject(certificate["instance_sha256"] != instance.digest, "instance: the certificate is of another one")
-    stated = [certificate["objective"], certificate["bound"]]
-    need(all(text is None or FRACTION.fullmatch(text) for text in stated), "fractions as text")
-    objective, bound = (None if text is None else Fraction(text) for text in stated)
-    labels, claims = tables(certificate["proof"])
-    need((plan is None) == (objective is None), "a plan and its objective, or neither")
-    need(plan is None or bound is not None, "a bound beside a plan")
-    if plan is not None:
-        reject(plan_time(instance, plan) != objective, "objective: not the time of the plan")
-    if bound is None or bound > 0:
-        Table(instance, bound).prove(labels, claims)
-    return objective, bound
+def prove(instance: Instance, bound: Fraction | None, proof: Any) -> None:
+    """`RejectedError` if a rule is broken."""
+    Table(instance, bound).prove(*tables(proof))
 
 
-def floor(bound: Fraction) -> float:
-    """The largest float64 that is no more than a bound."""
-    nearest = float(bound)
-    return nearest if nearest <= bound else math.nextafter(nearest, 0.0)
-
-
-def verify(content: Any, certificate: Any) -> dict[str, Any]:
-    """The verdict on a certificate of an instance, both as parsed JSON; `ValueError` if one of them is none."""
-    began, objective, bound, accepted = time.perf_counter(), None, None, False
-    try:
-        found, least = proved(content, certificate)
-        objective, bound = None if found is None else float(found), None if least is None else floor(least)
-        reason = f"every plan takes more than {bound!r}" if bound else "no plan takes less than 0.0"
-        reason = "there is no plan" if bound is None else reason
-        reason, accepted = reason + ("" if objective is None else f", this one {objective!r}"), True
-    except (MemoryError, RejectedError) as error:
-        reason = str(error) or "size: memory ran out"
-    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-        raise ValueError(f"{type(error).__name__}: {error}"[:200]) from None
-    return {
-        "accepted": accepted, "problem": "stage_partitioning", "kind": "labels", "reason": reason,
-        "objective": objective, "bound": bound, "seconds": time.perf_counter() - began,
-    }  # fmt: skip
-
-
-def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The content of an object in a file, which has no key twice."""
-    need(len(dict(pairs)) == len(pairs), "objects with no key twice")
-    return dict(pairs)
-
-
-def main(files: list[str]) -> int:
-    """0 accepted, 1 rejected, 2 bad input; a line that says why."""
-    try:
-        need(len(files) == 2, "INSTANCE.json CERTIFICATE.json")
-        texts = [open(path, "rb").read(MAX_BYTES + 1) for path in files]  # noqa: SIM115
-        need(max(map(len, texts)) <= MAX_BYTES, f"files of at most {MAX_BYTES} bytes")
-        verdict = verify(*(json.loads(text, object_pairs_hook=unique) for text in texts))
-    except (MemoryError, OSError, RecursionError, ValueError) as error:
-        print(f"bad input: {str(error) or 'memory ran out'}", file=sys.stderr)
-        return 2
-    print("accepted:" if verdict["accepted"] else "rejected:", verdict["reason"])
-    return 0 if verdict["accepted"] else 1
-
+CHECKER = Checker("stage_partitioning", ("labels",), Instance, plan_time, prove)
+verify, main = CHECKER.verify, CHECKER.main
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

@@ -5,88 +5,58 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from formulations.compiled.downsets import all_downsets, position_masks, too_many
+from formulations.contract.certificates import Proof, certificate
 from formulations.contract.family import UncertifiedError
 from formulations.stage_partitioning.certificate import checker
-from formulations.stage_partitioning.exact.threshold import Search
+from formulations.stage_partitioning.exact.threshold import ThresholdSearch
 from formulations.stage_partitioning.kernels.tables import build_lattice, build_profile
 from formulations.stage_partitioning.methods import MAX_DOWNSETS, MAX_LABELS
-from instances.problems.stage_partitioning import StageInstance, to_json
+from instances.exchange import to_json
+from instances.problems.stage_partitioning import StageInstance
 from solvers.outcome import Watch
 
-#: A test at T admits plans that are slower by float noise; below a plan by this, it does not find that plan.
-_BELOW = 2e-11
 #: More labels than this would make a file that nobody wants to read.
 _MAX_LABELS = 1_000_000
 
 
 def write(instance: StageInstance, plan: Mapping[str, Any] | None, bound: float, watch: Watch) -> dict[str, Any]:
-    """A certificate of a plan and a bound.
+    """`certificate` of a plan and a bound."""
 
-    Parameters
-    ----------
-    plan
-        In its JSON form, if there is one.
-    bound
-        Time units per sample; infinite: there is no plan. What is certified is the bound itself, or what is smaller by
-        a few 1e-11 of it where the plan attains it: every plan takes *more* than the certified bound.
+    @cache
+    def search() -> ThresholdSearch:
+        return _search(instance, watch)
 
-    Raises
-    ------
-    UncertifiedError
-        If the graph has too many downsets for the labels, the run is stopped, or a plan within the bound is found.
-    """
-    try:
-        exact = checker.Instance(to_json(instance))
-        objective = None if plan is None else checker.plan_time(exact, plan)
-    except checker.RejectedError as error:
-        raise UncertifiedError(f"the checker refuses: {error}") from None
-    if objective is not None:
-        bound = min(bound, float(objective) * (1 - _BELOW))
-    bound, downsets = _proof(instance, exact, bound, watch)
-    return {
-        "format": 1,
-        "problem": "stage_partitioning",
-        "instance_sha256": exact.digest,
-        "plan": None if plan is None else dict(plan),
-        "objective": None if objective is None else str(objective),
-        "bound": None if math.isinf(bound) else str(Fraction(bound)),
-        "proof": {"kind": "labels", "downsets": downsets},
-    }
+    def prove(exact: checker.Instance, T: Fraction | None) -> tuple[Fraction | None, Proof] | None:
+        rows: list[list[Any]] = []
+        if not checker.Table(exact, T).settled:
+            limit = math.inf if T is None else float(T)
+            label = search().test(limit)
+            if label == -2:
+                raise UncertifiedError("the run was stopped before the labels were complete")
+            if label != -1:
+                return None
+            rows = _labels(search(), limit)
+        return T, {"kind": "labels", "downsets": rows}
+
+    return certificate(checker.CHECKER, to_json(instance), plan, bound, prove)
 
 
-def _proof(
-    instance: StageInstance, exact: checker.Instance, bound: float, watch: Watch
-) -> tuple[float, list[list[Any]]]:
-    """The bound that is certified, and the labels that prove it."""
-    search = None
-    for T in (bound, bound * (1 - _BELOW)):
-        if T <= 0 or checker.Table(exact, None if math.isinf(T) else Fraction(T)).settled:
-            return max(T, 0.0), []
-    search = _search(instance, watch)
-    for T in (bound, bound * (1 - _BELOW)):
-        label = search.test(T)
-        if label == -2:
-            raise UncertifiedError("the run was stopped before the labels were complete")
-        if label == -1:
-            return T, _labels(search, T)
-    raise UncertifiedError(f"the test of the labels finds a plan within the bound {bound!r}")
-
-
-def _search(instance: StageInstance, watch: Watch) -> Search:
+def _search(instance: StageInstance, watch: Watch) -> ThresholdSearch:
     profile, downsets = build_profile(instance, prune=True), all_downsets(instance, MAX_DOWNSETS)
     if downsets is None:
         raise UncertifiedError(too_many(len(instance.layers), MAX_DOWNSETS))
     if len(downsets) * (profile.max_s + 1) > MAX_LABELS:
         raise UncertifiedError(f"{len(downsets)} downsets times {profile.max_s} micro-batches are too many labels")
-    return Search(instance, profile, build_lattice(profile, downsets), np.frombuffer(watch.flag, np.uint8))
+    return ThresholdSearch(instance, profile, build_lattice(profile, downsets), np.frombuffer(watch.flag, np.uint8))
 
 
-def _labels(search: Search, T: float) -> list[list[Any]]:
+def _labels(search: ThresholdSearch, T: float) -> list[list[Any]]:
     """Rows of `checker`: what the test at T, which found no plan, left in its tables."""
     K, exactly = search.instance.num_devices, search.instance.exactly
     work, total, rest = search.lattice.work.tolist(), float(search.lattice.work[-1]), search.reach[0].tolist()

@@ -78,7 +78,7 @@ def strip(instance: StageInstance, plan: StagePlan, stages: Sequence[shown.Stage
     for position, stage in enumerate(plan.stages):
         for node in stage.nodes:
             layer = instance.layers[instance.index[node]]
-            x = chosen(layer, stage)
+            x = tmpc_of(layer, stage)
             figures = {
                 "id": layer.id,
                 "time": x.time,
@@ -131,10 +131,10 @@ def memory_rows(instance: StageInstance, plan: StagePlan, sums: Sequence[int] | 
     return rows
 
 
-def chosen(layer: Layer, stage: Stage) -> Tmpc:
+def tmpc_of(layer: Layer, stage: Stage) -> Tmpc:
     """The TMPC that a stage chooses for a layer."""
     return next(x for x in layer.tmpcs[stage.tp_degree] if x.id == stage.tmpcs[layer.id])
 
 
 def _static_bytes(instance: StageInstance, stage: Stage) -> float:
-    return math.fsum(chosen(instance.layers[instance.index[node]], stage).static_bytes for node in stage.nodes)
+    return math.fsum(tmpc_of(instance.layers[instance.index[node]], stage).static_bytes for node in stage.nodes)

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import math
 
-from formulations.contract.quantities import unmet
 from formulations.contract.violation import Violation
 from formulations.stage_partitioning.definition.plan import Stage, StagePlan
-from formulations.stage_partitioning.definition.quantities import VOCABULARY
 from instances.problems.stage_partitioning import CostModel, StageInstance, Tmpc
 from instances.rules import NodeId
 
@@ -60,7 +58,7 @@ def carried_bytes(instance: StageInstance, stage: Stage) -> list[float]:
     This project: what `planner run` holds.
     """
     inside, found = set(stage.nodes), []
-    for tensor in instance.carried:
+    for tensor in instance.shared_activations:
         first = next((node for node in tensor.layers if node in inside), tensor.layers[0])
         if first != tensor.layers[0] and stage.tmpcs.get(first) in tensor.tmpcs:
             found.append(tensor.bytes)
@@ -167,7 +165,7 @@ def violations(instance: StageInstance, plan: StagePlan) -> tuple[Violation, ...
                     "memory", f"stage {position} needs {memory:.17g} bytes of {instance.memory_bytes:.17g} at s = {s}"
                 )
             )
-    return (*found, *unmet(VOCABULARY, instance, plan))
+    return tuple(found)
 
 
 def _cover(instance: StageInstance, plan: StagePlan) -> list[Violation]:

@@ -70,7 +70,7 @@ def vocabulary(flat: Callable[[Any], StageInstance]) -> tuple[Quantity, ...]:
     return (
         Quantity("num_stages", "number of stages", num_stages),
         Quantity("num_devices", "devices that the stages take together", num_devices),
-        Quantity("same_stage", "whether two nodes are in one stage", same_stage, (node, node)),
+        Quantity("same_stage", "whether two nodes are in one stage", same_stage, (node, node), is_yes_no=True),
         Quantity("stage_of", "number of the stage that has a node, from 0 at the input side", stage_of, (node,)),
         Quantity("nodes", "number of nodes of a stage; 0 if there is no such stage", nodes, (stage,)),
         Quantity("tp_degree", "tensor-parallel degree of a stage; 0 if there is none", tp_degree, (stage,)),
@@ -89,5 +89,6 @@ VOCABULARY = (
         f"whether a trainer can run the plan, on all devices ({', '.join(TRAINERS)})",
         realizable,
         (Domain("trainer", lambda _: TRAINERS),),
+        is_yes_no=True,
     ),
 )

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from formulations.contract.family import lazy
+from formulations.contract.family import lazy, parse_overrides
 from formulations.stage_partitioning.definition.trainers import TRAINERS
-from instances.errors import InstanceError, closest
+from instances.errors import InstanceError
 from instances.memory_schemes import SCHEME, SCHEMES
 from instances.parameters import Setting, one_of, parse_count, parse_degrees, parse_flag, parse_names
 from instances.problems import stage_edits
@@ -21,6 +21,9 @@ from instances.problems.published import UNIT_WARNING
 from instances.problems.stage_partitioning import CostModel, StageInstance
 from instances.requirements import Requirement, with_requirements
 from instances.units import parse_bandwidth, parse_bytes
+
+#: The number of micro-batches is Piper's N, and the objective is time per sample.
+SWEEPABLE = True
 
 #: How many of each time unit make a second.
 PER_SECOND = {"s": 1, "ms": 1000}
@@ -30,7 +33,7 @@ def _order(value: Any) -> str:
     """One topological order by name; several of them are handled by `planner.analysis.orders`."""
     known = " or ".join(stage_edits.ORDERS)
     if isinstance(value, str) and "," in value:
-        raise ValueError(f"one order here, {known}: only solve without --batch-size takes several")
+        raise ValueError(f"one order here, {known}: planner sweep --orders takes several")
     return one_of(*stage_edits.ORDERS)(value)
 
 
@@ -107,11 +110,11 @@ def _with_cost_model(instance: StageInstance, name: str) -> StageInstance:
 
 
 _EDITS: dict[str, Callable[[StageInstance, Any], StageInstance]] = {
-    "layers": stage_edits.lengthened,
+    "layers": stage_edits.lengthen,
     "first": stage_edits.first_nodes,
     "tp": stage_edits.with_degrees,
     "forbid-tmpc": stage_edits.without_tmpcs,
-    "linearize": stage_edits.linearised,
+    "linearize": stage_edits.linearise,
     "cost-model": _with_cost_model,
 }
 _FIELDS = {
@@ -139,7 +142,7 @@ def apply(instance: StageInstance, overrides: Mapping[str, Any], where: str) -> 
     InstanceError
         Unknown setting, a value that its setting refuses, or an edit that this instance does not allow.
     """
-    given = _parsed(overrides, where)
+    given = parse_overrides(overrides, OVERRIDES, where)
     made = instance.options.get(SCHEME)
     if given.get(SCHEME, made) != made:
         rule = f"{'none' if made is None else made}: no layer leaves out its static_bytes"
@@ -156,22 +159,6 @@ def apply(instance: StageInstance, overrides: Mapping[str, Any], where: str) -> 
         instance = with_requirements(instance, [Requirement("realizable", (given["realizable"],), "==", 1)])
     recorded = {name: _plain(value) for name, value in given.items()}
     return replace(instance, options={**instance.options, **recorded})
-
-
-def _parsed(overrides: Mapping[str, Any], where: str) -> dict[str, Any]:
-    settings = {setting.name: setting for setting in OVERRIDES}
-    given = {}
-    for key, value in overrides.items():
-        name = key.replace("_", "-")
-        if value is None or value is False:
-            continue
-        if name not in settings:
-            raise InstanceError.at(where, f"--{name}", value, f"a setting that exists{closest(name, settings)}")
-        try:
-            given[name] = settings[name].parse(value)
-        except ValueError as error:
-            raise InstanceError.at(where, f"--{name}", value, str(error)) from None
-    return given
 
 
 def _with_units(instance: StageInstance, given: Mapping[str, Any]) -> StageInstance:
@@ -220,10 +207,22 @@ def read(content: Any, where: str, overrides: Mapping[str, Any]) -> StageInstanc
     if isinstance(content, StageInstance):
         instance = content
     elif isinstance(content, dict) and "problem" in content:
-        instance = lazy("instances.readers.stage_json:read")(content, where, _parsed(overrides, where).get(SCHEME))
+        instance = lazy("instances.readers.stage_json:read")(
+            content, where, parse_overrides(overrides, OVERRIDES, where).get(SCHEME)
+        )
     else:
         instance = lazy("instances.readers.piper_json:read")(content, where)
     return apply(instance, overrides, where)
+
+
+def warnings(instance: StageInstance) -> tuple[str, ...]:
+    """What its file gives reason to say."""
+    return instance.warnings
+
+
+def unit(instance: StageInstance) -> str:
+    """The objective's unit."""
+    return instance.time_unit
 
 
 def describe(instance: StageInstance) -> dict[str, Any]:

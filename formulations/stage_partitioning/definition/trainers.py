@@ -359,7 +359,7 @@ def _recompute_obstacles(
     flags: list[list[bool]] = [[] for _ in plan.stages]  # of the layers that count
     for piece in found:
         place = stage_of[piece.nodes[0]]
-        flag = recomputed(instance, plan.stages[place], piece, trainer)
+        flag = is_recomputed(instance, plan.stages[place], piece, trainer)
         node = instance.layers[piece.nodes[0]].id
         if flag is None and not piece.counted and not trainer.recomputes_ends:
             yield f"node {node}, or what stands with it, has a TMPC that {trainer.name} has for layers alone"
@@ -376,7 +376,7 @@ def _recompute_obstacles(
         )
 
 
-def recomputed(instance: StageInstance, stage: Stage, piece: Piece, trainer: Trainer) -> bool | None:
+def is_recomputed(instance: StageInstance, stage: Stage, piece: Piece, trainer: Trainer) -> bool | None:
     """Whether a stage recomputes a piece; ``None``: its TMPCs are none of `options`."""
     chosen = [stage.tmpcs[instance.layers[v].id] for v in piece.nodes]
     for option in options(instance, piece, stage.tp_degree, trainer):

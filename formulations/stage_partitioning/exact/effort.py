@@ -73,7 +73,7 @@ def realizable_supports(instance: StageInstance) -> str | None:
     """Whether the instance requires the plan of a trainer, and nothing else."""
     if not _requires_trainer(instance):
         return "it takes instances with one requirement realizable(TRAINER), as --realizable makes them"
-    return "it does not count activations that layers of several stages keep" if instance.carried else None
+    return "it does not count activations that layers of several stages keep" if instance.shared_activations else None
 
 
 def _requires_trainer(instance: StageInstance) -> bool:
@@ -91,6 +91,6 @@ def choose(instance: StageInstance, limits: Limits, exact: bool) -> tuple[str, s
         if exact or seconds <= (_PATIENCE_S if limits.time_s is None else limits.time_s):
             return "exact", f"{count} downsets: few enough for the exact threshold search"
         return "linearised", f"{count} downsets may take {seconds:.0f} s: linearised searches a few orders"
-    if exact and (model_size.assignment_supports(instance) or model_size.assignment_too_large(instance)) is None:
+    if exact and (model_size.assignment_supports(instance) or model_size.blocks_too_large(instance)) is None:
         return "cpsat", reason
     return ("exact", reason) if exact else ("linearised", reason)

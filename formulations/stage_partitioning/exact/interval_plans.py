@@ -18,7 +18,7 @@ from formulations.compiled.downsets import chain_downsets, linear_orders, random
 from formulations.contract.family import Answer
 from formulations.modelling.bisection import minimise
 from formulations.stage_partitioning.definition.plan import StagePlan
-from formulations.stage_partitioning.exact.threshold import Search, statistics
+from formulations.stage_partitioning.exact.threshold import ThresholdSearch, statistics
 from formulations.stage_partitioning.kernels.tables import build_lattice, build_profile
 from formulations.stage_partitioning.methods import MAX_LABELS
 from instances.problems.stage_partitioning import StageInstance
@@ -57,7 +57,7 @@ def solve(instance: StageInstance, limits: Limits, watch: Watch) -> Answer[Stage
     while patience and not watch.stopped():
         rounds += 1
         lattice = build_lattice(profile, union([chain_downsets(order) for order in orders], most))
-        search = Search(instance, profile, lattice, flag)
+        search = ThresholdSearch(instance, profile, lattice, flag)
         if bound is None:
             bound = search.work_bound
             watch.bound(bound, Prover.BOUNDS)

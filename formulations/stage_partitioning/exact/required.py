@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from formulations.compiled.array_types import Words
 from formulations.compiled.memory_budget import demand
-from formulations.contract.quantities import meant, unknown_to
+from formulations.contract.quantities import resolve_requirement, unknown_to
 from formulations.stage_partitioning.definition.problem import allowed_dp_degrees
 from formulations.stage_partitioning.definition.quantities import VOCABULARY
 from formulations.stage_partitioning.kernels.tables import Lattice, Profile
@@ -106,12 +106,12 @@ class Required:
         return np.asarray(steps)
 
 
-def required(instance: StageInstance) -> Required:
+def limits_of_requirements(instance: StageInstance) -> Required:
     """What the requirements leave; all are of `HONOURED`, and those about devices are upper bounds (`refusal`)."""
     found = Required(replace(instance, requirements=()))
     # The fewer devices, the fewer stages there can be: what counts stages comes last.
     for requirement in sorted(requirements_of(instance), key=lambda each: each.quantity == "num_stages"):
-        quantity, arguments = meant(VOCABULARY, instance, requirement)
+        quantity, arguments = resolve_requirement(VOCABULARY, instance, requirement)
         nodes = [instance.index[node] for node in arguments]
         found = _limited(found, quantity.name, nodes, requirement)
     return found
@@ -161,7 +161,7 @@ def refusal(instance: StageInstance, num_downsets: int) -> str | None:
     for requirement in requirements_of(instance):
         if requirement.quantity == "num_devices" and requirement.relation != "<=":
             return f"it cannot honour the requirement {requirement}: its labels have the fewest devices"
-    found = required(instance)
+    found = limits_of_requirements(instance)
     rows = num_downsets * max(1, found.levels)
     if (found.apart or found.degrees or found.counts is not None) and rows > MAX_PAIRED:
         return f"{rows} downsets are too many for limits of the stages between each two; at most {MAX_PAIRED}"

@@ -21,7 +21,7 @@ from formulations.contract.family import Answer
 from formulations.modelling.bisection import PRECISION, minimise
 from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.definition.problem import MEMORY_SLACK, evaluate
-from formulations.stage_partitioning.exact.required import Required, required
+from formulations.stage_partitioning.exact.required import Required, limits_of_requirements
 from formulations.stage_partitioning.kernels import labels
 from formulations.stage_partitioning.kernels.arrays import Scratch
 from formulations.stage_partitioning.kernels.stage import assemble
@@ -32,7 +32,7 @@ from formulations.stage_partitioning.kernels.tables import (
     build_profile,
     most_weight,
     present,
-    restricted,
+    restrict,
     usable,
 )
 from formulations.stage_partitioning.kernels.tables import make_plan as plan_of
@@ -85,7 +85,7 @@ def make_scratch(profile: Profile, num_downsets: int) -> Scratch:
     )
 
 
-class Tables:
+class ThresholdTables:
     """The tables of one lattice of an instance, for tests at any time per sample; what all threshold searches share.
 
     ``work_bound`` is total device-time over K: no plan is faster. ``counts`` explain the effort.
@@ -127,7 +127,7 @@ class Tables:
         kept = usable(self.whole, T)
         if np.array_equal(kept, self.kept) and most_weight == self.most_weight:
             return
-        self.kept, self.profile, self.most_weight = kept, restricted(self.whole, kept), most_weight
+        self.kept, self.profile, self.most_weight = kept, restrict(self.whole, kept), most_weight
         if most_weight < math.inf:
             self.profile = self.profile._replace(weight=np.minimum(self.profile.weight, most_weight))
         self.lattice = build_lattice(self.profile, self.lattice.bits)
@@ -174,7 +174,7 @@ class Tables:
             budget = attained * (1 - PRECISION)
 
 
-class Search(Tables):
+class ThresholdSearch(ThresholdTables):
     """Threshold tests over one lattice of an instance, and the plans they find."""
 
     def __init__(self, instance: StageInstance, profile: Profile, lattice: Lattice, flag: NDArray[np.uint8]) -> None:
@@ -228,7 +228,7 @@ def solve(instance: StageInstance, limits: Limits, watch: Watch) -> Answer[Stage
     flag = np.frombuffer(watch.flag, np.uint8)
     downsets, limited = all_downsets(instance, MAX_DOWNSETS), None
     if instance.requirements and downsets is not None:
-        limited = required(instance)
+        limited = limits_of_requirements(instance)
         instance, downsets = limited.instance, limited.downsets(downsets)
     profile = build_profile(instance, prune=True)
     if downsets is None or len(downsets) * (profile.max_s + 1) > MAX_LABELS:
@@ -236,9 +236,9 @@ def solve(instance: StageInstance, limits: Limits, watch: Watch) -> Answer[Stage
     upper: tuple[StagePlan, float] | None = None
     if len(downsets) > _CHAIN_FIRST * len(instance.layers) and limited is None:
         for order in linear_orders(instance):
-            chain = Search(instance, profile, build_lattice(profile, chain_downsets(order)), flag)
+            chain = ThresholdSearch(instance, profile, build_lattice(profile, chain_downsets(order)), flag)
             upper = better(upper, minimise(chain, watch, limits.gap, start=upper, chain=True)[0])
-    search = Search(instance, profile, build_lattice(profile, downsets), flag)
+    search = ThresholdSearch(instance, profile, build_lattice(profile, downsets), flag)
     if limited is not None:
         search.required, search.lattice = limited, limited.limited(profile, search.lattice)
     best, bound, infeasible = minimise(search, watch, limits.gap, start=upper)
@@ -260,7 +260,7 @@ def better(
     return one if one[1] <= other[1] else other
 
 
-def statistics(search: Search) -> dict[str, Any]:
+def statistics(search: ThresholdSearch) -> dict[str, Any]:
     """Counts that explain the effort."""
     pairs, relaxations, knapsacks = search.counts.tolist()
     return {

@@ -27,7 +27,7 @@ from formulations.stage_partitioning.definition.problem import allowed_dp_degree
 from formulations.stage_partitioning.definition.trainers import TRAINERS, Degrees, Recompute, Trainer, misshapen
 from formulations.stage_partitioning.exact.effort import exact_supports
 from formulations.stage_partitioning.exact.recompute_first_n import Cuts
-from formulations.stage_partitioning.exact.threshold import Search
+from formulations.stage_partitioning.exact.threshold import ThresholdSearch
 from formulations.stage_partitioning.exact.threshold import solve as solve_freely
 from formulations.stage_partitioning.exact.trainer_chain import Chain
 from formulations.stage_partitioning.kernels.tables import build_lattice, build_profile
@@ -83,7 +83,7 @@ def _degrees(instance: StageInstance, trainer: Trainer, most_stages: int) -> Ite
 
 
 class _Joint:
-    """Threshold searches, one for each pair of degrees, as one (`bisection.Search`)."""
+    """Threshold searches, one for each pair of degrees, as one (`bisection.ThresholdSearch`)."""
 
     def __init__(self, chain: Chain, pairs: list[tuple[int, int, int]], flag: NDArray[np.uint8]) -> None:
         self.chain, self.tests, self.work_bound = chain, 0, work_bound(chain.instance)
@@ -118,13 +118,13 @@ class _Joint:
         return evaluate(self.chain.instance, plan)
 
 
-def _search(flat: StageInstance, downsets: Words, d: int, stages: int, flag: NDArray[np.uint8]) -> Search:
+def _search(flat: StageInstance, downsets: Words, d: int, stages: int, flag: NDArray[np.uint8]) -> ThresholdSearch:
     """The search for exactly so many stages of degree d: their degrees sum to d times as much."""
     profile = build_profile(flat, prune=True)
     kept = profile.dp_degrees == d
     profile = profile._replace(dp_degrees=profile.dp_degrees[kept], resync=profile.resync[kept], max_s=stages * d)
     lattice = build_lattice(profile, downsets)
-    return Search(replace(flat, exactly=True, num_microbatches=stages * d), profile, lattice, flag)
+    return ThresholdSearch(replace(flat, exactly=True, num_microbatches=stages * d), profile, lattice, flag)
 
 
 def _by_threshold(chain: Chain, pairs: list[tuple[int, int, int]], limits: Limits, watch: Watch) -> Answer[StagePlan]:

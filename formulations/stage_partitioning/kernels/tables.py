@@ -178,7 +178,7 @@ class Carried(NamedTuple):
 def carried_rows(instance: StageInstance) -> list[Carried]:
     """All nodes but the first of every tensor that several layers keep, by node."""
     found = []
-    for tensor in instance.carried:
+    for tensor in instance.shared_activations:
         nodes = tuple(instance.index[node] for node in tensor.layers)
         found += [Carried(node, tensor, nodes[:place]) for place, node in enumerate(nodes) if place]
     return sorted(found, key=lambda row: row.node)
@@ -225,7 +225,7 @@ def most_weight(profile: Profile, T: float) -> float:
     return heaviest(profile.weight, T * float((profile.dp_degrees[paying] / profile.resync[paying]).max()))
 
 
-def restricted(profile: Profile, kept: Flags) -> Profile:
+def restrict(profile: Profile, kept: Flags) -> Profile:
     """The profile with only the TMPCs for which ``kept`` (q, v, x) holds."""
     first = np.argsort(~kept, axis=2, kind="stable")
     there = np.take_along_axis(kept, first, 2)

@@ -117,7 +117,7 @@ class Terms:
             max((x.activation_bytes * in_flight + x.static_bytes for x in self._tmpcs(v)), default=0.0)
             for v in self.nodes
         ]
-        return math.fsum([*most, *(tensor.bytes * in_flight for tensor in self.instance.carried)])
+        return math.fsum([*most, *(tensor.bytes * in_flight for tensor in self.instance.shared_activations)])
 
     @cached_property
     def memory_limit(self) -> float:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from formulations.contract.family import Answer
-from formulations.modelling.solve_model import Extensible, Stopped, require
+from formulations.modelling.solve_model import Extensible, Stopped, add_requirements
 from formulations.modelling.solve_model import Model as Modelled
 from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.definition.quantities import VOCABULARY
@@ -62,23 +62,23 @@ class Flow:
 
 
 class FlowModel(Modelled[StagePlan], Extensible, Protocol):
-    """A solver's model of a flow, which can be searched by targets."""
-
-    searches: bool
+    """A solver's model of a flow."""
 
 
 Built = TypeVar("Built", bound=FlowModel)
+#: Makes a model of prices and of what is in reach: whether arcs that another one beats, which requirements may ask for,
+#: are in it as well, and whether it is run by targets.
+Kind = Callable[[Prices, Reach, bool, bool], Built]
 
 
 def build(
-    kind: Callable[[Prices, Reach, bool], Built], instance: StageInstance, watch: Watch, *, complete: bool = False
+    kind: Kind[Built], instance: StageInstance, watch: Watch, *, complete: bool = False, search: bool = False
 ) -> Built:
     """A model of all plans that are hardly slower than a known one, the watch's or that of `first_reach`.
 
-    ``kind`` makes it of prices and of what is in reach; the last argument says whether arcs that another one beats,
-    which requirements may ask for, are in it as well. Of all plans if ``complete``, or where no plan is known that
-    meets the instance's requirements. Raises `modelled.Stopped` once the watch is, and ``ValueError`` if the instance
-    has too many downsets.
+    Of all plans if ``complete``, or where no plan is known that meets the instance's requirements. With ``search``
+    it is run by targets, if a plan is known. Raises `solve_model.Stopped` once the watch is, and ``ValueError`` if
+    the instance has too many downsets.
     """
     prices = _prices(instance, watch)
     watch.bound(prices.terms.lower_bound, Prover.BOUNDS)
@@ -86,39 +86,31 @@ def build(
         return _within(kind, prices, prices.terms.largest_time)
     reach = first_reach(prices, watch)
     if not instance.requirements:
-        return kind(prices, reach, False)
+        return kind(prices, reach, False, search and watch.best_plan is not None)
     known = watch.best_objective
     return _within(kind, prices, prices.terms.largest_time if known is None else known * (1 + WIDER))
 
 
-def _within(kind: Callable[[Prices, Reach, bool], Built], prices: Prices, target: float) -> Built:
+def _within(kind: Kind[Built], prices: Prices, target: float) -> Built:
     """The model of all plans of at most ``target`` that meet the requirements."""
-    model = kind(prices, Reach(prices, target), True)
-    require(model, VOCABULARY, prices.terms.instance)
+    model = kind(prices, Reach(prices, target), True, False)
+    add_requirements(model, VOCABULARY, prices.terms.instance)
     return model
 
 
 def solve(
-    kind: Callable[[Prices, Reach, bool], Built], instance: StageInstance, limits: Limits, watch: Watch
+    kind: Kind[Built], instance: StageInstance, limits: Limits, watch: Watch, *, search: bool = True
 ) -> Answer[StagePlan]:
-    """The optimum by a flow of stages."""
+    """The optimum by a flow of stages, by targets if ``search``."""
     reason = columns_supports(instance)
     if reason is not None:
         return Answer(stop=Stop.SIZE_LIMIT, reason=reason)
     if instance.requirements:
         return _solve_required(kind, instance, limits, watch)
-
-    def model() -> Built:
-        found = build(kind, instance, watch)
-        found.searches = True
-        return found
-
-    return prove(instance, model, limits, watch)
+    return prove(instance, lambda: build(kind, instance, watch, search=search), limits, watch)
 
 
-def _solve_required(
-    kind: Callable[[Prices, Reach, bool], Built], instance: StageInstance, limits: Limits, watch: Watch
-) -> Answer[StagePlan]:
+def _solve_required(kind: Kind[Built], instance: StageInstance, limits: Limits, watch: Watch) -> Answer[StagePlan]:
     """The optimum where requirements may exclude the plans of `first_reach`: the target rises until a plan meets it.
 
     A model without a solution proves that no plan is as fast as its target.

@@ -38,10 +38,16 @@ def prove(
     if watch.best_plan is not None:
         return solve_model.prove(instance, build, evaluate, violations, limits, watch, to_scale=to_scale)
     watch.bound(Terms(instance).lower_bound, Prover.BOUNDS)
+    origin = begin(instance, limits, watch)
+    answer = solve_model.prove(instance, build, evaluate, violations, limits, watch, to_scale=to_scale)
+    return replace(answer, stats={**answer.stats, **origin()})
+
+
+def begin(instance: StageInstance, limits: Limits, watch: Watch) -> Callable[[], dict[str, float | str]]:
+    """Report the plan of ``linearised``; the result says later whose plan the watch has (`warm_start.First.origin`)."""
     first = First("linearised", lambda part: interval_plans.solve(instance, limits, part))
     known = first.report(instance, evaluate, violations, watch)
-    answer = solve_model.prove(instance, build, evaluate, violations, limits, watch, to_scale=to_scale)
-    return replace(answer, stats={**answer.stats, **first.origin(known, watch)})
+    return lambda: first.origin(known, watch)
 
 
 def too_large(instance: StageInstance, plan: StagePlan) -> Iterator[tuple[Stage, int]]:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.modelling.solve_model import go_on
+from formulations.modelling.solve_model import check_stop
 from formulations.stage_partitioning.definition.problem import MEMORY_SLACK
 from formulations.stage_partitioning.models.assignment_data import Chosen, Crossing, Terms
 from solvers.outcome import Watch
@@ -87,7 +87,7 @@ class Prices:
         )
 
     def _block(self, inner: int, outer: int) -> Block:
-        go_on(self.watch)
+        check_stop(self.watch)
         bits = self.downsets[outer] & ~self.downsets[inner]
         paid = (c for c, x in enumerate(self.terms.crossings) if bits >> x.payer & 1 and not bits >> x.other & 1)
         held = (
@@ -258,7 +258,7 @@ class Prices:
         key = d, in_flight, kinds
         known = self._solved.get(key)
         if known is None or (known[1] is None and known[0] < budget):
-            go_on(self.watch)
+            check_stop(self.watch)
             items = [self._item(kind, d, in_flight) for kind in kinds]
             known = self._solved[key] = budget, self._cheapest(items, budget)
         return known[1] if known[1] is not None and known[1][0] <= budget else None

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 
-from formulations.modelling.solve_model import begin_with, go_on
+from formulations.modelling.solve_model import begin_with, check_stop
 from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.definition.problem import evaluate, violations
 from formulations.stage_partitioning.models.assignment_data import Chosen
@@ -27,6 +28,10 @@ WIDER = 0.02
 
 #: More devices than any instance has: a state that is not reached.
 UNREACHED = 2**40
+
+#: A stage or superstage with its devices and time; and what is in reach of a target.
+Rival = TypeVar("Rival", bound=Any)
+Tried = TypeVar("Tried", bound=Any)
 
 
 @dataclass(frozen=True)
@@ -88,7 +93,7 @@ class Reach:
         K, work = self.instance.num_devices, self.prices.work
         self.forward[0, 0] = 0
         for inner, blocks in enumerate(self.prices.blocks):
-            go_on(self.prices.watch)
+            check_stop(self.prices.watch)
             if self.forward[inner].min() > K:
                 continue
             for block in blocks:
@@ -129,12 +134,12 @@ class Reach:
         K = self.instance.num_devices
         between: dict[tuple[tuple[int, int], tuple[int, int]], list[Arc]] = {}
         for block, t, d, times in self.stages:
-            go_on(self.prices.watch)
+            check_stop(self.prices.watch)
             for s in range(min((len(times) - 1) * d, self.prices.terms.max_s - d) + 1):
                 if self.forward[block.inner, s] + t * d + self.backward[block.outer, s + d] <= K:
                     arc = Arc(block, s, t, d, times[-(-s // d)])
                     between.setdefault((arc.tail, arc.head), []).append(arc)
-        return [arc for rivals in between.values() for arc in (rivals if whole else _undominated(rivals))]
+        return [arc for rivals in between.values() for arc in (rivals if whole else without_dominated(rivals))]
 
     def plan(self) -> StagePlan:
         """A plan that meets the target, on the fewest devices; only where one is ``possible``."""
@@ -154,7 +159,7 @@ class Reach:
         return self.prices.terms.plan(reversed(chosen))
 
 
-def _undominated(rivals: list[Arc]) -> Iterator[Arc]:
+def without_dominated(rivals: list[Rival]) -> Iterator[Rival]:
     """The arcs that no other beats in devices and time both; ``rivals`` join the same two states."""
     fastest = math.inf
     for arc in sorted(rivals, key=lambda arc: (arc.devices, arc.time)):
@@ -179,7 +184,8 @@ def first_reach(prices: Prices, watch: Watch) -> Reach:
 
     least = terms.lower_bound or terms.largest_time * 2.0**-40
     if watch.best_objective is not None:
-        return Reach(prices, _improved(prices, least, watch.best_objective, report) * (1 + WIDER))
+        high = bound_by_steps(lambda target: Reach(prices, target), least, watch.best_objective, report)
+        return Reach(prices, high * (1 + WIDER))
     low, factor = least, 1.1
     while not (reach := Reach(prices, low * factor)).possible:
         low, factor = low * factor, factor * 1.1
@@ -195,11 +201,16 @@ def first_reach(prices: Prices, watch: Watch) -> Reach:
     return Reach(prices, high * (1 + WIDER))
 
 
-def _improved(prices: Prices, least: float, high: float, report: Callable[[Reach], float]) -> float:
-    """What plans below ``high``, in steps that grow while there are some, come to: no target is met `COARSE` below."""
+def bound_by_steps(
+    within: Callable[[float], Tried], least: float, high: float, report: Callable[[Tried], float]
+) -> float:
+    """What plans below ``high``, in steps that grow while there are some, come to: no target is met `COARSE` below.
+
+    ``within`` makes what is in reach of a target, and ``report`` reports a plan of that and returns its time.
+    """
     step = COARSE
     while high > 0 and (target := high * (1 - step)) >= least:
-        reach = Reach(prices, target)
+        reach = within(target)
         if reach.possible:
             high, step = report(reach), min(4 * step, _LARGEST_STEP)
         elif step > COARSE:

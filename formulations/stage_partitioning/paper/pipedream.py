@@ -17,11 +17,12 @@ import numpy as np
 
 from formulations.compiled.downsets import chain_downsets
 from formulations.contract.family import Answer
+from formulations.contract.quantities import judge
 from formulations.modelling.bisection import minimise
 from formulations.stage_partitioning.baselines import work_bound
 from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.definition.problem import stage_memory, suffix_sums, violations
-from formulations.stage_partitioning.exact.threshold import Search, statistics
+from formulations.stage_partitioning.exact.threshold import ThresholdSearch, statistics
 from formulations.stage_partitioning.kernels.tables import build_lattice, build_profile
 from formulations.stage_partitioning.methods import MAX_LABELS
 from instances.graph import lifo_order
@@ -52,14 +53,14 @@ def solve(instance: StageInstance, _limits: Limits, watch: Watch) -> Answer[Stag
             bound=bound, stop=Stop.SIZE_LIMIT, reason=f"{n} nodes times {profile.max_s} micro-batches do not fit"
         )
     lattice = build_lattice(profile, chain_downsets(lifo_order(n, free.edge_indices)))
-    search = Search(free, profile, lattice, np.frombuffer(watch.flag, np.uint8))
+    search = ThresholdSearch(free, profile, lattice, np.frombuffer(watch.flag, np.uint8))
     best = minimise(search, watch.part(silent=True), 0.0)[0]
     stats = statistics(search)
     if best is None:
         reason = "" if watch.stopped() else "no plan on the chain has degrees that the devices and micro-batches allow"
         return Answer(bound=bound, stop=watch.why(), reason=reason, stats=stats)
     plan, objective = best
-    if not violations(instance, plan):
+    if not judge(violations, instance, plan):
         watch.plan(plan, objective)
         return Answer(plan=plan, bound=bound, stop=watch.why(), stats=stats)
     needed = max(stage_memory(instance, stage, s) for stage, s in zip(plan.stages, suffix_sums(plan), strict=True))

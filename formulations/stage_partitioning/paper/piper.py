@@ -1,9 +1,9 @@
 """Piper as published: dynamic programming over downsets with a bang-per-buck knapsack.
 
 Source: Piper, section 4. dp[D][k][s] is the least time per sample of downset D on k devices with data-parallel degrees
-summing to s. Deviations, none of which changes the optimum: entries that no plan within a cutoff can use are not
-kept (the cutoff is the time of a plan under the same knapsack rule), and s is the sum itself, where the paper's
-dp[empty][k][s] = 0 for all s also admits larger values.
+summing to s. Deviation, which changes no plan: s is the sum itself, where the paper's dp[empty][k][s] = 0 for all s
+also admits larger values. With ``--cutoff exact``, which is not the paper's, entries that no plan better than one of
+the exact method can use are not kept.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from formulations.compiled.downsets import all_downsets, position_masks, too_man
 from formulations.compiled.kernels import bitsets
 from formulations.compiled.memory_budget import SizeError, demand
 from formulations.contract.family import Answer
-from formulations.modelling import bisection
+from formulations.modelling.bisection import PRECISION
 from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.definition.problem import evaluate, suffix_sums
 from formulations.stage_partitioning.exact import threshold
@@ -31,7 +31,7 @@ from formulations.stage_partitioning.kernels.tables import (
     build_lattice,
     build_profile,
     make_plan,
-    restricted,
+    restrict,
     usable,
 )
 from formulations.stage_partitioning.methods import MAX_DOWNSETS
@@ -48,9 +48,9 @@ RULES = {
 }
 
 #: Most entries of the table, 8 bytes each.
-MAX_ENTRIES = 250_000_000
+MAX_ENTRIES = 400_000_000
 
-#: The upper bound that sets the cutoff need not be the best.
+#: The exact method's plan that sets a cutoff need not be the best.
 _CUTOFF_GAP = 1e-3
 
 
@@ -66,7 +66,7 @@ class Table(NamedTuple):
 
 
 class Program:
-    """The dynamic program over one lattice under one knapsack rule; some plan is known to take time ``upper``."""
+    """The dynamic program over one lattice under one knapsack rule; no plan slower than ``upper`` is of interest."""
 
     def __init__(self, instance: StageInstance, rule: int, flag: NDArray[np.uint8], upper: float) -> None:
         downsets = all_downsets(instance, MAX_DOWNSETS)
@@ -75,7 +75,7 @@ class Program:
         self.instance, self.rule, self.flag = instance, rule, flag
         self.profile = build_profile(instance, prune=False)
         if rule == published.EXACT:  # the heuristics' choices depend on TMPCs that they do not take
-            self.profile = restricted(self.profile, usable(self.profile, upper))
+            self.profile = restrict(self.profile, usable(self.profile, upper))
         self.lattice = build_lattice(self.profile, downsets)
         self.orders = swap_orders(self.profile) if rule <= published.SORT_ONCE else no_orders(self.profile)
         self.scratch = threshold.make_scratch(self.profile, len(downsets))
@@ -161,7 +161,9 @@ class Program:
         return self.scratch.nodes[:m].tolist(), d, q, self.scratch.choice[:m].tolist()
 
 
-def solve(instance: StageInstance, limits: Limits, watch: Watch, knapsack: str = "auto") -> Answer[StagePlan]:
+def solve(
+    instance: StageInstance, limits: Limits, watch: Watch, knapsack: str = "auto", cutoff: str = "none"
+) -> Answer[StagePlan]:
     """The best plan that the published dynamic program finds.
 
     Parameters
@@ -169,6 +171,9 @@ def solve(instance: StageInstance, limits: Limits, watch: Watch, knapsack: str =
     knapsack
         ``rerank`` (the paper's text), ``sort-once`` (the released program; at most two TMPCs per (v, t)),
         ``truncating``; ``auto``: sort-once under the released cost model where it applies, else rerank.
+    cutoff
+        ``exact``: the stages and degrees of a plan of `exact.threshold`, with TMPCs by this knapsack rule, say what no
+        better plan can use. The plan that comes back is as good; seconds and ``stats`` are not those of the paper.
 
     Returns
     -------
@@ -177,39 +182,45 @@ def solve(instance: StageInstance, limits: Limits, watch: Watch, knapsack: str =
         bound; with ``knapsack="exact"`` it is the plan's own objective, which is then optimal.
     """
     rule = resolve(instance, knapsack)
-    flag = np.frombuffer(watch.flag, np.uint8)
-    first = threshold.solve(instance, Limits(gap=_CUTOFF_GAP, seed=limits.seed), watch.part(silent=True))
-    options = {"knapsack": rule}
-    if first.plan is None:
-        whose = "exact" if first.infeasible else ""
-        return Answer(
-            infeasible=first.infeasible, stop=first.stop, proved_by=whose, reason=first.reason, options=options
-        )
+    flag, options, known = np.frombuffer(watch.flag, np.uint8), {"knapsack": rule, "cutoff": cutoff}, None
+    if cutoff == "exact":
+        first = threshold.solve(instance, Limits(gap=_CUTOFF_GAP, seed=limits.seed), watch.part(silent=True))
+        if first.plan is None:
+            whose = "exact" if first.infeasible else ""
+            return Answer(
+                infeasible=first.infeasible, stop=first.stop, proved_by=whose, reason=first.reason, options=options
+            )
+        known = first.plan
     try:
-        program = Program(instance, RULES[rule], flag, evaluate(instance, first.plan))
-        bound = float(program.lattice.work[-1]) / instance.num_devices
+        program = Program(instance, RULES[rule], flag, math.inf if known is None else evaluate(instance, known))
+        bound, most = float(program.lattice.work[-1]) / instance.num_devices, math.inf
         watch.bound(bound, Prover.BOUNDS)
-        start = program.restated(first.plan)
-        cutoff = evaluate(instance, start)
-        watch.plan(start, cutoff)
-        done = program.run(cutoff * (1 + bisection.PRECISION))
+        if known is not None:
+            known = program.restated(known)
+            most = evaluate(instance, known)
+            watch.plan(known, most)
+        done = program.run(most * (1 + PRECISION))
     except SizeError as reason:
         return Answer(stop=Stop.SIZE_LIMIT, reason=str(reason), options=options)
     if done is None:
         return Answer(bound=bound, stop=watch.why(), options=options, stats=statistics(program))
     table, s = done
+    if math.isinf(program.entry(table, len(program.lattice.bits) - 1, program.profile.num_devices, s)):
+        return Answer(infeasible=True, stop=Stop.PROVED, options=options, stats=statistics(program))
     plan = program.plan(table, s)
     objective = evaluate(instance, plan)
     watch.plan(plan, objective)
     if rule == "exact":
-        bound = objective * (1 - bisection.PRECISION)
+        bound = objective * (1 - PRECISION)
         watch.bound(bound)
     return Answer(plan=plan, bound=bound, options=options, stats=statistics(program))
 
 
-def solve_exact_knapsack(instance: StageInstance, limits: Limits, watch: Watch) -> Answer[StagePlan]:
+def solve_exact_knapsack(
+    instance: StageInstance, limits: Limits, watch: Watch, cutoff: str = "none"
+) -> Answer[StagePlan]:
     """The same program with exact knapsacks, which makes it exact (Piper, Appendix C)."""
-    return solve(instance, limits, watch, knapsack="exact")
+    return solve(instance, limits, watch, knapsack="exact", cutoff=cutoff)
 
 
 def resolve(instance: StageInstance, knapsack: str) -> str:
@@ -248,8 +259,10 @@ def no_orders(profile: Profile) -> SwapOrders:
 def new_table(profile: Profile, lattice: Lattice, cutoff: float) -> Table:
     """An empty table for plans of time <= ``cutoff``."""
     D, K = len(lattice.bits), profile.num_devices
-    rest, useful = np.empty(D, np.int64), np.empty(D, np.int64)
-    labels.devices_for_rest(profile, lattice, cutoff * (1 + 1e-9), rest, useful)
+    rest = np.ones(D, np.int64)  # whatever is outside a downset takes a device
+    rest[-1] = 0
+    if math.isfinite(cutoff):
+        labels.devices_for_rest(profile, lattice, cutoff * (1 + 1e-9), rest, np.empty(D, np.int64))
     least = np.ceil(lattice.work / cutoff * (1 - 1e-9) - 1e-9) if cutoff > 0 else np.ones(D)
     low: Ints = np.maximum(least, 1).astype(np.int64)
     low[0] = 0

@@ -9,7 +9,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from formulations.contract.instance_space import UNIFORM_LAYERS, Domain, Gene, Genes, Genome, Mining, Numbers
+from formulations.contract.instance_space import UNIFORM_LAYERS, Domain, Gene, Genes, Genome, InstanceSpace, Numbers
 from instances.parameters import MAX_COUNT
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 
@@ -23,9 +23,9 @@ _Tmpc = tuple[int, int, int, int]
 _ABSENT: _Tmpc = (0, 0, 0, 0)
 
 
-def mining() -> Mining[StageInstance]:
-    """The limits, genes and domains of the room."""
-    return Mining(
+def mining() -> InstanceSpace[StageInstance]:
+    """The limits, genes and domains of the problem."""
+    return InstanceSpace(
         {"nodes": 4, "devices": 4, "microbatches": 4, "tmpcs": 2, "tp": 2, "number": 12},
         genes,
         (

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from formulations.contract.rounding import amount_text
 from formulations.contract.rounding import exactly as exact_text
-from formulations.contract.rounding import printed
 from formulations.contract.what_if import (
     Change,
     Member,
@@ -15,16 +15,16 @@ from formulations.contract.what_if import (
     Questions,
     layers_among,
     one_requirement_less,
-    required,
+    requirement_members,
     rules_among,
-    unrequired,
+    without_requirements,
 )
 from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.definition.plan_figures import memory_rows
 from formulations.stage_partitioning.definition.problem import MEMORY_SLACK, stage_memory, stage_time, suffix_sums
 from formulations.stage_partitioning.definition.settings import PER_SECOND
 from formulations.stage_partitioning.questions.noise import factors, noisy
-from formulations.stage_partitioning.questions.why_infeasible import counted, most_devices, unlimited_devices
+from formulations.stage_partitioning.questions.why_infeasible import most_devices, plural, unlimited_devices
 from instances.parameters import MAX_AMOUNT, MAX_COUNT
 from instances.problems.stage_partitioning import CostModel, Layer, StageInstance, Tmpc
 from instances.requirements import requirements_of
@@ -39,8 +39,8 @@ _HALVINGS = tuple(2.0**power for power in range(1, 11))
 
 
 def questions() -> Questions[StageInstance]:
-    """What the room knows."""
-    return Questions(members, relaxed, repairs, resources, rows, factors, noisy)
+    """What the problem knows."""
+    return Questions(members, relax, repairs, resources, rows, factors, noisy)
 
 
 def members(instance: StageInstance) -> tuple[Member, ...]:
@@ -52,8 +52,8 @@ def members(instance: StageInstance) -> tuple[Member, ...]:
     if _divides(instance):
         found.append(Member("rule", "cost-model", f"data-parallel degrees divide the {N} micro-batches of a batch"))
     found.append(Member("rule", "microbatches", f"the data-parallel degrees of all stages sum to {sums} {N}"))
-    found += required(instance)
-    found.append(Member("rule", "devices", f"there {'is' if K == 1 else 'are'} {counted(K, 'device')}"))
+    found += requirement_members(instance)
+    found.append(Member("rule", "devices", f"there {'is' if K == 1 else 'are'} {plural(K, 'device')}"))
     found.append(Member("rule", "memory", f"a device has {exact_text(instance.memory_bytes)} bytes"))
     layers = sorted(instance.layers, key=lambda layer: _least(layer, K)[0])
     return (*found, *(Member("layer", layer.id, _said(layer, K)) for layer in layers))
@@ -61,7 +61,7 @@ def members(instance: StageInstance) -> tuple[Member, ...]:
 
 def _divides(instance: StageInstance) -> bool:
     """Whether degrees have to divide N by a rule that can go alone: carried activations would go with it."""
-    return instance.cost_model is not CostModel.PAPER and not instance.carried
+    return instance.cost_model is not CostModel.PAPER and not instance.shared_activations
 
 
 def _least(layer: Layer, devices: int) -> tuple[float, int, str]:
@@ -80,7 +80,7 @@ def _said(layer: Layer, devices: int) -> str:
     return f"layer {layer.id}{name} needs at least {exact_text(needed)} bytes on {where} (TMPC {tmpc})"
 
 
-def relaxed(instance: StageInstance, dropped: frozenset[Member]) -> list[StageInstance]:
+def relax(instance: StageInstance, dropped: frozenset[Member]) -> list[StageInstance]:
     """The instance without some rules, and with layers that need nothing and run at every degree.
 
     Devices are then as many as the micro-batches and the largest degree can take, micro-batches as many as the devices
@@ -103,7 +103,7 @@ def relaxed(instance: StageInstance, dropped: frozenset[Member]) -> list[StageIn
     if free:
         degrees = sorted({1, *(t for layer in instance.layers for t in layer.tmpcs)})
         changes["layers"] = tuple(_freed(layer, degrees) if layer.id in free else layer for layer in instance.layers)
-    return [replace(unrequired(instance, dropped), **changes)]
+    return [replace(without_requirements(instance, dropped), **changes)]
 
 
 def _multiple(count: int, most: int) -> int:
@@ -152,7 +152,7 @@ def _memory(instance: StageInstance) -> Change[StageInstance]:
 
     return Change(
         "memory",
-        lambda amount: f"{printed(amount)} bytes on each device",
+        lambda amount: f"{amount_text(amount)} bytes on each device",
         lambda amount: replace(instance, memory_bytes=amount),
         needed=needed,
         most=MAX_AMOUNT,
@@ -168,7 +168,7 @@ def _devices(instance: StageInstance) -> Change[StageInstance]:
     tried = min(most, K + _TRIES) if in_turn else most
     return Change(
         "devices",
-        lambda amount: counted(int(amount), "device"),
+        lambda amount: plural(int(amount), "device"),
         lambda amount: replace(instance, num_devices=int(amount)),
         range(K + 1, tried + 1),
         in_turn=in_turn,

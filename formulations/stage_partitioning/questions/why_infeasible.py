@@ -1,7 +1,7 @@
 """What would make an infeasible instance feasible: the least memory at its devices, the fewest devices at its memory.
 
-Both by threshold tests without a limit on time (`exact.threshold.Search`), exact for the instance with that one number
-changed.
+Both by threshold tests without a limit on time (`exact.threshold.ThresholdSearch`), exact for the instance with that
+one number changed.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import numpy as np
 
 from formulations.compiled.downsets import all_downsets, chain_downsets, linear_orders
 from formulations.compiled.memory_budget import SizeError
-from formulations.contract.rounding import Least, exactly, least_amount, printed
+from formulations.contract.rounding import Least, amount_text, exactly, least_amount
 from formulations.stage_partitioning.definition.problem import MEMORY_SLACK, stage_memory, suffix_sums
-from formulations.stage_partitioning.exact.threshold import Search
+from formulations.stage_partitioning.exact.threshold import ThresholdSearch
 from formulations.stage_partitioning.kernels.tables import build_lattice, build_profile
 from formulations.stage_partitioning.methods import MAX_DOWNSETS, MAX_LABELS
 from instances.parameters import MAX_AMOUNT, MAX_COUNT
@@ -27,12 +27,12 @@ from solvers.outcome import Limits, Watch
 
 def why_infeasible(instance: StageInstance, _limits: Limits, watch: Watch) -> tuple[str, Mapping[str, Any]]:
     """A sentence and its figures; what the time limit cuts off is left out, and what the method is too small for."""
-    memory = known(lambda: least_memory(instance, watch))
-    devices = known(lambda: fewest_devices(instance, watch))
-    return explained(instance, memory, devices)
+    memory = least_needs(lambda: least_memory(instance, watch))
+    devices = least_needs(lambda: fewest_devices(instance, watch))
+    return explain_needs(instance, memory, devices)
 
 
-def known(find: Callable[[], Least]) -> Least:
+def least_needs(find: Callable[[], Least]) -> Least:
     """What is found; nothing where the graph has too many downsets."""
     try:
         return find()
@@ -40,14 +40,14 @@ def known(find: Callable[[], Least]) -> Least:
         return Least()
 
 
-def explained(instance: StageInstance, memory: Least, devices: Least) -> tuple[str, dict[str, float]]:
+def explain_needs(instance: StageInstance, memory: Least, devices: Least) -> tuple[str, dict[str, float]]:
     """A sentence and its figures from what is known of the least memory and the fewest devices.
 
     The figures are the numbers of the sentence, as far as they are proved to be the least.
     """
     parts: list[str] = []
     figures: dict[str, float] = {}
-    said = memory_sentence(memory, counted(instance.num_devices, "device"))
+    said = memory_sentence(memory, plural(instance.num_devices, "device"))
     if said:
         parts.append(said)
     if memory.proved and memory.amount is not None and memory.amount <= MAX_AMOUNT:
@@ -56,7 +56,7 @@ def explained(instance: StageInstance, memory: Least, devices: Least) -> tuple[s
         declared = f"{exactly(instance.memory_bytes)} bytes"
         if devices.amount < math.inf:
             figures["fewest_devices"] = int(devices.amount)
-            parts.append(f"{counted(int(devices.amount), 'device')} of {declared} would suffice")
+            parts.append(f"{plural(int(devices.amount), 'device')} of {declared} would suffice")
         elif most_devices(instance) <= MAX_COUNT:
             parts.append(f"no number of devices of {declared} would suffice")
         else:
@@ -64,10 +64,10 @@ def explained(instance: StageInstance, memory: Least, devices: Least) -> tuple[s
     return "infeasible: " + ("; ".join(parts) if parts else "no plan fits the devices and their memory"), figures
 
 
-def counted(number: int, noun: str) -> str:
+def plural(number: int, noun: str) -> str:
     """So many of a noun.
 
-    >>> counted(1, "device"), counted(2, "device")
+    >>> plural(1, "device"), plural(2, "device")
     ('1 device', '2 devices')
     """
     return f"{number} {noun}" + ("" if number == 1 else "s")
@@ -80,8 +80,8 @@ def memory_sentence(memory: Least, devices: str) -> str:
     if memory.amount == math.inf:
         return f"no memory would suffice with {devices}"
     if memory.amount > MAX_AMOUNT:
-        return f"no memory up to {printed(MAX_AMOUNT)} bytes would suffice with {devices}"
-    return f"{devices} of {printed(memory.amount)} bytes would suffice" + ("" if memory.proved else ", maybe less")
+        return f"no memory up to {amount_text(MAX_AMOUNT)} bytes would suffice with {devices}"
+    return f"{devices} of {amount_text(memory.amount)} bytes would suffice" + ("" if memory.proved else ", maybe less")
 
 
 def is_feasible(instance: StageInstance, watch: Watch) -> bool:
@@ -119,13 +119,13 @@ def least_memory(instance: StageInstance, watch: Watch) -> Least:
     needed = math.inf
     for order in linear_orders(instance):  # cheap, and often the answer already: then one test of all downsets is left
         lattice = build_lattice(search.profile, chain_downsets(order))
-        chain = _fits(Search(search.instance, search.profile, lattice, search.flag))
+        chain = _fits(ThresholdSearch(search.instance, search.profile, lattice, search.flag))
         found = least_amount(chain, watch, MEMORY_SLACK, needed).amount
         needed = needed if found is None else found
     return least_amount(_fits(search), watch, MEMORY_SLACK, needed)
 
 
-def _fits(search: Search) -> Callable[[float], float | None]:
+def _fits(search: ThresholdSearch) -> Callable[[float], float | None]:
     """What some plan over the lattice of ``search`` needs that fits into a memory."""
 
     def needed(memory: float) -> float | None:
@@ -140,12 +140,12 @@ def _fits(search: Search) -> Callable[[float], float | None]:
     return needed
 
 
-def _whole(instance: StageInstance, watch: Watch) -> Search:
+def _whole(instance: StageInstance, watch: Watch) -> ThresholdSearch:
     profile = build_profile(instance, prune=True)
     downsets = all_downsets(instance, MAX_DOWNSETS)
     if downsets is None or len(downsets) * (profile.max_s + 1) > MAX_LABELS:
         raise SizeError("the graph has too many downsets for the exact method")
-    return Search(instance, profile, build_lattice(profile, downsets), np.frombuffer(watch.flag, np.uint8))
+    return ThresholdSearch(instance, profile, build_lattice(profile, downsets), np.frombuffer(watch.flag, np.uint8))
 
 
 def unlimited_devices(instance: StageInstance) -> int:

@@ -25,7 +25,7 @@ def breakdown(instance: KnapsackInstance, plan: KnapsackPlan) -> Breakdown:
 
 def _tradeoff(instance: KnapsackInstance, plan: KnapsackPlan) -> Tradeoff:
     """The options of all nodes, and this choice beside that of the best-ratio heuristic."""
-    frontier = supported(instance)
+    frontier = lower_hull(instance)
     heuristic = _published(instance)
     nodes = [
         Options(
@@ -51,7 +51,7 @@ def _total(instance: KnapsackInstance, name: str, plan: KnapsackPlan) -> Total:
     return Total(name, evaluate(instance, plan), total_memory(instance, plan))
 
 
-def supported(instance: KnapsackInstance) -> list[Total]:
+def lower_hull(instance: KnapsackInstance) -> list[Total]:
     """Choices on the lower hull of time over memory, from the least memory on: every swap pays as much as the next.
 
     Each node's options have a hull of their own; the swaps along all of them, the steepest first, give the hull of all

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import math
 
-from formulations.contract.quantities import unmet
 from formulations.contract.violation import Violation
 from formulations.tmpc_knapsack.definition.plan import KnapsackPlan
-from formulations.tmpc_knapsack.definition.quantities import VOCABULARY
 from instances.problems.tmpc_knapsack import Choice, KnapsackInstance
 
 #: A choice fits if its memory is at most the capacity times this: float noise, far below one byte.
@@ -53,7 +51,7 @@ def violations(instance: KnapsackInstance, plan: KnapsackPlan) -> tuple[Violatio
     memory = total_memory(instance, plan)
     if memory > instance.capacity_bytes * MEMORY_SLACK:
         found.append(Violation("memory", f"the choice needs {memory:.17g} bytes of {instance.capacity_bytes:.17g}"))
-    return (*found, *unmet(VOCABULARY, instance, plan))
+    return tuple(found)
 
 
 def _chosen(instance: KnapsackInstance, plan: KnapsackPlan) -> list[Choice]:

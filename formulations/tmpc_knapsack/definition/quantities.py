@@ -28,6 +28,12 @@ def num_chosen(_: Instance, plan: KnapsackPlan, option: str) -> int:
 
 
 VOCABULARY = (
-    Quantity("chosen", "whether a node takes an option; no if it has none of that id", chosen, (_NODE, _OPTION)),
+    Quantity(
+        "chosen",
+        "whether a node takes an option; no if it has none of that id",
+        chosen,
+        (_NODE, _OPTION),
+        is_yes_no=True,
+    ),
     Quantity("num_chosen", "number of nodes that take an option of that id", num_chosen, (_OPTION,)),
 )

@@ -7,20 +7,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from formulations.contract.family import lazy
+from formulations.contract.family import OwnJson
 from instances.errors import InstanceError
 from instances.parameters import Setting
-from instances.problems.tmpc_knapsack import KnapsackInstance
+from instances.problems.tmpc_knapsack import KnapsackInstance, check
 from instances.units import parse_bytes
 
+_JSON = OwnJson(KnapsackInstance, check)
+
 MEMORY = Setting("memory", parse_bytes, "capacity of the knapsack: 8GiB (2^30 bytes) or 8GB (10^9)", metavar="SIZE")
-
-
-def recognise(content: Any) -> bool:
-    """Whether this is an instance of the family: built already, or own JSON."""
-    if isinstance(content, KnapsackInstance):
-        return True
-    return isinstance(content, dict) and content.get("problem") == "tmpc_knapsack"
+OVERRIDES = (MEMORY,)
 
 
 def read(content: Any, where: str, overrides: Mapping[str, Any]) -> KnapsackInstance:
@@ -31,17 +27,20 @@ def read(content: Any, where: str, overrides: Mapping[str, Any]) -> KnapsackInst
             memory = MEMORY.parse(memory)
         except ValueError as error:
             raise InstanceError.at(where, "--memory", memory, str(error)) from None
-    if isinstance(content, KnapsackInstance):
-        return content if memory is None else replace(content, capacity_bytes=memory)
     if memory is not None and isinstance(content, dict):
         content = {**content, "capacity_bytes": memory}
-    instance: KnapsackInstance = lazy("instances.readers.knapsack_json:read")(content, where)
-    return instance
+    instance = _JSON.read(content, where)
+    return instance if memory is None else replace(instance, capacity_bytes=memory)
 
 
 def num_options(instance: KnapsackInstance) -> int:
     """Options of all nodes together."""
     return sum(len(node.options) for node in instance.nodes)
+
+
+def unit(_: KnapsackInstance) -> str:
+    """The objective's unit."""
+    return ""
 
 
 def describe(instance: KnapsackInstance) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 from ortools.sat.python import cp_model
 
 from formulations.contract.family import Answer
-from formulations.modelling.solve_model import prove, require
+from formulations.modelling.solve_model import add_requirements, prove
 from formulations.tmpc_knapsack.definition.plan import KnapsackPlan
 from formulations.tmpc_knapsack.definition.problem import evaluate, violations
 from formulations.tmpc_knapsack.definition.quantities import VOCABULARY
@@ -79,7 +79,7 @@ def build(instance: KnapsackInstance, watch: Watch | None = None, *, complete: b
     scale = cost_scale(math.fsum(least), len(instance.nodes), math.fsum([*least, *extra]))
     model.minimize(cp_model.LinearExpr.weighted_sum(flat, [scale.floor(time) for time in extra]))
     found = Model(instance, model, chosen, scale)
-    require(found, VOCABULARY, instance)
+    add_requirements(found, VOCABULARY, instance)
     return found
 
 

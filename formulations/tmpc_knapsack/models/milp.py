@@ -11,7 +11,7 @@ from typing import Any
 import pyomo.environ as pyo
 
 from formulations.contract.family import Answer
-from formulations.modelling.solve_model import prove, require
+from formulations.modelling.solve_model import add_requirements, prove
 from formulations.tmpc_knapsack.definition.plan import KnapsackPlan
 from formulations.tmpc_knapsack.definition.problem import evaluate, violations
 from formulations.tmpc_knapsack.definition.quantities import VOCABULARY
@@ -77,7 +77,7 @@ def build(instance: KnapsackInstance, watch: Watch | None = None, *, complete: b
     # Least total time ("minimizes the total TPS of the stage"), counted from the fastest options.
     model.time = pyo.Objective(expr=pyo.quicksum(time / unit * model.chosen[pair] for pair, time in extra.items()))
     found = Model(instance, model, unit)
-    require(found, VOCABULARY, instance)
+    add_requirements(found, VOCABULARY, instance)
     return found
 
 

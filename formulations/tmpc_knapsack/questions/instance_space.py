@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from random import Random
 
-from formulations.contract.instance_space import UNIFORM_LAYERS, Gene, Genes, Genome, Mining
+from formulations.contract.instance_space import UNIFORM_LAYERS, Gene, Genes, Genome, InstanceSpace
 from instances.problems.tmpc_knapsack import Choice, KnapsackInstance, KnapsackNode
 
 #: Numbers of a TMPC: whether it is there, time and bytes.
 _FIELDS = 3
 
 
-def mining() -> Mining[KnapsackInstance]:
-    """The limits, genes and domains of the room."""
-    return Mining({"nodes": 4, "tmpcs": 2, "number": 12}, genes, (UNIFORM_LAYERS,))
+def mining() -> InstanceSpace[KnapsackInstance]:
+    """The limits, genes and domains of the problem."""
+    return InstanceSpace({"nodes": 4, "tmpcs": 2, "number": 12}, genes, (UNIFORM_LAYERS,))
 
 
 def genes(limits: Mapping[str, int]) -> Genes[KnapsackInstance]:

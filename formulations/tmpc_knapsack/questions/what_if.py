@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from formulations.contract.rounding import amount_text
 from formulations.contract.rounding import exactly as exact_text
-from formulations.contract.rounding import printed
 from formulations.contract.what_if import (
     Change,
     Member,
@@ -15,9 +15,9 @@ from formulations.contract.what_if import (
     Questions,
     layers_among,
     one_requirement_less,
-    required,
+    requirement_members,
     rules_among,
-    unrequired,
+    without_requirements,
 )
 from formulations.tmpc_knapsack.definition.plan import KnapsackPlan
 from formulations.tmpc_knapsack.definition.problem import MEMORY_SLACK, total_memory
@@ -26,8 +26,8 @@ from instances.problems.tmpc_knapsack import KnapsackInstance, KnapsackNode
 
 
 def questions() -> Questions[KnapsackInstance]:
-    """What the room knows."""
-    return Questions(members, relaxed, repairs, resources, rows)
+    """What the problem knows."""
+    return Questions(members, relax, repairs, resources, rows)
 
 
 def members(instance: KnapsackInstance) -> tuple[Member, ...]:
@@ -37,16 +37,16 @@ def members(instance: KnapsackInstance) -> tuple[Member, ...]:
     said = [
         Member("layer", node.id, f"node {node.id} needs at least {exact_text(_least(node))} bytes") for node in nodes
     ]
-    return (*required(instance), memory, *said)
+    return (*requirement_members(instance), memory, *said)
 
 
 def _least(node: KnapsackNode) -> float:
     return min(option.memory_bytes for option in node.options)
 
 
-def relaxed(instance: KnapsackInstance, dropped: frozenset[Member]) -> list[KnapsackInstance]:
+def relax(instance: KnapsackInstance, dropped: frozenset[Member]) -> list[KnapsackInstance]:
     """The instance without some rules, and with nodes whose every TMPC needs nothing."""
-    kept, free = unrequired(instance, dropped), layers_among(dropped)
+    kept, free = without_requirements(instance, dropped), layers_among(dropped)
     if "memory" in rules_among(dropped):
         kept = replace(kept, capacity_bytes=MAX_AMOUNT)
     return [replace(kept, nodes=tuple(_freed(node) if node.id in free else node for node in kept.nodes))]
@@ -64,7 +64,7 @@ def repairs(instance: KnapsackInstance, _: Sequence[int | str]) -> list[list[Cha
 def _memory(instance: KnapsackInstance) -> Change[KnapsackInstance]:
     return Change(
         "memory",
-        lambda amount: f"{printed(amount)} bytes",
+        lambda amount: f"{amount_text(amount)} bytes",
         lambda amount: replace(instance, capacity_bytes=amount),
         needed=lambda plan: total_memory(instance, plan),
         most=MAX_AMOUNT,

@@ -7,9 +7,11 @@ from instances.parameters import MAX_AMOUNT
 from instances.problems.tmpc_knapsack import KnapsackInstance
 from solvers.outcome import Limits, Watch
 
+_code = lazy("formulations.tmpc_knapsack")
+
 
 def why_infeasible(instance: KnapsackInstance, _limits: Limits, _watch: Watch) -> tuple[str, dict[str, float]]:
     """The least capacity that would be feasible, rounded up: the smallest options together."""
-    sentence: str = lazy("formulations.tmpc_knapsack.costs:shortage")(instance)
-    least: float = lazy("formulations.tmpc_knapsack.costs:least_capacity")(instance)
+    sentence: str = _code.costs.shortage(instance)
+    least: float = _code.costs.least_capacity(instance)
     return sentence, {"least_capacity_bytes": least} if least <= MAX_AMOUNT else {}

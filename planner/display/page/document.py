@@ -9,20 +9,19 @@ from typing import Any
 
 from formulations.figures.plan_figures import Breakdown
 from planner.display.page import library, sentences
-from planner.display.page.chart import Columns
-from planner.display.page.methods import losses, over_time
-from planner.display.page.plans import distinct, explored
+from planner.display.page.plans import Columns, distinct, plans_for_page
 from planner.display.page.report_data import Material, material
 from planner.display.page.rows import COLUMNS, by_row, cells, parts
-from planner.display.page.theme import PATTERNS, schemes
-from planner.display.page.tradeoffs import heat
+from planner.display.plots.methods import losses_of, over_time
+from planner.display.plots.theme import pattern_elements, schemes
+from planner.display.plots.tradeoffs import heat
 from planner.display.tables import facts
 from planner.display.terminal import printable
 from planner.files.load import family_of
 from planner.files.node_names import names_of_nodes, with_names
 from planner.files.write import plain
 from planner.process.errors import UsageError
-from planner.process.signals import noted
+from planner.process.signals import pending
 from planner.process.versions import machine, today, versions
 from planner.results.events import Listen
 from planner.results.result import Result
@@ -75,7 +74,7 @@ def page(
             notice=notice,
         )
         found.append(given)
-        if given.report.signal or noted():
+        if given.report.signal or pending():
             break
     return _rendered(found, limits), [each.report for each in found]
 
@@ -103,11 +102,11 @@ def _rendered(found: Sequence[Material], limits: Limits) -> str:
         title=_title(found),
         subjects=subjects,
         columns=COLUMNS,
-        allowed=library.allowed(*scripts),
+        allowed=library.security_policy(*scripts),
         style=library.style(),
         scripts=scripts,
         data=_embedded(data),
-        patterns=PATTERNS,
+        patterns=pattern_elements(),
         seed=limits.seed,
         threads=limits.threads,
         time_limit="none" if limits.time_s is None else f"{limits.time_s:g} s",
@@ -130,7 +129,10 @@ def _subject(place: int, found: Material, columns: Columns) -> dict[str, Any]:
     family, report, best = family_of(found.instance), found.report, found.best
     own = distinct(found.instance, report)
     breakdown = own[0].figures if own else None
-    drawn = {"losses": losses(report), "time": over_time(found.events, report)}
+    drawn = {
+        "losses": losses_of(report) if any(each.loss for each in report.results) else None,
+        "time": over_time(found.events, report),
+    }
     if found.frontier is not None:
         [drawn["frontier"]] = heat(found.frontier)
     return {
@@ -149,12 +151,12 @@ def _subject(place: int, found: Material, columns: Columns) -> dict[str, Any]:
         "best": best,
         "parts": _parts(found.instance, best, breakdown),
         "plan": "" if best is None else plan_file(best),
-        "proved": sentences.proved(report),
-        "certificate": sentences.certified(found.proof, len(found.checks) > 1),
+        "proved": sentences.proof_sentences(report),
+        "certificate": sentences.certificate_sentence(found.proof, len(found.checks) > 1),
         "checks": found.checks,
         "commands": found.commands,
         "charts": {name: columns.of(chart) for name, chart in drawn.items() if chart is not None},
-        "plans": list(explored(own, columns)),
+        "plans": list(plans_for_page(own, columns)),
     }
 
 

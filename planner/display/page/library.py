@@ -8,6 +8,7 @@ import importlib.util
 from functools import cache
 from importlib.resources import files
 
+from planner.display.plots.files import lacks_addresses
 from planner.process.errors import UsageError
 
 #: What the page needs, as modules, and as it is called where it is installed from.
@@ -19,6 +20,8 @@ def require_page() -> None:
     missing = [name for module, name in _NEEDED.items() if importlib.util.find_spec(module) is None]
     if missing:
         raise UsageError(f"planner report needs {' and '.join(missing)}: pip install 'dnn-planner[report]'")
+    if lacks_addresses():
+        raise UsageError(f"planner report needs addresses: {lacks_addresses()}")
 
 
 @cache
@@ -39,7 +42,7 @@ def style() -> str:
     return _template("report.css")
 
 
-def allowed(*scripts: str) -> str:
+def security_policy(*scripts: str) -> str:
     """The content security policy: these scripts by their content, styles, pictures inside the page, no network."""
     hashes = " ".join(
         f"'sha256-{base64.b64encode(hashlib.sha256(each.encode()).digest()).decode()}'" for each in scripts

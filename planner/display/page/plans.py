@@ -3,18 +3,64 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from formulations.figures.plan_figures import Breakdown
-from planner.display.page.chart import Columns
-from planner.display.page.drawn import charts, highest
+from planner.display.plots.chart import Chart, Row, cell
+from planner.display.plots.panels import charts, highest
+from planner.display.terminal import printable
 from planner.files.load import family_of
 from planner.files.write import plain
-from planner.results.optimality_loss import shown
+from planner.results.optimality_loss import format_loss
 from planner.results.result import Result
 from planner.solving.compare import Report
+
+
+@dataclass
+class Columns:
+    """The columns of all charts, each kept once: plans of one instance share most of them."""
+
+    kept: list[Sequence[Any] | dict[str, Sequence[Any]]] = field(default_factory=list)
+    _places: dict[tuple[Any, ...], int] = field(default_factory=dict)
+
+    def of(self, chart: Chart) -> dict[str, Any]:
+        """The chart as the page's script reads it."""
+        return {
+            "title": printable(chart.title),
+            "text": printable(chart.text),
+            "spec": chart.spec,
+            "data": {name: self._split(rows) for name, rows in chart.datasets.items()},
+            "top": chart.top,
+            "details": chart.details,
+            "unit": chart.unit,
+            "key": [[printable(name), pattern, share] for name, pattern, share in chart.key],
+            "canvas": chart.is_large,
+        }
+
+    def _split(self, rows: Sequence[Row]) -> dict[str, int]:
+        names = rows[0] if rows else ()
+        return {name: self._place(tuple(cell(row[name]) for row in rows)) for name in names}
+
+    def _place(self, column: tuple[Any, ...]) -> int:
+        key = tuple((type(value), value) for value in column)
+        if key not in self._places:
+            self._places[key] = len(self.kept)
+            self.kept.append(_short(column))
+        return self._places[key]
+
+
+def _short(column: Sequence[Any]) -> Sequence[Any] | dict[str, Sequence[Any]]:
+    """A column, or where texts come again and again its distinct values and their places.
+
+    >>> _short(["stage 0"] * 3), _short(["a", "b"])
+    ({'of': ['stage 0'], 'at': [0, 0, 0]}, ['a', 'b'])
+    """
+    if 2 * len(set(column)) >= len(column) or not any(isinstance(value, str) for value in column):
+        return column
+    places = {value: place for place, value in enumerate(dict.fromkeys(column))}
+    return {"of": list(places), "at": [places[value] for value in column]}
 
 
 @dataclass(frozen=True)
@@ -32,7 +78,9 @@ class Plan:
         value = f"{first.objective:.6g} {first.unit}".rstrip()
         methods = ", ".join(result.method for result in self.results)
         return (
-            f"{methods}: {value}" if first.loss is None else f"{methods}: {value}, {shown(first.loss, self.is_proved)}"
+            f"{methods}: {value}"
+            if first.loss is None
+            else f"{methods}: {value}, {format_loss(first.loss, self.is_proved)}"
         )
 
 
@@ -47,13 +95,11 @@ def distinct(instance: Any, report: Report) -> list[Plan]:
 
 
 def _figures(instance: Any, result: Result) -> Breakdown | None:
-    family = family_of(instance)
-    return (
-        None if family.breakdown is None else family.breakdown(instance, family.plan_from_json(instance, result.plan))
-    )
+    breakdown = family_of(instance).breakdown
+    return None if breakdown is None else breakdown(instance, result.own_plan)
 
 
-def explored(found: list[Plan], columns: Columns) -> Iterator[dict[str, Any]]:
+def plans_for_page(found: list[Plan], columns: Columns) -> Iterator[dict[str, Any]]:
     """The plans as the page's script reads them."""
     most = highest([plan.figures for plan in found if plan.figures is not None])
     for plan in found:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from formulations.figures.plan_figures import Breakdown
-from planner.display.page.marks import called
-from planner.display.tables import brief, is_rows, named, number, percent, together, unfolded
-from planner.results.optimality_loss import shown
+from planner.display.plots.marks import heading
+from planner.display.tables import brief, format_cell, is_rows, number, percent, table_of_objects, together
+from planner.results.optimality_loss import format_loss
 from planner.results.result import Result
 from solvers.outcome import Stop
 
@@ -36,7 +36,7 @@ def cells(result: Result, is_proved: bool) -> list[Cell]:
     """A method's row, a cell for each of `COLUMNS`."""
     whose = str(result.proved_by) if result.proved_by and result.stop is Stop.PROVED else ""
     figures = [
-        (shown(result.loss, is_proved), result.loss),
+        (format_loss(result.loss, is_proved), result.loss),
         (percent(result.gap), result.gap),
         *((number(value), value) for value in (result.objective, result.bound)),
         *((word, word) for word in (result.claim, result.status.value, result.stop.value, whose)),
@@ -63,7 +63,7 @@ def parts(plan: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 def _part(name: str, part: Any) -> dict[str, Any]:
     """A part of a plan: lists of objects with equal keys as a table, anything else as a line."""
     if isinstance(part, Sequence) and part and all(isinstance(row, Mapping) for row in part):
-        columns, rows = unfolded(part)
+        columns, rows = table_of_objects(part)
         return {"name": name, "columns": columns, "rows": rows}
     if is_rows(part):
         return {"name": name, "columns": ["#", ""], "rows": [[str(i), brief(row)] for i, row in enumerate(part)]}
@@ -87,9 +87,9 @@ def _listed(part: Any) -> str:
 def by_row(found: Breakdown) -> dict[str, Any]:
     """The figures of stages, or whatever a plan's figures are of, as a table, equal neighbours in one row."""
     names = list(found.rows[0])
-    rows = together([[named(name, row[name], 6) for name in names] for row in found.rows])
+    rows = together([[format_cell(name, row[name], 6) for name in names] for row in found.rows])
     return {
         "name": f"by {found.row}",
-        "columns": ["#", *map(called, names)],
+        "columns": ["#", *map(heading, names)],
         "rows": [[position, *figures] for position, figures in rows],
     }

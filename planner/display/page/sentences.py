@@ -9,9 +9,9 @@ from typing import Any
 from formulations.contract.family import Claim
 from formulations.figures.plan_figures import Breakdown
 from planner.display.tables import size
-from planner.results.optimality_loss import shown
+from planner.results.optimality_loss import format_loss
 from planner.results.result import Result
-from planner.solving.certify import Certification, why_uncertified
+from planner.solving.certify import Certification
 from planner.solving.compare import Report, optimum
 from solvers.outcome import Status
 
@@ -55,7 +55,7 @@ def _heuristics(report: Report) -> list[str]:
 
 
 def _loss(result: Result, is_proved: bool) -> str:
-    return shown(result.loss, is_proved).replace("<=", "at most")
+    return format_loss(result.loss, is_proved).replace("<=", "at most")
 
 
 def _said(methods: Sequence[str], loss: str) -> str:
@@ -96,12 +96,12 @@ def _held(found: Breakdown) -> Sequence[Mapping[str, Any]]:
     return held or ([] if whole is None else [whole])
 
 
-def certified(proof: Certification | None, is_checked: bool = True) -> str:
+def certificate_sentence(proof: Certification | None, is_checked: bool = True) -> str:
     """What the page says of the certificate; ``is_checked``: there is a command that checks it."""
     if proof is None:
         return "Nothing was proved, so there is nothing to certify."
     if proof.content is None:
-        return f"Uncertified: {why_uncertified(proof.result)}."
+        return f"Uncertified: {proof.uncertified}."
     figures: Mapping[str, Any] = proof.result.certificate or {}
     return (
         f"The proof of {proof.result.method} has a certificate of the kind {figures['kind']}, "
@@ -110,7 +110,7 @@ def certified(proof: Certification | None, is_checked: bool = True) -> str:
     )
 
 
-def proved(report: Report) -> list[str]:
+def proof_sentences(report: Report) -> list[str]:
     """Who proved what, a sentence for each proof."""
     return [
         f"{result.method} proved {'that there is no plan' if result.status is Status.INFEASIBLE else 'the optimum'}"

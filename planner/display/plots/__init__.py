@@ -1,45 +1,66 @@
-"""Pictures as library functions: axes in, axes out, units on the axes, colours from `planner.display.palette`.
+"""Pictures as library functions: plain data in, charts out, units on the axes, colours from `planner.display.palette`.
 
-Matplotlib is an extra (``pip install 'dnn-planner[plot]'``); only `planner.display.plots.files` makes figures. `panels`
-knows what to draw of a plan of each family; everything else draws plain numbers or one picture of
-`formulations.figures.plan_figures`.
+A `Chart` is a Vega-Lite specification and its rows. `Sheet` shows charts in a notebook and `save` writes them to a file
+(``pip install 'dnn-planner[plot]'``), both as wide as wanted; `vega_lite` gives a chart with its data to others.
+The pages of ``planner report`` draw the same charts. `panels` knows what to draw of a plan of each family.
 """
 
 from planner.display.palette import DARK, LIGHT, PRINT
-from planner.display.plots.charts import bars, frontier, gap_histogram, gap_over_time, losses, over_devices
-from planner.display.plots.files import Sheet, figure
+from planner.display.plots.chart import Chart
+from planner.display.plots.files import Sheet, save, vega_lite
 from planner.display.plots.graphs import graph
+from planner.display.plots.methods import losses_of, over_time
 from planner.display.plots.networks import bandwidth, matrix, network, tiles, topology
-from planner.display.plots.panel import Panel
+from planner.display.plots.numbers import (
+    bars,
+    curves,
+    ecdf,
+    frontier,
+    gap_histogram,
+    gap_over_time,
+    losses,
+    over_devices,
+    profile,
+    ranked,
+    scattered,
+)
 from planner.display.plots.panels import panels, panels_of
-from planner.display.plots.stages import gantt, stack, strip
-from planner.display.plots.tradeoffs import heat, options, totals
+from planner.display.plots.schedules import passes
+from planner.display.plots.strips import stack, strip
+from planner.display.plots.tradeoffs import heat, tradeoff
 
 __all__ = [
     "DARK",
     "LIGHT",
     "PRINT",
-    "Panel",
+    "Chart",
     "Sheet",
     "bandwidth",
     "bars",
-    "figure",
+    "curves",
+    "ecdf",
     "frontier",
-    "gantt",
     "gap_histogram",
     "gap_over_time",
     "graph",
     "heat",
     "losses",
+    "losses_of",
     "matrix",
     "network",
-    "options",
     "over_devices",
+    "over_time",
     "panels",
     "panels_of",
+    "passes",
+    "profile",
+    "ranked",
+    "save",
+    "scattered",
     "stack",
     "strip",
     "tiles",
     "topology",
-    "totals",
+    "tradeoff",
+    "vega_lite",
 ]

@@ -1,184 +1,201 @@
-"""Pictures of graphs: a model's operators, or stages, in layers from the input side on."""
+"""Graphs of operators or stages, in layers from the input side on."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
-from formulations.figures.plan_figures import Graph, Node
-from planner.display.headlines import amount
-from planner.display.layers import Layout, Point, layered
-from planner.display.palette import BOTTLENECK, stage_colour, text_on
-from planner.display.plots.marks import SMALL, label_of, pixels, quiet_frame, theme_of, width_of
+from formulations.figures.plan_figures import Graph
+from planner.display.headlines import amount, headline
+from planner.display.layers import Layout, Point, place_in_layers
+from planner.display.plots.chart import Chart, Row
+from planner.display.plots.marks import (
+    CHOSEN,
+    DECISIVE,
+    HALO,
+    Encoding,
+    figures,
+    layer,
+    mark,
+    pixels_per,
+    short_name,
+    stage_colour,
+    stage_name,
+    text_where,
+    tooltip,
+    when,
+    x_of,
+)
 
+_ROW, _HIGHEST = 40, 600
 #: Bytes are written on at most so many cuts, the largest first.
 _WRITTEN = 8
-#: Layers nearer to each other than so many of a picture's pixels, of which an inch has so many, stand below each other.
-_NEAR, _DOTS = 16, 100
-#: Inches of the highest graph.
-_TALLEST = 9.0
+#: Names stand above their nodes: from and to so many rows, and so much of the way to the next layers on both sides.
+_LOW, _HIGH, _WIDE = 0.3, 0.65, 0.45
+#: Pixels that names leave to the bytes of a cut beside them.
+_CUT = 70
 
 
-def graph(axes: Any, picture: Graph, layout: Layout | None = None) -> Any:
-    """Nodes in the colours of their stages; cuts are thick, the largest with their bytes; chains have their length."""
-    found = layout or layered(picture)
-    upright = _is_upright(found, pixels(axes)[0])
-    if upright:
-        found = found.turned()
-    across = [y for route in found.routes for _, y in route] + [y for _, y in found.places.values()] or [0.0]
-    along = [x for route in found.routes for x, _ in route] + [x for x, _ in found.places.values()] or [0.0]
-    axes.set_xlim(min(along) - (1.2 if upright else 0.6), max(along) + 0.6)
-    axes.set_ylim(max(across) + 0.6, min(across) - 0.9)
-    wide = pixels(axes)[0] / (max(along) - min(along) + 1.2)
-    tall = pixels(axes)[1] / (max(across) - min(across) + 1.5)
-    boxes = _boxes(axes, picture.nodes, wide, tall)
-    _arcs(axes, picture, found)
-    for node in picture.nodes:
-        _node(axes, node, found.places[node.id], boxes[node.id], picture, min(wide, tall))
-    if not any(boxes.values()):
-        _stages(axes, picture, found.places, wide, tall, upright)
-    _bytes(axes, picture, found, wide, tall)
-    axes.set_xticks([])
-    axes.set_yticks([])
-    quiet_frame(axes)
-    return axes
+def graph(found: Graph) -> list[Chart]:
+    """Nodes with the numbers of their stages; arcs between stages as wide as their bytes.
 
-
-def inches(layout: Layout, width: float) -> float:
-    """How high the picture of a graph is where it is so many inches wide."""
-    if _is_upright(layout, width * _DOTS):
-        return min(_TALLEST, 0.6 + 0.19 * layout.depth)
-    return min(6.0, 1.1 + 0.5 * layout.breadth)
-
-
-def _is_upright(layout: Layout, wide: float) -> bool:
-    """Whether the inputs stand on top, as layers would be too near to each other side by side."""
-    return layout.depth > layout.breadth and wide / (layout.depth + 1.2) < _NEAR
-
-
-def _boxes(axes: Any, nodes: Sequence[Node], wide: float, tall: float) -> dict[int, str]:
-    """What is written into each node: as much for all as there is room for; empty: nothing."""
-    choices = (
-        {node.id: "\n".join(filter(None, (node.name, node.text.replace(", ", "\n")))) for node in nodes},
-        {node.id: node.name for node in nodes},
-        {node.id: _number(node) for node in nodes},
-    )
-    for texts in choices:
-        labels = {each: label_of(text) for each, text in texts.items()}
-        lines = max((text.count("\n") + 1 for text in labels.values()), default=1)
-        longest = max((width_of(axes, text) for text in labels.values()), default=0.0)
-        if longest + 14 <= wide and lines * 1.4 * SMALL * axes.figure.dpi / 72 + 6 <= tall:
-            return labels
-    return {node.id: "" for node in nodes}
-
-
-def _number(node: Node) -> str:
-    return f"×{node.count}" if node.count > 1 else ("" if node.stage is None else str(node.stage))
-
-
-def _node(axes: Any, node: Node, place: Point, text: str, picture: Graph, room: float) -> None:
-    theme = theme_of(axes)
-    colour = stage_colour(node.stage, theme)
-    decisive = node.stage is not None and picture.stages[node.stage].is_bottleneck
-    edge = {"edgecolor": theme.ink if decisive else theme.paper, "linewidth": 1.8 if decisive else 0.6}
-    if text:
-        box = {"boxstyle": "round,pad=0.35", "facecolor": colour, **edge}
-        axes.text(
-            *place,
-            text,
-            ha="center",
-            va="center",
-            fontsize=SMALL,
-            color=text_on(colour),
-            bbox=box,
-            zorder=3,
-            parse_math=False,
-        )
-        if decisive and len(picture.nodes) == len(picture.stages):
-            axes.annotate(
-                f"{BOTTLENECK} bottleneck",
-                place,
-                (0, 24),
-                textcoords="offset points",
-                ha="center",
-                fontsize=SMALL,
-                color=theme.ink,
-                zorder=4,
-            )
-        return
-    points = max(2.0, min(12.0, 0.6 * room * 72 / axes.figure.dpi))
-    axes.scatter(*place, s=points**2, color=colour, zorder=3, **edge)
-
-
-def _arcs(axes: Any, picture: Graph, layout: Layout) -> None:
-    from matplotlib.collections import LineCollection
-
-    theme = theme_of(axes)
-    largest = max((arc.bytes for arc in picture.arcs if arc.is_cut), default=0.0)
-    for cut, colour in ((False, theme.quiet), (True, theme.ink)):
-        routes = [route for arc, route in zip(picture.arcs, layout.routes, strict=True) if arc.is_cut == cut]
-        thick = [
-            0.8 + (2.2 * arc.bytes / largest if cut and largest else 0.0) for arc in picture.arcs if arc.is_cut == cut
-        ]
-        if routes:
-            lines = LineCollection(routes, colors=colour, linewidths=thick, joinstyle="round", zorder=1)
-            axes.add_collection(lines, autolim=False)
-
-
-def _bytes(axes: Any, picture: Graph, layout: Layout, wide: float, tall: float) -> None:
-    """Bytes of the largest cuts, in the middle of their lines, where they meet no node and no other text."""
-    theme = theme_of(axes)
-    cuts = [
-        (arc, route) for arc, route in zip(picture.arcs, layout.routes, strict=True) if arc.is_cut and arc.bytes > 0
+    A name, and of a chain its length, stands above its node unless an arc would go through it.
+    """
+    if not found.nodes:
+        return []
+    layout = place_in_layers(found)
+    places, deep = layout.places, layout.depth + 1
+    across = [y for route in layout.routes for _, y in route] + [y for _, y in places.values()]
+    texts, titles = figures([node.figures for node in found.nodes])
+    nodes: list[Row] = [
+        {
+            "index": index,
+            "name": node.name,
+            "stage": node.stage,
+            "stage_name": "none" if node.stage is None else stage_name(found.stages[node.stage]),
+            "count": node.count,
+            "text": node.text,
+            "label": "" if node.stage is None else short_name(found.stages[node.stage]),
+            "title": f"{node.count} × {node.name}" if node.count > 1 else node.name,
+            "is_free": _is_free(places[node.id], layout.routes),
+            "is_bottleneck": node.stage is not None and found.stages[node.stage].is_bottleneck,
+            "x": places[node.id][0],
+            "y": places[node.id][1],
+            **text,
+        }
+        for index, (node, text) in enumerate(zip(found.nodes, texts, strict=True))
     ]
-    used = [(*place, 14.0) for place in layout.places.values()]
-    high = 1.4 * SMALL * axes.figure.dpi / 72
+    is_folded = any(node.count > 1 for node in found.nodes)
+    shown = {
+        "name": "node",
+        "stage_name": "stage",
+        **(
+            {"count": "operators"} if is_folded else {"text": "holds"} if any(node.text for node in found.nodes) else {}
+        ),
+        **titles,
+    }
+    span = max(across) - min(across) + 1
+    at = {
+        "x": x_of("x", axis=None, scale={"domain": [-0.6, deep - 0.4], "nice": False}),
+        "y": x_of("y", axis=None, scale={"domain": [max(across) + 0.7, min(across) - 0.7], "nice": False}),
+    }
+    room = pixels_per(deep)
+    spec: dict[str, Any] = {
+        "height": int(min(_HIGHEST, max(70, _ROW * (span + 0.4)))),
+        "params": [{"name": "chosen", "value": -1}],
+        "resolve": {"scale": {"color": "independent"}},
+        "layer": [
+            _lines(at, room),
+            _circles(at, room, found, shown),
+            layer(
+                mark("text", fontSize=10, fontWeight="bold", tooltip=None),
+                "nodes",
+                **at,
+                color=stage_colour(found.stages, "@on_stages", "@ink"),
+                text=text_where(f"min(0.75 * {room}, 24) > 6 * datum.label.length + 2 && {room} > 24", "label"),
+            ),
+            *(
+                layer(
+                    mark(
+                        "text",
+                        fontSize=11,
+                        dy=-19,
+                        tooltip=None,
+                        limit={"expr": f"max({room} / 2, {room} - {_CUT})"},
+                        **halo,
+                    ),
+                    "nodes",
+                    "datum.is_free",
+                    **at,
+                    text=text_where(f"{room} > 70", "title"),
+                )
+                for halo in HALO
+            ),
+            *(
+                layer(mark("text", fontSize=11, dy=-9, **halo), "cuts", **at, text=text_where(f"{room} > 70", "said"))
+                for halo in HALO
+            ),
+        ],
+    }
+    datasets = {"nodes": nodes, "arcs": _arcs(found, layout), "cuts": _cuts(found, layout)}
+    is_of_stages = len(nodes) == len({row["stage"] for row in nodes})
+    title = found.title if is_of_stages else f"{found.title} (in circles: stages)"
+    return [Chart(title, headline(found), spec, datasets, details=("nodes", shown, "Node"), is_wide=True)]
+
+
+def _lines(at: Encoding, room: str) -> Encoding:
+    """Arcs, between stages as wide as their bytes."""
+    wide = {"domain": [0, 1], "range": [0.8, {"expr": f"clamp(0.22 * {room}, 1.6, 4.5)"}]}
+    return layer(
+        mark("line", interpolate="monotone", strokeCap="round"),
+        "arcs",
+        **at,
+        detail={"field": "arc"},
+        order=x_of("place"),
+        strokeWidth=x_of("wide", scale=wide, legend=None),
+        color=when("datum.is_cut", "@ink", "@quiet"),
+        tooltip=tooltip({"said": "sends"}),
+    )
+
+
+def _circles(at: Encoding, room: str, found: Graph, shown: Mapping[str, str]) -> Encoding:
+    """Nodes in the colours of their stages; the bottleneck's and the chosen one have an edge."""
+    edges = [{"test": CHOSEN, "value": "@alarm"}, {"test": DECISIVE, "value": "@ink"}]
+    widths = [{"test": CHOSEN, "value": 4}, {"test": DECISIVE, "value": 2}]
+    return layer(
+        mark("circle", opacity=1, cursor="pointer", size={"expr": f"pow(clamp(0.75 * {room}, 6, 24), 2)"}),
+        "nodes",
+        **at,
+        color=stage_colour(found.stages),
+        stroke={"condition": edges, "value": "@quiet"},
+        strokeWidth={"condition": widths, "value": 0.5},
+        tooltip=tooltip(shown),
+    )
+
+
+def _is_free(place: Point, routes: Sequence[Sequence[Point]]) -> bool:
+    """Whether no arc goes through where the node's name stands."""
+    x, y = place
+    box = x - _WIDE, x + _WIDE, y - _HIGH, y - _LOW
+    return not any(_passes(a, b, *box) for route in routes for a, b in pairwise(route))
+
+
+def _passes(a: Point, b: Point, left: float, right: float, near: float, far: float) -> bool:
+    """Whether a piece of an arc, from left to right, goes through a box."""
+    start, end = max(a[0], left), min(b[0], right)
+    if start > end or b[0] <= a[0]:
+        return False
+    slope = (b[1] - a[1]) / (b[0] - a[0])
+    first, last = sorted((a[1] + slope * (start - a[0]), a[1] + slope * (end - a[0])))
+    return first < far and last > near
+
+
+def _arcs(found: Graph, layout: Layout) -> list[Row]:
+    """The points on the way of each arc."""
+    largest = max((arc.bytes for arc in found.arcs if arc.is_cut), default=0.0) or 1.0
+    return [
+        {
+            "arc": number,
+            "place": place,
+            "x": x,
+            "y": y,
+            "wide": 0.3 + 0.7 * arc.bytes / largest if arc.is_cut else 0.0,
+            "is_cut": arc.is_cut,
+            "said": amount(arc.bytes, "bytes"),
+        }
+        for number, (arc, route) in enumerate(zip(found.arcs, layout.routes, strict=True))
+        for place, (x, y) in enumerate(route)
+    ]
+
+
+def _cuts(found: Graph, layout: Layout) -> list[Row]:
+    """The bytes of the largest cuts, in the middle of their lines, where no other ones stand."""
+    cuts = [(arc, route) for arc, route in zip(found.arcs, layout.routes, strict=True) if arc.is_cut and arc.bytes > 0]
+    rows: list[Row] = []
     for arc, route in sorted(cuts, key=lambda each: -each[0].bytes)[:_WRITTEN]:
         (x, y), (u, v) = route[(len(route) - 1) // 2], route[(len(route) - 1) // 2 + 1]
-        x, y = (x + u) / 2, (y + v) / 2
-        text = amount(arc.bytes, "bytes")
-        long = width_of(axes, text)
-        if any(abs(x - a) * wide < (long + other) / 2 and abs(y - b) * tall < high for a, b, other in used):
-            continue
-        used.append((x, y, long))
-        box = {"boxstyle": "round,pad=0.1", "facecolor": theme.paper, "edgecolor": "none", "alpha": 0.9}
-        axes.text(x, y, text, ha="center", va="center", fontsize=SMALL, color=theme.ink, bbox=box, zorder=2)
-
-
-def _stages(
-    axes: Any, picture: Graph, places: Mapping[int, Point], wide: float, tall: float, upright: bool = False
-) -> None:
-    """Above nodes without texts, or left of them: the number of each stage, at the middle of its nodes."""
-    theme, last = theme_of(axes), -1e9
-    middles = []
-    for number, stage in enumerate(picture.stages):
-        own = [places[node.id] for node in picture.nodes if node.stage == number]
-        if own and upright:
-            middle = sum(y for _, y in own) / len(own)
-            middles.append((middle, min(x for x, _ in own), stage, number))
-        elif own:
-            middles.append((sum(x for x, _ in own) / len(own), min(y for _, y in own), stage, number))
-    for along, edge, stage, number in sorted(middles, key=lambda each: each[0]):
-        text = f"{BOTTLENECK} {stage.label}" if stage.is_bottleneck else stage.label
-        needed = 2.2 * SMALL * axes.figure.dpi / 72 if upright else width_of(axes, text) + 6
-        if (along - last) * (tall if upright else wide) < needed:
-            continue
-        last = along
-        x, y = (edge - 12 / wide, along) if upright else (along, edge - 16 / tall)
-        box = {
-            "boxstyle": "round,pad=0.2",
-            "facecolor": stage_colour(number, theme),
-            "edgecolor": theme.ink if stage.is_bottleneck else "none",
-        }
-        axes.text(
-            x,
-            y,
-            text,
-            ha="right" if upright else "center",
-            va="center" if upright else "bottom",
-            fontsize=SMALL,
-            color=text_on(stage_colour(number, theme)),
-            bbox=box,
-            zorder=4,
-            parse_math=False,
-        )
+        row = {"x": (x + u) / 2, "y": (y + v) / 2, "said": amount(arc.bytes, "bytes")}
+        if not any(abs(row["x"] - each["x"]) < 1 and abs(row["y"] - each["y"]) < _LOW for each in rows):
+            rows.append(row)
+    return rows

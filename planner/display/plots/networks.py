@@ -1,273 +1,429 @@
-"""Pictures of networks: bandwidths, topologies, devices with their loads, and tilings."""
+"""Devices, links, bandwidths and tiles; what is too large to be seen is folded or left out, as it says."""
 
 from __future__ import annotations
 
 import math
-import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
+from formulations.figures.plan_figures import Link, Matrix, Network, Place, Tiles
+from planner.display.headlines import amount, headline
+from planner.display.plots.chart import Chart, Row
+from planner.display.plots.marks import (
+    DECISIVE,
+    Encoding,
+    layer,
+    mark,
+    pixels_per,
+    ramp_key,
+    short_name,
+    stage_colour,
+    stage_name,
+    text_where,
+    tooltip,
+    when,
+    x_of,
+)
 
-from formulations.figures.plan_figures import Matrix, Network, Place, Tiles
-from planner.display.headlines import amount
-from planner.display.palette import BOTTLENECK, mixed, stage_colour, text_on
-from planner.display.plots.marks import SMALL, TEXT, label_of, pixels, quiet_frame, theme_of, width_of
-
+#: The most links that are drawn, the slowest first, and rows or columns of a matrix.
+_LINKS, _BLOCKS = 1500, 48
+_HIGHEST = 560
 _GB = 1e9
-#: More links than this are drawn as thin straight lines.
-_CURVED = 400
+#: Of so many links those that would pass over other devices go around them; the points on the way, and how far it is.
+_CURVED, _POINTS, _ASIDE = 400, 8, 0.4
+#: Numbers of stages in devices, and of devices beside them, are drawn where a device has so many pixels.
+_NUMBERED, _NAMED = 22, 40
+#: With more devices across there is no page on which they have.
+_NAMES = 50
 
 
-def bandwidth(axes: Any, matrix: Sequence[Sequence[float]]) -> Any:
-    """A heat map of bandwidths in bytes per second; light is fast, the diagonal is left empty."""
-    shown = np.array(matrix) / _GB
-    np.fill_diagonal(shown, math.nan)
-    image = axes.imshow(shown, cmap="cividis", norm=_scale(shown), interpolation="nearest")
-    _scale_beside(axes, image)
-    axes.set(xlabel="device", ylabel="device")
-    return axes
-
-
-def _scale(shown: Any) -> Any:
-    """Logarithmic where bandwidths differ by much."""
-    from matplotlib.colors import LogNorm
-
-    known = shown[shown > 0]
-    return LogNorm(known.min(), known.max()) if known.size and known.max() > 4 * known.min() else None
-
-
-def _scale_beside(axes: Any, image: Any) -> None:
-    from matplotlib.colors import LogNorm
-    from matplotlib.ticker import LogLocator, NullLocator
-
-    is_log = isinstance(image.norm, LogNorm)
-    ticks = LogLocator(subs=(1.0, 2.0, 5.0)) if is_log else None
-    beside = axes.inset_axes((1.04, 0.0, 0.05, 1.0))
-    bar = axes.figure.colorbar(image, cax=beside, label="bandwidth, GB/s", ticks=ticks, format="%g")
-    bar.outline.set_visible(False)
-    bar.ax.yaxis.set_minor_locator(NullLocator())
-
-
-def topology(axes: Any, matrix: Sequence[Sequence[float]]) -> Any:
-    """Devices on a circle; the faster a link, the darker and thicker its line (the slowest kind is left out)."""
-    theme, count = theme_of(axes), len(matrix)
-    places = [_on_circle(device, count) for device in range(count)]
-    speeds = sorted({matrix[i][j] for i in range(count) for j in range(i)})
-    slowest, fastest = (speeds[0], speeds[-1]) if speeds else (0.0, 1.0)
-    for i in range(count):
-        for j in range(i):
-            if matrix[i][j] > slowest or slowest == fastest:
-                share = matrix[i][j] / fastest
-                ends = list(zip(places[i], places[j], strict=True))
-                axes.plot(
-                    *ends, color=mixed(theme.ink, theme.paper, 0.15 + 0.85 * share), linewidth=0.5 + 2 * share, zorder=1
-                )
-    axes.scatter(*zip(*places, strict=True), s=120, color=theme.paper, edgecolor=theme.ink, zorder=2)
-    for device, (x, y) in enumerate(places):
-        axes.text(x, y, str(device), ha="center", va="center", fontsize=7, color=theme.ink, zorder=3)
-    axes.set_aspect("equal")
-    axes.axis("off")
-    axes.set_title(
-        f"links faster than {slowest / _GB:g} GB/s" if slowest < fastest else f"links, {fastest / _GB:g} GB/s"
-    )
-    return axes
-
-
-def _on_circle(index: int, count: int) -> tuple[float, float]:
-    angle = 2 * math.pi * index / max(count, 1)
-    return math.sin(angle), math.cos(angle)
-
-
-def matrix(axes: Any, picture: Matrix) -> Any:
-    """Bandwidths with devices in the order of their stages, whose colours are on both sides; light is fast.
-
-    What a stage's replicas use among themselves lies in the squares on the diagonal.
-    """
-    theme, known = theme_of(axes), picture.bandwidth_bytes_per_s
-    order = [device for stage in picture.devices for device in stage]
-    shown = np.array(known)[np.ix_(order, order)] / _GB
-    np.fill_diagonal(shown, math.nan)
-    image = axes.imshow(shown, cmap="cividis", norm=_scale(shown), interpolation="nearest")
-    _scale_beside(axes, image)
-    size = len(order)
-    band = max(0.6, size / 22)
-    side = min(pixels(axes)) / (size + band)
-    edge = -0.5
-    for number, own in enumerate(picture.devices):
-        colour = stage_colour(number, theme)
-        axes.barh(edge + len(own) / 2, band, len(own), left=-0.5 - band, color=colour, linewidth=0)
-        axes.bar(edge + len(own) / 2, band, len(own), bottom=-0.5 - band, color=colour, linewidth=0)
-        is_decisive = picture.stages[number].is_bottleneck
-        label = label_of(picture.stages[number].label)
-        if is_decisive and band * side > width_of(axes, f"{BOTTLENECK}{label}"):
-            label = f"{BOTTLENECK}{label}"
-        if len(own) * side > 1.3 * SMALL * axes.figure.dpi / 72 and band * side > width_of(axes, label):
-            for x, y in ((-0.5 - band / 2, edge + len(own) / 2), (edge + len(own) / 2, -0.5 - band / 2)):
-                axes.text(
-                    x, y, label, ha="center", va="center", fontsize=SMALL, color=text_on(colour), parse_math=False
-                )
-        if is_decisive:
-            ends = edge, edge + len(own)
-            square = [ends[0], ends[1], ends[1], ends[0], ends[0]], [ends[0], ends[0], ends[1], ends[1], ends[0]]
-            axes.plot(*square, color=theme.paper, linewidth=4.5, zorder=4)
-            axes.plot(*square, color=theme.ink, linewidth=2.2, zorder=4)
-        edge += len(own)
-        if number < len(picture.devices) - 1 and len(picture.devices) * 12 < min(pixels(axes)):
-            axes.axhline(edge, color=theme.paper, linewidth=0.8)
-            axes.axvline(edge, color=theme.paper, linewidth=0.8)
-    axes.set_xlim(-0.5 - band, size - 0.5)
-    axes.set_ylim(size - 0.5, -0.5 - band)
-    axes.set_xticks([])
-    axes.set_yticks([])
-    quiet_frame(axes)
-    axes.set(xlabel="devices in the order of stages", ylabel="devices in the order of stages")
-    return axes
-
-
-def network(axes: Any, picture: Network) -> Any:
-    """Devices where they stand, in the colours of their stages; the longer a link takes, the thicker it is."""
-    at = {place.device: place for place in picture.places}
-    xs, ys = [place.x for place in picture.places] or [0.0], [place.y for place in picture.places] or [0.0]
-    axes.set_xlim(min(xs) - 0.9, max(xs) + 0.9)
-    axes.set_ylim(max(ys) + 0.9, min(ys) - 0.9)
-    axes.set_aspect("equal", anchor="W")
-    unit = min(pixels(axes)[0] / (max(xs) - min(xs) + 1.8), pixels(axes)[1] / (max(ys) - min(ys) + 1.8))
-    _machines(axes, picture, unit)
-    _links(axes, picture, at)
-    big = 0.62
-    for place in picture.places:
-        _device(axes, picture, place, big, unit)
-    axes.set_xticks([])
-    axes.set_yticks([])
-    quiet_frame(axes)
-    slowest = next((link for link in picture.links if link.is_slowest), None)
-    if slowest is not None:
-        capacity = slowest.capacity_bytes_per_s
-        speed = f"{capacity / _GB:.3g} GB/s" if capacity >= 1e6 else f"{capacity:.3g} B/s"
-        said = f"thick line: {amount(slowest.load_bytes, 'bytes')} at {speed}, the slowest link of the bottleneck"
-        axes.set_xlabel("\n".join(textwrap.wrap(said, int(pixels(axes)[0] / width_of(axes, "x", TEXT)))), loc="left")
-    return axes
-
-
-def _device(axes: Any, picture: Network, place: Place, big: float, unit: float) -> None:
-    from matplotlib.patches import Rectangle
-
-    theme = theme_of(axes)
-    colour = stage_colour(place.stage, theme)
-    decisive = place.stage is not None and picture.stages[place.stage].is_bottleneck
-    edge: dict[str, Any] = {
-        "edgecolor": theme.ink if decisive else theme.paper,
-        "linewidth": 2.0 if decisive else (0.5 if unit > 8 else 0),
-    }
-    axes.add_patch(Rectangle((place.x - big / 2, place.y - big / 2), big, big, facecolor=colour, zorder=3, **edge))
-    label = "" if place.stage is None else label_of(picture.stages[place.stage].label)
-    if label and unit * big > max(width_of(axes, label), SMALL * axes.figure.dpi / 72) + 1:
-        axes.text(
-            place.x,
-            place.y,
-            label,
-            ha="center",
-            va="center",
-            fontsize=TEXT if unit > 34 else SMALL,
-            color=text_on(colour),
-            zorder=5,
-            parse_math=False,
-            fontweight="bold" if decisive else "normal",
-        )
-
-
-def _machines(axes: Any, picture: Network, unit: float) -> None:
-    """A box around the devices of each machine, with its name above where there is room."""
-    from matplotlib.patches import FancyBboxPatch
-
-    theme = theme_of(axes)
-    for number, name in enumerate(picture.machines):
-        own = [place for place in picture.places if place.machine == number]
-        if not own:
-            continue
-        left, top = min(place.x for place in own) - 0.45, min(place.y for place in own) - 0.45
-        wide, tall = max(place.x for place in own) + 0.45 - left, max(place.y for place in own) + 0.45 - top
-        style: dict[str, Any] = {"facecolor": mixed(theme.faint, theme.paper, 0.45), "edgecolor": "none", "zorder": 0}
-        axes.add_patch(FancyBboxPatch((left, top), wide, tall, boxstyle="round,pad=0.02,rounding_size=0.12", **style))
-        text = label_of(name)
-        if wide * unit > width_of(axes, text, SMALL) and 0.3 * unit > 4:
-            axes.text(
-                left + wide / 2,
-                top - 0.04,
-                text,
-                ha="center",
-                va="bottom",
-                fontsize=SMALL,
-                color=theme.quiet,
-                parse_math=False,
-                zorder=2.7,
-                bbox={"facecolor": theme.paper, "edgecolor": "none", "pad": 0.6},
-            )
-
-
-def _links(axes: Any, picture: Network, at: dict[int, Place]) -> None:
-    from matplotlib.collections import LineCollection
-    from matplotlib.patches import FancyArrowPatch
-
-    theme = theme_of(axes)
-    most = max((link.seconds for link in picture.links), default=0.0) or 1.0
-    if len(picture.links) > _CURVED:
-        ends = [((at[link.a].x, at[link.a].y), (at[link.b].x, at[link.b].y)) for link in picture.links]
-        axes.add_collection(LineCollection(ends, colors=theme.faint, linewidths=0.3, zorder=1), autolim=False)
-    for link in sorted(picture.links, key=lambda each: each.seconds):
-        if len(picture.links) > _CURVED and not link.is_slowest:
-            continue
-        a, b = at[link.a], at[link.b]
-        share = link.seconds / most
-        colour = theme.ink if link.is_slowest else mixed(theme.quiet, theme.paper, 0.35 + 0.4 * share)
-        style: dict[str, Any] = {
-            "arrowstyle": "-",
-            "color": colour,
-            "linewidth": 3.4 if link.is_slowest else 0.6 + 2.0 * share,
+def network(found: Network) -> list[Chart]:
+    """Devices where they stand in the colours of their stages; the longer a load takes, the wider its link."""
+    xs, ys = [place.x for place in found.places] or [0.0], [place.y for place in found.places] or [0.0]
+    across, down = max(xs) - min(xs) + 1, max(ys) - min(ys) + 1
+    places: list[Row] = [
+        {
+            "device": place.device,
+            "x": place.x,
+            "y": place.y,
+            "machine": found.machines[place.machine] if place.machine < len(found.machines) else str(place.machine),
+            "stage": place.stage,
+            "replica": place.replica,
+            "stage_name": "none" if place.stage is None else stage_name(found.stages[place.stage]),
+            "label": "" if place.stage is None else short_name(found.stages[place.stage]),
+            "is_bottleneck": place.stage is not None and found.stages[place.stage].is_bottleneck,
         }
-        bend = 0.0 if math.hypot(a.x - b.x, a.y - b.y) < 1.2 else 0.22
-        curve = FancyArrowPatch(
-            (a.x, a.y), (b.x, b.y), connectionstyle=f"arc3,rad={bend}", shrinkA=0, shrinkB=0, **style
+        for place in found.places
+    ]
+    drawn = sorted(found.links, key=lambda link: (not link.is_slowest, -link.seconds))[:_LINKS]
+    widest = min(7.0, max(1.2, 96 / across))
+    longest = max((link.seconds for link in drawn), default=0.0) or 1.0
+    links: list[Row] = [
+        {
+            "link": number,
+            "place": place,
+            "x": x,
+            "y": y,
+            "wide": widest * (0.15 + 0.85 * link.seconds / longest),
+            "is_slowest": link.is_slowest,
+            **_said_of(link),
+        }
+        for number, (link, way) in enumerate(zip(reversed(drawn), _ways(found, drawn[::-1]), strict=True))
+        for place, (x, y) in enumerate(way)
+    ]  # the slowest above the others
+    machines = _machines(found) if len(found.machines) > 1 else []
+    above = 0.95 if machines else 0.6
+    at = {
+        "x": x_of("x", axis=None, scale={"domain": [min(xs) - 0.6, max(xs) + 0.6], "nice": False}),
+        "y": x_of("y", axis=None, scale={"domain": [max(ys) + 0.6, min(ys) - above], "nice": False}),
+    }
+    room = pixels_per(across)
+    spec: dict[str, Any] = {
+        "height": int(min(_HIGHEST, max(90, 62 * (down - 0.4 + above)))),
+        "resolve": {"scale": {"color": "independent"}},
+        "layer": [*_frames(at, room), _lines(at), *_devices(at, room, found)],
+    }
+    left = f"; the {_LINKS:,} slowest of {len(found.links):,} links" if len(found.links) > _LINKS else ""
+    names = " (in circles: stages, beside them: devices)" if across <= _NAMES else ""
+    title = f"{found.title}{left}{names}"
+    return [Chart(title, headline(found), spec, {"links": links, "places": places, "machines": machines})]
+
+
+def _frames(at: Encoding, room: str) -> Iterator[Encoding]:
+    """A frame around each machine, with its name where there is room."""
+    x, y = at["x"], at["y"]
+    yield layer(
+        mark("rect", fill=None, stroke="@quiet", strokeDash=[3, 3], cornerRadius=6),
+        "machines",
+        x={**x, "field": "left"},
+        x2={"field": "right"},
+        y={**y, "field": "above"},
+        y2={"field": "below"},
+    )
+    yield layer(
+        mark("text", align="left", baseline="bottom", dy=-3, color="@quiet"),
+        "machines",
+        x={**x, "field": "left"},
+        y={**y, "field": "above"},
+        text=text_where(f"(datum.right - datum.left) * {room} > 7 * datum.name.length && {room} > 24", "name"),
+    )
+
+
+def _lines(at: Encoding) -> Encoding:
+    """Links, as wide as their loads take long."""
+    return layer(
+        mark("line", interpolate="cardinal", strokeCap="round"),
+        "links",
+        **at,
+        detail={"field": "link"},
+        order=x_of("place"),
+        strokeWidth=x_of("wide", scale=None),
+        color=when("datum.is_slowest", "@ink", "@quiet"),
+        opacity=when("datum.is_slowest", 1, 0.55),
+        tooltip=tooltip({"ends": "devices", "load": "load", "speed": "bandwidth", "seconds": "takes"}),
+    )
+
+
+def _devices(at: Encoding, room: str, found: Network) -> Iterator[Encoding]:
+    """Devices in the colours of their stages, with the stages' numbers inside and their own beside them."""
+    size = f"clamp(0.62 * {room}, 3, 30)"
+    wide = [{"test": DECISIVE, "value": {"expr": f"{room} > 20 ? 3 : 1"}}]
+    titles = {"device": "device", "machine": "machine", "stage_name": "stage", "replica": "replica"}
+    yield layer(
+        mark("circle", opacity=1, size={"expr": f"pow({size}, 2)"}),
+        "places",
+        **at,
+        color=stage_colour(found.stages),
+        stroke=when(DECISIVE, "@ink", "@edge"),
+        strokeWidth={"condition": wide, "value": {"expr": f"{room} > 12 ? 1 : 0.4"}},
+        tooltip=tooltip(titles),
+    )
+    yield layer(
+        mark("text", fontSize=11, fontWeight="bold", tooltip=None),
+        "places",
+        **at,
+        color=stage_colour(found.stages, "@on_stages", "@ink"),
+        text=text_where(f"0.6 * {room} > 7 * datum.label.length && {room} > {_NUMBERED}", "label"),
+    )
+    aside = {"dx": {"expr": f"2 + 0.28 * {size}"}, "dy": {"expr": f"6 + 0.36 * {size}"}}
+    yield layer(
+        mark("text", fontSize=10, align="left", color="@quiet", tooltip=None, **aside),
+        "places",
+        **at,
+        text=text_where(f"{room} > {_NAMED}", "device"),
+    )
+
+
+def topology(speeds: Sequence[Sequence[float]], title: str = "") -> Chart:
+    """Devices on a circle; the faster a link, the thicker its line (the slowest kind is left out).
+
+    Parameters
+    ----------
+    speeds
+        Bandwidths between devices, in bytes per second.
+    """
+    count = len(speeds)
+    turns = [2 * math.pi * device / max(count, 1) for device in range(count)]
+    devices: list[Row] = [{"device": device, "x": math.sin(t), "y": math.cos(t)} for device, t in enumerate(turns)]
+    found = {speeds[i][j] for i in range(count) for j in range(i)} or {0.0}
+    slowest, fastest = min(found), max(found)
+    links: list[Row] = [
+        {"link": f"{i}-{j}", **devices[end], "share": speeds[i][j] / (fastest or 1.0)}
+        for i in range(count)
+        for j in range(i)
+        if speeds[i][j] > slowest or slowest == fastest
+        for end in (i, j)
+    ]
+    scale = {"domain": [-1.2, 1.2], "nice": False}
+    at = {"x": x_of("x", axis=None, scale=scale), "y": x_of("y", axis=None, scale=scale)}
+    thick = x_of("share", scale={"domain": [0, 1], "range": [0.5, 2.5]}, legend=None)
+    layers = [
+        layer(mark("line", color="@ink"), "links", **at, detail={"field": "link"}, strokeWidth=thick),
+        layer(mark("circle", size=170, opacity=1, color="@paper", stroke="@ink"), "devices", **at),
+        layer(mark("text", fontSize=9), "devices", **at, text={"field": "device"}),
+    ]
+    text = f"links faster than {slowest / _GB:g} GB/s" if slowest < fastest else f"links, {fastest / _GB:g} GB/s"
+    spec = {"width": "@square", "height": "@inside", "layer": layers}
+    return Chart(title, text, spec, {"links": links, "devices": devices})
+
+
+def bandwidth(speeds: Sequence[Sequence[float]], title: str = "") -> Chart:
+    """Bandwidths in bytes per second between devices in the order of their numbers."""
+    [chart] = matrix(Matrix(title, [list(range(len(speeds)))], speeds, ()))
+    return chart
+
+
+def _ways(found: Network, links: Sequence[Link]) -> list[list[tuple[float, float]]]:
+    """The points on the way of each link: straight ones have two, those around other devices bend to one side."""
+    import numpy
+
+    at = {place.device: place for place in found.places}
+    everywhere = numpy.array([(place.x, place.y) for place in found.places]).reshape(-1, 2)
+    ways = []
+    for link in links:
+        a, b = ((at[device].x, at[device].y) for device in (link.a, link.b))
+        along = numpy.subtract(b, a)
+        length = float(numpy.hypot(*along)) or 1.0
+        from_a = everywhere - a
+        ahead = from_a @ along / length
+        aside = numpy.abs(from_a[:, 0] * along[1] - from_a[:, 1] * along[0]) / length
+        is_over = bool(((ahead > 0.3) & (ahead < length - 0.3) & (aside < 0.3)).any())
+        if not is_over or len(links) > _CURVED:
+            ways.append([a, b])
+            continue
+        shares = [step / _POINTS for step in range(_POINTS + 1)]
+        up = -1 if along[0] > along[1] else 1  # or to the left: names stand below on the right
+        bow = [up * 4 * _ASIDE * share * (1 - share) / length for share in shares]
+        ways.append(
+            [
+                (float(a[0] + share * along[0] - far * along[1]), float(a[1] + share * along[1] + far * along[0]))
+                for share, far in zip(shares, bow, strict=True)
+            ]
         )
-        curve.set_zorder(2.5 if link.is_slowest else 2)
-        axes.add_patch(curve)
+    return ways
 
 
-def tiles(axes: Any, picture: Tiles) -> Any:
-    """Stages as rectangles in their colours on a mesh; a column is a machine."""
-    from matplotlib.patches import Rectangle
+def _machines(found: Network) -> list[Row]:
+    """The frame of each machine around its devices."""
+    members: dict[int, list[Place]] = {}
+    for place in found.places:
+        members.setdefault(place.machine, []).append(place)
+    return [
+        {
+            "name": found.machines[number],
+            "left": min(place.x for place in own) - 0.42,
+            "right": max(place.x for place in own) + 0.42,
+            "above": min(place.y for place in own) - 0.42,
+            "below": max(place.y for place in own) + 0.42,
+        }
+        for number, own in sorted(members.items())
+    ]
 
-    theme = theme_of(axes)
-    unit = min(pixels(axes)[0] / max(1, picture.columns), pixels(axes)[1] / max(1, picture.rows))
-    for tile in picture.tiles:
-        colour, stage = stage_colour(tile.stage, theme), picture.stages[tile.stage]
-        edge: dict[str, Any] = (
-            {"edgecolor": theme.ink, "linewidth": 2.6, "zorder": 3}
-            if stage.is_bottleneck
-            else {"edgecolor": theme.paper, "linewidth": 1.6, "zorder": 2}
+
+def _said_of(link: Link) -> dict[str, str]:
+    return {
+        "ends": f"{link.a} and {link.b}",
+        "load": amount(link.load_bytes, "bytes"),
+        "speed": f"{link.capacity_bytes_per_s / _GB:.4g} GB/s",
+        "seconds": amount(link.seconds, "s"),
+    }
+
+
+def matrix(found: Matrix) -> list[Chart]:
+    """Bandwidths between devices in the order of their stages; of many devices those of blocks, each at its least."""
+    order = [device for own in found.devices for device in own]
+    step = -(-len(order) // _BLOCKS) or 1
+    count = len(order) / step
+    cells = _cells(found.bandwidth_bytes_per_s, order, step)
+    band = -max(0.6, 0.05 * count) if found.stages else 0.0
+    x = {"type": "quantitative", "axis": None, "scale": {"domain": [band, count], "nice": False, "zero": False}}
+    y = {"type": "quantitative", "axis": None, "scale": {"domain": [count, band], "nice": False, "zero": False}}
+    spec: dict[str, Any] = {
+        "width": "@square",
+        "height": "@inside",
+        "resolve": {"scale": {"color": "independent"}},
+        "layer": [_speeds(x, y, cells), *_bands(x, y, band, found, pixels_per(count - band)), *_squares(x, y)],
+    }
+    folded = f"; blocks of {step} devices, each at its least" if step > 1 else ""
+    return [Chart(f"{found.title}{folded}", headline(found), spec, {"cells": cells, "stages": _edges(found, step)})]
+
+
+def _speeds(x: Encoding, y: Encoding, cells: Sequence[Row]) -> Encoding:
+    """A square for each two devices: the faster, the stronger."""
+    known = sorted({row["speed"] for row in cells if row["speed"]})
+    kind = "log" if known and known[-1] > 20 * known[0] else "linear"
+    speed = x_of(
+        "speed",
+        title="bandwidth, GB/s",
+        scale={"type": kind, "range": ["@faint", "@line"], "interpolate": "rgb"},
+        legend=ramp_key(known),
+    )
+    made = layer(
+        mark("rect"),
+        "cells",
+        x={**x, "field": "column"},
+        x2={"field": "right"},
+        y={**y, "field": "row"},
+        y2={"field": "below"},
+        color=speed,
+        tooltip=tooltip({"from": "devices", "to": "and", "speed": "bandwidth, GB/s"}),
+    )
+    ends = (("row", "below"), ("column", "right"))
+    made["transform"] = [{"calculate": f"datum.{start} + 1", "as": end} for start, end in ends]
+    return made
+
+
+def _bands(x: Encoding, y: Encoding, band: float, found: Matrix, room: str) -> Iterator[Encoding]:
+    """The colours of the stages above and left of their devices, with their numbers where there is room."""
+    beside = (
+        {"x": {**x, "field": "start"}, "x2": {"field": "end"}, "y": {**y, "datum": band}, "y2": {"datum": 0}},
+        {"y": {**y, "field": "start"}, "y2": {"field": "end"}, "x": {**x, "datum": band}, "x2": {"datum": 0}},
+    )
+    names = (
+        {"x": {**x, "field": "middle"}, "y": {**y, "datum": band / 2}},
+        {"y": {**y, "field": "middle"}, "x": {**x, "datum": band / 2}},
+    )
+    for place in beside:
+        colour, hover = stage_colour(found.stages), tooltip({"name": "stage"})
+        yield layer(mark("rect", stroke="@paper"), "stages", **place, color=colour, tooltip=hover)
+    for place in names:
+        yield layer(
+            mark("text", fontSize=11, fontWeight="bold", tooltip=None),
+            "stages",
+            **place,
+            color=stage_colour(found.stages, "@on_stages", "@ink"),
+            text=text_where(f"(datum.end - datum.start) * {room} > 7 * datum.short.length + 2", "short"),
         )
-        axes.add_patch(Rectangle((tile.column, tile.row), tile.columns, tile.rows, facecolor=colour, **edge))
-        if unit * min(tile.rows, tile.columns) > SMALL * axes.figure.dpi / 72:
-            text = f"{BOTTLENECK} {stage.label}" if stage.is_bottleneck else stage.label
-            axes.text(
-                tile.column + tile.columns / 2,
-                tile.row + tile.rows / 2,
-                label_of(text),
-                ha="center",
-                va="center",
-                fontsize=TEXT,
-                color=text_on(colour),
-                zorder=4,
-                parse_math=False,
-            )
-    axes.set_xlim(-0.05, picture.columns + 0.05)
-    axes.set_ylim(picture.rows + 0.05, -0.05)
-    axes.set_aspect("equal")
-    for name, count in (("x", picture.columns), ("y", picture.rows)):
-        step = max(1, math.ceil(count / max(1.0, pixels(axes)[0 if name == "x" else 1] / 28)))
-        getattr(axes, f"set_{name}ticks")([place + 0.5 for place in range(0, count, step)], range(0, count, step))
-    axes.tick_params(length=0)
-    axes.set(xlabel="machine", ylabel="device of the machine")
-    quiet_frame(axes)
-    return axes
+
+
+def _squares(x: Encoding, y: Encoding) -> Iterator[Encoding]:
+    """A frame around what the bottleneck's replicas use among themselves."""
+    ends = {"x": {**x, "field": "start"}, "x2": {"field": "end"}, "y": {**y, "field": "start"}, "y2": {"field": "end"}}
+    for colour, wide in (("@paper", 5), ("@ink", 2.5)):
+        yield layer(mark("rect", fill=None, stroke=colour, strokeWidth=wide, tooltip=None), "stages", DECISIVE, **ends)
+
+
+def _cells(speeds: Sequence[Sequence[float]], order: Sequence[int], step: int) -> list[Row]:
+    """The least bandwidth between each two blocks of so many devices, in GB/s; of a device with itself none."""
+    import numpy
+
+    starts = list(range(0, len(order), step))
+    ordered = numpy.array(speeds, dtype=float)[numpy.ix_(order, order)] / _GB
+    numpy.fill_diagonal(ordered, numpy.inf)
+    least = numpy.minimum.reduceat(numpy.minimum.reduceat(ordered, starts, axis=0), starts, axis=1)
+    names = [_range(order[start : start + step]) for start in starts]
+    return [
+        {
+            "row": i,
+            "column": j,
+            "speed": float(speed) if numpy.isfinite(speed) else None,
+            "from": names[i],
+            "to": names[j],
+        }
+        for i, line in enumerate(least)
+        for j, speed in enumerate(line)
+    ]
+
+
+def _edges(found: Matrix, step: int) -> list[Row]:
+    """From where to where each stage's devices reach, in blocks."""
+    rows: list[Row] = []
+    end = 0.0
+    for place, (own, stage) in enumerate(zip(found.devices, found.stages, strict=bool(found.stages))):
+        start, end = end, end + len(own) / step
+        rows.append(
+            {
+                "stage": place,
+                "start": start,
+                "end": end,
+                "middle": (start + end) / 2,
+                "name": stage_name(stage),
+                "short": short_name(stage),
+                "is_bottleneck": stage.is_bottleneck,
+            }
+        )
+    return rows
+
+
+def _range(devices: Sequence[int]) -> str:
+    return str(devices[0]) if len(devices) == 1 else f"{min(devices)} .. {max(devices)}"
+
+
+def tiles(found: Tiles) -> list[Chart]:
+    """Stages as rectangles on a mesh: a column is a machine."""
+    rows: list[Row] = [
+        {
+            "stage": tile.stage,
+            "row": tile.row,
+            "column": tile.column,
+            "below": tile.row + tile.rows,
+            "right": tile.column + tile.columns,
+            "middle": tile.column + tile.columns / 2,
+            "centre": tile.row + tile.rows / 2,
+            "label": short_name(found.stages[tile.stage]),
+            "name": stage_name(found.stages[tile.stage]),
+            "form": f"{tile.rows} x {tile.columns}",
+            "is_bottleneck": found.stages[tile.stage].is_bottleneck,
+        }
+        for tile in found.tiles
+    ]
+    across, down = ({"domain": ends, "nice": False} for ends in ([0, found.columns], [found.rows, 0]))
+    x = x_of("column", title="machine", axis=_middles(found.columns), scale=across)
+    y = x_of("row", title="device of the machine", axis=_middles(found.rows), scale=down)
+    spec = {
+        "data": {"name": "tiles"},
+        "height": int(min(420, max(80, 44 * found.rows))),
+        "resolve": {"scale": {"color": "independent"}},
+        "layer": [
+            layer(
+                mark("rect"),
+                x=x,
+                x2={"field": "right"},
+                y=y,
+                y2={"field": "below"},
+                color=stage_colour(found.stages),
+                stroke=when(DECISIVE, "@ink", "@quiet"),
+                strokeWidth=when(DECISIVE, 3, 1),
+                tooltip=tooltip({"name": "stage", "form": "devices x machines"}),
+            ),
+            layer(
+                mark("text", tooltip=None),
+                x={**x, "field": "middle"},
+                y={**y, "field": "centre"},
+                color=stage_colour(found.stages, "@on_stages", "@ink"),
+                text=text_where(f"(datum.right - datum.column) * width / {found.columns} > 22", "label"),
+            ),
+        ],
+    }
+    return [Chart(found.title, headline(found), spec, {"tiles": rows})]
+
+
+def _middles(count: int) -> dict[str, Any]:
+    """An axis whose numbers stand in the middle of what they count."""
+    return {
+        "grid": False,
+        "ticks": False,
+        "values": [number + 0.5 for number in range(count)],
+        "labelExpr": "format(floor(datum.value), 'd')",
+        "labelOverlap": True,
+    }

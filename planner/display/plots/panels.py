@@ -1,12 +1,13 @@
-"""What to draw of a plan: panels for each picture that its family makes of it (`formulations.figures.plan_figures`)."""
+"""Charts of the pictures that problems make of plans (`formulations.figures.plan_figures`)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from formulations.figures.plan_figures import (
+    Breakdown,
     Graph,
     Heat,
     Matrix,
@@ -18,72 +19,53 @@ from formulations.figures.plan_figures import (
     Tiles,
     Tradeoff,
 )
-from planner.display.headlines import headline, remark
-from planner.display.layers import layered
-from planner.display.plots.graphs import graph, inches
+from planner.display.plots.chart import Chart
+from planner.display.plots.graphs import graph
 from planner.display.plots.networks import matrix, network, tiles
-from planner.display.plots.panel import Panel
-from planner.display.plots.stages import gantt, stack, strip
-from planner.display.plots.tradeoffs import heat, options, totals
+from planner.display.plots.schedules import end, passes
+from planner.display.plots.strips import stack, strip, top
+from planner.display.plots.tradeoffs import heat, tradeoff
 from planner.files.load import family_of
 from planner.files.write import plain
 
-#: How each kind of picture is drawn; whether it takes the whole width; its height in inches.
-_DRAWN: dict[type, tuple[Callable[[Any, Any], Any], bool, float]] = {
-    Strip: (strip, True, 1.9),
-    Stack: (stack, False, 3.2),
-    Passes: (gantt, True, 3.2),
-    Network: (network, False, 4.0),
-    Matrix: (matrix, False, 4.2),
-    Tiles: (tiles, False, 3.4),
-    Heat: (heat, False, 3.6),
+_DRAWN: dict[type, Callable[[Any], list[Chart]]] = {
+    Strip: strip,
+    Graph: graph,
+    Network: network,
+    Matrix: matrix,
+    Tiles: tiles,
+    Tradeoff: tradeoff,
+    Heat: heat,
 }
 
+_SCALED: dict[type, Callable[[Any, float], list[Chart]]] = {Stack: stack, Passes: passes}
 
-def panels(instance: Any, plan: Any) -> list[Panel]:
+
+def panels(instance: Any, plan: Any) -> list[Chart]:
     """The pictures of a plan (a family's plan object, or its JSON form); empty for families that have none."""
     family = family_of(instance)
-    breakdown = family.breakdown
     if isinstance(plan, Mapping):
         plan = family.plan_from_json(instance, plain(plan))
-    return (
-        [] if breakdown is None else [panel for each in breakdown(instance, plan).pictures for panel in panels_of(each)]
-    )
+    return [] if family.breakdown is None else list(charts(family.breakdown(instance, plan)))
 
 
-def panels_of(picture: Picture) -> Iterator[Panel]:
-    """The panels of one picture: most are one."""
-    if isinstance(picture, Tradeoff):
-        yield Panel("Time against memory, all nodes", partial(totals, picture=picture), headline(picture), False, 3.8)
-        yield Panel(
-            "Options of each kind of node",
-            partial(options, picture=picture),
-            "filled: chosen; rings: what the heuristic chose instead",
-            False,
-            3.8,
-        )
-        return
-    if isinstance(picture, Graph):
-        layout = layered(picture)
-        yield Panel(
-            picture.title, lambda axes: graph(axes, picture, layout), headline(picture), True, partial(inches, layout)
-        )
-        return
-    draw, is_wide, most = _DRAWN[type(picture)]
-    says = ". ".join(filter(None, (headline(picture), remark(picture))))
-    yield Panel(picture.title, lambda axes: draw(axes, picture), says, is_wide, partial(_height, picture, most))
+def panels_of(picture: Picture, most: float = 0.0) -> list[Chart]:
+    """The charts of one picture: most are one. ``most`` is the highest number that its unit suits as well."""
+    scaled = _SCALED.get(type(picture))
+    return _DRAWN[type(picture)](picture) if scaled is None else scaled(picture, most)
 
 
-def _height(picture: Picture, most: float, width: float) -> float:
-    """Inches of a picture at a width: what keeps its shape takes no more than that."""
-    if isinstance(picture, Passes):
-        return min(7.0, max(2.0, 1.1 + 0.24 * len(picture.stages)))
-    if isinstance(picture, Network) and picture.places:
-        xs, ys = [place.x for place in picture.places], [place.y for place in picture.places]
-        shape = (max(ys) - min(ys) + 1.8) / (max(xs) - min(xs) + 1.8)
-        return min(most, max(1.6, 0.8 + (width - 0.3) * shape))
-    if isinstance(picture, Matrix):
-        return min(most, max(2.0, width - 1.1))
-    if isinstance(picture, Tiles):
-        return min(most, max(1.6, 0.7 + (width - 0.9) * picture.rows / picture.columns))
+def charts(found: Breakdown, most: Mapping[str, float] = MappingProxyType({})) -> Iterator[Chart]:
+    """The pictures of a plan, in the order of its problem; ``most`` is by title the highest number that units suit."""
+    for picture in found.pictures:
+        yield from panels_of(picture, most.get(picture.title, 0.0))
+
+
+def highest(found: Sequence[Breakdown]) -> dict[str, float]:
+    """By title the highest number of such pictures of several plans, which are then drawn in one unit."""
+    most: dict[str, float] = {}
+    for picture in (picture for each in found for picture in each.pictures):
+        if isinstance(picture, Stack | Passes):
+            number = top(picture) if isinstance(picture, Stack) else end(picture)
+            most[picture.title] = max(most.get(picture.title, 0.0), number)
     return most

@@ -1,264 +1,287 @@
-"""Pictures of choices: time against memory, and values over two settings."""
+"""Time against memory, and sweeps over two settings."""
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from formulations.figures.plan_figures import Heat, Options, Tradeoff
-from planner.display.headlines import amount, scaled
-from planner.display.palette import line_colour, mixed, text_on
-from planner.display.plots.marks import (
-    SMALL,
-    apart,
-    label_of,
-    pixels,
-    plain_numbers,
-    quiet_frame,
-    step_of,
-    theme_of,
-    width_of,
-)
+from planner.display.headlines import amount, headline, unit_for
+from planner.display.plots.chart import SVG_ROWS, Chart, Row
+from planner.display.plots.marks import HALO, Encoding, layer, mark, ramp_key, tooltip, when, x_of
 
-#: Pixels of a cell that has no room for a frame.
-_NARROW = 14
-#: More kinds of nodes than this are drawn without labels.
-_LABELLED = 8
-
-
-def totals(axes: Any, picture: Tradeoff) -> Any:
-    """Whole choices: the hull of those that nothing dominates, the capacity, the plan, and what the heuristic chose."""
-    theme = theme_of(axes)
-    everything = [*picture.totals, *picture.frontier]
-    factor, unit = scaled("bytes", max([each.memory_bytes for each in everything] + [picture.capacity_bytes]))
-    x, y = [each.memory_bytes / factor for each in picture.frontier], [each.time for each in picture.frontier]
-    axes.plot(x, y, color=theme.quiet, linewidth=1.2, marker="." if len(x) < 60 else None, markersize=4, zorder=1)
-    limit = picture.capacity_bytes / factor
-    axes.axvline(limit, color=theme.alarm, linewidth=1.4)
-    axes.axvspan(limit, max([limit, *x]) * 1.05, color=mixed(theme.alarm, theme.paper, 0.08), linewidth=0, zorder=0)
-    low, high = min(y + [each.time for each in picture.totals]), max(y + [each.time for each in picture.totals])
-    span, across = high - low or 1.0, max([limit, *x]) - min(x) or 1.0
-    groups: dict[tuple[float, float], list[str]] = {}
-    for total in picture.totals:
-        groups.setdefault((total.memory_bytes / factor, total.time), []).append(total.name)
-    wide = pixels(axes)[0] / (1.1 * across)
-    for number, ((at, time), names) in enumerate(groups.items()):
-        text = f"{label_of(' and '.join(names))}: {amount(time, picture.unit)}"
-        long = width_of(axes, text) / wide
-        # Nothing is below the hull: the last text is above it, the others below it.
-        above = at == max(place for place, _ in groups) and at + long < max([limit, *x]) * 1.05
-        edge = min(x) - 0.05 * across
-        side = "left" if above or at - long / 2 < edge else "right" if at - long > edge else "center"
-        aside = {"left": 0.04, "right": -0.04, "center": 0.0}[side] * across
-        axes.plot([at], [time], marker="os"[number == 0], markersize=8, color=line_colour(number), zorder=3)
-        axes.annotate(
-            text,
-            (at, time),
-            (at + aside, time + (0.14 if above else -0.16) * span),
-            ha=side,
-            va="center",
-            fontsize=SMALL,
-            color=theme.ink,
-            arrowprops={"arrowstyle": "-", "color": theme.quiet, "linewidth": 0.8},
-            bbox={"boxstyle": "round,pad=0.15", "facecolor": theme.paper, "edgecolor": "none", "alpha": 0.85},
-            parse_math=False,
-        )
-    axes.text(limit, high + 0.12 * span, " capacity ", ha="right", va="top", fontsize=SMALL, color=theme.alarm)
-    axes.set_ylim(low - 0.3 * span, high + 0.3 * span)
-    axes.set(
-        xlabel=f"memory of all nodes, {unit}",
-        ylabel="time of all nodes" + (f", {picture.unit}" if picture.unit else ""),
-    )
-    quiet_frame(axes, "left", "bottom")
-    return axes
+_HEIGHT = 260
+#: More nodes than this are not drawn one by one, except those for which the plans differ.
+_NODES = 200
+#: A table with more rows or columns is drawn with some of them.
+_CELLS = 48
+#: Values stand in the cells of tables with so many columns at most.
+_WRITTEN = 6
+#: The marks of options by who chose them.
+_CHOOSERS: dict[str, tuple[str, str]] = {
+    "both": ("circle", "@line"),
+    "plan": ("square", "@line"),
+    "heuristic": ("triangle-up", "@alarm"),
+}
+#: Isolines, as multiples of the least.
+_LEVELS = (1.1, 1.5, 2.0, 4.0)
 
 
-def options(axes: Any, picture: Tradeoff) -> Any:
-    """Each kind of node: its options as a line, how many nodes choose which (filled), and what the heuristic chose."""
-    theme = theme_of(axes)
-    kinds: dict[tuple[Any, ...], list[Options]] = {}
-    for node in picture.nodes:
-        kinds.setdefault(tuple((o.memory_bytes, o.time) for o in node.options), []).append(node)
-    most = max((o.memory_bytes for node in picture.nodes for o in node.options), default=0.0)
-    factor, unit = scaled("bytes", most)
-    labels: list[tuple[float, float, str]] = []
-    for number, (points, nodes) in enumerate(kinds.items()):
-        few = len(kinds) <= _LABELLED
-        colour = line_colour(number) if few else theme.quiet
-        ordered = _undominated(points)
-        line = colour if few else theme.faint
-        axes.plot([m / factor for m, _ in ordered], [t for _, t in ordered], color=line, linewidth=0.8, zorder=1)
-        own, other = Counter(node.chosen for node in nodes), Counter(node.heuristic for node in nodes)
-        for place, (memory, time) in enumerate(points):
-            size = 14 + 110 * own[place] / len(picture.nodes) if own[place] else 8
-            if not (own[place] or other[place] or (memory, time) in ordered):
-                continue
-            face = colour if own[place] else theme.paper
-            edge = colour if few or own[place] else theme.faint
-            axes.scatter([memory / factor], [time], s=size, color=face, edgecolor=edge, linewidth=0.8, zorder=2)
-            differs = None not in other and other[place] != own[place]
-            if differs:
-                ring = {"facecolor": "none", "edgecolor": theme.ink, "linewidth": 1.4, "zorder": 3}
-                axes.scatter([memory / factor], [time], s=size + 70, **ring)
-            if few and (own[place] or differs):
-                labels.append((memory / factor, time, _chosen_by(nodes, place, own[place], other[place], differs)))
-    _beside(axes, labels)
-    axes.set(
-        xlabel=f"memory of a node, {unit}", ylabel="time of a node" + (f", {picture.unit}" if picture.unit else "")
-    )
-    quiet_frame(axes, "left", "bottom")
-    return axes
+def tradeoff(found: Tradeoff) -> list[Chart]:
+    """Whole choices on the frontier of time and memory; then each node's options as a line, with the chosen ones."""
+    return [_totals(found), *_options(found)]
 
 
-def _undominated(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Those that no other is below in memory and time, by memory."""
-    found: list[tuple[float, float]] = []
-    for memory, time in sorted(points):
-        if not found or time < found[-1][1]:
-            found.append((memory, time))
-    return found
-
-
-def _chosen_by(nodes: Sequence[Options], place: int, own: int, other: int, differs: bool) -> str:
-    """How many of nodes with the same options choose this one, and of how many the heuristic does."""
-    option = label_of(nodes[0].options[place].id)
-    if len(nodes) == 1:
-        return f"{option}: {'chosen' if own else 'by the heuristic'}"
-    return f"{option}: {own} of {len(nodes)}" + (f", heuristic {other}" if differs else "")
-
-
-def _beside(axes: Any, labels: Sequence[tuple[float, float, str]]) -> None:
-    """Texts right of their points, far enough from each other; the axes get room for them."""
-    if not labels:
-        return
-    axes.margins(x=0.06, y=0.12)
-    left, right = axes.get_xlim()
-    wide = max(width_of(axes, text) for *_, text in labels)
-    share = min(0.6, wide / max(1.0, pixels(axes)[0]))
-    axes.set_xlim(left, right + (right - left) * share / (1 - share))
-    low, high = axes.get_ylim()
-    least = (high - low) * SMALL * 1.5 * axes.figure.dpi / 72 / max(1.0, pixels(axes)[1])
-    theme, step = theme_of(axes), 0.02 * (axes.get_xlim()[1] - left)
-    for (x, y, text), place in zip(labels, apart([label[1] for label in labels], least), strict=True):
-        line = {"arrowstyle": "-", "color": theme.faint, "linewidth": 0.6}
-        axes.annotate(
-            text,
-            (x, y),
-            (x + step, place),
-            va="center",
-            fontsize=SMALL,
-            color=theme.ink,
-            bbox={"boxstyle": "round,pad=0.05", "facecolor": theme.paper, "edgecolor": "none", "alpha": 0.8},
-            arrowprops=line if abs(place - y) > least / 2 else None,
-        )
-
-
-def heat(axes: Any, picture: Heat) -> Any:
-    """A cell for each pair of settings, dark is little; hatched ones have no value, the least and one's own a frame."""
-    from matplotlib.colors import LogNorm
-
-    theme = theme_of(axes)
-    values = [[math.nan if value is None else value for value in row] for row in picture.values]
-    known = [value for row in values for value in row if not math.isnan(value)]
-    factor, unit = scaled(picture.unit, min((each for each in known if each > 0), default=0.0))
-    values, known = [[value / factor for value in row] for row in values], [value / factor for value in known]
-    spread = bool(known) and min(known) > 0 and max(known) > 4 * min(known)
-    norm = LogNorm(min(known), max(known)) if spread else None
-    axes.set_facecolor(mixed(theme.faint, theme.paper, 0.5))
-    axes.patch.set(hatch="///", edgecolor=theme.quiet, linewidth=0)
-    image = axes.imshow(values, cmap="cividis", norm=norm, aspect="auto", origin="lower", interpolation="nearest")
-    rows, columns = len(picture.ys), len(picture.xs)
-    texts = [f"{value:.3g}" for value in known]
-    wide, tall = pixels(axes)[0] / max(1, columns), pixels(axes)[1] / max(1, rows)
-    measure = f"{picture.measure}, {unit}" if unit else picture.measure
-    if known and wide > max(width_of(axes, text) for text in texts) + 4 and tall > 1.6 * SMALL * axes.figure.dpi / 72:
-        _cells(axes, image, values)
-        axes.set_title(label_of(measure), loc="right", fontsize=SMALL, color=theme.quiet)
-    elif known:
-        bar = axes.figure.colorbar(image, ax=axes, label=label_of(measure))
-        bar.outline.set_visible(False)
-        plain_numbers(bar.ax.yaxis, is_log=spread)
-        if min(rows, columns) > 2 and max(known) > min(known):
-            _isolines(axes, image, values, known)
-    _framed(axes, picture, len(known) < rows * columns)
-    for name, settings, kind, room in (("x", picture.xs, picture.xunit, wide), ("y", picture.ys, picture.yunit, tall)):
-        texts = [amount(setting, kind) if kind else f"{setting:g}" for setting in settings]
-        needed = max((width_of(axes, text) for text in texts), default=0.0) if name == "x" else 1.5 * SMALL
-        step = step_of((needed + 6) / max(room, 1.0))
-        shown = [place for place in range(len(settings)) if not (place + 1) % step]
-        getattr(axes, f"set_{name}ticks")(shown, [texts[place] for place in shown])
-    axes.set(xlabel=label_of(picture.xlabel), ylabel=label_of(picture.ylabel))
-    quiet_frame(axes)
-    return axes
-
-
-def _framed(axes: Any, picture: Heat, has_empty: bool) -> None:
-    """Frames around the least value and one's own settings, and above what they and the hatched cells are."""
-    from matplotlib.patches import Patch, Rectangle
-
-    theme = theme_of(axes)
-    handles: list[Any] = []
-    small = min(pixels(axes)[0] / max(1, len(picture.xs)), pixels(axes)[1] / max(1, len(picture.ys))) < _NARROW
-    for place, colour, name, wide in (
-        (picture.best, theme.alarm, "least", 2.5),
-        (picture.here, theme.ink, "here", 1.8),
-    ):
-        if place is None:
-            continue
-        row, column = place
-        frame: dict[str, Any] = {"fill": False, "edgecolor": colour, "linewidth": wide}
-        for order, look in enumerate(({**frame, "edgecolor": theme.paper, "linewidth": wide + 2.0}, frame), 4):
-            if small:
-                marker = {"facecolor": "none", "edgecolor": look["edgecolor"], "linewidth": look["linewidth"]}
-                axes.scatter([column], [row], marker="s", s=70, zorder=order, clip_on=False, **marker)
-            else:
-                axes.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, zorder=order, clip_on=False, **look))
-        handles.append(Patch(label=name, **frame))
-    if has_empty:
-        hatched: dict[str, Any] = {
-            "facecolor": axes.get_facecolor(),
-            "edgecolor": theme.quiet,
-            "hatch": "///",
-            "linewidth": 0,
+def _totals(found: Tradeoff) -> Chart:
+    measure = f"time, {found.unit}" if found.unit else "time"
+    factor, unit = unit_for("bytes", found.capacity_bytes)
+    most = max(found.capacity_bytes, *(total.memory_bytes for total in (*found.frontier, *found.totals)))
+    together: dict[tuple[float, float], list[str]] = {}
+    for total in found.totals:
+        together.setdefault((total.memory_bytes, total.time), []).append(total.name)
+    points: list[Row] = [
+        {
+            "name": ", ".join(names),
+            "memory": memory / factor,
+            "time": time,
+            "said": amount(memory, "bytes"),
+            "is_first": place == 0,
+            "is_left": memory > 0.6 * most,
         }
-        handles.append(Patch(label=label_of(picture.empty), **hatched))
-    if handles:
-        axes.legend(
-            handles=handles,
-            ncols=len(handles),
-            loc="lower left",
-            bbox_to_anchor=(0, 1.0),
-            frameon=False,
-            fontsize=SMALL,
-            borderaxespad=0.1,
-        )
+        for place, ((memory, time), names) in enumerate(together.items())
+    ]
+    frontier: list[Row] = [
+        {"memory": total.memory_bytes / factor, "time": total.time, "said": amount(total.memory_bytes, "bytes")}
+        for total in found.frontier
+    ]
+    at = {
+        "x": x_of("memory", title=f"memory, {unit}", scale={"zero": False, "padding": 30}),
+        "y": x_of("time", title=measure, scale={"zero": False, "padding": 20}),
+    }
+    capacity: Encoding = {"datum": found.capacity_bytes / factor, "type": "quantitative"}
+    aside = {
+        "align": {"expr": "datum.is_left ? 'right' : 'left'"},
+        "dx": {"expr": "datum.is_left ? -9 : 9"},
+        "dy": {"expr": "datum.is_left ? 14 : -9"},
+    }
+    layers = [
+        layer(
+            mark("line", color="@line", point={"color": "@line", "size": 14}),
+            "frontier",
+            **at,
+            tooltip=tooltip({"said": "memory", "time": "time"}),
+        ),
+        {**layer(mark("rule", color="@alarm", strokeWidth=2), x=capacity), "data": {"values": [{}]}},
+        layer(
+            mark("point", filled=True, size=110, opacity=1, stroke="@paper"),
+            "totals",
+            **at,
+            color=when("datum.is_first", "@ink", "@alarm"),
+            tooltip=tooltip({"name": "choice", "said": "memory", "time": "time"}),
+        ),
+        *(layer(mark("text", limit=160, **aside, **halo), "totals", **at, text={"field": "name"}) for halo in HALO),
+    ]
+    spec = {"height": _HEIGHT, "layer": layers}
+    title = f"{found.title} (line: the capacity of {amount(found.capacity_bytes, 'bytes')})"
+    return Chart(title, headline(found), spec, {"totals": points, "frontier": frontier})
 
 
-def _isolines(axes: Any, image: Any, values: Sequence[Sequence[float]], known: Sequence[float]) -> None:
-    """Lines along cells between lesser and larger values than 1.1, 1.5, 2 and 4 times the least, with these values."""
-    from matplotlib.colors import to_hex
+def _options(found: Tradeoff) -> list[Chart]:
+    differing = [each for each in found.nodes if each.heuristic not in (None, each.chosen)]
+    shown = found.nodes if len(found.nodes) <= _NODES else differing[:_NODES]
+    if not shown:
+        return []
+    measure = f"time, {found.unit}" if found.unit else "time"
+    factor, unit = unit_for("bytes", max(option.memory_bytes for each in shown for option in each.options))
+    rows: list[Row] = [
+        {
+            "node": each.node,
+            "option": option.id,
+            "memory": option.memory_bytes / factor,
+            "time": option.time,
+            "said": amount(option.memory_bytes, "bytes"),
+            "by": _chooser(each, place),
+        }
+        for each in shown
+        for place, option in sorted(enumerate(each.options), key=lambda pair: pair[1].memory_bytes)
+    ]
+    counts = _counts(rows)
+    choosers = [name for name in _CHOOSERS if any(row["by"] == name for row in rows)]
+    at = {
+        "x": x_of("memory", title=f"memory, {unit}", scale={"padding": 20, "nice": False}),
+        "y": x_of("time", title=measure, scale={"zero": False, "padding": 20}),
+    }
+    by: dict[str, Any] = {"field": "by", "type": "nominal", "title": "chosen by", "legend": {"orient": "top"}}
+    hover = tooltip({"node": "node", "option": "option", "time": "time", "said": "memory", "by": "chosen by"})
+    words = [mark("text", align="left", dx=8, dy=-8, tooltip=None, **halo) for halo in HALO if counts]
+    layers = [
+        layer(mark("line", color="@quiet", strokeWidth=1, opacity=0.6), **at, detail={"field": "node"}),
+        layer(mark("point", filled=False, color="@quiet", size=20), None, "datum.by === 'none'", **at, tooltip=hover),
+        *(layer(each, "counts", **at, text={"field": "said"}) for each in words),
+        layer(
+            mark("point", filled=True, opacity=1, size=70, stroke="@paper"),
+            None,
+            "datum.by !== 'none'",
+            **at,
+            shape=_ranged(by, choosers, 0),
+            color=_ranged(by, choosers, 1),
+            tooltip=hover,
+        ),
+    ]
+    spec = {"data": {"name": "options"}, "height": _HEIGHT, "layer": layers}
+    left = "" if len(shown) == len(found.nodes) else f" ({len(shown)} of {len(found.nodes)})"
+    text = f"the heuristic chooses otherwise for {len(differing)} of {len(found.nodes)} nodes"
+    return [Chart(f"The options of each node{left}", text, spec, {"options": rows, "counts": counts})]
 
-    least, most = min(known), max(known)
-    levels = [factor * least for factor in (1.1, 1.5, 2.0, 4.0) if least < factor * least < most]
-    if levels:
-        colours = [text_on(to_hex(image.cmap(image.norm(level)))) for level in levels]
-        corners = [[value for value in row for _ in "ab"] for row in values for _ in "ab"]
-        ends = [
-            [place + side for place in range(count) for side in (-0.499, 0.499)]
-            for count in (len(values[0]), len(values))
-        ]
-        lines = axes.contour(*ends, corners, levels=levels, colors=colours, linewidths=0.9)
-        axes.clabel(lines, fontsize=SMALL, fmt="%.3g")
+
+def _ranged(by: Mapping[str, Any], choosers: Sequence[str], which: int) -> dict[str, Any]:
+    """The encoding of those who chose options, by the marks (0) or colours (1) of `_CHOOSERS`."""
+    return {**by, "scale": {"domain": choosers, "range": [_CHOOSERS[each][which] for each in choosers]}}
 
 
-def _cells(axes: Any, image: Any, values: Sequence[Sequence[float]]) -> None:
-    """Values in their cells, in black or white."""
-    from matplotlib.colors import to_hex
+def _chooser(node: Options, place: int) -> str:
+    """Who chose the option at this place: one of `_CHOOSERS`, or "none"."""
+    if node.heuristic is None:
+        return "plan" if node.chosen == place else "none"
+    if node.chosen == place:
+        return "both" if node.heuristic == place else "plan"
+    return "heuristic" if node.heuristic == place else "none"
 
-    for row, line in enumerate(values):
-        for column, value in enumerate(line):
-            if not math.isnan(value):
-                fill = to_hex(image.cmap(image.norm(value)))
-                axes.text(column, row, f"{value:.3g}", ha="center", va="center", fontsize=SMALL, color=text_on(fill))
+
+def _counts(rows: Sequence[Row]) -> list[Row]:
+    """How many nodes chose options of the same time and memory, which lie on each other, where several did."""
+    chosen = Counter((row["memory"], row["time"]) for row in rows if row["by"] != "none")
+    return [
+        {"memory": memory, "time": time, "said": f"{count} nodes"}
+        for (memory, time), count in chosen.items()
+        if count > 1
+    ]
+
+
+def _kept(count: int, *marked: int) -> list[int]:
+    """So many rows or columns as can be seen: all, or some at equal distances, with the last and the marked ones."""
+    step = -(-count // _CELLS)
+    return sorted({*range(step - 1, count, step), *marked, count - 1}) if count else []
+
+
+def _setting(value: float, unit: str) -> float | str:
+    return amount(value, unit) if unit else value
+
+
+def heat(found: Heat) -> list[Chart]:
+    """A cell for each pair of settings, the least and one's own with a frame; cells without a value are hatched.
+
+    Lines run between cells of less and of more than 1.1, 1.5, 2 and 4 times the least.
+    """
+    marked = [each for each in (found.best, found.here) if each is not None]
+    down = _kept(len(found.ys), *(row for row, _ in marked))
+    across = _kept(len(found.xs), *(column for _, column in marked))
+    factor, unit = unit_for(found.unit, min((v for values in found.values for v in values if v), default=0.0))
+    measure = f"{found.measure}, {unit}" if unit else found.measure
+    xs = [_setting(each, found.xunit) for each in found.xs]
+    ys = [_setting(each, found.yunit) for each in found.ys]
+    rows: list[Row] = [
+        {
+            "x": xs[column],
+            "y": ys[row],
+            "value": None if (value := found.values[row][column]) is None else value / factor,
+            "said": found.empty if value is None else amount(value, found.unit),
+            "frame": "best" if found.best == (row, column) else "here" if found.here == (row, column) else "",
+        }
+        for row in down
+        for column in across
+    ]
+    is_hatched = len(rows) <= SVG_ROWS  # on a canvas there are no patterns
+    empty = "@hatching" if is_hatched else "@faint"
+    overlap = {"labelAngle": 0, "labelOverlap": True}
+    order = {"x": [xs[column] for column in across], "y": [ys[row] for row in reversed(down)]}
+    box = {
+        name: {"field": name, "type": "ordinal", "title": title, "sort": order[name], "axis": overlap}
+        for name, title in (("x", found.xlabel), ("y", found.ylabel))
+    }
+    hover = tooltip({"x": found.xlabel, "y": found.ylabel, "said": found.measure})
+    known = [row["value"] for row in rows if row["value"] is not None]
+    framed = (("best", "@alarm"), ("here", "@ink"))
+    frames = [(frame, *look) for frame, own in framed for look in (("@paper", 5), (own, 2.5))]
+    words = [mark("text", tooltip=None, **halo) for halo in HALO if len(across) <= _WRITTEN]
+    spec: dict[str, Any] = {
+        "height": int(min(320, max(120, 30 * len(down)))),
+        "layer": [
+            layer(
+                mark("rect", stroke="@paper", strokeWidth=0.5),
+                "cells",
+                "datum.value !== null",
+                **box,
+                color=_measured(measure, known),
+                tooltip=hover,
+            ),
+            layer(mark("rect", fill=empty), "cells", "datum.value === null", **box, tooltip=hover),
+            *_isolines(box, is_named=not words),
+            *(layer(each, "cells", **box, text={"field": "said"}) for each in words),
+            *(
+                layer(
+                    mark("rect", fill=None, stroke=stroke, strokeWidth=wide, tooltip=None),
+                    "cells",
+                    f"datum.frame === '{frame}'",
+                    **box,
+                )
+                for frame, stroke, wide in frames
+            ),
+        ],
+    }
+    key = [
+        *([("frame: the least", "@alarm", 1.0)] if found.best is not None else []),
+        *([("frame: here", "@ink", 1.0)] if found.here not in (None, found.best) else []),
+    ]
+    if len(known) < len(rows):
+        key.append((found.empty, "hatch-1", 0.0) if is_hatched else (found.empty, "@faint", 1.0))
+    some = "" if len(down) == len(found.ys) and len(across) == len(found.xs) else " (some of its rows and columns)"
+    lines = _levels(found, down, across, xs, ys)
+    return [Chart(f"{found.title}{some}", headline(found), spec, {"cells": rows, "lines": lines}, key=tuple(key))]
+
+
+def _measured(measure: str, known: Sequence[float]) -> Encoding:
+    """The colour of a value: the less, the stronger."""
+    is_log = bool(known) and max(known) > 4 * min(known) > 0
+    scale = {"type": "log" if is_log else "linear", "range": ["@line", "@ramp3"], "interpolate": "rgb"}
+    from_least = {} if is_log else {"zero": False}
+    return x_of("value", title=measure, scale={**scale, **from_least}, legend=ramp_key(known))
+
+
+def _levels(found: Heat, down: Sequence[int], across: Sequence[int], xs: Sequence[Any], ys: Sequence[Any]) -> list[Row]:
+    """Sides of cells between less and more than each level; the topmost upright one of a level has its value."""
+    known = [value for row in down for column in across if (value := found.values[row][column]) is not None]
+    rows: list[Row] = []
+    for level in (times * min(known, default=0.0) for times in _LEVELS):
+        own: list[dict[str, Any]] = []
+        for lower, row in zip((None, *down), down, strict=False):
+            for before, column in zip((None, *across), across, strict=False):
+                here = found.values[row][column]
+                for other, side in ((before, "left"), (lower, "below")):
+                    if other is None or here is None:
+                        continue
+                    beside = found.values[row][other] if side == "left" else found.values[other][column]
+                    if beside is not None and (here < level) != (beside < level):
+                        own.append({"x": xs[column], "y": ys[row], "side": side, "said": "", "is_right": False})
+        upright = [each for each in own if each["side"] == "left"]
+        free = [each for each in reversed(upright) if not any(row["said"] and row["y"] == each["y"] for row in rows)]
+        for each in free[:1]:
+            each["said"] = amount(level, found.unit)
+            each["is_right"] = list(xs).index(each["x"]) > 0.75 * len(xs)
+        rows += own
+    return rows
+
+
+def _isolines(box: Encoding, *, is_named: bool) -> Iterator[Encoding]:
+    """Levels as lines along cells, with their values in the middle of a cell's side."""
+    x, y = box["x"], box["y"]
+    left, below, far = {**x, "bandPosition": 0}, {**y, "bandPosition": 1}, {"bandPosition": 1}
+    rule = mark("rule", stroke="@ink", strokeWidth=1.2, tooltip=None)
+    upright = {"y": {**y, "bandPosition": 0}, "y2": {"field": "y", **far}}
+    yield layer(rule, "lines", "datum.side === 'left'", x=left, **upright)
+    yield layer(rule, "lines", "datum.side === 'below'", y=below, x=left, x2={"field": "x", **far})
+    for side, where in (("false", {"align": "left", "dx": 3}), ("true", {"align": "right", "dx": -3})):
+        for halo in HALO if is_named else ():
+            words, is_there = mark("text", fontSize=11, tooltip=None, **where, **halo), "datum.said !== ''"
+            yield layer(words, "lines", f"{is_there} && datum.is_right === {side}", x=left, y=y, text={"field": "said"})

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from planner.experiments.bench.measure import Row
+from planner.experiments.bench.measure import MeasuredRow
 from planner.files.choices import split
 from planner.files.load import family_of, load
 from solvers.outcome import Stop
 
 
-def calibrated(rows: Iterable[Row], inputs: str | None = None) -> dict[str, Any]:
+def calibration_table(rows: Iterable[MeasuredRow], inputs: str | None = None) -> dict[str, Any]:
     """The table: of every method the fewest seconds for a predicted step in any of the rows that measured it.
 
     The fewest, as small instances are mostly overhead; runs that a limit ended count with the limit. So predictions err

@@ -10,7 +10,7 @@ from typing import Any
 
 from instances.errors import InstanceError
 from instances.files import read_lines
-from planner.experiments.bench.measure import Row
+from planner.experiments.bench.measure import MeasuredRow
 from planner.files.destinations import writable
 from planner.files.read import parse_json
 from planner.files.write import append, as_json, write_atomically
@@ -21,17 +21,7 @@ ROWS, TABLE = "rows.jsonl", "table.md"
 SAME_OBJECTIVE, SAME_TIME = 1e-6, 1.5
 
 
-def opened(out: str) -> Path:
-    """The folder, made if it is not there; `UsageError` if it cannot be."""
-    folder = Path(out)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError.at("--out", out, f"a folder that can be made ({error.strerror or error})") from None
-    return folder
-
-
-def rows_of(place: str | Path) -> list[Row]:
+def rows_of(place: str | Path) -> list[MeasuredRow]:
     """The rows of a folder, or of a file of JSON lines; a last line that was cut off is left out.
 
     Raises
@@ -47,23 +37,21 @@ def rows_of(place: str | Path) -> list[Row]:
         raise UsageError.at("rows", str(path), f"a file that bench wrote ({error})") from None
     found = []
     for count, line in enumerate(lines, start=1):
-        if count == len(lines) and not line:
-            break
         where = f"{path}: line {count}"
         try:
             content = parse_json(line, where)
         except InstanceError as error:
             if count == len(lines):
-                break  # no end of the line: the process died while writing it
+                break  # the end of the file, or no end of the line: the process died while writing it
             raise UsageError(str(error)) from None
         try:
-            found.append(Row.from_json(content))
-        except (KeyError, TypeError) as error:
-            raise UsageError.at(where, line[:60], f"a row that bench wrote ({error!r})") from None
+            found.append(MeasuredRow.from_json(content))
+        except ValueError as error:
+            raise UsageError.at(where, line[:60], f"a row that bench wrote ({error})") from None
     return found
 
 
-def kept(folder: Path) -> list[Row]:
+def read_rows(folder: Path) -> list[MeasuredRow]:
     """The rows that are there already; a last line without an end is taken away, so that it does not spoil the next.
 
     Raises
@@ -80,18 +68,18 @@ def kept(folder: Path) -> list[Row]:
     return found
 
 
-def keep(folder: Path, row: Row) -> None:
+def keep(folder: Path, row: MeasuredRow) -> None:
     """Add a finished row, all of it or nothing; `UsageError` if it cannot be written."""
     append(folder / ROWS, as_json(row.to_json()) + "\n")
 
 
-def write_table(folder: Path, rows: Sequence[Row], table: str) -> None:
+def write_table(folder: Path, rows: Sequence[MeasuredRow], table: str) -> None:
     """Write the rows with their losses, and the table of all of them."""
     write_atomically(folder / ROWS, "".join(as_json(row.to_json()) + "\n" for row in rows))
     write_atomically(folder / TABLE, table)
 
 
-def compare(first: Sequence[Row], second: Sequence[Row]) -> dict[str, Any]:
+def compare(first: Sequence[MeasuredRow], second: Sequence[MeasuredRow]) -> dict[str, Any]:
     """What changed between two measurements, row by row.
 
     Returns
@@ -115,7 +103,7 @@ def compare(first: Sequence[Row], second: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def _compared(before: Row, after: Row) -> dict[str, Any]:
+def _compared(before: MeasuredRow, after: MeasuredRow) -> dict[str, Any]:
     speedup = before.seconds / after.seconds if before.seconds and after.seconds else None
     return {
         "case": before.case,
@@ -130,7 +118,7 @@ def _compared(before: Row, after: Row) -> dict[str, Any]:
     }
 
 
-def _verdict(before: Row, after: Row, speedup: float | None) -> str:
+def _verdict(before: MeasuredRow, after: MeasuredRow, speedup: float | None) -> str:
     """The plan decides, then the gap, then the time."""
     for old, new in ((before.objective, after.objective), (before.gap, after.gap)):
         if (old is None) != (new is None):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from formulations.contract.family import Family, Method
 from planner.experiments.bench.suites import EVERY, Case
@@ -14,21 +15,24 @@ from planner.files.load import family_of, load
 from planner.files.settings import method_options
 from planner.files.write import as_json, plain
 from planner.plugins.registry import texts, texts_of
-from planner.process.executors import completed, place
-from planner.process.signals import noted
+from planner.process.executors import Ended, place, run_tasks
+from planner.process.signals import pending
 from planner.process.versions import machine, today, versions
 from planner.results.optimality_loss import losses
 from planner.results.result import Result
-from planner.solving.backends import chosen, examined, fitted
-from planner.solving.certify import certified_into, why_uncertified
-from planner.solving.choose import named, pick
-from planner.solving.compare import entered, is_proved, sane
+from planner.solving.backends import examine_solver, limits_for, solver_settings
+from planner.solving.certify import certified_into
+from planner.solving.choose import find_method, pick
+from planner.solving.compare import is_proved, plans_as_methods, sane
 from planner.solving.solve import run
 from solvers.outcome import Limits
 
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
 
 @dataclass(frozen=True)
-class Row:
+class MeasuredRow:
     """One method on one case with one seed: the median of ``all_seconds``, and the outcome of the last run.
 
     ``case`` is the file or catalog name that was named, ``instance`` what the instance is called;
@@ -84,37 +88,23 @@ class Row:
         return {**shown, "speedup": self.speedup}
 
     @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> Row:
-        """The row of a JSON line; ``KeyError`` if a field is missing, ``TypeError`` if it is of another type."""
-        late = ("signal", *_LATE)
-        known = {each.name: content[each.name] for each in fields(cls) if each.name not in late}
-        known |= {name: content.get(name) for name in _LATE}
-        for name, value in known.items():
-            _refuse_other_type(name, value)
-        return cls(**{**known, "all_seconds": tuple(known["all_seconds"])})
+    def from_json(cls, content: Any) -> MeasuredRow:
+        """The row of a JSON line's content; ``ValueError`` if a field is missing or of another type."""
+        from pydantic import ValidationError
+
+        try:
+            return _reader().validate_json(as_json(content), strict=True)
+        except ValidationError as error:
+            first = error.errors()[0]
+            name = first["loc"][0] if first["loc"] else "row"
+            raise ValueError(f"{name} is {first['input']!r}; {first['msg']}") from None
 
 
-#: Fields that older rows do not have.
-_LATE = ("proved_by", "solver", "source", "loss", "reason", "certificate")
-_NUMBER = (int, float)
-#: The types of the fields that are not texts.
-_TYPES: Mapping[str, tuple[type, ...]] = {
-    "settings": (dict,),
-    "seed": (int,),
-    "threads": (int,),
-    "seconds": _NUMBER,
-    "all_seconds": (list,),
-    "compile_seconds": _NUMBER,
-    **dict.fromkeys(("time_limit_s", "objective", "bound", "gap", "reference_s", "loss"), (*_NUMBER, type(None))),
-    "versions": (dict, type(None)),
-    **dict.fromkeys(("proved_by", "source", "reason"), (str, type(None))),
-    **dict.fromkeys(("solver", "certificate"), (dict, type(None))),
-}
+@cache
+def _reader() -> TypeAdapter[MeasuredRow]:
+    from pydantic import TypeAdapter
 
-
-def _refuse_other_type(name: str, value: Any) -> None:
-    if not isinstance(value, _TYPES.get(name, (str,))) or isinstance(value, bool):
-        raise TypeError(f"{name} is {value!r}")
+    return TypeAdapter(MeasuredRow)
 
 
 def measure(
@@ -122,16 +112,19 @@ def measure(
     limits: Limits,
     repeats: int,
     inputs: str | None,
+    keep: Callable[[MeasuredRow], None],
     seeds: Sequence[int] | None = None,
     known: Collection[str] = (),
     certificates: str | None = None,
     jobs: int = 1,
     dask: str | None = None,
-) -> Iterator[Row]:
-    """Rows, as they are there; a signal ends the measurement with the row it interrupted.
+) -> Ended:
+    """Measure every case; a signal ends the measurement with the row it interrupted.
 
     Parameters
     ----------
+    keep
+        Called with each row as it is there.
     seeds
         Every case is measured with each of them; default: the one of ``limits``.
     known
@@ -141,27 +134,29 @@ def measure(
     jobs, dask
         Local processes, or the address of a dask scheduler; runs that share a machine take longer.
     """
+
+    def kept(_position: int, row: MeasuredRow) -> int | None:
+        keep(row)
+        return row.signal
+
     opened = place(jobs, dask)
     planned = (
         (each, repeats, certificates)
         for case in found
-        if noted() is None  # before the instance is read
+        if pending() is None  # before the instance is read
         for each in _planned(case, limits, inputs, seeds or (limits.seed,))
         if each.key not in known
     )
-    for _, row in completed(opened, _Planned.row, planned):
-        yield row
-        if row.signal:
-            return
+    return run_tasks(opened, _Planned.row, planned, kept)
 
 
 def _planned(case: Case, limits: Limits, inputs: str | None, seeds: Sequence[int]) -> Iterator[_Planned]:
     """Every method of a case with every seed."""
     methods = _methods(case, inputs, limits)
-    examined(methods, limits)
+    examine_solver(methods, limits)
     for method in methods:
         for seed in seeds:
-            own = replace(fitted(method, limits), seed=seed)
+            own = replace(limits_for(method, limits), seed=seed)
             source = None if method in family_of(_loaded(case, inputs)).methods else method.source
             files = texts_of([method.name] if method.name not in case.plans else [])
             yield _Planned(case, method.name, source, own, inputs, files)
@@ -202,9 +197,9 @@ class _Planned:
         case, limits = self.case, self.limits
         settings = plain(case.settings)
         own = [case.instance, settings, self.method, limits.seed, limits.threads, limits.time_s]
-        return as_json(own + [each for each in (chosen(limits), self.source) if each])
+        return as_json(own + [each for each in (solver_settings(limits), self.source) if each])
 
-    def row(self, repeats: int, certificates: str | None = None) -> Row:
+    def row(self, repeats: int, certificates: str | None = None) -> MeasuredRow:
         """Measure it, and certify what is proved into a folder."""
         results = []
         instance = _loaded(self.case, self.inputs)
@@ -219,7 +214,7 @@ class _Planned:
         last = results[-1]
         times = tuple(result.seconds for result in results)
         compiling: list[Any] = [result.stats["compile_seconds"] for result in results]
-        return Row(
+        return MeasuredRow(
             case=self.case.instance,
             instance=last.instance,
             settings=self.case.settings,
@@ -241,7 +236,7 @@ class _Planned:
             machine=machine(),
             versions=versions(),
             proved_by=None if last.proved_by is None else str(last.proved_by),
-            solver=chosen(self.limits) or None,
+            solver=solver_settings(self.limits) or None,
             source=self.source,
             reason=None if last.plan is not None else last.reason,
             certificate=None if certificates is None else self._certificate(certificates, instance, last),
@@ -251,9 +246,9 @@ class _Planned:
     def _method(self, family: Family[Any, Any]) -> Method[Any, Any]:
         plans = self.case.plans
         return (
-            entered(family, {self.method: plans[self.method]})[0]
+            plans_as_methods(family, {self.method: plans[self.method]})[0]
             if self.method in plans
-            else named(family, self.method)
+            else find_method(family, self.method)
         )
 
     def _certificate(self, folder: str, instance: Any, result: Result) -> Mapping[str, Any] | None:
@@ -261,7 +256,7 @@ class _Planned:
         if not is_proved(result):
             return None
         found = certified_into(folder, instance, result, limits=self.limits)
-        return found.certificate or {"uncertified": why_uncertified(found)}
+        return found.result.certificate or {"uncertified": found.uncertified}
 
 
 def _methods(case: Case, inputs: str | None, limits: Limits) -> list[Method[Any, Any]]:
@@ -272,10 +267,10 @@ def _methods(case: Case, inputs: str | None, limits: Limits) -> list[Method[Any,
     for name in case.methods:
         found += sane(family, instance) if name == EVERY else [pick(family, instance, limits, name, False)[0]]
     distinct = list({method.name: method for method in found}.values())
-    return [*distinct, *entered(family, case.plans, distinct)]
+    return [*distinct, *plans_as_methods(family, case.plans, distinct)]
 
 
-def with_losses(rows: Iterable[Row]) -> list[Row]:
+def with_losses(rows: Iterable[MeasuredRow]) -> list[MeasuredRow]:
     """The rows, each with its loss to what all rows of the same case and settings prove together."""
     found = list(rows)
     cases: dict[str, list[int]] = {}

@@ -13,17 +13,17 @@ from typing import Any
 
 from formulations.contract.family import Claim, Family
 from formulations.contract.inner_problems import Inside
-from planner.experiments.census.inner_rows import Row, inside_of, rows
+from planner.experiments.census.inner_rows import InnerRow, inside_of, rows
 from planner.experiments.census.optima import Optima, Optimum
-from planner.files.load import admitted, family_named, family_of
-from planner.files.settings import declared
+from planner.experiments.runner import safe_name, write_or_note, write_worst
+from planner.files.load import family_named, family_of, validate
+from planner.files.settings import declared_options
 from planner.files.write import as_json
 from planner.plugins.method_names import AUTO
 from planner.process.errors import UsageError
-from planner.process.executors import WorkersLostError
-from planner.process.signals import noted
+from planner.process.signals import pending
 from planner.results.check import exceeds
-from planner.results.optimality_loss import losses, optimum_of
+from planner.results.optimality_loss import losses, optimum_of, spread
 from planner.solving.solve import run
 from planner.solving.worker import signals_stop
 from solvers.outcome import OPTIMAL_GAP, Limits, Stop, Watch
@@ -165,7 +165,7 @@ def census_of(
     CrosscheckError
         If what was chosen inside is no plan of its subproblem.
     """
-    instance = admitted(instance, requirements=False)
+    instance = validate(instance, requirements=False)
     inside, family = inside_of(instance, problem, method), family_of(instance)
     if inside.walk is not None:
         raise UsageError.at(
@@ -173,9 +173,8 @@ def census_of(
         )
     limits = replace(limits or Limits(time_s=60.0), seed=seed)
     began = time.perf_counter()
-    safe = "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in instance.name)
     optima = Optima(
-        out or f"census/{safe}-{inside.problem}-{inside.method}",
+        out or f"census/{safe_name(instance.name)}-{inside.problem}-{inside.method}",
         inside.problem,
         notice,
         _exact(inside.problem, against),
@@ -186,19 +185,15 @@ def census_of(
     if watch.reason is Stop.TIME_LIMIT:
         notice(f"the run of {inside.method} was ended at the time limit: {len(found)} subproblems of its beginning")
     contents = [row.content for row in found]
-    lost = None
-    try:
-        optima.find(contents, limits, jobs, dask, listen)
-    except WorkersLostError as error:
-        lost = str(error)
+    lost = optima.find(contents, limits, jobs, dask, listen).lost
     known = [optima.known.get(optima.key(content)) for content in contents]
     pairs = [(row, each) for row, each in zip(found, known, strict=True) if each is not None]
     result = EachCensus(
         problem=family.name,
         instance=instance.name,
-        options=declared(instance),
+        options=declared_options(instance),
         inside=inside,
-        complete=len(pairs) == len(found) and noted() is None,
+        complete=len(pairs) == len(found) and pending() is None,
         tallies={inner: _tallied([pair for pair in pairs if pair[0].inner == inner])
                  for inner in dict.fromkeys(row.inner for row in found)},
         end_to_end=None,
@@ -207,11 +202,15 @@ def census_of(
         cpu_seconds=math.fsum(each.cpu_seconds for each in {id(each): each for _, each in pairs}.values()),
         out=str(optima.path),
     )  # fmt: skip
-    for inner, tally in result.tallies.items():
-        tally.worst = _written(optima, inner, [pair for pair in pairs if pair[0].inner == inner])
-    if end_to_end and inside.exactly is not None and noted() is None and lost is None:
+    ranked = {inner: _ranked([pair for pair in pairs if pair[0].inner == inner])[:WORST] for inner in result.tallies}
+    texts = {inner.replace(" ", "-"): [as_json(row.to_json()) for _, row in worst] for inner, worst in ranked.items()}
+    files = write_worst(optima.path, texts, lambda write: write_or_note(optima.failures, write))
+    for (inner, worst), (_, paths) in zip(ranked.items(), files, strict=True):
+        kept = [{"loss": loss, "file": path} for (loss, _), path in zip(worst, paths, strict=True)]
+        result.tallies[inner].worst = kept
+    if end_to_end and inside.exactly is not None and pending() is None and lost is None:
         result.end_to_end = _end_to_end(family, instance, inside, limits)
-    result.signal, result.lost, result.seconds = noted(), lost, time.perf_counter() - began
+    result.signal, result.lost, result.seconds = pending(), lost, time.perf_counter() - began
     result.unwritten = list(dict.fromkeys(optima.failures))
     return result
 
@@ -224,10 +223,10 @@ def _exact(problem: str, name: str | None) -> str:
     return name or AUTO
 
 
-Pair = tuple[Row, Optimum]
+Pair = tuple[InnerRow, Optimum]
 
 
-def loss_of(row: Row, optimum: Optimum) -> tuple[float | None, bool]:
+def loss_of(row: InnerRow, optimum: Optimum) -> tuple[float | None, bool]:
     """What the plan that was chosen inside loses, and whether that is to a proved optimum."""
     both = [(row.objective, None), (optimum.objective, optimum.bound)]
     return losses(both)[0], optimum_of(both) is not None
@@ -251,9 +250,7 @@ def _tallied(pairs: Sequence[Pair]) -> Tally:
         if is_proved and loss is not None and row.decision is None:
             lost.append(loss)
     if lost:
-        ranked = sorted(lost)
-        tally.mean_loss = math.fsum(lost) / len(lost)
-        tally.p95_loss, tally.worst_loss = ranked[math.ceil(0.95 * len(lost)) - 1], ranked[-1]
+        tally.mean_loss, tally.p95_loss, tally.worst_loss = spread(lost)
     if any(row.decision is not None for row, _ in pairs):
         tally.decisions = _decided(pairs)
         tally.optimal = tally.suboptimal = tally.no_plan = tally.unproved = 0  # a plan within a target need not be best
@@ -273,7 +270,7 @@ def _decided(pairs: Sequence[Pair]) -> dict[str, int]:
     return counts
 
 
-def _truth(row: Row, optimum: Optimum) -> bool | None:
+def _truth(row: InnerRow, optimum: Optimum) -> bool | None:
     """Whether there is a plan of at most the decision's target; ``None``: nobody knows."""
     assert row.decision is not None
     best = min((each for each in (row.objective, optimum.objective) if each is not None), default=math.inf)
@@ -285,7 +282,7 @@ def _truth(row: Row, optimum: Optimum) -> bool | None:
     return False if is_out else None
 
 
-def _contradictions(row: Row, optimum: Optimum) -> list[str]:
+def _contradictions(row: InnerRow, optimum: Optimum) -> list[str]:
     """Claims about one subproblem that exclude each other."""
     found = []
     who = f"{row.instance.name}: {optimum.method}"
@@ -302,9 +299,9 @@ def _contradictions(row: Row, optimum: Optimum) -> list[str]:
     return found
 
 
-def _written(optima: Optima, inner: str, pairs: Sequence[Pair]) -> list[dict[str, Any]]:
-    """The worst subproblems of one inner heuristic, each as a file that ``planner solve`` reads."""
-    ranked: list[tuple[float, Row]] = []
+def _ranked(pairs: Sequence[Pair]) -> list[tuple[float, InnerRow]]:
+    """The subproblems of one inner heuristic on which it loses, with the loss, the worst first."""
+    ranked: list[tuple[float, InnerRow]] = []
     for row, optimum in pairs:
         loss, is_proved = loss_of(row, optimum)
         if row.decision is not None:
@@ -315,13 +312,7 @@ def _written(optima: Optima, inner: str, pairs: Sequence[Pair]) -> list[dict[str
             loss = None
         if loss is not None and loss > OPTIMAL_GAP:
             ranked.append((loss, row))
-    ranked.sort(key=lambda pair: -pair[0])
-    kept = []
-    for rank, (loss, row) in enumerate(ranked[:WORST], start=1):
-        path = optima.path / f"worst-{inner.replace(' ', '-')}-{rank}.json"
-        written = optima.write(path, as_json(row.to_json()) + "\n")
-        kept.append({"loss": loss, "file": str(path) if written else None})
-    return kept
+    return sorted(ranked, key=lambda pair: -pair[0])
 
 
 def _end_to_end(family: Family[Any, Any], instance: Any, inside: Inside, limits: Limits) -> dict[str, Any] | None:

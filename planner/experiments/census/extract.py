@@ -20,10 +20,10 @@ from formulations.stage_partitioning.questions.studies.subproblems import Option
 from formulations.tmpc_knapsack import FAMILY as KNAPSACK
 from instances.files import is_compressed
 from planner.experiments.census.inner_rows import inside_of, rows
-from planner.experiments.census.run import chunks_of, sampled
-from planner.files.load import admitted
+from planner.experiments.census.run import chunks_of, draw_sample
+from planner.files.load import validate
 from planner.files.rows import SUFFIXES, pyarrow
-from planner.files.write import as_json, drafted
+from planner.files.write import as_json, draft_file
 from planner.process.errors import UsageError
 from solvers.outcome import Limits
 
@@ -65,7 +65,7 @@ def extract(
     UsageError
         Another problem or method, another kind of file, a seed that `Limits` refuses, a graph with too many downsets.
     """
-    instance = admitted(instance, requirements=False)
+    instance = validate(instance, requirements=False)
     inside = inside_of(instance, problem, method)
     if sample is not None and sample < 0:
         raise UsageError.at("--sample", sample, "at least 0")
@@ -78,7 +78,7 @@ def extract(
             raise UsageError.at("--nontrivial", True, "left out: only knapsacks are sorted in this way")
         if path.suffix == ".parquet":
             raise UsageError.at("--out", out, "a name that ends in .jsonl or .jsonl.gz: only knapsacks have columns")
-        with drafted(path) as draft, _lines(path, draft) as file:
+        with draft_file(path) as draft, _lines(path, draft) as file:
             written = 0
             for row in rows(instance, inside, limits, sample, seed):
                 file.write(as_json(row.to_json()) + "\n")
@@ -90,7 +90,7 @@ def extract(
         raise UsageError(f"{instance.name}: {error}") from None
     written = 0
     with (
-        drafted(path) as draft,
+        draft_file(path) as draft,
         (_parquet if path.suffix == ".parquet" else partial(_json_lines, path))(draft, calls) as sink,
     ):
         for block in _blocks(calls, sample, seed, nontrivial):
@@ -104,7 +104,7 @@ def _blocks(calls: Subproblems, sample: int | None, seed: int, nontrivial: bool)
     ranges = chunks_of(calls.num_downsets)
     counts = [calls.count(*each, nontrivial=nontrivial) for each in ranges]
     if sample is not None:
-        found = list(sampled(calls, ranges, counts, sample, seed, nontrivial=nontrivial))
+        found = list(draw_sample(calls, ranges, counts, sample, seed, nontrivial=nontrivial))
         yield from (found[start : start + _BLOCK] for start in range(0, len(found), _BLOCK))
         return
     for each, count in zip(ranges, counts, strict=True):

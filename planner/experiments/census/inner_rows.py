@@ -12,14 +12,14 @@ from typing import Any
 import formulations
 from formulations.contract.family import Family
 from formulations.contract.inner_problems import Arisen, Decision, Inside, Subproblem
-from planner.files.load import admitted, family_named, family_of
+from planner.files.load import family_named, family_of, validate
 from planner.files.write import as_json
 from planner.process.errors import CrosscheckError, UsageError
 from solvers.outcome import Limits, Watch
 
 
 @dataclass(frozen=True)
-class Row:
+class InnerRow:
     """A subproblem as an instance that stands on its own: its name and origin say where it arose.
 
     ``inner`` chose ``plan`` (in its JSON form; ``None``: it found none), which is worth ``objective``. Rows of equal
@@ -78,7 +78,7 @@ def rows(
     sample: int | None = None,
     seed: int = 0,
     watch: Watch | None = None,
-) -> Iterator[Row]:
+) -> Iterator[InnerRow]:
     """The subproblems of a run on an instance, all or so many at random, in the order in which they arise.
 
     ``watch``: what ends the run early (default: the limits alone).
@@ -90,7 +90,7 @@ def rows(
     CrosscheckError
         If what was chosen inside is no plan of its subproblem.
     """
-    instance = admitted(instance, requirements=False)
+    instance = validate(instance, requirements=False)
     family = family_of(instance)
     method = family.method(inside.method)
     refused = method.refusal(instance)
@@ -124,12 +124,12 @@ def _drawn(arisen: Iterable[Arisen], sample: int | None, seed: int) -> Iterable[
     return sorted(kept, key=lambda pair: pair[0])
 
 
-def _row(child: Family[Any, Any], found: Subproblem, name: str, origin: dict[str, str | int | float]) -> Row:
+def _row(child: Family[Any, Any], found: Subproblem, name: str, origin: dict[str, str | int | float]) -> InnerRow:
     plan, objective, form = found.plan, None, None
     origin["inner"] = found.inner
     if plan is not None:
         form = child.plan_to_json(found.instance, plan)
-        broken = child.violations(found.instance, plan)
+        broken = child.judge(found.instance, plan)
         if broken:
             evidence = {"problem": child.name, "instance": child.to_json(found.instance), "plan": form}
             raise CrosscheckError(f"{found.inner} chose a plan that breaks: {'; '.join(map(str, broken))}", evidence)
@@ -138,4 +138,4 @@ def _row(child: Family[Any, Any], found: Subproblem, name: str, origin: dict[str
     if found.decision is not None:
         origin["target"] = found.decision.target
     instance = replace(found.instance, name=name, origin={**origin, **found.origin})
-    return Row(instance, found.inner, form, objective, found.decision)
+    return InnerRow(instance, found.inner, form, objective, found.decision)

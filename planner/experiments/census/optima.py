@@ -8,22 +8,25 @@ from __future__ import annotations
 
 import hashlib
 import json
+import signal
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from instances.errors import InstanceError
-from instances.files import read_lines
+from planner.experiments.runner import Journal, open_folder, write_or_note
+from planner.files.destinations import writable
 from planner.files.load import family_named
-from planner.files.write import append, as_json, write_atomically
+from planner.files.write import as_json
 from planner.plugins.method_names import AUTO
 from planner.process.errors import UsageError
-from planner.process.executors import completed, place
+from planner.process.executors import Ended, place, run_tasks
+from planner.process.signals import pending
 from planner.process.versions import versions
 from planner.solving.solve import solve
 from solvers.outcome import Limits, Status, Stop
+
+_FILE = "optima.jsonl"
 
 
 @dataclass(frozen=True)
@@ -69,25 +72,18 @@ class Optima:
     def __init__(self, out: str, problem: str, notice: Callable[[str], None], against: str = AUTO) -> None:
         self.path = Path(out)
         self._against = against
-        self._problem, self._notice, self._file = problem, notice, self.path / "optima.jsonl"
+        self._problem, self._notice = problem, notice
         self._program = as_json({name: versions().get(name) for name in ("dnn-planner", "ortools", "highspy", "numba")})
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            if any(self.path.iterdir()) and not self._file.is_file():
-                raise UsageError.at("--out", str(self.path), "an empty folder, or one of a census of such subproblems")
-            lines = read_lines(self._file).splitlines() if self._file.is_file() else []
-            with self._file.open("a", encoding="utf-8") as file:  # whether it can be written
-                if lines and not self._file.read_bytes().endswith(b"\n"):
-                    file.write("\n")  # a line was cut in two
-        except (OSError, InstanceError) as error:
-            raise UsageError.at("--out", str(self.path), f"a folder of a census ({error})") from None
-        self.known: dict[str, Optimum] = {}
+        if open_folder(out) and not self.path.joinpath(_FILE).is_file():
+            raise UsageError.at("--out", out, "an empty folder, or one of a census of such subproblems")
+        self._journal = Journal(self.path / _FILE, "key", "their optima are found again")
+        with writable(self._journal.path, "--out"), self._journal.path.open("a"):  # whether it can be written
+            pass
+        self.known: dict[str, Optimum] = {
+            key: Optimum(**{name: value for name, value in record.items() if name != "key"})
+            for key, record in self._journal.records(notice).items()
+        }
         self.failures: list[str] = []
-        for line in lines:
-            with suppress(ValueError, TypeError, KeyError):  # a line that was cut: found again
-                record = json.loads(line)
-                key = record.pop("key")
-                self.known[key] = Optimum(**record)
 
     def key(self, content: str) -> str:
         """What the optimum of a content is kept under."""
@@ -100,35 +96,28 @@ class Optima:
         jobs: int = 1,
         dask: str | None = None,
         listen: Callable[[int, int], None] = lambda _done, _all: None,
-    ) -> None:
+    ) -> Ended:
         """Find those that are not known; a signal that the command line notes ends it early."""
         wanted = list(dict.fromkeys(contents))
         left = [content for content in wanted if self.key(content) not in self.known]
-        if len(left) < len(wanted):
-            self._notice(f"{len(wanted) - len(left)} of {len(wanted)} optima lie in {self.path} already")
         done = len(wanted) - len(left)
+        if done:
+            self._notice(f"{done} of {len(wanted)} optima lie in {self.path} already")
         listen(done, len(wanted))
-        tasks = [(self._problem, content, limits, self._against) for content in left]
-        for position, found in completed(place(jobs, dask), find, tasks):
+
+        def keep(position: int, found: Optimum | None) -> int | None:
+            nonlocal done
             if found is None:
-                return
+                return pending() or signal.SIGINT
             self._keep(self.key(left[position]), found)
             done += 1
             listen(done, len(wanted))
+            return None
+
+        tasks = [(self._problem, content, limits, self._against) for content in left]
+        return run_tasks(place(jobs, dask), find, tasks, keep)
 
     def _keep(self, key: str, found: Optimum) -> None:
         self.known[key] = found
         if found.is_proved:
-            try:
-                append(self._file, as_json({"key": key, **asdict(found)}) + "\n", "--out")
-            except UsageError as error:
-                self.failures.append(str(error))
-
-    def write(self, path: Path, text: str) -> bool:
-        """Whether a file of the folder could be written."""
-        try:
-            write_atomically(path, text)
-        except UsageError as error:
-            self.failures.append(str(error))
-            return False
-        return True
+            write_or_note(self.failures, lambda: self._journal.keep([{"key": key, **asdict(found)}]))

@@ -1,7 +1,7 @@
 """The census of knapsack subproblems: all of a Piper run, solved exactly and by every variant of its heuristic.
 
-The outer downsets are cut into chunks. Every chunk that is done lies in a folder of its own census, written whole, so
-that a census that was killed resumes where it was; the totals do not depend on who solved which chunk.
+The outer downsets are cut into chunks. Every chunk that is done is a line of the journal in the folder of its census,
+so that a census that was killed goes on where it was; the totals do not depend on who solved which chunk.
 
 Source: Piper, Appendix C.
 """
@@ -22,20 +22,23 @@ from typing import Any
 from formulations.stage_partitioning import FAMILY
 from formulations.stage_partitioning.paper.appendix_d import appendix_d
 from formulations.stage_partitioning.questions.studies.subproblems import EDGES, Origin, Subproblems
+from formulations.tmpc_knapsack import FAMILY as KNAPSACK
 from instances.problems.stage_partitioning import StageInstance
-from planner.experiments.census.folders import WORST, Folder
-from planner.files.load import admitted, family_of
-from planner.files.settings import declared
+from planner.experiments.runner import Folder, Record, fingerprint, safe_name
+from planner.files.load import family_of, validate
+from planner.files.settings import declared_options
 from planner.files.write import as_json
 from planner.process.errors import UsageError
-from planner.process.executors import Opened, WorkersLostError, completed, place
-from planner.process.signals import noted
+from planner.process.executors import Ended, Opened, place, run_tasks
 from planner.solving.compare import crosscheck
 from planner.solving.solve import solve
 from solvers.outcome import Limits
 
 #: Fewest and most chunks, and about how many pairs of downsets one holds in between.
 _FEWEST, _MOST, _PAIRS = 32, 2000, 20_000
+#: The worst instances of every variant that are kept.
+WORST = 5
+_AGAIN = "their chunks are computed again"
 _COUNTS = ("pairs", "calls", "instances", "reachable", "all_fastest_feasible", "infeasible", "nontrivial")
 _WITNESSES = ("exact", "cpsat", "milp")
 
@@ -101,7 +104,7 @@ class Census:
         return {
             "problem": FAMILY.name,
             "instance": self.instance.name,
-            "options": declared(self.instance),
+            "options": declared_options(self.instance),
             "complete": self.chunks_done == self.chunks,
             **self.counts,
             "variant": self.variant,
@@ -168,7 +171,7 @@ def census(
     UsageError
         If the graph has too many downsets, or ``out`` holds something else.
     """
-    instance = admitted(instance, requirements=False)
+    instance = validate(instance, requirements=False)
     if not isinstance(instance, StageInstance):
         raise UsageError.at("INSTANCE", family_of(instance).name, f"an instance of {FAMILY.name}")
     again = Limits(time_s=60.0, seed=seed)
@@ -182,18 +185,18 @@ def census(
     compiled = time.perf_counter()
     text = as_json(FAMILY.to_json(instance))
     ranges = chunks_of(calls.num_downsets)
-    folder = Folder(text, ranges, out, instance.name)
+    title = {"instance": json.loads(text), "chunks": ranges, "edges": EDGES, "worst": WORST}
+    own = fingerprint(title)
+    where = f"census/{safe_name(instance.name)}-{own[:10]}" if out is None else out
+    folder = Folder(where, "census", "census.json", title, own, _AGAIN, is_strict=False)
+    folder.head()
     records = {} if fresh else folder.records(notice)
     found = len(records)
     if found:
         notice(f"{found} of {len(ranges)} chunks lie in {folder.path} already")
     for failure in folder.failures:
         notice(f"warning: {failure}")
-    stopped, lost = None, None
-    try:
-        stopped = _fill(opened, text, ranges, folder, records, listen)
-    except WorkersLostError as error:
-        lost = str(error)
+    ended = _fill(opened, text, ranges, folder, records, listen)
     done = [records[number] for number in sorted(records)]
     result = Census(
         instance=instance,
@@ -208,13 +211,18 @@ def census(
         cpu_seconds=sum(record["seconds"] for record in done),
         compile_seconds=compiled - began,
         out=str(folder.path),
-        signal=stopped,
-        lost=lost,
+        signal=ended.signal,
+        lost=ended.lost,
     )
-    result.worst_files = {rule: folder.write_worst(calls, rule, found.worst) for rule, found in result.variants.items()}
-    if result.signal is None and lost is None and sample > 0:
+    result.worst_files = folder.write_worst(
+        {
+            rule: [as_json(KNAPSACK.to_json(calls.knapsack(origin))) for _, origin in found.worst]
+            for rule, found in result.variants.items()
+        }
+    )
+    if result.signal is None and ended.lost is None and sample > 0:
         result.crosscheck, result.signal = _crosscheck(calls, ranges, done, sample, again, folder, notice)
-    if result.signal is None and lost is None and end_to_end:
+    if result.signal is None and ended.lost is None and end_to_end:
         result.end_to_end, result.signal = _end_to_end(instance, result.variant, limits or Limits(time_s=60.0))
     result.unwritten = list(dict.fromkeys(folder.failures))
     return result
@@ -247,20 +255,21 @@ def _fill(
     folder: Folder,
     records: dict[int, dict[str, Any]],
     listen: Callable[[int, int], None],
-) -> int | None:
-    """Compute the chunks that are missing from ``records``; the signal that ended it early, if one did."""
+) -> Ended:
+    """Compute the chunks that are missing from ``records``."""
     left = [number for number in range(len(ranges)) if number not in records]
     listen(len(records), len(ranges))
+
+    def keep(position: int, record: Record) -> None:
+        records.update(folder.keep([{"number": left[position], **record}]))
+        listen(len(records), len(ranges))
+
     try:
-        for position, record in completed(opened, survey_chunk, [(text, *ranges[number]) for number in left]):
-            folder.write(left[position], record)
-            records[left[position]] = json.loads(as_json(record))  # as it would be read back
-            listen(len(records), len(ranges))
+        return run_tasks(opened, survey_chunk, [(text, *ranges[number]) for number in left], keep)
     except KeyboardInterrupt:
-        return signal.SIGINT
+        return Ended(signal.SIGINT)
     except SystemExit as stop:
-        return int(stop.code or 0) - 128
-    return noted()
+        return Ended(int(stop.code or 0) - 128)
 
 
 def _merged(rule: str, records: Sequence[dict[str, Any]]) -> Variant:
@@ -287,7 +296,7 @@ def _own_variant(instance: StageInstance) -> str:
     return resolve(instance, "auto")
 
 
-def sampled(
+def draw_sample(
     calls: Subproblems,
     ranges: Sequence[tuple[int, int]],
     counts: Sequence[int],
@@ -319,7 +328,7 @@ def _crosscheck(
     began = time.perf_counter()
     counts = [record["survey"]["nontrivial"] for record in records]
     checked, unproved, contradictions, signalled = 0, 0, [], None
-    for origin in sampled(calls, ranges, counts, sample, limits.seed, nontrivial=True):
+    for origin in draw_sample(calls, ranges, counts, sample, limits.seed, nontrivial=True):
         report = crosscheck(
             calls.knapsack(origin),
             methods=_WITNESSES,

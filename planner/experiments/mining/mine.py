@@ -9,22 +9,22 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
-from formulations import FAMILIES
+import formulations
 from formulations.compiled.compile_times import compiling
 from formulations.contract.family import Claim, Family
-from formulations.contract.instance_space import Domain, Genome, Mining
+from formulations.contract.instance_space import Domain, Genome, InstanceSpace
 from instances.parameters import parse_count
 from planner.experiments.mining.evaluation import Evaluation, Pair
-from planner.experiments.mining.search import Search
-from planner.files.load import admitted, family_named, read_declared
+from planner.experiments.mining.search import LossSearch
+from planner.files.load import family_named, read_declared, validate
 from planner.files.settings import method_options
 from planner.files.write import plain
 from planner.plugins import registry
 from planner.process.errors import CrosscheckError, UsageError
-from planner.process.signals import noted
+from planner.process.signals import pending
 from planner.results.check import agree, check
 from planner.results.result import Result
-from planner.solving.choose import exact_names, named
+from planner.solving.choose import exact_names, find_method
 from planner.solving.solve import silent
 from planner.types import Instance
 from solvers.outcome import OPTIMAL_GAP, Limits, Stop
@@ -128,7 +128,7 @@ def mine(
     problem
         Default: the first one that can be searched and has both methods.
     most
-        The largest instances: whole numbers by the names that the problem has for limits (`Mining.limits`).
+        The largest instances: whole numbers by the names that the problem has for limits (`InstanceSpace.limits`).
     loss
         Such as 0.05, ``NO_PLAN`` for instances on which the method finds no plan, or ``None``: the worst loss.
     domains
@@ -154,10 +154,10 @@ def mine(
     limits = limits or Limits(time_s=None if count is not None else DEFAULT_TIME_S)
     if limits.time_s is None and count is None:
         raise UsageError.at("--time-limit", "infinite", "seconds, or a number of evaluations (--count)")
-    family, against = chosen(method, against, problem)
-    pair, room = _pair(family, method, against, options or {}), family.mining
-    assert room is not None
-    found = room()
+    family, against = choose_problem(method, against, problem)
+    pair, space = _pair(family, method, against, options or {}), family.mining
+    assert space is not None
+    found = space()
     genes = found.genes(_limits(found, most or {}))
     enough = 1.0 if loss == NO_PLAN else None if loss is None else max(float(loss), 2 * OPTIMAL_GAP)
     with compiling(notice):
@@ -165,7 +165,7 @@ def mine(
             each.load()
         run = _Run(pair, limits, count, loss == NO_PLAN, listen)
         held = _domains(found, domains or {})
-        search = Search(genes, held, run.score, run.used, Random(limits.seed), enough)
+        search = LossSearch(genes, held, run.score, run.used, Random(limits.seed), enough)
         if not search.any_in_domain():
             names = ", ".join([*(f"{name}={value}" for name, value in (most or {}).items()), *(domains or {})])
             raise UsageError.at("--max and --domain", names, "limits and domains that some instance lies in")
@@ -173,7 +173,7 @@ def mine(
     return run.mined(search)
 
 
-def chosen(method: str, against: str | None, problem: str | None) -> tuple[Family[Any, Any], str]:
+def choose_problem(method: str, against: str | None, problem: str | None) -> tuple[Family[Any, Any], str]:
     """The problem to search in and the exact method to measure by; arguments and errors as of `mine`."""
     family = _family(method, against, problem)
     return family, against or _reference(family, method)
@@ -198,7 +198,7 @@ class _Run:
 
     def used(self) -> float:
         """The part of the budget that is used up; all of it after a signal."""
-        if self._signal is not None or noted() is not None:
+        if self._signal is not None or pending() is not None:
             return 1.0
         return max(self._counted(), self._timed())
 
@@ -209,12 +209,12 @@ class _Run:
         limit = self._limits.time_s
         return 0.0 if limit is None else self._seconds() / limit if limit > 0 else 1.0
 
-    def score(self, search: Search, genome: Genome) -> tuple[float, Evaluation | None]:
+    def score(self, search: LossSearch, genome: Genome) -> tuple[float, Evaluation | None]:
         """The loss, or 1 for no plan if that is wanted; -1 where nothing can be compared."""
         built = search.genes.build(genome)
         if built is None or self.used() >= 1:
             return -1.0, None
-        instance = admitted(built)
+        instance = validate(built)
         if not self._pair.takes(instance):
             return -1.0, None
         limit = self._limits.time_s
@@ -230,7 +230,7 @@ class _Run:
             return float(found.is_without_plan), found
         return (-1.0, None) if found.loss is None else (found.loss, found)
 
-    def _report(self, search: Search) -> None:
+    def _report(self, search: LossSearch) -> None:
         if self._listen is not None:
             best = search.best
             size = {} if best is None else search.genes.size(best.genome)
@@ -239,7 +239,7 @@ class _Run:
     def _seconds(self) -> float:
         return time.perf_counter() - self._began
 
-    def mined(self, search: Search) -> Mined:
+    def mined(self, search: LossSearch) -> Mined:
         """What was found; its plans are judged once more, on the instance as its file has it."""
         best = search.best
         evidence = None if best is None else best.evidence
@@ -258,8 +258,8 @@ class _Run:
             worst=self._worst if self._evaluations else None,
             worst_of={} if self._wants_no_plan else {n: each.score for n, each in sorted(search.worst_of.items())},
             without_plan=self._without_plan,
-            stop=stop if self._signal is None and noted() is None else Stop.INTERRUPTED,
-            signal=self._signal or noted(),
+            stop=stop if self._signal is None and pending() is None else Stop.INTERRUPTED,
+            signal=self._signal or pending(),
         )
 
 
@@ -278,7 +278,7 @@ def _judged(family: Family[Any, Any], found: Evaluation) -> Any:
 
 def _family(method: str, against: str | None, problem: str | None) -> Family[Any, Any]:
     """The problem to search in."""
-    minable = [each for each in FAMILIES if each.mining is not None]
+    minable = [each for each in formulations.FAMILIES if each.mining is not None]
     if problem is not None:
         family = family_named(problem)
         if family.mining is None:
@@ -291,7 +291,7 @@ def _family(method: str, against: str | None, problem: str | None) -> Family[Any
     if own:
         raise UsageError.at("--against", against, f"a method of {own[0].name}, as {method} is")
     for each in minable:
-        if method in registry.registered(each.name):
+        if method in registry.functions_of(each.name):
             return each
     if registry.target_of(method) is None:
         raise UsageError.unknown("METHOD", method, [known.name for each in minable for known in each.methods])
@@ -305,11 +305,11 @@ def _reference(family: Family[Any, Any], method: str) -> str:
 
 
 def _pair(family: Family[Any, Any], method: str, against: str, options: Mapping[str, Any]) -> Pair:
-    ours, reference = named(family, method), named(family, against)
+    ours, reference = find_method(family, method), find_method(family, against)
     if ours.needs:
         raise UsageError.at("METHOD", method, f"a method of all instances, not of those with {ours.needs} alone")
     if reference.claim is not Claim.EXACT or reference.needs:
-        names = [each for each in exact_names(family) if not named(family, each).needs]
+        names = [each for each in exact_names(family) if not find_method(family, each).needs]
         rule = f"an exact method: one of {', '.join(names)}"
         raise UsageError.at("--against", against, rule)
     if ours.name == reference.name:
@@ -317,9 +317,9 @@ def _pair(family: Family[Any, Any], method: str, against: str, options: Mapping[
     return Pair(family, ours, reference, method_options([ours, reference], options))
 
 
-def _limits(room: Mining[Any], most: Mapping[str, Any]) -> dict[str, int]:
-    """All limits of the room; `UsageError` for one that it does not have, or that is no positive number."""
-    found = dict(room.limits)
+def _limits(space: InstanceSpace[Any], most: Mapping[str, Any]) -> dict[str, int]:
+    """All limits of the problem; `UsageError` for one that it does not have, or that is no positive number."""
+    found = dict(space.limits)
     for name, value in most.items():
         if name not in found:
             raise UsageError.unknown("--max", name, found)
@@ -330,8 +330,8 @@ def _limits(room: Mining[Any], most: Mapping[str, Any]) -> dict[str, int]:
     return found
 
 
-def _domains(room: Mining[Any], given: Mapping[str, Any]) -> dict[Domain, Any]:
-    known = {domain.name: domain for domain in room.domains}
+def _domains(space: InstanceSpace[Any], given: Mapping[str, Any]) -> dict[Domain, Any]:
+    known = {domain.name: domain for domain in space.domains}
     found: dict[Domain, Any] = {}
     for name, value in given.items():
         if name not in known:

@@ -24,7 +24,7 @@ _CLOSE = 1e-9
 
 
 @dataclass(frozen=True)
-class Found:
+class ScoredGenome:
     """A genome with its score, its size, and the evidence for its score."""
 
     score: float
@@ -34,7 +34,7 @@ class Found:
 
 
 @dataclass
-class Search:
+class LossSearch:
     """A search for the highest score, or (where ``enough`` is given) the smallest genome with a score of that.
 
     ``score(search, genome)`` are the score, below 0 for what has none, and the evidence for it. ``used()`` is the part
@@ -44,12 +44,12 @@ class Search:
 
     genes: Genes[Any]
     domains: Mapping[Domain, Any]
-    score: Callable[[Search, Genome], tuple[float, Any]]
+    score: Callable[[LossSearch, Genome], tuple[float, Any]]
     used: Callable[[], float]
     rng: Random
     enough: float | None = None
-    best: Found | None = None
-    worst_of: dict[int, Found] = field(default_factory=dict)
+    best: ScoredGenome | None = None
+    worst_of: dict[int, ScoredGenome] = field(default_factory=dict)
     _known: dict[Genome, tuple[float, Any]] = field(default_factory=dict)
 
     def run(self) -> None:
@@ -93,19 +93,19 @@ class Search:
         if self._is_best(now):
             self._shrink(now)
 
-    def _is_best(self, found: Found) -> bool:
+    def _is_best(self, found: ScoredGenome) -> bool:
         """Whether it is better than what is known, or as good and smaller."""
         if found.score <= 0 or (self.enough is not None and found.score < self.enough - _CLOSE):
             return False
         return self.best is None or self._rank(found) < self._rank(self.best)
 
-    def _rank(self, found: Found) -> tuple[float, tuple[int, ...]]:
+    def _rank(self, found: ScoredGenome) -> tuple[float, tuple[int, ...]]:
         return -round(found.score / _CLOSE) if self.enough is None else 0, found.size
 
-    def _shrink(self, found: Found) -> None:
+    def _shrink(self, found: ScoredGenome) -> None:
         """Steps to smaller genomes, as long as one keeps the score, or as much of it as is enough."""
         kept = (found.score if self.enough is None else self.enough) - _CLOSE
-        shorter: Found | None = found
+        shorter: ScoredGenome | None = found
         while shorter is not None:
             found = shorter
             if self._is_best(found):
@@ -114,7 +114,7 @@ class Search:
         if self.enough is not None and self.best is not None:  # larger ones are of no use any more
             self.genes = replace(self.genes, most_nodes=self.best.size[0])
 
-    def _step(self, found: Found, kept: float) -> Found | None:
+    def _step(self, found: ScoredGenome, kept: float) -> ScoredGenome | None:
         for genome in self.genes.smaller(found.genome):
             if self.used() >= 1:
                 return None
@@ -126,13 +126,13 @@ class Search:
                 return smaller
         return None
 
-    def _scored(self, genome: Genome) -> Found:
+    def _scored(self, genome: Genome) -> ScoredGenome:
         if genome not in self._known:
             if len(self._known) >= _MEMORY:
                 self._known.clear()
             self._known[genome] = self.score(self, genome)
         score, evidence = self._known[genome]
-        found = Found(score, self._size(genome), genome, evidence)
+        found = ScoredGenome(score, self._size(genome), genome, evidence)
         best = self.worst_of.get(found.size[0])
         if found.score > 0 and (best is None or (-found.score, found.size) < (-best.score, best.size)):
             self.worst_of[found.size[0]] = found
@@ -143,10 +143,10 @@ class Search:
 
     def _held(self, genome: Genome) -> Genome | None:
         """The genome in all domains; ``None`` where they exclude each other."""
-        return held(self.genes, self.domains, genome)
+        return within_domains(self.genes, self.domains, genome)
 
 
-def held(genes: Genes[Any], domains: Mapping[Domain, Any], genome: Genome) -> Genome | None:
+def within_domains(genes: Genes[Any], domains: Mapping[Domain, Any], genome: Genome) -> Genome | None:
     """The tidy genome in all domains that is closest; ``None`` if they exclude each other, or the limits it."""
     found: Genome | None = genes.tidy(genome)
     for domain, value in domains.items():

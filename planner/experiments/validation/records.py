@@ -10,9 +10,10 @@ from typing import Any
 
 from formulations.contract.family import Family
 from planner.files.load import family_named
+from planner.files.problems import address
 from planner.files.write import plain
 from planner.plugins.registry import texts, texts_of
-from planner.process.signals import held, noted
+from planner.process.signals import defer, pending
 from planner.results.check import exceeds
 from planner.results.result import Result
 from planner.solving.compare import Report, crosscheck
@@ -58,7 +59,7 @@ class Work:
     ) -> Work:
         """With functions in files by their full path: a worker may be at home elsewhere."""
         methods = tuple(map(_anywhere, names))
-        return cls(problem, tuple(names), methods, dict(plans), limits, dict(options), texts_of(methods))
+        return cls(address(problem), tuple(names), methods, dict(plans), limits, dict(options), texts_of(methods))
 
 
 def _anywhere(name: str) -> str:
@@ -70,9 +71,9 @@ def solve_all(work: Work, handed: Sequence[Handed]) -> tuple[list[dict[str, Any]
     """The records of some instances; fewer, and the signal, if one came."""
     found: list[dict[str, Any]] = []
     family = family_named(work.problem)
-    with held(), texts(work.texts):
+    with defer(), texts(work.texts):
         for number, origin, text in handed:
-            stopped = noted()
+            stopped = pending()
             if stopped is None:
                 record, stopped = _record(work, family, number, origin, text)
             if stopped is not None:

@@ -17,22 +17,21 @@ from itertools import islice
 from typing import Any
 
 from formulations.contract.family import Claim, Family
+from planner.experiments.runner import Folder, Record, fingerprint
 from planner.experiments.validation import tally
-from planner.experiments.validation.folders import Folder, Population
+from planner.experiments.validation.folders import Population, write_table
 from planner.experiments.validation.records import Handed, Work, size, solve_all
-from planner.experiments.validation.sources import Member, members, same_problem
+from planner.experiments.validation.sources import HEADER, POPULATION, Member, members, same_problem
 from planner.files.load import family_of
 from planner.files.settings import expect_types, method_options
-from planner.files.write import as_json
-from planner.plugins.registry import registered
+from planner.plugins.registry import functions_of
 from planner.process.errors import UsageError
-from planner.process.executors import Opened, WorkersLostError, completed, place
-from planner.process.signals import noted
+from planner.process.executors import Ended, Opened, place, run_tasks
 from planner.results.check import read_plan
 from planner.results.result import html_table
-from planner.solving.backends import examined
-from planner.solving.choose import exact_names, named
-from planner.solving.compare import DEFAULT_TIME_S, entered, expect_methods, write_reproducer
+from planner.solving.backends import examine_solver
+from planner.solving.choose import exact_names, find_method
+from planner.solving.compare import DEFAULT_TIME_S, expect_methods, plans_as_methods, write_reproducer
 from planner.solving.solve import silent
 from planner.types import Instance, Json, JsonObject
 from solvers.outcome import Limits
@@ -146,14 +145,14 @@ def validate(
         If a method or option is unknown, a source is empty, or the folder holds something else.
     """
     expect_types(listen=listen, notice=notice)
-    ready = prepared(
+    ready = prepare(
         sources, methods=methods, against=against, out=out, count=count, seed=seed, jobs=jobs, dask=dask, plans=plans,
         limits=limits, options=options, worst=worst, inputs=inputs, overrides=overrides,
     )  # fmt: skip
     return ready.run(listen, notice)
 
 
-def prepared(
+def prepare(
     sources: str | Instance | Sequence[str | Instance],
     *,
     methods: Sequence[str] | None,
@@ -182,7 +181,7 @@ def prepared(
     population, family, size_of = _population(_members(listed, count, seed), inputs, overrides)
     against = against or _reference(family)
     names, work = _work(family, methods, against, plans or {}, limits, options)
-    if (jobs > 1 or dask) and (local := set(work.names) & set(registered(family.name))):
+    if (jobs > 1 or dask) and (local := set(work.names) & set(functions_of(family.name))):
         raise UsageError.at("methods", ", ".join(sorted(local)), "FILE.py:FUNCTION beside --jobs or --dask")
     return Prepared(family, population, size_of, against, names, work, opened, os.fspath(out), worst)
 
@@ -204,15 +203,16 @@ class Prepared:
     def run(self, listen: Callable[[int, int], None], notice: Callable[[str], None]) -> Validation:
         """Solve what is not in the folder yet, and sum up; arguments and errors as of `validate`."""
         began, population = time.perf_counter(), self.population
-        folder = Folder(self.out, _title(self.family, self.work, self.against), population)
+        title = {**_title(self.family, self.work, self.against), "population": population.digest}
+        again = "their instances are solved again"
+        folder = Folder(self.out, "validation", HEADER, title, fingerprint(title), again)
+        folder.head()
+        if not (folder.path / POPULATION).exists():
+            population.write(folder.path / POPULATION)
         records = folder.records(notice)
         if records:
             notice(f"{len(records)} of {len(population.distinct)} distinct instances lie in {self.out} already")
-        stopped, lost = None, None
-        try:
-            stopped = self._solve(folder, records, listen)
-        except WorkersLostError as error:
-            lost = str(error)
+        ended = self._solve(folder, records, listen)
         every = list(_expanded(population, records))
         worst = {name: tally.worst(every, name, self.worst) for name in self.names}
         return Validation(
@@ -222,32 +222,31 @@ class Prepared:
             wanted=len(population.origins),
             infeasible=tally.infeasible(every),
             unproved=tally.unproved(every),
-            methods={name: tally.fared(every, name) for name in self.names},
-            worst=folder.write_worst(population, {n: [each["number"] for each in worst[n]] for n in worst}),
+            methods={name: tally.totals_of(every, name) for name in self.names},
+            worst=folder.write_worst({n: [population.text(each["number"]) for each in worst[n]] for n in worst}),
             out=self.out,
             size_of=self.size_of,
-            table=folder.write_table(tally.flat(every)),
+            table=write_table(folder.path, tally.flat(every)),
             contradictions=_contradictions(folder, self.family, population, records),
             records=every,
             seconds=time.perf_counter() - began,
-            signal=stopped,
-            lost=lost,
+            signal=ended.signal,
+            lost=ended.lost,
         )
 
-    def _solve(
-        self, folder: Folder, records: dict[int, dict[str, Any]], listen: Callable[[int, int], None]
-    ) -> int | None:
-        """Add the records that are missing; the signal that ended it early, if one did."""
+    def _solve(self, folder: Folder, records: dict[int, Record], listen: Callable[[int, int], None]) -> Ended:
+        """Add the records that are missing."""
         distinct = self.population.distinct
         left = [number for number in distinct if number not in records]
         listen(len(records), len(distinct))
-        for _, (found, stopped) in completed(self.opened, solve_all, _tasks(self.work, self.population, left)):
-            folder.keep(found)
-            records.update((record["number"], json.loads(as_json(record))) for record in found)  # as they would be read
+
+        def keep(_position: int, done: tuple[list[Record], int | None]) -> int | None:
+            found, stopped = done
+            records.update(folder.keep(found))
             listen(len(records), len(distinct))
-            if stopped is not None:
-                return stopped
-        return noted()
+            return stopped
+
+        return run_tasks(self.opened, solve_all, _tasks(self.work, self.population, left), keep)
 
 
 def _members(sources: Sequence[Any], count: int | None, seed: int) -> Iterator[Member]:
@@ -293,12 +292,12 @@ def _work(
         methods = [each.name for each in family.methods if each.claim is Claim.HEURISTIC]
         if not methods:
             raise UsageError(f"--methods is missing; expected names: {family.name} has no heuristic")
-    chosen = [named(family, name) for name in [*methods, *([] if against in methods else [against])]]
+    chosen = [find_method(family, name) for name in [*methods, *([] if against in methods else [against])]]
     every = [method.name for method in chosen]
     held = {name: plan if isinstance(plan, Mapping) else read_plan(plan) for name, plan in plans.items()}
-    chosen += entered(family, plans, chosen)
+    chosen += plans_as_methods(family, plans, chosen)
     method_options(chosen, options or {})
-    examined(chosen, limits)
+    examine_solver(chosen, limits)
     return (*methods, *held), Work.of(family.name, every, held, limits, options or {})
 
 
@@ -307,7 +306,7 @@ def _title(family: Family[Any, Any], work: Work, against: str) -> dict[str, Any]
     return {
         "problem": family.name,
         "against": against,
-        "methods": {name: named(family, name).source for name in work.names},
+        "methods": {name: find_method(family, name).source for name in work.names},
         "plans": dict(work.plans),
         "limits": {name: value for name, value in vars(work.limits).items() if name in _LIMITS},
         "options": dict(work.options),

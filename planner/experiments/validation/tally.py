@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from planner.experiments.validation.records import ERROR, INVALID, NO_PLAN, OPTIMAL, SUBOPTIMAL
-
-#: The share of the losses that the p95 loss is not below.
-_SHARE = 0.95
+from planner.results.optimality_loss import spread
 
 
 @dataclass(frozen=True)
@@ -45,21 +43,22 @@ def unproved(records: Iterable[Mapping[str, Any]]) -> int:
     return sum(record["optimum"] is None and not record["infeasible"] for record in records)
 
 
-def fared(records: Sequence[Mapping[str, Any]], method: str) -> Fared:
+def totals_of(records: Sequence[Mapping[str, Any]], method: str) -> Fared:
     """The totals of one method; sums are exactly rounded, so that no order of the records changes them."""
     rows = [record["rows"][method] for record in records]
     counts = Counter(row["outcome"] for row in rows)
-    known = (row for row in rows if row["loss"] is not None)
-    losses = sorted(0.0 if row["outcome"] == OPTIMAL else row["loss"] for row in known)  # the rest is rounding
+    known = (row for row in rows if row["loss"] is not None)  # what is optimal and loses is rounding
+    lost = [0.0 if row["outcome"] == OPTIMAL else row["loss"] for row in known]
+    mean, p95, most = spread(lost) if lost else (None, None, None)
     return Fared(
         optimal=counts[OPTIMAL],
         suboptimal=counts[SUBOPTIMAL],
         no_plan=counts[NO_PLAN],
         invalid=counts[INVALID],
         errors=counts[ERROR],
-        mean_loss=math.fsum(losses) / len(losses) if losses else None,
-        p95_loss=losses[math.ceil(_SHARE * len(losses)) - 1] if losses else None,
-        worst_loss=losses[-1] if losses else None,
+        mean_loss=mean,
+        p95_loss=p95,
+        worst_loss=most,
         seconds=math.fsum(row["seconds"] for row in rows),
     )
 

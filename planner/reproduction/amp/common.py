@@ -7,10 +7,12 @@ from collections.abc import Callable
 from formulations.contract.family import lazy
 from planner.reproduction.claim import Claim, Evidence, Note
 
+_code = lazy("planner.reproduction.amp")
+
 
 def _experiment(name: str) -> Callable[[str | None, Note], Evidence]:
     def run(inputs: str | None, note: Note) -> Evidence:
-        found: Evidence = lazy("planner.reproduction.amp.experiment:run")(name, inputs, note)
+        found: Evidence = _code.experiment.run(name, inputs, note)
         return found
 
     return run

@@ -14,7 +14,7 @@ from planner.reproduction.amp import published
 from planner.reproduction.amp.notes import sentences
 from planner.reproduction.amp.strategies import Strategy, examine, lengths_by
 from planner.reproduction.amp.tables import TABLES, Printed
-from planner.reproduction.claim import Evidence, Note, Tables
+from planner.reproduction.claim import ClaimTables, Evidence, Note
 
 _ANALYTIC = "analytic layer times; the published profiles are not here, so no printed number is compared"
 _WORDS = (
@@ -68,11 +68,11 @@ def _compared(name: str, lengths: Sequence[int], printed: Sequence[int]) -> str:
     return "equivalent" if list(lengths) == lengths_between(name, printed) else "mismatch"
 
 
-def _tables(instance: AmpInstance, found: Mapping[Degrees, Strategy], runs: Runs) -> Tables:
+def _tables(instance: AmpInstance, found: Mapping[Degrees, Strategy], runs: Runs) -> ClaimTables:
     rows = tuple(_table_row(instance, found, runs, printed) for printed in TABLES[instance.name])
     seconds = [row["seconds_met"] for row in rows if row["seconds_met"] is not None]
     words = [row["cuts"] for row in rows]
-    return Tables(
+    return ClaimTables(
         rows,
         cuts_compared=len(rows),
         cuts_matched=len(rows) - words.count("mismatch"),

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from formulations.amp_strategy.definition.plan import Degrees
 from formulations.amp_strategy.definition.problem import layer_assignment, strategies
-from formulations.amp_strategy.paper.amp import Assign, released
+from formulations.amp_strategy.paper.amp import Assign, released_assignment
 from formulations.layer_assignment import exact
 from formulations.layer_assignment.definition import problem as assignment
 from formulations.layer_assignment.definition.plan import LayerPlan
@@ -42,7 +42,7 @@ def examine(instance: AmpInstance) -> list[Strategy]:
         placement = tuple(range(instance.num_devices))
         whole = layer_assignment(instance, degrees, placement)
         pipeline = replace(whole, ring_s_per_parameter=())
-        old, best = lengths_by(released(instance), pipeline), lengths_by(exact.solve, pipeline)
+        old, best = lengths_by(released_assignment(instance), pipeline), lengths_by(exact.solve, pipeline)
         joint = lengths_by(exact.solve, whole)
         slip = layer_assignment(instance, degrees, placement, closing_link_only=True)
         found.append(

@@ -14,7 +14,7 @@ from planner.reproduction.graphpipe.plans import (
     TIME_LIMIT_S,
     columns,
     effort,
-    planned,
+    plan_by,
     ratio,
     spread,
 )
@@ -40,7 +40,7 @@ def run(
     for count in devices:
         cell = []
         for method in methods:
-            found = planned(MODEL, method, time_limit, note, devices=count)
+            found = plan_by(MODEL, method, time_limit, note, devices=count)
             printed = PRINTED.get(method, {}).get(count)
             cell.append(
                 {

@@ -12,7 +12,7 @@ from typing import Any
 from formulations.contract.family import lazy
 from planner.files.load import load
 from planner.reproduction.claim import Evidence, Note
-from planner.reproduction.graphpipe.plans import INPUTS, TIME_LIMIT_S, planned, ratio, sizes, swept
+from planner.reproduction.graphpipe.plans import INPUTS, TIME_LIMIT_S, plan_by, ratio, sizes, sweep_rows
 
 MODEL = "graphpipe-case-study"
 LAYERS, OPERATORS_OF_LAYER = 4, 3
@@ -40,12 +40,12 @@ def run(
     declared = {name: value for name, value in given.items() if value is not None}
     instance: Any = load(MODEL, **declared)
     rows: list[Row] = []
-    found = {method: planned(MODEL, method, time_limit, note, **declared) for method in METHODS}
+    found = {method: plan_by(MODEL, method, time_limit, note, **declared) for method in METHODS}
     for size in sorted({size for each in found.values() for size in sizes(each)}):
         for name, edges in STRATEGIES.items():
             rows.append(_row(name, _by_hand(instance, size, edges)))
         for method, each in found.items():
-            at_size = [row for row in swept(each) if row["microbatch"] == size]
+            at_size = [row for row in sweep_rows(each) if row["microbatch"] == size]
             if at_size:
                 rows.append(_row(method, min(at_size, key=lambda row: float(row["iteration_s"]))))
     base = (_at(rows, "sequential", 2) or {}).get("iteration_s")
@@ -61,7 +61,7 @@ def run(
 
 
 def _by_hand(instance: Any, size: int, edges: Sequence[tuple[int, int]]) -> Mapping[str, Any]:
-    made, shown = (lazy(f"planner.reproduction.graphpipe.stages:{name}") for name in ("by_hand", "shown"))
+    made, shown = (lazy(f"planner.reproduction.graphpipe.stages:{name}") for name in ("by_hand", "table_row"))
     width = OPERATORS_OF_LAYER
     stages = [list(range(width * stage, width * (stage + 1))) for stage in range(2 * LAYERS)]
     stages[-1] += range(width * len(stages), instance.num_operators)

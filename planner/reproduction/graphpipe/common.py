@@ -10,6 +10,8 @@ from instances.units import parse_bytes
 from planner.reproduction.claim import Claim
 from planner.reproduction.graphpipe.plans import methods, models
 
+_code = lazy("planner.reproduction.graphpipe")
+
 _PAPER = "GraphPipe"
 _MOST_SAMPLES = 256
 
@@ -49,34 +51,34 @@ CLAIMS: tuple[Claim, ...] = (
         "graphpipe-table-1",
         f"{_PAPER}, Table 1",
         "seconds and transitions of three searches on one cost model",
-        lazy("planner.reproduction.graphpipe.table_1:run"),
+        _code.table_1.run,
         (_ALL_DEVICES, _MODELS, _shapes("text"), _TIME),
     ),
     Claim(
         "graphpipe-fig-2",
         f"{_PAPER}, Figure 2",
         "depth, samples in flight and iteration of a sequential and of a graph pipeline on three branches and a join",
-        lazy("planner.reproduction.graphpipe.fig_2:run"),
+        _code.fig_2.run,
     ),
     Claim(
         "graphpipe-fig-5",
         f"{_PAPER}, Figure 5",
         "one micro-batch size for all stages, or one for each: 12 or 10 samples in flight",
-        lazy("planner.reproduction.graphpipe.fig_5:run"),
+        _code.fig_5.run,
         (Setting("minibatch", _fours, "samples of an iteration (mini-batch)", metavar="B", default="32"),),
     ),
     Claim(
         "graphpipe-fig-6",
         f"{_PAPER}, Figure 6",
         "throughput of GraphPipe, two sequential pipelines and data parallelism",
-        lazy("planner.reproduction.graphpipe.fig_6:run"),
+        _code.fig_6.run,
         (_ALL_DEVICES, _MODELS, _METHODS, _MEMORY, _shapes("appendix"), _TIME),
     ),
     Claim(
         "graphpipe-fig-7",
         f"{_PAPER}, Figure 7",
         "throughput against the branches of CANDLE-Uno, and against micro-batch sizes of the multi-modal transformer",
-        lazy("planner.reproduction.graphpipe.fig_7:run"),
+        _code.fig_7.run,
         (
             _devices("4,8,16"),
             Setting("branches", parse_degrees, "branches of CANDLE-Uno", metavar="2,4,...", default="2,4,8,16"),
@@ -89,14 +91,14 @@ CLAIMS: tuple[Claim, ...] = (
         "graphpipe-fig-9",
         f"{_PAPER}, Figure 9",
         "what parallel stages gain at the sequential micro-batch size, and what a larger size adds",
-        lazy("planner.reproduction.graphpipe.fig_9:run"),
+        _code.fig_9.run,
         (_devices("32"), _MODELS, _MEMORY, _shapes("appendix"), _TIME),
     ),
     Claim(
         "graphpipe-case-study",
         f"{_PAPER}, section 7.5 and Figure 8",
         "two branches of four layers on eight devices: is the pipeline four stages deep?",
-        lazy("planner.reproduction.graphpipe.case_study:run"),
+        _code.case_study.run,
         (
             Setting("minibatch", parse_count, "samples of an iteration (mini-batch)", metavar="B", default="128"),
             _MEMORY,
@@ -107,7 +109,7 @@ CLAIMS: tuple[Claim, ...] = (
         "graphpipe-a3",
         f"{_PAPER}, Appendix A.3",
         "throughput on a sequential transformer, where all pipelines should be equal",
-        lazy("planner.reproduction.graphpipe.a3:run"),
+        _code.a3.run,
         (_ALL_DEVICES, _METHODS, _TIME),
     ),
 )

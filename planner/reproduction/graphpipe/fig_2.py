@@ -11,7 +11,9 @@ from typing import Any
 
 from formulations.contract.family import lazy
 from instances.problems.stage_graph import AffineTime, Operator, OperatorEdge, StageGraph
-from planner.reproduction.claim import Evidence, Note, examined
+from planner.reproduction.claim import Evidence, Note, verified_result
+
+_code = lazy("planner.reproduction.graphpipe")
 
 BRANCHES, LENGTH = 3, 3
 MINIBATCHES = (4, 8, 16, 32, 64)
@@ -28,7 +30,7 @@ def run(_inputs: str | None, note: Note) -> Evidence:
         cell = []
         for method in METHODS:
             note(f"{minibatch} micro-batches: {method}")
-            found = examined(instance, method)
+            found = verified_result(instance, method)
             cell.append({"microbatches": minibatch, "method": method, **_columns(instance, found.plan)})
         base = cell[0]["iteration_s"]
         rows += [
@@ -66,8 +68,8 @@ def model(minibatch: int) -> StageGraph:
 
 def _columns(instance: StageGraph, plan: Mapping[str, Any] | None) -> dict[str, Any]:
     read, shown = (
-        lazy("formulations.stage_graph.definition.plans:plan_from_json"),
-        lazy("planner.reproduction.graphpipe.stages:shown"),
+        lazy("formulations.stage_graph.definition.plan:plan_from_json"),
+        _code.stages.table_row,
     )
     figures = shown(instance, read(instance, plan))
     keys = ("stages", "depth", "first_in_flight", "tps_s", "iteration_s", "samples_per_s", "peak_memory_bytes")

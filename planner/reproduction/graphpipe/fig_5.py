@@ -8,7 +8,7 @@ from typing import Any
 from formulations.contract.family import lazy
 from instances.problems.microbatch_schedule import ScheduleInstance
 from instances.problems.stage_graph import Operator, OperatorEdge, StageGraph, TableTime
-from planner.reproduction.claim import Evidence, Note, examined
+from planner.reproduction.claim import Evidence, Note, verified_result
 from solvers.outcome import Limits
 
 SIZES = (1, 2, 4)
@@ -25,7 +25,7 @@ CHOICES: tuple[tuple[int, ...], ...] = (*((size,) * len(SIZES) for size in SIZES
 def run(_inputs: str | None, note: Note, minibatch: int = 32) -> Evidence:
     """Each choice of sizes: bottleneck, simulated iteration, the shortest there is with that room, and memory."""
     by_sizes, shown, schedule_of = (
-        lazy(f"planner.reproduction.graphpipe.stages:{name}") for name in ("with_sizes", "shown", "schedule_of")
+        lazy(f"planner.reproduction.graphpipe.stages:{name}") for name in ("with_sizes", "table_row", "schedule_of")
     )
     instance = model(minibatch)
     rows: list[dict[str, Any]] = []
@@ -34,7 +34,7 @@ def run(_inputs: str | None, note: Note, minibatch: int = 32) -> Evidence:
         plan = by_sizes(instance, sizes)
         figures = shown(instance, plan)
         schedule: ScheduleInstance = schedule_of(instance, plan)
-        best = examined(schedule, "cpsat", limits=_LIMITS)
+        best = verified_result(schedule, "cpsat", limits=_LIMITS)
         rows.append(
             {
                 "microbatches": list(sizes),

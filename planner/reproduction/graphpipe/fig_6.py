@@ -17,10 +17,10 @@ from planner.reproduction.graphpipe.plans import (
     SHAPES,
     TIME_LIMIT_S,
     columns,
-    declared,
     effort,
-    planned,
+    plan_by,
     ratio,
+    settings_of,
     spread,
 )
 
@@ -43,12 +43,12 @@ def run(
     rows: list[Row] = []
     for model in models:
         for count in devices:
-            given = declared(count, SHAPES[shapes][model], memory)
+            given = settings_of(count, SHAPES[shapes][model], memory)
             instance: Any = load(model, **given)
             place = {"devices": count, "minibatch": instance.minibatch}
             cell = []
             for method in methods:
-                found = planned(model, method, time_limit, note, **given)
+                found = plan_by(model, method, time_limit, note, **given)
                 cell.append({"model": found.instance, **place, **columns(found), **effort(found)})
             base = fastest(cell, SEQUENTIAL)
             rows += [{**row, "speedup": ratio(row["samples_per_s"], base)} for row in cell]

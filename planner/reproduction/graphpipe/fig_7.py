@@ -13,7 +13,7 @@ from planner.reproduction.graphpipe.plans import (
     TIME_LIMIT_S,
     columns,
     effort,
-    planned,
+    plan_by,
     ratio,
     sizes,
     spread,
@@ -40,11 +40,11 @@ def run(
     for count in devices:
         for number in branches:
             found = [
-                planned("candle-uno", method, time_limit, note, branches=number, devices=count) for method in methods
+                plan_by("candle-uno", method, time_limit, note, branches=number, devices=count) for method in methods
             ]
             named = {"side": "left", "model": "candle-uno", "branches": number, "devices": count}
             rows += _compared([{**named, **columns(each), **effort(each)} for each in found])
-    found = [planned("mmt", method, time_limit, note, **RIGHT) for method in methods]
+    found = [plan_by("mmt", method, time_limit, note, **RIGHT) for method in methods]
     for size in sorted({size for each in found for size in sizes(each)}):
         if not microbatches or size in microbatches:
             named = {"side": "right", "model": "mmt", "branches": RIGHT["branches"], "devices": RIGHT["devices"]}

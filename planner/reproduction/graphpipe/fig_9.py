@@ -13,11 +13,13 @@ from planner.reproduction.graphpipe.plans import (
     MODELS,
     SHAPES,
     TIME_LIMIT_S,
-    declared,
-    planned,
+    plan_by,
     ratio,
+    settings_of,
     spread,
 )
+
+_code = lazy("planner.reproduction.graphpipe")
 
 DEVICES = (32,)
 _KEYS = ("microbatch", "stages", "depth", "tps_s", "iteration_s", "samples_per_s", "peak_memory_bytes")
@@ -37,7 +39,7 @@ def run(
     rows: list[Row] = []
     for model in models:
         for count in devices:
-            rows += _strategies(model, declared(count, SHAPES[shapes][model], memory), time_limit, note)
+            rows += _strategies(model, settings_of(count, SHAPES[shapes][model], memory), time_limit, note)
     notes = (
         "sequential: pipedream's quickest plan; same-stages: its stages without the order that the chain adds; "
         "parallel: graphpipe at that micro-batch size; graphpipe, graphpipe-plus: the quickest plan of all sizes",
@@ -50,12 +52,12 @@ def run(
 def _strategies(model: str, given: Mapping[str, Any], time_limit: float, note: Note) -> list[Row]:
     """Plans of least simulated iteration: the results' own plans, as the instance declares that objective."""
     given = {**given, "objective": "iteration"}
-    row = planned(model, "pipedream", time_limit, note, **given)
-    graph, plus = (planned(model, method, time_limit, note, **given) for method in ("graphpipe", "graphpipe-plus"))
+    row = plan_by(model, "pipedream", time_limit, note, **given)
+    graph, plus = (plan_by(model, method, time_limit, note, **given) for method in ("graphpipe", "graphpipe-plus"))
     found: dict[str, Mapping[str, Any]] = {"sequential": _quickest(row), "same-stages": {}, "parallel": {}}
     if row.plan is not None:
         instance = load(model, **given)
-        found["same-stages"] = lazy("planner.reproduction.graphpipe.stages:without_row")(instance, row.plan)
+        found["same-stages"] = _code.stages.without_row(instance, row.plan)
         found["parallel"] = _quickest(graph, found["sequential"]["microbatch"])
     found |= {"graphpipe": _quickest(graph), "graphpipe-plus": _quickest(plus)}
     base = found["sequential"].get("samples_per_s")

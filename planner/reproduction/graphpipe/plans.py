@@ -12,7 +12,7 @@ from typing import Any
 
 from instances.parameters import one_of, parse_names
 from planner.files.load import load
-from planner.reproduction.claim import Note, examined
+from planner.reproduction.claim import Note, verified_result
 from planner.results.result import Result
 from solvers.outcome import Limits
 
@@ -37,7 +37,7 @@ COLUMNS = (
 )
 
 
-def declared(devices: int, shape: Mapping[str, int], memory: float | None = None) -> dict[str, Any]:
+def settings_of(devices: int, shape: Mapping[str, int], memory: float | None = None) -> dict[str, Any]:
     """What an instance is declared with; memory only where it is given."""
     return {"devices": devices, **({} if memory is None else {"memory": memory}), **shape}
 
@@ -59,16 +59,16 @@ def _chosen(value: Any, known: tuple[str, ...]) -> tuple[str, ...]:
         raise ValueError(f"names separated by commas, of {', '.join(known)}") from None
 
 
-def planned(model: str, method: str, time_limit: float, note: Note, **declared: Any) -> Result:
+def plan_by(model: str, method: str, time_limit: float, note: Note, **declared: Any) -> Result:
     """The verified result of a method on a model of the catalog."""
     shown = ", ".join(f"{name} {value}" for name, value in declared.items())
     note(f"{model}, {shown}: {method}")
-    return examined(load(model, **declared), method, limits=Limits(time_s=time_limit))
+    return verified_result(load(model, **declared), method, limits=Limits(time_s=time_limit))
 
 
 def columns(found: Result, microbatch: int | None = None) -> dict[str, Any]:
     """What a table shows of a result, at one micro-batch size if given; ``None`` where there is no plan."""
-    sweep = [row for row in swept(found) if microbatch in (None, row["microbatch"])]
+    sweep = [row for row in sweep_rows(found) if microbatch in (None, row["microbatch"])]
     least: Mapping[str, Any] = min(sweep, key=lambda row: float(row["tps_s"]), default={})
     quickest: Mapping[str, Any] = min(sweep, key=lambda row: float(row["iteration_s"]), default={})
     return {
@@ -87,7 +87,7 @@ def columns(found: Result, microbatch: int | None = None) -> dict[str, Any]:
     }
 
 
-def swept(found: Result) -> Sequence[Mapping[str, Any]]:
+def sweep_rows(found: Result) -> Sequence[Mapping[str, Any]]:
     """A row for each micro-batch size that was tried."""
     rows: Any = found.stats.get("sweep", ())
     return list(rows)
@@ -104,7 +104,7 @@ def effort(found: Result) -> dict[str, Any]:
 
 def sizes(found: Result) -> tuple[int, ...]:
     """The micro-batch sizes at which there is a plan, ascending."""
-    return tuple(sorted({int(row["microbatch"]) for row in swept(found)}))
+    return tuple(sorted({int(row["microbatch"]) for row in sweep_rows(found)}))
 
 
 def ratio(above: float | None, below: float | None) -> float | None:

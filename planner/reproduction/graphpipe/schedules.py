@@ -26,7 +26,8 @@ def table_2(
 ) -> Evidence:
     """Table 2 against the exact minimum for all micro-batches and k up to a number."""
     compare, scheduled = (
-        lazy(f"formulations.microbatch_schedule.questions.studies.table_2:{name}") for name in ("compare", "scheduled")
+        lazy(f"formulations.microbatch_schedule.questions.studies.table_2:{name}")
+        for name in ("compare", "schedule_case")
     )
     numbers = [1 << power for power in range(max.bit_length())] if powers_of_two else list(range(1, max + 1))
     found = compare(ratio, numbers, note)

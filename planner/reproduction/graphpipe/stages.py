@@ -6,13 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from formulations.stage_graph.costs.costs import with_in_flight
-from formulations.stage_graph.definition.plan import Stage, StagePlan
-from formulations.stage_graph.definition.plans import plan_from_json
+from formulations.stage_graph.definition.plan import Stage, StagePlan, plan_from_json
 from formulations.stage_graph.definition.problem import data_edges, schedule_of, violations
 from formulations.stage_graph.paper.graphpipe import row
 from instances.problems.stage_graph import StageGraph
 
-__all__ = ["by_hand", "schedule_of", "shown", "with_sizes", "without_row"]
+__all__ = ["by_hand", "schedule_of", "table_row", "with_sizes", "without_row"]
 
 Edges = Iterable[tuple[int, int]]
 
@@ -33,7 +32,7 @@ def by_hand(instance: StageGraph, stages: Sequence[Sequence[int]], microbatch: i
     return with_in_flight(instance, StagePlan(tuple(made), tuple(edges), instance.num_devices - len(made)))
 
 
-def shown(instance: StageGraph, plan: StagePlan) -> dict[str, Any]:
+def table_row(instance: StageGraph, plan: StagePlan) -> dict[str, Any]:
     """What a table shows of a plan, also of one that breaks rules (their names are in ``breaks``)."""
     broken = sorted({violation.rule for violation in violations(instance, plan)})
     return {

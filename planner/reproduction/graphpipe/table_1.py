@@ -16,7 +16,7 @@ from planner.reproduction.graphpipe.plans import (
     TIME_LIMIT_S,
     columns,
     effort,
-    planned,
+    plan_by,
     ratio,
     spread,
 )
@@ -46,7 +46,7 @@ def run(
 ) -> Evidence:
     """Every model, number of devices and search; ratios are to GraphPipe's on the same instance."""
     for method in SEARCHES:  # kernels are loaded before anything is timed
-        planned("graphpipe-case-study", method, time_limit, note, devices=2)
+        plan_by("graphpipe-case-study", method, time_limit, note, devices=2)
     rows: list[Row] = []
     for model in models:
         for count in devices:
@@ -54,7 +54,7 @@ def run(
             cell = {}
             for method in SEARCHES:
                 began = time.process_time()
-                found = planned(model, method, time_limit, note, devices=count, **SHAPES[shapes][model])
+                found = plan_by(model, method, time_limit, note, devices=count, **SHAPES[shapes][model])
                 spent = {**effort(found), "cpu_s": time.process_time() - began}
                 cell[method] = {"model": found.instance, "devices": count, **columns(found), **spent}
             own = cell["graphpipe"]

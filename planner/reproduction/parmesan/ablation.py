@@ -9,13 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from formulations.device_mapping.definition import plans
 from formulations.pipeline_placement.definition.simulate import simulate
 from formulations.pipeline_placement.definition.stages import step_seconds
 from planner.files.load import family_of
-from planner.reproduction.claim import Evidence, Note, examined
+from planner.reproduction.claim import Evidence, Note, verified_result
 from planner.reproduction.parmesan.cells import TIME_LIMIT_S
-from planner.reproduction.parmesan.models import MODELS, mapped
+from planner.reproduction.parmesan.models import MODELS, map_partition
 from planner.results.result import Result
 from solvers.outcome import Limits
 
@@ -50,21 +49,21 @@ def run(
     for model in models:
         graph = replace(MODELS[model](), num_stages=stages, replicas=replicas)
         limits = Limits(time_s=time_limit)
-        exact = examined(graph, "exact", limits=limits) if _supported(graph, "exact") else None
+        exact = verified_result(graph, "exact", limits=limits) if _supported(graph, "exact") else None
         known = exact.bound if exact is not None else None
         published: Any = None
         for name, method, options in PARTITIONS:
             if not _supported(graph, method):
                 continue
             note(f"{model}: {name}")
-            found = examined(graph, method, limits=limits, **options)
+            found = verified_result(graph, method, limits=limits, **options)
             if found.plan is None:
                 rows.append(_row(model, "partition", name, found, known, None, None))
                 continue
-            plan = family_of(graph).plan_from_json(graph, found.plan)
+            plan = found.own_plan
             published = published or plan
-            instance = mapped(graph, plan, replicas, network, "auto")
-            placed = examined(instance, "parmesan", limits=limits)
+            instance = map_partition(graph, plan, replicas, network, "auto")
+            placed = verified_result(instance, "parmesan", limits=limits)
             rows.append(_row(model, "partition", name, found, known, instance, placed))
         rows += _mappings(model, graph, published, replicas, network, limits, note)
     notes = (
@@ -107,10 +106,10 @@ def _mappings(
     bounds: dict[str, float | None] = {}
     for name, objective, options in variants:
         note(f"{model}: {name}")
-        instance = mapped(graph, plan, replicas, network, objective)
+        instance = map_partition(graph, plan, replicas, network, objective)
         if instance.objective not in bounds:
-            bounds[instance.objective] = examined(instance, "exact", limits=limits).bound
-        found = examined(instance, "parmesan", limits=limits, **options)
+            bounds[instance.objective] = verified_result(instance, "exact", limits=limits).bound
+        found = verified_result(instance, "parmesan", limits=limits, **options)
         rows.append(_row(model, "mapping", name, found, bounds[instance.objective], instance, found))
     return rows
 
@@ -119,7 +118,7 @@ def _row(
     model: str, phase: str, variant: str, found: Result, bound: float | None, instance: Any, placed: Result | None
 ) -> dict[str, Any]:
     load = found.objective
-    plan = None if placed is None or placed.plan is None else plans.plan_from_json(instance, placed.plan)
+    plan = None if placed is None else placed.own_plan
     return {
         "model": model,
         "phase": phase,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from planner.files.load import family_of
-from planner.reproduction.claim import Note, examined
+from planner.reproduction.claim import Note, verified_result
 from planner.results.result import Result
 from solvers.outcome import Limits, relative_gap
 
@@ -25,7 +25,7 @@ def results_of(what: str, instance: Any, time_limit: float, note: Note) -> tuple
     """Consecutive mapping, Algorithm 1, and whatever finds the best plan and bound."""
     note(f"{what}: {instance.num_stages} stages, {instance.replicas} replicas, {instance.objective}")
     consecutive, searched, best = (
-        examined(instance, method, limits=Limits(time_s=time_limit))
+        verified_result(instance, method, limits=Limits(time_s=time_limit))
         for method in ("consecutive", "parmesan", _best(instance))
     )
     return consecutive, searched, best
@@ -56,7 +56,7 @@ def speedups(row: Mapping[str, Any]) -> dict[str, float | None]:
     return {f"{name}_speedup": base / row[name] if row[name] else None for name in ("parmesan", "best", "bound")}
 
 
-def proved(rows: Iterable[Mapping[str, Any]]) -> str:
+def count_proved(rows: Iterable[Mapping[str, Any]]) -> str:
     """How many cells are proved, and where Algorithm 1 stays farthest above the best plan."""
     rows = list(rows)
     optimal = sum(row["gap"] is not None and row["gap"] <= 1e-6 for row in rows)

@@ -8,6 +8,8 @@ from formulations.contract.family import lazy
 from instances.parameters import Setting, one_of, parse_amount, parse_degrees
 from planner.reproduction.claim import Claim
 
+_code = lazy("planner.reproduction.parmesan")
+
 _NETWORKS = ("mesh2d", "torus2d", "mesh3d", "torus3d", "random-blk-1", "random-blk-2", "uniform-dist")
 
 
@@ -44,20 +46,20 @@ CLAIMS: tuple[Claim, ...] = (
         "parmesan-fig-2",
         "Parmesan, Figure 2",
         "consecutive mapping is not optimal on two machines of two devices",
-        lazy("planner.reproduction.parmesan.fig_2:run"),
+        _code.fig_2.run,
     ),
     Claim(
         "parmesan-table-1",
         "Parmesan, Table 1",
         "three models on machines of four GPUs: partitions with consecutive mapping and with the algorithm's",
-        lazy("planner.reproduction.parmesan.table_1:run"),
+        _code.table_1.run,
         (_TIME, _OBJECTIVE),
     ),
     Claim(
         "parmesan-table-2",
         "Parmesan, Table 2",
         "speedups over consecutive mapping on grids and random networks, with proved gaps",
-        lazy("planner.reproduction.parmesan.table_2:run"),
+        _code.table_2.run,
         (
             _TIME,
             _OBJECTIVE,
@@ -76,14 +78,14 @@ CLAIMS: tuple[Claim, ...] = (
         "parmesan-fig-3",
         "Parmesan, Figure 3",
         "samples per second of BERTs and Swins on DGX-1 machines, simulated, by partition, mapping and shape",
-        lazy("planner.reproduction.parmesan.fig_3:run"),
+        _code.fig_3.run,
         (_TIME, _OBJECTIVE, Setting("panels", _panels, "only these", metavar="a|b|c|ab|...", default="abc")),
     ),
     Claim(
         "parmesan-ablation",
         "Parmesan, Appendix J (reconstructed)",
         "each part of the flow left out or varied: clustering, refinement, alpha, K, timeout, targets, objective",
-        lazy("planner.reproduction.parmesan.ablation:run"),
+        _code.ablation.run,
         (_TIME, Setting("models", _models, "only these", metavar="NAME,...", default="resnet-152,semantic-fpn")),
     ),
 )

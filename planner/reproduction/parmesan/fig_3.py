@@ -11,13 +11,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from formulations.device_mapping.definition import plans
 from formulations.pipeline_placement.definition.simulate import simulate
 from instances.generators import operator_sequences
 from planner.files.load import load
-from planner.reproduction.claim import Evidence, Note, examined
-from planner.reproduction.parmesan.cells import TIME_LIMIT_S, proved, results_of, row_of
-from planner.reproduction.parmesan.models import mapped, plan_of
+from planner.reproduction.claim import Evidence, Note, verified_result
+from planner.reproduction.parmesan.cells import TIME_LIMIT_S, count_proved, results_of, row_of
+from planner.reproduction.parmesan.models import map_partition, plan_of
 from solvers.outcome import Limits
 
 NETWORK = "dgx1"
@@ -67,7 +66,9 @@ def run(
         "simulated on reconstructed models where the paper measures; the figure prints no numbers; pipedream is the "
         "best cut of one topological order, not PipeDream's program",
     )
-    return Evidence(tuple(rows), "models generated at operator level, DGX-1 machines", notes=(*notes, proved(rows)))
+    return Evidence(
+        tuple(rows), "models generated at operator level, DGX-1 machines", notes=(*notes, count_proved(rows))
+    )
 
 
 def _sentence(panel: str, rows: Sequence[Mapping[str, Any]]) -> str:
@@ -86,12 +87,12 @@ def _row(setup: Setup, time_limit: float, objective: str, note: Note) -> dict[st
     graph = replace(setup.graph(), num_stages=setup.stages, replicas=setup.replicas)
     by_partition = {}
     for method in ("parmesan", "pipedream"):
-        instance = mapped(graph, plan_of(graph, method, time_limit), setup.replicas, NETWORK, objective)
+        instance = map_partition(graph, plan_of(graph, method, time_limit), setup.replicas, NETWORK, objective)
         by_partition[method] = replace(instance, microbatches=setup.microbatches)
     own = by_partition["parmesan"]
     results = results_of(f"{setup.panel} {setup.model}", own, time_limit, note)
-    first = examined(own, "consecutive-pipeline-first", limits=Limits(time_s=time_limit))
-    dream = examined(by_partition["pipedream"], "consecutive", limits=Limits(time_s=time_limit))
+    first = verified_result(own, "consecutive-pipeline-first", limits=Limits(time_s=time_limit))
+    dream = verified_result(by_partition["pipedream"], "consecutive", limits=Limits(time_s=time_limit))
     best = min(results, key=lambda result: result.objective or float("inf"))
     named = {"consecutive": results[0], "pipeline_first": first, "parmesan": results[1], "best": best}
     shown = row_of(NETWORK, own, results)
@@ -107,5 +108,5 @@ def _row(setup: Setup, time_limit: float, objective: str, note: Note) -> dict[st
 
 
 def _throughput(instance: Any, result: Any, setup: Setup) -> float:
-    step = simulate(instance, plans.plan_from_json(instance, result.plan))
+    step = simulate(instance, result.own_plan)
     return setup.samples * setup.replicas * setup.microbatches / step.seconds

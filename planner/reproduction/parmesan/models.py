@@ -10,9 +10,8 @@ from typing import Any
 from formulations.pipeline_placement.definition.stages import mapping_of
 from instances.generators import operator_graphs, operator_sequences
 from instances.generators.topologies import topology
-from planner.files.load import family_of
 from planner.process.errors import UsageError
-from planner.reproduction.claim import examined
+from planner.reproduction.claim import verified_result
 from solvers.outcome import Limits
 
 #: A partition gets so many seconds at least: the time limit is for mappings.
@@ -26,7 +25,7 @@ MODELS: Mapping[str, Callable[[], Any]] = {
 }
 
 
-def partitioned(model: str, method: str, stages: int, replicas: int, time_limit: float) -> tuple[Any, Any]:
+def partition_model(model: str, method: str, stages: int, replicas: int, time_limit: float) -> tuple[Any, Any]:
     """The operator graph of a model and its plan by a method of operator partitioning.
 
     Raises
@@ -40,14 +39,14 @@ def partitioned(model: str, method: str, stages: int, replicas: int, time_limit:
 
 def plan_of(graph: Any, method: str, time_limit: float) -> Any:
     """The plan of a graph by a method of operator partitioning; `UsageError` if there is none in the time."""
-    result = examined(graph, method, limits=Limits(time_s=max(time_limit, PARTITION_S)))
+    result = verified_result(graph, method, limits=Limits(time_s=max(time_limit, PARTITION_S)))
     if result.plan is None:
         rule = f"more: {method} cut {graph.name} into no {graph.num_stages} stages in that time"
         raise UsageError.at("--time-limit", time_limit, rule)
-    return family_of(graph).plan_from_json(graph, result.plan)
+    return result.own_plan
 
 
-def mapped(graph: Any, plan: Any, replicas: int, kind: str, objective: str) -> Any:
+def map_partition(graph: Any, plan: Any, replicas: int, kind: str, objective: str) -> Any:
     """The device mapping of a partition on a kind of network, seed 0."""
     devices = len(plan.stages) * replicas
     return mapping_of(graph, plan, topology(kind, devices, seed=0), objective)

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from formulations.device_mapping.definition import plans
 from formulations.pipeline_placement.definition.stages import step_seconds
 from planner.reproduction.claim import Evidence, Note
-from planner.reproduction.parmesan.cells import TIME_LIMIT_S, proved, results_of, row_of
-from planner.reproduction.parmesan.models import mapped, partitioned
+from planner.reproduction.parmesan.cells import TIME_LIMIT_S, count_proved, results_of, row_of
+from planner.reproduction.parmesan.models import map_partition, partition_model
 
 SHAPES = ((4, 4), (8, 2), (16, 1))
 #: The paper's name of a partition and the method that makes it here.
@@ -41,8 +40,8 @@ def run(_inputs: str | None, note: Note, time_limit: float = TIME_LIMIT_S, objec
         for place, (stages, replicas) in enumerate(SHAPES):
             base = None
             for name, method in PARTITIONS:
-                graph, plan = partitioned(model, method, stages, replicas, time_limit)
-                instance = mapped(graph, plan, replicas, NETWORK, objective)
+                graph, plan = partition_model(model, method, stages, replicas, time_limit)
+                instance = map_partition(graph, plan, replicas, NETWORK, objective)
                 results = results_of(f"{model}, {name}", instance, time_limit, note)
                 steps = [_step(instance, result) for result in results[:2]]
                 base = base or steps[0]
@@ -69,9 +68,11 @@ def run(_inputs: str | None, note: Note, time_limit: float = TIME_LIMIT_S, objec
         "comparable in kind only",
     )
     return Evidence(
-        tuple(rows), "models generated at operator level, four machines of four GPUs", notes=(*notes, proved(rows))
+        tuple(rows),
+        "models generated at operator level, four machines of four GPUs",
+        notes=(*notes, count_proved(rows)),
     )
 
 
 def _step(instance: Any, result: Any) -> float:
-    return step_seconds(instance, plans.plan_from_json(instance, result.plan))
+    return step_seconds(instance, result.own_plan)

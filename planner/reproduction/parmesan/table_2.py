@@ -11,8 +11,8 @@ from typing import Any
 
 from planner.files.load import load
 from planner.reproduction.claim import Evidence, Note
-from planner.reproduction.parmesan.cells import TIME_LIMIT_S, cell, proved, speedups
-from planner.reproduction.parmesan.models import mapped, partitioned
+from planner.reproduction.parmesan.cells import TIME_LIMIT_S, cell, count_proved, speedups
+from planner.reproduction.parmesan.models import map_partition, partition_model
 
 #: SemanticFPN cut into stages, or a chain with skip connections and volumes like a convolutional network's.
 GRAPHS = ("semantic-fpn", "skip")
@@ -52,10 +52,10 @@ def run(
         f"seconds of the slowest stage; {time_limit:g} s for each method and cell; no mapping exceeds bound_speedup",
         "networks and volumes are reconstructed, so printed and found speedups are comparable in kind only",
     )
-    return Evidence(tuple(rows), f"stage graphs: {graph}; networks of seed 0", notes=(*notes, proved(rows)))
+    return Evidence(tuple(rows), f"stage graphs: {graph}; networks of seed 0", notes=(*notes, count_proved(rows)))
 
 
 def _instance(graph: str, kind: str, stages: int, replicas: int, objective: str, time_limit: float) -> Any:
     if graph == "skip":
         return load(kind, stages=stages, replicas=replicas, graph=graph, objective=objective)
-    return mapped(*partitioned(graph, "parmesan", stages, replicas, time_limit), replicas, kind, objective)
+    return map_partition(*partition_model(graph, "parmesan", stages, replicas, time_limit), replicas, kind, objective)

@@ -6,6 +6,8 @@ from formulations.contract.family import lazy
 from instances.parameters import Setting, one_of, parse_amount, parse_count
 from planner.reproduction.claim import Claim
 
+_code = lazy("planner.reproduction.piper")
+
 _PAPER = "Piper"
 
 _DEVICES = Setting("devices", parse_count, "leave out larger clusters", metavar="K", default="2048")
@@ -22,14 +24,14 @@ CLAIMS: tuple[Claim, ...] = (
         "piper-table-1",
         f"{_PAPER}, Table 1",
         "Piper and equi on GNMT and Resnet50, every printed digit, beside the optimum on the graph",
-        lazy("planner.reproduction.piper.table_1:run"),
+        _code.table_1.run,
         certifies=True,
     ),
     Claim(
         "piper-fig-1",
         f"{_PAPER}, Figure 1",
         "throughput of Piper and five baselines on BERT-32 relative to the optimum",
-        lazy("planner.reproduction.piper.fig_1:run"),
+        _code.fig_1.run,
         certifies=True,
         options=(
             _DEVICES,
@@ -41,28 +43,28 @@ CLAIMS: tuple[Claim, ...] = (
         "piper-fig-2",
         f"{_PAPER}, Figure 2",
         "time per sample of BERT-32 for every number of devices, from one run for each of two N",
-        lazy("planner.reproduction.piper.fig_2:run"),
+        _code.fig_2.run,
         options=(_DEVICES, Setting("memory", str, "memory per device", metavar="SIZE", default="14GiB"), _COST_MODEL),
     ),
     Claim(
         "piper-fig-3",
         f"{_PAPER}, Figure 3",
         "seconds that planning takes, against devices and layers",
-        lazy("planner.reproduction.piper.fig_3:run"),
+        _code.fig_3.run,
         options=(_DEVICES, Setting("limit", parse_amount, "seconds for each run", metavar="SECONDS", default="60")),
     ),
     Claim(
         "piper-fig-4",
         f"{_PAPER}, Figure 4",
         "predicted time per sample of 16 hand-made configurations of BERT-32 on 64 devices",
-        lazy("planner.reproduction.piper.fig_4:run"),
+        _code.fig_4.run,
         certifies=True,
     ),
     Claim(
         "piper-appendix-c",
         f"{_PAPER}, Appendix C",
         "the knapsack heuristic on all instances of a BERT-32 run, beside their optima",
-        lazy("planner.reproduction.piper.appendix_c:run"),
+        _code.appendix_c.run,
         certifies=True,
         options=(
             Setting("devices", parse_count, "number of devices, and of micro-batches", metavar="K", default="512"),
@@ -72,7 +74,7 @@ CLAIMS: tuple[Claim, ...] = (
         "piper-flush",
         f"{_PAPER}, section 6 (future work)",
         "what flushes cost on BERT-32: the plan that is best without them, the best one with them, and a simulation",
-        lazy("planner.reproduction.piper.flush:run"),
+        _code.flush.run,
         options=(
             Setting("devices", parse_count, "leave out larger clusters", metavar="K", default="512"),
             Setting("memory", str, "memory per device", metavar="SIZE", default="8GiB"),

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from formulations.flushed_partitioning import FAMILY
-from formulations.flushed_partitioning.definition.problem import depth, evaluate, simulated, violations
+from formulations.flushed_partitioning.definition.problem import depth, evaluate, simulate_batch, violations
 from formulations.stage_partitioning.definition.plan import StagePlan
 from instances.problems.flushed_partitioning import FlushedInstance, Schedule, flushed
 from planner.reproduction.claim import Evidence, Note, Optima
@@ -60,11 +59,11 @@ def run(inputs: str | None, note: Note, devices: int = 512, memory: str = "8GiB"
 
 def _columns(name: str, instance: FlushedInstance, found: Result) -> dict[str, Any]:
     """Time, depth and simulation of a plan; absent where there is none or it does not fit."""
-    plan: StagePlan | None = None if found.plan is None else FAMILY.plan_from_json(instance, found.plan)
+    plan: StagePlan | None = found.own_plan
     if plan is None or violations(instance, plan):
         return {name: None, f"{name}_depth": None, f"{name}_simulated": None}
     return {
         name: evaluate(instance, plan),
         f"{name}_depth": depth(instance, plan),
-        f"{name}_simulated": simulated(instance, plan),
+        f"{name}_simulated": simulate_batch(instance, plan),
     }

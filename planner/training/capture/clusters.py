@@ -31,7 +31,7 @@ class Traced:
     joined: bool = False
 
 
-def carried(ops: Mapping[str, Traced], reading: Collection[str]) -> set[str]:
+def shared_activations(ops: Mapping[str, Traced], reading: Collection[str]) -> set[str]:
     """The ops that data flow through: those ``reading`` parameters, and what follows from them.
 
     The others (masks, positions, tables of angles) are cheap to make wherever they are needed, and no gradient comes
@@ -44,7 +44,7 @@ def carried(ops: Mapping[str, Traced], reading: Collection[str]) -> set[str]:
     return found
 
 
-def gathered(ops: Mapping[str, Traced], modules: Mapping[str, str], granularity: Granularity) -> list[list[str]]:
+def cluster_ops(ops: Mapping[str, Traced], modules: Mapping[str, str], granularity: Granularity) -> list[list[str]]:
     """The ops of every node, nodes and ops in a topological order.
 
     Parameters

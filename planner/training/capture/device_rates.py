@@ -53,7 +53,7 @@ class Fit:
     worst: str
 
 
-def fitted(rows: Sequence[dict[str, Any]], where: str) -> Fit:
+def fit_rates(rows: Sequence[dict[str, Any]], where: str) -> Fit:
     """The rates that fit measurements best, none of them negative.
 
     Parameters
@@ -112,7 +112,7 @@ def calibrated(file: str) -> Fit:
     """The fit of a table of measurements; `InstanceError` for what breaks a rule, `UsageError` for no file."""
     if not Path(file).is_file():
         raise UsageError.at("MEASUREMENTS", file, "a file that is there")
-    found = fitted(rows_of(read_lines(Path(file)), file, COLUMNS, ("name",)), file)
+    found = fit_rates(list(rows_of(read_lines(Path(file)), file, COLUMNS, ("name",)).values()), file)
     if not all(math.isfinite(each.value) for each in (found.products, found.memory) if each is not None):
         raise InstanceError.at(file, "rates", "infinite", "measurements that show one")
     return found

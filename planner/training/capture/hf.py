@@ -10,8 +10,8 @@ from typing import Any
 from instances.errors import expect
 from instances.files import read_text
 from planner.files.read import parse_json
-from planner.plugins.target import words
 from planner.process.errors import UsageError
+from planner.process.target import words
 from planner.training.capture.catalogue import CATALOGUE
 from planner.training.capture.models import Example, quiet
 

@@ -13,9 +13,9 @@ from typing import Any
 from instances.errors import closest
 from instances.generators.hardware import DTYPES, HARDWARE, Hardware
 from instances.units import parse_bandwidth, parse_bytes
-from planner.files.load import admitted
-from planner.plugins.target import words
+from planner.files.load import validate
 from planner.process.errors import UsageError
+from planner.process.target import words
 from planner.training.capture.captured import Captured
 from planner.training.capture.choices import Choices, Work
 from planner.training.capture.device_rates import Fit
@@ -146,7 +146,7 @@ def bring(
     }
     instance = made[problem](captured, device, devices, work, choices, facts)
     degrees = choices.degrees if problem == "stage_partitioning" else ()
-    return Brought(admitted(instance, example.name), captured, work, device, time.perf_counter() - started, degrees)
+    return Brought(validate(instance, example.name), captured, work, device, time.perf_counter() - started, degrees)
 
 
 def _hardware(name: str) -> Hardware:
@@ -323,7 +323,7 @@ def measure(
     work = Work(facts["microbatch"], facts["dtype"], microbatches)
     facts |= {"model": model, "measured-on": device, "repeats": repeats, "granularity": granularity}
     instance = instance_of(captured, found, machine, devices, work, facts)
-    return Profiled(admitted(instance, example.name), captured, found, device)
+    return Profiled(validate(instance, example.name), captured, found, device)
 
 
 def _quantity(option: str, given: str, parse: Callable[[Any], float]) -> float:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from planner.plugins.target import LoadError, Target, words
 from planner.process.errors import UsageError
+from planner.process.target import LoadError, Target, words
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from planner.files.load import family_of, read_declared
-from planner.plugins.forked import Begin, Deadline, End, Outcome, expect_limit, forked
+from planner.plugins.forked import Begin, Deadline, End, Outcome, expect_limit, run_in_fork
 from planner.process import scratch
 from planner.process.errors import UsageError
 from planner.training.capture.models import expect_packages, quiet
@@ -84,7 +84,7 @@ class _Profiled(_Said):
 
 
 @dataclass(frozen=True)
-class Found:
+class CapturedInstance:
     """An instance, the figures that the command shows beside it, and what is to be noted."""
 
     instance: Instance
@@ -133,7 +133,7 @@ def _import(packages: tuple[str, ...]) -> None:
         torch.export.export(torch.nn.Linear(1, 1, device="meta"), (torch.empty(1, 1, device="meta"),), strict=False)
 
 
-def bring_separately(kind: str, model: str, *, time_limit: float, **more: Any) -> Found:
+def bring_separately(kind: str, model: str, *, time_limit: float, **more: Any) -> CapturedInstance:
     """`bring.bring` in a process of its own; ``more`` is as there.
 
     Raises
@@ -155,7 +155,7 @@ def bring_separately(kind: str, model: str, *, time_limit: float, **more: Any) -
     return replace(found, figures=figures, notes=tuple(said["notes"]))
 
 
-def measure_separately(model: str, *, time_limit: float, **more: Any) -> Found:
+def measure_separately(model: str, *, time_limit: float, **more: Any) -> CapturedInstance:
     """`bring.measure` in a process of its own; arguments and errors as of `bring_separately`."""
     from planner.training.capture.import_model import measure
 
@@ -180,18 +180,18 @@ def _instance_of(instance: Any, warnings: Sequence[str]) -> dict[str, Any]:
 
 def _said(
     schema: type[BaseModel], work: Callable[[Begin], Any], command: str, kind: str, model: str, time_limit: float
-) -> tuple[dict[str, Any], Found]:
+) -> tuple[dict[str, Any], CapturedInstance]:
     """What comes of the work, by its schema, and the instance in it."""
     expect_limit(time_limit)
     packages = ("transformers",) if kind == "hf" else ()
     expect_packages("torch", *packages, for_what=command)
     with scratch.folder() as folder, prepared(folder, *packages):
-        outcome = forked(work, model, Deadline.after(time_limit), file_of(model))
+        outcome = run_in_fork(work, model, Deadline.after(time_limit), file_of(model))
     if outcome.end is not End.RETURNED:
         raise refusal(outcome)
     said = checked(outcome.value, schema, model)
     instance = read_declared(said["instance"], model, None, {})
-    return said, Found(instance, said["figures"], tuple(said["warnings"]), (), outcome.printed)
+    return said, CapturedInstance(instance, said["figures"], tuple(said["warnings"]), (), outcome.printed)
 
 
 def checked(value: Any, schema: type[BaseModel], model: str) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from planner.plugins.target import words
 from planner.process.errors import UsageError
+from planner.process.target import words
 from planner.training.capture import clusters
 from planner.training.capture.captured import MOST_DOWNSETS, Captured, Node, OpCost, Parameter, Transfer
 from planner.training.capture.clusters import Granularity, Traced
@@ -114,12 +114,12 @@ def _captured(
         )
         for node in calls
     }
-    through = clusters.carried(traced, {op for op, found in read.items() if found})
+    through = clusters.shared_activations(traced, {op for op, found in read.items() if found})
     if not through:
         raise UsageError(f"{name}: parameters is 0; expected a model with parameters that its output depends on")
     flow = {op: each for op, each in traced.items() if op in through}
     modules = {path: type(found).__name__ for path, found in model.named_modules()}
-    members = clusters.gathered(flow, modules, granularity)
+    members = clusters.cluster_ops(flow, modules, granularity)
     node_of = clusters.numbered(members)
     transfers = _transfers(calls, node_of, costs)
     pairs = sorted({(each.source, target) for each in transfers for target in each.targets})

@@ -21,7 +21,7 @@ from typing import Any
 
 from planner.plugins.forked import Deadline
 from planner.process.errors import UsageError
-from planner.process.signals import noted
+from planner.process.signals import pending
 
 _POLL_S = 0.1
 
@@ -111,7 +111,7 @@ def _end_after(sentinel: int) -> None:
 
 def _collect(children: list[_Child], deadline: Deadline) -> None:
     while not all(child.is_done for child in children):
-        if noted() is not None:
+        if pending() is not None:
             raise InterruptedRunError
         if not deadline.left_s():
             raise RunError(deadline.missed(next(child.name for child in children if not child.is_done)))

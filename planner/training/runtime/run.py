@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from planner.files.load import family_of
-from planner.plugins.forked import Begin, Deadline, End, Outcome, expect_limit, forked
+from planner.plugins.forked import Begin, Deadline, End, Outcome, expect_limit, run_in_fork
 from planner.process import scratch
 from planner.process.errors import UsageError
 from planner.results.check import check as judge
@@ -193,7 +193,7 @@ def run_plan(
 
     with scratch.folder() as folder, prepared(folder):
         deadline = Deadline.after(time_limit)
-        outcome = forked(work, model, deadline, file_of(model))
+        outcome = run_in_fork(work, model, deadline, file_of(model))
     return _run(outcome, made, model)
 
 
@@ -221,7 +221,7 @@ def _run(outcome: Outcome, made: Layout, model: str) -> Run:
 
 def read_orders(file: str) -> list[str]:
     """The order of passes of each stage in the file of a plan of micro-batch scheduling; `InstanceError`."""
-    from formulations.microbatch_schedule.definition.plans import plan_from_json
+    from formulations.microbatch_schedule.definition.plan import plan_from_json
 
     content: Any = read_plan(file)
     held = content["plan"] if "plan" in content and "status" in content else content

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from instances.rules import NodeId
-from planner.plugins.target import words
 from planner.process.errors import UsageError
+from planner.process.target import words
 from planner.training.runtime.layout import Layout
 from planner.training.runtime.program import Program, node_order, settle
 from planner.training.runtime.splits import Split

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from instances.errors import InstanceError
-from planner.files.load import admitted, family_of
+from planner.files.load import family_of, validate
 from planner.process.errors import UsageError
 from planner.results.check import check, other_settings
 from planner.solving.solve import solve
@@ -98,7 +98,7 @@ def export(
         If there is no such format, or the problem's plans have no stages of layers.
     """
     wanted = format_named(to)
-    instance = admitted(instance)
+    instance = validate(instance)
     family = family_of(instance)
     content = _plan_of(plan, family.name, instance.name, where)
     verdict = check(instance, content, where=where)
@@ -159,7 +159,7 @@ def _nearest(
         why = "proved" if result.status is Status.INFEASIBLE else "none was found in time"
         note = f"no plan of {instance.name} on all {instance.num_devices} devices fits {wanted.name} ({why})"
         return Exported(wanted.name, None, False, refused, notes=(note,), unit=unit, signal=result.signal)
-    found = layout_of(instance, family.plan_from_json(instance, result.plan), wanted)
+    found = layout_of(instance, result.own_plan, wanted)
     assert result.objective is not None
     loss = None if not objective else result.objective / objective - 1
     near = Nearest(result.plan, result.objective, loss, result.status is Status.OPTIMAL)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from formulations.stage_partitioning.definition.plan import StagePlan
-from formulations.stage_partitioning.definition.trainers import Kind, Piece, obstacles, pieces, recomputed
+from formulations.stage_partitioning.definition.trainers import Kind, Piece, is_recomputed, obstacles, pieces
 from instances.problems.stage_partitioning import StageInstance
 from planner.files.load import family_of
 from planner.process.errors import UsageError
@@ -26,7 +26,7 @@ PROBLEMS = (
 
 
 @dataclass(frozen=True)
-class Found:
+class TranslatedPlan:
     """A layout (``None`` where the format cannot have the plan), why not, and what was assumed, in words."""
 
     layout: Layout | None
@@ -34,7 +34,7 @@ class Found:
     notes: tuple[str, ...] = ()
 
 
-def layout_of(instance: Any, plan: Any, wanted: Format) -> Found:
+def layout_of(instance: Any, plan: Any, wanted: Format) -> TranslatedPlan:
     """The layout of a plan that keeps the rules of its instance.
 
     Raises
@@ -68,10 +68,10 @@ def _flattened(plan: Any) -> StagePlan:
     )
 
 
-def _of_stages(flat: StageInstance, plan: StagePlan, wanted: Format) -> Found:
+def _of_stages(flat: StageInstance, plan: StagePlan, wanted: Format) -> TranslatedPlan:
     refused = tuple(obstacles(flat, plan, wanted.trainer))
     if refused:
-        return Found(None, refused)
+        return TranslatedPlan(None, refused)
     found = pieces(flat, wanted.trainer)
     stage_of = {flat.index[node]: place for place, stage in enumerate(plan.stages) for node in stage.nodes}
     rows: list[list[Layer]] = [[] for _ in plan.stages]
@@ -80,7 +80,7 @@ def _of_stages(flat: StageInstance, plan: StagePlan, wanted: Format) -> Found:
     notes += said if found[0].modules else []
     for piece, modules in zip(found, called, strict=True):
         place = stage_of[piece.nodes[0]]
-        flag = bool(recomputed(flat, plan.stages[place], piece, wanted.trainer))
+        flag = bool(is_recomputed(flat, plan.stages[place], piece, wanted.trainer))
         rows[place].append(Layer(str(piece.kind), modules, flag))
     if not any(layer.role for layer in flat.layers):
         count = sum(piece.kind is Kind.DECODER for piece in found)
@@ -132,10 +132,10 @@ def _of_lengths(lengths: Sequence[int], instance: Any, dp_degree: int = 1, tp_de
     return Layout(tuple(Stage(row, dp_degree, tp_degree) for row in rows))
 
 
-def _checked(layout: Layout, wanted: Format, notes: list[str]) -> Found:
+def _checked(layout: Layout, wanted: Format, notes: list[str]) -> TranslatedPlan:
     """The layout, unless something stands where the format cannot have it."""
     refused = tuple(_misplaced(layout, wanted))
-    return Found(None if refused else layout, refused, tuple(notes))
+    return TranslatedPlan(None if refused else layout, refused, tuple(notes))
 
 
 def _misplaced(layout: Layout, wanted: Format) -> Iterator[str]:

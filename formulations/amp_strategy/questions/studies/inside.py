@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from formulations.amp_strategy.definition.plan import StrategyPlan
 from formulations.amp_strategy.definition.problem import layer_assignment
-from formulations.amp_strategy.paper.amp import Assign, Tried, annealed, ranked, released
+from formulations.amp_strategy.paper.amp import Assign, Tried, anneal, rank_degrees, released_assignment
 from formulations.contract.inner_problems import Arisen, Subproblem
 from formulations.layer_assignment import paper
 from formulations.layer_assignment.definition.plan import LayerPlan
@@ -23,28 +23,28 @@ from solvers.outcome import Limits, Watch
 
 def layers_of_amp(instance: AmpInstance, _limits: Limits, watch: Watch) -> Iterator[Arisen]:
     """The layer assignment of each strategy of Algorithm 1."""
-    return _assignments(instance, "amp", ranked(instance, watch, paper.solve_amp))
+    return _assignments(instance, "amp", rank_degrees(instance, watch, paper.solve_amp))
 
 
 def layers_of_released(instance: AmpInstance, _limits: Limits, watch: Watch) -> Iterator[Arisen]:
     """Those of the released program."""
-    assign: Assign = released(instance)
-    return _assignments(instance, "amp-released", ranked(instance, watch, assign))
+    assign: Assign = released_assignment(instance)
+    return _assignments(instance, "amp-released", rank_degrees(instance, watch, assign))
 
 
 def layers_of_megatron(instance: AmpInstance, _limits: Limits, watch: Watch) -> Iterator[Arisen]:
     """Those that Megatron's split cuts."""
-    return _assignments(instance, "megatron", ranked(instance, watch, paper.solve_megatron))
+    return _assignments(instance, "megatron", rank_degrees(instance, watch, paper.solve_megatron))
 
 
 def layers_of_annealing(instance: AmpInstance, limits: Limits, watch: Watch) -> Iterator[Arisen]:
     """The layer assignment of each strategy that Algorithm 2 looks at."""
-    return _assignments(instance, "amp", annealed(instance, limits, watch, paper.solve_amp))
+    return _assignments(instance, "amp", anneal(instance, limits, watch, paper.solve_amp))
 
 
 def tilings_of_annealing(instance: AmpInstance, limits: Limits, watch: Watch) -> Iterator[Arisen]:
     """The tiling that each placement drawn by Algorithm 2 is; Megatron's is left out where it is none."""
-    for each in annealed(instance, limits, watch, paper.solve_amp):
+    for each in anneal(instance, limits, watch, paper.solve_amp):
         tiles = None if each.plan is None else tiling(instance, each.plan)
         if each.plan is not None and tiles is not None:
             mesh = mesh_of(instance, each.plan)

@@ -88,7 +88,7 @@ def compare(ratio: Ratio, numbers: Sequence[int], note: Callable[[str], None]) -
     return Comparison(rows, smallest.get("too_small"), smallest.get("too_large"), rule_wrong)
 
 
-def scheduled(case: Case, ratio: Ratio, limits: Limits) -> dict[str, Any]:
+def schedule_case(case: Case, ratio: Ratio, limits: Limits) -> dict[str, Any]:
     """The case on a finite iteration, by the exact scheduler.
 
     Both stages keep their kFkB orders: seconds of the iteration with the table's samples in flight, with the exact

@@ -15,10 +15,10 @@ import numpy as np
 from formulations.compiled.kernel_deadline import alarm
 from formulations.contract.inner_problems import Arisen, Subproblem
 from formulations.operator_partitioning.costs.arrays import Words
-from formulations.operator_partitioning.costs.chains import chain_to, filled
+from formulations.operator_partitioning.costs.chains import chain_to, fill
 from formulations.operator_partitioning.costs.costs import graph, rows
 from formulations.operator_partitioning.costs.downsets import membership
-from formulations.operator_partitioning.costs.shapes import shaped
+from formulations.operator_partitioning.costs.shapes import instances_by_shape
 from formulations.operator_partitioning.definition.plan import OperatorPlan
 from formulations.operator_partitioning.definition.problem import stage_of, violations
 from formulations.operator_partitioning.paper import parmesan
@@ -37,7 +37,7 @@ def steps_of_parmesan(instance: OperatorInstance, _limits: Limits, watch: Watch)
     """The clustered graph, cut by the dynamic program, and each move of the refinement."""
     for each in _given(instance):
         with alarm(watch):
-            family = parmesan.clustered(each, watch)
+            family = parmesan.cluster(each, watch)
             plan, _ = parmesan.dynamic_program(each, family, watch)
         yield partial(_clustered, each, family.clusters, plan)
         if plan is not None and not watch.stopped():
@@ -48,11 +48,11 @@ def states_of_dp(instance: OperatorInstance, _limits: Limits, watch: Watch) -> I
     """Each entry of Equation 2: a fronted part of the clustered graph in so many stages, counted as Equation 3 does."""
     for each in _given(instance):
         with alarm(watch):
-            family = parmesan.clustered(each, watch)
+            family = parmesan.cluster(each, watch)
             tensors = parmesan.pair_tensors(each, family.clusters)
             table = graph(each, tensors)
             found = rows(each, table, family.bits)
-            best, before, done = filled(each, table, found, math.inf, watch)
+            best, before, done = fill(each, table, found, math.inf, watch)
         if done < 0:
             return
         for row in range(1, len(found.bits)):
@@ -77,10 +77,10 @@ def _given(instance: OperatorInstance) -> list[OperatorInstance]:
     counted = instance.memory_bytes is None or instance.training is None
     rule = "none, or no memory limit: the memory of a cluster is no sum of its operators'"
     expect(counted, instance.name, "training", "declared", rule)
-    return [instance] if instance.num_stages is not None else list(shaped(instance).values())
+    return [instance] if instance.num_stages is not None else list(instances_by_shape(instance).values())
 
 
-def contracted(instance: OperatorInstance, groups: Groups) -> tuple[OperatorInstance, list[int]]:
+def contract(instance: OperatorInstance, groups: Groups) -> tuple[OperatorInstance, list[int]]:
     """The graph with a single operator, of the first one's id, for each group, and the group of each of these.
 
     Operators that are in no group are left out, with what they send and receive.
@@ -121,7 +121,7 @@ def _plan_on(order: Sequence[int], groups: Groups, plan: OperatorPlan) -> Operat
 
 
 def _clustered(instance: OperatorInstance, clusters: Groups, plan: OperatorPlan | None) -> Subproblem:
-    small, order = contracted(instance, clusters)
+    small, order = contract(instance, clusters)
     found = None if plan is None else _plan_on(order, clusters, plan)
     return Subproblem(small, "dp", found, {"step": "clustered graph", "clusters": len(clusters)})
 
@@ -132,7 +132,7 @@ def _state(
     """The clusters inside the last row, what they hand to others outside added to what they compute."""
     home = membership(clusters, len(instance.operators))
     inside = [number for number, cluster in enumerate(clusters) if _has(chain[-1], cluster[0])]
-    small, order = contracted(instance, [clusters[number] for number in inside])
+    small, order = contract(instance, [clusters[number] for number in inside])
     place = {inside[group]: position for position, group in enumerate(order)}
     kept, sent = [], [[operator.compute_s] for operator in small.operators]
     for tensor in tensors:
@@ -174,7 +174,7 @@ def _moved(
     fixed = [stage for stage in range(len(after.stages)) if stage not in free]
     groups: list[Sequence[int]] = [after.stages[stage] for stage in fixed]
     groups += [(each,) for stage in sorted(free) for each in after.stages[stage]]
-    small, order = contracted(instance, groups)
+    small, order = contract(instance, groups)
     home = stage_of(after)
     required = tuple(
         str(

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.modelling.solve_model import go_on
+from formulations.modelling.solve_model import check_stop
 from instances.problems.stage_graph import OperatorEdge, StageGraph
 from solvers.outcome import Watch
 
@@ -81,7 +81,7 @@ def walk_over(instance: StageGraph, watch: Watch, widest: int = WIDEST) -> Walk:
     known: tuple[int, ...] = ()
     start, steps = [0, 0], list[Step]()
     for number, v in enumerate(order):
-        go_on(watch)
+        check_stop(watch)
         following = tuple(u for u in (*known, v) if last[u] > number)
         entered: dict[tuple[int, ...], list[Step]] = {}
         for (calls, state), call in itertools.product(states.items(), (BEFORE, INSIDE, BEHIND)):
@@ -128,7 +128,7 @@ def _order(instance: StageGraph, watch: Watch, widest: int) -> tuple[list[int], 
         return any(w in left and w != without for w in neighbours[u])
 
     while left:
-        go_on(watch)
+        check_stop(watch)
         near = {u for v in opened for u in neighbours[v] if u in left}
         v = min(near or left, key=lambda each: (sum(stays_open(u, each) for u in (*opened, each)), each))
         left.remove(v)

@@ -8,7 +8,7 @@ solver's tolerances are in no bound, nor does it matter whether the operators of
 rows are added up, which only adds covers.
 
 Source: Farley, "A note on bounding a class of linear programming problems, including cutting stock problems" (1990);
-the rows are those of `models.cover`, without depths.
+the rows are those of `models.milp_columns`, without depths.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.modelling.solve_model import go_on
+from formulations.modelling.solve_model import check_stop
 from formulations.stage_graph.costs.costs import Costs, bits
 from formulations.stage_graph.models.generation.pricing import Kind, Pricing, kinds
 from solvers.milp.column_generation_lp import Growing
@@ -74,7 +74,7 @@ class Generation:
         each = [kind for devices in range(1, num_devices + 1) for kind in kinds(self.costs, sizes, devices)]
         best, known = Bound(0.0, np.zeros(len(self.classes))), set[tuple[int, bytes]]()
         for number in range(_ROUNDS):
-            go_on(self.watch)
+            check_stop(self.watch)
             found = master.prices()
             if found is None:
                 break

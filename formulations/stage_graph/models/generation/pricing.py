@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.modelling.solve_model import Stopped, go_on
+from formulations.modelling.solve_model import Stopped, check_stop
 from formulations.stage_graph.costs.costs import Costs
 from formulations.stage_graph.definition.problem import held_samples, replica_samples
 from formulations.stage_graph.kernels.pricing import FULL, STOPPED, Labels, Steps, label
@@ -115,7 +115,7 @@ class Pricing:
         least = least * (1 - _ROUNDING) - _ROUNDING
         found = {(len(walk.start) - 2, 0): (0.0, 0.0, 0.0)}
         while found and next(iter(found))[0]:
-            go_on(self.watch)
+            check_stop(self.watch)
             earlier: dict[tuple[int, int], tuple[float, float, float]] = {}
             for (state, nodes), (taken, held, gained) in found.items():
                 for step in range(walk.start[state], walk.start[state + 1]):

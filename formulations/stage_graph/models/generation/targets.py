@@ -10,18 +10,18 @@ Source: this project; the enumeration is that of route relaxations in Baldacci, 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
-from formulations.modelling.solve_model import Stopped, go_on
+from formulations.modelling.solve_model import Stopped, check_stop
 from formulations.stage_graph.costs.costs import Costs, assemble, bits
 from formulations.stage_graph.costs.tables import StageTables
 from formulations.stage_graph.definition.plan import Stage, StagePlan
 from formulations.stage_graph.definition.problem import data_edges
 from formulations.stage_graph.kernels.levels import needed
-from formulations.stage_graph.models import cover
 from formulations.stage_graph.models.generation.master import Bound, Generation
 from formulations.stage_graph.models.generation.pricing import Pricing, kinds
 from instances.graph import find_cycle
@@ -45,6 +45,8 @@ class Targets:
     watch: Watch
     #: What is known, for where a target is left undecided.
     known: StagePlan | None
+    #: The model of a target: `milp_columns.cover`.
+    cover: Callable[..., Any]
     covers_too: bool = False
     covers: int = 0
     search_nodes: int = 0
@@ -107,22 +109,23 @@ class Targets:
             return instance.num_devices + 1
         degrees = np.arange(1, instance.num_devices + 1)
         need = np.empty((len(masks), min(instance.num_devices, instance.num_operators) + 1), np.int32)
-        needed(*StageTables(self.costs, masks, degrees).at(size), target_s, degrees, need)
+        tps, room = StageTables(self.costs, masks, degrees).at(size)
+        needed(tps, room, target_s, degrees, need)
         is_flat = bool((need[:, 1:] == need[:, 1:2]).all())
-        depths = range(1, 2 if is_flat else need.shape[1])
         columns = {
-            (number, depth): int(need[number, depth])
+            (number, depth, devices, size): float(tps[number, devices - 1])
             for number in range(len(masks))
-            for depth in depths
-            if need[number, depth] <= instance.num_devices
+            for depth in range(1, 2 if is_flat else need.shape[1])
+            if (devices := int(need[number, depth])) <= instance.num_devices
         }
         if len(columns) > MAX_COLUMNS:
             self.unlisted = f"{len(columns)} columns of stages at depths; expected at most {MAX_COLUMNS}"
             return fewest
-        go_on(self.watch)
-        return self._run(cover.build(instance, masks, columns, is_flat=is_flat), size)
+        check_stop(self.watch)
+        model = self.cover(instance, masks, columns, target_s, is_flat=is_flat)
+        return instance.num_devices + 1 if model is None else self._run(model, size)
 
-    def _run(self, model: cover.Model, size: int) -> int | None:
+    def _run(self, model: Any, size: int) -> int | None:
         instance = self.costs.instance
         while True:
             self.covers += 1
@@ -135,10 +138,10 @@ class Targets:
                 self.failure = run.reason
                 self.watch.stop(run.stop if run.stop is not Stop.PROVED else Stop.COMPLETED)
                 return None
-            parts = model.decode(run.values)
+            parts = model.parts(run.values)
             stages = [Stage(tuple(bits(nodes)), devices, size, size) for nodes, devices in parts]
             cycle = find_cycle(len(stages), data_edges(instance, stages))
             if not cycle:
                 self._found = assemble(instance, parts, size)
-                return sum(devices for _, devices in parts)
+                return sum(int(devices) for _, devices in parts)
             model.forbid({parts[stage][0] for stage in cycle})

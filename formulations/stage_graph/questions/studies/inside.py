@@ -69,12 +69,12 @@ def _planned(
     instance: StageGraph, nodes: int, devices: int, limits: Limits, where: dict[str, str | int | float]
 ) -> Subproblem:
     """A part, planned by the recursion alone."""
-    part = induced(instance, nodes, devices)
+    part = induced_graph(instance, nodes, devices)
     inner = "powers of two" if devices & (devices - 1) == 0 else "other counts"
     return Subproblem(part, inner, solve_graphpipe(part, limits, Watch(limits)).plan, where)
 
 
-def induced(instance: StageGraph, nodes: int, devices: int) -> StageGraph:
+def induced_graph(instance: StageGraph, nodes: int, devices: int) -> StageGraph:
     """The operators of a bitset on so many devices, as a graph of their own.
 
     An edge over the border is cut in every plan, so its message is part of the passes of the operator at its end

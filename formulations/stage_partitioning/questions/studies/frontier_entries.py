@@ -14,7 +14,7 @@ from formulations.compiled.array_types import Floats, Words
 from formulations.compiled.downsets import chain_downsets, linear_orders
 from formulations.modelling.bisection import minimise
 from formulations.stage_partitioning.definition.plan import StagePlan
-from formulations.stage_partitioning.exact.threshold import Search, better
+from formulations.stage_partitioning.exact.threshold import ThresholdSearch, better
 from formulations.stage_partitioning.kernels.tables import build_lattice, build_profile
 from instances.problems.stage_partitioning import StageInstance
 from solvers.outcome import Watch
@@ -33,10 +33,10 @@ def entry_by_entry(instance: StageInstance, downsets: Words, watch: Watch) -> tu
     profile = build_profile(instance, prune=True)
     K, S, largest_t = instance.num_devices, profile.max_s, max(instance.tp_degrees, default=1)
     chains = [
-        Search(instance, profile, build_lattice(profile, chain_downsets(order)), flag)
+        ThresholdSearch(instance, profile, build_lattice(profile, chain_downsets(order)), flag)
         for order in linear_orders(instance)
     ]
-    search = Search(instance, profile, build_lattice(profile, downsets), flag)
+    search = ThresholdSearch(instance, profile, build_lattice(profile, downsets), flag)
     best: list[list[Found]] = [[None] * (S + 1) for _ in range(K + 1)]
     for k in range(1, K + 1):
         for s in range(1, S + 1):

@@ -1,0 +1,48 @@
+"""Plans as JSON (docs/interface.md): the fields of their dataclass, or of one that stands for it in files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from instances.exchange import to_json
+
+Read = Callable[..., Any]
+Write = Callable[[Any, Any], dict[str, Any]]
+
+
+def exchange(
+    says: str,
+    kind: type,
+    built: Callable[[Any, Any, str], Any] = lambda _instance, declared, _where: declared,
+    written: Callable[[Any, Any], Any] = lambda _, plan: plan,
+) -> tuple[Read, Write]:
+    """``plan_from_json(instance, content, where="plan")`` and ``plan_to_json(instance, plan)`` of a problem.
+
+    The first leaves broken rules to ``violations``: a plan that names what the instance does not have may be read. It
+    ignores keys that it does not know. `InstanceError`, one line, if a field is missing or of the wrong type.
+
+    Parameters
+    ----------
+    says
+        The JSON, in a line.
+    kind
+        The dataclass whose fields are the keys in files.
+    built
+        ``built(instance, declared, where)``: the plan, where it is not that dataclass itself; or `InstanceError`.
+    written
+        ``written(instance, plan)``: the dataclass that stands in files.
+    """
+
+    def plan_from_json(instance: Any, content: Any, where: str = "plan") -> Any:
+        from instances.validation import read_fields  # imports pydantic, which only files need
+
+        return built(instance, read_fields(kind, content, where, extra="ignore"), where)
+
+    def plan_to_json(instance: Any, plan: Any) -> dict[str, Any]:
+        found: dict[str, Any] = to_json(written(instance, plan))
+        return found
+
+    plan_from_json.__doc__ = "The plan that parsed JSON describes; broken rules are left to ``violations``."
+    plan_to_json.__doc__ = says
+    return plan_from_json, plan_to_json

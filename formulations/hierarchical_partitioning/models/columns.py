@@ -1,0 +1,166 @@
+"""A plan as a path of superstages that are priced beforehand: what the models of both solvers are made of.
+
+The states are (D, s): the downset D of the nodes planned so far, from the output side, and the sum s of their stages'
+degrees d_1 d_2. A superstage D \\ D' on d_2 machines, in which degrees d_1 sum to x, is an arc from (D', s) to
+(D, s + d_2 x); with s known, so is its time (`superstages`). A plan is a path from (empty set, 0) to (V, s)::
+
+    min T   one path,  on at most K_2 machines,  sum of time(a) flow[a] over the arcs a that hold v <= T  for every v
+
+Only arcs are built that are hardly slower than a known plan, and that some plan as fast can have (`usable_arcs`).
+
+Source: this project; the problem is Piper's, Appendix E.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from formulations.contract.family import Answer
+from formulations.hierarchical_partitioning.definition.plan import HierarchicalPlan
+from formulations.hierarchical_partitioning.definition.problem import evaluate, violations
+from formulations.hierarchical_partitioning.methods import MAX_DOWNSETS
+from formulations.hierarchical_partitioning.models.first_plan import first_plan
+from formulations.hierarchical_partitioning.models.superstages import Superstages
+from formulations.hierarchical_partitioning.models.usable_arcs import Arc, Reach, first_reach
+from formulations.modelling.solve_model import Model, WithoutSizes, prove
+from formulations.stage_partitioning.models.usable_arcs import WIDER
+from instances.problems.hierarchical_partitioning import HierarchicalInstance
+from solvers.outcome import Limits, Watch
+
+START = (0, 0)
+
+
+@dataclass(frozen=True)
+class Data:
+    """Arcs a, which take ``times[a]`` units of ``unit`` seconds; ``most`` units are more than a plan takes."""
+
+    reach: Reach
+    arcs: Sequence[Arc]
+    times: Sequence[float]
+    unit: float
+    most: float
+
+    @cached_property
+    def inner(self) -> list[int]:
+        """D' of every arc, as bits."""
+        return [self.reach.superstages.downsets[arc.inner] for arc in self.arcs]
+
+    @cached_property
+    def held(self) -> list[int]:
+        """D \\ D' of every arc, as bits."""
+        return [
+            self.reach.superstages.downsets[arc.outer] & ~inner
+            for arc, inner in zip(self.arcs, self.inner, strict=True)
+        ]
+
+    @cached_property
+    def holding(self) -> Mapping[int, list[int]]:
+        """The arcs that hold each node."""
+        return {v: [a for a, bits in enumerate(self.held) if bits >> v & 1] for v in self.reach.superstages.terms.nodes}
+
+    @cached_property
+    def leaving(self) -> Mapping[tuple[int, int], list[int]]:
+        """The arcs that leave each state."""
+        return _by_state(arc.tail for arc in self.arcs)
+
+    @cached_property
+    def entering(self) -> Mapping[tuple[int, int], list[int]]:
+        """The arcs that enter each state."""
+        return _by_state(arc.head for arc in self.arcs)
+
+    @property
+    def between(self) -> list[tuple[int, int]]:
+        """The states that a path goes through."""
+        return [at for at in sorted({*self.leaving, *self.entering}) if at != START and at[0] != self.reach.last]
+
+
+def _by_state(states: Iterable[tuple[int, int]]) -> Mapping[tuple[int, int], list[int]]:
+    found = defaultdict[tuple[int, int], list[int]](list)
+    for a, state in enumerate(states):
+        found[state].append(a)
+    return found
+
+
+class Paths(WithoutSizes):
+    """A model of paths: ``flow[a]`` takes arc a; ``weighted_sum`` is the solver's, of factors and variables."""
+
+    data: Data
+    flow: Any
+    weighted_sum: Callable[[Iterable[tuple[Any, Any]]], Any]
+
+    def quantities(self) -> Mapping[str, Callable[..., Any]]:
+        """The quantities of superstages, as sums over the path; what is inside of them is priced, and not decided."""
+        data, index = self.data, self.data.reach.superstages.instance.flat.index
+
+        def total(factors: Iterable[int]) -> Any:
+            return self.weighted_sum((factor, self.flow[a]) for a, factor in enumerate(factors) if factor)
+
+        return {
+            "num_superstages": lambda: total(1 for _ in data.arcs),
+            "num_machines": lambda: total(arc.devices for arc in data.arcs),
+            # A superstage in front of a node's is planned after it: the node is in its inner downset.
+            "superstage_of": lambda node: total(bits >> index[node] & 1 for bits in data.inner),
+            "same_superstage": lambda node, other: total(
+                bits >> index[node] & bits >> index[other] & 1 for bits in data.held
+            ),
+        }
+
+    def values_of(self, plan: HierarchicalPlan) -> Iterator[tuple[Any, int]]:
+        """The path of a plan, as pairs of a variable and its value; a dominated superstage by one that dominates it."""
+        data = self.data
+        path, bits, s = {}, 0, 0
+        for superstage in reversed(plan.stages):
+            tail = bits, s
+            index = data.reach.superstages.instance.flat.index
+            bits |= sum(1 << index[node] for stage in superstage.inner for node in stage.nodes)
+            s += superstage.dp_degree * sum(stage.dp_degree for stage in superstage.inner)
+            path[tail, (bits, s)] = superstage.dp_degree
+        taken: dict[Any, int] = {}
+        for a, arc in enumerate(data.arcs):
+            ends = (data.inner[a], arc.s), (data.inner[a] | data.held[a], arc.head[1])
+            if arc.devices <= path.get(ends, 0) and (ends not in taken or arc.devices > data.arcs[taken[ends]].devices):
+                taken[ends] = a
+        on_path = set(taken.values())
+        yield from ((self.flow[a], int(a in on_path)) for a in range(len(data.arcs)))
+
+    def decode(self, values: Any) -> HierarchicalPlan:
+        """The plan of a solution."""
+        return self.data.reach.plan([arc for a, arc in enumerate(self.data.arcs) if values[self.flow[a]] > 0.5])
+
+    def counts(self) -> dict[str, int]:
+        """For ``stats``."""
+        return {"downsets": len(self.data.reach.superstages.downsets), "arcs": len(self.data.arcs)}
+
+
+def usable(instance: HierarchicalInstance, watch: Watch, *, complete: bool) -> tuple[Reach, list[Arc]]:
+    """The superstages of a model: of all plans that are hardly slower than the watch's best one (`first_reach`).
+
+    Of all plans if ``complete``, or where no plan is known that meets the instance's requirements, which may ask for
+    arcs that others dominate.
+
+    Raises
+    ------
+    formulations.modelling.solve_model.Stopped
+        Once the watch is.
+    ValueError
+        If the instance has too many downsets.
+    """
+    superstages, known = Superstages(instance, MAX_DOWNSETS, watch), watch.best_objective
+    whole = complete or bool(instance.requirements)
+    if instance.requirements and not complete and known is not None:  # a better plan need not meet them
+        reach = Reach(superstages, known * (1 + WIDER))
+    else:
+        reach = first_reach(superstages, watch, complete=whole)
+    return reach, reach.arcs(whole=whole)
+
+
+def solve_with(
+    build: Callable[[], Model[HierarchicalPlan]], instance: HierarchicalInstance, limits: Limits, watch: Watch
+) -> Answer[HierarchicalPlan]:
+    """The optimum by a model of paths, which begins with the plan of `first_plan`."""
+    first = first_plan(instance, limits)
+    return prove(instance, build, evaluate, violations, limits, watch, to_scale=True, first=first)

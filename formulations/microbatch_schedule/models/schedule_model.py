@@ -1,0 +1,153 @@
+"""What both solvers' models of a schedule share: plans, requirements, and what is cut off."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from formulations.contract.family import Answer
+from formulations.microbatch_schedule.definition.plan import SchedulePlan
+from formulations.microbatch_schedule.definition.problem import evaluate, violations
+from formulations.microbatch_schedule.feasibility import figures, no_schedule
+from formulations.microbatch_schedule.models.data import Data, Pairs, orders_of
+from formulations.microbatch_schedule.models.first_plan import first_plan
+from formulations.modelling.solve_model import Model, prove
+from formulations.simulation.simulate_graph import PassGraph, run
+from instances.problems.microbatch_schedule import ScheduleInstance
+from solvers.outcome import Limits, Watch
+
+
+class ScheduleModel(ABC):
+    """A model of ``data``: ``start[p]`` are the starts of passes, and ``pairs`` say which of two comes first."""
+
+    data: Data
+    start: Any
+    pairs: Pairs
+    iteration: Any
+    peaks: dict[int, Any]
+    cuts: int = 0
+    add_row: Any  # of the solver's `Runnable`
+
+    @abstractmethod
+    def new_integer(self, name: str, index: tuple[int, ...], most: int, says: str) -> Any:
+        """A new variable ``name[index]`` from 0 to ``most``, and what it means."""
+
+    @abstractmethod
+    def hold(self, name: str, index: tuple[int, ...], row: Any, says: str) -> None:
+        """Add a constraint ``name[index]``, and what it says."""
+
+    def decode(self, values: Any) -> SchedulePlan:
+        """The plan of a solution: its orders, with the seconds as declared.
+
+        Passes within a solver's tolerances may come in orders that get stuck; these are repaired.
+        """
+        return SchedulePlan(run(PassGraph(self.data.graph.instance), self.orders(values), repair=True).passes)
+
+    def orders(self, values: Any) -> list[str]:
+        """The order of each stage's passes in a solution, as words such as ``FFBFBB``."""
+        found = []
+        for stage, count in enumerate(self.data.graph.counts):
+            forward = backward = 0
+            word = ""
+            while backward < count:
+                first = self.data.goes_first(self.pairs, stage, backward, forward) if forward < count else 1
+                is_forward = (first if isinstance(first, int) else values[first]) < 0.5
+                word += "F" if is_forward else "B"
+                forward, backward = forward + is_forward, backward + (not is_forward)
+            found.append(word)
+        return found
+
+    def values_of(self, plan: SchedulePlan) -> Iterator[tuple[Any, float]]:
+        """The starts of all passes in a plan's orders, which of two comes first, and its iteration."""
+        graph = self.data.graph
+        trace = run(graph, orders_of(graph, plan))
+        start = {graph.number(task.stage, task.is_forward, task.index): task.start_s for task in trace.passes}
+        yield from ((self.start[number], time) for number, time in start.items())
+        yield from ((literal, float(start[b] < start[f])) for (f, b), literal in self.pairs.items())
+        yield self.iteration, trace.iteration_s
+
+    def quantities(self) -> Mapping[str, Callable[..., Any]]:
+        """The quantities of a schedule, from the order of its passes."""
+        return {"warm_up": lambda stage: self.data.in_flight(self.pairs, stage, 0), "in_flight": self._most}
+
+    def _most(self, stage: int) -> Any:
+        """In flight at most; between two backward passes the number only grows, so one of them begins at the peak."""
+        if stage in self.peaks:
+            return self.peaks[stage]
+        count = self.data.graph.counts[stage]
+        most = self.peaks[stage] = self.new_integer(
+            "most", (stage,), count, "most[s]: most micro-batches that stage s has in flight, for a requirement"
+        )
+        peaks = [
+            self.new_integer(
+                "at_peak",
+                (stage, j),
+                1,
+                "at_peak[s,j]: stage s holds most when backward pass j starts, for a requirement",
+            )
+            for j in range(count)
+        ]
+        self.hold("one_peak", (stage,), sum(peaks) == 1, "it holds most at some backward pass: sum of at_peak[s,j] = 1")
+        for j, peak in enumerate(peaks):
+            held = self.data.in_flight(self.pairs, stage, j)
+            self.hold(
+                "most_held",
+                (stage, j),
+                most >= held,
+                "it is no less than what the stage holds when backward pass j starts: most[s] >= 1 + forward passes "
+                "behind forward pass j that come first",
+            )
+            self.hold(
+                "peak_held",
+                (stage, j),
+                most <= held + count * (1 - peak),
+                "it is no more than what the stage holds then: most[s] <= held at j + m (1 - at_peak[s,j]); big-M: m "
+                "micro-batches of the stage",
+            )
+        return most
+
+    def cut_off(self, plan: SchedulePlan, _values: Any) -> None:
+        """Forbid the orders along a longest chain of a schedule that is late: with all of them every schedule is."""
+        chain = [
+            (f, b, is_b)
+            for f, b, is_b in _longest_chain(PassGraph(self.data.graph.instance), plan)
+            if (f, b) in self.pairs
+        ]
+        kept = sum(self.pairs[f, b] if is_b else 1 - self.pairs[f, b] for f, b, is_b in chain)
+        self.add_row(f"forbidden[{self.cuts}]", kept, "<=", len(chain) - 1)
+        self.cuts += 1
+
+
+def _longest_chain(graph: PassGraph, plan: SchedulePlan) -> Iterator[tuple[int, int, bool]]:
+    """Along the passes that keep an iteration from ending sooner: forward and backward pass of a stage that follow on
+    one another, and whether the backward one comes first."""
+    trace = run(graph, orders_of(graph, plan))
+    passes = {graph.number(each.stage, each.is_forward, each.index): each for each in trace.passes}
+    ended = {(each.stage, each.end_s): number for number, each in passes.items()}
+    here = max(passes, key=lambda number: passes[number].end_s)
+    while passes[here].start_s > 0:
+        start = passes[here].start_s
+        waited = [number for number, lag in graph.before[here] if passes[number].end_s + lag == start]
+        if waited:
+            here = waited[0]
+            continue
+        earlier = ended[passes[here].stage, start]
+        is_b = passes[here].is_forward
+        yield (here, earlier, True) if is_b else (earlier, here, False)
+        here = earlier
+
+
+def solve_by(
+    model_of: Callable[[ScheduleInstance, Watch], Model[SchedulePlan]],
+    instance: ScheduleInstance,
+    limits: Limits,
+    watch: Watch,
+) -> Answer[SchedulePlan]:
+    """The best schedule and the solver's proof, from the schedule of ``best-of`` on."""
+    first, reason = first_plan(instance, limits), no_schedule(instance)
+    found = prove(
+        instance, lambda: model_of(instance, watch), evaluate, violations, limits, watch, reason=reason, first=first
+    )
+    return replace(found, stats={**figures(instance, found.plan), **found.stats})

@@ -1,0 +1,384 @@
+"""Stage graphs as one MILP over columns (Pyomo, HiGHS): degrees, depth and micro-batch size chosen together.
+
+A column is a convex set of operators as a stage: at a depth, on so many devices, with micro-batches of a size. What
+such a stage takes and needs is a constant, so nothing is rounded but the unit: C1 to C4 and Equation 2 are a cover of
+the operators by columns, Equation 1 its objective. With a number in place of the slowest stage's time, as in
+GraphPipe's Algorithm 1, a column has its fewest devices (EstimateTPS <= t_max, line 28), and devices are what the cover
+minimises: `solve` searches those targets where operators are more than a few, and has columns generated (`generation`).
+Source: this project.
+"""
+
+# mypy: disallow_untyped_calls=False
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, NamedTuple
+
+import pyomo.environ as pyo
+
+from formulations.compiled.kernel_deadline import alarm
+from formulations.compiled.memory_budget import SizeError
+from formulations.contract.family import Answer
+from formulations.modelling.solve_model import Stopped, WithoutSizes, add_requirements, check_stop
+from formulations.modelling.solve_model import prove as prove_model
+from formulations.stage_graph.costs.costs import Costs, bits
+from formulations.stage_graph.definition.plan import Stage, StagePlan
+from formulations.stage_graph.definition.problem import data_edges, evaluate, violations
+from formulations.stage_graph.definition.quantities import VOCABULARY, required_sizes
+from formulations.stage_graph.models import FEW_OPERATORS
+from formulations.stage_graph.models.first_plan import first_plan
+from formulations.stage_graph.models.generation.targets import Targets
+from formulations.stage_graph.upsets.bounds import Proof, prove, simple_bound, whose
+from formulations.stage_graph.upsets.chains import Chains, TooManyError
+from instances.graph import topological_order
+from instances.problems.stage_graph import StageGraph
+from solvers.milp import backend as milp
+from solvers.outcome import OPTIMAL_GAP, Limits, Prover, Stop, Watch
+
+#: More convex sets, or columns of this model, are not given to HiGHS.
+MAX_SETS, MAX_COLUMNS = 4_000, 40_000
+
+#: Relative room for rounding where what is too slow is left out.
+_MARGIN = 1e-9
+
+#: Where no plan is known that meets the requirements, columns count up to so many times the unit's plan.
+_FAR = 1e3
+
+#: Of more operators no columns are generated.
+MAX_OPERATORS = 400
+#: By the relaxation alone the bound is found to within this gap, before any cover is run.
+_COARSE = 1e-3
+
+
+class ConvexSets(Chains):
+    """The convex sets of operators, which are the differences of upsets, as ``masks``; `TooManyError` if too many."""
+
+    sequential = False
+
+    def __init__(self, costs: Costs, watch: Watch) -> None:
+        operators = [1 << node for node in range(costs.instance.num_operators)]
+        super().__init__(costs, watch, operators, range(1, costs.instance.num_devices + 1))
+
+    def lay_out_sets(self) -> None:
+        """Nothing but the sets is needed."""
+        if len(self.masks) > MAX_SETS:
+            raise TooManyError(f"{len(self.masks)} convex sets; expected at most {MAX_SETS}")
+
+
+class Column(NamedTuple):
+    """Number of a convex set, stages from it to the end (itself among them), devices, samples of a micro-batch."""
+
+    number: int
+    depth: int
+    devices: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Data:
+    """Columns (n, d, r, b) of ``instance``.
+
+    Parameters
+    ----------
+    masks
+        The operators of set n, as bits.
+    time
+        TPS(n, b, r) of each column, in units of ``unit`` seconds per sample.
+    sizes
+        Micro-batch sizes to choose from.
+    is_flat
+        Whether the columns hold at every depth: then all of them have depth 1, and nothing is said of depths.
+    """
+
+    instance: StageGraph
+    masks: Sequence[int]
+    time: Mapping[Column, float]
+    sizes: tuple[int, ...]
+    unit: float
+    is_flat: bool = False
+
+
+def data_of(instance: StageGraph, watch: Watch, *, complete: bool) -> Data:
+    """All columns but those that are slower than the watch's best plan, unless ``complete``.
+
+    `TooManyError` if there are too many; `formulations.modelling.solve_model.Stopped` once the watch is.
+    """
+    costs = Costs(instance)
+    masks = ConvexSets(costs, watch).masks
+    check_stop(watch)
+    known = None if complete else watch.best_objective
+    unit = (known or simple_bound(costs)) / milp.NATURAL or 1.0
+    most = math.inf if known is None else known * (1 + _MARGIN)
+    columns = {column: time for column, time in _columns(costs, masks, watch) if time <= most}
+    if known is None and not complete:
+        columns = {column: min(time, _FAR * milp.NATURAL * unit) for column, time in columns.items()}
+    times = {column: milp.in_units(time, unit) for column, time in columns.items()}
+    return Data(instance, masks, times, required_sizes(instance) or instance.microbatch_sizes, unit)
+
+
+def _columns(costs: Costs, masks: Sequence[int], watch: Watch) -> Iterable[tuple[Column, float]]:
+    """What fits into memory, with its seconds per sample. A depth beyond the last one of interest is the last one."""
+    instance, count = costs.instance, 0
+    longest = min(instance.num_devices, instance.num_operators)
+    for size in required_sizes(instance):
+        # More may be in flight than must be: up to the mini-batch, before whatever chain of stages.
+        depths = range(1, instance.minibatch // size + longest)
+        for number, devices in product(range(len(masks)), range(1, min(instance.num_devices, size) + 1)):
+            check_stop(watch)
+            for depth in depths:
+                in_flight = min(depth * size, instance.minibatch)
+                if costs.memory(masks[number], size, devices, in_flight) > instance.memory_bytes:
+                    break
+                count += 1
+                if count > MAX_COLUMNS:
+                    raise TooManyError(f"more than {MAX_COLUMNS} columns")
+                yield Column(number, depth, devices, size), costs.tps(masks[number], size, devices)
+
+
+def build(data: Data, target: float | None = None) -> Any:
+    """The model; with a target, of the columns within it, which have one size, on the fewest devices."""
+    operators, edges = range(data.instance.num_operators), data.instance.edges
+    columns = [column for column, time in data.time.items() if target is None or time <= target]
+    holding = [[column for column in columns if data.masks[column.number] >> v & 1] for v in operators]
+    model = pyo.ConcreteModel()
+    taken = model.taken = pyo.Var(
+        columns,
+        domain=pyo.Binary,
+        doc="taken[n,d,r,b]: set n is a stage with r devices, d micro-batches of b samples in flight",
+    )
+    if target is None:
+        model.size = pyo.Var(data.sizes, domain=pyo.Binary, doc="size[b]: micro-batches have b samples")
+        model.bottleneck = pyo.Var(domain=pyo.NonNegativeReals, doc="seconds per sample of the slowest stage")
+        model.one_size = pyo.Constraint(expr=pyo.quicksum(model.size.values()) == 1, doc="one size for all stages")
+
+    model.one_stage = pyo.Constraint(
+        operators,
+        data.sizes,
+        rule=lambda m, v, b: (
+            pyo.quicksum(taken[column] for column in holding[v] if column.size == b)
+            == (m.size[b] if target is None else 1)
+        ),
+        doc="the stages are a partition: sum of taken[n,d,r,b] with v = size[b] [GraphPipe, section 3, C1]",
+    )
+
+    # A depth that is larger than it need be costs memory and nothing else (Appendix A.1, i_x = i_y + b).
+    def falls(_: Any, e: int) -> Any:
+        source, target = holding[edges[e].source], holding[edges[e].target]
+        if not source:
+            return pyo.Constraint.Skip  # and no size is left
+        fall = pyo.quicksum(column.depth * taken[column] for column in source)
+        fall -= pyo.quicksum(column.depth * taken[column] for column in target)
+        return fall + pyo.quicksum(taken[column] for column in set(source) & set(target)) >= 1
+
+    model.falling_depth = pyo.Constraint(
+        range(0 if data.is_flat else len(edges)),
+        rule=falls,
+        doc="along an edge the depth falls by 1, unless a column has both ends [GraphPipe, section 3, C2]",
+    )
+    devices = pyo.quicksum(column.devices * taken[column] for column in columns)
+    model.enough_devices = pyo.Constraint(
+        expr=pyo.inequality(None, devices, data.instance.num_devices) if columns else pyo.Constraint.Feasible,
+        doc="the devices of stages are disjoint: sum of r taken[n,d,r,b] <= D [GraphPipe, section 3, C3]",
+    )
+    if target is not None:
+        model.forbidden = pyo.ConstraintList(doc="stages that wait for each other are cut off [GraphPipe, section 3]")
+        model.fewest = pyo.Objective(expr=devices)
+        return model
+
+    model.time = pyo.Constraint(
+        operators,
+        rule=lambda m, v: m.bottleneck >= pyo.quicksum(data.time[column] * taken[column] for column in holding[v]),
+        doc="the bottleneck takes as long as the stage of each operator: >= TPS(S) [GraphPipe, Equation 1]",
+    )
+    model.slowest = pyo.Objective(expr=model.bottleneck)
+    return model
+
+
+def strengthen(model: Any, data: Data) -> None:
+    """Rows that follow from the others: each stage keeps r devices busy for as long as it takes."""
+    busy = pyo.quicksum(column.devices * time * model.taken[column] for column, time in data.time.items())
+    model.work = pyo.Constraint(
+        expr=data.instance.num_devices * model.bottleneck >= busy,
+        doc="implied: all devices together are busy for D times the bottleneck",
+    )
+
+
+@dataclass
+class Model(milp.Runnable, WithoutSizes):
+    """The model of ``data``."""
+
+    model: Any
+    data: Data
+
+    def __post_init__(self) -> None:
+        self.instance, self.masks = self.data.instance, self.data.masks
+
+    def parts(self, values: Any) -> list[tuple[int, int]]:
+        """The stages of a solution: a bitset of operators and the devices of each."""
+        taken = (Column(*index) for index, each in self.model.taken.items() if values[each] > 0.5)
+        return [(self.masks[column.number], column.devices) for column in taken]
+
+    def forbid(self, stages: Collection[int]) -> None:
+        """Not all of these sets of operators together as stages: they wait for each other."""
+        taken = [each for index, each in self.model.taken.items() if self.masks[index[0]] in stages]
+        self.model.forbidden.add(pyo.quicksum(taken) <= len(stages) - 1)
+
+    def decode(self, values: Any) -> StagePlan:
+        """The plan of a solution, with as many samples in flight as the columns keep."""
+        taken = [Column(*index) for index, each in self.model.taken.items() if values[each] > 0.5]
+        stages = [
+            Stage(tuple(bits(self.masks[each.number])), each.devices, each.size, self._in_flight(each))
+            for each in taken
+        ]
+        idle = self.instance.num_devices - sum(stage.devices for stage in stages)
+        return StagePlan(tuple(stages), data_edges(self.instance, stages), idle)
+
+    def values_of(self, plan: StagePlan) -> Iterator[tuple[Any, float]]:
+        """The values of all columns and sizes in a plan; depths are those that its samples in flight declare."""
+        numbers = {nodes: number for number, nodes in enumerate(self.masks)}
+        depth = [stage.in_flight // stage.microbatch for stage in plan.stages]
+        for index in topological_order(len(plan.stages), plan.edges)[::-1]:
+            behind = [depth[after] for before, after in plan.edges if before == index]
+            depth[index] = max([depth[index], *(each + 1 for each in behind)])
+        taken = {
+            Column(numbers[sum(1 << v for v in stage.nodes)], depth[index], stage.devices, stage.microbatch)
+            for index, stage in enumerate(plan.stages)
+        }
+        yield from ((each, float(Column(*column) in taken)) for column, each in self.model.taken.items())
+        yield from ((each, float(size == plan.stages[0].microbatch)) for size, each in self.model.size.items())
+
+    def _in_flight(self, column: Column) -> int:
+        return min(column.depth * column.size, self.instance.minibatch)
+
+    def quantities(self) -> Mapping[str, Callable[..., Any]]:
+        """The quantities of a plan, as sums over the columns."""
+        index = self.instance.index
+
+        def over(amount: Callable[[Column], int], *operators: int | str) -> Any:
+            """The sum of an amount over the columns that hold all these operators."""
+            nodes = sum({1 << index[operator] for operator in operators})
+            return milp.weighted_sum(
+                (amount(Column(*column)), each)
+                for column, each in self.model.taken.items()
+                if self.masks[column[0]] & nodes == nodes
+            )
+
+        return {
+            "num_stages": lambda: over(lambda _: 1),
+            "same_stage": lambda operator, other: over(lambda _: 1, operator, other),
+            "devices_of": lambda operator: over(lambda column: column.devices, operator),
+            "in_flight_of": lambda operator: over(self._in_flight, operator),
+            "microbatch": lambda: milp.weighted_sum((size, each) for size, each in self.model.size.items()),
+            "idle_devices": self._idle,
+        }
+
+    def _idle(self) -> Any:
+        """All devices, once for the size that is chosen, less those of the columns."""
+        devices = ((-Column(*column).devices, each) for column, each in self.model.taken.items())
+        return milp.weighted_sum([(self.instance.num_devices, each) for each in self.model.size.values()] + [*devices])
+
+    def lower_bound(self, bound: float) -> float:
+        """A bound in seconds per sample, less HiGHS's tolerance."""
+        return milp.trusted(bound, to_scale=True) * self.data.unit
+
+
+def model_of(instance: StageGraph, watch: Watch | None = None, *, complete: bool = False) -> Model:
+    """The model of all plans with one micro-batch size for all stages, among those required (`data_of`).
+
+    `SizeError` if there are too many columns; `formulations.modelling.solve_model.Stopped` once ``watch`` is.
+    """
+    try:
+        data = data_of(instance, watch or Watch(), complete=complete)
+    except TooManyError as error:
+        raise SizeError(str(error)) from None
+    model = build(data)
+    strengthen(model, data)
+    found = Model(model, data)
+    add_requirements(found, VOCABULARY, instance)
+    return found
+
+
+def cover(
+    instance: StageGraph,
+    masks: Sequence[int],
+    columns: Mapping[tuple[int, int, int, int], float],
+    target_s: float,
+    *,
+    is_flat: bool,
+) -> Model | None:
+    """The model of a target with columns of one size and their times; ``None`` if some operator is in none of them."""
+    held, time = 0, {Column(*column): time for column, time in columns.items()}
+    for column in time:
+        held |= masks[column.number]
+    if held + 1 != 1 << instance.num_operators:
+        return None
+    data = Data(instance, masks, time, (next(iter(time)).size,), 1.0, is_flat)
+    return Model(build(data, target_s), data)
+
+
+def solve(instance: StageGraph, limits: Limits, watch: Watch) -> Answer[StagePlan]:
+    """The optimum with one micro-batch size for all stages; a plan and a bound where columns are too many."""
+    first = first_plan(instance, limits)
+    if instance.requirements or instance.num_operators <= FEW_OPERATORS:
+        found = prove_model(
+            instance,
+            lambda: model_of(instance, watch),
+            evaluate,
+            violations,
+            limits,
+            watch,
+            to_scale=True,
+            first=first,
+            reason="no partition fits into memory",
+        )
+        if instance.requirements or found.stop is not Stop.SIZE_LIMIT:
+            return found
+        known = watch.best_objective
+    else:
+        known = first.report(instance, evaluate, violations, watch)
+    return _generated(Costs(instance), limits, watch, lambda: first.origin(known, watch))
+
+
+def _generated(costs: Costs, limits: Limits, watch: Watch, origin: Callable[[], dict[str, Any]]) -> Answer[StagePlan]:
+    """Of all columns those that have to be known: targets are refuted by column generation, met by a cover."""
+    watch.bound(simple_bound(costs), Prover.BOUNDS)
+    plan, objective = watch.incumbent()
+    start = Proof(0.0, plan, math.inf if objective is None else objective)
+    if costs.instance.num_operators > MAX_OPERATORS or watch.stopped():
+        reason = f"{costs.instance.num_operators} operators; columns are generated of at most {MAX_OPERATORS}"
+        return Answer(plan, watch.best_bound, stop=watch.why(Stop.SIZE_LIMIT), reason=reason, stats=origin())
+    try:
+        with alarm(watch):
+            targets = Targets(costs, limits, watch, plan, cover)
+            proof = prove(costs, targets, watch, start, max(limits.gap, _COARSE), Prover.SOLVER)
+            if not (proof.closed or proof.stopped):
+                targets.covers_too = True
+                proof = prove(costs, targets, watch, proof, max(limits.gap, OPTIMAL_GAP / 2), Prover.SOLVER)
+    except Stopped:
+        return Answer(plan, watch.best_bound, stop=watch.why(), stats=origin())
+    stats = {
+        "columns": targets.generation.columns,
+        "rounds": targets.generation.rounds,
+        "covers": targets.covers,
+        "search_nodes": targets.search_nodes,
+        **origin(),
+    }
+    solver, reason = targets.generation.solver, targets.failure or targets.unlisted
+    if proof.infeasible:
+        return Answer(infeasible=True, stop=Stop.PROVED, proved_by=Prover.SOLVER, solver=solver, stats=stats,
+                      reason="no partition fits into memory")  # fmt: skip
+    otherwise = Stop.SIZE_LIMIT if reason else Stop.COMPLETED
+    stop = Stop.PROVED if proof.closed else watch.why(otherwise)
+    return Answer(
+        proof.plan,
+        bound=proof.bound_s if proof.closed else watch.best_bound,
+        stop=stop,
+        proved_by=whose(proof, start, Prover.SOLVER),
+        solver=solver,
+        reason="" if proof.closed else reason,
+        stats=stats,
+    )

@@ -1,0 +1,219 @@
+"""Stage partitioning as a flow of stages: every column is a stage that is priced beforehand.
+
+The states are (D, s): the downset D of the nodes planned so far, from the output side, and the sum s of their stages'
+data-parallel degrees. A stage S = D \\ D' with degrees (t, d) is an arc from (D', s - d) to (D, s) on t d devices. With
+s known, so are the micro-batches in flight, and the least time TPS(S, t, d, s) is a knapsack (`prices`). A plan is a
+path from (empty set, 0) to (V, s) with s <= N (or = N)::
+
+    min T   one path, on at most K devices,   sum of TPS(a) flow[a] over the arcs a that hold v <= T  for every node v
+
+It is Piper's dynamic program (section 4) as a shortest path. Only arcs that are hardly slower than a known plan are
+built, and that some plan as fast can have: the plan of ``linearised``, improved by a pass over coarse targets
+(`reach.first_reach`). Without requirements HiGHS gets the targets one by one (`by_target`): with T given, rows on time
+are gone, and the relaxation of the path is exact. Exact for the instance as declared, like the other models.
+
+Source: this project; downsets, states and TPS(S, t, d, s) are Piper's, section 4.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyomo.environ as pyo
+
+from formulations.contract.family import Answer
+from formulations.modelling.linear_paths import LinearPaths
+from formulations.modelling.solve_model import WithoutSizes
+from formulations.stage_partitioning.definition.plan import StagePlan
+from formulations.stage_partitioning.models import by_target, flow
+from formulations.stage_partitioning.models.assignment_data import Terms
+from formulations.stage_partitioning.models.flow import Flow
+from formulations.stage_partitioning.models.stage_costs import Prices
+from formulations.stage_partitioning.models.stage_quantities import MilpQuantities
+from formulations.stage_partitioning.models.usable_arcs import Arc, Reach
+from instances.problems.stage_partitioning import StageInstance
+from solvers.build_stop import stops_with
+from solvers.milp import backend as milp
+from solvers.milp.backend import weighted_sum
+from solvers.outcome import DEFAULT_SOLVER, Limits, Run, Watch
+
+#: A downset's position, and the sum of degrees.
+State = tuple[int, int]
+
+START: State = (0, 0)
+
+
+@dataclass(frozen=True)
+class Data:
+    """The arcs, in order, with times in parts of ``unit``; paths lead to states of the downset ``last``.
+
+    ``holding[v]`` are the arcs whose stage holds node v.
+    """
+
+    arcs: Sequence[Arc]
+    times: list[float]
+    holding: list[list[int]]
+    last: int
+    num_devices: int
+    unit: float
+
+    @cached_property
+    def leaving(self) -> dict[State, list[int]]:
+        """For every state the arcs that leave it."""
+        return self._by(lambda arc: arc.tail)
+
+    @cached_property
+    def entering(self) -> dict[State, list[int]]:
+        """For every state the arcs that enter it."""
+        return self._by(lambda arc: arc.head)
+
+    def _by(self, state: Callable[[Arc], State]) -> dict[State, list[int]]:
+        found = defaultdict[State, list[int]](list)
+        for a, arc in enumerate(self.arcs):
+            found[state(arc)].append(a)
+        return found
+
+    @property
+    def between(self) -> list[State]:
+        """The states that a path may go through."""
+        states = {arc.tail for arc in self.arcs} | {arc.head for arc in self.arcs}
+        return sorted(at for at in states if at != START and at[0] != self.last)
+
+
+def data_of(prices: Prices, reach: Reach, *, whole: bool) -> Data:
+    """The arcs in reach; ``whole``: with those that another one beats."""
+    arcs, unit = reach.arcs(whole=whole), reach.target / milp.NATURAL or 1.0
+    holding = [[a for a, arc in enumerate(arcs) if v in arc.block.nodes] for v in prices.terms.nodes]
+    times = [milp.in_units(arc.time, unit) for arc in arcs]
+    return Data(arcs, times, holding, reach.last, reach.instance.num_devices, unit)
+
+
+def build(data: Data, target: float | None = None) -> pyo.ConcreteModel:
+    """The model of a path through the arcs; with a target, which none of them exceeds, on the fewest devices."""
+    every = range(len(data.arcs))
+    model = pyo.ConcreteModel()
+    model.flow = pyo.Var(
+        every,
+        domain=pyo.Binary,
+        doc="flow[a]: the plan has the stage of arc a, nodes D \\ D' with degrees (t, d) at a sum of degrees s",
+    )
+
+    def total(arcs: Iterable[int], factors: Sequence[float] | None = None) -> Any:
+        return weighted_sum((1.0 if factors is None else factors[a], model.flow[a]) for a in arcs)
+
+    model.one_path = pyo.Constraint(
+        expr=total(data.leaving[START]) == 1,
+        doc="one path begins at the empty set: sum over the arcs a that leave it of flow[a] = 1",
+    )
+    model.conserved = pyo.Constraint(
+        data.between,
+        rule=lambda _, *at: total(data.leaving[at]) == total(data.entering[at]),
+        doc="it leaves a state (D,s) as often as it enters it, up to V: sum over a that leave of flow[a] = sum over a "
+        "that enter of flow[a]",
+    )
+    devices = total(every, [arc.devices for arc in data.arcs])
+    if target is not None:  # a path on more than K devices refutes it, and all arcs of any are fast enough
+        model.objective = pyo.Objective(expr=devices)
+        return model
+    model.time = pyo.Var(
+        bounds=(0, milp.NATURAL * (1 + milp.ROOM)),
+        doc="T, the Time-Per-Sample: that of the slowest stage [Piper, section 3.2]",
+    )
+    model.devices = pyo.Constraint(
+        expr=devices <= data.num_devices,
+        doc="the stages of the path take at most K devices: sum over a of t d flow[a] <= K [Piper, section 3.1]",
+    )
+    model.stage_time = pyo.Constraint(
+        range(len(data.holding)),
+        rule=lambda m, v: total(data.holding[v], data.times) <= m.time,
+        doc="T is at least the time of the stage that holds v: sum over the arcs a that hold v of TPS(a) flow[a] "
+        "<= T [Piper, section 4]",
+    )
+    model.objective = pyo.Objective(expr=model.time)
+    return model
+
+
+class Model(MilpQuantities, Flow, WithoutSizes):
+    """The model of what is in reach; times are in parts of ``unit``.
+
+    ``whole``: with arcs that another one beats, which requirements may ask for. ``search``: it is run by targets, and
+    begins with one.
+    """
+
+    def __init__(self, prices: Prices, reach: Reach, whole: bool = False, search: bool = False) -> None:
+        self.prices, self.reach, self.target = prices, reach, reach.target if search else None
+        with stops_with(prices.watch):
+            self.data = data_of(prices, reach, whole=whole)
+            self.model = build(self.data, self.target)
+        self.arcs, self.unit = list(self.data.arcs), self.data.unit
+
+    def values_of(self, plan: StagePlan) -> Iterator[tuple[Any, int]]:
+        """The path of a plan, as pairs of a variable and its value; a dominated stage by one that dominates it."""
+        on_path = self.path_of(plan)
+        for a in range(len(self.arcs)):
+            yield self.model.flow[a], int(a in on_path)
+
+    def decode(self, values: milp.Values) -> StagePlan:
+        """The plan of a solution."""
+        return self.plan_of(a for a in range(len(self.arcs)) if values[self.model.flow[a]] > 0.5)
+
+    def lower_bound(self, bound: float) -> float:
+        """The bound in the instance's unit, less what the solver's tolerances may have added."""
+        return min(milp.trusted(bound) * self.unit, self.reach.target)  # slower plans are not in the model
+
+    def hint(self) -> Iterable[tuple[Any, float]]:
+        """The path of the best known plan."""
+        plan = self.prices.watch.best_plan
+        return () if plan is None else self.values_of(plan)
+
+    @property
+    def terms(self) -> Terms:
+        """The instance's."""
+        return self.prices.terms
+
+    def _over_stages(self, factor: Callable[[Arc], int]) -> Any:
+        factors = ((factor(arc), a) for a, arc in enumerate(self.arcs))
+        return weighted_sum((amount, self.model.flow[a]) for amount, a in factors if amount)
+
+    def _of_stage_with(self, v: int, factor: Callable[[Arc], int]) -> Any:
+        return self._over_stages(lambda arc: factor(arc) if v in arc.block.nodes else 0)
+
+    def _together(self, u: int, v: int) -> Any:
+        return self._over_stages(lambda arc: int(u in arc.block.nodes and v in arc.block.nodes))
+
+    def _stage_of(self, v: int) -> Any:  # those that follow its own on the path
+        return self._over_stages(lambda arc: self.prices.downsets[arc.block.inner] >> v & 1)
+
+    def run(
+        self,
+        limits: Limits,
+        watch: Watch,
+        on_solution: Callable[[Any], None] | None = None,
+        on_bound: Callable[[float], None] | None = None,
+    ) -> Run:
+        """Search by targets, or run the model as it is; ``stats`` counts downsets and arcs as well."""
+        if self.target is None or on_solution is None or on_bound is None:
+            run = super().run(limits, watch, on_solution, on_bound)
+        else:
+            reach, flow = self.reach, list(self.model.flow.values())
+            paths = by_target.Paths(self.arcs, reach.last, reach.instance.num_devices, reach.target, self.unit)
+            times = np.array([arc.time for arc in self.arcs])
+            programs = LinearPaths(self.model, flow, paths.ends, times, paths.is_end, limits, watch)
+            run = by_target.search(paths, programs.within, limits, watch, on_solution, on_bound)
+            run = replace(run, solver=programs.program.solver, stats={**programs.program.stats, **run.stats})
+        return replace(run, stats={**run.stats, "downsets": len(self.prices.downsets), "arcs": len(self.arcs)})
+
+
+def model_of(instance: StageInstance, watch: Watch | None = None, *, complete: bool = False) -> Model:
+    """The model of an instance (`flow.build`)."""
+    return flow.build(Model, instance, watch or Watch(), complete=complete)
+
+
+def solve(instance: StageInstance, limits: Limits, watch: Watch) -> Answer[StagePlan]:
+    """The optimum by a flow of stages, with HiGHS, by targets; other solvers run the model as it is."""
+    return flow.solve(Model, instance, limits, watch, search=limits.solver == DEFAULT_SOLVER)

@@ -1,0 +1,197 @@
+"""What requirements may speak of in the models of blocks and of columns: sums over stages, and stages by their number.
+
+Neither model counts its stages from the input side. What speaks of the stage of some number takes variables of its own.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any, Protocol
+
+import pyomo.environ as pyo
+from ortools.sat.python import cp_model
+
+from formulations.stage_partitioning.models.assignment_data import Terms
+from solvers.cpsat import backend as cpsat
+from solvers.milp import backend as milp
+from solvers.milp.backend import weighted_sum
+
+_SIDES = ("before", "at", "behind")
+
+
+class Degrees(Protocol):
+    """A stage that a plan may have: a block, or an arc."""
+
+    @property
+    def tp_degree(self) -> int:
+        """t."""
+
+    @property
+    def dp_degree(self) -> int:
+        """d."""
+
+    @property
+    def devices(self) -> int:
+        """t d."""
+
+
+def tp_degree(stage: Degrees) -> int:
+    """Its t."""
+    return stage.tp_degree
+
+
+def dp_degree(stage: Degrees) -> int:
+    """Its d."""
+    return stage.dp_degree
+
+
+class StageQuantities:
+    """The quantities of a plan, from linear expressions that a model gives."""
+
+    @property
+    @abstractmethod
+    def terms(self) -> Terms:
+        """The instance's."""
+
+    @abstractmethod
+    def _over_stages(self, factor: Callable[[Any], int]) -> Any:
+        """A whole number of every stage of the plan, summed."""
+
+    @abstractmethod
+    def _of_stage_with(self, v: int, factor: Callable[[Any], int]) -> Any:
+        """A whole number of the stage that holds node v."""
+
+    @abstractmethod
+    def _together(self, u: int, v: int) -> Any:
+        """1 if a stage holds both nodes."""
+
+    @abstractmethod
+    def _stage_of(self, v: int) -> Any:
+        """Stages in front of the one that holds node v."""
+
+    @abstractmethod
+    def _nodes_at(self, stage: int) -> list[Any]:
+        """For every node 1 if the stage of that number holds it."""
+
+    @abstractmethod
+    def _degree_at(self, letter: str, degree: Callable[[Degrees], int], stage: int) -> Any:
+        """A degree of the stage of that number; 0 if there is none."""
+
+    def quantities(self) -> Mapping[str, Callable[..., Any]]:
+        """By name the linear expressions."""
+        index = self.terms.instance.index
+        return {
+            "num_stages": lambda: self._over_stages(lambda _: 1),
+            "num_devices": lambda: self._over_stages(lambda stage: stage.devices),
+            "same_stage": lambda node, other: self._together(*sorted((index[node], index[other]))),
+            "stage_of": lambda node: self._stage_of(index[node]),
+            "nodes": lambda stage: sum(self._nodes_at(stage)),
+            "tp_degree": lambda stage: self._degree_at("t", tp_degree, stage),
+            "dp_degree": lambda stage: self._degree_at("d", dp_degree, stage),
+            "tp_degree_of": lambda node: self._of_stage_with(index[node], tp_degree),
+            "dp_degree_of": lambda node: self._of_stage_with(index[node], dp_degree),
+        }
+
+    @cached_property
+    def most_degree(self) -> int:
+        """The largest degree of a stage."""
+        return max((max(config) for config in self.terms.configs), default=0)
+
+    @cached_property
+    def most_stages(self) -> int:
+        """No plan has more stages."""
+        return len(self.terms.stages)
+
+
+class MilpQuantities(StageQuantities, milp.Runnable):
+    """With variables of Pyomo's for stages by their number."""
+
+    def _nodes_at(self, stage: int) -> list[Any]:
+        model, nodes = self.model, self.terms.nodes
+        if model.component("side") is None:
+            model.side = pyo.Var(
+                pyo.Any,
+                domain=pyo.Binary,
+                dense=False,
+                doc="side[j,v,.]: node v is before stage j, at it, or behind it, for a requirement",
+            )
+            model.one_side = pyo.Constraint(pyo.Any, doc="a node is on one side: sum of side[j,v,.] = 1")
+            model.from_side = pyo.Constraint(
+                pyo.Any, doc="its stage has a number of that side: j at + (j + 1) behind <= stage_of(v)"
+            )
+            model.up_to_side = pyo.Constraint(
+                pyo.Any, doc="and no larger one: stage_of(v) <= (j - 1) before + j at + (|V| - 1) behind"
+            )
+        for v in nodes:
+            if (stage, v) not in model.one_side:
+                before, at, behind = (model.side[stage, v, side] for side in _SIDES)
+                stage_of = self._stage_of(v)
+                model.one_side[stage, v] = before + at + behind == 1
+                model.from_side[stage, v] = stage * at + (stage + 1) * behind <= stage_of
+                model.up_to_side[stage, v] = stage_of <= (stage - 1) * before + stage * at + (len(nodes) - 1) * behind
+        return [model.side[stage, v, "at"] for v in nodes]
+
+    def _degree_at(self, letter: str, degree: Callable[[Degrees], int], stage: int) -> Any:
+        model, held, most = self.model, self._nodes_at(stage), self.most_degree
+        if model.component("degree") is None:
+            model.degree = pyo.Var(
+                pyo.Any,
+                domain=pyo.NonNegativeReals,
+                dense=False,
+                doc="degree[j,.]: t or d of stage j, for a requirement",
+            )
+            model.own_degree = pyo.Constraint(
+                pyo.Any, doc="a stage has the degree of each of its nodes v; big-M: the largest degree of any stage"
+            )
+            model.no_degree = pyo.Constraint(pyo.Any, doc="a stage without a node has none; big-M: as before")
+        if (stage, letter) not in model.no_degree:
+            found = model.degree[stage, letter]
+            model.no_degree[stage, letter] = found <= most * pyo.quicksum(held)
+            for v, at in enumerate(held):
+                model.own_degree[stage, letter, v, 0] = found <= self._of_stage_with(v, degree) + most * (1 - at)
+                model.own_degree[stage, letter, v, 1] = found >= self._of_stage_with(v, degree) - most * (1 - at)
+        return weighted_sum([(1, model.degree[stage, letter])])
+
+
+class CpsatQuantities(StageQuantities, cpsat.Runnable):
+    """With variables of CP-SAT's for stages by their number."""
+
+    model: cpsat.SpokenModel
+
+    @cached_property
+    def derived(self) -> dict[Any, Any]:
+        """What was added for requirements."""
+        return {}
+
+    def _nodes_at(self, stage: int) -> list[Any]:
+        if stage in self.derived:
+            return list(self.derived[stage])
+        model = self.model
+        model.says("at", "at[j,v]: stage j holds node v, for a requirement")
+        model.says("at_if", "then as many stages are in front of it: stage_of(v) = j")
+        model.says("at_unless", "else there are not: stage_of(v) is not j")
+        held = self.derived[stage] = [model.new_bool_var(f"at[{stage},{v}]") for v in self.terms.nodes]
+        for v, at in enumerate(held):
+            model.add(self._stage_of(v) == stage).with_name(f"at_if[{stage},{v}]").only_enforce_if(at)
+            model.add(self._stage_of(v) != stage).with_name(f"at_unless[{stage},{v}]").only_enforce_if(~at)
+        return list(held)
+
+    def _degree_at(self, letter: str, degree: Callable[[Degrees], int], stage: int) -> Any:
+        model, held, name = self.model, self._nodes_at(stage), f"degree_{letter}[{stage}]"
+        if name not in self.derived:
+            model.says(f"degree_{letter}", f"degree_{letter}[j]: {letter} of stage j, for a requirement")
+            model.says("own_degree", "a stage has the degree of each of its nodes v")
+            model.says("no_degree", "a stage without a node has none")
+            found = self.derived[name] = model.new_int_var(0, self.most_degree, name)
+            for v, at in enumerate(held):
+                own = model.add(found == self._of_stage_with(v, degree)).with_name(f"own_degree[{letter},{stage},{v}]")
+                own.only_enforce_if(at)
+            model.add(found == 0).with_name(f"no_degree[{letter},{stage}]").only_enforce_if(*(~at for at in held))
+        return self.derived[name]
+
+
+def total(variables: list[Any], factors: list[int]) -> Any:
+    """CP-SAT's sum of factor times variable."""
+    return cp_model.LinearExpr.weighted_sum(variables, factors)

@@ -1,0 +1,86 @@
+"""The command on more than one plan of an instance: ``alternatives``."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Annotated, Any
+
+import typer
+
+from planner.cli import completion
+from planner.cli.common import (
+    Inputs,
+    Instance,
+    Search,
+)
+from planner.cli.outputs import Certificate, Outputs, Solved
+from planner.files.choices import split
+from planner.process.errors import UsageError
+from solvers.outcome import OPTIMAL_GAP
+
+Within = Annotated[str | None, typer.Option(metavar="1%", help="all plans so near the optimum, at most N")]
+Pareto = Annotated[str | None, typer.Option(metavar="AXES", help="front of time,memory,devices instead")]
+#: So many plans where nothing is said.
+_COUNT = 5
+
+
+def alternatives_command(
+    instance: Instance,
+    count: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help=f"the N best plans; default: {_COUNT} without --within")
+    ] = None,
+    within: Within = None,
+    pareto: Pareto = None,
+    method: Annotated[
+        str, typer.Option(metavar="NAME", help="an exact method", autocompletion=completion.methods)
+    ] = "auto",
+    search: Search = Search(gap=OPTIMAL_GAP),
+    outputs: Outputs = Outputs(),
+    certificate: Certificate = None,
+    inputs: Inputs = None,
+    **settings: Any,
+) -> None:
+    """List the best plans with a proof, those near the optimum, or the front of time, memory and devices."""
+    from planner.analysis.alternatives import alternatives, expect_distinct
+    from planner.analysis.pareto import pareto as front_of
+    from planner.analysis.pareto import parse_axes
+    from planner.files.load import load
+    from planner.solving.solve import solve
+
+    outputs = replace(outputs, certificate=certificate)
+    outputs.refuse(search.solver_log, instance)
+    limits = search.limits()
+    overrides, options = split(settings)
+    loaded = load(instance, inputs=inputs, **overrides)
+    outputs.announce(loaded)
+    if limits.gap > OPTIMAL_GAP:
+        raise UsageError.at("--gap", limits.gap, f"at most {OPTIMAL_GAP:g}: alternatives rest on a proof")
+    if pareto is not None and (count is not None or within is not None):
+        raise UsageError.at("--pareto", pareto, "none beside --count and --within")
+    axes, share = None if pareto is None else parse_axes(pareto, loaded), None if within is None else _share(within)
+    if axes is None:
+        expect_distinct(loaded, *("--count", count or _COUNT) if within is None else ("--within", within))
+
+    def work(arguments: dict[str, Any]) -> Solved:
+        result = solve(loaded, **arguments)
+        left = limits.time_s if limits.time_s is None else max(0.0, limits.time_s - result.seconds)
+        rest = {name: arguments[name] for name in ("method", "options", "notice")}
+        rest["limits"] = replace(limits, time_s=left)
+        if axes is not None:
+            return Solved(result, loaded, more=front_of(loaded, axes, result, **rest))
+        most = count or (_COUNT if share is None else None)
+        return Solved(result, loaded, more=alternatives(loaded, result, count=most, within=share, **rest))
+
+    outputs.run(work, {"method": method, "exact": True, "limits": limits, "options": options})
+
+
+def _share(text: str) -> float:
+    """``--within`` as a number: 0.01 of 1%."""
+    try:
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise UsageError.at("--within", text, "a share such as 1% or 0.01")
+    return value

@@ -1,0 +1,182 @@
+"""What ``solve``, ``alternatives`` and ``sweep`` share: run, show the result, write its plan to files, exit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from planner.cli.common import NO_PROOF, Events, Group, Json, Quiet, Reproducers, exit_code, warn
+from planner.process.errors import CrosscheckError, UsageError
+from planner.results.result import Result
+from solvers.outcome import Limits
+
+Out = Annotated[str | None, typer.Option(metavar="PLAN.json", help="write the plan to a file")]
+Plot = Annotated[str | None, typer.Option(metavar="FILE.png|svg", help="draw the plan")]
+Trace = Annotated[str | None, typer.Option(metavar="FILE.json", help="write the schedule as Chrome trace")]
+Certificate = Annotated[str | None, typer.Option(metavar="FILE", help="certify the bound (planner verify)")]
+
+
+@dataclass(frozen=True)
+class Solved:
+    """A result and the instance that its plan is of.
+
+    ``rows`` are those of a sweep, ``others`` results beside it, and ``more`` its alternatives or its front.
+    """
+
+    result: Result
+    instance: Any
+    rows: Sequence[Any] = ()
+    others: Sequence[Result] = ()
+    more: Any = None
+
+
+@dataclass(frozen=True)
+class Outputs(Group):
+    """Where a result goes, beside stdout."""
+
+    out: Out = None
+    plot: Plot = None
+    trace: Trace = None
+    events: Events = None
+    json: Json = False
+    quiet: Quiet = False
+    reproducer_dir: Reproducers = "reproducers"
+    certificate: str | None = None
+
+    def refuse(self, solver_log: str | None, *inputs: str) -> None:
+        """`UsageError` for files that cannot be written, or that are inputs."""
+        from planner.files.destinations import refuse_outputs
+
+        names = ("out", "plot", "events", "trace", "certificate")
+        written = {f"--{name}": getattr(self, name) for name in names}
+        refuse_outputs({**written, "--solver-log": solver_log}, *inputs)
+
+    def announce(self, instance: Any) -> None:
+        """The instance's warnings; `UsageError` for what cannot be drawn of it, before the search."""
+        warn(instance, self.quiet)
+        if self.plot is not None:
+            from planner.display.pictures import refuse_undrawable
+
+            refuse_undrawable(instance, self.plot)
+        if self.trace is not None:
+            from planner.display.schedules import refuse_untraceable
+
+            refuse_untraceable(instance, self.trace)
+
+    def run(self, work: Callable[[dict[str, Any]], Solved], arguments: dict[str, Any]) -> NoReturn:
+        """Do the work with these arguments of `planner.solve`, show and write what it finds, and exit."""
+        from planner.display.progress import note, progress_line
+        from planner.files.write import write_all
+        from planner.process.signals import defer
+        from planner.results.events import complain, event_file
+        from planner.solving.certify import certify
+
+        proof: Iterable[Callable[[], None]] = ()
+        with event_file(self.events) as log, defer():
+            arguments = {"listen": log.listen, "notice": lambda line: note(self.quiet, line), **arguments}
+            try:
+                with progress_line(self.quiet) as log.also:
+                    found = work(arguments)
+            except CrosscheckError as error:
+                raise with_reproducer(error, self.reproducer_dir, self.json) from error
+            limits: Limits = arguments["limits"]
+            if self.certificate is not None:
+                certified = certify(found.instance, found.result, limits=limits, notice=arguments["notice"])
+                found, proof = replace(found, result=certified.result), self._certificate(certified)
+            log.end(found.result)
+            self._show(found, log.events)
+        write_all(partial(complain, self.events, log), *self._writes(found), *proof)
+        code = exit_code(found.result, arguments["exact"], limits)
+        if found.more is not None and found.more.effort.signal:
+            code = 128 + int(found.more.effort.signal)
+        elif found.more is not None and not found.more.is_complete:
+            code = code or NO_PROOF
+        raise typer.Exit(code)
+
+    def _show(self, found: Solved, events: Sequence[Any]) -> None:
+        from planner.display.tables import print_json, show_result, show_results
+        from planner.files.load import family_of
+        from planner.files.node_names import names_of_nodes
+        from planner.results.optimality_loss import any_optimal
+
+        result, loaded, others = found.result, found.instance, found.others
+        if self.json:
+            compared = {"compared": [each.to_json() for each in others]} if others else {}
+            print_json({**result.to_json(), **compared, **({} if found.more is None else found.more.to_json())})
+            return
+        if found.rows:
+            from planner.display.sweep import show_rows
+
+            show_rows(found.rows, result.unit)
+            result = replace(result, stats={name: value for name, value in result.stats.items() if name != "sweep"})
+        family = family_of(loaded)
+        plan = result.own_plan
+        parts = None if plan is None or family.breakdown is None else family.breakdown(loaded, plan)
+        is_proved = any_optimal(each.loss for each in (result, *others))
+        names = {} if plan is None else names_of_nodes(loaded)
+        show_result(result, family.describe(loaded), parts, names, is_proved, events)
+        if others:
+            show_results([result, *others])
+        if found.more is not None:
+            from planner.display.nearby import show_nearby
+
+            show_nearby(found.more, result)
+
+    def _writes(self, found: Solved) -> Iterator[Callable[[], None]]:
+        """What writes the plan to every file that is wanted, a sweep above its picture; without one a note of each."""
+        from planner.display.progress import note
+        from planner.files.write import write_atomically
+        from planner.results.save import plan_file
+
+        def draw_all(path: str, plan: Any) -> None:
+            from planner.analysis.sweep import heat_of
+            from planner.display.pictures import draw
+
+            draw(path, found.instance, plan, *([heat_of(found.rows, found.result.unit)] if len(found.rows) > 1 else []))
+
+        def trace(path: str, plan: Any) -> None:
+            from planner.display.schedules import write_trace
+
+            write_trace(path, found.instance, plan)
+
+        plan = found.result.plan
+        writers: dict[str, Callable[[str, Any], None]] = {
+            "out": lambda path, _: write_atomically(path, plan_file(found.result)),
+            "plot": draw_all,
+            "trace": trace,
+        }
+        for name, write in writers.items():
+            path = getattr(self, name)
+            if path is not None and plan is None:
+                note(self.quiet, f"--{name} {path}: there is no plan to write")
+            elif path is not None:
+                yield partial(write, path, plan)
+
+    def _certificate(self, certified: Any) -> Iterator[Callable[[], None]]:
+        """What writes a certificate; without one a note."""
+        from planner.display.progress import note
+        from planner.files.write import write_atomically
+
+        if certified.content is None:
+            note(self.quiet, f"--certificate {self.certificate}: uncertified, there is nothing to write")
+        elif self.certificate is not None:
+            yield partial(write_atomically, self.certificate, certified.text, "--certificate")
+
+
+def with_reproducer(error: CrosscheckError, folder: str, json: bool) -> CrosscheckError:
+    """Write the reproducer; the error that names it."""
+    from planner.display.tables import print_json
+    from planner.solving.compare import write_reproducer
+
+    try:
+        path: str | None = write_reproducer(folder, {**error.evidence, "contradictions": [str(error)]})
+        said = f"{error} (reproducer: {path})"
+    except UsageError as unwritten:
+        path, said = None, f"{error} (no reproducer: {unwritten})"
+    if json:
+        print_json({"agree": False, "contradictions": [str(error)], "reproducer": path})
+    return CrosscheckError(said)

@@ -1,0 +1,290 @@
+"""Certificates of training strategies: accepted where all plans, priced in fractions, confirm them."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from certificate_cases import Spoiling, certified, check_commands, claimed, parsed
+from oracles.amp_strategy import plans, random_instance
+from small_instances import random_case
+
+import planner
+from formulations.amp_strategy.certificate import checker
+from formulations.amp_strategy.certificate.writer import write
+from formulations.amp_strategy.definition.plan import Degrees
+from formulations.amp_strategy.definition.problem import placements, strategies
+from formulations.contract.family import UncertifiedError
+from instances.problems.amp_strategy import AmpInstance, ModelLayer, Node
+from planner import Stop
+from solvers.outcome import Watch
+
+
+def small(number: int) -> AmpInstance:
+    """At most five layers and whole numbers, so that plans often take the same."""
+    rng = random.Random(f"small {number}")
+    found = random_instance(rng)
+    layers = found.layers[: rng.randint(1, 5)]
+    tied = tuple(replace(tie, layers=(0, len(layers) - 1)) for tie in found.tied)
+    return replace(found, layers=layers, tied=tied, placement=rng.choice(["megatron", "tiling", "oriented"]))
+
+
+def price(instance: AmpInstance, plan: dict) -> Fraction:
+    """The exact time of a plan."""
+    t, d, S, b = (plan[name] for name in ("tp_degree", "dp_degree", "pp_degree", "microbatch"))
+    at, size = plan["placement"], instance.devices_per_node
+
+    def link(x: int, y: int) -> Fraction:
+        here, there = instance.nodes[x // size], instance.nodes[y // size]
+        if x // size == y // size:
+            return Fraction(here.intra_bytes_per_s)
+        return Fraction(min(here.inter_bytes_per_s, there.inter_bytes_per_s))
+
+    def who(stage: int, rank: int, m: int) -> int:
+        return at[(stage * d + rank) * t + m]
+
+    times, reduced, sent, begin = [], [Fraction(0)], Fraction(0), 0
+    for stage, length in enumerate(plan["lengths"]):
+        mine = range(begin, begin + length)
+        begin += length
+        forward = [Fraction(instance.layers[v].forward_s[node.gpu][t]) for v in mine for node in instance.nodes]
+        times.append(Fraction(instance.passes) * b * sum(forward) / len(instance.nodes))
+        held = sum(Fraction(instance.layers[v].parameters) for v in mine)
+        held += sum(Fraction(tie.parameters) for tie in instance.tied if {*mine} & {*tie.layers})
+        for m in range(t if d > 1 else 0):
+            slowest = min(link(who(stage, rank, m), who(stage, (rank + 1) % d, m)) for rank in range(d))
+            reduced.append(Fraction(2 * (d - 1), d * t) * Fraction(instance.parameter_bytes) * held / slowest)
+        if stage + 1 < S:
+            last = instance.layers[begin - 1]
+            volume = Fraction(b) * Fraction(last.activation_bytes) / (t if last.split_activation else 1)
+            pairs = [min(link(who(stage, rank, m), who(stage + 1, rank, m)) for m in range(t)) for rank in range(d)]
+            sent += sum(volume / slowest for slowest in pairs) / d
+    return (instance.global_batch // d // b - 1) * max(times) + sum(times) + sent + max(reduced)
+
+
+def prices(instance: AmpInstance) -> list[Fraction]:
+    """Those of all plans, rising."""
+    found = set()
+    for plan in plans(instance):
+        degrees = Degrees(*(plan[name] for name in ("microbatch", "tp_degree", "dp_degree", "pp_degree")))
+        profiled = degrees.tp_degree in instance.layers[0].forward_s[instance.nodes[0].gpu]
+        if profiled and tuple(plan["placement"]) in placements(instance, degrees):
+            found.add(price(instance, plan))
+    return sorted(found)
+
+
+def claim(instance: AmpInstance, bound: Fraction | None, chains: list) -> dict:
+    return claimed(instance, bound, {"kind": "caps", "chains": chains})
+
+
+def accepts(instance: AmpInstance, bound: Fraction | None, chains: list) -> bool:
+    return bool(checker.verify(parsed(instance), claim(instance, bound, chains))["accepted"])
+
+
+def test_certificates_of_random_instances_are_accepted(cases: int) -> None:
+    seen = dict.fromkeys(("optimal", "infeasible", "megatron", "tiling", "oriented", "named"), 0)
+    for number in range(cases):
+        instance = random_case("amp_strategy", 16, number)
+        result, content = certified(instance)
+        seen[result.status] += 1
+        seen[instance.placement] += 1
+        seen["named"] += bool(content["proof"].get("chains", []))
+    assert min(seen.values()) >= cases // 50, seen
+
+
+def _spoiled(rng: random.Random, chains: list, scale: Fraction) -> list:
+    """Rows with one left out or moved, and others that were not there."""
+    found = copy.deepcopy(chains)
+    for chain in rng.sample(found, min(2, len(found))):
+        rows = chain[1]
+        row = rng.choice(rows)
+        row[1] = [cap for cap in row[1] if rng.random() < 0.6]
+        if len(rows) > 1 and rng.random() < 0.5:
+            rows.pop(rng.randrange(len(rows) - 1))
+    named = {number for number, _ in found}
+    for number in range(6):
+        if number not in named and rng.random() < 0.3:
+            found.append([number, [[str(scale * Fraction(rng.random())), []], [None, [str(scale)]]]])
+    return found[1:] if found and rng.random() < 0.3 else found
+
+
+def test_every_bound_below_the_optimum_is_proved_and_no_other(cases: int) -> None:
+    counts = {True: 0, False: 0}
+    for number in range(cases):
+        instance, rng = small(number), random.Random(f"bounds {number}")
+        found = prices(instance)
+        assert accepts(instance, None, []) is (not found), number
+        if not found or not found[0]:
+            continue
+        best = found[0]
+        for bound in (best * (1 - Fraction(1, 10**9)), best * Fraction(9, 10)):
+            made = write(instance, None, float(bound), Watch())
+            assert checker.verify(parsed(instance), json.loads(json.dumps(made)))["accepted"], (number, bound)
+            chains = made["proof"].get("chains", [])
+            for tried in (chains, _spoiled(rng, chains, best), []):
+                for higher in (best, best * (1 + Fraction(1, 10**12)), best * 2):
+                    try:
+                        assert not accepts(instance, higher, tried), (number, higher, tried)
+                    except ValueError:  # a number without a chain
+                        assert tried
+            try:
+                counts[accepts(instance, bound, _spoiled(rng, chains, best))] += 1
+            except ValueError:
+                continue
+        with pytest.raises(UncertifiedError, match="does not confirm the bound"):
+            write(instance, None, float(best) * (1 + 1e-9), Watch())
+    assert min(counts.values()) >= cases // 10, counts
+
+
+def _mutants(rng: random.Random, content: dict, good: dict) -> Iterator[tuple[dict, dict]]:
+    """An instance and a certificate, one of them with a fault."""
+    if good["bound"] is not None:
+        chains, plan = (
+            _spoiled(rng, good["proof"].get("chains", []), Fraction(good["bound"])),
+            copy.deepcopy(good["plan"]),
+        )
+        yield content, good | {"proof": {"kind": "caps", "chains": chains}}
+        name = rng.choice(["microbatch", "tp_degree", "dp_degree", "pp_degree"])
+        yield content, good | {"plan": {**plan, name: max(1, plan[name] + rng.choice([-1, 1]))}}
+        rng.shuffle(plan["placement"])
+        yield content, good | {"plan": plan}
+        yield content, good | {"plan": {**good["plan"], "lengths": good["plan"]["lengths"][::-1]}}
+    for _ in range(4):
+        content = copy.deepcopy(content)
+        layer, node = rng.choice(content["layers"]), rng.choice(content["nodes"])
+        times = rng.choice(list(layer["forward_s"].values()))
+        places = [(layer, "activation_bytes"), (layer, "parameters"), (content, "passes"), (content, "parameter_bytes")]
+        places += [(node, "intra_bytes_per_s"), (node, "inter_bytes_per_s"), (times, rng.choice(list(times)))]
+        place, name = rng.choice(places)
+        place[name] = max(1, rng.choice([place[name] + 1, place[name] - 1, place[name] // 2, 2 * place[name]]))
+        yield content, good
+
+
+def optimum(instance: AmpInstance) -> Fraction | float:
+    """The least price; infinite if there is no plan."""
+    return min(prices(instance), default=math.inf)
+
+
+SPOILING = Spoiling(small, _mutants, optimum, price)
+
+
+def test_no_mutant_that_claims_what_is_false_is_accepted(cases: int) -> None:
+    SPOILING.check(cases)
+
+
+def two_nodes(**fields: Any) -> AmpInstance:
+    """Two nodes of one device; two layers of 2 s, a sample at a time, 3 bytes between them and 1 byte/s."""
+    layer = ModelLayer({"gpu": {1: 2.0}}, 3.0, 1.0)
+    found = AmpInstance("two", (Node("gpu", 9.0, 1.0),) * 2, 1, (layer, layer), 2, parameter_bytes=4.0, passes=1.0)
+    return replace(found, **fields)
+
+
+def test_costs_on_larger_clusters(cases: int) -> None:
+    """Nodes that differ, groups across them, and tiles that lie: chains cost what plans do."""
+    stages = set()
+    for number in range(cases // 2):
+        rng = random.Random(f"clusters {number}")
+        columns, rows = rng.choice([(2, 4), (2, 4), (3, 2), (4, 2), (3, 4)])
+        nodes = tuple(Node("gpu", float(rng.randint(4, 9)), float(rng.randint(1, 7))) for _ in range(columns))
+        layers = tuple(
+            ModelLayer(
+                {"gpu": {t: float(rng.randint(1, 9)) for t in (1, 2, 4)}}, float(rng.randint(1, 20)),
+                float(rng.randint(0, 4)), rng.random() < 0.3,
+            )
+            for _ in range(rng.randint(3, 8))
+        )  # fmt: skip
+        kind = rng.choice(["megatron", "tiling", "oriented", "oriented"])
+        instance = AmpInstance("clusters", nodes, rows, layers, 24, passes=3.0, placement=kind)
+        exact = checker.Instance(parsed(instance))
+        given = [each for each in strategies(instance) if each.pp_degree <= len(layers)]
+        assert [(each.microbatch, each.tp_degree, each.dp_degree) for each in strategies(instance)] == list(
+            exact.strategies()
+        )
+        lying = [each for each in given if 1 < each.tp_degree != each.dp_degree > 1]  # where tiles may lie
+        for degrees in (*rng.sample(given, min(4, len(given))), *rng.sample(lying, min(8, len(lying)))):
+            allowed = placements(instance, degrees)
+            assert set(exact.placements(degrees.tp_degree, degrees.dp_degree)) == set(allowed)
+            cuts = sorted(rng.sample(range(1, len(layers)), degrees.pp_degree - 1))
+            lengths = [end - begin for begin, end in pairwise((0, *cuts, len(layers)))]
+            plan = {**vars(degrees), "lengths": lengths, "placement": list(rng.choice(allowed))}
+            assert checker.plan_time(exact, plan) == price(instance, plan), (number, plan)
+            stages.add(degrees.pp_degree)
+    assert len(stages) >= 4
+
+
+#: Of the stages of chain 0.
+CAP = [0, [[None, ["1995/1000"]]]]
+
+
+@pytest.mark.parametrize(
+    ("fields", "bound", "chains", "accepted"),
+    [
+        # chain 0, a stage each: 2 + 4 + 3 = 9 s for two micro-batches of one; chain 1: 8 + 6 = 14 s for one of two;
+        # chain 2, both layers on both: 4 s and 2 * 1/2 * 4 * 2 / 1 = 8 s
+        ({}, "899/100", [CAP, [2, [["7", []], [None, []]]]], True),
+        ({}, "899/100", [[2, [["7", []], [None, []]]]], False),  # without caps 7 s are known of chain 0
+        ({}, "899/100", [CAP], False),  # and 4 s of chain 2
+        ({}, "9", [CAP, [2, [["7", []], [None, []]]]], False),
+        ({}, "399/100", [], True),
+        ({"parameter_bytes": 2.0}, "799/100", [CAP, [2, [["3995/1000", []], [None, []]]]], True),
+        ({"parameter_bytes": 2.0}, "799/100", [CAP, [2, [["398/100", []], [None, []]]]], False),
+        ({"parameter_bytes": 2.0}, "8", [CAP, [2, [["4", []], [None, []]]]], False),
+        ({}, None, [], False),
+        ({"global_batch": 1, "layers": two_nodes().layers[:1]}, None, [], True),  # too few samples, and layers
+        ({}, "0", [], True),
+    ],
+)
+def test_caps_by_hand(fields: dict, bound: str | None, chains: list, accepted: bool) -> None:
+    instance = two_nodes(**fields)
+    limit = None if bound is None else Fraction(bound)
+    found = checker.verify(parsed(instance), claim(instance, limit, chains))
+    assert found["accepted"] is accepted, found["reason"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"bound": "1e9"}, {"plan": {}}, {"proof": {"kind": "caps"}}, {"objective": "3"},
+        {"proof": {"kind": "caps", "chains": [[99, [[None, []]]]]}},
+        {"proof": {"kind": "caps", "chains": [[0, [["1", []]]]]}},
+        {"proof": {"kind": "caps", "chains": [[0, [["2", []], ["1", []], [None, []]]]]}},
+        {"proof": {"kind": "caps", "chains": [[0, [[None, []]]], [0, [[None, []]]]]}},
+    ],
+)  # fmt: skip
+def test_what_is_no_certificate_is_bad_input(change: dict) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        checker.verify(parsed(two_nodes()), claim(two_nodes(), Fraction(3), []) | change)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"problem": "tmpc_knapsack"}, {"layers": []}, {"nodes": []}, {"devices_per_node": 10**6}, {"placement": "none"}],
+)
+def test_what_is_no_instance_is_bad_input(change: dict) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        checker.verify(parsed(two_nodes()) | change, claim(two_nodes(), Fraction(3), []))
+
+
+def test_what_is_not_certified_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = Watch()
+    watch.stop(Stop.INTERRUPTED)
+    with pytest.raises(UncertifiedError, match="stopped"):
+        write(two_nodes(), None, 8.0, watch)
+    certificate = claim(two_nodes(), Fraction(3), [])
+    found = checker.verify(parsed(two_nodes()) | {"requirements": ["dp_degree <= 1"]}, certificate)
+    assert (found["accepted"], found["reason"]) == (False, "requirements: they are not looked at")
+    monkeypatch.setattr(checker, "MAX_RANKS", 1)
+    with pytest.raises(UncertifiedError, match="size: over 1 ranks"):
+        write(two_nodes(placement="tiling"), None, 8.0, Watch())
+
+
+def test_commands(capsys: pytest.CaptureFixture[str], tmp_path) -> None:
+    check_commands(planner.load("amp-het-model"), "caps", tmp_path, capsys)

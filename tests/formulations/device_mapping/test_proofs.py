@@ -1,0 +1,335 @@
+"""Bounds and models against brute force, each other, and the known optima of larger instances."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from oracles.device_mapping import least_seconds, random_mapping
+
+import planner
+from formulations.device_mapping import FAMILY, exact
+from formulations.device_mapping.annealing import far
+from formulations.device_mapping.annealing.baselines import stage_major
+from formulations.device_mapping.bounds.combinatorial import assignment_bound, refutes_target, single_bound
+from formulations.device_mapping.bounds.matching import can_deal, least_dealt
+from formulations.device_mapping.data.arrays import arrays
+from formulations.device_mapping.definition.plan import Mapping
+from formulations.device_mapping.definition.problem import evaluate
+from formulations.device_mapping.models import all_bounds, cpsat
+from formulations.device_mapping.models.bisect_gap import Gap, Verdict, objective_values
+from formulations.device_mapping.models.flow import chords
+from formulations.device_mapping.models.links import LinkModel
+from formulations.device_mapping.models.machine_groups import cycles, groupings, places_of, ring_speed
+from formulations.device_mapping.models.model_choice import TargetModels
+from formulations.device_mapping.models.symmetry import orbits
+from instances.generators.topologies import topology
+from instances.problems.device_mapping import DeviceMapping, MappingEdge, MappingStage
+from solvers.cpsat import backend
+from solvers.outcome import Limits, Status, Stop, Watch
+
+Solve = Callable[[DeviceMapping, Limits, Watch], Any]
+
+
+def small(seed: int, cases: int, **given: Any) -> Iterator[DeviceMapping]:
+    rng = random.Random(seed)
+    for case in range(cases):
+        yield random_mapping(rng, max_devices=5 if case % 12 else 6, **given)
+
+
+def scaled(instance: DeviceMapping, factor: float) -> DeviceMapping:
+    """All seconds times the factor."""
+    speeds = tuple(tuple(speed / factor for speed in row) for row in instance.bandwidth_bytes_per_s)
+    stages = tuple(replace(stage, compute_s=stage.compute_s * factor) for stage in instance.stages)
+    return replace(instance, stages=stages, bandwidth_bytes_per_s=speeds)
+
+
+def models_of(instance: DeviceMapping) -> TargetModels:
+    given = arrays(instance)
+    return TargetModels(given, Gap(given, Watch(), objective_values(given)), Limits())
+
+
+#: A model alone refutes; where shared bounds are asked first, they may exclude a target before it.
+
+
+def is_no(verdict: Verdict) -> bool:
+    return verdict in (Verdict.REFUTED, Verdict.EXCLUDED)
+
+
+def assert_proved(instance: DeviceMapping, solve: Solve, optimum: float, limits: Limits | None = None) -> None:
+    answer = solve(instance, limits or Limits(), Watch())
+    assert FAMILY.judge(instance, answer.plan) == ()
+    assert evaluate(instance, answer.plan) == pytest.approx(optimum, rel=1e-6, abs=1e-12)
+    assert answer.bound == pytest.approx(optimum, rel=1e-6, abs=1e-12)
+    assert answer.bound <= optimum * (1 + 1e-9) and answer.stop is Stop.PROVED
+
+
+def test_cpsat_is_optimal(cases: int) -> None:
+    for instance in small(21, cases // 2):
+        assert_proved(instance, cpsat.solve, least_seconds(instance))
+
+
+def test_exact_is_optimal_with_one_thread_and_with_two(cases: int) -> None:
+    for number, instance in enumerate(small(22, cases // 3)):
+        assert_proved(instance, exact.solve, least_seconds(instance), Limits(threads=1 + number % 2, seed=number))
+
+
+def test_models_prove_alone_and_exact_says_whose_proof_it_is() -> None:
+    """Two stages on a line of devices, where the bottleneck assignment is the optimum."""
+    instance = planner.load("torus2d", stages=2, replicas=2, objective="p2p")
+    for name in ("cpsat", "milp"):
+        found = planner.solve(instance, method=name, limits=Limits(time_s=20))
+        assert (found.status, found.proved_by) == (Status.OPTIMAL, "solver") and found.solver
+    bounded = planner.solve(instance, method="exact")
+    assert (bounded.status, bounded.proved_by, bounded.solver) == (Status.OPTIMAL, "bounds", "")
+    published = planner.solve(instance, method="parmesan-no-timeout")
+    assert (published.status, published.proved_by, published.solver) == (Status.OPTIMAL, "bounds", "")
+
+
+def test_seconds_of_any_size_are_proved(cases: int) -> None:
+    for number, instance in enumerate(small(23, cases // 5)):
+        tiny = scaled(instance, 10.0 ** (-9 if number % 2 else 6))
+        assert_proved(tiny, cpsat.solve, least_seconds(tiny))
+
+
+def test_every_bound_is_one(cases: int) -> None:
+    for instance in small(24, cases):
+        optimum, given = least_seconds(instance), arrays(instance)
+        assert single_bound(given) <= assignment_bound(given) * (1 + 1e-12) <= optimum * (1 + 1e-11)
+        assert not refutes_target(given, optimum) and not refutes_target(given, optimum * (1 - 1e-13))
+        answer = all_bounds.solve(instance, Limits(), Watch())
+        assert answer.bound <= optimum * (1 + 1e-9)
+
+
+def test_relaxations_never_refute_what_is_possible(cases: int) -> None:
+    """Groups of devices, bandwidths rounded up, and all models at the optimum itself."""
+    for instance in small(25, cases // 3):
+        optimum, models = least_seconds(instance) * (1 + 1e-12), models_of(instance)
+        if optimum == 0:  # nothing to decide
+            continue
+        for groups in groupings(models.arrays):
+            assert not is_no(models.places(places_of(models.arrays, groups), optimum, 10))
+        assert not is_no(models.rounded(optimum, 10))
+        if not models.arrays.has_rings:
+            assert not is_no(models.flow(optimum, 10))
+        assert models_of(instance).level(optimum, 10) is Verdict.MET
+
+
+def test_the_flow_and_the_level_model_agree(cases: int) -> None:
+    """Without cycles in the stage graph both are exact; just below the optimum both refute."""
+    looked_at = 0
+    for instance in small(26, cases, objective="p2p"):
+        given = arrays(instance)
+        if not given.is_forest or not given.edges:
+            continue
+        looked_at += 1
+        optimum = least_seconds(instance)
+        assert models_of(instance).flow(optimum, 10) is Verdict.MET
+        for name in ("flow", "level"):
+            verdict = getattr(models_of(instance), name)(optimum * (1 - 1e-6), 10)
+            assert is_no(verdict)
+    assert looked_at > cases // 10
+
+
+def test_the_flow_closes_around_cycles(cases: int) -> None:
+    """Two replicas of three stages that all exchange tensors, on a network of few fast links."""
+    rng = random.Random(29)
+    for _ in range(max(6, cases // 10)):
+        speed = [[0.0] * 6 for _ in range(6)]
+        for a, b in itertools.combinations(range(6), 2):
+            speed[a][b] = speed[b][a] = rng.choice([1.0, 2.0, 9.0])
+        edges = tuple(MappingEdge(a, b, float(rng.randint(1, 9))) for a, b in ((0, 1), (1, 2), (0, 2)))
+        stages = (MappingStage(0.0, 0.0),) * 3
+        instance = DeviceMapping("cycle", stages, edges, 2, tuple(map(tuple, speed)), "p2p")
+        optimum = least_seconds(instance)
+        assert models_of(instance).flow(optimum * (1 + 1e-12), 10) is Verdict.MET
+        assert is_no(models_of(instance).flow(optimum * (1 - 1e-6), 10))
+
+
+def test_chords_generate_all_cycles() -> None:
+    assert chords(4, [(0, 1), (1, 2), (2, 3)]) == ([], [])
+    triangles, extra = chords(4, [(0, 1), (1, 2), (2, 3), (3, 0)])
+    assert len(triangles) == 2 and len(extra) == 1
+    assert len(chords(6, [(a, (a + 1) % 6) for a in range(6)])[1]) == 3
+
+
+def test_the_models_of_rings_agree(cases: int) -> None:
+    """Columns, sets of links and positions meet the optimum, and refute what is just below it."""
+    looked_at = 0
+    for instance in small(28, cases, objective="allreduce"):
+        given, optimum = arrays(instance), least_seconds(instance)
+        if not given.has_rings or given.replicas < 3:
+            continue
+        looked_at += 1
+        for name in ("cycles", "links", "level"):
+            models = models_of(instance)
+            assert getattr(models, name)(optimum, 10) is Verdict.MET
+            assert models.gap.upper == pytest.approx(optimum)
+            below = getattr(models_of(instance), name)(optimum * (1 - 1e-6), 10)
+            assert is_no(below)
+    assert looked_at > cases // 10
+
+
+def test_short_cycles_are_cut_off() -> None:
+    """Six devices in two triangles of fast links: a ring of six must leave them."""
+    speed = [[0.0 if a == b else 9.0 if a // 3 == b // 3 else 1.0 for b in range(6)] for a in range(6)]
+    stage = MappingStage(1.0, 3.0)
+    instance = DeviceMapping("triangles", (stage,), (), 6, tuple(map(tuple, speed)), "allreduce")
+    fast = 1 + instance.ring_bytes(0) / 9.0
+    assert is_no(models_of(instance).links(fast, 10))
+    model = LinkModel(replace(arrays(instance)), fast)
+    run = backend.run(model.model, Limits())
+    assert sorted(map(len, model.decode(run.values)[0])) == [3, 3]
+    assert_proved(instance, cpsat.solve, 1 + instance.ring_bytes(0))
+
+
+def test_cycles_meet_the_demand_of_every_stage() -> None:
+    """Two triangles that are fast enough for one stage, none for the other one."""
+    speed = [[0.0 if a == b else 5.0 if a // 3 == b // 3 else 1.0 for b in range(6)] for a in range(6)]
+    stages = (MappingStage(1.0, 9.0), MappingStage(1.0, 3.0))
+    instance = DeviceMapping("demands", stages, (), 3, tuple(map(tuple, speed)), "allreduce")
+    slow, quick = (1 + instance.ring_bytes(stage) / 5.0 for stage in range(2))
+    assert models_of(instance).cycles(slow, 10) is Verdict.MET
+    assert is_no(models_of(instance).cycles((slow + quick) / 2, 10))
+
+
+def test_the_flow_closes_around_cycles_without_chords() -> None:
+    """Two replicas of four stages in a cycle: the chord is what two edges compose to."""
+    rng = random.Random(31)
+    for _ in range(3):
+        speed = [[0.0] * 8 for _ in range(8)]
+        for a, b in itertools.combinations(range(8), 2):
+            speed[a][b] = speed[b][a] = rng.choice([1.0, 2.0, 9.0])
+        edges = tuple(MappingEdge(a, b, float(rng.randint(1, 9))) for a, b in ((0, 1), (1, 2), (2, 3), (0, 3)))
+        instance = DeviceMapping("cycle", (MappingStage(0.0, 0.0),) * 4, edges, 2, tuple(map(tuple, speed)), "p2p")
+        optimum = cpsat.solve(instance, Limits(), Watch())  # by the level model
+        least = evaluate(instance, optimum.plan)
+        assert optimum.stop is Stop.PROVED
+        assert models_of(instance).flow(least * (1 + 1e-12), 10) is Verdict.MET
+        assert models_of(instance).flow(least * (1 - 1e-6), 10) is Verdict.REFUTED
+
+
+def least_of_two_stages(instance: DeviceMapping) -> float:
+    """The optimum of two stages: replicas may be numbered by the devices of the first."""
+    count, best = instance.num_devices, float("inf")
+    for first in itertools.combinations(range(count), instance.replicas):
+        rest = [device for device in range(count) if device not in first]
+        for second in itertools.permutations(rest):
+            best = min(best, evaluate(instance, Mapping((first, second))))
+    return best
+
+
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_free_rings_beside_edges(seed: int) -> None:
+    """Eight devices: the order of a ring of four is a choice of its own."""
+    kind = ("random-blk-1", "dgx1")[seed % 2]
+    instance = planner.load(kind, stages=2, replicas=4, objective="full", ring="free", seed=seed)
+    optimum = least_of_two_stages(instance)
+    assert arrays(instance).separate_rings
+    for solve in (cpsat.solve, exact.solve):
+        assert_proved(instance, solve, optimum)
+
+
+def test_deep_annealing_reports_what_it_finds_and_repeats() -> None:
+    instance = planner.load("uniform-dist", stages=4, replicas=4, objective="full")
+    found = []
+    for _ in range(2):
+        watch = Watch()
+        far.search(instance, 3, watch.part(), tries=8)
+        assert evaluate(instance, watch.best_plan) == pytest.approx(watch.best_objective, rel=1e-12)
+        found.append(watch.best_plan)
+    assert found[0] == found[1]
+    assert evaluate(instance, found[0]) < 0.5 * evaluate(instance, stage_major(instance))
+
+
+def test_dealing_is_halls_condition(cases: int) -> None:
+    rng = np.random.default_rng(5)
+    for _ in range(cases):
+        stages, each = int(rng.integers(1, 4)), int(rng.integers(1, 3))
+        allowed = rng.random((stages, stages * each)) < 0.6
+        expected = all(
+            allowed[list(some)].any(axis=0).sum() >= len(some) * each
+            for size in range(1, stages + 1)
+            for some in itertools.combinations(range(stages), size)
+        )
+        assert can_deal(allowed, each) == (expected and bool(allowed.any(axis=0).all()))
+        costs = np.where(allowed, rng.integers(1, 5, allowed.shape), np.inf)
+        least = least_dealt(costs, each)
+        assert np.isfinite(least) == can_deal(allowed, each)
+        if np.isfinite(least):
+            assert can_deal(costs <= least, each) and not can_deal(costs < least, each)
+
+
+def test_orbits_of_networks() -> None:
+    def of(kind: str, devices: int, **given: Any) -> list[int]:
+        matrix = topology(kind, devices, **given)
+        instance = DeviceMapping("orbits", (), (), 1, tuple(map(tuple, matrix)))
+        return sorted(set(orbits(replace_speed(instance))))
+
+    assert of("torus2d", 16) == of("torus3d", 64) == of("two-level", 16, per_node=4) == [0]
+    assert len(of("dgx1", 8)) < 8 and len(of("mesh2d", 9)) == 3
+    assert len(of("uniform-dist", 8, seed=1)) == 8
+
+
+def replace_speed(instance: DeviceMapping) -> Any:
+    stage = planner.load("two-level", stages=1, replicas=2, per_node=2).stages[0]
+    return arrays(replace(instance, stages=(stage,) * len(instance.bandwidth_bytes_per_s)))
+
+
+def test_cycles_are_counted() -> None:
+    complete = [[b for b in range(5) if b != a] for a in range(5)]
+    assert len(list(cycles(complete, 3))) == 2 * 10 and len(list(cycles(complete, 5))) == 2 * 12
+    assert len(list(cycles(complete, 2))) == 10
+    line = [[1], [0, 2], [1]]
+    assert list(cycles(line, 3)) == []
+    assert ring_speed(np.array([[0, 3, 1], [3, 0, 2], [1, 2, 0.0]]), 3) == 1.0
+    assert ring_speed(np.array([[0, 3], [3, 0.0]]), 3) == 0.0
+
+
+def test_stopped_before_it_begins() -> None:
+    instance = planner.load("two-level", stages=4, replicas=4, per_node=4)
+    watch = Watch()
+    watch.stop(Stop.INTERRUPTED)
+    for solve in (exact.solve, cpsat.solve, all_bounds.solve):
+        assert solve(instance, Limits(), watch).stop is Stop.INTERRUPTED
+
+
+#: Optima in milliseconds (specification of the family's measured table), with the objective.
+KNOWN = [
+    ("fig2", "p2p", 2.3333),
+    ("hier16_8x2_chain", "p2p", 31.251),
+    ("hier16_4x4_chain", "full", 65.550),
+    ("dgx8_2x4_chain", "full", 41.911),
+    ("dgx8_4x2_chain", "full", 15.579),
+    ("dgx16_16x1_chain", "p2p", 19.608),
+    ("dgx16_4x4_chain", "allreduce", 24.041),
+    ("dgx16_8x2_chain", "full", 23.379),
+    ("dgx32_4x8_chain", "full", 39.291),
+    ("dgx32_8x4_chain", "allreduce", 17.616),
+    ("torus2d64_16x4_chain", "allreduce", 19.097),
+]
+KNOWN_SLOW = [
+    ("dgx32_8x4_chain", "full", 29.465),
+    ("torus2d64_16x4_chain", "full", 27.396),
+    ("torus3d64_8x8_chain", "full", 33.132),
+    ("unif64_4x16_chain", "allreduce", 52.443),
+    ("blk1_64_8x8_chain", "allreduce", 27.336),
+]
+
+
+@pytest.mark.paper
+@pytest.mark.parametrize(
+    ("name", "objective", "optimum_ms"),
+    [*KNOWN, *(pytest.param(*known, marks=pytest.mark.slow) for known in KNOWN_SLOW)],
+)
+def test_known_optima_are_proved(published: Path, name: str, objective: str, optimum_ms: float) -> None:
+    instance = planner.load(str(published / "device_mapping" / f"{name}.json"), objective=objective)
+    result = planner.solve(instance, method="exact", limits=Limits(time_s=120, threads=2))
+    assert result.status is Status.OPTIMAL and result.objective is not None
+    assert 1000 * result.objective == pytest.approx(optimum_ms, abs=6e-4)

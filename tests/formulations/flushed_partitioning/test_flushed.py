@@ -1,0 +1,256 @@
+"""Flushed pipelines: the definition by hand, two exact methods against brute force, the formula against simulation."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from oracles.flushed_partitioning import brute_force, random_flushed
+
+import planner
+from formulations.flushed_partitioning import FAMILY
+from formulations.flushed_partitioning.definition.problem import evaluate, simulate_batch
+from formulations.flushed_partitioning.exact import labels
+from formulations.flushed_partitioning.models import cpsat, milp
+from formulations.stage_partitioning.definition.plan import Stage, StagePlan
+from instances.errors import InstanceError
+from instances.graph import topological_order
+from instances.problems.flushed_partitioning import FlushedInstance, Schedule, flushed
+from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
+from solvers.cpsat import backend
+from solvers.milp import backend as milp_backend
+from solvers.outcome import Limits, Watch
+
+
+def chain() -> FlushedInstance:
+    layers = tuple(Layer(v, {1: (Tmpc("x", 12.0, 10.0, 2.0, 1.0),)}) for v in "ab")
+    return flushed(StageInstance("ab", layers, (Edge("a", "b", 20.0),), 3, 100.0, 10.0, 4))
+
+
+PLAN = StagePlan((Stage(("a",), 2, 1, {"a": "x"}), Stage(("b",), 1, 1, {"b": "x"})))
+
+
+def test_time_by_hand() -> None:
+    # steps (12 + 4)/2 and 12 + 4; two stages, four micro-batches; 4 * 1/2 * 10 bytes over 10 * 4
+    assert evaluate(chain(), PLAN) == pytest.approx((1 + 1 / 4) * 16 + 0.5)
+
+
+def test_memory_by_hand() -> None:
+    # 1F1B: a has s = 3, d = 2, two in flight; b one. GPipe: a has two, b has four
+    for schedule, needs in ((Schedule.ONE_F_ONE_B, 5.0), (Schedule.GPIPE, 9.0)):
+        instance = replace(chain(), schedule=schedule)
+        for memory, broken in ((needs, set()), (needs - 1, {"memory"})):
+            limited = replace(instance, flat=replace(instance.flat, memory_bytes=memory))
+            assert {found.rule for found in FAMILY.judge(limited, PLAN)} == broken
+    # GPipe with five micro-batches: three of them on the busier replica of a, none of the float noise of a sum counted
+    instance = replace(chain(), schedule=Schedule.GPIPE, flat=replace(chain().flat, num_microbatches=5))
+    for memory, stages in ((11.0, 0), (11.0 * (1 - 5e-13), 0), (11.0 * (1 - 2e-12), 1), (7.0, 1), (6.9, 2), (0.0, 2)):
+        limited = replace(instance, flat=replace(instance.flat, memory_bytes=memory))
+        assert [found.rule for found in FAMILY.judge(limited, PLAN)] == ["memory"] * stages
+
+
+@pytest.mark.parametrize("schedule", list(Schedule))
+def test_other_rules_are_the_flat_ones(schedule: Schedule) -> None:
+    instance = replace(chain(), schedule=schedule)
+    assert {found.rule for found in FAMILY.judge(instance, StagePlan(PLAN.stages[::-1]))} == {"order"}
+    assert {found.rule for found in FAMILY.judge(instance, StagePlan(PLAN.stages[:1]))} == {"cover"}
+    unknown = StagePlan((PLAN.stages[0], replace(PLAN.stages[1], tmpcs={"b": "y"})))
+    assert {found.rule for found in FAMILY.judge(instance, unknown)} == {"tmpc"}
+
+
+def test_simulated_by_hand() -> None:
+    """Four micro-batches on two replicas of a (forwards 4, backwards 8) and on b (1 and 2), then half a unit to sync.
+
+    1F1B: a holds ceil(3/2) = 2, b one. b is through with them at 7, 10, 13, 16; the first replica of a is busy from 0
+    to 24, the second waits from 8 to 10 and ends at 26. GPipe: b runs two forward passes before its first backward
+    pass, and all four before its second one, so the second replica waits until 12 and ends at 28.
+    """
+    layers = tuple(
+        Layer(v, {1: (Tmpc("x", time, weight, 2.0, 1.0),)}) for v, time, weight in (("a", 12.0, 10.0), ("b", 3.0, 0.0))
+    )
+    flat = StageInstance("ab", layers, (Edge("a", "b", 0.0),), 3, 100.0, 10.0, 4)
+    for schedule, end in ((Schedule.ONE_F_ONE_B, 26), (Schedule.GPIPE, 28)):
+        assert simulate_batch(flushed(flat, schedule), PLAN) == pytest.approx(end / 4 + 0.5), schedule
+
+
+def test_labels_agree_with_brute_force(cases: int) -> None:
+    infeasible = 0
+    for seed in range(cases):
+        instance = random_flushed(seed, same_weights=True)
+        assert labels.uniform_weights(instance)
+        expected, answer = brute_force(instance), labels.solve(instance, Limits(), Watch())
+        assert answer.infeasible == (expected is None), seed
+        if expected is None:
+            infeasible += 1
+            assert answer.bound is None
+            continue
+        assert FAMILY.judge(instance, answer.plan) == ()
+        assert math.isclose(evaluate(instance, answer.plan), expected, rel_tol=1e-8, abs_tol=1e-9), seed
+        assert answer.bound <= expected * (1 + 1e-9) + 1e-12
+    assert infeasible
+
+
+def test_the_model_rounds_to_a_true_bound() -> None:
+    """A third is no whole number of units: what the model counts for C lies above it, the bound it gives does not."""
+    layer = Layer("a", {1: (Tmpc("x", 1.0, 0.0, 1.0, 0.0),)})
+    for schedule in Schedule:
+        instance = flushed(StageInstance("third", (layer,), (), 3, 100.0, 1.0, 3), schedule)
+        answer = cpsat.solve(instance, Limits(), Watch())
+        assert 0.333333 < answer.bound <= 1 / 3 == evaluate(instance, answer.plan)
+
+
+def test_weights_that_take_ages_to_synchronise_fit_into_the_model() -> None:
+    """At 1e-6 bytes per second two replicas would take 4e9 s; one has no plan that is quicker than its 0.8 s."""
+    layer = Layer("a", {1: (Tmpc("x", 0.8, 4000.0, 0.0, 0.0),)})
+    instance = flushed(StageInstance("slow", (layer,), (), 2, 1.0, 1e-6, 4))
+    answer = cpsat.solve(instance, Limits(time_s=20), Watch())
+    assert evaluate(instance, answer.plan) == brute_force(instance)
+    assert answer.bound <= brute_force(instance)
+
+
+def test_the_model_counts_every_micro_batch_in_flight() -> None:
+    """GPipe with five: at d = 2 a replica holds three, at d = 1 all five."""
+    layer = Layer("a", {1: (Tmpc("x", 1.0, 0.0, 1.0, 0.0),)})
+    for memory, infeasible in ((3.0, False), (2.0, True)):
+        instance = flushed(StageInstance("five", (layer,), (), 2, memory, 1.0, 5), Schedule.GPIPE)
+        assert backend.run(cpsat.model_of(instance).model, Limits()).infeasible is infeasible
+        assert milp_backend.run(milp.model_of(instance).model, Limits()).infeasible is infeasible
+
+
+def test_bytes_of_more_micro_batches_than_devices_fit_into_the_model() -> None:
+    """Under GPipe a stage may hold all of them: 6144 times 1e30 bytes beside a limit of 1e30."""
+    layer = Layer("a", {1: (Tmpc("x", 1.0, 0.0, 1e30, 1.0),)})
+    instance = flushed(StageInstance("many", (layer,), (), 2, 1e30, 1.0, 6144), Schedule.GPIPE)
+    assert cpsat.solve(instance, Limits(time_s=20), Watch()).infeasible
+
+
+def test_a_stage_that_is_too_large_is_cut_off_at_all_degrees_that_leave_as_much_in_flight() -> None:
+    layer = Layer("a", {1: (Tmpc("x", 1.0, 0.0, 1.0, 0.0),)})
+    instance = flushed(StageInstance("five", (layer,), (), 2, 100.0, 1.0, 5), Schedule.GPIPE)
+    model = milp.model_of(instance, complete=True)
+    plan = model.decode(model.run(Limits(), Watch()).values)
+    assert plan.stages[0].dp_degree == 2
+    model.data.flushed = replace(instance, flat=replace(instance.flat, memory_bytes=2.0))
+    model.cut_off(plan, None)  # three micro-batches at d = 2, five at d = 1
+    assert model.run(Limits(), Watch()).infeasible
+
+
+def test_labels_are_for_weights_that_do_not_depend_on_the_choice() -> None:
+    layers = tuple(
+        replace(layer, tmpcs={1: (*layer.tmpcs[1], Tmpc("y", 1.0, 11.0, 0.0, 0.0))}) for layer in chain().flat.layers
+    )
+    instance = replace(chain(), flat=replace(chain().flat, layers=layers))
+    assert labels.uniform_weights(chain()) and not labels.uniform_weights(instance)
+    assert FAMILY.method("labels").supports(chain()) is None and "weights" in FAMILY.method("labels").supports(instance)
+
+
+@pytest.mark.parametrize("room", [cpsat, milp], ids=["cpsat", "milp"])
+def test_models_agree_with_brute_force(room: Any, cases: int) -> None:
+    check_model(room, 3, max(20, cases // 4))
+
+
+@pytest.mark.slow
+def test_the_milp_agrees_with_brute_force_on_more(cases: int) -> None:
+    check_model(milp, 4, cases)
+
+
+def check_model(room: Any, max_nodes: int, cases: int) -> None:
+    infeasible = 0
+    for seed in range(cases):
+        instance = random_flushed(seed, max_nodes=max_nodes)
+        limits = Limits(time_s=20)
+        expected, answer = brute_force(instance), room.solve(instance, limits, Watch(limits))
+        assert answer.infeasible == (expected is None), seed
+        if expected is None:
+            infeasible += 1
+            continue
+        assert FAMILY.judge(instance, answer.plan) == ()
+        assert math.isclose(evaluate(instance, answer.plan), expected, rel_tol=1e-6, abs_tol=1e-6), seed
+        assert answer.bound <= expected * (1 + 1e-9) + 1e-12
+    assert infeasible
+
+
+def test_the_milp_itself_finds_the_optimum(cases: int) -> None:
+    """Without a plan to begin with, in which a model that is too strong would hide."""
+    feasible = 0
+    for seed in range(max(20, cases // 4)):
+        instance = random_flushed(seed, max_nodes=3)
+        model = milp.model_of(instance, complete=True)
+        expected, found = brute_force(instance), model.run(Limits(), Watch())
+        if expected is None or found.values is None:
+            continue
+        plan = model.decode(found.values)
+        if FAMILY.judge(instance, plan):
+            continue  # a byte too much, which the method cuts off
+        feasible += 1
+        assert math.isclose(evaluate(instance, plan), expected, rel_tol=1e-6, abs_tol=1e-6), seed
+        assert model.lower_bound(found.bound) <= expected * (1 + 1e-9) + 1e-12
+    assert feasible > 5
+
+
+def test_the_plan_without_flushes_can_be_the_wrong_one() -> None:
+    """Few micro-batches: four stages are best without flushes, but fill and drain cost them a quarter of the time."""
+    flat = planner.load("chain8", microbatches=8, devices=8)
+    instance = flushed(flat)
+    without = planner.solve(flat, method="exact")
+    best = planner.solve(instance, method="labels")
+    plan = FAMILY.plan_from_json(instance, without.plan)
+    assert FAMILY.judge(instance, plan) == ()
+    assert (len(plan.stages), len(best.plan["stages"])) == (4, 2)
+    assert evaluate(instance, plan) / best.objective == pytest.approx(1.2884, abs=1e-4)
+
+
+def test_how_far_the_formula_is_from_a_simulated_batch(cases: int) -> None:
+    """Chains with a stage for every node and d = 1.
+
+    GPipe is never slower than the formula, which takes every stage for the slowest one while the pipeline fills and
+    drains. 1F1B may be, since a stage with room for L - i micro-batches waits for the one in front of it.
+    """
+    ratios: dict[Schedule, list[float]] = {schedule: [] for schedule in Schedule}
+    for seed in range(3 * cases):
+        instance = random_flushed(seed, shape="chain")
+        flat = instance.flat
+        layers = [flat.layers[v] for v in topological_order(len(flat.layers), flat.edge_indices)]
+        if any(1 not in layer.tmpcs for layer in layers):
+            continue
+        plan = StagePlan(tuple(Stage((one.id,), 1, 1, {one.id: one.tmpcs[1][0].id}) for one in layers))
+        time, formula = simulate_batch(instance, plan), evaluate(instance, plan)
+        if formula == 0:
+            continue
+        ratios[instance.schedule].append(time / formula)
+        # the slowest stage alone takes m steps of the m + L - 1
+        assert time / formula >= flat.num_microbatches / (flat.num_microbatches + len(layers) - 1) - 1e-9
+    assert min(map(len, ratios.values())) > 10
+    assert max(ratios[Schedule.GPIPE]) <= 1 + 1e-9
+    assert 1 < max(ratios[Schedule.ONE_F_ONE_B]) < 1.5
+
+
+def test_instances_follow_overrides() -> None:
+    for content in (chain(), FAMILY.to_json(chain())):
+        instance = FAMILY.read(content, "here", {"schedule": "gpipe", "microbatches": "7"})
+        assert instance.schedule is Schedule.GPIPE and instance.flat.num_microbatches == 7
+        with pytest.raises(InstanceError, match="schedule"):
+            FAMILY.read(content, "here", {"schedule": "dapple"})
+    with pytest.raises(InstanceError, match="exactly"):
+        flushed(replace(chain().flat, exactly=True))
+
+
+def test_a_stage_that_only_rounding_let_in_is_cut_off_at_once() -> None:
+    """Without any memory every TMPC is too large, whatever its few bytes are rounded to: not found plan by plan."""
+    layers = tuple(
+        Layer(v, {1: tuple(Tmpc(f"x{i}", 1.0 + i, 1.0, 0.0, 1e-6 * (1 + v + i)) for i in range(3))}) for v in range(4)
+    )
+    flat = StageInstance("starved", layers, (), 3, 0.0, 1.0, 6)
+    for schedule in Schedule:
+        found = planner.solve(flushed(flat, schedule), method="cpsat")
+        assert found.status == "infeasible" and found.stats["rounds"] <= 13, schedule
+
+
+def test_requirements_survive_overrides() -> None:
+    flat = planner.load("chain8", first=3)
+    content = {**FAMILY.to_json(flushed(flat)), "requirements": ["num_stages == 2"]}
+    for instance in (planner.load(content, schedule="gpipe", devices=3), FAMILY.read(planner.load(content), "", {})):
+        assert instance.requirements == ("num_stages == 2",)
+        assert len(planner.solve(instance, method="cpsat").plan["stages"]) == 2

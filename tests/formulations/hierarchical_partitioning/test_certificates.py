@@ -1,0 +1,221 @@
+"""Certificates of hierarchical partitioning: accepted where all plans, priced in fractions, confirm them."""
+
+from __future__ import annotations
+
+import copy
+import math
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from certificate_cases import Spoiling, certified, check_commands, claimed, parsed, proves
+from oracles.hierarchical_partitioning import plans, random_hierarchical, tight_graph
+from small_instances import random_case
+
+import planner
+from formulations.contract.family import UncertifiedError
+from formulations.hierarchical_partitioning.certificate import checker
+from formulations.hierarchical_partitioning.certificate.writer import write
+from instances.problems.hierarchical_partitioning import HierarchicalInstance, MemoryModel, on_machines
+from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
+from planner import Stop
+from solvers.outcome import Watch
+
+
+def small(number: int) -> HierarchicalInstance:
+    """Two layers, at times three, with whole numbers: a stage or a link often takes the bound exactly."""
+    if number % 10 == 5:
+        found = tight_graph(number)
+        if len(found.flat.layers) <= 3:
+            return found
+    return random_hierarchical(number, max_nodes=3 if number % 20 == 0 else 2, max_tmpcs=2)
+
+
+def price(instance: HierarchicalInstance, plan: dict) -> Fraction | None:
+    """The exact time of a plan; ``None`` if it does not fit into the memory."""
+    flat, most = instance.flat, min(instance.flat.num_microbatches, instance.flat.num_devices)
+    B1, B2 = Fraction(instance.inner_bandwidth), Fraction(instance.outer_bandwidth)
+    room = Fraction(flat.memory_bytes) * (1 + Fraction(1, 10**12))
+    layers = {str(layer.id): layer.tmpcs for layer in flat.layers}
+    ends = [(str(e.source), str(e.target), e) for e in flat.edges]
+    times, s = [], 0
+    for superstage in reversed(plan["stages"]):
+        d2, held = superstage["dp_degree"], set[str]()
+        for stage in reversed(superstage["inner"]):
+            d1, t, nodes = stage["dp_degree"], stage["tp_degree"], {str(v) for v in stage["nodes"]}
+            chosen = {v: next(x for x in layers[v][t] if x.id == stage["tmpcs"][v]) for v in nodes}
+            s, held = s + d1 * d2, held | nodes
+            flying = math.ceil(Fraction(most, d1) if instance.memory_model == "crude" else Fraction(s, d1 * d2))
+            memory = sum(Fraction(x.activation_bytes) * flying + Fraction(x.static_bytes) for x in chosen.values())
+            if memory > room and instance.memory_model is not MemoryModel.NONE:
+                return None
+            volume = sum(4 * Fraction(d1 - 1, d1) * Fraction(x.weight_bytes) for x in chosen.values())
+            for u, v, e in ends:
+                if v in nodes and u not in nodes:
+                    volume += 2 * (Fraction(e.bytes) + Fraction(chosen[v].sync_forward_bytes.get(e.source, 0)))
+                if u in nodes and v not in nodes:
+                    volume += 2 * (Fraction(e.bytes) + Fraction(chosen[u].sync_backward_bytes.get(e.target, 0)))
+            times.append((sum(Fraction(x.time) for x in chosen.values()) + volume / B1) / d1 / d2)
+        weights = sum(min(t * Fraction(x.weight_bytes) for t, row in layers[v].items() for x in row) for v in held)
+        crossing = sum(Fraction(e.bytes) for u, v, e in ends if (u in held) is not (v in held))
+        times.append((4 * Fraction(d2 - 1, d2) * weights + 2 * crossing) / d2 / B2)
+    return max(times)
+
+
+def prices(instance: HierarchicalInstance) -> list[Fraction]:
+    """Those of all plans, rising."""
+    return sorted({each for each in (price(instance, plan) for plan in plans(instance)) if each is not None})
+
+
+def test_certificates_of_random_instances_are_accepted(cases: int) -> None:
+    seen = dict.fromkeys(("optimal", "infeasible", *MemoryModel), 0)
+    for number in range(cases):
+        instance = random_case("hierarchical_partitioning", 16, number)
+        result, _ = certified(instance)
+        seen[result.status] += 1
+        seen[instance.memory_model] += 1
+    assert min(seen.values()) >= cases // 20, seen
+
+
+def test_bounds_below_the_optimum_are_accepted_and_no_others(cases: int) -> None:
+    """Against all plans: at times that a plan takes exactly, a little less, and a little more."""
+    outcomes = {True: 0, False: 0}
+    for number in range(cases):
+        instance, tiny = small(number), Fraction(1, 10**12)
+        found = prices(instance)
+        assert proves(instance, None) is (not found), number
+        for bound in {Fraction(1, 10**6), *(each for each in found[:3] if each > 0)}:
+            for tried in (bound, bound * (1 - tiny), bound * (1 + tiny), bound / 2):
+                true = not found or found[0] > tried
+                assert proves(instance, tried) is true, (number, tried)
+                outcomes[true] += 1
+        if found and found[0] > 0:
+            with pytest.raises(UncertifiedError, match="does not confirm the bound"):
+                write(instance, None, float(found[0]) * (1 + 1e-9), Watch())
+    assert min(outcomes.values()) >= cases, outcomes
+
+
+def _mutants(rng: random.Random, content: dict, good: dict) -> Iterator[tuple[dict, dict]]:
+    """An instance and a certificate, one of them with a fault."""
+    if good["bound"] is not None:
+        plan = copy.deepcopy(good["plan"])
+        superstage = rng.choice(plan["stages"])
+        stage = rng.choice([superstage, *superstage["inner"]])
+        stage[rng.choice([name for name in ("dp_degree", "tp_degree") if name in stage])] += rng.choice([-1, 1])
+        yield content, good | {"plan": plan}
+        yield content, good | {"plan": {"stages": good["plan"]["stages"][::-1]}}
+        yield content, good | {"plan": {"stages": good["plan"]["stages"][1:]}}
+    for _ in range(4):
+        content = copy.deepcopy(content)
+        flat = content["flat"]
+        x = rng.choice(rng.choice([row for row in rng.choice(flat["layers"])["tmpcs"].values() if row]))
+        places = [(x, name) for name in ("time", "weight_bytes", "activation_bytes", "static_bytes")]
+        places += [(flat, name) for name in ("memory_bytes", "num_microbatches")]
+        places += [(content, name) for name in ("inner_bandwidth", "devices_per_machine", "num_machines")]
+        place, name = rng.choice(places)
+        most = 3 if name in ("devices_per_machine", "num_machines") else 12
+        place[name] = max(1, rng.choice([place[name] + 1, place[name] - 1, place[name] // 2, 2 * place[name]]))
+        place[name] = min(place[name], most) if name.startswith("num_") or most == 3 else place[name]
+        flat["num_devices"] = content["devices_per_machine"] * content["num_machines"]
+        yield content, good
+
+
+def optimum(instance: HierarchicalInstance) -> Fraction | float:
+    """The least price; infinite if there is no plan."""
+    return min(prices(instance), default=math.inf)
+
+
+SPOILING = Spoiling(small, _mutants, optimum, price)
+
+
+def test_no_mutant_that_claims_what_is_false_is_accepted(cases: int) -> None:
+    SPOILING.check(cases)
+
+
+def two_layers(**fields: Any) -> HierarchicalInstance:
+    """a of 8 s before b of 8 s, 2 bytes in flight and 6 bytes of weights each, one byte between them; K_1 = K_2 = 2."""
+    model = fields.pop("model", MemoryModel.PRECISE)
+    K1, K2, B1, B2 = (fields.pop(name, value) for name, value in (("K1", 2), ("K2", 2), ("B1", 1.0), ("B2", 2.0)))
+    layers = tuple(Layer(v, {1: (Tmpc("x", 8.0, 6.0, 2.0, 0.0),)}) for v in "ab")
+    flat = StageInstance("two", layers, (Edge("a", "b", 1.0),), 4, 100.0, 1.0, 4)
+    return on_machines(replace(flat, **fields), K1, K2, B1, B2, model)
+
+
+@pytest.mark.parametrize(
+    ("fields", "bound", "accepted"),
+    [
+        # each layer on a machine of two: (8 + 2 + 12)/2 = 11 s; on a device: 10 s; two machines of both: 10/2 = 5 s,
+        # while their link takes 4 * 1/2 * 12 / 2 / 2 = 6 s
+        ({}, "599999/100000", True),
+        ({}, "6", False),
+        ({"B2": 24.0}, "499999/100000", True),
+        ({"B2": 24.0}, "5", False),
+        ({"K2": 1}, "999999/100000", True),
+        ({"K2": 1}, "10", False),
+        ({"num_microbatches": 3}, "799999/100000", True),  # two machines of two stages have degrees of 4, of one 2
+        ({"num_microbatches": 3}, "8", False),
+        # a has two micro-batches in flight behind b, and 3 bytes do not hold them: a before b on one device
+        ({"memory_bytes": 3.0, "K2": 1}, None, True),
+        ({"memory_bytes": 4.0, "K2": 1}, "10", False),
+        ({"memory_bytes": 4 * (1 - 0.9e-12), "K2": 1}, "10", False),  # the definition's slack
+        ({"memory_bytes": 4 * (1 - 1e-11), "K2": 1}, "10", True),
+        ({"memory_bytes": 4 * (1 - 1e-11), "K2": 1, "model": MemoryModel.NONE}, "10", False),
+        ({"memory_bytes": 3.9, "model": MemoryModel.CRUDE}, None, True),  # S = 4: two in flight on two replicas
+        ({"memory_bytes": 4.0, "model": MemoryModel.CRUDE}, "1099999/100000", True),
+        ({"memory_bytes": 4.0, "model": MemoryModel.CRUDE}, "11", False),
+        ({}, None, False),
+        ({}, "0", True),
+    ],
+)  # fmt: skip
+def test_bounds_by_hand(fields: dict, bound: str | None, accepted: bool) -> None:
+    instance = two_layers(**fields)
+    found = checker.verify(parsed(instance), claimed(instance, None if bound is None else Fraction(bound)))
+    assert found["accepted"] is accepted, found["reason"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"bound": "1e9"}, {"plan": {"stages": []}}, {"proof": None}, {"objective": "3"}, {"bound": 7}, {"proof": {}}],
+)
+def test_what_is_no_certificate_is_bad_input(change: dict) -> None:
+    instance = two_layers()
+    with pytest.raises(ValueError, match=r"\w"):
+        checker.verify(parsed(instance), claimed(instance, Fraction(5)) | change)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"memory_model": "some"}, {"problem": "stage_partitioning"}, {"flat": {}}, {"flat": None}, {"num_machines": 0},
+        {"inner_bandwidth": 0}, {"devices_per_machine": 10**6},
+    ],
+)  # fmt: skip
+def test_what_is_no_instance_is_bad_input(change: dict) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        checker.verify(parsed(two_layers()) | change, claimed(two_layers(), Fraction(5)))
+
+
+def test_what_is_not_certified_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = Watch()
+    watch.stop(Stop.INTERRUPTED)
+    with pytest.raises(UncertifiedError, match="stopped"):
+        write(two_layers(), None, 5.0, watch)
+    content, certificate = parsed(two_layers()), claimed(two_layers(), Fraction(5))
+    found = checker.verify(content | {"requirements": ["num_stages <= 1"]}, certificate)
+    assert (found["accepted"], found["reason"]) == (False, "requirements: they are not looked at")
+    monkeypatch.setattr(checker, "MAX_STEPS", 0)
+    assert not checker.verify(content, claimed(two_layers(), Fraction(9)))["accepted"]
+    with pytest.raises(UncertifiedError, match="size: over 0 stages"):
+        write(two_layers(), None, 5.9, Watch())
+    monkeypatch.setattr(checker, "MAX_WAYS", 0)
+    with pytest.raises(UncertifiedError, match="size: over 0 superstages"):
+        write(two_layers(), None, 5.9, Watch())
+
+
+def test_commands(capsys: pytest.CaptureFixture[str], tmp_path) -> None:
+    flat = planner.load("bert32", first=9, devices=8)
+    assert isinstance(flat, StageInstance)
+    check_commands(on_machines(flat, 4, 2, 10 * flat.bandwidth, flat.bandwidth), "search", tmp_path, capsys)

@@ -1,0 +1,182 @@
+"""Paths of priced superstages, in both solvers: brute force, prices, states, and what a first plan leaves out."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from oracles.hierarchical_partitioning import BruteForce, random_hierarchical, tight_chain, tight_graph
+
+import planner
+from formulations.hierarchical_partitioning import FAMILY, methods
+from formulations.hierarchical_partitioning.definition.plan import HierarchicalPlan
+from formulations.hierarchical_partitioning.definition.problem import evaluate, most_in_flight, superstage_time
+from formulations.hierarchical_partitioning.effort import columns_supports
+from formulations.hierarchical_partitioning.models import cpsat_columns, milp_columns
+from formulations.hierarchical_partitioning.models.columns import Data
+from formulations.hierarchical_partitioning.models.superstages import Superstages, largest_time
+from formulations.hierarchical_partitioning.models.usable_arcs import Reach, first_reach
+from instances.problems.hierarchical_partitioning import HierarchicalInstance, MemoryModel, on_machines
+from instances.problems.stage_partitioning import Layer, StageInstance, Tmpc
+from solvers.outcome import Limits, Prover, Watch
+
+COLUMNS = ("milp-columns", "cpsat-columns")
+
+
+@pytest.mark.parametrize("method", COLUMNS)
+def test_equals_brute_force(method: str, cases: int) -> None:
+    infeasible = 0
+    for seed in range(max(12, cases // 3)):
+        instance = (random_hierarchical, tight_graph)[seed % 2](seed)
+        if seed % 4 == 3:
+            instance = replace(instance, flat=replace(instance.flat, memory_bytes=0.4 * instance.flat.memory_bytes))
+        best = BruteForce(instance).solve()
+        found = planner.solve(instance, method=method, limits=Limits(time_s=60))
+        infeasible += best is None
+        if best is None:
+            assert found.status is planner.Status.INFEASIBLE and found.proved_by == Prover.SOLVER, seed
+            continue
+        assert found.status is planner.Status.OPTIMAL and found.objective == pytest.approx(best, rel=1e-9), seed
+        assert found.bound <= best * (1 + 1e-12), seed
+    assert infeasible
+
+
+@pytest.mark.parametrize("columns", [milp_columns, cpsat_columns], ids=COLUMNS)
+def test_the_model_finds_the_optimum_by_itself(columns: object, cases: int) -> None:
+    """Without a plan to begin with targets rise until some plan meets one."""
+    for seed in range(max(4, cases // 10)):
+        instance = tight_chain(seed)
+        best, watch = BruteForce(instance).solve(), Watch()
+        model = columns.model_of(instance, watch)  # type: ignore[attr-defined]
+        run = model.run(Limits(), Watch())
+        assert run.infeasible is (best is None)
+        if best is not None:
+            assert evaluate(instance, model.decode(run.values)) == pytest.approx(best, rel=1e-6), seed
+            assert watch.best_objective >= best * (1 - 1e-9)
+            assert model.lower_bound(run.bound) <= best * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("columns", [milp_columns, cpsat_columns], ids=COLUMNS)
+def test_the_machines_of_a_path_are_counted_together(columns: object) -> None:
+    """Of two layers each alone may have two of three machines, where the other one replicates inside its machine."""
+    layers = tuple(Layer(v, {1: (Tmpc("only", 4.0, 3.0, 0.0, 0.0),)}) for v in range(2))
+    instance = on_machines(StageInstance("two", layers, (), 6, 1.0, 1.0, 4), 2, 3, 0.1, 2.0)
+    best = BruteForce(instance).solve()
+    assert best is not None and best > 2.5  # on four machines it would be 2
+    model = columns.model_of(instance, complete=True)  # type: ignore[attr-defined]
+    run = model.run(Limits(), Watch())
+    plan = model.decode(run.values)
+    assert FAMILY.judge(instance, plan) == () and evaluate(instance, plan) == pytest.approx(best)
+
+
+def test_the_search_by_targets_begins_anywhere() -> None:
+    """With the optimum, a far plan and none known, the shortest paths end at the same time."""
+    for seed in (1, 4, 7):
+        instance = tight_chain(seed)
+        best = BruteForce(instance).solve()
+        if best is None:
+            continue
+        for known in (best, 3 * best, None):
+            watch = Watch()
+            if known is not None:
+                watch.plan("some", known)
+            superstages = Superstages(instance, 100, watch)
+            reach, unit = Reach(superstages, 4 * best), best / 1e3
+            arcs = reach.arcs()
+            data = Data(reach, arcs, [arc.time / unit for arc in arcs], unit, 4e3)
+            model = milp_columns.Model(milp_columns.build(data, reach.target), data, reach.target)
+            bounds: list[float] = []
+            run = model.run(Limits(), watch, on_solution=lambda _: None, on_bound=bounds.append)
+            assert max([run.bound, *bounds]) * unit == pytest.approx(best, rel=1e-6)
+            if known != best:
+                assert evaluate(instance, model.decode(run.values)) == pytest.approx(best, rel=1e-9)
+
+
+def priced(instance: HierarchicalInstance) -> Reach:
+    watch = Watch()
+    superstages = Superstages(instance, 1000, watch)
+    return Reach(superstages, largest_time(instance, superstages.terms))
+
+
+@pytest.mark.parametrize("memory_model", list(MemoryModel))
+def test_a_superstage_costs_what_the_definition_says(memory_model: MemoryModel, cases: int) -> None:
+    """Every column's split is as slow as its price, fits its machine, and has the degrees that it says."""
+    looked_at = 0
+    for seed in range(max(6, cases // 10)):
+        instance = replace(tight_graph(seed), memory_model=memory_model)
+        reach = priced(instance)
+        for arc in reach.arcs(whole=True)[::7]:
+            superstage = reach.superstages.superstage(arc.inner, arc.outer, arc.s, arc.devices, arc.x, reach.target)
+            assert superstage_time(instance, superstage) == pytest.approx(arc.time, rel=1e-9)
+            assert superstage.num_devices <= instance.devices_per_machine
+            assert sum(stage.dp_degree for stage in superstage.inner) == arc.x
+            assert arc.s + arc.devices * arc.x <= most_in_flight(instance)
+            looked_at += 1
+    assert looked_at > 20
+
+
+def test_paths_are_plans() -> None:
+    """A first plan of the columns keeps all rules, memory with what is behind it among them."""
+    found = 0
+    for seed in range(8):
+        instance = tight_chain(seed)
+        reach = priced(instance)
+        assert reach.possible is (BruteForce(instance).solve() is not None), seed
+        if reach.possible:
+            plan = reach.first()
+            assert isinstance(plan, HierarchicalPlan) and FAMILY.judge(instance, plan) == ()
+            found += 1
+    assert found
+
+
+def test_a_better_plan_that_requirements_exclude_narrows_nothing() -> None:
+    """A plan of more superstages than the best one: the models must not look near the best one alone."""
+    for seed in (0, 2):
+        plain = random_hierarchical(seed)
+        free = planner.solve(plain, method="milp-columns")
+        assert free.plan is not None
+        most = len(free.plan["stages"])
+        instance = replace(plain, requirements=(f"num_superstages >= {most + 1}",))
+        results = [planner.solve(instance, method=method) for method in ("cpsat", *COLUMNS)]
+        assert len({each.status for each in results}) == 1, seed
+        if results[0].objective is not None:
+            for each in results[1:]:
+                assert each.objective == pytest.approx(results[0].objective, rel=1e-6)
+
+
+@pytest.mark.parametrize("columns", [milp_columns, cpsat_columns], ids=COLUMNS)
+def test_what_is_known_with_requirements_is_not_improved_without(columns: object) -> None:
+    """Of two layers on two machines the best plan has two superstages; with one required, a far slower one is best."""
+    layers = tuple(Layer(v, {1: (Tmpc("only", 4.0, 40.0, 0.0, 0.0),)}) for v in range(2))
+    flat = StageInstance("two", layers, (), 2, 1.0, 1.0, 2)
+    instance = replace(on_machines(flat, 1, 2, 1.0, 1.0), requirements=("num_superstages <= 1",))
+    watch = Watch()
+    watch.plan("slower still", 20.0)
+    model = columns.model_of(instance, watch)  # type: ignore[attr-defined]
+    assert evaluate(instance, model.decode(model.run(Limits(), Watch()).values)) == 8.0
+
+
+def test_a_wider_target_has_no_fewer_superstages() -> None:
+    instance = tight_chain(3)
+    superstages = Superstages(instance, 100, Watch())
+    most = largest_time(instance, superstages.terms)
+    counts = [len(Reach(superstages, most * share).arcs(whole=True)) for share in (0.1, 0.4, 1.0)]
+    assert counts == sorted(counts) and counts[-1]
+    assert first_reach(superstages, Watch(), complete=True).target == most
+
+
+def test_sizes_that_columns_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = tight_chain(0)
+    count = len(instance.flat.layers) + 1
+    assert columns_supports(instance) is None
+    monkeypatch.setattr(methods, "MAX_DOWNSETS", count)
+    assert columns_supports(instance) is None
+    monkeypatch.setattr(methods, "MAX_DOWNSETS", count - 1)
+    assert columns_supports(instance) == f"the graph has more than {count - 1} downsets"
+    monkeypatch.setattr(methods, "MAX_DOWNSETS", count)
+    for limit in ("MAX_CELLS", "MAX_STEPS"):
+        with monkeypatch.context() as patch:
+            patch.setattr(methods, limit, 1.0)
+            assert "too many for the columns" in str(columns_supports(instance))
+    assert math.isfinite(priced(instance).target)

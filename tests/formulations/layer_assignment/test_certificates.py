@@ -1,0 +1,233 @@
+"""Certificates of layer assignment: accepted where brute force in fractions confirms them, and mutants nowhere else."""
+
+from __future__ import annotations
+
+import copy
+import math
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from itertools import combinations, pairwise
+from pathlib import Path
+
+import pytest
+from certificate_cases import Spoiling, certified, check_commands, claimed, parsed
+from small_instances import random_case
+
+import planner
+from formulations.contract.family import UncertifiedError
+from formulations.layer_assignment.certificate import checker
+from formulations.layer_assignment.certificate.writer import write
+from instances.problems.layer_assignment import LayerAssignmentInstance, TiedParameters, generate
+from planner import Stop
+from solvers.outcome import Watch
+
+
+def all_reduce(instance: LayerAssignmentInstance, stage: int, begin: int, end: int) -> Fraction:
+    """Of a stage, exactly."""
+    held = sum(map(Fraction, instance.parameters[begin:end]), Fraction(0))
+    held += sum(Fraction(tie.parameters) for tie in instance.tied if {*tie.layers} & {*range(begin, end)})
+    rings = instance.ring_s_per_parameter or (0.0,)
+    return held * Fraction(rings[stage % len(rings)])
+
+
+def optimum(instance: LayerAssignmentInstance) -> Fraction | float:
+    """The least time of any assignment, exactly; infinite if there is none."""
+    L, S, found = instance.num_layers, instance.num_stages, []
+    for inner in combinations(range(1, L), S - 1):
+        ends = (0, *inner, L)
+        times = [sum(map(Fraction, instance.layer_time_s[a:b]), Fraction(0)) for a, b in pairwise(ends)]
+        sent = [Fraction(instance.cut_cost(end - 1, stage)) for stage, end in enumerate(inner)]
+        reduced = [all_reduce(instance, stage, *span) for stage, span in enumerate(pairwise(ends))]
+        found.append((instance.num_microbatches - 1) * max(times) + sum(times) + sum(sent) + max(reduced))
+    return min(found, default=math.inf)
+
+
+def small(number: int) -> LayerAssignmentInstance:
+    return random_case("layer_assignment", 16, number)
+
+
+Rows = list[tuple[Fraction, list[Fraction]]]
+
+
+def claim(
+    instance: LayerAssignmentInstance, bound: Fraction | None, caps: list[Fraction], rows: Rows | None = None
+) -> dict:
+    texts = {"rows": [[str(most), [str(cap) for cap in below]] for most, below in rows]} if rows else {}
+    return claimed(instance, bound, {"kind": "caps", "caps": [str(cap) for cap in caps], **texts})
+
+
+def written(made: dict) -> tuple[list[Fraction], Rows]:
+    """The caps and the rows of a certificate."""
+    rows = made["proof"].get("rows", [])
+    return list(map(Fraction, made["proof"].get("caps", []))), [
+        (Fraction(a), list(map(Fraction, caps))) for a, caps in rows
+    ]
+
+
+def test_certificates_of_random_instances_are_accepted(cases: int) -> None:
+    found = [certified(small(number)) for number in range(cases)]
+    assert sum(result.status == "infeasible" for result, _ in found) >= cases // 100
+    assert sum(bool(content["proof"].get("rows")) for _, content in found) >= cases // 4
+
+
+def test_every_bound_below_the_optimum_is_proved_and_no_other(cases: int) -> None:
+    """The caps that are written prove it; caps that are not those prove nothing that is false."""
+    rng, counts = random.Random(3), {True: 0, False: 0}
+    for number in range(cases):
+        instance = small(number)
+        best = optimum(instance)
+        if best in (0, math.inf):
+            continue
+        best = Fraction(best)
+        for bound in (best * (1 - Fraction(1, 10**9)), best * Fraction(9, 10), best / 7):
+            made = write(instance, None, float(bound), Watch())
+            assert checker.verify(parsed(instance), made)["accepted"], (number, bound)
+            assert Fraction(made["bound"]) >= bound * (1 - Fraction(1, 10**10))
+            caps, rows = written(made)
+            for higher in (best, best * (1 + Fraction(1, 10**9)), best * 2):
+                other = sorted({*caps, best, best * Fraction(rng.random())} - {rng.choice([best, *caps])})
+                fewer = [row for row in rows if rng.random() < 0.5]
+                for tried in ((caps, rows), (other, rows), (caps, fewer), (other, [])):
+                    accepted = checker.verify(parsed(instance), claim(instance, higher, *tried))["accepted"]
+                    assert not accepted, (number, higher, tried)
+            other = sorted({*caps, best * Fraction(rng.random())} - {rng.choice([best, *caps])})
+            counts[checker.verify(parsed(instance), claim(instance, bound, other, rows))["accepted"]] += 1
+        with pytest.raises(UncertifiedError, match="does not confirm the bound"):
+            write(instance, None, float(best) * (1 + 1e-9), Watch())
+    assert min(counts.values()) >= cases // 4, counts
+
+
+def _mutants(rng: random.Random, content: dict, good: dict) -> Iterator[tuple[dict, dict]]:
+    """An instance and a certificate, one of them with a fault."""
+    original = content
+    for kind in range(7):
+        content, mutant = copy.deepcopy((original, good))
+        if kind == 0 and mutant["plan"]:
+            rng.shuffle(mutant["plan"]["lengths"])
+        elif kind == 1 and mutant["proof"].get("caps"):
+            mutant["proof"].get("caps").pop()
+        elif kind == 2 and mutant["proof"].get("rows"):
+            rows = mutant["proof"]["rows"]
+            row = rows.pop(rng.randrange(len(rows)))
+            if rng.random() < 0.5:
+                rows.append([str(Fraction(row[0]) * rng.choice([2, Fraction(1, 2)])), row[1]])
+                rows.sort(key=lambda row: Fraction(row[0]))
+        elif kind == 3 and content.get("ring_s_per_parameter"):
+            place = rng.randrange(len(content["ring_s_per_parameter"]))
+            content["ring_s_per_parameter"][place] *= rng.choice([0.9, 0.5, 0.0])
+        elif kind == 4 and content.get("parameters"):
+            content["parameters"][rng.randrange(len(content["parameters"]))] *= rng.choice([0.9, 0.0])
+        elif kind == 5:
+            content["num_microbatches"] = rng.randint(1, 9)
+        else:
+            place = rng.randrange(len(content["layer_time_s"]))
+            content["layer_time_s"][place] = rng.choice([0.9, 0.5, 0.0]) * content["layer_time_s"][place]
+        yield content, mutant
+
+
+SPOILING = Spoiling(small, _mutants, optimum)
+
+
+def test_no_mutant_that_claims_what_is_false_is_accepted(cases: int) -> None:
+    SPOILING.check(cases)
+
+
+@pytest.mark.parametrize(
+    ("bound", "caps", "accepted"),
+    [
+        ("10", ["3"], False),  # (1, 2, 2): (2 - 1) 4 + 6 = 10 for stages of 2 and 4
+        ("998/100", ["399/100"], True),
+        ("999/100", ["4"], False),  # stages of 4 take 10
+        ("999/100", ["398/100"], False),  # from 3.98 on 9.98 is all that is known
+        ("999/100", [], False),
+        ("599/100", [], True),
+        (None, [], False),
+    ],
+)
+def test_caps_by_hand(bound: str | None, caps: list[str], accepted: bool) -> None:
+    """Layers of 2, 2 and 2 s in two stages, two micro-batches, cuts for nothing: 4 s at least for the slowest."""
+    instance = LayerAssignmentInstance("hand", (2.0, 2.0, 2.0), ((0.0,), (0.0,)), 2, 2)
+    assert optimum(instance) == 10
+    limit = None if bound is None else Fraction(bound)
+    found = checker.verify(parsed(instance), claim(instance, limit, [Fraction(cap) for cap in caps]))
+    assert found["accepted"] is accepted, found["reason"]
+
+
+@pytest.mark.parametrize(
+    ("bound", "caps", "rows", "accepted"),
+    [
+        ("599/100", [], [("1", []), ("1995/1000", [])], True),  # what takes 4 s has an all-reduce of 2 s
+        ("6", [], [("1", []), ("1995/1000", [])], False),
+        ("6", [], [("1", []), ("2", [])], False),  # the all-reduce takes 2 s exactly
+        ("599/100", [], [("1995/1000", [])], True),
+        ("599/100", [], [("2", [])], False),
+        ("599/100", [], [], False),
+        ("599/100", [], [("1", []), ("198/100", [])], False),  # from 1.98 s on 5.98 s is all that is known
+        ("399/100", [], [], True),
+    ],
+)
+def test_rows_by_hand(bound: str, caps: list[str], rows: list, accepted: bool) -> None:
+    """Layers of 2 and 2 s with a parameter each, one of them shared by both, in one stage: 4 s and 2 s."""
+    tie = TiedParameters((0, 1), 1.0)
+    instance = LayerAssignmentInstance("hand", (2.0, 2.0), ((0.0,),), 1, 1, (1.0, 0.0), (tie,), (1.0,))
+    assert optimum(instance) == 6
+    given = [(Fraction(most), list(map(Fraction, below))) for most, below in rows]
+    found = checker.verify(parsed(instance), claim(instance, Fraction(bound), list(map(Fraction, caps)), given))
+    assert found["accepted"] is accepted, found["reason"]
+
+
+def test_windows_of_layers_that_share_parameters(cases: int) -> None:
+    """The longest stage that ends anywhere, within limits on its time and its parameters."""
+    for number in range(cases):
+        instance = small(number)
+        if not any(instance.ring_s_per_parameter):
+            continue
+        rng, exact = random.Random(number), checker.Instance(parsed(instance))
+        spans = [(a, b) for b in range(1, len(exact.times) + 1) for a in range(b)]
+        a, b = rng.choice(spans)
+        cap, most = rng.choice([None, sum(exact.times[a:b])]), exact.parameters(*rng.choice(spans))
+        for end, first in enumerate(exact._first(cap, most)):
+            fitting = [
+                begin for begin in range(end)
+                if (cap is None or sum(exact.times[begin:end]) <= cap) and exact.parameters(begin, end) <= most
+            ]  # fmt: skip
+            assert first == min(fitting, default=end), number
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"bound": "1e9"}, {"plan": {"lengths": []}}, {"proof": {"kind": "caps", "caps": ["-1"]}},
+        {"proof": {"kind": "caps", "caps": ["2", "1"]}}, {"proof": {"kind": "caps"}}, {"objective": "3"},
+        {"proof": {"kind": "caps", "caps": [2]}}, {"proof": {"kind": "caps", "caps": [], "rows": [["1"]]}},
+        {"proof": {"kind": "caps", "caps": [], "rows": [["2", []], ["1", []]]}},
+        {"proof": {"kind": "caps", "caps": [], "rows": [[None, []]]}},
+    ],
+)  # fmt: skip
+def test_what_is_no_certificate_is_bad_input(change: dict) -> None:
+    instance = generate(6, 2, 4)
+    with pytest.raises(ValueError, match=r"\w"):
+        checker.verify(parsed(instance), claim(instance, Fraction(1, 10**6), []) | change)
+
+
+@pytest.mark.parametrize("change", [{"ring_s_per_parameter": (2.0,)}, {"parameters": (1.0, 2.0)}, {"tied": ()}])
+def test_a_certificate_of_another_all_reduce_is_rejected(change: dict) -> None:
+    tie = TiedParameters((0, 1), 1.0)
+    instance = LayerAssignmentInstance("hand", (2.0, 2.0), ((0.0,),), 1, 1, (1.0, 1.0), (tie,), (1.0,))
+    found = checker.verify(parsed(replace(instance, **change)), claim(instance, Fraction(1), []))
+    assert found["reason"] == "instance: the certificate is of another one"
+
+
+def test_what_is_not_certified_says_why() -> None:
+    watch = Watch()
+    watch.stop(Stop.INTERRUPTED)
+    with pytest.raises(UncertifiedError, match="stopped"):
+        write(generate(8, 3, 4), None, 1.0, watch)
+    required = planner.certify(planner.load(parsed(generate(8, 3, 4)), require=["stage_of(2) <= 1"]))
+    assert required.content is None and "uncertified: what is required of a plan" in required.result.reason
+
+
+def test_commands(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    check_commands(generate(100, 8, 16), "caps", tmp_path, capsys)

@@ -1,0 +1,242 @@
+"""Methods of layer assignment against brute force, against each other, and in time."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from load import allowed_s
+from oracles.layer_assignment import optimum, random_instance
+
+from formulations.layer_assignment import FAMILY, exact, paper
+from formulations.layer_assignment.definition.plan import LayerPlan
+from formulations.layer_assignment.definition.problem import cuts, evaluate, parameters_of, violations
+from formulations.layer_assignment.models import cpsat, milp
+from instances.problems.layer_assignment import LayerAssignmentInstance, TiedParameters, generate
+from solvers.outcome import Limits, Stop, Watch, relative_gap
+
+SECONDS = Limits(time_s=30)
+
+
+def solve(method: Any, instance: LayerAssignmentInstance) -> Any:
+    return method(instance, SECONDS, Watch(SECONDS))
+
+
+def check_exact(method: Any, instance: LayerAssignmentInstance, precision: float) -> None:
+    expected = optimum(instance)
+    answer = solve(method, instance)
+    assert answer.infeasible is (expected is None)
+    if expected is None:
+        assert "need a layer each" in answer.reason and answer.stop is Stop.PROVED
+        return
+    assert violations(instance, answer.plan) == (), instance
+    objective = evaluate(instance, answer.plan)
+    assert objective == pytest.approx(expected, rel=precision, abs=1e-12), instance
+    assert answer.bound <= expected * (1 + 1e-13) + 1e-300
+    assert objective == 0 or relative_gap(objective, answer.bound) <= 1e-6, instance
+
+
+def check_sweep(label: str, cases: int) -> None:
+    for case in range(10 * cases):
+        check_exact(exact.solve, random_instance(random.Random(f"{label} {case}")), 1e-12)
+
+
+def test_the_sweep_agrees_with_brute_force(cases: int) -> None:
+    check_sweep("default", cases)
+
+
+@pytest.mark.slow
+def test_the_sweep_agrees_with_brute_force_by_the_thousand(cases: int) -> None:
+    check_sweep("slow", cases)
+
+
+@pytest.mark.parametrize("room", [cpsat, milp], ids=["cpsat", "milp"])
+def test_caps_on_the_slowest_stage_find_and_prove_the_optimum_by_themselves(room: Any, cases: int) -> None:
+    for case in range(cases // 10):
+        instance = generate(8 + case % 20, 2 + case % 5, seed=case)
+        watch = Watch(SECONDS)
+        expected = evaluate(instance, solve(exact.solve, instance).plan)
+        # Knows the balanced plan, which the search does not.
+        model = room.model_of(instance, watch, search=True)
+        seen: list[float] = []
+        found = model.run(SECONDS, Watch(SECONDS), lambda _: None, seen.append)
+        assert found.stop is Stop.PROVED and found.stats["targets"] < 60
+        assert evaluate(instance, model.decode(found.values)) == pytest.approx(expected, rel=1e-7)
+        assert expected * (1 - 1e-6) <= model.lower_bound(found.bound) <= expected * (1 + 1e-13)
+        assert seen == sorted(seen)
+
+
+@pytest.mark.parametrize("room", [cpsat, milp], ids=["cpsat", "milp"])
+def test_caps_agree_with_brute_force_without_a_known_plan(room: Any, cases: int) -> None:
+    for case in range(cases):
+        instance = random_instance(random.Random(f"caps {case}"), max_layers=7, all_reduce=False)
+        expected = optimum(instance)
+        if expected is None:
+            continue
+        model = room.model_of(instance, Watch(SECONDS), search=True)
+        found = model.run(SECONDS, Watch(SECONDS), lambda _: None, lambda _: None)
+        assert evaluate(instance, model.decode(found.values)) == pytest.approx(expected, rel=1e-6), instance
+        assert model.lower_bound(found.bound) <= expected * (1 + 1e-13)
+
+
+@pytest.mark.parametrize("room", [cpsat, milp], ids=["cpsat", "milp"])
+def test_models_agree_with_brute_force(room: Any, cases: int) -> None:
+    for case in range(cases // 2):
+        check_exact(room.solve, random_instance(random.Random(f"model {case}"), max_layers=7), 1e-6)
+
+
+def test_the_published_program_as_it_is_meant_is_exact_without_an_all_reduce(cases: int) -> None:
+    for case in range(3 * cases):
+        check_exact(paper.solve_amp, random_instance(random.Random(f"amp {case}"), all_reduce=False), 1e-12)
+
+
+def test_the_published_program_bounds_the_joint_optimum(cases: int) -> None:
+    worse = 0
+    for case in range(cases):
+        instance = random_instance(random.Random(f"joint {case}"), all_reduce=True)
+        best, answer = optimum(instance), solve(paper.solve_amp, instance)
+        if best is not None:
+            assert answer.bound <= best * (1 + 1e-13)
+            worse += evaluate(instance, answer.plan) > best * (1 + 1e-9)
+    assert worse > cases / 20
+
+
+#: The smallest instance on which the released program misses the optimum.
+COUNTER_EXAMPLE = LayerAssignmentInstance("counter-example", (1.0, 1.0, 1.0), ((1.0,), (0.0,)), 2, 2)
+
+
+def test_the_released_program_forgets_the_cost_of_its_incumbent() -> None:
+    released, meant = (solve(method, COUNTER_EXAMPLE) for method in (paper.solve_released, paper.solve_amp))
+    assert released.plan == LayerPlan((1, 2)) and evaluate(COUNTER_EXAMPLE, released.plan) == 6
+    assert meant.plan == LayerPlan((2, 1)) and evaluate(COUNTER_EXAMPLE, meant.plan) == 5
+    assert released.bound is None
+
+
+def test_how_often_the_released_program_misses(cases: int) -> None:
+    missed = 0
+    for case in range(cases):
+        rng = random.Random(case)
+        layers, stages = 9, rng.randint(2, 5)
+        instance = LayerAssignmentInstance(
+            "integers",
+            tuple(float(rng.randint(1, 19)) for _ in range(layers)),
+            tuple(tuple(float(rng.randint(0, 29)) for _ in range(stages - 1)) for _ in range(layers - 1)),
+            stages,
+            rng.randint(2, 8),
+        )
+        answer, best = solve(paper.solve_released, instance), optimum(instance)
+        assert best is not None
+        missed += evaluate(instance, answer.plan) > best + 1e-9
+    assert cases / 5 < missed < cases
+
+
+def test_methods_agree_on_thirty_layers() -> None:
+    for seed, (stages, joint) in enumerate([(3, False), (4, True), (8, False), (8, True)]):
+        instance = generate(30, stages, 16, all_reduce=joint, seed=seed)
+        best = evaluate(instance, solve(exact.solve, instance).plan)
+        assert evaluate(instance, solve(cpsat.solve, instance).plan) == pytest.approx(best, rel=1e-6)
+        if not joint:
+            assert evaluate(instance, solve(paper.solve_amp, instance).plan) == pytest.approx(best, rel=1e-12)
+        for method in ("uniform", "megatron", "amp-released"):
+            plan = solve(FAMILY.method(method).solve, instance).plan
+            assert evaluate(instance, plan) >= best * (1 - 1e-12)
+
+
+def test_the_paths_agree_with_the_sweep_on_twenty_layers() -> None:
+    instance = generate(20, 4, 16, all_reduce=True, seed=3)
+    best = evaluate(instance, solve(exact.solve, instance).plan)
+    assert evaluate(instance, solve(milp.solve, instance).plan) == pytest.approx(best, rel=1e-6)
+
+
+@pytest.mark.parametrize("microbatches", [1, 4, 32, 256])
+def test_four_hundred_layers_and_sixty_four_stages_in_a_second(microbatches: int) -> None:
+    instance = generate(400, 64, microbatches, seed=1)
+    began = time.perf_counter()
+    answer = solve(exact.solve, instance)
+    assert time.perf_counter() - began < allowed_s(1.0)
+    assert answer.stop is Stop.PROVED
+
+
+@given(st.integers(0, 10**6), st.sampled_from([0.25, 3.0, 1e-6]))
+def test_a_change_of_unit_scales_the_optimum(seed: int, factor: float) -> None:
+    instance = random_instance(random.Random(seed))
+    if instance.num_stages > instance.num_layers:
+        return
+    scaled = replace(
+        instance,
+        layer_time_s=tuple(factor * time for time in instance.layer_time_s),
+        cut_cost_s=tuple(tuple(factor * cost for cost in row) for row in instance.cut_cost_s),
+        ring_s_per_parameter=tuple(factor * ring for ring in instance.ring_s_per_parameter),
+    )
+    first, second = (evaluate(each, solve(exact.solve, each).plan) for each in (instance, scaled))
+    assert second == pytest.approx(factor * first, rel=1e-9)
+
+
+def test_splits_by_hand() -> None:
+    row = LayerAssignmentInstance(
+        "splits", (1.0,) * 10, ((0.0,),) * 9, 3, 4, parameters=(9.0, *(1.0,) * 9), head_layers=1, tail_layers=2
+    )
+    assert solve(paper.solve_uniform, row).plan.lengths == (4, 3, 3)
+    assert solve(paper.solve_megatron, row).plan.lengths == (4, 2, 4)
+    assert solve(paper.solve_parameters, row).plan.lengths == (1, 8, 1)
+    assert solve(paper.solve_megatron, replace(row, num_stages=9)).plan is None
+    assert solve(paper.solve_released, replace(row, num_microbatches=1)).plan.lengths == (4, 2, 4)
+    tied = replace(row, tied=(TiedParameters((0, 9), 5.0),))
+    assert solve(paper.solve_parameters, tied).plan.lengths == (1, 8, 1)
+
+
+def test_balance_by_parameters_is_the_least_largest(cases: int) -> None:
+    for case in range(cases):
+        instance = random_instance(random.Random(f"parameters {case}"), all_reduce=True)
+        answer = solve(paper.solve_parameters, instance)
+        if answer.infeasible:
+            continue
+
+        def largest(plan: LayerPlan, instance: LayerAssignmentInstance = instance) -> float:
+            ends = cuts(plan)
+            return max(parameters_of(instance, *pair) for pair in itertools.pairwise(ends))
+
+        only_parameters = replace(
+            instance,
+            layer_time_s=(0.0,) * instance.num_layers,
+            cut_cost_s=((0.0,),) * (instance.num_layers - 1),
+            ring_s_per_parameter=(1.0,),
+        )
+        assert largest(answer.plan) == pytest.approx(optimum(only_parameters), rel=1e-12)
+
+
+@pytest.mark.parametrize("room", [cpsat, milp], ids=["cpsat", "milp"])
+def test_models_tell_what_they_find_and_stop_when_asked(room: Any) -> None:
+    instance = generate(12, 3, 4, all_reduce=True)
+    watch = Watch(SECONDS)
+    answer = room.solve(instance, SECONDS, watch)
+    assert (watch.best_plan, watch.best_bound) == (answer.plan, answer.bound)
+    watch = Watch()
+    watch.stop(Stop.INTERRUPTED)
+    answer = room.solve(instance, Limits(), watch)
+    assert (answer.bound, answer.stop) == (None, Stop.INTERRUPTED)
+
+
+@pytest.mark.parametrize("joint", [False, True])
+def test_a_sweep_that_is_stopped_keeps_a_true_bound(joint: bool) -> None:
+    for seed in range(20):
+        instance = generate(40, 6, 8, all_reduce=joint, seed=seed)
+        best = evaluate(instance, solve(exact.solve, instance).plan)
+        watch = Watch()
+        watch.stop(Stop.INTERRUPTED)
+        answer = exact.solve(instance, Limits(), watch)
+        assert answer.bound <= best * (1 + 1e-12) and evaluate(instance, answer.plan) >= best * (1 - 1e-12)
+        assert answer.stop in (Stop.INTERRUPTED, Stop.PROVED)
+
+
+def test_the_published_program_stops_when_asked() -> None:
+    watch = Watch()
+    watch.stop(Stop.INTERRUPTED)
+    answer = paper.solve_amp(generate(40, 6, 8), Limits(), watch)
+    assert (answer.plan, answer.stop) == (None, Stop.INTERRUPTED)

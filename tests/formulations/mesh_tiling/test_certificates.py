@@ -1,0 +1,181 @@
+"""Certificates of mesh tiling: accepted where brute force in fractions confirms them, and mutants nowhere else."""
+
+from __future__ import annotations
+
+import copy
+import math
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from itertools import count, pairwise
+from pathlib import Path
+
+import pytest
+from certificate_cases import Spoiling, certified, check_commands, claimed, parsed
+from oracles.mesh_tiling import covers, plans
+from small_instances import random_case
+
+import planner
+from formulations.contract.family import UncertifiedError
+from formulations.mesh_tiling.certificate import checker
+from formulations.mesh_tiling.certificate.writer import write
+from instances.problems.mesh_tiling import MeshInstance, generate
+from solvers.outcome import Stop, Watch
+
+
+def seconds(instance: MeshInstance, tiles: list[dict[str, int]]) -> Fraction:
+    """The objective, once more and exactly."""
+    t, d = instance.tp_degree, instance.dp_degree
+
+    def link(a: int, b: int) -> Fraction:
+        inter = instance.inter_bytes_per_s
+        return Fraction(instance.intra_bytes_per_s[a] if a == b else min(inter[a], inter[b]))
+
+    def node(tile: dict[str, int], m: int, r: int) -> int:
+        return tile["column"] + (r if tile["rows"] == t else m)
+
+    def ring(nodes: list[int], volume: float) -> Fraction:
+        n, after = len(nodes), nodes[1:] + nodes[:1]
+        links = [Fraction(2 * (n - 1), n) * Fraction(volume) / link(a, b) for a, b in zip(nodes, after, strict=True)]
+        return max(links) if n > 1 else Fraction(0)
+
+    times = [
+        Fraction(instance.compute_s)
+        + max(ring([node(tile, m, r) for m in range(t)], instance.tp_bytes) for r in range(d))
+        for tile in tiles
+    ]
+    syncs = [max(ring([node(tile, m, r) for r in range(d)], instance.dp_bytes) for m in range(t)) for tile in tiles]
+    sent = Fraction(0)
+    for here, there in pairwise(tiles) if instance.ordered else ():
+        for r in range(d):
+            slowest = min(link(node(here, m, r), node(there, m, r)) for m in range(t))
+            sent += Fraction(instance.stage_bytes) / slowest / d
+    return (instance.num_microbatches - 1) * max(times) + sum(times) + max(syncs) + sent
+
+
+def optimum(instance: MeshInstance) -> Fraction | float:
+    """The least time of all covers in all orders, exactly; infinite if there is none."""
+    return min((seconds(instance, plan["tiles"]) for plan in plans(instance)), default=math.inf)
+
+
+def small(number: int) -> MeshInstance:
+    """Of up to five tiles, most often of three at most; one of six cannot be covered."""
+
+    def fits(each: MeshInstance) -> bool:
+        cover = next(covers(each), None)
+        if cover is None or number % 6 == 0:
+            return cover is None and number % 6 == 0
+        return len(cover) < 4 or number % 10 == 0
+
+    return next(filter(fits, (random_case("mesh_tiling", 16, 1000 * number + k) for k in count())))
+
+
+def test_certificates_of_random_instances_are_accepted(cases: int) -> None:
+    results = [certified(small(number))[0] for number in range(cases)]
+    assert cases // 10 <= sum(result.status == "infeasible" for result in results) <= cases * 3 // 4
+
+
+def test_every_bound_below_the_optimum_is_accepted_and_no_other(cases: int) -> None:
+    ordered = 0
+    for number in range(cases // 3):
+        instance = small(number)
+        best = optimum(instance)
+        if best == math.inf:
+            assert checker.verify(parsed(instance), claimed(instance, None))["accepted"], number
+            continue
+        assert not checker.verify(parsed(instance), claimed(instance, None))["accepted"], number
+        if not best:
+            continue
+        best, ordered = Fraction(best), ordered + instance.ordered
+        for part, accepted in ((Fraction(10**12 - 1, 10**12), True), (Fraction(1, 2), True), (1, False), (2, False)):
+            found = checker.verify(parsed(instance), claimed(instance, best * part))
+            assert found["accepted"] is accepted, (number, part, found["reason"])
+        with pytest.raises(UncertifiedError, match="does not confirm the bound"):
+            write(instance, None, float(best) * (1 + 1e-9), Watch())
+    assert ordered >= cases // 30
+
+
+@pytest.mark.parametrize(
+    ("shape", "seed"),
+    [
+        *[((4, 12, 2, 4), seed) for seed in (7, 8, 10, 14)],
+        *[((6, 12, 2, 3), seed) for seed in (0, 24, 39)],
+        *[((4, 5, 2, 1), seed) for seed in (0, 37, 72, 106)],
+        ((4, 8, 2, 1), 6),
+    ],
+)
+def test_fronts_where_no_cover_is_best_in_everything(shape: tuple[int, int, int, int], seed: int) -> None:
+    """Without order: some covers have the faster slowest stage, some the lesser sum, some the faster all-reduce."""
+    rng, (rows, columns, t, d) = random.Random(f"fronts {seed}"), shape
+    intra, inter = (tuple(float(rng.choice([1, 2, 3, 5, 8])) for _ in range(columns)) for _ in range(2))
+    instance = MeshInstance("fronts", rows, intra, inter, t, d, rng.choice([2, 4]), tp_bytes=8.0, dp_bytes=40.0)
+    names = ("row", "column", "rows", "columns")
+    best = min(seconds(instance, [dict(zip(names, tile, strict=True)) for tile in cover]) for cover in covers(instance))
+    for part, accepted in ((Fraction(10**12 - 1, 10**12), True), (1, False)):
+        assert checker.verify(parsed(instance), claimed(instance, best * part))["accepted"] is accepted
+
+
+def _mutants(rng: random.Random, content: dict, good: dict) -> Iterator[tuple[dict, dict]]:
+    """An instance and a certificate, one of them with a fault."""
+    original = content
+    for kind in range(5):
+        content, mutant = copy.deepcopy((original, good))
+        tiles = mutant["plan"]["tiles"] if mutant["plan"] else []
+        if kind == 0 and len(tiles) > 1:
+            tiles[0]["stage"], tiles[1]["stage"] = tiles[1]["stage"], tiles[0]["stage"]
+        elif kind == 1 and tiles:
+            rng.choice(tiles)[rng.choice(["row", "column", "rows", "columns"])] += 1
+        elif kind == 2:
+            name = rng.choice(["intra", "inter"])
+            content[f"{name}_bytes_per_s"] = [each * rng.choice([1, 1.5, 4]) for each in content[f"{name}_bytes_per_s"]]
+        elif kind == 3:
+            content["num_microbatches"] = rng.randint(1, 9)
+        else:
+            content[rng.choice(["compute_s", "tp_bytes", "dp_bytes", "stage_bytes"])] *= rng.choice([0.0, 0.9])
+        yield content, mutant
+
+
+SPOILING = Spoiling(small, _mutants, optimum, lambda instance, plan: seconds(instance, plan["tiles"]), rejected=0.2)
+
+
+def test_no_mutant_that_claims_what_is_false_is_accepted(cases: int) -> None:
+    SPOILING.check(cases // 3)
+
+
+@pytest.mark.parametrize(("changes", "best"), [({}, 7), ({"num_microbatches": 1}, 3), ({"dp_degree": 3}, math.inf)])
+def test_optima_by_hand(changes: dict, best: float) -> None:
+    """Tiles of two devices in two columns: a ring of 2 bytes takes 1 s in one and 2 s in the other, 4 s across."""
+    instance = replace(MeshInstance("hand", 2, (2.0, 1.0), (0.5, 0.5), 2, 1, 3, tp_bytes=2.0), **changes)
+    assert optimum(instance) == best  # (3 - 1) 2 + 1 + 2
+    bound = None if best == math.inf else Fraction(best)
+    assert checker.verify(parsed(instance), claimed(instance, bound))["accepted"] is (bound is None)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"bound": "1e9"}, {"plan": {"tiles": [{}]}}, {"plan": {"tiles": [1]}}, {"objective": "3"}, {"proof": {}}],
+)
+def test_what_is_no_certificate_is_bad_input(change: dict) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        checker.verify(parsed(generate()), claimed(generate(), Fraction(1, 10**9)) | change)
+
+
+def test_what_is_not_certified_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = Watch()
+    watch.stop(Stop.INTERRUPTED)
+    with pytest.raises(UncertifiedError, match="stopped"):
+        write(generate(), None, 1.0, watch)
+    required = planner.certify(planner.load(parsed(generate()), require=["stage_of(0, 0) <= 0"]))
+    assert required.content is None and "uncertified: what is required of a plan" in required.result.reason
+    monkeypatch.setattr(checker, "MAX_STEPS", 2)
+    found = planner.certify(generate())
+    assert found.content is None and "size: over 2 tiles laid behind labels" in found.result.reason
+    monkeypatch.setattr(checker, "MAX_STEPS", 10**6)
+    monkeypatch.setattr(checker, "MAX_STATES", 2)
+    found = planner.certify(generate(ordered=True))
+    assert found.content is None and "size: over 2 states of the orders" in found.result.reason
+
+
+def test_commands(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    check_commands(generate(4, 4, 2, 1, ordered=True), "search", tmp_path, capsys)

@@ -1,0 +1,289 @@
+"""Mesh tiling: definition, files, and all methods against brute force."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from load import allowed_s
+from oracles.mesh_tiling import covers, optimum, random_magnitudes, step_seconds
+from small_instances import few_tiles
+
+from formulations.mesh_tiling import FAMILY, paper
+from formulations.mesh_tiling.definition.plan import Tile, TilingPlan
+from formulations.mesh_tiling.definition.problem import evaluate, violations
+from formulations.mesh_tiling.models import cpsat, milp
+from formulations.mesh_tiling.placements import Placements, regular_tiling
+from instances.errors import InstanceError
+from instances.exchange import to_json
+from instances.problems.mesh_tiling import MeshInstance, generate
+from solvers.milp.backend import NATURAL
+from solvers.milp.translation import translate
+from solvers.outcome import Limits, Stop, Watch, relative_gap
+
+SECONDS = Limits(time_s=30)
+BOTH = pytest.mark.parametrize("room", [cpsat, milp], ids=["cpsat", "milp"])
+
+#: Two nodes of two devices; tensor parallelism of 2, the second node and the way between nodes slow.
+BY_HAND = MeshInstance(
+    "by hand", 2, (4.0, 2.0), (1.0, 1.0), 2, 1, num_microbatches=3, compute_s=1.0, tp_bytes=8.0, stage_bytes=5.0
+)
+UPRIGHT = TilingPlan((Tile(0, 0, 0, 2, 1), Tile(1, 0, 1, 2, 1)))
+LYING = TilingPlan((Tile(0, 0, 0, 1, 2), Tile(1, 1, 0, 1, 2)))
+
+
+def solve(room: Any, instance: MeshInstance) -> Any:
+    return room.solve(instance, SECONDS, Watch(SECONDS))
+
+
+def test_prices_by_hand() -> None:
+    # A ring of two sends 2 * 1/2 * 8 = 8 bytes: 2 s on the first node, 4 s on the second, 8 s between nodes.
+    assert evaluate(BY_HAND, UPRIGHT) == 2 * 5 + (3 + 5)
+    assert evaluate(BY_HAND, LYING) == 2 * 9 + (9 + 9)
+    # Upright stages send between nodes; lying ones inside each of both nodes, the slower decides.
+    ordered = replace(BY_HAND, ordered=True)
+    assert evaluate(ordered, UPRIGHT) == 18 + 5
+    assert evaluate(ordered, LYING) == 36 + 2.5
+    across = replace(BY_HAND, tp_degree=1, dp_degree=2, dp_bytes=6.0)
+    assert evaluate(across, LYING) == 3 * 1 + 1 + 6
+    assert evaluate(across, UPRIGHT) == 3 * 1 + 1 + 3
+
+
+@pytest.mark.parametrize(
+    ("tiles", "rules"),
+    [
+        (UPRIGHT.tiles, set()),
+        ((Tile(0, 0, 0, 2, 1), Tile(2, 0, 1, 2, 1)), {"stages"}),
+        ((Tile(0, 0, 0, 2, 1), Tile(0, 0, 1, 2, 1)), {"stages"}),
+        ((Tile(0, 0, 0, 2, 1),), {"cover"}),
+        ((Tile(0, 0, 0, 2, 1), Tile(1, 0, 1, 2, 1), Tile(2, 0, 0, 2, 1)), {"overlap"}),
+        ((Tile(0, 0, 0, 2, 2),), {"shape"}),
+        ((Tile(0, 0, 0, 2, 1), Tile(1, 1, 1, 2, 1)), {"mesh", "cover"}),
+        ((Tile(0, 0, 0, 2, 1), Tile(1, 0, -1, 2, 1)), {"mesh", "cover"}),
+    ],
+)
+def test_every_rule_is_named(tiles: tuple[Tile, ...], rules: set[str]) -> None:
+    assert {found.rule for found in violations(BY_HAND, TilingPlan(tiles))} == rules
+    if rules:
+        with pytest.raises(ValueError, match=":"):
+            evaluate(BY_HAND, TilingPlan(tiles))
+
+
+def test_the_oracle_and_the_definition_agree(cases: int) -> None:
+    for case in range(cases):
+        instance = few_tiles(random.Random(case))
+        for cover in list(covers(instance))[:3]:
+            plan = TilingPlan(tuple(Tile(stage, *tile) for stage, tile in enumerate(cover)))
+            assert evaluate(instance, plan) == pytest.approx(step_seconds(instance, cover), rel=1e-12)
+
+
+@BOTH
+def test_agrees_with_brute_force(room: Any, cases: int) -> None:
+    none = 0
+    for case in range(cases // 2 if room is milp else 2 * cases):
+        instance = few_tiles(random.Random(f"models {case}"))
+        expected, answer = optimum(instance), solve(room, instance)
+        assert answer.infeasible is (expected is None), instance
+        if expected is None:
+            none += 1
+            assert answer.stop is Stop.PROVED and answer.reason
+            continue
+        objective = evaluate(instance, answer.plan)
+        assert objective == pytest.approx(expected, rel=1e-6, abs=1e-9), instance
+        assert answer.bound <= expected * (1 + 1e-12)
+        assert objective == 0 or relative_gap(objective, answer.bound) <= 1e-6, instance
+    assert none
+
+
+def check_against_brute_force(room: Any, instance: MeshInstance) -> None:
+    """The optimum, a bound that is one, and infeasible exactly where there is no cover."""
+    expected, answer = optimum(instance), solve(room, instance)
+    assert answer.infeasible is (expected is None), instance
+    if expected is not None:
+        assert evaluate(instance, answer.plan) == pytest.approx(expected, rel=1e-6, abs=1e-9), instance
+        assert answer.bound <= expected * (1 + 1e-12), instance
+
+
+@pytest.mark.parametrize("seed", [0, 6])
+def test_no_false_optimum_of_orbital_fixing(seed: int) -> None:
+    """HiGHS 1.12, let look for symmetries, proves 462.3125 here."""
+    instance = MeshInstance(
+        "false optimum",
+        2,
+        (0.007, 0.004, 0.002, 0.008, 0.001),
+        (1e-05, 0.015, 0.002, 0.003, 0.001),
+        1,
+        2,
+        num_microbatches=2,
+        dp_bytes=0.001,
+        stage_bytes=0.007,
+        ordered=True,
+    )
+    answer = milp.solve(instance, Limits(seed=seed), Watch())
+    assert evaluate(instance, answer.plan) == pytest.approx(optimum(instance), rel=1e-6)
+    assert evaluate(instance, answer.plan) == pytest.approx(461.7292, abs=1e-4)
+    assert answer.stop is Stop.PROVED
+
+
+@BOTH
+def test_agrees_with_brute_force_at_many_magnitudes(room: Any, cases: int) -> None:
+    for case in range(cases // 4):
+        check_against_brute_force(room, random_magnitudes(random.Random(f"magnitudes {case}")))
+
+
+@pytest.mark.parametrize("seed", [307, 401, 741])
+def test_the_milp_proves_optima_far_below_the_longest_time(seed: int) -> None:
+    """With that as its unit, HiGHS's tolerances were larger than a millionth of the optimum."""
+    rng = random.Random(f"wide {seed}")
+    instance = random_magnitudes(rng)
+    tp, dp, sent = (10.0 ** rng.randint(-6, 6) for _ in range(3))
+    instance = replace(
+        instance,
+        tp_bytes=instance.tp_bytes * tp,
+        dp_bytes=instance.dp_bytes * dp,
+        stage_bytes=instance.stage_bytes * sent,
+    )
+    watch = Watch(SECONDS)
+    answer = milp.solve(instance, SECONDS, watch)
+    assert answer.stop is Stop.PROVED
+    assert answer.bound == pytest.approx(optimum(instance), rel=1e-6)
+    lp = translate(milp.model_of(instance, watch).model)[0].getLp()
+    assert max(lp.a_matrix_.value_) <= 2 * NATURAL * (1 + 1e-12)
+
+
+@pytest.mark.slow
+@BOTH
+def test_agrees_with_brute_force_on_thousands(room: Any, cases: int) -> None:
+    for case in range(100_000, 100_000 + cases):
+        check_against_brute_force(room, random_magnitudes(random.Random(f"magnitudes {case}")))
+
+
+def test_annealing_finds_plans_and_nothing_where_there_is_none(cases: int) -> None:
+    for case in range(cases // 2):
+        instance = few_tiles(random.Random(f"sa {case}"))
+        expected = optimum(instance)
+        answer = paper.solve(instance, SECONDS, Watch(SECONDS), iterations=30)
+        if expected is None:
+            assert answer.plan is None
+        else:
+            assert violations(instance, answer.plan) == ()
+            assert evaluate(instance, answer.plan) >= expected * (1 - 1e-12)
+
+
+def test_annealing_repeats_with_its_seed() -> None:
+    instance = generate(4, 4, 2, 1, ordered=True)
+    first, again = (paper.solve(instance, Limits(seed=3), Watch(), iterations=40) for _ in range(2))
+    assert first.plan == again.plan
+
+
+def test_models_agree_where_brute_force_cannot() -> None:
+    instance = generate(4, 4, 2, 1, ordered=True, seed=1)
+    values = [evaluate(instance, solve(room, instance).plan) for room in (cpsat, milp)]
+    assert values[0] == pytest.approx(values[1], rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("size", "ordered", "limit_s"),
+    [
+        ((32, 64, 4, 8), False, 5),
+        ((8, 8, 2, 2), True, 60),
+        pytest.param((8, 8, 1, 2), True, 120, marks=pytest.mark.slow),
+    ],
+)
+def test_large_meshes_are_proved_in_time(size: tuple[int, int, int, int], ordered: bool, limit_s: float) -> None:
+    instance = generate(*size, ordered=ordered, seed=1)
+    began = time.perf_counter()
+    answer = cpsat.solve(instance, Limits(time_s=limit_s), Watch(Limits(time_s=limit_s)))
+    assert time.perf_counter() - began < allowed_s(limit_s)
+    assert relative_gap(evaluate(instance, answer.plan), answer.bound) <= 1e-6
+
+
+def test_the_milp_proves_sixteen_ordered_stages_at_its_root() -> None:
+    """The way to each kind has no big-M: 8 x 8 devices took a minute and more with positions of single tiles."""
+    instance = generate(8, 8, 4, 1, ordered=True, seed=1)
+    watch = Watch(SECONDS)
+    answer = milp.solve(instance, SECONDS, watch)
+    assert relative_gap(evaluate(instance, answer.plan), answer.bound) <= 1e-6
+    root = milp.model_of(instance).relaxation(SECONDS).bound
+    assert root is not None and milp.model_of(instance).lower_bound(root) >= 0.95 * answer.bound
+
+
+@BOTH
+def test_stopped_before_it_starts_it_proves_nothing(room: Any) -> None:
+    """A tiling that needs no search may be reported."""
+    watch, instance = Watch(), generate()
+    watch.stop(Stop.INTERRUPTED)
+    answer = room.solve(instance, Limits(), watch)
+    assert (answer.infeasible, answer.stop) == (False, Stop.INTERRUPTED)
+    assert answer.plan is None or violations(instance, answer.plan) == ()
+    assert answer.bound is None or answer.plan is None or answer.bound < evaluate(instance, answer.plan) * (1 - 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"rows": 0}, "rows is 0"),
+        ({"intra_bytes_per_s": []}, "intra_bytes_per_s is []"),
+        ({"inter_bytes_per_s": [1.0]}, "len(inter_bytes_per_s) is 1; expected 2"),
+        ({"inter_bytes_per_s": [1.0, 0.0]}, "inter_bytes_per_s[1] is 0"),
+        ({"tp_degree": 1.5}, "tp_degree is 1.5"),
+        ({"ordered": 1}, "ordered is 1"),
+        ({"colour": 1}, "colour is 1"),
+        ({"schema_version": 7}, "schema_version is 7"),
+    ],
+)
+def test_bad_files_are_named(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(InstanceError) as error:
+        FAMILY.read({**to_json(BY_HAND), **change}, "file.json", {})
+    assert str(error.value).startswith("file.json: ") and message in str(error.value)
+
+
+@pytest.mark.parametrize("content", [[], {}, {"tiles": 1}, {"tiles": [1]}, {"tiles": [{"stage": 0}]}])
+def test_bad_plans_are_named(content: Any) -> None:
+    with pytest.raises(InstanceError, match="plan: "):
+        FAMILY.plan_from_json(BY_HAND, content)
+
+
+def test_the_family() -> None:
+    assert FAMILY.read(BY_HAND, "m", {"tp-degree": 1, "ordered": True}).tp_degree == 1
+    assert FAMILY.choose(generate(), Limits(), False)[0] == "cpsat"
+    assert FAMILY.choose(generate(100, 100, ordered=True), Limits(), False)[0] == "sa"
+    assert "pairs" in str(FAMILY.method("milp").supports(generate(8, 64, ordered=True)))
+    assert FAMILY.describe(generate())["stages"] == 8
+
+
+def test_listing_the_methods_imports_no_solver() -> None:
+    heavy = "{'numba', 'numpy', 'ortools', 'pyomo', 'highspy', 'pydantic'}"
+    script = f"import sys; import formulations.mesh_tiling; print(*{heavy} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
+
+
+@pytest.mark.parametrize(("name", "file"), [("diamond", "x.docx"), ("mesh", "x.docx")])
+def test_what_cannot_be_drawn_is_refused(name: str, file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    from planner.cli.app import main
+
+    assert main(["solve", name, "--plot", file]) == 2
+    assert "--plot is" in capsys.readouterr().err
+
+
+def test_a_mesh_too_large_to_prove_has_a_regular_plan_and_a_bound() -> None:
+    instance = generate(32, 48, 2, 4, ordered=True)
+    limits = Limits(time_s=2.0)
+    watch = Watch(limits)
+    cpsat.solve(instance, limits, watch)
+    assert violations(instance, watch.best_plan) == ()
+    assert 0 < watch.best_bound <= watch.best_objective
+
+
+@pytest.mark.parametrize(("size", "regular"), [((4, 6, 2, 3), 4), ((3, 4, 2, 3), 2), ((6, 5, 2, 3), None)])
+def test_regular_tilings(size: tuple[int, int, int, int], regular: int | None) -> None:
+    instance = generate(*size)
+    found = regular_tiling(Placements(instance))
+    assert (None if found is None else len(found)) == regular
+    assert found is None or violations(instance, Placements(instance).plan(found)) == ()

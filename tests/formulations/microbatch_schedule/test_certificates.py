@@ -1,0 +1,242 @@
+"""Certificates of micro-batch schedules: heads and tails prove what brute force confirms, and nothing else."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import random
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from itertools import count
+from pathlib import Path
+
+import pytest
+from certificate_cases import Spoiling, check_commands, claimed, parsed, proves
+from oracles.microbatch_schedule import optimum
+from small_instances import known_optimum, random_case
+
+import planner
+from formulations.contract.checker.frame import RejectedError
+from formulations.contract.family import UncertifiedError
+from formulations.microbatch_schedule.certificate import checker
+from formulations.microbatch_schedule.certificate.writer import write
+from instances.problems.microbatch_schedule import ScheduleEdge, ScheduleInstance, ScheduleStage, chain
+from solvers.outcome import Watch
+
+
+def small(number: int) -> ScheduleInstance:
+    """With few enough orders of passes to try them all."""
+    drawn = (random_case("microbatch_schedule", 16, 1000 * number + k) for k in count())
+    return next(each for each in drawn if known_optimum("microbatch_schedule", each)[0])
+
+
+def least(instance: ScheduleInstance) -> float:
+    """The optimum in float64, and what it rounds; infinite if there is no plan."""
+    best = optimum(instance)
+    return math.inf if best is None else best * (1 + 1e-15)
+
+
+HEADS_AND_TAILS = {"kind": "bound", "name": "heads and tails"}
+
+
+def claim(instance: ScheduleInstance, bound: Fraction | None) -> dict:
+    return claimed(instance, bound, HEADS_AND_TAILS)
+
+
+def accepts(instance: ScheduleInstance, bound: Fraction | None) -> bool:
+    return proves(instance, bound, HEADS_AND_TAILS)
+
+
+def test_certificates_of_random_instances_are_accepted_or_say_why_there_is_none(cases: int) -> None:
+    counts: Counter[str] = Counter()
+    for number in range(cases):
+        instance = random_case("microbatch_schedule", 16, number)
+        result = planner.solve(instance, exact=True)
+        found = planner.certify(instance, result)
+        if found.content is None:
+            reasons = ("do not meet the bound", "deadline: without one", "short: a pass takes no more")
+            assert any(reason in found.result.reason for reason in reasons), (number, found.result.reason)
+            assert "deadline" not in found.result.reason or instance.deadline_s is None
+            counts["uncertified"] += 1
+            continue
+        verdict = planner.verify(instance, json.loads(found.text))
+        assert verdict.accepted, (number, verdict.reason)
+        if verdict.bound is None:
+            counts["infeasible"] += 1
+            continue
+        counts[instance.objective] += 1
+        assert result.bound is not None and result.objective is not None
+        assert result.bound * (1 - 6e-7) <= verdict.bound <= result.bound * (1 + 1e-15)
+        assert math.isclose(verdict.objective or 0.0, result.objective, rel_tol=1e-13)
+    assert min(counts[kind] for kind in ("infeasible", "time", "memory")) >= cases // 10
+    assert counts["uncertified"] <= cases // 5
+
+
+def test_no_bound_from_the_optimum_on_is_accepted(cases: int) -> None:
+    """Nor one within the tolerance of the definition; and where there is a plan, no claim that there is none."""
+    proved = 0
+    for number in range(cases):
+        instance = small(number)
+        best = optimum(instance)
+        if best is None:
+            continue
+        assert not accepts(instance, None), number
+        if best:
+            for higher in (1.0, 1 + 1e-9, 1.5, 4.0):
+                assert not accepts(instance, Fraction(best) * Fraction(higher)), (number, higher)
+            if instance.objective == "time":
+                assert not accepts(instance, Fraction(best) * (1 - Fraction(1, 10**10))), number
+            proved += accepts(instance, Fraction(best) * (1 - Fraction(1, 10**6)))
+    assert proved >= cases // 4
+
+
+def _mutants(rng: random.Random, content: dict, good: dict) -> Iterator[tuple[dict, dict]]:
+    """An instance and a certificate, one of them with a fault."""
+    original = content
+    for kind in range(6):
+        content, mutant = copy.deepcopy((original, good))
+        tasks = mutant["plan"]["tasks"] if mutant["plan"] else []
+        if kind == 0 and tasks:
+            task = rng.choice(tasks)
+            task[rng.choice([3, 4])] *= rng.choice([0.5, 0.99])
+        elif kind == 1 and tasks:
+            tasks.pop(rng.randrange(len(tasks)))
+        elif kind == 2 and content["edges"]:
+            content["edges"].pop()
+        elif kind == 3:
+            stage = rng.choice(content["stages"])
+            stage["in_flight"] = rng.choice([1, 2, 8]) * stage.get("microbatch", 1)
+        elif kind == 4 and "deadline_s" in content:
+            content["deadline_s"] *= rng.choice([0.7, 1.5, 4])
+        else:
+            stage = rng.choice(content["stages"])
+            stage[rng.choice(["forward_s", "backward_s"])] *= rng.choice([0.9, 0.5])
+        yield content, mutant
+
+
+SPOILING = Spoiling(small, _mutants, least, rejected=0.2)
+
+
+def test_no_mutant_that_claims_what_is_false_is_accepted(cases: int) -> None:
+    SPOILING.check(cases)
+
+
+def two_stages(**changes: object) -> ScheduleInstance:
+    """Passes of 1 and 2 s, two micro-batches, a message of 1 s: F0 F1, then B after both ways there and back."""
+    stage = ScheduleStage(1.0, 2.0)
+    return replace(ScheduleInstance("hand", 2, (stage, stage), (ScheduleEdge(0, 1, 1.0),)), **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "best"),
+    [
+        ({}, 11),  # the second stage: its head is 2 s, its passes take 6 s, its tail 3 s
+        ({"stages": (ScheduleStage(1.0, 2.0, in_flight=1), ScheduleStage(1.0, 2.0))}, 16),  # one after the other
+        ({"stages": (ScheduleStage(1.0, 2.0, in_flight=1), ScheduleStage(1.0, 2.0, microbatch=2))}, math.inf),
+        ({"deadline_s": 10.9}, math.inf),
+        ({"deadline_s": 11.0}, 11),
+        ({"objective": "memory", "deadline_s": 15.0,
+          "stages": (ScheduleStage(1.0, 2.0, activation_bytes=3.0), ScheduleStage(1.0, 2.0, activation_bytes=1.0))}, 6),
+        ({"objective": "memory", "stages": (ScheduleStage(1.0, 2.0, weight_bytes=2.0, activation_bytes=3.0),) * 2}, 5),
+    ],
+)  # fmt: skip
+def test_optima_by_hand(changes: dict, best: float) -> None:
+    instance = two_stages(**changes)
+    assert (optimum(instance) or math.inf) == best
+    if best == math.inf:
+        assert accepts(instance, None) is (instance.deadline_s is not None)
+        assert accepts(instance, Fraction(10**6))  # of a cycle within any time there is none
+        return
+    assert accepts(instance, best * (1 - Fraction(1, 10**6)))
+    assert not accepts(instance, Fraction(best))
+
+
+@pytest.mark.parametrize(
+    ("place", "change", "reason"),
+    [
+        ((0, 3), -1.0, "starts and times"), ((0, 4), 1.5, "starts and times"), ((0, 1), "B", "every pass once"),
+        ((0, 2), 2, "passes that exist"), ((0, 0), 1, "every pass once"), ((1, 3), 0.5, "starts and times"),
+        ("B0 too early", None, "a pass waits"), ("late", None, "the deadline"), ("overlap", None, "one pass at a time"),
+        ("last", None, "every pass"),
+    ],
+)  # fmt: skip
+def test_plans_that_break_a_rule_are_rejected_by_name(place: object, change: object, reason: str) -> None:
+    instance = two_stages(deadline_s=12.0)
+    plan = json.loads(json.dumps(planner.solve(instance, exact=True).plan))
+    tasks = plan["tasks"]
+    assert checker.plan_value(checker.Instance(parsed(instance)), plan) == 11
+    if isinstance(place, tuple):
+        tasks[place[0]][place[1]] = change
+    elif place == "last":
+        tasks.pop()
+    else:
+        chosen = [task for task in tasks if task[:3] == [0, "B", 0]]
+        if place == "late":
+            chosen = [max(tasks, key=lambda task: task[4])]
+        elif place == "overlap":
+            chosen = [task for task in tasks if task[:3] == [0, "F", 1]]
+        moved = {"late": 2.0, "overlap": -0.5}.get(str(place), -1.0)
+        for task in chosen:
+            task[3:] = [task[3] + moved, task[4] + moved]
+    with pytest.raises(RejectedError, match=reason):
+        checker.plan_value(checker.Instance(parsed(instance)), plan)
+
+
+def test_without_time_there_is_no_plan() -> None:
+    assert accepts(two_stages(deadline_s=0.0), None)
+
+
+def test_a_plan_within_the_tolerance_of_the_definition_is_not_excluded() -> None:
+    """Four passes, each of which begins 1e-9 of the iteration too early, and ends as much earlier."""
+    instance = ScheduleInstance("one", 2, (ScheduleStage(1.0, 2.0),))
+    tolerance, rows, clock = 6e-9 * 0.99, [], 0.0
+    for kind, j, u in (("F", 0, 1.0), ("F", 1, 1.0), ("B", 0, 2.0), ("B", 1, 2.0)):
+        start = clock - tolerance
+        clock = start + u - tolerance
+        rows.append([0, kind, j, start, clock])
+    checked = planner.check(instance, {"tasks": rows})
+    assert checked.feasible and checked.objective is not None and checked.objective < 6 * (1 - 7e-9)
+    assert not accepts(instance, Fraction(checked.objective))
+    assert accepts(instance, 6 * (1 - Fraction(9, 10**9)))
+
+
+def test_passes_that_the_tolerance_swallows_are_refused() -> None:
+    instance = ScheduleInstance("short", 2, (ScheduleStage(1.0, 1e-9),))
+    found = checker.verify(parsed(instance), claim(instance, Fraction(1)))
+    assert found["reason"].startswith("short: a pass takes no more than the tolerance")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"bound": "1e9"}, {"plan": {"tasks": [[0]]}}, {"plan": {"tasks": 1}}, {"objective": "3"}, {"proof": {}}],
+)
+def test_what_is_no_certificate_is_bad_input(change: dict) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        checker.verify(parsed(two_stages()), claim(two_stages(), Fraction(1)) | change)
+
+
+def test_what_is_not_certified_says_why() -> None:
+    with pytest.raises(UncertifiedError, match="heads and tails do not meet the bound"):
+        write(two_stages(), None, 12.0, Watch())
+    with pytest.raises(UncertifiedError, match="heads and tails alone do not exclude all plans"):
+        write(two_stages(deadline_s=12.0), None, math.inf, Watch())
+    required = planner.certify(planner.load(parsed(two_stages()), require=["in_flight(0) <= 1"]))
+    assert required.content is None and "uncertified: what is required of a plan" in required.result.reason
+
+
+def test_commands(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    check_commands(chain(), "bound", tmp_path, capsys)
+
+
+def test_passes_of_no_time_are_no_instance() -> None:
+    """They would keep a deadline of 0 s, within which nothing else has a plan."""
+    instance = replace(chain(2, 2), deadline_s=0.0)
+    assert accepts(instance, None)
+    content = parsed(instance)
+    for stage in content["stages"]:
+        stage |= {"forward_s": 0.0, "backward_s": 0.0}
+    with pytest.raises(ValueError, match="passes that take time"):
+        checker.verify(content, claim(instance, None))

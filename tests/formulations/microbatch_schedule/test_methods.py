@@ -1,0 +1,249 @@
+"""The methods of micro-batch schedules against brute force."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from oracles.microbatch_schedule import optimum, random_instance
+
+import planner
+from formulations.microbatch_schedule.bounds import iteration_bound
+from formulations.microbatch_schedule.definition.plan import SchedulePlan
+from formulations.microbatch_schedule.definition.problem import evaluate, violations
+from formulations.microbatch_schedule.methods import METHODS
+from formulations.microbatch_schedule.models import cpsat as cpsat_model
+from formulations.microbatch_schedule.models import milp as milp_model
+from formulations.modelling.solve_model import prove
+from formulations.simulation.simulate_graph import PassGraph, run
+from instances.problems.microbatch_schedule import ScheduleEdge, ScheduleInstance, ScheduleStage, chain, check, generate
+from solvers.cpsat import backend as cpsat
+from solvers.milp import backend as milp
+from solvers.outcome import Limits, Status, Stop, Watch
+
+LIMITS = Limits(time_s=20)
+BY_NAME = {method.name: method for method in METHODS}
+
+
+def test_cp_sat_agrees_with_brute_force(cases: int) -> None:
+    rng = random.Random("cpsat")
+    infeasible = 0
+    for _ in range(cases):
+        instance = random_instance(rng)
+        check(instance, "random")
+        best = optimum(instance)
+        answer = BY_NAME["cpsat"].solve(instance, LIMITS, Watch(LIMITS))
+        assert answer.infeasible == (best is None), instance
+        if best is None:
+            infeasible += 1
+            assert answer.stop is Stop.PROVED and answer.reason
+            continue
+        assert answer.plan is not None and not violations(instance, answer.plan)
+        assert math.isclose(evaluate(instance, answer.plan), best, rel_tol=1e-9), instance
+        assert answer.bound is not None and best * (1 - 1e-6) <= answer.bound <= best * (1 + 1e-12) + 1e-12, instance
+    assert 0 < infeasible < cases
+
+
+@pytest.mark.parametrize(("seed", "whose"), [(1, "bounds"), (2, "cpsat")])
+def test_exact_says_whose_proof_it_is(seed: int, whose: str) -> None:
+    found = planner.solve(generate(4, 8, tight=0.5, seed=seed), method="exact", limits=LIMITS)
+    assert (found.status, found.proved_by) == (Status.OPTIMAL, whose)
+    assert bool(found.solver) == (whose == "cpsat")
+
+
+def test_exact_agrees_with_brute_force(cases: int) -> None:
+    rng = random.Random("exact")
+    for _ in range(cases):
+        instance = random_instance(rng)
+        best = optimum(instance)
+        found = planner.solve(instance, method="exact", limits=LIMITS)
+        assert (found.status is Status.INFEASIBLE) == (best is None), instance
+        if best is not None:
+            assert found.status is Status.OPTIMAL and found.objective == pytest.approx(best, rel=1e-9), instance
+        assert (found.proved_by == "cpsat") <= bool(found.solver), instance
+
+
+@pytest.mark.parametrize("objective", ["time", "memory"])
+@pytest.mark.parametrize("method", ["cpsat", "milp"])
+def test_models_prove_what_bounds_prove_at_once(objective: str, method: str) -> None:
+    plain = replace(chain(3, 4), objective=objective)
+    no_room = replace(plain, stages=(replace(plain.stages[0], microbatch=2, in_flight=1), *plain.stages[1:]))
+    for instance in (plain, replace(plain, deadline_s=10.0), no_room):
+        bound = planner.solve(instance, method="exact", limits=LIMITS)
+        assert (bound.proved_by, bound.solver) == ("bounds", "")
+        found = planner.solve(instance, method=method, limits=LIMITS)
+        assert (found.status, found.objective) == (bound.status, bound.objective)
+        assert found.proved_by == "solver" and found.solver
+
+
+def test_lags_far_longer_than_passes_keep_the_models_numbers_small() -> None:
+    """A longest chain of 2e9 s beside a stage that is busy for 30 s: units are chosen by the chain."""
+    stages = (ScheduleStage(4.0, 2.3, 2, activation_bytes=1.0), ScheduleStage(1.9, 7.4))
+    instance = ScheduleInstance("far", 4, stages, (ScheduleEdge(0, 1, 1e9 / 3, 1.0),))
+    expected = planner.solve(instance, method="exact", limits=LIMITS).objective
+    for method in ("cpsat", "milp"):
+        found = planner.solve(instance, method=method, limits=LIMITS)
+        assert found.objective == pytest.approx(expected, rel=1e-9)
+        assert (found.status, found.proved_by) == (Status.OPTIMAL, "solver")
+
+
+def test_the_milp_agrees_with_brute_force(cases: int) -> None:
+    rng = random.Random("milp")
+    for _ in range(cases // 4):
+        instance = random_instance(rng)
+        best = optimum(instance)
+        answer = BY_NAME["milp"].solve(instance, LIMITS, Watch(LIMITS))
+        assert answer.infeasible == (best is None), instance
+        if best is not None:
+            assert answer.plan is not None and not violations(instance, answer.plan)
+            assert math.isclose(evaluate(instance, answer.plan), best, rel_tol=1e-9), instance
+            assert answer.bound is not None and best * (1 - 1e-6) - 1e-12 <= answer.bound <= best * (1 + 1e-12) + 1e-12
+        timed = replace(instance, objective="time", deadline_s=None)
+        best, graph = optimum(timed), PassGraph(timed)
+        if best is None:
+            continue
+        built = milp_model.model_of(timed)  # without heuristics and bounds before it
+        found = milp.run(built.model, LIMITS)
+        assert found.bound is not None and best * (1 - 1e-6) <= built.lower_bound(found.bound) <= best
+        assert math.isclose(run(graph, built.orders(found.values)).iteration_s, best, rel_tol=1e-9)
+
+
+def test_the_milps_root_is_the_optimum_where_a_stage_is_never_idle() -> None:
+    """With big-Ms alone it was the longest chain of passes: 26 of 33 seconds, and 2,600 nodes to a proof."""
+    for instance, best in ((planner.load("schedule-chain"), 33.0), (generate(12, 8, seed=0), 356.0)):
+        model = milp_model.model_of(instance)
+        root = model.relaxation(LIMITS).bound
+        assert root is not None and best * (1 - 1e-6) <= model.lower_bound(root) <= best
+        found = planner.solve(instance, method="milp")
+        assert found.status is Status.OPTIMAL and found.objective == pytest.approx(best)
+
+
+@pytest.mark.parametrize("objective", ["time", "memory"])
+@pytest.mark.parametrize("method", ["cpsat", "milp"])
+def test_deadlines_at_and_just_below_the_shortest_iteration(cases: int, objective: str, method: str) -> None:
+    """HiGHS is asked with room around the deadline, and what it finds is compared with the deadline itself."""
+    rng, tried = random.Random("deadline"), 0
+    for _ in range(cases // 5):
+        timed = replace(random_instance(rng), objective="time", deadline_s=None)
+        best = optimum(timed)
+        if best is None:
+            continue
+        tried += 1
+        for factor, kept in ((1.0, True), (1 + 1e-7, True), (1 - 1e-5, False)):
+            instance = replace(timed, deadline_s=best * factor, objective=objective)
+            answer = BY_NAME[method].solve(instance, LIMITS, Watch(LIMITS))
+            assert answer.infeasible is not kept and (answer.plan is not None) is kept, (instance, factor)
+            if objective == "memory" and kept:
+                assert evaluate(instance, answer.plan) == pytest.approx(optimum(instance), rel=1e-9)
+    assert tried > cases // 10
+
+
+@pytest.mark.parametrize("room", [cpsat_model, milp_model], ids=["cpsat", "milp"])
+def test_the_orders_of_a_late_schedule_are_cut_off(room: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if rounding let in all iterations that are longer by a half, and without the bound that would tell."""
+    timed = chain(3, 4)
+    whole = room.numbers.data_of
+    monkeypatch.setattr(
+        room.numbers, "data_of", lambda *a, **k: replace(found := whole(*a, **k), latest=1.5 * found.latest)
+    )
+    if room is milp_model:
+        monkeypatch.setattr(room.Model, "run", milp.Runnable.run)
+    for deadline_s, objective in ((18.0, "time"), (17.9, "time"), (18.0, "memory"), (20.0, "memory")):
+        instance = replace(timed, deadline_s=deadline_s, objective=objective)
+        best, watch = optimum(instance), Watch(LIMITS)
+        model = room.model_of(instance)
+        found = prove(instance, lambda: model, evaluate, violations, LIMITS, watch)  # noqa: B023
+        assert found.infeasible is (best is None)
+        if best is not None:
+            assert evaluate(instance, found.plan) == pytest.approx(best)
+
+
+@pytest.mark.parametrize("hinted", [False, True])
+def test_the_model_alone_agrees_with_brute_force(cases: int, hinted: bool) -> None:
+    """Without heuristics and bounds before it; with a deadline at, and just below, the optimum."""
+    rng = random.Random(f"model cap {hinted}")
+    for _ in range(cases // 2):
+        instance = replace(random_instance(rng), objective="time", deadline_s=None)
+        graph, best = PassGraph(instance), optimum(instance)
+        assert graph.is_possible() == (best is not None)
+        if best is None:
+            continue
+        watch, plan = Watch(), SchedulePlan(run(graph).passes)
+        if hinted:
+            watch.plan(plan, plan.iteration_s)
+        built = cpsat_model.model_of(instance, watch)
+        if hinted:
+            built.begin_with(built.values_of(plan))
+        found = cpsat.run(built.model, LIMITS)
+        assert found.stop is Stop.PROVED and found.objective is not None
+        assert best * (1 - 1e-6) <= built.lower_bound(found.objective) <= best
+        assert math.isclose(run(graph, built.orders(found.values)).iteration_s, best, rel_tol=1e-9)
+        at = cpsat_model.model_of(replace(instance, deadline_s=best))
+        below = cpsat_model.model_of(replace(instance, deadline_s=best * (1 - 1e-5)))
+        assert cpsat.run(at.model, LIMITS).values is not None
+        assert cpsat.run(below.model, LIMITS).infeasible
+
+
+@pytest.mark.parametrize("name", ["greedy", "1f1b", "kfkb", "best-of"])
+def test_heuristics_bracket_the_optimum(cases: int, name: str) -> None:
+    rng = random.Random(name)
+    found = 0
+    for _ in range(cases):
+        instance = random_instance(rng)
+        best = optimum(instance)
+        answer = BY_NAME[name].solve(instance, LIMITS, Watch(LIMITS))
+        assert not answer.infeasible or best is None, instance
+        if answer.bound is not None and best is not None:
+            assert answer.bound <= best * (1 + 1e-12) + 1e-12, instance
+        if answer.plan is not None:
+            found += 1
+            assert best is not None and not violations(instance, answer.plan)
+            assert evaluate(instance, answer.plan) >= best * (1 - 1e-9)
+        if answer.plan is None and not answer.infeasible:
+            assert answer.reason
+    assert found > cases // 4
+
+
+def test_best_of_finds_the_optimum_of_nearly_all_small_instances(cases: int) -> None:
+    rng = random.Random("best")
+    missed = solvable = 0
+    for _ in range(cases):
+        instance = random_instance(rng)
+        best = optimum(instance)
+        answer = BY_NAME["best-of"].solve(instance, LIMITS, Watch(LIMITS))
+        if best is not None:
+            solvable += 1
+            missed += answer.plan is None or evaluate(instance, answer.plan) > best * (1 + 1e-9)
+    assert missed <= solvable // 10
+
+
+def test_a_schedule_exists_exactly_if_precedences_form_no_cycle(cases: int) -> None:
+    rng = random.Random("stuck")
+    for _ in range(cases):
+        instance = random_instance(rng)
+        graph = PassGraph(instance)
+        assert graph.is_possible() == (not run(graph).stuck)
+
+
+@pytest.mark.parametrize(("stages", "batch"), [(1, 3), (2, 16), (5, 8), (8, 16)])
+def test_a_chain_of_equal_stages_takes_m_plus_n_minus_1_turns(stages: int, batch: int) -> None:
+    instance = chain(stages, batch)
+    for name in ("greedy", "1f1b", "cpsat"):
+        capped = chain(stages, batch) if name != "greedy" else chain(stages, batch, in_flight=stages)
+        answer = BY_NAME[name].solve(capped, LIMITS, Watch(LIMITS))
+        assert answer.plan is not None
+        assert evaluate(instance, answer.plan) == (batch + stages - 1) * 3
+    peaks = BY_NAME["1f1b"].solve(instance, LIMITS, Watch(LIMITS)).stats["peak_in_flight"]
+    assert peaks == [min(batch, stages - stage) for stage in range(stages)]
+
+
+def test_bounds_are_close_where_rooms_are_tight() -> None:
+    """Where the greedy schedule meets the bound, that proves it."""
+    met = 0
+    for seed in range(20):
+        graph = PassGraph(generate(5, 16, tight=0.5, seed=seed))
+        met += math.isclose(run(graph).iteration_s, iteration_bound(graph))
+    assert met >= 10

@@ -1,0 +1,145 @@
+"""The definition of micro-batch schedules: every rule broken alone, hand-computed values, and what is refused."""
+
+from __future__ import annotations
+
+import copy
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from formulations.microbatch_schedule import FAMILY
+from formulations.microbatch_schedule.definition.plan import SchedulePlan, plan_from_json, plan_to_json
+from formulations.microbatch_schedule.definition.problem import evaluate, violations
+from instances.errors import InstanceError
+from instances.exchange import to_json
+from instances.problems.microbatch_schedule import ScheduleInstance
+
+TWO: dict[str, Any] = {
+    "problem": "microbatch_schedule",
+    "schema_version": 1,
+    "minibatch": 2,
+    "stages": [
+        {"forward_s": 1, "backward_s": 2, "in_flight": 2, "weight_bytes": 4, "activation_bytes": 3, "memory_bytes": 10},
+        {"forward_s": 2, "backward_s": 4, "microbatch": 2, "activation_bytes": 1},
+    ],
+    "edges": [{"source": 0, "target": 1, "delay_s": 0.5, "bytes_per_sample": 1}],
+    "bandwidth_bytes_per_s": 2,
+    "deadline_s": 20,
+}
+#: A message of one sample takes 0.5 + 1 / 2 seconds forward, one of two samples 0.5 + 2 / 2 backward.
+TASKS = [
+    [0, "F", 0, 0, 1],
+    [0, "F", 1, 1, 2],
+    [1, "F", 0, 3, 5],
+    [1, "B", 0, 5, 9],
+    [0, "B", 0, 10.5, 12.5],
+    [0, "B", 1, 12.5, 14.5],
+]
+
+
+def _instance(**changes: Any) -> ScheduleInstance:
+    return FAMILY.read({**copy.deepcopy(TWO), **changes}, "test", {})
+
+
+def _plan(*moved: tuple[int, list[Any]]) -> SchedulePlan:
+    tasks = [list(task) for task in TASKS]
+    for number, task in moved:
+        tasks[number] = task
+    return plan_from_json(_instance(), {"tasks": tasks})
+
+
+def _broken(instance: ScheduleInstance, plan: SchedulePlan) -> set[str]:
+    return {found.rule for found in violations(instance, plan)}
+
+
+def test_the_earliest_schedule_keeps_all_rules() -> None:
+    assert not violations(_instance(), _plan())
+    assert evaluate(_instance(), _plan()) == 14.5
+    assert evaluate(_instance(objective="memory"), _plan()) == 4 + 2 * 3
+
+
+@pytest.mark.parametrize(
+    ("rule", "moved"),
+    [
+        ("start", ((0, [0, "F", 0, -0.5, 0.5]),)),
+        ("duration", ((5, [0, "B", 1, 12.5, 14]),)),
+        ("overlap", ((1, [0, "F", 1, 0.5, 1.5]),)),
+        ("order", ((0, [0, "F", 1, 0, 1]), (1, [0, "F", 0, 1, 2]))),
+        ("precedence", ((4, [0, "B", 0, 10, 12]),)),
+        ("precedence", ((2, [1, "F", 0, 2.5, 4.5]),)),
+        ("precedence", ((3, [1, "B", 0, 1, 5]), (2, [1, "F", 0, 5, 7]))),
+        ("passes", ((5, [0, "B", 0, 12.5, 14.5]),)),
+        ("passes", ((5, [0, "B", 2, 12.5, 14.5]),)),
+        ("passes", ((5, [7, "B", 1, 12.5, 14.5]),)),
+    ],
+)
+def test_a_plan_that_breaks_a_rule_is_rejected_by_its_name(rule: str, moved: tuple[tuple[int, list[Any]], ...]) -> None:
+    assert rule in _broken(_instance(), _plan(*moved))
+    if rule not in ("passes", "order") and len(moved) == 1:
+        assert _broken(_instance(), _plan(*moved)) == {rule}
+    with pytest.raises(ValueError, match=rule):
+        evaluate(_instance(), _plan(*moved))
+
+
+@pytest.mark.parametrize(
+    ("rule", "field", "at", "below"), [("in-flight", "in_flight", 2, 1), ("memory", "memory_bytes", 10, 9.9)]
+)
+def test_room_below_and_at_what_is_held(rule: str, field: str, at: float, below: float) -> None:
+    for value, expected in ((at, set()), (below, {rule})):
+        stages = copy.deepcopy(TWO["stages"])
+        stages[0][field] = value
+        assert _broken(_instance(stages=stages), _plan()) == expected
+
+
+def test_the_deadline_below_and_at_the_iteration() -> None:
+    assert _broken(_instance(deadline_s=14.5), _plan()) == set()
+    assert _broken(_instance(deadline_s=14.49), _plan()) == {"deadline"}
+
+
+def test_room_counts_whole_microbatches_within_bytes_and_samples() -> None:
+    assert _instance().rooms == (2, 1)
+    stages = copy.deepcopy(TWO["stages"])
+    stages[0] |= {"memory_bytes": 9.99}
+    stages[1] |= {"in_flight": 1}
+    assert _instance(stages=stages).rooms == (1, 0)
+
+
+def test_plans_and_instances_survive_being_text() -> None:
+    instance = _instance()
+    assert plan_to_json(instance, _plan()) == {"tasks": TASKS}
+    again = FAMILY.read(json.loads(json.dumps(to_json(instance))), "again", {})
+    assert replace(again, options={}) == replace(instance, options={})
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"stages": []}, "stages"),
+        ({"stages": [{"forward_s": 0, "backward_s": 1}]}, "forward_s"),
+        ({"stages": [{"forward_s": 1}]}, "backward_s"),
+        ({"stages": [{"forward_s": 1, "backward_s": 1, "microbatch": 3}], "edges": []}, "microbatch"),
+        ({"stages": [{"forward_s": 1, "backward_s": 1e-20}], "edges": []}, "shortest pass"),
+        ({"edges": [{"source": 0, "target": 2}]}, r"edges\[0\]"),
+        ({"edges": [{"source": 0, "target": 0}]}, r"edges\[0\]"),
+        ({"edges": [{"source": 0, "target": 1}] * 2}, r"edges\[1\]"),
+        ({"edges": [{"source": 0, "target": 1}, {"source": 1, "target": 0}]}, "cycle"),
+        ({"minibatch": 10**6}, "passes"),
+        ({"objective": "speed"}, "objective"),
+        ({"colour": 1}, "colour"),
+    ],
+)
+def test_bad_instances_are_refused_in_one_line(changes: dict[str, Any], named: str) -> None:
+    with pytest.raises(InstanceError, match=named) as found:
+        _instance(**changes)
+    assert "\n" not in str(found.value) and "expected" in str(found.value)
+
+
+_BAD_TASKS = (1, [[0, "F", 0, 0]], [[0, "G", 0, 0, 1]], [[0.5, "F", 0, 0, 1]], [[0, "F", 0, float("nan"), 1]])
+
+
+@pytest.mark.parametrize("content", [[], {}, *({"tasks": tasks} for tasks in _BAD_TASKS)])
+def test_bad_plans_are_refused(content: Any) -> None:
+    with pytest.raises(InstanceError, match="expected"):
+        plan_from_json(_instance(), content)

@@ -1,0 +1,179 @@
+"""Certificates of pipeline placement: accepted where brute force in fractions confirms them, and nowhere else."""
+
+from __future__ import annotations
+
+import copy
+import math
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from itertools import count
+from pathlib import Path
+
+import pytest
+from certificate_cases import Spoiling, certified, check_commands, claimed, parsed, proves
+from oracles.pipeline_placement import plans
+from small_instances import random_case
+
+import planner
+from formulations.contract.family import UncertifiedError
+from formulations.pipeline_placement.certificate import checker
+from formulations.pipeline_placement.certificate.writer import write
+from formulations.pipeline_placement.definition.plan import plan_from_json
+from formulations.pipeline_placement.definition.problem import violations
+from instances.problems.operator_partitioning import Operator, OperatorInstance, Tensor
+from instances.problems.pipeline_placement import PlacementInstance, placed
+from solvers.outcome import Stop, Watch
+
+
+def seconds(instance: PlacementInstance, plan: dict) -> Fraction:
+    """The objective, once more and exactly."""
+    graph, R, B = instance.operators, instance.operators.replicas, instance.bandwidth_bytes_per_s
+    home = {v: s for s, stage in enumerate(plan["partition"]["stages"]) for v in stage}
+    ids, devices = [operator.id for operator in graph.operators], plan["mapping"]["devices"]
+    times = []
+    for s, row in enumerate(devices):
+        held = [operator for operator in graph.operators if home[operator.id] == s]
+        shared = sum((Fraction(operator.compute_s) for operator in held), Fraction(0))
+        if instance.objective != "p2p" and R > 1:
+            slowest = min(B[a][b] for a, b in zip(row, row[1:] + row[:1], strict=True))
+            shared += Fraction(2 * (R - 1), R) * sum(Fraction(o.parameter_bytes) for o in held) / Fraction(slowest)
+        for r in range(R):
+            sent = Fraction(0)
+            for tensor in graph.tensors if instance.objective != "allreduce" else ():
+                source = home[ids[tensor.source]]
+                for taker in {home[ids[v]] for v in tensor.targets} - {source}:
+                    if s in (source, taker):
+                        sent += Fraction(tensor.volume_bytes) / Fraction(B[devices[source][r]][devices[taker][r]])
+            times.append(shared + sent)
+    return max(times)
+
+
+def optimum(instance: PlacementInstance) -> Fraction | float:
+    """The least time of all plans that the definition allows, exactly; infinite if there is none."""
+    found = plans(instance)
+    if instance.operators.memory_bytes is not None:
+        found = (plan for plan in found if not violations(instance, plan_from_json(instance, plan)))
+    return min((seconds(instance, plan) for plan in found), default=math.inf)
+
+
+def small(number: int) -> PlacementInstance:
+    """With four devices now and then, otherwise with fewer: their models take a hundred times as long."""
+    drawn = (random_case("pipeline_placement", 16, 1000 * number + k) for k in count())
+    return next(each for each in drawn if number % 10 == 0 or len(each.bandwidth_bytes_per_s) < 4)
+
+
+def test_every_bound_below_the_optimum_is_accepted_and_no_other(cases: int) -> None:
+    for number in range(cases // 2):
+        instance = small(number)
+        best = optimum(instance)
+        assert not proves(instance, None), number
+        if not best:
+            continue
+        for part, accepted in ((Fraction(10**12 - 1, 10**12), True), (Fraction(1, 2), True), (1, False), (2, False)):
+            assert proves(instance, best * part) is accepted, (number, part)
+        with pytest.raises(UncertifiedError, match="does not confirm the bound"):
+            write(instance, None, float(best) * (1 + 1e-9), Watch())
+
+
+def _mutants(rng: random.Random, content: dict, good: dict) -> Iterator[tuple[dict, dict]]:
+    """An instance and a certificate, one of them with a fault."""
+    original = content
+    for kind in range(4):
+        content, mutant = copy.deepcopy((original, good))
+        if kind == 0:
+            rng.shuffle(mutant["plan"]["mapping"]["devices"])
+        elif kind == 1:
+            rng.shuffle(mutant["plan"]["partition"]["stages"])
+        elif kind == 2 and len(content["bandwidth_bytes_per_s"]) > 1:
+            matrix = content["bandwidth_bytes_per_s"]
+            matrix[0][1] = matrix[1][0] = matrix[0][1] * rng.choice([0.5, 2, 8])
+        else:
+            rng.choice(content["operators"]["operators"])["compute_s"] *= rng.choice([0.9, 0.5])
+        yield content, mutant
+
+
+SPOILING = Spoiling(small, _mutants, optimum, seconds)
+
+
+def test_no_mutant_that_claims_what_is_false_is_accepted(cases: int) -> None:
+    SPOILING.check(cases // 4)
+
+
+def test_certificates_of_random_instances_are_accepted(cases: int) -> None:
+    assert all(certified(small(number))[0].status == "optimal" for number in range(cases // 4))
+
+
+def hand(**changes: object) -> PlacementInstance:
+    """Operators of 2, 3 and 2 s in a row with tensors of 1 and 2 bytes; two stages, links of 1 byte/s."""
+    operators = tuple(Operator(f"v{v}", time, 4.0, 0.0, 1.0) for v, time in enumerate((2.0, 3.0, 2.0)))
+    tensors = (Tensor(0, (1,), 1.0), Tensor(1, (2,), 2.0))
+    graph = replace(OperatorInstance("hand", operators, tensors, 2, 1, 1.0), **changes)
+    size = (graph.num_stages or 0) * graph.replicas
+    matrix = tuple(tuple(float(a != b) for b in range(size)) for a in range(size))
+    return placed(graph, matrix, objective="full")
+
+
+@pytest.mark.parametrize(
+    ("changes", "best"),
+    [
+        ({}, 6),  # v0 | v1 v2: 3 and 6; v0 v1 | v2: 7
+        ({"memory_bytes": 2.0}, 6), ({"memory_bytes": 1.9}, math.inf), ({"num_stages": 1}, 7),
+        ({"replicas": 2}, 14),  # and 2 * 1 / 2 times 8 bytes of parameters
+        ({"replicas": 2, "memory_bytes": 1.0, "pooled_memory": True}, 14),
+    ],
+)  # fmt: skip
+def test_optima_by_hand(changes: dict, best: float) -> None:
+    instance = hand(**changes)
+    assert optimum(instance) == best
+    if best == math.inf:
+        assert proves(instance, None)
+        return
+    assert proves(instance, best - Fraction(1, 10**9)) and not proves(instance, Fraction(best))
+
+
+def test_a_ring_of_four_passes_each_replica_once() -> None:
+    """Links of 4 bytes/s around a square, of 1 byte/s across it: 1 s, and 2 * 3 / 4 * 8 bytes over the fast ones."""
+    matrix = tuple(tuple(0.0 if a == b else 4.0 if (a - b) % 2 else 1.0 for b in range(4)) for a in range(4))
+    instance = placed(OperatorInstance("square", (Operator("a", 1.0, 8.0),), (), 1, 4, 1.0), matrix, objective="full")
+    assert optimum(instance) == 4
+    assert proves(instance, 4 - Fraction(1, 10**9)) and not proves(instance, Fraction(4))
+
+
+@pytest.mark.parametrize(("excess", "fits"), [(0.9e-12, True), (1.1e-12, False)])
+def test_memory_that_the_definition_admits_is_admitted(excess: float, fits: bool) -> None:
+    operators = (Operator("a", 1.0, memory_bytes=1.0), Operator("b", 1.0, memory_bytes=excess))
+    instance = placed(OperatorInstance("tight", operators, (), 1, 1, 1.0, memory_bytes=1.0), ((0.0,),))
+    assert (optimum(instance) == 2) is fits and proves(instance, None) is not fits
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"bound": "1e9"}, {"plan": {"partition": {}}}, {"plan": {"mapping": 1}}, {"objective": "3"}, {"proof": {}}],
+)
+def test_what_is_no_certificate_is_bad_input(change: dict) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        checker.verify(parsed(hand()), claimed(hand(), Fraction(1)) | change)
+    content = parsed(hand())
+    content["operators"]["at_most"] = True
+    with pytest.raises(ValueError, match="as many stages as are given"):
+        checker.verify(content, claimed(hand(), Fraction(1)))
+
+
+def test_what_is_not_certified_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = Watch()
+    watch.stop(Stop.INTERRUPTED)
+    with pytest.raises(UncertifiedError, match="stopped"):
+        write(hand(), None, 1.0, watch)
+    required = planner.certify(planner.load(parsed(hand()), require=["stage_of(v0) <= 0"]))
+    assert required.content is None and "uncertified: what is required of a plan" in required.result.reason
+    rings = claimed(replace(hand(replicas=4), ring="free"), Fraction(1))
+    assert checker.verify(parsed(replace(hand(replicas=4), ring="free")), rings)["reason"].startswith("rings: in any")
+    monkeypatch.setattr(checker, "MAX_STEPS", 2)
+    found = planner.certify(hand())
+    assert found.content is None and "size: over 2 operators and nodes are tried" in found.result.reason
+
+
+def test_commands(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    check_commands(planner.load("placement"), "search", tmp_path, capsys)

@@ -1,0 +1,262 @@
+"""Certificates of stage graphs: accepted where all plans, priced in fractions, confirm them."""
+
+from __future__ import annotations
+
+import copy
+import math
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from branching_cases import prices, random_graph, stage_bytes, uneven_graph
+from certificate_cases import Spoiling, certified, check_commands, claimed, parsed, proves
+from small_instances import random_case
+
+import planner
+from formulations.contract.checker.frame import RejectedError
+from formulations.contract.family import UncertifiedError
+from formulations.stage_graph.certificate import checker
+from formulations.stage_graph.certificate.writer import write
+from instances.problems.stage_graph import AffineTime, DeviceGraph, Operator, OperatorEdge, StageGraph, TableTime
+from planner import Stop
+from solvers.outcome import Watch
+
+
+def small(number: int) -> StageGraph:
+    """At most four operators, most often with whole numbers: a stage often takes the bound exactly."""
+    rng = random.Random(f"small {number}")
+    if number % 4 == 0:
+        return uneven_graph(number, (1, 4))
+    found = random_graph(number, (1, 4), rng.randint(1, 4), series_parallel=number % 2 == 0)
+    if number % 4 == 1:
+        return found
+    made = []
+    for each in found.operators:
+        time: AffineTime | TableTime = AffineTime(rng.randint(0, 2), rng.randint(0, 3))
+        if rng.random() < 0.3:
+            time = TableTime((2, 4), (3, rng.choice([3, 4, 6])))
+        made.append(replace(each, forward=time, backward=AffineTime(rng.randint(0, 1), rng.randint(1, 3))))
+    tier = {"inner_bandwidth_bytes_per_s": 8.0, "devices_per_node": 2} if rng.random() < 0.3 else {}
+    return replace(
+        found, operators=tuple(made), bandwidth_bytes_per_s=rng.choice([1.0, 3.0]), latency_s=rng.choice([0, 1]), **tier
+    )
+
+
+def test_certificates_of_random_instances_are_accepted(cases: int) -> None:
+    seen = dict.fromkeys(("optimal", "infeasible"), 0)
+    for number in range(cases):
+        instance = random_case("stage_graph", 16, number)
+        result, _ = certified(instance)
+        seen[result.status] += 1
+    assert min(seen.values()) >= cases // 20, seen
+
+
+def test_bounds_below_the_optimum_are_accepted_and_no_others(cases: int) -> None:
+    """Against all plans: at times that a plan takes exactly, a little less, and a little more."""
+    outcomes = {True: 0, False: 0}
+    for number in range(cases):
+        instance, tiny = small(number), Fraction(1, 10**12)
+        found = prices(instance)
+        assert proves(instance, None) is (not found), number
+        for bound in {Fraction(1, 10**6), *(each for each in found[:3] if each > 0)}:
+            for tried in (bound, bound * (1 - tiny), bound * (1 + tiny), bound / 2):
+                true = not found or found[0] > tried
+                assert proves(instance, tried) is true, (number, tried)
+                outcomes[true] += 1
+        if found and found[0] > 0:
+            with pytest.raises(UncertifiedError, match="does not confirm the bound"):
+                write(instance, None, float(found[0]) * (1 + 1e-9), Watch())
+    assert min(outcomes.values()) >= cases, outcomes
+
+
+def test_memory_is_that_of_the_definition_to_the_last_digit(cases: int) -> None:
+    """Sums of tenths, with the memory that some stage takes in float64, or the next number below it."""
+    outcomes = {True: 0, False: 0}
+    for number in range(cases):
+        rng = random.Random(f"tenths {number}")
+        instance = random_graph(number, (2, 4), rng.randint(2, 4), series_parallel=number % 2 == 0)
+        tenths = [
+            replace(each, weight_bytes=rng.randint(0, 9) / 10, activation_bytes=rng.randint(1, 9) / 10)
+            for each in instance.operators
+        ]
+        edges = tuple(replace(edge, bytes_per_sample=rng.randint(0, 5) / 10) for edge in instance.edges)
+        instance = replace(instance, operators=tuple(tenths), edges=edges, weight_copies=rng.choice([0.7, 3.0]))
+        part, size = list(range(rng.randint(1, len(tenths)))), rng.choice(instance.microbatch_sizes)
+        exactly = stage_bytes(
+            instance, part, size, rng.randint(1, min(size, instance.num_devices)), rng.choice((1, 2, 3))
+        )
+        above, below = (replace(instance, memory_bytes=m) for m in (exactly, math.nextafter(exactly, 0)))
+        best = [prices(each)[:1] for each in (above, below)]
+        for each, (first, *_) in zip((above, below), ([*found, None] for found in best), strict=True):
+            assert proves(each, None) is (first is None), number
+            if first:
+                assert not proves(each, first) and proves(each, first * (1 - Fraction(1, 10**12))), number
+        outcomes[best[0] != best[1]] += 1
+    assert min(outcomes.values()) >= cases // 10, outcomes
+
+
+def _mutants(rng: random.Random, content: dict, good: dict) -> Iterator[tuple[dict, dict]]:
+    """An instance and a certificate, one of them with a fault."""
+    if good["bound"] is not None:
+        plan = copy.deepcopy(good["plan"])
+        own = rng.choice(plan["stages"])
+        kind = rng.choice(["devices", "microbatch", "in_flight", "idle_devices", "edges"])
+        if kind == "edges":
+            plan["edges"] = plan["edges"][1:]
+        else:
+            owner = plan if kind == "idle_devices" else own
+            owner[kind] = max(0, owner[kind] + rng.choice([-1, 1]) * (own["microbatch"] if kind == "in_flight" else 1))
+        yield content, good | {"plan": plan}
+        yield content, good | {"plan": {**good["plan"], "stages": good["plan"]["stages"][::-1]}}
+        yield content, good | {"plan": {**good["plan"], "stages": good["plan"]["stages"][1:]}}
+    for _ in range(4):
+        content = copy.deepcopy(content)
+        own, edge = rng.choice(content["operators"]), rng.choice(content["edges"] or [{"bytes_per_sample": 1}])
+        places = [(own, "weight_bytes"), (own, "activation_bytes"), (edge, "bytes_per_sample")]
+        places += [(content, name) for name in ("memory_bytes", "num_devices", "minibatch", "latency_s")]
+        places += [(own["backward"], "fixed_s"), (own["backward"], "per_sample_s")]
+        place, name = rng.choice(places)
+        value = max(0, rng.choice([place[name] + 1, place[name] - 1, place[name] // 2, 2 * place[name]]))
+        place[name] = min(8, max(1, int(value))) if name in ("num_devices", "minibatch") else value
+        content["num_devices"] = min(4, content["num_devices"])
+        yield content, good
+
+
+def optimum(instance: StageGraph) -> Fraction | float:
+    """The least price; infinite if there is no plan."""
+    return min(prices(instance), default=math.inf)
+
+
+SPOILING = Spoiling(small, _mutants, optimum)
+
+
+def test_no_mutant_that_claims_what_is_false_is_accepted(cases: int) -> None:
+    SPOILING.check(cases)
+
+
+def two_operators(**fields: Any) -> StageGraph:
+    """a before b, 3 s each per sample for both passes, 4 bytes kept; one byte between them, over 1 byte/s; B = 2."""
+    each = Operator("x", AffineTime(0.0, 1.0), AffineTime(0.0, 2.0), 0.0, 4.0)
+    found = StageGraph("two", (each, each), (OperatorEdge(0, 1, 1.0),), 2, 100.0, 1.0, 0.0, 2)
+    return replace(found, **fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "bound", "accepted"),
+    [
+        ({}, "299999/100000", True),  # both on two replicas: 6 s for a sample of two
+        ({}, "3", False),
+        ({"microbatches": (1,)}, "499999/100000", True),  # a stage each: 3 s and 2 s of communication
+        ({"microbatches": (1,)}, "5", False),
+        ({"num_devices": 1}, "599999/100000", True),
+        ({"num_devices": 1}, "6", False),
+        ({"memory_bytes": 7.9}, None, True),  # a has two micro-batches of one in flight, or a replica has 8 bytes
+        ({"memory_bytes": 8.0}, "299999/100000", True),
+        ({"memory_bytes": 8 * (1 - 1e-15)}, "299999/100000", True),
+        ({"memory_bytes": 8.0, "num_devices": 1}, "6", False),
+        ({"memory_bytes": 7.9, "num_devices": 1}, None, True),
+        ({"latency_s": 1.0}, "3", True),  # 4 s of latency for two replicas in two samples
+        ({"latency_s": 1.0}, "5", False),
+        ({}, None, False),
+        ({}, "0", True),
+    ],
+)
+def test_bounds_by_hand(fields: dict, bound: str | None, accepted: bool) -> None:
+    instance = two_operators(**fields)
+    found = checker.verify(parsed(instance), claimed(instance, None if bound is None else Fraction(bound)))
+    assert found["accepted"] is accepted, found["reason"]
+
+
+def test_edges_of_a_plan_may_be_more_than_its_tensors_need() -> None:
+    """Stages in a sequence keep more in flight; a plan without an edge that a tensor needs is rejected."""
+    instance = replace(two_operators(), edges=(), microbatches=(1,))
+
+    def plan(edges: list, flying: int) -> dict:
+        own = {"devices": 1, "microbatch": 1, "k": 1}
+        stages = [{"nodes": [0], "in_flight": flying, **own}, {"nodes": [1], "in_flight": 1, **own}]
+        return {"stages": stages, "edges": edges, "idle_devices": 0}
+
+    exact = checker.Instance(parsed(instance))
+    assert checker.plan_time(exact, plan([], 1)) == checker.plan_time(exact, plan([[0, 1]], 2)) == 3
+    with pytest.raises(RejectedError, match="samples in flight"):
+        checker.plan_time(exact, plan([[0, 1]], 1))
+    with pytest.raises(RejectedError, match="wait for each other"):
+        checker.plan_time(exact, plan([[0, 1], [1, 0]], 2))
+    with pytest.raises(RejectedError, match="a tensor without an edge"):
+        checker.plan_time(checker.Instance(parsed(two_operators(microbatches=(1,)))), plan([], 1))
+
+
+def test_more_devices_for_fewer_stages_are_kept() -> None:
+    """Three operators of 3 s per sample: two stages of the last two leave the first one three micro-batches in flight.
+
+    It has memory for two of six samples on one device, and is too slow on two. One stage of the last two takes 3 s and
+    more on two devices, and on three 2 s and 2/3 s for its weights.
+    """
+
+    def operator(weights: float, kept: float) -> Operator:
+        return Operator("x", AffineTime(0.0, 1.0), AffineTime(0.0, 2.0), weights, kept)
+
+    edges = (OperatorEdge(0, 1, 0.0), OperatorEdge(1, 2, 0.0))
+    operators = (operator(48.0, 1.0), operator(6.0, 0.0), operator(6.0, 0.0))
+    instance = StageGraph(
+        "three", operators, edges, 4, 12.0, 1.0, 0.0, 24, microbatches=(6,), weight_copies=0.0
+    )  # fmt: skip
+    assert prices(instance)[0] == 3
+    assert not proves(instance, Fraction(3)) and proves(instance, Fraction(2999, 1000))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"bound": "1e9"}, {"plan": {"stages": []}}, {"proof": None}, {"objective": "3"}, {"bound": 7}, {"proof": {}}],
+)
+def test_what_is_no_certificate_is_bad_input(change: dict) -> None:
+    instance = two_operators()
+    with pytest.raises(ValueError, match=r"\w"):
+        checker.verify(parsed(instance), claimed(instance, Fraction(2)) | change)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"problem": "stage_partitioning"}, {"operators": []}, {"num_devices": 0}, {"bandwidth_bytes_per_s": 0},
+        {"microbatches": [3]}, {"edges": [{"source": 0, "target": 9, "bytes_per_sample": 1}]},
+        {"edges": [{"source": u, "target": 1 - u, "bytes_per_sample": 1} for u in (0, 1)]},
+    ],
+)  # fmt: skip
+def test_what_is_no_instance_is_bad_input(change: dict) -> None:
+    content = parsed(two_operators()) | change
+    with pytest.raises((ArithmeticError, AttributeError, LookupError, TypeError, ValueError)):
+        checker.prove(checker.Instance(content), Fraction(2))
+    with pytest.raises(ValueError, match=r"\w"):
+        checker.verify(parsed(two_operators()) | {"minibatch": -1}, claimed(two_operators(), Fraction(2)))
+
+
+def test_what_is_not_certified_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = Watch()
+    watch.stop(Stop.INTERRUPTED)
+    with pytest.raises(UncertifiedError, match="stopped"):
+        write(two_operators(microbatches=(1,)), None, 4.0, watch)
+    pair = DeviceGraph((9.0, 9.0), ((0.0, 1.0), (1.0, 0.0)))
+    for fields, reason in (
+        ({"schedule": "kfkb"}, "schedule: uniform only"), ({"objective": "iteration"}, "objective: tps only"),
+        ({"device_graph": pair}, "device_graph: identical devices only"),
+    ):  # fmt: skip
+        with pytest.raises(UncertifiedError, match=reason):
+            write(two_operators(**fields), None, 2.0, Watch())
+    content, certificate = parsed(two_operators()), claimed(two_operators(), Fraction(2))
+    found = checker.verify(content | {"requirements": ["num_stages <= 1"]}, certificate)
+    assert (found["accepted"], found["reason"]) == (False, "requirements: they are not looked at")
+    monkeypatch.setattr(checker, "MAX_STEPS", 0)
+    assert not checker.verify(content, claimed(two_operators(), Fraction(9)))["accepted"]
+    with pytest.raises(UncertifiedError, match="size: over 0 pairs"):
+        write(two_operators(microbatches=(1,)), None, 4.0, Watch())
+    monkeypatch.setattr(checker, "MAX_SUMS", 0)
+    with pytest.raises(UncertifiedError, match="size: over 0 times"):
+        write(two_operators(), None, 4.0, Watch())
+
+
+def test_commands(capsys: pytest.CaptureFixture[str], tmp_path) -> None:
+    check_commands(planner.load("graphpipe-case-study"), "search", tmp_path, capsys)

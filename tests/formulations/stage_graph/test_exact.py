@@ -1,0 +1,301 @@
+"""CP-SAT and the columns against levels on random models, and against every plan on heterogeneous devices."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import math
+import random
+from dataclasses import replace
+from types import ModuleType
+
+import pytest
+from branching_cases import partitions, random_graph
+from load import allowed_s
+
+import planner
+from formulations.contract.family import Answer
+from formulations.modelling.warm_start import First
+from formulations.stage_graph import FAMILY
+from formulations.stage_graph.costs.costs import Costs, with_in_flight
+from formulations.stage_graph.definition.plan import Stage, StagePlan
+from formulations.stage_graph.definition.problem import data_edges, evaluate, violations
+from formulations.stage_graph.models import cpsat, milp_columns
+from formulations.stage_graph.upsets import chains, levels
+from instances.generators.branching import candle_uno, mmt
+from instances.problems.stage_graph import AffineTime, DeviceGraph, Operator, StageGraph
+from planner.process.errors import UsageError
+from solvers.cpsat import backend
+from solvers.outcome import Limits, Run, Status, Stop, Watch
+from solvers.scaling import Scale
+
+
+def value(instance: StageGraph, answer: Answer[StagePlan]) -> float:
+    """The objective of a plan that keeps all rules and meets its bound; ``inf`` where none is proved to exist."""
+    assert answer.stop is Stop.PROVED
+    if answer.plan is None:
+        assert answer.infeasible
+        return math.inf
+    assert violations(instance, answer.plan) == () and answer.bound is not None
+    objective = evaluate(instance, answer.plan)
+    assert objective * (1 - 1e-6) <= answer.bound <= objective
+    return objective
+
+
+def test_cpsat_and_columns_and_levels_agree(cases: int) -> None:
+    infeasible = by_columns = 0
+    for seed in range(cases // 3):
+        instance = random_graph(seed + 4000, (1, 8), 1 + seed % 4, series_parallel=bool(seed % 2))
+        optimum = value(instance, levels.solve(instance, Limits(), Watch()))
+        assert value(instance, cpsat.solve(instance, Limits(), Watch())) == pytest.approx(optimum, rel=1e-6), seed
+        if instance.num_operators <= 5:
+            found = value(instance, milp_columns.solve(instance, Limits(), Watch()))
+            assert found == pytest.approx(optimum, rel=1e-6), seed
+            by_columns += 1
+        infeasible += optimum == math.inf
+    assert 0 < infeasible < cases // 4 and by_columns > cases // 10
+
+
+def test_sizes_that_do_not_divide_each_other() -> None:
+    for seed in range(6):
+        instance = replace(random_graph(seed, (3, 6), 4, series_parallel=True), minibatch=12, microbatches=(2, 3, 4))
+        optimum = value(instance, levels.solve(instance, Limits(), Watch()))
+        assert value(instance, cpsat.solve(instance, Limits(), Watch())) == pytest.approx(optimum, rel=1e-6), seed
+
+
+def heterogeneous_devices(seed: int) -> StageGraph:
+    """A small random model on devices with memories and links of their own, some of them missing."""
+    rng = random.Random(f"unlike {seed}")
+    instance = random_graph(seed + 6000, (2, 4), 3, series_parallel=bool(seed % 2))
+    links = [[0.0 if u == v else rng.choice((0.0, 2.0, 5.0, 50.0, 50.0)) for v in range(3)] for u in range(3)]
+    memory = tuple(float(int(instance.memory_bytes * rng.uniform(0.6, 1.5))) for _ in range(3))
+    graph = DeviceGraph(memory, tuple(map(tuple, links)))
+    return replace(instance, device_graph=graph, minibatch=4)
+
+
+def least_on_devices(instance: StageGraph) -> float:
+    """The optimum over all partitions, sets of devices and sizes."""
+    best = math.inf
+    for parts in partitions(list(range(instance.num_operators))):
+        for owner in itertools.product(range(len(parts) + 1), repeat=instance.num_devices):
+            held = [tuple(d for d, own in enumerate(owner) if own == stage) for stage in range(len(parts))]
+            if not all(held):
+                continue
+            for size in instance.microbatch_sizes:
+                stages = [
+                    Stage(tuple(part), len(ids), size, size, device_ids=ids)
+                    for part, ids in zip(parts, held, strict=True)
+                ]
+                idle = instance.num_devices - sum(map(len, held))
+                try:
+                    plan = with_in_flight(instance, StagePlan(tuple(stages), data_edges(instance, stages), idle))
+                except ValueError:
+                    continue
+                if not violations(instance, plan):
+                    best = min(best, evaluate(instance, plan))
+    return best
+
+
+def test_heterogeneous_devices(cases: int) -> None:
+    found = []
+    for seed in range(cases // 4):
+        instance = heterogeneous_devices(seed)
+        optimum = least_on_devices(instance)
+        assert value(instance, cpsat.solve(instance, Limits(), Watch())) == pytest.approx(optimum, rel=1e-6), seed
+        found.append(optimum)
+    assert 0 < sum(map(math.isinf, found)) < len(found)
+
+
+def test_what_exact_methods_are_chosen() -> None:
+    def chosen(instance: StageGraph, exact: bool = True) -> str:
+        return FAMILY.choose(instance, Limits(), exact)[0]
+
+    time = AffineTime(0.0, 1.0)
+    apart = StageGraph("apart", (Operator("", time, time, 1.0, 1.0),) * 22, (), 4, 1e3, 1.0, 0.0, 4)
+    mixed = tuple(replace(each, weight_bytes=float(number)) for number, each in enumerate(apart.operators))
+    assert (chosen(mmt()), chosen(mmt(), False)) == ("exact", "downsets")
+    assert chosen(replace(apart, operators=mixed)) == "exact"
+    few = replace(apart, operators=mixed[:14])  # more upsets than are laid out
+    assert (chosen(few), chosen(few, False)) == ("exact", "graphpipe-plus")
+    assert chosen(random_graph(1, (6, 6), 4, series_parallel=False)) == "levels"
+    assert chosen(heterogeneous_devices(0)) == chosen(heterogeneous_devices(0), False) == "cpsat"
+
+
+def test_proofs_are_of_the_least_time_per_sample_only() -> None:
+    for instance in (mmt(), random_graph(1, (6, 6), 4, series_parallel=False)):
+        with pytest.raises(UsageError, match="objective iteration"):
+            planner.solve(replace(instance, objective="iteration"), exact=True)
+
+
+def test_columns_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond it there is no proof, but a plan and a bound."""
+    instance = mmt(devices=4)
+    monkeypatch.setattr(milp_columns, "MAX_OPERATORS", 96)
+    answer = milp_columns.solve(instance, Limits(), Watch())
+    assert answer.stop is Stop.SIZE_LIMIT and answer.proved_by == ""
+    assert violations(instance, answer.plan) == () and answer.stats["plan_by"] == "graphpipe-plus"
+    assert 0.9 * evaluate(instance, answer.plan) < answer.bound < evaluate(instance, answer.plan)
+
+
+@pytest.mark.parametrize("method", ["cpsat", "exact"])
+def test_a_time_limit_keeps_the_bound(method: str) -> None:
+    limits = Limits(time_s=1.0)
+    instance = random_graph(7002, (20, 20), 6, series_parallel=False)
+    result = planner.solve(instance, method=method, limits=limits)
+    assert result.seconds < allowed_s(4) and result.bound is not None
+    assert Costs(instance).work_s(Costs(instance).everything) / 6 <= result.bound * (1 + 1e-6)
+    assert result.stop in (Stop.TIME_LIMIT, Stop.PROVED)
+
+
+def test_a_limit_keeps_the_plan_that_the_model_had_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpsat, "first_plan", lambda *_: First("", lambda _: None))
+    instance = random_graph(7002, (20, 20), 6, series_parallel=False)
+
+    def listen(_: float, objective: float | None, _bound: float | None) -> None:
+        if objective is not None:
+            watch.stop(Stop.TIME_LIMIT)
+
+    watch = Watch(listen=listen)
+    found = FAMILY.method("cpsat").solve(instance, Limits(time_s=60.0), watch)
+    assert found.stop is Stop.TIME_LIMIT and violations(instance, found.plan) == ()
+    assert evaluate(instance, found.plan) == watch.best_objective
+
+
+OTHERS = (
+    "upsets.levels:solve",
+    "downsets:solve_downsets",
+    "paper.fewest_devices:solve",
+    "paper.fewest_devices:solve_wide",
+    "paper.graphpipe:solve_graphpipe",
+    "paper.graphpipe:solve_pipedream",
+    "paper.graphpipe:solve_data_parallel",
+    "paper.baselines:solve",
+    "exact:solve",
+    "models.cpsat:solve",
+    "models.milp_columns:solve",
+)
+
+
+@pytest.mark.parametrize("room", [cpsat, milp_columns])
+def test_models_prove_by_themselves(room: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = [levels.solve(each, Limits(), Watch()) for each in SMALL]
+    solve = room.solve
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("another method's search")
+
+    for name in OTHERS:
+        module, _, function = name.partition(":")
+        monkeypatch.setattr(importlib.import_module(f"formulations.stage_graph.{module}"), function, refuse)
+    monkeypatch.setattr(First, "report", lambda *_: None)  # what they begin with is a hint, which others may give
+    for instance, other in zip(SMALL, expected, strict=True):
+        watch = Watch()
+        answer = solve(instance, Limits(), watch)
+        assert value(instance, answer) == pytest.approx(value(instance, other), rel=1e-6)
+        assert answer.proved_by in ("solver", "") and answer.solver
+        assert set(watch.bounds) <= {"bounds", "solver"}
+
+
+#: Some with a plan and one without.
+SMALL = [
+    *(random_graph(seed, (4, 6), 3, series_parallel=bool(seed % 2)) for seed in range(5)),
+    replace(random_graph(0, (4, 6), 3, series_parallel=False), memory_bytes=15.0),
+]
+
+
+@pytest.mark.parametrize("room", [cpsat, milp_columns])
+@pytest.mark.parametrize("factor", [0.0, 2.0])
+def test_no_proof_of_a_model_leans_on_the_bound_that_all_share(
+    room: ModuleType, factor: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Without it the model proves as much, and if it were false the model would know better.
+    for instance in SMALL:
+        optimum = value(instance, levels.solve(instance, Limits(), Watch()))
+        if optimum == math.inf:
+            continue
+        for module in (cpsat, chains):
+            monkeypatch.setattr(module, "simple_bound", lambda _, optimum=optimum: factor * optimum)
+        answer = room.solve(instance, Limits(), Watch())
+        assert answer.stop is Stop.PROVED and answer.bound is not None and answer.plan is not None
+        assert optimum * (1 - 1e-6) <= answer.bound <= evaluate(instance, answer.plan) == pytest.approx(optimum, 1e-6)
+        monkeypatch.undo()
+
+
+def test_exact_says_whose_proof_it_is() -> None:
+    times = [AffineTime(0.0, 1.0 + node / 10) for node in range(14)]
+    operators = tuple(Operator("", time, time, float(node), 1.0) for node, time in enumerate(times))
+    apart = StageGraph("apart", operators, (), 2, 1e3, 1.0, 0.0, 4)  # more upsets than are laid out
+    expected = {
+        "levels": random_graph(1, (6, 6), 4, series_parallel=False),
+        "downsets": candle_uno(devices=8),
+        "cpsat": apart,
+    }
+    for by, instance in expected.items():
+        result = planner.solve(instance, method="exact")
+        assert (result.status.value, result.proved_by) == ("optimal", by)
+        assert bool(result.solver) == (by == "cpsat")
+    assert planner.solve(heterogeneous_devices(0), method="exact").proved_by == "cpsat"
+    starved = replace(candle_uno(devices=8), memory_bytes=1.0)
+    assert planner.solve(starved, method="exact").proved_by == "downsets"
+
+
+def test_shared_proofs_are_counted_once() -> None:
+    report = planner.crosscheck(random_graph(1, (5, 5), 3, series_parallel=True))
+    proofs = {result.method: result.proved_by for result in report.results if result.stop is Stop.PROVED}
+    assert (proofs["levels"], proofs["cpsat"], proofs["milp-columns"]) == ("search", "solver", "solver")
+    assert proofs["exact"] == "levels" and set(proofs.values()) <= {"search", "solver", "levels", "downsets", "bounds"}
+    names = {by if by in ("levels", "downsets", "bounds") else method for method, by in proofs.items()}
+    assert report.independent_proofs == len(names) <= 5
+
+
+def test_borrowed_proofs_have_the_name_of_their_owner() -> None:
+    rows, apart = candle_uno(devices=8), random_graph(1, (6, 6), 4, series_parallel=False)
+    for method in ("graphpipe", "graphpipe-plus", "pipedream"):
+        result = planner.solve(rows, method=method)
+        assert (result.status.value, result.proved_by) == ("optimal", "downsets")
+    assert planner.solve(rows, method="downsets").proved_by == "search"
+    assert planner.solve(apart, method="downsets").proved_by == "levels"  # no rows
+    starved = replace(apart, memory_bytes=1.0)
+    assert planner.solve(starved, method="downsets").proved_by == "levels"
+    assert planner.solve(starved, method="graphpipe").proved_by == "bounds"
+
+
+def test_the_bound_that_all_share_is_not_put_down_to_a_method(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = random_graph(1, (4, 6), 3, series_parallel=True)
+    optimum = value(instance, levels.solve(instance, Limits(), Watch()))
+    size = cpsat._Search.size
+    monkeypatch.setattr(cpsat._Search, "size", lambda search, *sizes: size(search, *sizes) and 0.0)  # plans, no proof
+    monkeypatch.setattr(cpsat._Search, "may_improve", lambda *_: True)
+    monkeypatch.setattr(cpsat, "simple_bound", lambda _: optimum)
+    assert planner.solve(instance, method="cpsat").proved_by == "bounds"
+    time = AffineTime(0.0, 1.0)
+    one = StageGraph("one", (Operator("", time, time, 0.0, 1.0),), (), 1, 9.0, 1.0, 0.0, 2)
+    for method in ("downsets", "graphpipe"):  # nothing was searched
+        assert planner.solve(one, method=method).proved_by == "bounds"
+
+
+def test_models_too_coarse_for_a_proof_are_no_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With few units in a second all models are solved at once, and the gap that is left is their rounding's."""
+    instance = random_graph(3, (3, 4), 4, series_parallel=True)
+    assert planner.solve(instance, method="cpsat", limits=Limits(time_s=60)).stop is Stop.PROVED
+    coarse = cpsat.cost_scale
+    monkeypatch.setattr(cpsat, "cost_scale", lambda *given: Scale(coarse(*given).exponent - 20))
+    found = planner.solve(instance, method="cpsat", limits=Limits(time_s=60))
+    assert (found.status, found.stop) == (Status.FEASIBLE, Stop.COMPLETED)
+    assert "the whole numbers of the models are too coarse for a proof" in found.reason
+
+
+@pytest.mark.parametrize("stop", [Stop.COMPLETED, Stop.TIME_LIMIT, Stop.SIZE_LIMIT])
+def test_the_solvers_own_words_and_end_are_reported(stop: Stop, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = "CP-SAT failed: it gave up without an answer"
+    monkeypatch.setattr(backend, "run", lambda *_, **__: Run(stop=stop, solver="CP-SAT", reason=words))
+    answer = cpsat.solve(random_graph(2, (3, 4), 4, series_parallel=True), Limits(time_s=60), Watch())
+    assert (answer.stop, answer.reason, answer.bound) == (stop, words, None)
+
+
+def test_a_gap_that_the_caller_allows_is_not_put_down_to_coarse_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = random_graph(3, (3, 4), 4, series_parallel=True)
+    coarse = cpsat.cost_scale
+    monkeypatch.setattr(cpsat, "cost_scale", lambda *given: Scale(coarse(*given).exponent - 20))
+    answer = cpsat.solve(instance, Limits(gap=0.5), Watch())
+    assert (answer.stop, answer.reason) == (Stop.COMPLETED, "")

@@ -1,0 +1,436 @@
+"""Methods of stage graphs against every partition of small models, and what each promises."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from branching_cases import least_of_all, random_graph
+from load import allowed_s
+
+import planner
+from formulations.contract.family import Answer
+from formulations.stage_graph import FAMILY
+from formulations.stage_graph.costs.costs import Costs, bits, shortage
+from formulations.stage_graph.costs.iteration import iteration_s
+from formulations.stage_graph.costs.series_parallel import Leaf, Segment, chain, decompose
+from formulations.stage_graph.definition import problem
+from formulations.stage_graph.definition.plan import StagePlan
+from formulations.stage_graph.definition.problem import evaluate, memory_bytes, violations
+from formulations.stage_graph.paper import baselines, fewest_devices, graphpipe
+from formulations.stage_graph.paper.program import Program, Reach
+from formulations.stage_graph.upsets import levels
+from instances.generators.branching import candle_uno, case_study, dlrm, mmt, sequential_transformer
+from instances.problems.stage_graph import AffineTime, Operator, OperatorEdge, Schedule, StageGraph, TableTime
+from solvers.outcome import Limits, Stop, Watch
+
+Solve = Callable[..., Answer[StagePlan]]
+HEURISTICS: list[tuple[str, Solve, dict[str, object]]] = [
+    ("graphpipe", graphpipe.solve_graphpipe, {}),
+    ("graphpipe", graphpipe.solve_graphpipe, {"any_degree": True, "rank": "in-flight"}),
+    ("graphpipe", graphpipe.solve_graphpipe, {"terminals": "series"}),
+    ("pipedream", graphpipe.solve_pipedream, {"any_degree": True}),
+    ("piper-dp", baselines.solve, {}),
+    ("data-parallel", graphpipe.solve_data_parallel, {}),
+]
+
+
+def run(solve: Solve, instance: StageGraph, **options: object) -> Answer[StagePlan]:
+    return solve(instance, Limits(), Watch(), **options)
+
+
+def value(instance: StageGraph, answer: Answer[StagePlan]) -> float:
+    """The objective of a plan that keeps all rules; ``inf`` without a plan."""
+    if answer.plan is None:
+        return math.inf
+    assert violations(instance, answer.plan) == ()
+    return evaluate(instance, answer.plan)
+
+
+def test_levels_finds_the_optimum(cases: int) -> None:
+    infeasible = 0
+    for seed in range(cases // 2):
+        instance = random_graph(seed, (1, 5), 1 + seed % 4, series_parallel=bool(seed % 2))
+        answer = run(levels.solve, instance)
+        optimum = least_of_all(instance)
+        assert value(instance, answer) == pytest.approx(optimum, rel=1e-9), seed
+        assert answer.infeasible == (optimum == math.inf)
+        assert answer.bound is None or optimum * (1 - 1e-9) <= answer.bound <= optimum
+        infeasible += answer.infeasible
+    assert 0 < infeasible < cases // 2
+
+
+def test_nothing_beats_the_optimum(cases: int) -> None:
+    found = 0
+    for seed in range(cases // 8):
+        instance = random_graph(seed + 1000, (4, 9), 4, series_parallel=bool(seed % 2))
+        optimum = value(instance, run(levels.solve, instance))
+        for name, solve, options in HEURISTICS:
+            objective = value(instance, run(solve, instance, **options))
+            assert objective >= optimum * (1 - 1e-9), (seed, name, options)
+            found += objective < math.inf
+    assert found > cases / 4
+
+
+def test_plus_is_optimal_on_small_models_and_never_without_a_plan(cases: int) -> None:
+    for seed in range(cases // 5):
+        instance = random_graph(seed + 2000, (8, 12), 4, series_parallel=True)
+        optimum = value(instance, run(levels.solve, instance))
+        assert value(instance, run(fewest_devices.solve, instance)) == pytest.approx(optimum, rel=1e-9), seed
+
+
+def test_the_wide_recursion_alone(cases: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fewest_devices, "SMALL_PAIRS", 0)
+    optimal = missing = better = 0
+    count = cases // 5
+    for seed in range(count):
+        instance = random_graph(seed + 3000, (6, 10), 4, series_parallel=bool(seed % 4))
+        optimum = value(instance, run(levels.solve, instance))
+        objective = value(instance, run(fewest_devices.solve, instance))
+        assert objective >= optimum * (1 - 1e-9)
+        optimal += objective <= optimum * (1 + 1e-6)
+        missing += objective == math.inf > optimum
+        strict = value(instance, run(graphpipe.solve_graphpipe, instance, any_degree=True, terminals="series"))
+        assert objective <= strict * (1 + 1e-6) or decompose(Costs(instance)).cuts
+        better += objective < strict * (1 - 1e-6)
+    assert optimal > count / 4 and missing < count / 5 and better > count / 10
+
+
+def test_graphpipe_on_a_chain_is_pipedream(cases: int) -> None:
+    for seed in range(cases // 4):
+        instance = random_graph(seed, (2, 7), 4, series_parallel=True)
+        row = tuple(OperatorEdge(v, v + 1, 2.0) for v in range(instance.num_operators - 1))
+        instance = replace(instance, edges=row)
+        one, other = (run(solve, instance) for solve in (graphpipe.solve_graphpipe, graphpipe.solve_pipedream))
+        assert value(instance, one) == value(instance, other)
+
+
+def test_piper_covers_pipedream(cases: int) -> None:
+    for seed in range(cases // 4):
+        instance = random_graph(seed + 50, (2, 8), 4, series_parallel=bool(seed % 2))
+        sequential = value(instance, run(graphpipe.solve_pipedream, instance))
+        assert value(instance, run(baselines.solve, instance)) <= sequential * (1 + 1e-4)
+
+
+def test_a_series_parallel_order_is_not_converted(cases: int) -> None:
+    for seed in range(cases):
+        costs = Costs(random_graph(seed, (2, 14), 3, series_parallel=True))
+        order = decompose(costs)
+        assert order.cuts == () and order.loss() == {}
+        _respects(costs, order.segment)
+
+
+def test_conversion_only_adds_precedence(cases: int) -> None:
+    converted = 0
+    for seed in range(cases):
+        costs = Costs(random_graph(seed, (4, 14), 3, series_parallel=False))
+        order = decompose(costs)
+        before = _respects(costs, order.segment)
+        added = sum((before[node] & ~costs.below[node]).bit_count() for node in before)
+        assert (added > 0) == bool(order.cuts)
+        assert order.converted_span_s >= order.span_s * (1 - 1e-12)
+        if order.cuts:
+            converted += 1
+            assert order.loss()["conversion_added_pairs"] > 0
+    assert converted > cases / 4
+
+
+def _respects(costs: Costs, segment: Segment) -> dict[int, int]:
+    """What the segment puts before each operator; it holds all that the edges do, and every operator once."""
+    before: dict[int, int] = {}
+
+    def walk(part: Segment, behind: int) -> None:
+        for component in part:
+            if isinstance(component, Leaf):
+                assert component.node not in before
+                before[component.node] = behind
+            else:
+                for branch in component.branches:
+                    walk(branch, behind)
+            behind |= component.nodes
+
+    walk(segment, 0)
+    assert sorted(before) == list(range(costs.instance.num_operators))
+    assert all(costs.below[node] & ~seen == 0 for node, seen in before.items())
+    return before
+
+
+def test_the_smallest_n() -> None:
+    time = AffineTime(0.0, 1.0)
+    made = tuple(Operator(str(node), time, time, 1.0, 1.0) for node in range(4))
+    edges = tuple(OperatorEdge(u, v, 1.0) for u, v in ((0, 2), (0, 3), (1, 3)))
+    instance = StageGraph("N", made, edges, 3, 100.0, 1.0, 0.0, 4)
+    order = decompose(Costs(instance))
+    assert order.cuts == ((0b0011, 0b1100),) and order.added_pairs == 1
+    answer = run(graphpipe.solve_graphpipe, instance)
+    assert answer.stats["conversion_cuts"] == 1 and value(instance, answer) < math.inf
+
+
+def test_states_do_not_grow_with_equal_branches() -> None:
+    sizes = []
+    for branches in (4, 8):
+        costs = Costs(candle_uno(branches, devices=4))
+        program = Program(Reach.NONE, 10**6, Watch())
+        program.enter(decompose(costs).segment)
+        sizes.append(len(program.transitions))
+    assert sizes[1] - sizes[0] == 4  # one state more for each branch side by side
+
+
+def test_equal_branches_with_different_tensors_are_not_exchanged() -> None:
+    instance = candle_uno(3, 2, devices=4)
+    different = replace(instance, edges=(*instance.edges[:-1], replace(instance.edges[-1], bytes_per_sample=1.0)))
+    labels = [[leaf.label for leaf in branch] for branch in decompose(Costs(different)).segment[0].branches]
+    assert len({tuple(each) for each in labels}) == 2
+    assert (
+        len(
+            {
+                tuple(each)
+                for each in ([leaf.label for leaf in b] for b in decompose(Costs(instance)).segment[0].branches)
+            }
+        )
+        == 1
+    )
+
+
+@pytest.mark.parametrize("make", [mmt, dlrm, candle_uno, case_study, sequential_transformer])
+def test_models_of_the_evaluation(make: Callable[..., StageGraph]) -> None:
+    instance = make(devices=4)
+    published = run(graphpipe.solve_graphpipe, instance)
+    wider = run(fewest_devices.solve, instance)
+    sequential = run(graphpipe.solve_pipedream, instance)
+    assert value(instance, wider) <= min(value(instance, published), value(instance, sequential)) * (1 + 1e-4)
+    for answer in (published, wider, sequential):
+        assert answer.plan is not None
+        stats = answer.stats
+        assert stats["transitions"] > 0 and stats["iteration_s"] == iteration_s(instance, answer.plan)
+        assert stats["iteration_s"] >= instance.minibatch * stats["tps_s"] * (1 - 1e-9)
+        assert stats["peak_memory_bytes"] == max(memory_bytes(instance, stage) for stage in answer.plan.stages)
+        assert {row["microbatch"] for row in stats["sweep"]} <= set(instance.microbatch_sizes)
+        assert stats["quickest_iteration"]["iteration_s"] == min(row["iteration_s"] for row in stats["sweep"])
+
+
+def test_the_bottleneck_alone_prefers_one_microbatch() -> None:
+    # There is no term for filling and draining: the least bottleneck is one micro-batch, the quickest iteration is not.
+    stats = run(fewest_devices.solve, mmt(devices=4)).stats
+    assert stats["microbatch"] == 64 and stats["quickest_iteration"]["microbatch"] == 4
+    assert stats["samples_per_s"] == pytest.approx(39.0, abs=0.05)
+    assert stats["quickest_iteration"]["samples_per_s"] == pytest.approx(67.5, abs=0.05)
+
+
+def test_the_case_study_is_one_deeper_than_the_paper_says() -> None:
+    # The join lies in a stage with the end of one branch: the other branch's last stage waits for it.
+    instance = replace(case_study(), microbatches=(2,))
+    answer = run(graphpipe.solve_graphpipe, instance)
+    assert answer.plan is not None
+    assert len(answer.plan.stages) == 8 and answer.stats["depth"] == 5
+    assert run(graphpipe.solve_pipedream, instance).stats["depth"] == 8
+
+
+def test_sequential_models_do_as_well_as_a_chain() -> None:
+    instance = sequential_transformer(devices=4)
+    one, other = (run(solve, instance) for solve in (graphpipe.solve_graphpipe, graphpipe.solve_pipedream))
+    assert one.stats["quickest_iteration"] == other.stats["quickest_iteration"]
+
+
+def test_simulation_of_an_even_chain() -> None:
+    time = AffineTime(0.0, 1.0)
+    made = tuple(Operator(str(v), time, AffineTime(0.0, 2.0), 0.0, 0.0) for v in range(5))
+    edges = tuple(OperatorEdge(v, v + 1, 0.0) for v in range(4))
+    for microbatches in (1, 3, 8):
+        instance = StageGraph("row", made, edges, 5, 1.0, 1.0, 0.0, microbatches, microbatches=(1,))
+        answer = run(graphpipe.solve_pipedream, instance)
+        assert answer.plan is not None and len(answer.plan.stages) == 5
+        assert iteration_s(instance, answer.plan) == (microbatches + 5 - 1) * 3
+
+
+def test_the_compiled_simulation_is_the_defined_one(cases: int) -> None:
+    for seed in range(cases // 5):
+        schedule: Schedule = ("uniform", "per-stage", "kfkb")[seed % 3]
+        instance = replace(
+            random_graph(seed, (2, 7), 4, series_parallel=bool(seed % 2)), minibatch=8, schedule=schedule
+        )
+        for solve in (graphpipe.solve_graphpipe, graphpipe.solve_pipedream):
+            answer = run(solve, instance)
+            if answer.plan is not None:
+                assert iteration_s(instance, answer.plan) == pytest.approx(
+                    problem.iteration_s(instance, answer.plan), 1e-12
+                )
+
+
+@pytest.mark.parametrize(
+    "solve", [graphpipe.solve_graphpipe, graphpipe.solve_pipedream, fewest_devices.solve, graphpipe.solve_data_parallel]
+)
+def test_the_other_objective_takes_the_quickest_iteration(solve: Solve) -> None:
+    instance = replace(mmt(2, 2, devices=4), objective="iteration")
+    answer = run(solve, instance)
+    assert value(instance, answer) == pytest.approx(answer.stats["quickest_iteration"]["iteration_s"], rel=1e-12)
+    assert answer.stats["iteration_s"] == min(row["iteration_s"] for row in answer.stats["sweep"])
+    assert "iteration" in str(FAMILY.method("levels").supports(instance))
+    assert FAMILY.unit(instance) == "s" and FAMILY.read(FAMILY.to_json(instance), "x", {}) == instance
+
+
+def test_shapes_of_the_models() -> None:
+    assert (mmt().num_operators, dlrm().num_operators, candle_uno().num_operators) == (97, 40, 29)
+    assert (mmt(2).num_operators, candle_uno(8).num_operators, sequential_transformer().num_operators) == (49, 33, 96)
+    table = {4: (64, 256, 4096), 8: (128, 512, 8192), 16: (256, 1024, 16384), 32: (512, 2048, 32768)}
+    for devices, sizes in table.items():
+        assert tuple(make(devices=devices).minibatch for make in (mmt, dlrm, candle_uno)) == sizes
+    # 4 x 8 transformer layers of 12 h^2 weights; 7 tables of 64 10^6 and 28 + 4 layers.
+    assert sum(each.weight_bytes for each in mmt().operators) == 4 * 32 * 12 * 1024**2
+    for instance in (mmt(), dlrm(), candle_uno()):
+        assert all(edge.source < edge.target for edge in instance.edges)
+        assert FAMILY.read(FAMILY.to_json(instance), "x", {}) == instance
+
+
+def test_searches_stop_on_request() -> None:
+    instance = mmt(devices=16)
+    for solve in (graphpipe.solve_graphpipe, graphpipe.solve_pipedream, fewest_devices.solve, baselines.solve):
+        watch = Watch(Limits(time_s=0.05))
+        answer = solve(instance, Limits(time_s=0.05), watch)
+        assert answer.stop is Stop.TIME_LIMIT and watch.elapsed_s() < allowed_s(3)
+
+
+def test_too_large_is_said() -> None:
+    instance = dlrm(devices=4)
+    for solve in (levels.solve, baselines.solve):
+        answer = run(solve, instance)
+        assert answer.stop is Stop.SIZE_LIMIT and "upsets" in answer.reason and not answer.infeasible
+
+
+def test_rows_are_merged_where_downsets_are_too_many() -> None:
+    instance = mmt(devices=4)
+    answer = run(baselines.solve, instance)
+    assert answer.stats["merged_into"] < answer.stats["merged_operators"] == 97
+    groups = baselines.fold_chains(Costs(instance), 3)
+    assert len(groups) == 33 and sorted(v for group in groups for v in bits(group)) == list(range(97))
+
+
+def test_idle_devices_go_to_the_slowest_stage() -> None:
+    costs = Costs(mmt(2, 1, devices=5))
+    parts = fewest_devices.spread(costs, [(0b111, 1), (0b1111000, 1)], 16)
+    assert sum(devices for _, devices in parts) <= 5
+    assert max(costs.tps(nodes, 16, devices) for nodes, devices in parts) < max(
+        costs.tps(nodes, 16, 1) for nodes, _ in parts
+    )
+
+
+def test_chain_leaves_are_all_different() -> None:
+    leaves = chain(Costs(mmt(2, 1)))
+    assert all(one.key != other.key for one, other in itertools.pairwise(leaves))
+
+
+@pytest.mark.parametrize("schedule", ["per-stage", "kfkb"])
+def test_a_size_for_each_stage_is_never_worse(cases: int, schedule: Schedule) -> None:
+    cases = max(cases, 100)  # fewer show too little
+    better = mixed = 0
+    for seed in range(cases // 4):
+        uniform = replace(random_graph(seed, (2, 6), 3, series_parallel=True), minibatch=8)
+        allowed = replace(uniform, schedule=schedule)
+        answer = run(graphpipe.solve_graphpipe, allowed, any_degree=True)
+        before, after = value(uniform, run(graphpipe.solve_graphpipe, uniform, any_degree=True)), value(allowed, answer)
+        assert after <= before
+        better += after < before * (1 - 1e-6)
+        mixed += answer.plan is not None and len({stage.microbatch for stage in answer.plan.stages}) > 1
+    assert better > 0 and mixed > 0
+
+
+def test_sizes_of_figure_5() -> None:
+    # Three stages that are fast from 1, 2 and 4 samples on; a size each keeps fewer samples in flight at the first.
+    def table(smallest: int) -> TableTime:
+        return TableTime((smallest, 8), (float(smallest), 8.0))
+
+    made = tuple(Operator(str(size), table(size), table(size), 1.0, 1.0) for size in (1, 2, 4))
+    edges = (OperatorEdge(0, 1, 0.0), OperatorEdge(1, 2, 0.0))
+    # Memory for four copies of a weight and for 10 samples (one byte each), not for the 12 of a uniform size.
+    instance = StageGraph("figure 5", made, edges, 3, 14.0, 1.0, 0.0, 32, microbatches=(1, 2, 4))
+    uniform = run(graphpipe.solve_graphpipe, instance)
+    assert value(instance, uniform) > 2.0
+    allowed = replace(instance, schedule="per-stage")
+    answer = run(graphpipe.solve_graphpipe, allowed)
+    assert answer.plan is not None and value(allowed, answer) == 2.0
+    assert [(stage.microbatch, stage.in_flight) for stage in answer.plan.stages] == [(1, 10), (2, 8), (4, 4)]
+
+
+def test_too_little_memory_is_proved() -> None:
+    for memory, reason in ((1e6, "alone needs"), (2e8, "all devices")):
+        instance = replace(mmt(devices=4), memory_bytes=memory)
+        for solve in (graphpipe.solve_graphpipe, fewest_devices.solve, graphpipe.solve_data_parallel):
+            answer = run(solve, instance)
+            assert answer.infeasible and reason in answer.reason
+
+
+def test_a_plan_is_never_ruled_out(cases: int) -> None:
+    for seed in range(cases):
+        instance = random_graph(seed, (1, 6), 3, series_parallel=True)
+        if shortage(instance):
+            assert run(levels.solve, instance).infeasible
+
+
+def test_catalog_names() -> None:
+    names = {"mmt": 97, "mmt-2": 49, "dlrm": 40, "dlrm-8": 25, "candle-uno": 29, "candle-uno-8": 33}
+    names |= {"graphpipe-case-study": 25, "sequential-transformer": 96}
+    for name, operators in names.items():
+        instance = planner.load(name, devices=16)
+        assert instance.num_operators == operators and instance.num_devices == 16
+    assert planner.load("mmt", devices=16).minibatch == 256
+    assert planner.load("mmt", devices=16, minibatch=32).minibatch == 32
+
+
+def _plain(pairs: list[tuple[int, int]], count: int, devices: int, memory: float) -> StageGraph:
+    """Operators that take a second per sample and keep a byte; micro-batches of one sample."""
+    half = AffineTime(0.0, 0.5)
+    made = tuple(Operator(str(node), half, half, 0.0, 1.0) for node in range(count))
+    edges = tuple(OperatorEdge(u, v, 0.0) for u, v in pairs)
+    return StageGraph("plain", made, edges, devices, memory, 1.0, 0.0, 4, microbatches=(1,))
+
+
+def test_branches_that_feed_different_operators_are_not_exchanged() -> None:
+    costs = Costs(_plain([(2, 3), (3, 4), (0, 2), (0, 3), (1, 2), (1, 4)], 5, 3, 9.0))
+    branches = decompose(costs).segment[0].branches
+    assert [len(branch) for branch in branches] == [1, 1] and branches[0][0].label != branches[1][0].label
+
+
+@pytest.mark.parametrize("schedule", ["uniform", "per-stage"])
+def test_the_deeper_branch_counts(schedule: Schedule) -> None:
+    # A stage for each operator would be fastest, but the first keeps three samples: one more than fit.
+    instance = replace(_plain([(0, 1), (1, 2), (0, 3)], 4, 4, 2.0), schedule=schedule)
+    assert value(instance, run(graphpipe.solve_graphpipe, instance)) == 2.0
+    roomy = replace(instance, memory_bytes=3.0)
+    assert value(roomy, run(graphpipe.solve_graphpipe, roomy)) == 1.0
+
+
+def test_data_parallelism_looks_at_the_watch() -> None:
+    """Half a million degrees; the watch is stopped at the hundredth look, and what was found by then is kept."""
+
+    class Impatient(Watch):
+        looks = 0
+
+        def stopped(self) -> bool:
+            self.looks += 1
+            if self.looks == 100:
+                self.stop(Stop.TIME_LIMIT)
+            return super().stopped()
+
+    graph = replace(
+        random_graph(3, (2, 5), 4, series_parallel=True),
+        num_devices=200_000,
+        minibatch=2**19,
+        memory_bytes=1e20,
+        device_graph=None,
+    )
+    graph = replace(graph, microbatches=tuple(2**size for size in range(19, -1, -1)))
+    watch = Impatient()
+    answer = graphpipe.solve_data_parallel(graph, Limits(), watch)
+    assert answer.stop is Stop.TIME_LIMIT and watch.looks < 200
+    assert answer.plan is not None and watch.best_plan is not None
+
+
+@pytest.mark.parametrize("method", ["graphpipe", "graphpipe-plus", "pipedream", "piper-dp", "data-parallel"])
+def test_a_model_that_takes_no_time(method: str) -> None:
+    none = AffineTime(0.0, 0.0)
+    instance = StageGraph("idle", (Operator("", none, none, 1.0, 1.0),) * 2, (), 2, 100.0, 1.0, 0.0, 2)
+    result = planner.solve(instance, method=method)
+    assert result.verified and result.objective == 0

@@ -1,0 +1,317 @@
+"""Certificates of random instances are accepted; mutants of them whose claim is false are not."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import random
+import time
+import zlib
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from certificate_cases import Spoiling, certified, parsed
+from oracles.stage_partitioning import brute_force
+from paths import ROOT
+from small_instances import random_case
+
+import planner
+from formulations.contract.family import UncertifiedError
+from formulations.stage_partitioning.certificate import checker
+from formulations.stage_partitioning.certificate.writer import write
+from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
+from planner import Stop
+from planner.cli.app import main
+from planner.files.load import family_of
+from planner.solving import certify
+from solvers.outcome import Watch
+
+
+def case(number: int) -> StageInstance:
+    return random_case("stage_partitioning", 16, number)
+
+
+def test_certificates_of_random_instances_are_accepted(cases: int) -> None:
+    kinds = dict.fromkeys(("optimal", "infeasible", "exactly", "released", "max_dp"), 0)
+    for number in range(cases):
+        instance = case(number)
+        result, _ = certified(instance)
+        kinds[result.status] += 1
+        kinds["exactly"] += instance.exactly
+        kinds["released"] += instance.cost_model == "released"
+        kinds["max_dp"] += instance.max_dp_degree is not None
+    assert min(kinds.values()) >= cases // 20, kinds
+
+
+def _number(rng: random.Random, value: Any) -> Any:
+    """Another number in its place."""
+    return max(0, rng.choice([value + 1, value - 1, value * 2, value // 2, 0]))
+
+
+def _spoil_label(rng: random.Random, certificate: dict) -> None:
+    rows = [row for row in certificate["proof"].get("downsets", []) if row[1]]
+    if rows:
+        label = rng.choice(rng.choice(rows)[1])
+        place = rng.randrange(2)
+        label[place] = _number(rng, label[place])
+
+
+def _drop_label(rng: random.Random, certificate: dict) -> None:
+    rows = [row for row in certificate["proof"].get("downsets", []) if row[1]]
+    if rows:
+        row = rng.choice(rows)
+        row[1].pop(rng.randrange(len(row[1])))
+
+
+def _drop_row(rng: random.Random, certificate: dict) -> None:
+    rows = certificate["proof"].setdefault("downsets", [])
+    if rows:
+        rows.pop(rng.randrange(len(rows)))
+
+
+def _spoil_claim(rng: random.Random, certificate: dict) -> None:
+    rows = certificate["proof"].setdefault("downsets", [])
+    if rows:
+        row = rng.choice(rows)
+        row[2:] = [_number(rng, row[2] if len(row) > 2 else 1)]
+
+
+def _add_row(rng: random.Random, certificate: dict) -> None:
+    """Claim devices behind a set that has no row, all layers among them, and a little more than can be proved."""
+    if certificate["objective"] is not None:
+        certificate["bound"] = str(Fraction(certificate["objective"]) * Fraction(10**9 + 1, 10**9))
+    rows = certificate["proof"].setdefault("downsets", [])
+    names = {name for stage in (certificate["plan"] or {"stages": []})["stages"] for name in stage["nodes"]}
+    mask = f"{rng.choice([(1 << len(names)) - 1, rng.randrange(1 << max(1, len(names)))]):x}"
+    if all(row[0] != mask for row in rows):
+        rows.append([mask, [], rng.choice([1, 2, 100])])
+
+
+def _spoil_plan(rng: random.Random, certificate: dict) -> None:
+    if certificate["plan"] is None:
+        return
+    stages = certificate["plan"]["stages"]
+    stage = rng.choice(stages)
+    kind = rng.randrange(6)
+    if kind == 0:
+        stage["dp_degree"] = _number(rng, stage["dp_degree"]) or 1
+    elif kind == 1:
+        stage["tp_degree"] = _number(rng, stage["tp_degree"]) or 1
+    elif kind == 2:
+        stage["nodes"].pop()
+    elif kind == 3:
+        stages.reverse()
+    elif kind == 4:
+        stages.pop()
+    else:
+        certificate["objective"] = str(Fraction(certificate["objective"]) * Fraction(9, 10))
+
+
+_MUTATIONS = (
+    _spoil_label, _drop_label, _drop_row, _spoil_claim, _add_row, _spoil_plan,
+)  # fmt: skip
+
+
+def _spoil_instance(rng: random.Random, content: dict) -> None:
+    """Change one number of the instance."""
+    layer = rng.choice(content["layers"])
+    x = rng.choice(rng.choice([row for row in layer["tmpcs"].values() if row]))
+    places = [(x, name) for name in ("time", "weight_bytes", "activation_bytes", "static_bytes")]
+    places += [(content, name) for name in ("memory_bytes", "bandwidth", "num_devices", "num_microbatches")]
+    places += [(edge, "bytes") for edge in content["edges"][:1]]
+    place, name = rng.choice(places)
+    place[name] = _number(rng, place[name]) or 1
+
+
+def _mutants(rng: random.Random, content: dict, good: dict) -> Iterator[tuple[dict, dict]]:
+    """An instance and a certificate, one of them with a fault."""
+    for change in _MUTATIONS:
+        mutant = copy.deepcopy(good)
+        change(rng, mutant)
+        yield content, mutant
+    for _ in range(2):
+        changed = copy.deepcopy(content)
+        _spoil_instance(rng, changed)
+        yield changed, good
+
+
+def optimum(instance: StageInstance) -> Fraction | float:
+    """By brute force in float64, and what it rounds; infinite if there is no plan."""
+    best = brute_force(instance)
+    return math.inf if best is None else Fraction(best.time) * (1 + Fraction(1, 10**12))
+
+
+SPOILING = Spoiling(case, _mutants, optimum, rejected=1 / 3)
+
+
+def test_no_mutant_that_claims_what_is_false_is_accepted(cases: int) -> None:
+    SPOILING.check(cases)
+
+
+def test_all_layers_on_all_devices_keep_their_label() -> None:
+    """Degrees have to sum to two, and one replica of four devices is possible, which work alone says too."""
+    rows = {2: (Tmpc("x", 12.0, 1.0, 0.0, 1.0),), 4: (Tmpc("x", 5.0, 10.0, 2.0, 3.0),)}
+    certified(StageInstance("one", (Layer("v", rows),), (), 4, 5.0, 2.0, 2, exactly=True, max_dp_degree=2))
+
+
+def test_a_certificate_of_another_instance_is_rejected() -> None:
+    one, other = planner.load("chain8"), planner.load("chain8", devices=3)
+    _, content = certified(one)
+    found = planner.verify(other, content)
+    assert (found.accepted, found.reason) == (False, "instance: the certificate is of another one")
+
+
+def test_bounds_of_other_methods_are_certified() -> None:
+    """Heuristics report the work bound, and models the bound of their solver."""
+    instance = planner.load("chain8", memory="40MB")
+    for method in ("piper", "equi", "milp", "linearised"):
+        found = planner.certify(instance, planner.solve(instance, method=method, limits=planner.Limits(time_s=5)))
+        assert found.content is not None, (method, found.result.reason)
+        assert planner.verify(instance, found.content).accepted, method
+
+
+def test_a_gap_that_was_allowed_is_what_is_certified() -> None:
+    instance = planner.load("bert32", first=12, devices=8)
+    result = planner.solve(instance, method="exact", limits=planner.Limits(gap=0.05))
+    found = planner.certify(instance, result)
+    assert found.content is not None and result.bound is not None
+    bound = planner.verify(instance, found.content).bound
+    assert bound is not None and result.bound * (1 - 1e-10) <= bound <= result.bound
+
+
+#: Published inputs: bytes, compressed bytes and CPU seconds of checking that are not exceeded (twice a prototype's).
+_PUBLISHED = (
+    ("bert32a100.json", 2048, "8GiB", 15_400, 5_800, 2.0),
+    ("resnet.json", 64, "2GiB", 39_000, 4_100, 5.4),
+    ("resnet.json", 512, "2GiB", 40_500, 5_500, 14.4),
+    ("resnet.json", 64, "1GiB", 27_100, 1_900, 12.0),
+    ("gnmt.json", 64, "2GiB", 60_900, 5_500, 6.6),
+    ("gnmt.json", 64, "1GiB", 188_800, 15_000, 70.0),
+)
+
+
+@pytest.mark.paper
+@pytest.mark.slow
+@pytest.mark.parametrize(("file", "devices", "memory", "size", "compressed", "seconds"), _PUBLISHED)
+def test_certificates_of_published_inputs_are_small(
+    published: Path, file: str, devices: int, memory: str, size: int, compressed: int, seconds: float
+) -> None:
+    instance = planner.load(file, inputs=str(published), devices=devices, memory=memory)
+    _, content = certified(instance)
+    text = json.dumps(content, separators=(",", ":")).encode()
+    assert len(text) <= size and len(zlib.compress(text, 9)) <= compressed
+    began = time.process_time()
+    assert checker.verify(parsed(instance), content)["accepted"]
+    assert time.process_time() - began <= seconds
+
+
+def test_the_example_of_the_documentation_is_right() -> None:
+    page = (ROOT / "docs" / "what-optimal-means.md").read_text()
+    certificate = json.loads(page.partition("```json\n")[2].partition("```")[0])
+
+    def layer(name: str, seconds: float) -> Layer:
+        return Layer(name, {1: (Tmpc("x", seconds, 2.0, 2.0, 4.0),)})
+
+    layers = (layer("a", 3.0), layer("b", 2.5))
+    instance = StageInstance("two", layers, (Edge("a", "b", 1.0),), 2, 20.0, 1.0, 2)
+    certificate["instance_sha256"] = checker.Instance(parsed(instance)).digest
+    found = planner.verify(instance, certificate)
+    assert (found.accepted, found.objective) == (True, 5.0)
+    assert not planner.verify(instance, certificate | {"bound": "5"}).accepted
+    assert not planner.verify(
+        instance, certificate | {"proof": {"kind": "labels", "downsets": [["0", [[0, 0]]]]}}
+    ).accepted
+
+
+def test_what_cannot_be_certified_says_why() -> None:
+    instance = planner.load("bert32", devices=64, memory="8GiB")
+    result = planner.solve(instance, method="exact")
+    assert result.bound is not None and result.objective is not None
+    watch = Watch()
+    watch.stop(Stop.INTERRUPTED)
+    with pytest.raises(UncertifiedError, match="stopped before the labels were complete"):
+        write(instance, result.plan, result.bound, watch)
+    with pytest.raises(UncertifiedError, match="does not confirm the bound"):
+        write(instance, None, 2 * result.objective, Watch())
+    with pytest.raises(planner.UsageError, match="expected a result of device_mapping"):
+        planner.certify(planner.load("torus2d"), result)
+
+
+@pytest.fixture
+def _uncertified(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No problem has certificates."""
+    monkeypatch.setattr(
+        certify,
+        "family_of",
+        lambda instance: replace(family_of(instance), entries={**family_of(instance).entries, "certificates": None}),
+    )
+
+
+@pytest.mark.usefixtures("_uncertified")
+def test_problems_without_certificates_say_so() -> None:
+    other = planner.load("torus2d")
+    found = planner.certify(other, planner.solve(other))
+    assert (found.content, found.text, found.result.certificate) == (None, "", None)
+    assert found.result.reason.endswith("uncertified: device_mapping has no certificates yet")
+    with pytest.raises(planner.UsageError, match="a problem that has certificates"):
+        planner.verify(other, {})
+
+
+def test_commands(tmp_path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = ["bert32", "--first", "9", "--devices", "8", "--max-dp", "3", "--tp", "1,2"]
+    assert main(["certify", *given, "--out", "a.json", "--json", "--quiet"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["certificate"]["kind"] == "labels"
+    assert result["certificate"]["bytes"] == len((tmp_path / "a.json").read_text())
+    assert main(["verify", *given, "a.json", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found.keys() == {"accepted", "problem", "kind", "objective", "bound", "reason", "seconds"}
+    assert found["accepted"] and found["problem"] == "stage_partitioning"
+    assert main(["solve", *given, "--exact", "--certificate", "b.json.gz", "--out", "p.json", "--json", "--quiet"]) == 0
+    capsys.readouterr()
+    assert main(["verify", *given, "b.json.gz"]) == 0
+    assert capsys.readouterr().out.startswith("accepted: every plan takes more than ")
+    assert main(["verify", *given[:-1], "1", "a.json"]) == 1
+    assert capsys.readouterr().out == "rejected: instance: the certificate is of another one\n"
+    assert main(["verify", *given, "p.json"]) == 2
+    assert capsys.readouterr().err.startswith("p.json: format is missing; expected a certificate")
+    assert main(["certify", *given, "--memory", "1MB", "--out", "none.json", "--json", "--quiet"]) == 0
+    assert json.loads(capsys.readouterr().out)["status"] == "infeasible"
+    assert main(["verify", *given, "--memory", "1MB", "none.json"]) == 0
+    assert capsys.readouterr().out == "accepted: there is no plan\n"
+
+
+def test_a_saved_instance_is_verified_by_the_file_alone(tmp_path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["bert32", "--first", "9", "--devices", "8", "--forbid-tmpc", "activation recomp"]
+    instance, certificate = str(tmp_path / "instance.json"), str(tmp_path / "certificate.json")
+    assert main(["certify", *given, "--out", certificate, "--quiet"]) == 0
+    loaded = planner.load("bert32", first=9, devices=8, forbid_tmpc="activation recomp")
+    planner.save(loaded, instance)
+    capsys.readouterr()
+    assert checker.main([instance, certificate]) == 0
+    assert main(["verify", instance, certificate]) == 0
+
+
+def test_check_says_that_it_looks_at_the_plan_only(tmp_path, capsys: pytest.CaptureFixture[str]) -> None:
+    result = planner.solve(planner.load("chain8"), method="exact").to_json()
+    forged = tmp_path / "forged.json"
+    forged.write_text(json.dumps(result | {"bound": result["objective"]}))
+    assert main(["check", "chain8", str(forged)]) == 0
+    assert "only the plan was checked" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("_uncertified")
+def test_uncertified_writes_nothing_and_ends_with_3(tmp_path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "c.json"
+    assert main(["certify", "torus2d", "--out", str(out), "--json", "--quiet"]) == 3
+    assert json.loads(capsys.readouterr().out)["certificate"] is None
+    assert not out.exists()
+    assert main(["solve", "torus2d", "--certificate", str(out), "--quiet"]) == 0
+    assert not out.exists()
+    assert main(["verify", "torus2d", str(out)]) == 2

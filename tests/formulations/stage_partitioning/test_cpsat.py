@@ -1,0 +1,133 @@
+"""Stage partitioning by CP-SAT: against brute force, and its constraints one plan at a time."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from model_checks import check_answer, check_pinned, check_stops, hair_too_large, knowing, long_chain, published_bert
+from strategies import random_stage_instance
+
+import planner
+from formulations.stage_partitioning.definition.plan import StagePlan
+from formulations.stage_partitioning.definition.problem import evaluate
+from formulations.stage_partitioning.models import cpsat
+from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
+from solvers.outcome import Limits, Stop, Watch
+
+
+def pinned(instance: StageInstance, plan: StagePlan) -> tuple[bool, float | None]:
+    model = cpsat.model_of(instance, complete=True)
+    for variable, value in model.values_of(plan):
+        model.model.add(variable == value)
+    run = model.run(Limits(), Watch(), lambda _: None, lambda _: None)
+    return run.infeasible, None if run.bound is None else model.lower_bound(run.bound)
+
+
+def test_agrees_with_brute_force(cases: int) -> None:
+    for seed in range(cases):
+        check_answer(cpsat.solve, random_stage_instance(seed))
+
+
+@pytest.mark.slow
+def test_agrees_with_brute_force_on_more(cases: int) -> None:
+    for seed in range(100_000, 100_000 + cases):
+        check_answer(cpsat.solve, random_stage_instance(seed, max_nodes=6, max_devices=6))
+
+
+def test_a_pinned_plan_is_feasible_exactly_if_it_breaks_no_rule(cases: int) -> None:
+    seen = [check_pinned(random_stage_instance(seed), seed, pinned) for seed in range(4 * cases)]
+    assert seen.count(True) >= cases // 8 and seen.count(False) >= cases // 4
+
+
+def test_an_optimal_plan_is_feasible_in_the_model_with_itself_as_hint() -> None:
+    for seed in range(20):
+        instance = random_stage_instance(seed)
+        plan = check_answer(cpsat.solve, instance).plan
+        if plan is not None:
+            model = cpsat.model_of(instance, knowing(instance, plan))
+            run = model.run(Limits(), Watch(), lambda _: None, lambda _: None)
+            assert evaluate(instance, model.decode(run.values)) == pytest.approx(evaluate(instance, plan), rel=1e-6)
+
+
+@pytest.mark.parametrize("change", [-1, 0, 1])
+@pytest.mark.parametrize("name", ["memory_bytes", "num_devices", "num_microbatches"])
+def test_a_budget_holds_below_at_and_above(name: str, change: int) -> None:
+    tried = 0
+    for seed in range(400):
+        instance = random_stage_instance(seed, memory="tight", cost_model="paper", exactly=False, max_dp=False)
+        value = getattr(instance, name) + change
+        if value >= 1 and len(instance.layers) > 1:
+            check_answer(cpsat.solve, replace(instance, **{name: value}))
+            tried += 1
+        if tried == 12:
+            return
+    raise AssertionError("too few instances")
+
+
+def test_memory_without_a_limit() -> None:
+    """As relaxations have it; more than every stage takes is the same."""
+    chain = planner.load("chain8", first=4)
+    endless, plenty = (replace(chain, memory_bytes=memory) for memory in (math.inf, 1e12))
+    answers = [cpsat.solve(each, Limits(time_s=30), Watch()) for each in (endless, plenty)]
+    assert answers[0].stop is Stop.PROVED
+    assert evaluate(endless, answers[0].plan) == evaluate(plenty, answers[1].plan)
+
+
+def test_what_only_rounding_lets_through_is_cut_off() -> None:
+    instance = hair_too_large()
+    answer = check_answer(cpsat.solve, instance)
+    assert answer.plan is not None
+    assert answer.plan.stages[0].tmpcs == {"a": "lean", "b": "fast"}
+
+
+@pytest.mark.parametrize(("seed", "size", "time"), [(35, 5, 28 / 9), (101587, 6, 4.0)])
+def test_no_false_proof_of_presolve(seed: int, size: int, time: float) -> None:
+    """CP-SAT 9.15 with its default presolve proves an optimum of 5.0 for the first, infeasibility for the second."""
+    instance = random_stage_instance(seed, max_nodes=size, max_devices=size)
+    model = cpsat.model_of(instance, complete=seed == 35)
+    run = model.run(Limits(), Watch(), lambda _: None, lambda _: None)
+    assert not run.infeasible
+    assert evaluate(instance, model.decode(run.values)) == pytest.approx(time, rel=1e-6)
+
+
+def test_no_false_proof_of_large_sums() -> None:
+    """A boundary takes 1e9 times as long as the layers: with sums up to 2^60 CP-SAT 9.15 called this infeasible."""
+    weighty = (Tmpc("x", 16.799999999999997, 730e6, 1460e6, 0.0), Tmpc("x", 16.799999999999997, 879470419.67, 0.0, 0.0))
+    first = Layer("a", {1: (Tmpc("x", 3.5, 0.0, 730e6, 511e9), Tmpc("y", 2.0979, 0.0, 0.0, 16311541242.83))})
+    first = replace(first, tmpcs={**first.tmpcs, 4: (Tmpc("x", 5.23389654452369, 730e6, 3650e6, 8760e6),)})
+    layers = (first, Layer("b", {1: weighty[:1], 2: weighty[1:]}))
+    instance = StageInstance("large", layers, (Edge("a", "b", 11680e6),), 5, 16060e6, 1.4, 4, max_dp_degree=1)
+    answer = cpsat.solve(instance, Limits(time_s=30), Watch())
+    assert not answer.infeasible
+    assert math.isclose(evaluate(instance, answer.plan), 16685714302.51, rel_tol=1e-9)
+
+
+def test_it_stops_on_request() -> None:
+    check_stops(cpsat.solve, long_chain())
+
+
+def test_plans_are_reported_while_the_search_goes_on() -> None:
+    received: list[tuple[float | None, float | None]] = []
+    limits = Limits(time_s=3)
+    watch = Watch(limits, lambda _, objective, bound: received.append((objective, bound)))
+    answer = cpsat.solve(long_chain(8, 6), limits, watch)
+    assert len(received) >= 2 and answer.stop in (Stop.PROVED, Stop.TIME_LIMIT)
+    assert all(bound <= objective for objective, bound in received if objective is not None and bound is not None)
+
+
+@pytest.mark.slow
+@pytest.mark.paper
+def test_twelve_nodes_of_the_published_bert(published: Path) -> None:
+    instance = published_bert(published, 12, 8, "4GiB")
+    limits = Limits(time_s=60)
+    answer = cpsat.solve(instance, limits, Watch(limits))
+    assert answer.stop is Stop.PROVED and answer.plan is not None
+    assert evaluate(instance, answer.plan) == pytest.approx(0.044080964758555094, rel=1e-6)
+
+
+def test_no_formula_bounds_the_time_from_below() -> None:
+    """The bound that the units are chosen by is no constraint: the proof is the solver's."""
+    assert cpsat.model_of(long_chain(4, 4)).decisions.time.proto.domain[0] == 0

@@ -1,0 +1,269 @@
+"""The compiled search against brute force, on hard numbers, at its limits, and by its properties."""
+
+from __future__ import annotations
+
+import math
+import random
+import threading
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from load import allowed_s
+from oracles.tmpc_knapsack import knapsacks, make, optimum, random_instance
+
+from formulations.contract.family import Answer
+from formulations.tmpc_knapsack import exact
+from formulations.tmpc_knapsack.costs import arrays
+from formulations.tmpc_knapsack.definition.problem import evaluate, violations
+from formulations.tmpc_knapsack.kernels import search
+from instances.problems.tmpc_knapsack import KINDS, KnapsackInstance, generate
+from solvers.outcome import Limits, Stop, Watch
+
+
+def solve(instance: KnapsackInstance, **limits: float) -> Answer:
+    given_limits = Limits(**limits)
+    return exact.solve(instance, given_limits, Watch(given_limits))
+
+
+def check(instance: KnapsackInstance) -> None:
+    """The answer is the brute-force optimum, its plan is feasible, its bound is safe and tight."""
+    expected, answer = optimum(instance), solve(instance)
+    assert answer.stop is Stop.PROVED
+    assert answer.infeasible is (expected is None)
+    if expected is None:
+        assert answer.plan is None
+        return
+    assert violations(instance, answer.plan) == ()
+    assert evaluate(instance, answer.plan) == pytest.approx(expected, rel=1e-12, abs=0.0)
+    assert expected * (1 - 1e-9) <= answer.bound <= expected
+
+
+def test_agrees_with_brute_force(cases: int) -> None:
+    for case in range(10 * cases):
+        check(random_instance(random.Random(case)))
+
+
+@pytest.mark.slow
+def test_agrees_with_brute_force_by_the_thousand(cases: int) -> None:
+    for case in range(10 * cases):
+        check(random_instance(random.Random(f"slow {case}"), max_nodes=7))
+
+
+@given(knapsacks())
+def test_agrees_with_brute_force_on_awkward_numbers(instance: KnapsackInstance) -> None:
+    check(instance)
+
+
+def test_by_hand() -> None:
+    instance = make(10, [(1, 8), (3, 5), (9, 0)], [(2, 6), (5, 1)])
+    answer = solve(instance)  # 8 + 1 fits and takes 6; 5 + 6 does not fit
+    assert answer.plan.choice == {0: "a", 1: "b"}
+
+
+@pytest.mark.parametrize(
+    ("capacity", "expected"), [(4.999, None), (5, 12.0), (5.999, 12.0), (6, 9.0), (9, 6.0), (13.999, 6.0), (14, 3.0)]
+)
+def test_capacity_below_at_and_above_every_step(capacity: float, expected: float | None) -> None:
+    instance = make(capacity, [(1, 8), (4, 5), (7, 4)], [(2, 6), (5, 1)])
+    assert optimum(instance) == expected
+    check(instance)
+
+
+def test_capacity_zero() -> None:
+    check(make(0, [(1, 1), (2, 0)], [(1, 0)]))
+    check(make(0, [(1, 1)]))
+    check(make(0))
+
+
+def test_what_the_definition_forgives_fits() -> None:
+    check(make(1e13, [(1, 1e13 + 5), (2, 0)], [(1, 0.0)]))
+    check(make(1e13, [(1, 1e13 + 50), (2, 0)], [(1, 0.0)]))
+
+
+def test_a_choice_at_the_very_limit_is_found_whatever_its_sums_round_to(cases: int) -> None:
+    tight = 0
+    for case in range(5 * cases):
+        rng = random.Random(case)
+        rows = [[(rng.random(), rng.random()) for _ in range(3)] for _ in range(5)]
+        total = math.fsum(rng.choice(row)[1] for row in rows)
+        capacity = total / (1 + 1e-12)
+        if capacity * (1 + 1e-12) == total:
+            tight += 1
+            check(make(capacity, *rows))
+    assert tight > cases
+
+
+def test_an_option_no_slower_and_smaller_wins() -> None:
+    check(make(5, [(3, 9), (2, 4), (2, 3), (2, 3)], [(1, 2), (4, 1)]))
+
+
+def test_rounding_of_mixed_magnitudes_does_not_hide_the_optimum() -> None:
+    check(make(1e13 + 0.5, [(1, 1e13), (1e6, 1e13 - 1)], [(1e-9, 0.5), (2e-9, 0.25)], [(1, 0.5), (3, 0.0)]))
+
+
+def test_steep_prices_stay_numbers() -> None:
+    check(make(1.0, [(0, 1.0), (1e30, 1.0 - 2**-53)], [(0, 5e-324), (1e-9, 0.0)], [(1, 3e-17), (1e30, 0.0)]))
+
+
+def test_many_equal_layers_are_no_harder_than_one_of_each_kind() -> None:
+    kinds = [[(1.0, 7.0), (1.3, 2.0)], [(2.0, 11.0), (2.7, 4.0)]]
+    rows = [kinds[v % 2] for v in range(200)]
+    instance = make(1201, *rows)  # i layers of the first kind and j of the second swapped: 5 i + 7 j >= 599
+    expected = min(300 + 0.3 * i + 0.7 * j for i in range(101) for j in range(101) if 5 * i + 7 * j >= 599)
+    answer = solve(instance)
+    assert evaluate(instance, answer.plan) == pytest.approx(expected, rel=1e-12)
+    assert answer.stop is Stop.PROVED
+    assert answer.stats["search_nodes"] < 10**6
+
+
+def table_over_bytes(rows: list[list[tuple[float, float]]], capacity: int) -> float:
+    """The optimum for whole bytes, by dynamic programming over the capacity."""
+    best = np.zeros(capacity + 1)
+    for row in rows:
+        longer = np.full(capacity + 1, np.inf)
+        for option_time, size in row:
+            if size <= capacity:
+                held = int(size)
+                longer[held:] = np.minimum(longer[held:], best[: capacity + 1 - held] + option_time)
+        best = longer
+    return float(best[capacity])
+
+
+@pytest.mark.parametrize("seed", [0, 8])
+def test_lists_too_long_to_hold_are_split_and_searched_to_the_end(seed: int) -> None:
+    """Time saved is bytes plus a constant; a thousand nodes share the memory for lists, so these are split."""
+    rng = random.Random(seed)
+    rows = []
+    for _ in range(1000):
+        large, small = rng.randint(200, 400), rng.randint(1, 200)
+        rows.append([(1.0, float(large)), (1.0 + large - small + 280.0, float(small))])
+    answer = solve(make(200_000, *rows))
+    assert answer.stop is Stop.PROVED
+    assert answer.stats["search_nodes"] > 10**6
+    assert answer.bound == pytest.approx(table_over_bytes(rows, 200_000), rel=1e-9)
+
+
+def test_hundreds_of_options_per_node() -> None:
+    rng = random.Random(3)
+    rows = [[(rng.random(), float(rng.randint(0, 60))) for _ in range(300)] for _ in range(12)]
+    for capacity in (5, 20, 60, 120, 250):
+        expected = table_over_bytes(rows, capacity)
+        answer = solve(make(capacity, *rows))
+        assert answer.infeasible is math.isinf(expected)
+        assert answer.infeasible or answer.bound == pytest.approx(expected, rel=1e-9)
+
+
+@given(knapsacks(), st.sampled_from([2.0**-40, 0.5, 1024.0, 2.0**30]))
+def test_scaling_times_scales_the_objective(instance: KnapsackInstance, factor: float) -> None:
+    scaled = _mapped(instance, time=lambda x: x * factor)
+    mine, theirs = solve(instance), solve(scaled)
+    assert mine.infeasible is theirs.infeasible
+    if not mine.infeasible:
+        assert evaluate(scaled, theirs.plan) == pytest.approx(factor * evaluate(instance, mine.plan), rel=1e-12, abs=0)
+
+
+@given(knapsacks(), st.sampled_from([2.0**-20, 4.0, 2.0**20]))
+def test_scaling_all_bytes_changes_nothing(instance: KnapsackInstance, factor: float) -> None:
+    scaled = _mapped(instance, memory=lambda x: x * factor)
+    scaled = replace(scaled, capacity_bytes=instance.capacity_bytes * factor)
+    mine, theirs = solve(instance), solve(scaled)
+    assert mine.infeasible is theirs.infeasible
+    if not mine.infeasible:
+        assert evaluate(scaled, theirs.plan) == pytest.approx(evaluate(instance, mine.plan), rel=1e-12, abs=0)
+
+
+@given(knapsacks(), st.floats(0, 100))
+def test_more_memory_never_hurts(instance: KnapsackInstance, more: float) -> None:
+    mine = solve(instance)
+    theirs = solve(replace(instance, capacity_bytes=instance.capacity_bytes + more))
+    if not mine.infeasible:
+        roomier = replace(instance, capacity_bytes=instance.capacity_bytes + more)
+        assert evaluate(roomier, theirs.plan) <= evaluate(instance, mine.plan) * (1 + 1e-12)
+
+
+@given(knapsacks(), st.randoms(use_true_random=False))
+def test_order_of_nodes_and_options_does_not_matter(instance: KnapsackInstance, rng: random.Random) -> None:
+    nodes = [replace(node, options=tuple(rng.sample(node.options, len(node.options)))) for node in instance.nodes]
+    rng.shuffle(nodes)
+    shuffled = replace(instance, nodes=tuple(nodes))
+    mine, theirs = solve(instance), solve(shuffled)
+    assert mine.infeasible is theirs.infeasible
+    if not mine.infeasible:
+        assert evaluate(shuffled, theirs.plan) == pytest.approx(evaluate(instance, mine.plan), rel=1e-12, abs=0)
+
+
+def _mapped(instance: KnapsackInstance, time=float, memory=float) -> KnapsackInstance:
+    return replace(
+        instance,
+        nodes=tuple(
+            replace(
+                node,
+                options=tuple(replace(x, time=time(x.time), memory_bytes=memory(x.memory_bytes)) for x in node.options),
+            )
+            for node in instance.nodes
+        ),
+    )
+
+
+def test_negative_times_are_allowed_on_arrays() -> None:
+    rng = random.Random(5)
+    for _ in range(200):
+        rows = [[(rng.uniform(-5, 5), float(rng.randint(0, 9))) for _ in range(3)] for _ in range(4)]
+        instance = make(rng.randint(0, 36), *rows)
+        table, expected = arrays(instance), optimum(instance)
+        found = search.solve_arrays(*table, np.zeros(4, np.int64), np.zeros(1, np.uint8))
+        assert found == (math.inf if expected is None else pytest.approx(expected, abs=1e-12))
+
+
+def test_a_node_without_options_has_no_choice() -> None:
+    start, none = np.array([0, 0], np.int64), np.empty(0)
+    assert search.solve_arrays(start, none, none, 1.0, np.zeros(1, np.int64), np.zeros(1, np.uint8)) == math.inf
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_stopped_at_once_it_still_has_a_plan_and_a_bound(kind: str) -> None:
+    instance = generate(60, 3, kind=kind, tightness=0.4, seed=1)
+    watch = Watch()
+    watch.stop(Stop.INTERRUPTED)
+    stopped, full = exact.solve(instance, Limits(), watch), solve(instance, time_s=0.5)
+    assert stopped.stop is Stop.INTERRUPTED
+    assert violations(instance, stopped.plan) == ()
+    best = evaluate(instance, full.plan)
+    assert stopped.bound <= best <= evaluate(instance, stopped.plan)
+    assert stopped.bound >= best * 0.9  # the relaxation's bound, not a placeholder
+
+
+def test_a_time_limit_is_kept_with_plan_and_bound() -> None:
+    instance = generate(200, 3, kind="subset-sum", seed=0)
+    began = time.perf_counter()
+    answer = solve(instance, time_s=0.3)
+    assert 0.25 < time.perf_counter() - began < allowed_s(1.3)
+    assert answer.stop is Stop.TIME_LIMIT
+    objective = evaluate(instance, answer.plan)
+    assert objective * (1 - 1e-3) < answer.bound < objective
+
+
+def test_it_runs_without_the_interpreter_lock() -> None:
+    instance = generate(200, 3, kind="subset-sum", seed=0)
+    watch = Watch(Limits(time_s=20))
+    done: list[Answer] = []
+    worker = threading.Thread(target=lambda: done.append(exact.solve(instance, Limits(time_s=20), watch)), daemon=True)
+    worker.start()
+    time.sleep(0.1)
+    watch.stop(Stop.INTERRUPTED)
+    worker.join(2.0)
+    assert done and done[0].stop is Stop.INTERRUPTED
+
+
+def test_a_wider_gap_is_a_safe_bound_too() -> None:
+    for seed in range(20):
+        instance = generate(30, 3, kind="uncorrelated", tightness=0.3, seed=seed)
+        best, loose = solve(instance), solve(instance, gap=0.05)
+        objective = evaluate(instance, loose.plan)
+        assert loose.stop is Stop.COMPLETED
+        assert loose.bound <= evaluate(instance, best.plan) <= objective
+        assert loose.bound >= objective * 0.89

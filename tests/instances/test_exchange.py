@@ -1,0 +1,125 @@
+"""How dataclasses stand in files: order of keys, what is left out and what is repeated, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from small_instances import random_case
+
+from instances.errors import InstanceError
+from instances.exchange import in_files, to_json
+from instances.problems.stage_graph import NamedOperator
+from instances.rules import Amount, Count, Facts, Identifier, Requirements, Whole
+from instances.validation import json_schema, read_fields, read_instance
+
+#: The keys that every file of a problem has, in their order.
+KEYS = {
+    "stage_partitioning": "name num_devices memory_bytes bandwidth num_microbatches time_unit cost_model exactly "
+    "max_dp_degree layers edges",
+    "tmpc_knapsack": "name capacity_bytes nodes",
+    "layer_assignment": "name num_stages num_microbatches layer_time_s cut_cost_s",
+    "mesh_tiling": "name rows tp_degree dp_degree num_microbatches compute_s tp_bytes dp_bytes stage_bytes ordered "
+    "intra_bytes_per_s inter_bytes_per_s",
+    "amp_strategy": "name nodes devices_per_node global_batch layers tied parameter_bytes passes head_layers "
+    "tail_layers placement",
+    "hierarchical_partitioning": "devices_per_machine num_machines inner_bandwidth outer_bandwidth memory_model flat",
+    "flushed_partitioning": "schedule flat",
+    "microbatch_schedule": "name minibatch stages edges latency_s objective",
+    "operator_partitioning": "name num_stages replicas bandwidth_bytes_per_s operators tensors",
+    "stage_graph": "name num_devices memory_bytes bandwidth_bytes_per_s latency_s minibatch schedule pass_ratio "
+    "weight_copies objective operators edges",
+    "device_mapping": "name objective ring microbatches replicas num_devices stages edges bandwidth_bytes_per_s",
+    "pipeline_placement": "objective ring microbatches operators bandwidth_bytes_per_s",
+}
+
+
+@pytest.mark.parametrize("problem", KEYS)
+def test_files_keep_the_order_of_their_keys(problem: str) -> None:
+    for number in range(4):
+        content = to_json(random_case(problem, 3, number))
+        always = ["problem", "schema_version", *KEYS[problem].split()]
+        assert [key for key in content if key in always] == always
+        assert content["problem"] == problem and content["schema_version"] == 1
+
+
+@in_files("cost", "name?")
+@dataclass(frozen=True)
+class Part:
+    name: Identifier = "part"
+    cost: Amount = 1.0
+
+
+@in_files(
+    "name", "size?", "parts", "num_parts", problem="toy", absent={"name": "toy"}, types={"num_parts": Count | None}
+)
+@dataclass(frozen=True)
+class Toy:
+    name: Identifier
+    parts: tuple[Part, ...]
+    size: Count = 4
+    options: Mapping[str, Any] = field(default_factory=dict)
+    requirements: Requirements = ()
+    origin: Facts = field(default_factory=dict)
+
+    @property
+    def num_parts(self) -> int:
+        return len(self.parts)
+
+
+def read(content: Any) -> Toy:
+    return read_instance(Toy, content, "toy.json", lambda *_: None)
+
+
+def test_defaults_are_left_out_and_read_back() -> None:
+    whole = Toy("toy", (Part(cost=2.0), Part("other")), 5, requirements=("num_parts <= 3",))
+    content = to_json(whole)
+    assert list(content) == ["problem", "schema_version", "requirements", "name", "size", "parts", "num_parts"]
+    assert content["parts"] == [{"cost": 2.0}, {"cost": 1.0, "name": "other"}]
+    assert read(content) == whole
+    assert "size" not in to_json(Toy("toy", ())) and read({"parts": []}) == Toy("toy", ())
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ({"parts": [{}], "num_parts": 2}, "toy.json: num_parts is 2; expected 1, as follows from the other fields"),
+        ({"parts": [], "options": {}}, "toy.json: options is {}; expected no such field"),
+        ({"parts": [{"cots": 2}]}, "toy.json: parts[0].cots is 2; expected no such field (closest: cost)"),
+        ({"parts": [{"cost": -1}]}, "toy.json: parts[0].cost is -1; expected 0 or a positive number"),
+        ({}, "toy.json: parts is missing; expected a list"),
+        ({"problem": "other", "parts": []}, "toy.json: problem is 'other'; expected toy"),
+        ([], "toy.json: content is []; expected "),
+    ],
+)
+def test_what_is_wrong_is_named(content: Any, words: str) -> None:
+    with pytest.raises(InstanceError) as refused:
+        read(content)
+    assert str(refused.value).startswith(words)
+
+
+def test_what_is_missing_is_of_that_dataclass_of_several_which_has_the_field() -> None:
+    with pytest.raises(InstanceError, match=r"forward.samples is missing; expected a list"):
+        read_fields(NamedOperator, {"id": 0, "forward": {"seconds": [1.0]}, "backward": {"per_sample_s": 1.0}}, "toy")
+    with pytest.raises(InstanceError, match=r"forward.per_sample_s is missing; expected a value"):
+        read_fields(NamedOperator, {"id": 0, "forward": {"fixed_s": 1.0}, "backward": {"per_sample_s": 1.0}}, "toy")
+
+
+def test_the_schema_is_that_of_the_file() -> None:
+    schema = json_schema(Toy)
+    assert schema["required"] == ["parts"] and "options" not in schema["properties"]
+    assert schema["properties"]["name"]["default"] == "toy" and schema["properties"]["size"]["default"] == 4
+
+
+@dataclass(frozen=True)
+class Plan:
+    chosen: tuple[Whole, ...]
+
+
+def test_plans_may_have_other_keys() -> None:
+    assert read_fields(Plan, {"chosen": [3, -1], "seconds": 2}, "plan", extra="ignore") == Plan((3, -1))
+    for wrong in (True, 1.0, "1", None, 2**63):
+        with pytest.raises(InstanceError, match=r"plan: chosen\[0\] is .*; expected an integer$"):
+            read_fields(Plan, {"chosen": [wrong]}, "plan", extra="ignore")

@@ -1,0 +1,218 @@
+"""The sweep over gradient accumulation and micro-batch sizes (Piper, Appendix A)."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any
+
+import pytest
+
+import planner
+from planner.analysis.sweep import parse_counts, sweep
+from planner.cli.app import main
+from planner.files.load import family_of
+from planner.process.errors import UsageError
+from planner.results.result import Result
+from solvers.outcome import Limits, Status, Stop
+
+SMALL = {"layers": 2, "hidden_size": 256, "heads": 4, "sequence_length": 128, "vocabulary": 1024, "devices": 8}
+
+
+def test_every_combination_is_solved_at_its_own_profile() -> None:
+    best, instance, rows = sweep("bert", 8, [1, 2, 16], [1, 2, 4], overrides=SMALL, exact=True)
+    expected = [(g, b, 8 // (g * b)) for b in (1, 2, 4) for g in (1, 2)]  # 16 * b' is more than the batch
+    assert [(row.grad_accum, row.microbatch_size, row.microbatches) for row in rows] == expected
+    for row in rows:
+        alone = planner.load("bert", **SMALL, microbatch_size=row.microbatch_size, microbatches=row.microbatches)
+        assert row.objective == planner.solve(alone, exact=True).objective
+        assert math.isclose(row.time_per_sequence, row.objective / row.microbatch_size)
+    least = min(rows, key=lambda row: row.time_per_sequence)
+    assert best.status is Status.OPTIMAL and best.objective == least.objective
+    assert planner.check(instance, best.plan).feasible and len(best.stats["sweep"]) == len(rows)
+
+
+def test_several_combinations_at_once_find_the_same() -> None:
+    def found(jobs: int) -> tuple[Any, ...]:
+        best, _, rows = sweep("bert", 8, [1, 2], [1, 2], overrides=SMALL, exact=True, jobs=jobs, listen=print)
+        return best.objective, best.bound, best.status, [{**vars(row), "seconds": None} for row in rows]
+
+    assert found(2) == found(1)
+    with pytest.raises(UsageError, match="--jobs is 0"):
+        sweep("bert", 8, jobs=0)
+
+
+def test_a_smaller_bound_on_the_sum_is_never_faster() -> None:
+    _, _, rows = sweep("chain8", 8, [1, 2, 4, 8], [1], exact=True)
+    times = [row.objective for row in rows]
+    assert times == sorted(times) and times[0] < times[-1]
+
+
+def test_a_batch_is_never_exceeded() -> None:
+    _, _, rows = sweep("chain8", 9, [1, 2, 4], [2], overrides={"devices": 2})
+    assert [row.microbatches for row in rows] == [4, 2, 1]  # 9 / 2, 9 / 4 and 9 / 8, rounded down
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "gpipe"])
+def test_pipelines_with_flushes(schedule: str, tmp_path) -> None:
+    content = {"problem": "flushed_partitioning", "schema_version": 1, "schedule": schedule}
+    file = tmp_path / "flushed.json"
+    flat = planner.load("chain8", devices=4)
+    file.write_text(json.dumps({**content, "flat": family_of(flat).to_json(flat)}))
+    best, instance, rows = sweep(str(file), 8, [1, 2], exact=True)
+    assert [row.microbatches for row in rows] == [8, 4] and best.status is Status.OPTIMAL
+    assert (
+        instance.flat.num_microbatches == {row.grad_accum: row.microbatches for row in rows}[best.options["grad-accum"]]
+    )
+
+
+def test_files_of_several_profiles(tmp_path) -> None:
+    for b in (1, 2):
+        assert (
+            main(["make", "bert", "--layers", "2", "--microbatch-size", str(b), "--out", f"{tmp_path}/b{b}.json"]) == 0
+        )
+    _, _, rows = sweep(str(tmp_path / "b{b}.json"), 4, [1], [1, 2], overrides={"devices": 4})
+    assert [row.microbatches for row in rows] == [4, 2] and rows[0].objective != rows[1].objective
+
+
+def test_what_cannot_be_swept_is_refused() -> None:
+    for arguments in ({"batch_size": 1, "grad_accum": [2]}, {"batch_size": 4, "microbatch_sizes": [1, 2]}):
+        with pytest.raises(UsageError):
+            sweep("chain8", **arguments)
+    with pytest.raises(UsageError, match="microbatches"):
+        sweep("chain8", 4, overrides={"microbatches": 3})
+    with pytest.raises(UsageError, match="--microbatch-size"):
+        sweep("bert", 4, overrides={"microbatch_size": 3})
+    with pytest.raises(UsageError, match="hierarchical_partitioning"):
+        sweep("mmt", 4)  # its micro-batches are counted in samples
+    assert parse_counts("--grad-accum", "1, 2,2") == [1, 2]
+    for wrong in ("0", "", "1,x"):
+        with pytest.raises(UsageError, match="grad-accum"):
+            parse_counts("--grad-accum", wrong)
+
+
+def test_warnings_are_printed_once(tmp_path, capsys: pytest.CaptureFixture[str]) -> None:
+    instance = planner.load("chain8")
+    content = {**family_of(instance).to_json(instance), "warnings": ["mind the gap"]}
+    file = tmp_path / "warned.json"
+    file.write_text(json.dumps(content))
+    arguments = ["solve", str(file), "--batch-size", "4", "--grad-accum", "1,2"]
+    assert main(arguments) == 0
+    assert capsys.readouterr().err.count("warning: mind the gap") == 1
+    assert main([*arguments, "--quiet"]) == 0
+    assert capsys.readouterr().err == ""
+    sweep(str(file), 4)  # nobody listens
+
+
+def result(status: Status, objective: float | None, bound: float | None, **given) -> Result:
+    stop = Stop.PROVED if status in (Status.OPTIMAL, Status.INFEASIBLE) else Stop.TIME_LIMIT
+    gap = None if objective is None or bound is None else (objective - bound) / objective
+    return Result("p", "i", "m", "exact", status, stop, objective, bound, gap, "s", 1.0, **given)
+
+
+@pytest.mark.parametrize(
+    ("results", "expected"),
+    [
+        # g = 1 at b' = 1 and 2: all proved; the one at b' = 2 is better per sequence
+        ([(Status.OPTIMAL, 4.0, 4.0), (Status.OPTIMAL, 6.0, 6.0)], (Status.OPTIMAL, Stop.PROVED, 6.0, 6.0)),
+        # the other one might still be better than 3 per sequence: its bound, at two sequences a sample
+        ([(Status.FEASIBLE, 4.0, 2.0), (Status.OPTIMAL, 6.0, 6.0)], (Status.FEASIBLE, Stop.TIME_LIMIT, 6.0, 4.0)),
+        ([(Status.FEASIBLE, 4.0, 3.5), (Status.OPTIMAL, 6.0, 6.0)], (Status.OPTIMAL, Stop.PROVED, 6.0, 6.0)),
+        ([(Status.UNKNOWN, None, None), (Status.OPTIMAL, 6.0, 6.0)], (Status.FEASIBLE, Stop.TIME_LIMIT, 6.0, None)),
+        ([(Status.INFEASIBLE, None, None), (Status.OPTIMAL, 6.0, 6.0)], (Status.OPTIMAL, Stop.PROVED, 6.0, 6.0)),
+        ([(Status.INFEASIBLE, None, None), (Status.UNKNOWN, None, 1.0)], (Status.UNKNOWN, Stop.TIME_LIMIT, None, 1.0)),
+        ([(Status.INFEASIBLE, None, None)] * 2, (Status.INFEASIBLE, Stop.PROVED, None, None)),
+        # less than a percent is left open
+        ([(Status.FEASIBLE, 4.0, 2.98), (Status.OPTIMAL, 6.0, 6.0)], (Status.FEASIBLE, Stop.TIME_LIMIT, 6.0, 5.96)),
+    ],
+)
+def test_a_sweep_is_proved_as_a_whole(results, expected, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = iter([result(*one) for one in results])
+    monkeypatch.setattr("planner.analysis.sweep.solve", lambda *_args, **_given: next(answers))
+    swept, _, rows = sweep("bert", 2, [1], [1, 2], overrides=SMALL)
+    status, stop, objective, bound = expected
+    assert (swept.status, swept.stop, swept.objective) == (status, stop, objective)
+    assert swept.bound == bound and swept.seconds == 2.0 and len(rows) == 2
+    if objective is not None:
+        assert swept.options["grad-accum"] == 1 and swept.options["microbatch-sizes"] == 2
+
+
+def test_a_signal_ends_the_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = iter([result(Status.OPTIMAL, 4.0, 4.0), result(Status.FEASIBLE, 6.0, 1.0, signal=2)])
+    monkeypatch.setattr("planner.analysis.sweep.solve", lambda *_args, **_given: next(answers))
+    swept, _, rows = sweep("chain8", 8, [1, 2, 4], [1])
+    assert len(rows) == 2 and swept.signal == 2 and swept.objective == 4.0
+    assert swept.status is Status.FEASIBLE and swept.bound is None  # the third one was never run
+
+
+def test_what_was_not_asked_may_have_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = iter([result(Status.INFEASIBLE, None, None), result(Status.INFEASIBLE, None, None, signal=15)])
+    monkeypatch.setattr("planner.analysis.sweep.solve", lambda *_args, **_given: next(answers))
+    swept, _, rows = sweep("chain8", 8, [1, 2, 4], [1])
+    assert len(rows) == 2 and swept.status is Status.UNKNOWN and swept.signal == 15
+
+
+def test_a_profile_is_read_once(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many g there are; and what is read is what a run of its own reads."""
+    for b in (1, 2):
+        assert (
+            main(["make", "bert", "--layers", "2", "--microbatch-size", str(b), "--out", f"{tmp_path}/{b}.json"]) == 0
+        )
+    read: list[str] = []
+
+    def counted(name, *arguments, **given):
+        read.append(name)
+        return planner.load(name, *arguments, **given)
+
+    monkeypatch.setattr("planner.analysis.sweep.load", counted)
+    seen = []
+    monkeypatch.setattr(
+        "planner.analysis.sweep.solve", lambda instance, **_: seen.append(instance) or result(Status.OPTIMAL, 4.0, 4.0)
+    )
+    given = {"devices": "4", "memory": "8GiB", "exactly": True}
+    sweep(str(tmp_path / "{b}.json"), 8, [1, 2, 4], [1, 2], overrides=given)
+    assert read == [f"{tmp_path}/1.json", f"{tmp_path}/2.json"]
+    counts = [(1, 8), (1, 4), (1, 2), (2, 4), (2, 2), (2, 1)]
+    assert seen == [planner.load(tmp_path / f"{b}.json", **given, microbatches=n) for b, n in counts]
+
+
+def test_batches_of_too_many_micro_batches_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    for batch, more, most in (
+        ("100000000000000000000", [], "1000000"),
+        ("3000003", ["--grad-accum", "5,3"], "3000002"),
+    ):
+        assert main(["solve", "chain8", "--batch-size", batch, *more]) == 2
+        output = capsys.readouterr().err
+        assert f"--batch-size is {batch}; expected at most {most}: " in output and output.count("\n") == 1
+    _, _, rows = sweep("chain8", 3_000_002, [3], overrides={"devices": 2})
+    assert rows[0].microbatches == 1_000_000
+    assert main(["solve", "chain8", "--batch-size", "8", "--grad-accum", "1000001"]) == 2
+    assert "expected integers from 1 to 1000000" in capsys.readouterr().err
+
+
+def test_time_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = []
+
+    def answer(*_args, limits, **_given):
+        given.append(limits.time_s)
+        return result(Status.OPTIMAL, 4.0, 4.0)
+
+    monkeypatch.setattr("planner.analysis.sweep.solve", answer)
+    sweep("chain8", 8, [1, 2, 4], [1], limits=Limits(time_s=1.5))
+    assert given == [1.5, 0.5, 0.0]
+
+
+def test_command(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["solve", "chain8", "--batch-size", "8", "--grad-accum", "1,2"]
+    assert main([*arguments, "--json"]) == 0
+    output = json.loads(capsys.readouterr().out)
+    assert [row["microbatches"] for row in output["stats"]["sweep"]] == [8, 4] and output["verified"]
+    assert main(arguments) == 0
+    output = capsys.readouterr().out
+    assert "gradient accumulation" in output and "grad-accum 1" in output
+    assert "grad_accum" not in output  # the rows are shown once
+    assert main(["solve", "chain8", "--batch-size", "8", "--grad-accum", "4,1", "--devices", "8"]) == 0
+    assert re.findall(r"^ *(\d) +1 +\d +optimal", capsys.readouterr().out, re.M) == ["1", "4"]  # best first
+    assert main(["solve", "chain8", "--batch-size", "8", "--memory", "1"]) == 4
+    assert main(["solve", "chain8", "--grad-accum", "2"]) == 2

@@ -1,0 +1,212 @@
+"""The best plans one after the other: equal brute force's, and no others."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import random
+import signal
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+import pytest
+from small_instances import random_case
+
+import planner
+from instances.problems.stage_partitioning import Layer, StageInstance, Tmpc
+from planner.analysis import alternatives as study
+from planner.analysis.alternatives import alternatives
+from planner.cli.app import main
+from planner.files.load import family_of
+from solvers.outcome import Limits, Status
+
+MOST_PLANS = 3_000
+
+
+def by_class(name: str, instance: Any) -> dict[Any, float] | None:
+    """The least objective of each class of plans, by what distinguishes them; ``None``: too many plans."""
+    family, oracle = family_of(instance), importlib.import_module(f"oracles.{name}")
+    listed = list(islice(oracle.plans(instance), MOST_PLANS + 1))
+    if len(listed) > MOST_PLANS:
+        return None
+    found: dict[Any, float] = {}
+    for content in listed:
+        plan = family.plan_from_json(instance, content)
+        if not family.judge(instance, plan):
+            key = class_of(content)
+            found[key] = min(found.get(key, math.inf), family.evaluate(instance, plan))
+    return found
+
+
+def class_of(content: dict[str, Any]) -> Any:
+    """What the documentation says that distinct plans differ in."""
+    if "lengths" in content:
+        return tuple(content["lengths"])
+    stages = content["stages"]
+    if "replicas" in content:
+        return frozenset(zip(map(frozenset, stages), content["replicas"], strict=True))
+    if "edges" in content:
+        devices = [each["devices"] for each in stages]
+        counts = [own if isinstance(own, int) else len(own) for own in devices]
+        return frozenset((frozenset(each["nodes"]), own) for each, own in zip(stages, counts, strict=True))
+    return frozenset((frozenset(each["nodes"]), each["dp_degree"], each["tp_degree"]) for each in stages)
+
+
+def listed(found: study.Alternatives, classes: dict[Any, float]) -> list[float]:
+    """The objectives of the plans, each verified to be the best of a class of its own."""
+    keys = [class_of(each["plan"]) for each in found.plans]
+    assert len(set(keys)) == len(keys)
+    for key, each in zip(keys, found.plans, strict=True):
+        assert each["verified"] and each["objective"] == pytest.approx(classes[key], rel=1e-6)
+    return [each["objective"] for each in found.plans]
+
+
+#: A part of the cases where models are solved for each part of the plans.
+SHARE = {"stage_partitioning": 1, "layer_assignment": 2, "operator_partitioning": 8, "stage_graph": 8}
+
+
+@pytest.mark.parametrize("name", SHARE)
+def test_the_best_plans_are_those_of_brute_force(name: str, cases: int) -> None:
+    several, tried = 0, cases // SHARE[name]
+    for number in range(tried):
+        instance = random_case(name, 23, number)
+        classes = by_class(name, instance)
+        if classes is None or family_of(instance).nearby.refusal(instance):
+            continue
+        rng = random.Random(f"alternatives {name} {number}")
+        first = planner.solve(instance, exact=True)
+        count = rng.randint(1, 5)
+        found = alternatives(instance, first, count=count)
+        wanted = sorted(classes.values())
+        assert found.is_complete and listed(found, classes) == pytest.approx(wanted[:count], rel=2e-6), number
+        rest = wanted[count] if len(wanted) > count else math.inf
+        assert found.bound <= rest * (1 + 1e-6), number
+        assert not found.plans or found.bound >= found.plans[-1]["objective"] * (1 - 2e-6), number
+        several += len(found.plans) > 1
+    assert several > tried / 10
+
+
+def test_stages_that_do_not_follow_each_other_may_join() -> None:
+    x = Tmpc("x", 1.0, 0.0, 1.0, 0.0)
+    layers = tuple(Layer(node, {1: (x,)}) for node in range(3))
+    instance = StageInstance("free", layers, (), 3, 10.0, 1.0, 3, max_dp_degree=1)
+    classes = by_class("stage_partitioning", instance)
+    assert classes is not None
+    found = alternatives(instance, planner.solve(instance, exact=True), count=1000)
+    assert listed(found, classes) == pytest.approx(sorted(classes.values())) and found.bound == math.inf
+
+
+def test_all_plans_within_a_share_of_the_optimum(cases: int) -> None:
+    cut = whole = 0
+    for number in range(cases // 2):
+        instance = random_case("stage_partitioning", 29, number)
+        classes = by_class("stage_partitioning", instance)
+        if not classes:
+            continue
+        share = random.Random(f"within {number}").choice([0.0, 0.13, 0.9])
+        first = planner.solve(instance, exact=True)
+        found = alternatives(instance, first, within=share, count=3)
+        most = min(classes.values()) * (1 + share)
+        near = sorted(value for value in classes.values() if value <= most * (1 + 1e-9))
+        assert listed(found, classes) == pytest.approx(near[:3], rel=1e-6), number
+        assert found.is_complete == (len(near) <= 3), number
+        if found.is_complete:
+            assert found.bound >= most * (1 - 1e-6)
+        cut, whole = cut + (not found.is_complete), whole + found.is_complete
+    assert cut and whole
+
+
+def test_requirements_stay() -> None:
+    instance = replace(planner.load("chain8", memory="60MB"), requirements=("num_stages <= 2",))
+    found = alternatives(instance, planner.solve(instance, exact=True), count=4)
+    assert len(found.plans) == 4 and all(len(each["plan"]["stages"]) <= 2 for each in found.plans)
+
+
+def test_no_plan_has_no_alternatives() -> None:
+    instance = planner.load("chain8", memory="1MB")
+    first = planner.solve(instance, exact=True)
+    found = alternatives(instance, first, count=3)
+    assert first.status is Status.INFEASIBLE and not found.plans and found.is_complete
+
+
+def test_what_is_not_proved_is_said_to_be_incomplete() -> None:
+    instance = planner.load("chain8")
+    first = planner.solve(instance, exact=True)
+    found = alternatives(instance, replace(first, status=Status.FEASIBLE, bound=0.02), count=3)
+    assert (found.plans, found.is_complete, found.bound) == ((), False, 0.02)
+    late = alternatives(instance, first, count=3, limits=Limits(time_s=0.0))
+    assert len(late.plans) == 1 and not late.is_complete
+    assert late.bound == pytest.approx(first.objective, rel=1e-6) and late.to_json()["complete"] is False
+
+
+def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["alternatives", "chain8", "--memory", "60MB", "--count", "3"]
+    assert main([*given, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    objectives = [each["objective"] for each in found["alternatives"]]
+    assert found["complete"] and len(objectives) == 3 and objectives == sorted(objectives)
+    assert objectives[0] == pytest.approx(found["objective"]) and found["bound_of_others"] >= objectives[-1] * (
+        1 - 1e-6
+    )
+    assert found["distinct"].startswith("plans that differ in which nodes share a stage")
+    assert main([*given, "--within", "0.01%"]) == 0
+    shown = capsys.readouterr().out
+    assert "plan (nodes / dp_degree / tp_degree)" in shown and "no other plan is below" in shown
+    assert main([*given[:-1], "1", "--within", "5%"]) == 3
+    assert "incomplete; no other plan is below" in capsys.readouterr().out
+
+
+def test_old_options_of_solve_work_and_name_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    for option, command, more in (
+        ("--alternatives=2", "alternatives", ["--count=2"]),
+        ("--pareto=time,devices", "alternatives", ["--pareto=time,devices"]),
+        ("--linearize=id,lifo", "sweep", ["--orders=id,lifo"]),
+        ("--batch-size=2", "sweep", ["--batch-size=2"]),
+    ):
+        assert main(["solve", "diamond", option, "--json"]) == 0
+        old = capsys.readouterr()
+        assert old.err == f"note: solve {option.partition('=')[0]} is now planner {command}\n"
+        assert main([command, "diamond", *more, "--json"]) == 0
+        new = capsys.readouterr()
+        found, expected = json.loads(old.out), json.loads(new.out)
+        assert not new.err and found.keys() == expected.keys()
+        assert (found["objective"], found["options"]) == (expected["objective"], expected["options"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["chain8", "--alternatives", "3", "--method", "equi"], "method is 'equi'; expected an exact method"),
+        (["chain8", "--exact", "--within", "-1%"], "--within is '-1%'; expected a share"),
+        (["chain8", "--exact", "--within", "near"], "--within is 'near'; expected a share"),
+        (["chain8", "--exact", "--alternatives", "2", "--gap", "0.1"], "--gap is 0.1; expected at most 1e-06"),
+        (
+            ["chain8", "--exact", "--alternatives", "2", "--pareto", "time,memory"],
+            "--pareto is 'time,memory'; expected none",
+        ),
+        (["knapsack", "--exact", "--alternatives", "2"], "there are answers for stage_partitioning"),
+        (["resnet50", "--devices", "4", "--exact", "--within", "1%"], "number of stages is free; give --stages"),
+    ],
+)
+def test_what_cannot_be_answered(capsys: pytest.CaptureFixture[str], arguments: list[str], words: str) -> None:
+    assert main(["solve", *arguments]) == 2
+    shown = capsys.readouterr()
+    assert words in shown.err and not shown.out and len(shown.err.splitlines()) == 1
+
+
+def test_an_interruption_gives_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = planner.load("chain8")
+    first = planner.solve(instance, exact=True)
+    real, calls = planner.solve, []
+
+    def interrupted(*args: Any, **kwargs: Any) -> Any:
+        calls.append(args)
+        result = real(*args, **kwargs)
+        return replace(result, signal=int(signal.SIGINT)) if len(calls) == 4 else result
+
+    monkeypatch.setattr("planner.analysis.nearby.solve", interrupted)
+    found = alternatives(instance, first, count=50)
+    assert found.effort.signal == signal.SIGINT and not found.is_complete and 1 <= len(found.plans) < 50
+    assert len(calls) == 4

@@ -1,0 +1,232 @@
+"""Conflicts and repairs against brute force: infeasible alone, feasible without any one member, least of their kind."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import replace
+from itertools import product
+
+import pytest
+from conflicts import flat_without, has_flat_plan
+from oracles.stage_partitioning import brute_force
+from small_instances import random_case
+from strategies import random_stage_instance
+
+import planner
+from formulations.contract.family import Answer
+from formulations.contract.rounding import step_below
+from formulations.stage_partitioning.questions.what_if import questions
+from instances.problems.stage_partitioning import CostModel, Layer, StageInstance, Tmpc
+from planner.cli.app import main
+from planner.display.explained import _lines
+from planner.files.load import family_of
+from solvers.outcome import Limits, Status, Stop
+
+ROOM = questions()
+
+
+def small(seed: int, **fixed) -> StageInstance:
+    """An instance whose relaxations brute force can search: few micro-batches."""
+    instance = random_stage_instance(seed, max_nodes=4, max_devices=4, max_tmpcs=2, **fixed)
+    return replace(instance, num_microbatches=min(instance.num_microbatches, 1 + seed % 4))
+
+
+def infeasible(cases: int) -> list[tuple[int, StageInstance]]:
+    found = []
+    for seed in range(100 * cases):
+        rng = random.Random(f"explain {seed}")
+        if seed % 3:
+            instance = small(seed, memory=rng.choice(["starved", "any", "any", "tight"]))
+        else:  # degrees that cannot be as large as all micro-batches together need
+            memory, costs = rng.choice(["planted", "ample", "any"]), rng.choice([CostModel.PAPER, CostModel.RELEASED])
+            instance = small(seed, memory=memory, max_dp=True, exactly=True, cost_model=costs)
+        if not has_flat_plan(instance):
+            found.append((seed, instance))
+        if len(found) == cases:
+            break
+    return found
+
+
+def test_a_conflict_has_no_plan_and_one_without_any_of_its_members(cases: int) -> None:
+    seen: Counter[str] = Counter()
+    for seed, instance in infeasible(cases):
+        found = planner.explain(instance)
+        assert found.status is Status.INFEASIBLE and found.irreducible and found.stop is Stop.PROVED
+        every = frozenset(ROOM.members(instance))
+        rest = every - set(found.conflict)
+        assert not has_flat_plan(flat_without(instance, rest)), seed
+        for member in found.conflict:
+            assert has_flat_plan(flat_without(instance, rest | {member})), (seed, member)
+        seen.update(each.name if each.kind == "rule" else each.kind for each in found.conflict)
+        seen["wide"] += any(each.kind == "layer" and 1 not in layers_of(instance, each.name) for each in every)
+    named = ("layer", "memory", "devices", "microbatches", "max-dp", "wide")
+    assert all(seen[name] for name in named), seen
+
+
+def layers_of(instance: StageInstance, name: int | str) -> Collection[int]:
+    """The tensor-parallel degrees of a layer."""
+    return next(layer.tmpcs for layer in instance.layers if layer.id == name)
+
+
+def test_degrees_that_cannot_sum_to_the_batch() -> None:
+    """Two layers, three micro-batches exactly: degrees 1 and 2 would do; 2 does not divide 3, and 3 is too large."""
+    layers = tuple(Layer(node, {1: (Tmpc("x", 1.0, 0.0, 1.0, 0.0),)}) for node in range(2))
+    instance = StageInstance(
+        "sums", layers, (), 4, 10.0, 1.0, 3, cost_model=CostModel.RELEASED, exactly=True, max_dp_degree=2
+    )
+    found = planner.explain(instance)
+    assert [each.name for each in found.conflict] == ["max-dp", "cost-model", "microbatches"]
+    assert [each.change for each in found.repairs] == ["exactly", "max-dp", "cost-model"]
+
+
+def test_a_repair_does_what_it_says_and_no_smaller_one_does(cases: int) -> None:
+    seen: Counter[str] = Counter()
+    for seed, instance in infeasible(max(24, cases // 2)):
+        found = planner.explain(instance)
+        changes = {}
+        for group in ROOM.repairs(instance, [each.name for each in found.conflict if each.kind == "layer"]):
+            for change in group:
+                changes.setdefault(change.name, []).append(change)
+        for repair in found.repairs:
+            best = brute_force(repair.instance)
+            assert best is not None, (seed, repair)
+            assert repair.objective is None or repair.objective == pytest.approx(best.time, rel=1e-9), (seed, repair)
+            seen[repair.change] += 1
+            for change in changes[repair.change]:
+                if change.says(repair.amount) != repair.says:
+                    continue
+                if change.needed is not None:
+                    assert not has_flat_plan(change.changed(step_below(repair.amount))), (seed, repair)
+                else:
+                    place = list(change.steps).index(repair.amount)
+                    assert place == 0 or not has_flat_plan(change.changed(change.steps[place - 1])), (seed, repair)
+        named = {repair.change for repair in found.repairs}
+        for name, every in changes.items():  # what is not named does not help, however large
+            last = [
+                (change, change.most if change.needed else change.steps[-1])
+                for change in every
+                if change.needed or change.steps
+            ]
+            if name not in named:
+                assert not any(has_flat_plan(change.changed(most)) for change, most in last), (seed, name)
+    assert seen["memory"] and seen["devices"] and seen["tmpc"] and (seen["microbatches"] or cases < 100), seen
+
+
+def test_gains_are_differences_of_optima(cases: int) -> None:
+    seen: Counter[bool] = Counter()
+    for seed in range(cases):
+        instance = random_stage_instance(seed, max_nodes=3, max_devices=3, max_tmpcs=2, memory="planted")
+        found = planner.explain(instance)
+        best = brute_force(instance)
+        assert best is not None and found.result is not None
+        assert found.result.objective == pytest.approx(best.time, rel=1e-9)
+        for more, gain in zip(ROOM.resources(instance), found.gains, strict=True):
+            assert gain.objective == pytest.approx(brute_force(more.change.changed(more.amount)).time, rel=1e-9)
+            if gain.next_amount is not None:
+                then = brute_force(more.change.changed(gain.next_amount))
+                assert then.time == pytest.approx(gain.next_objective, rel=1e-9) and then.time < best.time
+                less = step_below(gain.next_amount) if more.change.needed else gain.next_amount - 1
+                assert brute_force(more.change.changed(less)).time == pytest.approx(best.time, rel=1e-9), seed
+                seen[more.change.needed is None] += 1
+    assert seen[True] and seen[False], seen
+
+
+def test_a_requirement_alone_may_be_the_conflict() -> None:
+    instance = planner.load("chain8", require="num_stages <= 1")
+    assert planner.explain(instance).status is Status.OPTIMAL
+    found = planner.explain(planner.load("chain8", require=["num_stages >= 4", "num_stages <= 3"]))
+    assert [each.name for each in found.conflict] == ["num_stages >= 4", "num_stages <= 3"]
+    assert [each.change for each in found.repairs] == ["requirement", "requirement"]
+
+
+def test_the_reason_of_solve_is_its_first_line_and_agrees_with_the_repairs(cases: int) -> None:
+    """What would be enough is found by a search of tables there, and by exact methods on changed instances here."""
+    agreeing = {"memory": 0, "devices": 0}
+    names = ("stage_partitioning", "flushed_partitioning", "hierarchical_partitioning", "operator_partitioning")
+    for name, number in product(names, range(max(25, cases // 2))):
+        instance = random_case(name, 31, number)
+        result = planner.solve(instance, exact=True)
+        if result.status is not Status.INFEASIBLE or getattr(instance, "requirements", ()):
+            continue
+        found = planner.explain(instance)
+        assert found.reason and found.reason in result.reason, (found.reason, result.reason)
+        assert next(_lines(found)) == f"{instance.name} ({name}): {found.reason}"
+        figures = {"memory": "least_memory_bytes", "devices": "fewest_devices"}
+        for each in found.repairs:
+            known = result.stats.get(figures.get(each.change, ""))
+            if known is not None:
+                assert each.amount == known, (name, number, each.change, each.amount, known)
+                agreeing[each.change] += 1
+    assert min(agreeing.values()) >= 5, agreeing
+
+
+def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "chain8", "--memory", "20MB", "--json"]) == 4
+    found = json.loads(capsys.readouterr().out)
+    assert found["status"] == "infeasible" and found["irreducible"]
+    assert {"kind": "rule", "name": "devices", "says": "there are 4 devices"} in found["conflict"]
+    assert {each["change"]: each["amount"] for each in found["repairs"]}["devices"] == 9
+    assert main(["explain", "chain8", "--devices", "9", "--memory", "20MB"]) == 0
+    shown = capsys.readouterr().out
+    assert "optimum" in shown and "one more device" in shown and "slowest: stage" in shown
+    assert main(["explain", "chain8", "--memory", "20MB"]) == 4
+    shown = capsys.readouterr().out
+    assert "  9 devices: " in shown and "without any one of them there is one" in shown
+
+
+def test_refusals_and_limits(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "topology"]) == 2
+    refused = capsys.readouterr().err
+    assert refused.startswith("INSTANCE is 'device_mapping'; expected an instance of ") and refused.count("\n") == 1
+    assert "stage_partitioning" in refused and "mesh_tiling" in refused
+    assert main(["explain", "graphpipe-case-study", "--objective", "iteration"]) == 2
+    refused = capsys.readouterr().err
+    assert (
+        "expected one that an exact method takes (levels: objective iteration" in refused and refused.count("\n") == 1
+    )
+    assert main(["explain", "chain8", "--noise", "3"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert main(["explain", "chain8", "--time-limit", "0"]) == 3
+    assert "not known whether there is a plan" in capsys.readouterr().out
+
+
+def test_a_relaxed_instance_that_no_method_takes_ends_the_proofs(monkeypatch: pytest.MonkeyPatch) -> None:
+    family = family_of(planner.load("layers"))
+    limited = tuple(
+        replace(method, supports=lambda each: "too few stages" if each.num_stages < 35 else None)
+        for method in family.methods
+    )
+    monkeypatch.setattr("planner.analysis.proofs.family_of", lambda _: replace(family, methods=limited))
+    found = planner.explain(planner.load("layers", stages=40))
+    assert (found.status, found.stop, found.irreducible) == (Status.INFEASIBLE, Stop.SIZE_LIMIT, False)
+    assert found.conflict and found.proofs == 1
+    with pytest.raises(planner.UsageError, match=r"one that an exact method takes .*too few stages"):
+        planner.explain(planner.load("layers"))
+
+
+def test_where_a_method_ends_without_a_proof_the_next_one_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    family = family_of(planner.load("layers"))
+    methods = tuple(
+        replace(method, solve=lambda *_: Answer()) if method.name == "exact" else method for method in family.methods
+    )
+    monkeypatch.setattr("planner.analysis.proofs.family_of", lambda _: replace(family, methods=methods))
+    found = planner.explain(planner.load("layers", layers=6, stages=2))
+    assert (found.status, found.stop) == (Status.OPTIMAL, Stop.PROVED) and found.result is not None
+    assert found.result.method != "exact"
+
+
+def test_a_signal_leaves_what_is_known() -> None:
+    def listen(count: int) -> None:
+        if count == 5:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    found = planner.explain(planner.load("chain8", memory="20MB"), listen=listen)
+    assert (found.signal, found.stop, found.proofs) == (signal.SIGINT, Stop.INTERRUPTED, 5)
+    assert found.status is Status.INFEASIBLE and found.conflict and not found.irreducible and not found.repairs
+    whole = planner.explain(planner.load("chain8", memory="20MB"), limits=Limits(time_s=600))
+    assert whole.irreducible and len(whole.conflict) < len(found.conflict)

@@ -1,0 +1,421 @@
+"""The command line in this process: exit codes, one JSON object, one line for bad input, files."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import networkx
+import pytest
+import typer
+
+import formulations
+from instances.catalog.catalog import CATALOG
+from planner.cli import app
+from planner.reproduction import CLAIMS
+
+Problem = Callable[..., str]
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["--exact"], 0),
+        (["--method", "greedy"], 0),
+        (["--method", "bounded"], 0),
+        (["--exact", "--gap", "0"], 0),
+        (["--method", "bounded", "--exact"], 3),
+        (["--method", "bounded", "--exact", "--gap", "0.5"], 0),
+        (["--method", "patient", "--exact", "--time-limit", "0.1"], 3),
+        (["--method", "patient", "--time-limit", "0.1"], 0),
+        (["--method", "stubborn", "--exact", "--time-limit", "0.1"], 3),
+        (["--method", "nothing"], 3),
+        (["--target", "11"], 4),
+        (["--target", "11", "--exact"], 4),
+        (["--method", "false-infeasible"], 4),
+        (["--method", "bad-plan"], 5),
+        (["--method", "bad-bound"], 5),
+    ],
+)
+def test_exit_codes_of_solve_and_its_one_object(run: Run, problem: Problem, arguments: list[str], code: int) -> None:
+    done, out, _ = run("solve", problem(), *arguments, "--json")
+    assert done == code
+    assert isinstance(json.loads(out), dict) and out.count("\n") == 1
+    shown, text, _ = run("solve", problem(), *arguments)
+    assert shown == code and (text or code == 5)
+
+
+def test_the_result_object_has_every_field(run: Run, problem: Problem) -> None:
+    _, out, err = run("solve", problem(), "--exact", "--json", "--seed", "3")
+    result = json.loads(out)
+    assert list(result) == [
+        "problem",
+        "instance",
+        "method",
+        "claim",
+        "status",
+        "stop",
+        "objective",
+        "bound",
+        "gap",
+        "unit",
+        "seconds",
+        "proved_by",
+        "reason",
+        "solver",
+        "seed",
+        "threads",
+        "options",
+        "stats",
+        "verified",
+        "plan",
+        "certificate",
+        "loss",
+        "fingerprint",
+    ]
+    assert (result["status"], result["stop"], result["seed"], result["verified"]) == ("optimal", "proved", 3, True)
+    assert err == ""
+    _, out, _ = run("solve", problem(), "--method", "nothing", "--json")
+    assert json.loads(out)["objective"] is None and json.loads(out)["plan"] is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["solve", "bert31"], "INSTANCE is 'bert31'; expected one of bert32, bert, bert-l, ..."),
+        (["solve", "nowhere/x.json"], "No such file"),
+        (["solve", "FILE", "--target", "x"], "--target is 'x'; expected an integer"),
+        (["solve", "FILE", "--devices", "3"], "unknown option --devices for counting; expected one of --target"),
+        (
+            ["solve", "FILE", "--extra", "3", "--method", "exact"],
+            "unknown option --extra for method exact, which has none",
+        ),
+        (["solve", "chain8", "--stages", "4"], "unknown option --stages for stage_partitioning; expected one of --"),
+        (["solve", "chain8", "--schedule", "1f1b"], "add --problem flushed_partitioning"),
+        (["solve", "FILE", "--method", "exakt"], "method is 'exakt'; expected one of exact, "),
+        (["reproduce", "piper-table-2"], "CLAIM is 'piper-table-2'; expected one of piper-table-1, "),
+        (["solve", "FILE", "--problem", "flushed"], "--problem is 'flushed'; expected one of counting"),
+        (["solve", "FILE", "--method", "greedy", "--exact"], "expected an exact method"),
+        (["solve", "FILE", "--time-limit", "-1"], "time_s is -1.0"),
+        (["solve", "FILE", "--time-limit", "nan"], "time_s is nan"),
+        (["solve", "FILE", "--gap", "1"], "gap is 1.0"),
+        (["solve", "FILE", "--threads", "0"], "threads is 0"),
+        (["solve", "FILE", "--seed", "x"], "--seed"),
+        (["solve", "FILE", "--seed", "-1"], "seed is -1"),
+        (["solve", "FILE", "--seed", "2147483648"], "expected 0 <= seed < 2"),
+        (["solve", "FILE", "--out", "nowhere/plan.json"], "expected a file in a folder that exists"),
+        (["solve", "FILE", "--out", "FILE"], "expected a file other than the input"),
+        (["solve", "FILE", "--out", "."], "not a folder"),
+        (["solve"], "INSTANCE is missing"),
+        (["solve", "FILE", "--metod", "x"], "unknown option --metod for planner solve; expected one of --method"),
+        (["solve", "FILE", "--timelimit=3"], "unknown option --timelimit for planner solve; expected one of --time-"),
+        (["solve", "FILE", "-x"], "unknown option -x for planner solve; expected one of --"),
+        (["solve", "FILE", f"--{'x' * 99}"], "xx' for planner solve; expected one of --"),
+        (["--versoin"], "unknown option --versoin for planner; expected one of --version"),
+        (["sovle"], "sovle"),
+        (["check", "FILE", "FILE"], "picked is None"),
+        (["check", "FILE", "absent.json"], "absent.json: file is"),
+        (["crosscheck", "FILE", "--methods", "exact,greddy"], "expected one of greedy, "),
+        (["make", "bert31"], "expected one of bert32, bert, bert-l, ..."),
+        (["make", "chain8", "--devices", "0"], "--devices is '0'"),
+        (["bench"], "expected an INSTANCE or --suite"),
+        (["bench", "FILE", "--suite", "absent.jsonl"], "No such file"),
+    ],
+)
+def test_bad_input_is_one_line(run: Run, problem: Problem, arguments: list[str], words: str) -> None:
+    file = problem()
+    before = Path(file).read_bytes()
+    code, out, err = run(*[file if word == "FILE" else word for word in arguments])
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1 and words in err
+    assert Path(file).read_bytes() == before
+
+
+@pytest.mark.parametrize("command", app._COMMANDS)
+def test_every_command_answers_an_unknown_option_in_one_line_with_the_closest(run: Run, command: str) -> None:
+    code, out, err = run(command, "--hepl")
+    assert (code, out) == (2, "") and err.count("\n") == 1
+    assert err.startswith(f"unknown option --hepl for planner {command}; expected one of ") and "--help" in err
+
+
+def test_no_unknown_name_is_answered_with_a_whole_list(run: Run, problem: Problem) -> None:
+    Path("other.json").write_text('{"problem": "flushed_partitionning"}')
+    for arguments in (
+        ["solve", "nothing-like-it"],
+        ["solve", "chain8", "--method", "nothing-like-it"],
+        ["solve", "chain8", "--nodes", "3"],
+        ["solve", "other.json"],
+        ["reproduce", "nothing-like-it"],
+        ["make", "nothing-like-it"],
+        ["crosscheck", problem(), "--methods", "nothing-like-it"],
+        ["solve", "resnet50", "--topology", "nothing-like-it"],
+    ):
+        code, _, err = run(*arguments)
+        assert code == 2 and err.count("\n") == 1
+        offered = err.partition("expected one of ")[2].strip().split(", ")
+        assert len(offered) == 4 and offered[-1] == "...", err
+    assert "expected one of flushed_partitioning, " in run("solve", "other.json")[2]
+
+
+def test_a_plan_written_is_a_plan_that_checks(run: Run, problem: Problem) -> None:
+    code, _, _ = run("solve", problem(), "--exact", "--out", "plan.json")
+    assert code == 0
+    assert json.loads(Path("plan.json").read_text())["picked"] == [0, 3]
+    assert sorted(path.name for path in Path().iterdir()) == ["plan.json"]
+    code, out, _ = run("check", problem(), "plan.json", "--json")
+    assert (code, json.loads(out)["objective"], json.loads(out)["feasible"]) == (0, 2.0, True)
+    code, out, _ = run("check", problem(), "plan.json", "--target", "6", "--json")
+    assert code == 1
+    assert json.loads(out)["violations"] == [{"rule": "target", "message": "5 of 6"}]
+    assert run("check", problem(), "plan.json", "--target", "6")[:2] == (1, "target: 5 of 6\n")
+
+
+def test_a_result_object_checks_too(run: Run, problem: Problem) -> None:
+    Path("result.json").write_text(run("solve", problem(), "--json")[1])
+    assert run("check", problem(), "result.json")[0] == 0
+    Path("result.json").write_text(run("solve", problem(), "--json", "--target", "11")[1])
+    assert run("check", problem(), "result.json")[0] == 2
+
+
+def test_without_a_plan_nothing_is_written(run: Run, problem: Problem) -> None:
+    Path("plan.json").write_text("mine")
+    code, _, err = run("solve", problem(), "--target", "11", "--out", "plan.json")
+    assert code == 4 and "no plan to write" in err
+    assert Path("plan.json").read_text() == "mine"
+
+
+def test_warnings_go_to_stderr_unless_quiet(run: Run, problem: Problem) -> None:
+    file = problem([13])
+    assert run("solve", file, "--json")[2] == "warning: thirteen is unlucky\n"
+    assert run("solve", file, "--json", "--quiet")[2] == ""
+
+
+def test_crosscheck(run: Run, problem: Problem) -> None:
+    code, out, _ = run("crosscheck", problem(), "--json")
+    report = json.loads(out)
+    assert (code, report["agree"], report["optimum"], report["contradictions"]) == (0, True, 2.0, [])
+    assert [result["method"] for result in report["results"]] == ["exact", "greedy"]
+    assert "agree" in run("crosscheck", problem())[1]
+    code, out, _ = run("crosscheck", problem(), "--methods", "exact,false-bound", "--reproducer-dir", "found", "--json")
+    report = json.loads(out)
+    assert (code, report["agree"]) == (5, False)
+    assert Path(report["reproducer"]).parent == Path("found")
+    assert run("crosscheck", report["reproducer"], "--methods", "exact,false-bound")[0] == 5
+    assert run("crosscheck", problem(), "--target", "11", "--methods", "exact")[0] == 4
+
+
+def test_a_contradiction_in_solve_leaves_a_reproducer(run: Run, problem: Problem) -> None:
+    code, out, err = run("solve", problem(), "--method", "bad-plan", "--json")
+    content = json.loads(Path(json.loads(out)["reproducer"]).read_text())
+    assert code == 5 and err.count("\n") == 1
+    assert content["plan"] == {"picked": []} and content["method"] == "bad-plan"
+
+
+def test_make_and_load_again(run: Run) -> None:
+    assert run("make", "chain8", "--devices", "3", "--out", "chain.json")[0] == 0
+    code, out, _ = run("make", "chain8", "--devices", "3")
+    assert code == 0 and json.loads(out) == json.loads(Path("chain.json").read_text())
+    assert json.loads(out)["num_devices"] == 3
+    code, again, _ = run("make", "chain8", "--devices", "4")
+    assert json.loads(again)["num_devices"] == 4
+
+
+def test_a_catalog_name_takes_its_parameters_everywhere(run: Run) -> None:
+    given = ("--layers", "1", "--hidden-size", "64", "--heads", "2", "--devices", "2", "--forward-only")
+    code, out, _ = run("solve", "bert", *given, "--exact", "--out", "plan.json", "--json")
+    assert code == 0
+    code, text, _ = run("check", "bert", "plan.json", *given)
+    assert code == 0 and f"{json.loads(out)['objective']:.9g}" in text
+    code, _, err = run("solve", "chain8", "--forward-only")
+    assert code == 2 and "unknown option --forward-only for stage_partitioning" in err
+    _, out, _ = run("solve", "--help")
+    assert "--forward-only" not in out and "--hidden-size" not in run("check", "--help")[1]
+
+
+def test_a_plan_of_another_problem_is_checked_with_a_warning(run: Run) -> None:
+    given = ("--problem", "flushed_partitioning")
+    assert run("solve", "chain8", *given, "--out", "plan.json")[0] == 0
+    assert "warning" not in run("check", "chain8", "plan.json", *given)[2]
+    code, _, err = run("check", "chain8", "plan.json")
+    assert code == 0
+    assert "plan.json is a plan of flushed_partitioning; checked as one of stage_partitioning (--problem)" in err
+    assert run("check", "chain8", "plan.json", "--quiet")[2] == ""
+
+
+def words_of(text: str) -> str:
+    """The words of a page of help, without its frames."""
+    return " ".join(text.replace("│", " ").split())
+
+
+@pytest.mark.parametrize("name", sorted(app._COMMANDS))
+def test_general_help_is_one_screen_without_options_of_problems(run: Run, name: str) -> None:
+    code, out, _ = run(name, "--help")
+    assert code == 0
+    assert len(out.splitlines()) <= 48 and max(map(len, out.splitlines())) <= 80
+    shown = {word for line in out.splitlines() if line[:1] == "│" for word in line.split()[:3]}
+    own = {f"--{parameter}" for parameter in inspect.signature(app._COMMANDS[name].function).parameters}
+    of_problems = {"--memory", "--target", "--extra", "--hidden-size", "--topology"} - own
+    assert "--help" in shown and not of_problems & shown
+
+
+def test_the_first_page_of_help_names_every_command(run: Run) -> None:
+    code, out, _ = run("--help")
+    lines = out.splitlines()
+    assert code == 0
+    assert [line.split()[0] for line in lines if line.startswith("  ") and "--" not in line.split()[0]] == [
+        *app._COMMANDS
+    ]
+
+
+def test_help_with_an_instance_shows_its_problem_and_keeps_brackets(run: Run, problem: Problem) -> None:
+    for arguments in ([problem(), "--help"], ["--help", problem()], ["--quiet", problem(), "--help"]):
+        code, out, _ = run("solve", *arguments)
+        text = words_of(out)
+        assert code == 0
+        for words in ("--exact", "Options of counting", "--target", "[at least]", "--extra", "greedy: "):
+            assert words in text
+        assert "--cost-model" not in text and "--batch-size" not in text
+    assert "--target" in words_of(run("check", problem(), "--help")[1])
+    assert "--extra" not in words_of(run("check", problem(), "--help")[1])
+
+
+def test_help_follows_the_problem_the_entry_and_the_claim(run: Run) -> None:
+    text = words_of(run("solve", "bert", "--help")[1])
+    for words in ("--cost-model", "--knapsack", "--hidden-size", "transformer layers (default: 24)"):
+        assert words in text
+    assert "--schedule" not in text
+    assert "--schedule" in words_of(run("solve", "chain8", "--problem", "flushed_partitioning", "--help")[1])
+    assert "--schedule" in words_of(run("solve", "--problem", "flushed_partitioning", "--help")[1])
+    assert "--hidden-size" in words_of(run("make", "bert", "--help")[1])
+    assert "--problem" not in words_of(run("reproduce", "--help")[1])
+    assert "--cost-model" in words_of(run("reproduce", "piper-fig-2", "--help")[1])
+    assert {"--tp-degree", "--cost-model"} <= set(run("bench", "chain8", "mesh", "--help")[1].split())
+    assert {"--topology", "--replicas"} <= set(run("solve", "resnet50", "--help")[1].split())
+
+
+def test_help_with_a_graph_needs_nothing_that_options_may_add(run: Run) -> None:
+    graph = networkx.DiGraph()
+    graph.add_node("a")
+    Path("some.json").write_text(json.dumps(networkx.node_link_data(graph, edges="edges")))
+    assert "--cost-model" in words_of(run("solve", "some.json", "--help")[1])
+    given = ("--problem", "operator_partitioning", "--help")
+    assert "--weight-copies" in words_of(run("solve", "some.json", *given)[1])
+
+
+@pytest.mark.parametrize(("name", "words"), [("bert31", "bert32"), ("nowhere/x.json", "No such file")])
+def test_help_of_what_is_not_there_is_one_line(run: Run, name: str, words: str) -> None:
+    code, out, err = run("solve", name, "--help")
+    assert (code, out, err.count("\n")) == (2, "", 1) and words in err
+
+
+def test_bench(run: Run, problem: Problem) -> None:
+    Path("suite.jsonl").write_text(
+        json.dumps({"instance": problem(), "settings": {"target": 7}, "methods": ["exact", "greedy"]}) + "\n\n"
+    )
+    code, out, _ = run("bench", "--suite", "suite.jsonl", "--repeats", "2", "--out", "rows.jsonl")
+    rows = [json.loads(line) for line in Path("rows.jsonl").read_text().splitlines()]
+    assert code == 0 and "exact" in out
+    assert [(row["method"], row["objective"], len(row["all_seconds"])) for row in rows] == [
+        ("exact", 2.0, 2),
+        ("greedy", 4.0, 2),
+    ]
+    assert rows[0]["settings"] == {"target": 7} and rows[0]["versions"]["ortools"]
+    code, out, _ = run("bench", problem(), "--methods", "exact", "--target", "8", "--json")
+    assert json.loads(out)["rows"][0]["objective"] == 3.0
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [("[]", "case is '[]'"), ('{"instance": "x", "methods": "exact"}', "methods is 'exact'"), ("{", "valid JSON")],
+)
+def test_bad_suites_are_one_line(run: Run, line: str, words: str) -> None:
+    Path("suite.jsonl").write_text(line)
+    code, _, err = run("bench", "--suite", "suite.jsonl")
+    assert code == 2 and err.count("\n") == 1 and words in err
+
+
+def test_a_row_shows_the_median(run: Run, problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+    from planner.experiments.bench import measure
+
+    times = iter([3.0, 1.0, 1.5])
+    honest = measure.run
+    monkeypatch.setattr(measure, "run", lambda *given, **more: replace(honest(*given, **more), seconds=next(times)))
+    row = json.loads(run("bench", problem(), "--repeats", "3", "--json")[1])["rows"][0]
+    assert (row["seconds"], row["all_seconds"]) == (1.5, [3.0, 1.0, 1.5])
+
+
+@pytest.mark.paper
+def test_the_suite_of_published_inputs(run: Run, published: Path) -> None:
+    code, out, _ = run(
+        "bench", "--suite", "piper", "--methods", "exact", "--repeats", "1", "--inputs", str(published), "--json"
+    )
+    rows = json.loads(out)["rows"]
+    assert code == 0 and len(rows) > 8
+    assert all(row["status"] == "optimal" for row in rows)
+    by_size = {(row["instance"], row["settings"]["devices"], row["settings"].get("layers")): row for row in rows}
+    largest = by_size["bert32a100", 2048, None]
+    assert largest["objective"] == pytest.approx(0.000703591184, rel=3e-9, abs=1e-12)
+    assert largest["reference_s"] == 63.005 and largest["speedup"] == 63.005 / largest["seconds"]
+
+
+@pytest.mark.parametrize("name", sorted(app._COMMANDS))
+def test_examples_of_the_help_name_options_that_exist(name: str) -> None:
+    """Every option of an example stands in the help above it."""
+    examples = app._EXAMPLES.get(name, ())
+    command = typer.main.get_command(app.application(name)).commands[name]  # type: ignore[attr-defined]
+    known = {option for parameter in command.params for option in parameter.opts}
+    for example in examples:
+        assert example.startswith(f"planner {name} ")
+        assert {word for word in example.split() if word.startswith("--")} <= known
+
+
+@pytest.mark.parametrize("name", sorted(app._COMMANDS))
+def test_no_argument_of_a_command_hides_a_setting(name: str) -> None:
+    """`planner diff PLAN_A PLAN_B bert32 --first 8`: an argument named ``first`` would take the setting's place."""
+    offered = app._COMMANDS[name].offered
+    settings = set() if offered is None else {choice.name for choice in offered.taken()}
+    command = typer.main.get_command(app.application(name)).commands[name]  # type: ignore[attr-defined]
+    assert not settings & {each.name for each in command.params if each.param_type_name == "argument"}
+
+
+def test_a_command_is_built_without_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """But for shells, which complete its name, and for what is no command."""
+    for wanted in (None, "sol", "solve"):
+        found = typer.main.get_command(app.application(wanted)).commands  # type: ignore[attr-defined]
+        assert list(found) == (["solve"] if wanted == "solve" else list(app._COMMANDS))
+    monkeypatch.setenv("_PLANNER_COMPLETE", "complete_bash")
+    assert len(typer.main.get_command(app.application("solve")).commands) == len(app._COMMANDS)  # type: ignore[attr-defined]
+
+
+def texts() -> list[tuple[str, str]]:
+    """Every text that describes a setting, a method, an instance or a claim, and what it describes."""
+    families = [family for family in formulations.FAMILIES if family.name != "counting"]
+    claims, entries = CLAIMS, CATALOG.values()
+    methods = [method for family in families for method in family.methods]
+    owners = [*((family.name, family.overrides) for family in families), *((one.name, one.options) for one in methods)]
+    owners += [
+        *((claim.name, claim.options) for claim in claims),
+        *((entry.name, entry.parameters) for entry in entries),
+    ]
+    return [
+        *((f"{owner} --{setting.name}", setting.help) for owner, settings in owners for setting in settings),
+        *((method.name, method.source) for method in methods),
+        *((entry.name, entry.help) for entry in entries),
+        *((claim.name, claim.summary) for claim in claims),
+        *((name, command.function.__doc__ or "") for name, command in app._COMMANDS.items()),
+        *((name, command.brief) for name, command in app._COMMANDS.items()),
+    ]
+
+
+def test_help_is_written_in_the_words_of_the_field() -> None:
+    odd = re.compile(r"\b(alike|unlike|in a row|asked for by name|ill|mended|moot|told|heard|the best there is)\b")
+    found = texts()
+    assert len(found) > 200
+    for what, text in found:
+        assert text and not odd.search(text), f"{what}: {text}"
+        assert text.isprintable() and "``" not in text and not text.startswith("None"), f"{what}: {text}"

@@ -1,0 +1,113 @@
+"""Files that commands write: none is an input, no two are one, and what is refused is refused before any work."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from planner.analysis.orders import best_order, load_orders
+from planner.cli.app import main
+
+MODEL = ["solve", "resnet50", "--stages", "2", "--replicas", "1", "--quiet", "--method", "parmesan"]
+
+
+def test_the_matrix_of_a_topology_is_never_written_over(tmp_path: Path, capsys: Any) -> None:
+    matrix = tmp_path / "matrix.csv"
+    matrix.write_text("0,1GB/s\n1GB/s,0\n")
+    for option in ("--out", "--events"):
+        assert main([*MODEL, "--topology", str(matrix), option, str(matrix)]) == 2
+        assert capsys.readouterr().err.startswith(f"{option} is ")
+    assert matrix.read_text() == "0,1GB/s\n1GB/s,0\n"
+
+
+@pytest.mark.parametrize("command", ["solve", "crosscheck"])
+def test_two_outputs_are_two_files(command: str, tmp_path: Path, capsys: Any) -> None:
+    pytest.importorskip("vl_convert")
+    one = str(tmp_path / "one.svg")
+    assert main([command, "mesh", "--plot", one, "--events", one]) == 2
+    assert "--plot" in capsys.readouterr().err and not Path(one).exists()
+
+
+def test_a_sweep_takes_neither_topology_nor_trace(tmp_path: Path, capsys: Any) -> None:
+    for option, value in (("--topology", "two-level"), ("--trace", str(tmp_path / "trace.json"))):
+        assert main(["solve", "chain8", "--batch-size", "4", option, value]) == 2
+        assert option in capsys.readouterr().err
+
+
+def test_a_network_for_too_many_devices_is_refused_at_once(capsys: Any) -> None:
+    given = ["solve", "resnet50", "--topology", "two-level", "--stages", "1000", "--replicas"]
+    assert main([*given, "1000"]) == 2
+    assert "1000000" in capsys.readouterr().err
+    assert main(["solve", "resnet50", "--topology", "two-level", "--devices", "4"]) == 2
+    assert "--stages" in capsys.readouterr().err
+
+
+def test_the_order_of_the_best_plan_is_the_one_that_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("vl_convert")
+    drawn = []
+    monkeypatch.setattr("planner.display.pictures.draw", lambda _path, instance, _plan: drawn.append(instance))
+    monkeypatch.setattr("planner.analysis.orders.best_order", lambda _result, orders: list(orders)[-1])
+    given = ["solve", "diamond", "--linearize", "id,lifo", "--plot", str(tmp_path / "plan.svg"), "--quiet"]
+    assert main(given) == 0
+    by_order = load_orders("diamond", linearize="id,lifo")
+    assert drawn[0].edges == by_order["lifo"].edges != by_order["id"].edges
+
+    class Found:
+        stats: dict[str, Any] = {"orders": {"id": None, "lifo": 2.0, "name": 3.0}}  # noqa: RUF012
+
+    assert best_order(Found(), {"id": 0, "lifo": 1, "name": 2}) == "lifo"  # type: ignore[arg-type]
+
+
+def test_a_comparison_with_something_else_is_refused(tmp_path: Path, capsys: Any) -> None:
+    picture = tmp_path / "picture.png"
+    picture.write_bytes(b"\x89PNG")
+    assert main(["bench", "--compare", str(picture), str(picture)]) == 2
+    assert "bench wrote" in capsys.readouterr().err
+
+
+def test_a_row_that_was_cut_anywhere_is_measured_again(tmp_path: Path, capsys: Any) -> None:
+    """The last row only, and only where its line has no end: also just behind a brace."""
+    command = ["bench", "chain8", "--methods", "equi,exact", "--repeats", "1", "--out", str(tmp_path), "--quiet"]
+    rows = tmp_path / "rows.jsonl"
+    assert main(command) == 0
+    whole = rows.read_text()
+    first = whole.index("\n") + 1
+    for cut in (first + 1, whole.index("}", first) + 1, whole.rindex("}"), len(whole) - 1):
+        rows.write_text(whole[:cut])
+        assert main(command) == 0
+        assert rows.read_text().count("\n") == 2 and rows.read_text().startswith(whole[:first])
+    rows.write_text(whole[: whole.rindex("}")] + "\n")
+    capsys.readouterr()
+    assert main(command) == 2
+    assert "line 2" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("seconds", "x"), ("gap", []), ("settings", 5), ("seed", True), ("method", 1)]
+)
+def test_rows_of_other_types_are_refused(field: str, value: Any, tmp_path: Path, capsys: Any) -> None:
+    rows = tmp_path / "rows.jsonl"
+    assert main(["bench", "chain8", "--methods", "equi", "--repeats", "1", "--out", str(tmp_path), "--quiet"]) == 0
+    rows.write_text(json.dumps({**json.loads(rows.read_text()), field: value}))
+    capsys.readouterr()
+    assert main(["bench", "--compare", str(rows), str(rows)]) == 2
+    assert f"{field} is {value!r}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("given", [["--seed", "-1"], ["--seed", str(2**31)], ["--threads", "99999999999"]])
+@pytest.mark.parametrize("command", [["solve", "chain8", "--method", "cpsat"], ["bench", "chain8", "--repeats", "1"]])
+def test_limits_that_solvers_do_not_know_are_refused(command: list[str], given: list[str], capsys: Any) -> None:
+    assert main([*command, *given]) == 2
+    assert given[0][2:] in capsys.readouterr().err
+    if given[0] == "--seed":
+        assert main(["bench", "chain8", "--seeds", f"0,{given[1]}"]) == 2
+
+
+def test_a_proof_is_enough_for_any_gap(capsys: Any) -> None:
+    """The exact method's bound lies a rounding below its plan, which is optimal as the interface says."""
+    assert main(["solve", "chain8", "--exact", "--gap", "0", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["status"] == "optimal" and 0 < found["gap"] < 1e-6

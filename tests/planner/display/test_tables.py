@@ -1,0 +1,118 @@
+"""Templates of instances, tables of layers, plans in place of instances, and messages that name all that is missing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import planner
+from formulations import FAMILIES
+from instances.errors import InstanceError
+from planner.cli.app import main
+from planner.files.load import family_of
+
+TABLE = """name,time,weight_bytes,activation_bytes,output_bytes,role
+first,1ms,4MB,1MB,2e6,embedding
+second,0.002,8MB,,1MB,
+"third, and last",3 ms,4MB,1MB,7MB,head
+"""
+MACHINE = {"devices": 2, "memory": "100MB", "bandwidth": "1GB/s", "microbatches": 4, "memory_scheme": "adam"}
+
+
+def written(folder: Path, text: str, name: str = "table.csv") -> str:
+    file = folder / name
+    file.write_text(text)
+    return str(file)
+
+
+@pytest.mark.parametrize("separator", [",", "\t"])
+def test_a_table_is_a_chain(tmp_path: Path, separator: str):
+    text = TABLE if separator == "," else TABLE.replace("third, and last", "third and last").replace(",", "\t")
+    instance = planner.load(written(tmp_path, text), **MACHINE)
+    assert instance.name == "table"
+    tmpcs = [layer.tmpcs[1][0] for layer in instance.layers]
+    assert [x.time for x in tmpcs] == [0.001, 0.002, 0.003]
+    assert [(x.weight_bytes, x.activation_bytes, x.static_bytes) for x in tmpcs] == [
+        (4e6, 1e6, 16e6),
+        (8e6, 0, 32e6),
+        (4e6, 1e6, 16e6),
+    ]
+    assert [(each.source, each.target, each.bytes) for each in instance.edges] == [(0, 1, 2e6), (1, 2, 1e6)]
+    assert (instance.layers[0].role, instance.layers[1].role) == ("embedding", "")
+    assert (instance.num_devices, instance.memory_bytes, instance.bandwidth) == (2, 1e8, 1e9)
+    assert planner.solve(instance, exact=True).status == "optimal"
+
+
+def test_a_table_can_be_read_as_another_problem(tmp_path: Path):
+    instance = planner.load(written(tmp_path, TABLE), problem="flushed_partitioning", **MACHINE)
+    assert type(instance).__name__ == "FlushedInstance"
+
+
+def test_all_that_a_table_lacks_is_named_at_once(tmp_path: Path):
+    with pytest.raises(InstanceError) as refused:
+        planner.load(written(tmp_path, TABLE), devices=2)
+    assert "memory_bytes, bandwidth, num_microbatches is missing" in str(refused.value)
+    assert "--memory, --bandwidth, --microbatches" in str(refused.value)
+
+
+def test_weights_that_nothing_says_the_memory_of_are_named_by_their_line(tmp_path: Path):
+    machine = {name: value for name, value in MACHINE.items() if name != "memory_scheme"}
+    file = written(tmp_path, "time,weight_bytes\n1,0\n\n1,4MB\n")
+    with pytest.raises(InstanceError, match=r"table\.csv: line 4: static_bytes is missing; expected a size, or --mem"):
+        planner.load(file, **machine)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("name,time,wieght_bytes\na,1,2\n", "line 1 is 'wieght_bytes'; expected columns"),
+        ("time,time\n1,2\n", "line 1 is 'time'; expected columns, each once"),
+        ("name,time\na,fast\n", "line 2: time is 'fast'; expected a time such as 1.3ms"),
+        ("name,time\na,\n", "line 2: time is ''; expected a time"),
+        ("name,time\na,1\nb\n", "line 3: cells is 1; expected 2"),
+        ("time,weight_bytes\n1,-4\n", "line 2: weight_bytes is '-4'; expected a size"),
+        ("name,time\n", "layers is []; expected at least one node"),
+    ],
+)
+def test_bad_tables(text: str, words: str, tmp_path: Path):
+    with pytest.raises(InstanceError) as refused:
+        planner.load(written(tmp_path, text), **MACHINE)
+    assert words in str(refused.value)
+
+
+def test_a_plan_in_place_of_an_instance(tmp_path: Path):
+    plan = written(tmp_path, '{"problem": "stage_partitioning", "instance": "bert32", "stages": []}', "plan.json")
+    with pytest.raises(InstanceError, match=r"content is 'a plan'; expected an instance, such as .* \(bert32\)"):
+        planner.load(plan)
+
+
+def test_missing_fields_are_named_together(tmp_path: Path):
+    file = written(tmp_path, '{"problem": "stage_partitioning", "num_devices": 2, "layers": []}', "bare.json")
+    with pytest.raises(InstanceError) as refused:
+        planner.load(file)
+    assert "memory_bytes is missing; expected a value, as of bandwidth, num_microbatches" in str(refused.value)
+    layers = [{"id": node, "tmpcs": {"1": [{"id": "x", "weight_bytes": 0}]}} for node in range(9)]
+    bare = json.dumps({"problem": "stage_partitioning", "schema_version": 1, "layers": layers})
+    written(tmp_path, bare, "bare.json")
+    with pytest.raises(InstanceError, match=r"num_devices is missing.* layers\[0\]\.tmpcs\.1\[0\]\.time, .*16 more$"):
+        planner.load(file)
+
+
+@pytest.mark.parametrize("problem", [family.name for family in FAMILIES])
+def test_templates_are_small_instances(problem: str, tmp_path: Path):
+    out = tmp_path / "template.json"
+    assert main(["make", "template", problem, "--out", str(out)]) == 0
+    assert len(out.read_text()) < 16_000 and family_of(planner.load(str(out))).name == problem
+
+
+def test_a_template_is_of_a_problem_and_overwrites_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    there = written(tmp_path, "mine", "there.json")
+    for arguments, words in (
+        (("template",), "PROBLEM is 'nothing'; expected a problem of planner list"),
+        (("template", "no such"), "problem is 'no such'; expected one of"),
+        (("template", "mesh_tiling", "--out", there), "expected a file that is not there yet"),
+    ):
+        assert main(["make", *arguments]) == 2
+        assert words in capsys.readouterr().err

@@ -1,0 +1,279 @@
+"""The census: the same totals wherever and however often it runs, and files that can be solved."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from dying import dies, dies_once
+
+import planner
+from formulations.stage_partitioning import FAMILY
+from formulations.stage_partitioning.questions.studies.subproblems import EDGES, Subproblems
+from instances.problems.stage_partitioning import StageInstance
+from planner.cli.app import main
+from planner.display.census import show_census
+from planner.display.tables import percent
+from planner.experiments.census.run import WORST, Census, census, chunks_of
+from planner.files.write import as_json
+from planner.process.executors import WorkersLostError, place, run_each
+
+
+def totals(found: Census) -> dict[str, Any]:
+    """What must not depend on how the census ran."""
+    return {"counts": found.counts, "chunks": found.chunks_done, "variants": found.variants}
+
+
+def test_in_process(whole: Census, instance: StageInstance) -> None:
+    counts = whole.counts
+    assert counts["instances"] == counts["all_fastest_feasible"] + counts["infeasible"] + counts["nontrivial"]
+    assert whole.chunks_done == whole.chunks > 3
+    assert whole.crosscheck is not None and whole.crosscheck["checked"] == 3
+    assert whole.crosscheck["contradictions"] == [] and whole.crosscheck["unproved"] == 0 and whole.agree
+    own = whole.variants[whole.variant]
+    assert whole.cpu_seconds > 0
+    assert own.suboptimal > own.usable > 0 and own.worst_gap >= own.mean_gap_suboptimal > own.mean_gap > 0
+    shown = json.loads(as_json(whole.to_json()))
+    keys = (
+        "calls",
+        "instances",
+        "all_fastest_feasible",
+        "infeasible",
+        "nontrivial",
+        "suboptimal",
+        "worst_gap",
+        "seconds",
+    )
+    assert all(isinstance(shown[key], int | float) for key in keys)
+    assert shown["complete"] is True and shown["calls"] <= shown["pairs"] * shown["formula"]["knapsacks"]
+    bins = shown["variants"]["rerank"]["histogram"]
+    assert sum(part["count"] for part in bins) == whole.variants["rerank"].suboptimal
+    assert (bins[0]["above"], bins[-1]["up_to"]) == (0, None)
+    assert all(one["up_to"] == other["above"] for one, other in pairwise(bins))
+
+
+def test_the_worst_of_all_chunks_are_kept(whole: Census, instance: StageInstance) -> None:
+    calls = Subproblems(instance)
+    for name, tally in calls.survey(1, calls.num_downsets, worst=WORST).rules.items():
+        assert [gap for gap, _ in whole.variants[name].worst] == [gap for gap, _ in tally.worst]
+        assert whole.variants[name].worst_gap == tally.worst[0][0] > tally.worst[-1][0]
+        assert whole.variants[name].histogram == tally.histogram
+
+
+def test_end_to_end(whole: Census, instance: StageInstance) -> None:
+    assert whole.end_to_end is not None
+    for name in ("piper", "exact"):
+        options = {"knapsack": whole.variant} if name == "piper" else {}
+        assert whole.end_to_end[name] == planner.solve(instance, method=name, options=options).objective
+    piper, exact = whole.end_to_end["piper"], whole.end_to_end["exact"]
+    assert whole.end_to_end["loss"] == piper / exact - 1 > 0.4
+
+
+def test_worst_instances_are_files_that_show_the_gap(whole: Census) -> None:
+    for name, variant in whole.variants.items():
+        assert len(whole.worst_files[name]) == len(variant.worst) > 0
+        for (gap, origin), path in zip(variant.worst, whole.worst_files[name], strict=True):
+            knapsack = planner.load(path)
+            assert knapsack.origin["y"] == origin.y
+            found = planner.solve(knapsack, method="piper", options={"knapsack": name}).objective
+            best = planner.solve(knapsack, exact=True).objective
+            assert found is not None and best is not None and found > best
+            assert min(found / best - 1, 1e9) == pytest.approx(gap) if best else gap == 1e9
+
+
+@pytest.mark.slow
+def test_two_processes(whole: Census, instance: StageInstance, tmp_path: Path) -> None:
+    found = census(instance, jobs=2, out=str(tmp_path), end_to_end=False)
+    assert totals(found) == totals(whole)
+    assert found.end_to_end is None and found.crosscheck is None
+
+
+@pytest.fixture
+def cluster() -> Iterator[str]:
+    """A worker process behind a scheduler on loopback."""
+    distributed = pytest.importorskip("distributed", reason="dask.distributed is not installed")
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1"
+    ) as local:
+        yield local.scheduler_address
+
+
+def test_dask_cluster(whole: Census, instance: StageInstance, cluster: str, tmp_path: Path) -> None:
+    """Totals as in process, though a worker is killed in the middle."""
+    assert totals(census(instance, dask=cluster, out=str(tmp_path), end_to_end=False)) == totals(whole)
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    results = dict(run_each(place(dask=cluster), dies_once, [(str(marks), number) for number in range(6)]))
+    assert results == {number: number * number for number in range(6)}
+    assert len(list(marks.iterdir())) == 1
+
+
+def test_a_killed_process_loses_nothing(tmp_path: Path) -> None:
+    results = dict(run_each(place(jobs=2), dies_once, [(str(tmp_path), number) for number in range(6)]))
+    assert results == {number: number * number for number in range(6)}
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_processes_that_always_die_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("planner.process.executors.BREAKDOWNS", 1)
+    with pytest.raises(WorkersLostError):
+        list(run_each(place(jobs=2), dies, [(1,)]))
+
+
+class Breaking(ThreadPoolExecutor):
+    """Breaks down after its first result."""
+
+    done = 0
+
+    def submit(self, work, /, *task, **_):
+        self.done += 1
+        return super().submit(work, *task) if self.done == 1 else super().submit(breaks)
+
+
+def breaks() -> None:
+    time.sleep(0.3)  # the result comes first
+    raise BrokenExecutor("broken")
+
+
+def test_consecutive_breakdowns_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A result in between and there may be as many again."""
+    monkeypatch.setattr("planner.process.executors.BREAKDOWNS", 1)
+    assert sorted(run_each(lambda: Breaking(1), abs, [(-n,) for n in range(6)])) == [(n, n) for n in range(6)]
+
+
+def test_who_stops_listening_stops_the_work() -> None:
+    """What has not begun is not begun any more."""
+    begun: list[int] = []
+
+    def slowly(number: int) -> None:
+        begun.append(number)
+        time.sleep(0.01)
+
+    results = run_each(place(), slowly, [(number,) for number in range(500)])
+    next(results)
+    results.close()
+    assert len(begun) < 500
+
+
+def test_no_process_at_all_is_refused() -> None:
+    with pytest.raises(planner.UsageError, match="--jobs"):
+        place(0)
+
+
+def test_an_error_in_a_chunk_is_raised() -> None:
+    with pytest.raises(ZeroDivisionError):
+        list(run_each(place(), divmod, [(1, 1), (1, 0)]))
+
+
+@pytest.mark.parametrize(
+    ("raised", "number"), [(KeyboardInterrupt(), signal.SIGINT), (SystemExit(143), signal.SIGTERM)]
+)
+def test_interrupted_census_says_so(
+    raised: BaseException, number: int, instance: StageInstance, tmp_path: Path
+) -> None:
+    def interrupt(done: int, _: int) -> None:
+        if done == 2:
+            raise raised
+
+    found = census(instance, out=str(tmp_path), sample=2, listen=interrupt)
+    assert (found.chunks_done, found.signal) == (2, number)
+    assert found.to_json()["complete"] is False
+    assert found.crosscheck is None and found.end_to_end is None
+
+
+def test_chunks_cover_all_outer_downsets() -> None:
+    for num_downsets in (1, 2, 3, 10, 43, 242, 17_914):
+        ranges = chunks_of(num_downsets)
+        covered = [outer for first, last in ranges for outer in range(first, last)]
+        assert covered == list(range(1, num_downsets))
+    assert len(chunks_of(17_914)) > 500
+
+
+def test_command(
+    whole: Census, instance: StageInstance, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("problem.json").write_text(as_json(FAMILY.to_json(instance)))
+    assert main(["census", "problem.json", "--crosscheck", "1", "--seed", "5", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["nontrivial"] == whole.counts["nontrivial"] and shown["crosscheck"]["checked"] == 1
+    assert Path(shown["variants"][shown["variant"]]["worst"][0]["file"]).is_file()
+    assert main(["census", "problem.json", "--no-end-to-end"]) == 0
+    out, err = capsys.readouterr()
+    files = whole.variants["rerank"].worst
+    assert f"worst-rerank-1.json (and {len(files) - 1} more)" in " ".join(out.split())
+    used = [b for b in range(len(EDGES)) if any(each.histogram[b] for each in whole.variants.values())]
+    ranges = [f"gap in ({percent(EDGES[b - 1] if b else 0.0)}, {percent(EDGES[b])}]" for b in used]
+    assert ranges and all(each in out for each in ranges) and out.count("gap in (") == len(ranges)
+    assert "chunks lie in" in err and "sub-optimal" in out and f"{whole.counts['nontrivial']:,}" in out
+    assert main(["census", "problem.json", "--jobs", "0"]) == 2
+    worst = sorted(Path("census").glob("*/worst-rerank-1.json"))
+    assert main(["census", str(worst[0])]) == 2
+    assert main(["solve", str(worst[0]), "--exact", "--quiet"]) == 0
+    pytest.importorskip("distributed", reason="dask.distributed is not installed")
+    monkeypatch.setattr("planner.process.executors.CONNECT_S", 0.2)
+    assert main(["census", "problem.json", "--fresh", "--dask", "tcp://127.0.0.1:1"]) == 2
+
+
+def test_what_witnesses_say_is_handed_on(
+    instance: StageInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reports = [
+        SimpleNamespace(instance="one", optimum=None, contradictions=[], signal=None),
+        SimpleNamespace(instance="two", optimum=3.0, contradictions=["cpsat says 2"], signal=None),
+        SimpleNamespace(instance="three", optimum=None, contradictions=[], signal=2),
+    ]
+    asked: list[dict[str, Any]] = []
+
+    def answer(_: Any, **given: Any) -> SimpleNamespace:
+        asked.append(given)
+        return reports[len(asked) - 1]
+
+    monkeypatch.setattr("planner.experiments.census.run.crosscheck", answer)
+    lines: list[str] = []
+    found = census(instance, out=str(tmp_path), sample=9, seed=4, end_to_end=False, notice=lines.append)
+    assert found.crosscheck is not None and not found.agree
+    output = {name: found.crosscheck[name] for name in ("checked", "unproved", "contradictions")}
+    assert output == {"checked": 3, "unproved": 2, "contradictions": ["two: cpsat says 2"]}
+    assert "interrupted after 3" in lines[-1]
+    assert all(given["limits"].seed == 4 and given["methods"] == ("exact", "cpsat", "milp") for given in asked)
+    asked.clear()
+    monkeypatch.chdir(tmp_path)
+    Path("problem.json").write_text(as_json(FAMILY.to_json(instance)))
+    assert main(["census", "problem.json", "--crosscheck", "3", "--no-end-to-end", "--quiet"]) == 5
+
+
+def test_what_cannot_be_compared_is_said(whole: Census, capsys: pytest.CaptureFixture[str]) -> None:
+    show_census(replace(whole, end_to_end={"piper": None, "exact": None, "loss": None, "reason": "too large"}))
+    assert "end to end: not compared (too large)" in capsys.readouterr().out
+
+
+def test_without_dask_there_is_a_way_out(instance: StageInstance, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(planner.UsageError, match="cluster"):
+        census(instance, dask="tcp://127.0.0.1:8786")
+
+
+@pytest.mark.parametrize("seed", [-1, 2**31])
+def test_a_seed_is_checked_before_the_work(seed: int, instance: StageInstance, tmp_path: Path) -> None:
+    with pytest.raises(planner.UsageError, match=f"limits: seed is {seed}"):
+        census(instance, out=str(tmp_path / "out"), seed=seed, sample=1)
+    assert not (tmp_path / "out").exists()
+    assert main(["census", "chain8", "--seed", str(seed), "--out", str(tmp_path / "out")]) == 2
+
+
+@pytest.mark.parametrize("address", ["tls://127.0.0.1:8786", "ucx://127.0.0.1:8786", "nonsense", "x://y:1"])
+def test_other_addresses_of_dask_are_one_line(address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("distributed")
+    assert main(["census", "chain8", "--no-end-to-end", "--dask", address, "--out", str(tmp_path)]) == 2
+    assert capsys.readouterr().err.startswith(f"--dask is '{address}'; expected the address of a dask scheduler")

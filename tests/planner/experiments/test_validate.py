@@ -1,0 +1,357 @@
+"""Heuristics on a population: totals known by hand, what may go wrong in a heuristic, one result whoever solves it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from validation_totals import totals
+
+import planner
+from formulations.tmpc_knapsack import FAMILY
+from instances.problems.tmpc_knapsack import Choice, KnapsackInstance, KnapsackNode, generate
+from planner.experiments.validation import tally
+from planner.process.errors import UsageError
+
+Run = Callable[..., tuple[int, str, str]]
+
+#: The slow option needs no memory, the fast one does.
+BY_HAND = """
+def slowest(instance):
+    return {"choice": {str(node.id): "slow" for node in instance.nodes}}
+
+def first_fast(instance):
+    fast = {str(instance.nodes[0].id): "fast"}
+    return {"choice": {str(node.id): "slow" for node in instance.nodes} | fast}
+"""
+BAD = """
+import os, sys, time
+
+def raises(instance):
+    raise KeyError(4)
+
+def prints(instance):
+    print("x" * 5000)
+    sys.stderr.write("noise" * 1000)
+    return {"choice": {str(node.id): "slow" for node in instance.nodes}}
+
+def hangs(instance):
+    time.sleep(1000)
+
+def forks(instance):
+    if os.fork() == 0:
+        time.sleep(1000)
+    return prints(instance)
+
+def none(instance):
+    return None
+
+def nan(instance):
+    return float("nan")
+
+def nan_inside(instance):
+    return {"choice": {"0": float("nan")}}
+
+def other(instance):
+    return {"choice": {"no such": "slow"}}
+
+def exits(instance):
+    os._exit(3)
+
+def late(instance, watch):
+    watch.plan(prints(instance))
+    raise ValueError("after a plan")
+"""
+
+
+def knapsack(name: str, capacity: float, *slow: float) -> KnapsackInstance:
+    """A node for each of the times of the slow option; the fast one takes 1 and needs 1 byte."""
+    nodes = [KnapsackNode(v, (Choice("fast", 1.0, 1.0), Choice("slow", time, 0.0))) for v, time in enumerate(slow)]
+    return KnapsackInstance(name, tuple(nodes), capacity)
+
+
+#: Optima: 2 + 1 = 3 of 1 byte, 1 + 1, 5 + 1, and none.
+POPULATION = [
+    knapsack("tight", 1.0, 2.0, 4.0),
+    knapsack("free", 2.0, 2.0, 4.0),
+    knapsack("large", 1.0, 5.0, 5.0),
+    KnapsackInstance("none", (KnapsackNode(0, (Choice("slow", 1.0, 9.0),)),), 1.0),
+]
+
+
+@pytest.fixture
+def methods(run: Run) -> Run:
+    """Writes the methods into the folder that `run` made, and the population as rows."""
+    Path("by_hand.py").write_text(BY_HAND)
+    Path("bad.py").write_text(BAD)
+    Path("four.jsonl").write_text("".join(json.dumps(FAMILY.to_json(each)) + "\n" for each in POPULATION))
+    return run
+
+
+def test_totals_are_those_by_hand(methods: Run) -> None:
+    code, out, _ = methods(
+        *("validate", "four.jsonl", "--methods", "./by_hand.py:slowest,./by_hand.py:first_fast,piper"),
+        *("--against", "exact", "--out", "run", "--json"),
+    )
+    found = json.loads(out)
+    slowest, first, piper = (
+        found["methods"][name] for name in ("./by_hand.py:slowest", "./by_hand.py:first_fast", "piper")
+    )
+    assert code == 0 and list(found) == [
+        *("problem", "against", "instances", "infeasible", "unproved", "methods", "worst", "out")
+    ]
+    assert found["problem"] == "tmpc_knapsack" and found["against"] == "exact" and found["out"] == "run"
+    assert (found["instances"], found["infeasible"], found["unproved"]) == (4, 1, 0)
+    names = ["optimal", "suboptimal", "no_plan", "invalid", "errors", "mean_loss", "p95_loss", "worst_loss", "seconds"]
+    assert all(list(each) == names for each in (slowest, first, piper))
+    # slowest: 6 / 3 - 1, 6 / 2 - 1, 10 / 6 - 1; a slow choice breaks the capacity where there is no plan at all
+    assert [slowest[name] for name in names[:5]] == [0, 3, 0, 1, 0]
+    assert slowest["mean_loss"] == pytest.approx((1 + 2 + 2 / 3) / 3)
+    assert slowest["worst_loss"] == slowest["p95_loss"] == pytest.approx(2.0)
+    # first_fast: (1 + 4) / 3 - 1, 5 / 2 - 1, 0; "fast" is no option of the last
+    assert [first[name] for name in names[:5]] == [1, 2, 0, 1, 0]
+    assert first["mean_loss"] == pytest.approx((2 / 3 + 1.5) / 3) and first["worst_loss"] == pytest.approx(1.5)
+    assert [piper[name] for name in names[:5]] == [3, 0, 0, 0, 0] and piper["worst_loss"] == 0.0
+    assert slowest["seconds"] > 0
+    # the worst first, as files that solve reads
+    worst = found["worst"]
+    assert [planner.load(file).name for file in worst["./by_hand.py:slowest"]] == ["free", "tight", "large"]
+    assert [planner.load(file).name for file in worst["./by_hand.py:first_fast"]] == ["free", "tight"]
+    assert worst["piper"] == []
+    code, out, _ = methods("solve", worst["./by_hand.py:slowest"][0], "--exact", "--json")
+    assert code == 0 and json.loads(out)["objective"] == 2.0
+    assert planner.load("run/instances.jsonl#2") == POPULATION[2]
+
+
+def rows_of(folder: str) -> list[dict[str, Any]]:
+    import pyarrow.parquet
+
+    table: list[dict[str, Any]] = pyarrow.parquet.read_table(f"{folder}/rows.parquet").to_pylist()
+    return table
+
+
+def test_rows_say_what_came_of_every_method(methods: Run) -> None:
+    pytest.importorskip("pyarrow")
+    assert methods("validate", "four.jsonl", "--methods", "./by_hand.py:first_fast", "--out", "run", "--quiet")[0] == 0
+    rows = rows_of("run")
+    assert [(row["number"], row["method"]) for row in rows] == [
+        (number, method) for number in range(4) for method in ("./by_hand.py:first_fast", "exact")
+    ]
+    own = [row for row in rows if row["method"] != "exact"]
+    assert [row["outcome"] for row in own] == ["suboptimal", "suboptimal", "optimal", "invalid"]
+    assert [row["optimum"] for row in own] == [3.0, 2.0, 6.0, None]
+    assert [row["infeasible"] for row in own] == [False, False, False, True]
+    assert [row["size"] for row in own] == [2, 2, 2, 1]
+    assert [row["memory_pressure"] for row in own] == [2.0, 1.0, 2.0, 9.0]
+    assert own[0]["loss"] == pytest.approx(2 / 3) and own[0]["instance"] == "tight"
+    assert own[3]["reason"].startswith("returned a plan that breaks") and own[0]["reason"] == ""
+    assert [row["outcome"] for row in rows if row["method"] == "exact"] == ["optimal"] * 3 + ["infeasible"]
+
+
+@pytest.mark.parametrize(
+    ("function", "outcome", "words"),
+    [
+        ("raises", "error", "raised KeyError: 4 (line "),
+        ("prints", "suboptimal", ""),
+        ("hangs", "no_plan", "its process was ended at the time limit"),
+        ("forks", "suboptimal", ""),
+        ("none", "no_plan", "returned None, not a plan"),
+        ("nan", "error", "returned nan, which is no plan of tmpc_knapsack"),
+        ("nan_inside", "error", "returned what is no JSON"),
+        ("other", "invalid", "returned a plan that breaks choice: there is no node 'no such'"),
+        ("exits", "error", "its process ended with exit code 3"),
+        ("late", "suboptimal", "raised ValueError: after a plan"),
+    ],
+)
+def test_whatever_a_heuristic_does_is_a_row_with_its_reason(
+    methods: Run, function: str, outcome: str, words: str
+) -> None:
+    found = planner.validate(
+        [POPULATION[0], POPULATION[1]],
+        methods=[f"./bad.py:{function}", "piper"],
+        out="run",
+        limits=planner.Limits(time_s=0.5 if function == "hangs" else 20.0),
+    )
+    rows = [record["rows"][f"./bad.py:{function}"] for record in found.records]
+    assert [row["outcome"] for row in rows] == [outcome] * 2
+    assert all(row["reason"].startswith(words) and bool(row["reason"]) == bool(words) for row in rows)
+    own = vars(found.methods[f"./bad.py:{function}"])
+    assert own[{"error": "errors"}.get(outcome, outcome)] == 2 == found.methods["piper"].optimal
+    if words:
+        (reason, count, first), *others = tally.reasons(found.records, f"./bad.py:{function}")
+        assert reason.startswith(words) and (count, first, others) == (2, 0, [])
+
+
+def test_what_a_heuristic_prints_does_not_get_between_results(methods: Run) -> None:
+    code, out, _ = methods("validate", "four.jsonl", "--methods", "./bad.py:prints", "--out", "run", "--json")
+    assert code == 0 and out.count("\n") == 1 and json.loads(out)["instances"] == 4
+
+
+def test_without_a_proof_losses_are_to_the_bound_and_it_is_stated(run: Run) -> None:
+    code, out, _ = run("validate", "chain8", "--methods", "equi,piper", "--against", "piper", "--out", "run", "--quiet")
+    assert code == 0 and "0 infeasible, 1 unproved" in out and "<= " in out and "1 optimum is not proved" in out
+    found = planner.validate("chain8", methods=["equi", "piper"], against="piper", out="run")
+    (record,) = found.records
+    assert record["optimum"] is None and found.unproved == 1
+    results = planner.crosscheck(planner.load("chain8"), methods=["equi", "piper"]).results
+    bound = max(result.bound for result in results if result.bound is not None)
+    for result in results:
+        assert record["rows"][result.method]["loss"] == pytest.approx(result.objective / bound - 1)
+    best = min(result.objective for result in results)
+    for result in results:
+        is_best = math.isclose(result.objective, best, rel_tol=1e-6)
+        assert record["rows"][result.method]["outcome"] == ("open" if is_best else "suboptimal")
+        assert found.methods[result.method].optimal == 0
+
+
+def test_without_a_proof_only_plans_that_are_beaten_are_suboptimal(methods: Run) -> None:
+    names = ["./by_hand.py:slowest", "./by_hand.py:first_fast", "./bad.py:none"]
+    found = planner.validate(POPULATION[:3], methods=names, against="./bad.py:none", out="run")
+    outcomes = [[record["rows"][name]["outcome"] for name in names] for record in found.records]
+    assert outcomes == [["suboptimal", "open", "no_plan"]] * 3 and found.unproved == 3 and not any(found.worst.values())
+    assert [found.methods[name].suboptimal for name in names] == [3, 0, 0]
+    assert all(vars(found.methods[name])[loss] is None for name in names for loss in ("mean_loss", "worst_loss"))
+
+
+def test_identical_instances_are_solved_once_and_counted_as_often_as_they_are_drawn(methods: Run) -> None:
+    Path("counted.py").write_text(
+        "def solve(instance):\n    open('calls', 'a').write('x')\n"
+        "    return {'choice': {str(n.id): min(n.options, key=lambda o: o.memory_bytes).id for n in instance.nodes}}\n"
+    )
+    given = ["validate", "knapsack:nodes=3..4,seed=1", "--count", "40", "--methods", "./counted.py:solve"]
+    code, out, _ = methods(*given, "--out", "run", "--json")
+    found = json.loads(out)
+    assert code == 0 and found["instances"] == 40 and Path("calls").read_text() == "xx"
+    own = found["methods"]["./counted.py:solve"]
+    assert own["optimal"] + own["suboptimal"] == 40
+    assert len(Path("run/instances.jsonl").read_text().splitlines()) == 40
+    assert len(found["worst"]["./counted.py:solve"]) <= 2
+    rows = [json.loads(line) for line in Path("run/instances.jsonl").read_text().splitlines()]
+    Path("renamed.jsonl").write_text(
+        "".join(json.dumps({**row, "name": f"row {n}"}) + "\n" for n, row in enumerate(rows))
+    )
+    renamed = planner.validate("renamed.jsonl", methods=["./counted.py:solve"], out="renamed")
+    assert Path("calls").read_text() == "xxxx" and [each["instance"] for each in renamed.records][3] == "row 3"
+    again = planner.validate("run", methods=["./counted.py:solve"], out="again")  # its population is a source
+    assert totals(again)["methods"] == {"./counted.py:solve": {k: v for k, v in own.items() if k != "seconds"}}
+
+
+def test_plans_from_elsewhere_are_rows(methods: Run) -> None:
+    Path("plan.json").write_text(json.dumps({"choice": {"0": "fast", "1": "slow"}}))
+    given = ["validate", "four.jsonl", "--methods", "piper", "--plan", "theirs=plan.json", "--out", "run", "--json"]
+    code, out, _ = methods(*given)
+    theirs = json.loads(out)["methods"]["theirs"]
+    assert code == 0 and [theirs[name] for name in ("optimal", "suboptimal", "invalid")] == [1, 2, 1]
+
+
+def test_a_bound_that_a_plan_refutes_is_a_contradiction_with_a_reproducer(methods: Run) -> None:
+    Path("false.py").write_text(
+        "import planner\n\n@planner.method('tmpc_knapsack', name='sure', claim='exact')\n"
+        "def solve(instance, watch):\n    watch.bound(100.0)\n"
+    )
+    code, out, err = methods("validate", "four.jsonl", "--methods", "./false.py:solve,piper", "--out", "run", "--json")
+    assert code == 5 and json.loads(out)["instances"] == 4
+    said = [line for line in err.splitlines() if line.startswith("contradiction: four.jsonl#0")]
+    assert len(said) == 1 and "./false.py:solve claims the lower bound 100.0" in said[0]
+    reproducer = said[0].partition("reproducer: ")[2].rstrip(")")
+    assert planner.load(reproducer) == POPULATION[0]
+
+
+def test_a_method_that_refuses_an_instance_has_no_plan(run: Run) -> None:
+    found = planner.validate("layers", methods=["parameters", "amp"], out="run")
+    assert (found.methods["parameters"].no_plan, found.methods["amp"].no_plan) == (1, 0)
+    assert found.records[0]["rows"]["parameters"]["reason"] == "left out: the layers' parameters are unknown"
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (["--methods", "nope"], "method is 'nope'; expected one of"),
+        (["--against", "nope"], "method is 'nope'"),
+        (["--methods", "piper,piper"], "expected piper once"),
+        (["--methods", "./bad.py:nope"], "function is 'nope'; expected one of raises"),
+        (["--methods", "./none.py:solve"], "FILE.py:FUNCTION with a file that can be read"),
+        (["--plan", "a=none.json"], "none.json: file is"),
+        (["--ring", "index"], "unknown option --ring for tmpc_knapsack"),
+        (["--jobs", "2", "--dask", "tcp://127.0.0.1:1"], "--jobs is 2; expected none beside --dask"),
+        (["--jobs", "0"], "--jobs is '0'; expected greater than or equal to 1"),
+        (["--count", "0"], "--count is '0'; expected greater than or equal to 1"),
+    ],
+)
+def test_bad_usage_is_one_line_before_anything_is_written(methods: Run, given: list[str], words: str) -> None:
+    code, out, err = methods("validate", "four.jsonl", *given, "--out", "run")
+    assert code == 2 and not out and words in err and err.count("\n") == 1 and not Path("run").exists()
+
+
+def test_functions_of_this_process_need_it(run: Run) -> None:
+    @planner.method("tmpc_knapsack", name="here")
+    def solve(instance: Any) -> Any:
+        return {"choice": {str(node.id): "slow" for node in instance.nodes}}
+
+    assert planner.validate(POPULATION[:2], methods=["here"], out="run").methods["here"].suboptimal == 2
+    with pytest.raises(UsageError, match=r"methods is 'here'; expected FILE.py:FUNCTION beside --jobs"):
+        planner.validate(POPULATION[:2], methods=["here"], out="other", jobs=2)
+
+
+def test_without_the_extras_there_are_json_lines_and_a_word_about_it(
+    methods: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("planner.files.rows.is_columnar", lambda: False)
+    monkeypatch.setattr("planner.experiments.validation.folders.is_columnar", lambda: False)
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    code, _, err = methods("validate", "four.jsonl", "--methods", "piper", "--out", "run")
+    assert code == 0 and err.splitlines() == [
+        "no pictures: they need vl-convert-python (pip install 'dnn-planner[plot]')",
+        "run/rows.jsonl is JSON lines: parquet needs pyarrow (pip install 'dnn-planner[columnar]')",
+    ]
+    rows = [json.loads(line) for line in Path("run/rows.jsonl").read_text().splitlines()]
+    assert [row["method"] for row in rows] == ["piper", "exact"] * 4 and not list(Path("run").glob("*.png"))
+    assert list(rows[0]) == list(tally.COLUMNS)
+
+
+def test_several_instances_of_crosscheck_and_bench(methods: Run) -> None:
+    code, out, _ = methods("crosscheck", "four.jsonl", "--methods", "exact,piper", "--json")
+    found = json.loads(out)
+    assert code == 0 and found["agree"] and found["instances"] == 4
+    assert [report["optimum"] for report in found["reports"]] == [3.0, 2.0, 6.0, None]
+    code, out, _ = methods("crosscheck", "four.jsonl", "--methods", "exact,piper")
+    assert code == 0 and out.count("four.jsonl#") == 4
+    assert out.splitlines()[-1] == "4 instances: the methods agree; 3 optima proved, 1 infeasible"
+    assert methods("crosscheck", "four.jsonl#3", "--methods", "exact,piper", "--quiet")[0] == 4
+    code, _, err = methods("crosscheck", "four.jsonl", "chain8", "--methods", "exact", "--plot", "x.png")
+    assert code == 2 and err == "--plot is 'x.png'; expected one instance; there are 5\n"
+    given = ["bench", "four.jsonl", "knapsack:nodes=3..5", "--count", "3", "--methods", "exact,./by_hand.py:slowest"]
+    measured = [methods(*given, "--repeats", "1", *jobs, "--json", "--quiet") for jobs in ((), ("--jobs", "2"))]
+    here, there = (
+        {row["case"] + str(row["settings"]) + row["method"]: row for row in json.loads(out)["rows"]}
+        for _, out, _ in measured
+    )
+    assert len(here) == 2 * 6 and here.keys() == there.keys() and [code for code, *_ in measured] == [0, 0]
+    for key, row in here.items():
+        assert {name: row[name] for name in ("objective", "loss", "status", "source", "reason")} == {
+            name: there[key][name] for name in ("objective", "loss", "status", "source", "reason")
+        }
+
+
+def test_pictures_are_drawn(methods: Run) -> None:
+    pytest.importorskip("vl_convert")
+    assert methods("validate", "four.jsonl", "--methods", "piper,./by_hand.py:slowest", "--out", "run")[0] == 0
+    for name in ("losses", "profile", "features"):
+        assert (Path("run") / f"{name}.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_memory_pressure_is_a_share_of_what_there_is() -> None:
+    stages: Any = planner.load("chain8", memory="40MB")
+    from formulations.stage_partitioning import FAMILY as STAGES
+
+    least = sum(
+        min(t * (tmpc.static_bytes + tmpc.activation_bytes) for t, tmpcs in layer.tmpcs.items() for tmpc in tmpcs)
+        for layer in stages.layers
+    )
+    assert STAGES.memory_pressure(stages) == pytest.approx(least / (4 * 40e6))
+    free = generate(4, tightness=1.0)
+    assert FAMILY.memory_pressure(free) is not None

@@ -1,0 +1,99 @@
+"""The pages on heuristics of one's own: their examples go through every command without a change of the package."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from paths import ROOT
+
+Run = Callable[..., tuple[int, str, str]]
+PAGE = (ROOT / "docs" / "your-own-heuristic.md").read_text()
+FILES = dict(re.findall(r"```python\n# (\w+\.py)\n(.*?)```", PAGE, flags=re.DOTALL))
+EXAMPLES = [("greedy.py", "chain8"), ("swaps.py", "uniform-dist")]
+POPULATIONS = {"greedy.py": "chain8:memory=40MB..64MB", "swaps.py": "uniform-dist:stages=3..4,replicas=2"}
+MANY = (ROOT / "docs" / "validating-a-heuristic.md").read_text()
+FILES |= dict(re.findall(r"```python\n# (\w+\.py)\n(.*?)```", MANY, flags=re.DOTALL))
+_SECONDS = re.compile(r"(?<=proved )\d\S+|(?<=completed )\d\S+")
+
+
+@pytest.fixture(autouse=True)
+def _written(run: Run) -> None:
+    for name, text in FILES.items():
+        Path(name).write_text(text)  # in the folder that `run` made
+
+
+def test_examples_have_twenty_lines() -> None:
+    assert set(FILES) == {*(name for name, _ in EXAMPLES), "largest.py"}
+    for text in FILES.values():
+        body = text.partition('"""\n')[2]
+        assert len([line for line in body.splitlines() if line.strip()]) <= 20
+
+
+def test_the_samples_are_what_the_commands_print(run: Run) -> None:
+    samples = re.findall(r"```console\n\$ planner (.*?)\n(.*?)```", PAGE, flags=re.DOTALL)
+    assert len(samples) == 2
+    for command, printed in samples:
+        code, out, _ = run(*command.split(), "--quiet")
+        shown = [[_SECONDS.sub("...", " ".join(line.split())) for line in text.splitlines()] for text in (out, printed)]
+        assert code == 0 and shown[0] == shown[1]
+
+
+@pytest.mark.slow
+def test_the_samples_of_populations_are_what_the_commands_print(run: Run) -> None:
+    samples = re.findall(r"```console\n(.*?)```", MANY, flags=re.DOTALL)
+    assert len(samples) == 2
+    for sample in samples:
+        *commands, printed = re.split(r"^\$ planner (.*)\n", sample, flags=re.MULTILINE)[1:]
+        outs = [run(*shlex.split(command), "--quiet") for command in commands if command]
+        assert all(code == 0 for code, _, _ in outs)
+        assert [_timeless(outs[-1][1])] == [_timeless(printed)]
+
+
+def _timeless(text: str) -> list[list[str]]:
+    """The words of every line; of a row of totals but its last, the seconds."""
+    return [line.split()[: -1 if "%" in line else None] for line in text.splitlines()]
+
+
+@pytest.mark.parametrize(("file", "case"), [EXAMPLES[0], pytest.param(*EXAMPLES[1], marks=pytest.mark.slow)])
+def test_an_example_goes_through_every_command(run: Run, file: str, case: str) -> None:
+    method = f"./{file}:solve"
+    code, out, _ = run("solve", case, "--method", method, "--compare", "--out", "plan.json", "--json")
+    found = json.loads(out)
+    assert code == 0 and found["verified"] and found["compared"][0]["status"] == "optimal"
+    loss = found["loss"]
+    assert loss == pytest.approx(found["objective"] / found["compared"][0]["objective"] - 1, abs=1e-9)
+    assert run("check", case, "plan.json")[0] == 0
+    entered = ["--plan", "theirs=plan.json"]
+    code, out, _ = run("crosscheck", case, "--methods", f"exact,{method}", *entered, "--json")
+    rows = json.loads(out)["results"]
+    assert code == 0 and [row["loss"] for row in rows[1:]] == [loss, loss]
+    code, out, _ = run("bench", case, "--methods", f"exact,{method}", *entered, "--repeats", "1", "--json")
+    rows = json.loads(out)["rows"]
+    assert code == 0 and [row["loss"] for row in rows] == [pytest.approx(0, abs=1e-6), loss, loss]
+    source = ["validate", POPULATIONS[file], "--count", "2", "--methods", method, "--out", "many", "--json", "--quiet"]
+    code, out, _ = run(*source)
+    found = json.loads(out)
+    assert code == 0 and found["instances"] == 2 and found["unproved"] == 0
+    own = found["methods"][method]
+    assert own["optimal"] + own["suboptimal"] == 2
+    assert all(run("solve", worst, "--json")[0] == 0 for worst in found["worst"][method])
+    pytest.importorskip("jinja2")
+    pytest.importorskip("vl_convert")
+    assert run("report", case, "--methods", f"exact,{method}", *entered, "--out", "page.html", "--quiet")[0] == 0
+    page = Path("page.html").read_text()
+    assert f"--methods exact,{method} --plan theirs=plan.json" in page
+    assert ("Loss of every method" in page) is (loss > 1e-9)  # there is no picture of what is not lost
+    assert f"planner solve {case} --method {method}" in page and "--method theirs" not in page
+
+
+@pytest.mark.parametrize(("file", "case"), [("greedy.py", "uniform-dist"), ("swaps.py", "chain8")])
+def test_an_example_on_another_problem_is_a_reason(run: Run, file: str, case: str) -> None:
+    code, out, _ = run("crosscheck", case, "--methods", f"exact,./{file}:solve", "--json")
+    exact, own = json.loads(out)["results"]
+    assert code == 0 and exact["status"] == "optimal" and own["plan"] is None
+    assert "raised AttributeError" in own["reason"] and f"of {file})" in own["reason"]

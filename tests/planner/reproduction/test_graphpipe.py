@@ -1,0 +1,191 @@
+"""The claims of GraphPipe's evaluation: figures known by hand where there are any, and what all tables must keep."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from planner.process.errors import UsageError
+from planner.reproduction import CLAIMS
+from planner.reproduction.graphpipe.plans import METHODS, SHAPES, plan_by, ratio, spread
+from planner.reproduction.graphpipe.table_1 import PRINTED
+from planner.reproduction.reproduce import reproduce
+
+Row = Mapping[str, Any]
+SMALL: dict[str, dict[str, str]] = {
+    "graphpipe-table-1": {"devices": "4", "models": "mmt,candle-uno"},
+    "graphpipe-fig-6": {"devices": "4", "models": "dlrm"},
+    "graphpipe-fig-7": {"devices": "4", "branches": "2", "microbatches": "4,8", "methods": "pipedream,graphpipe"},
+    "graphpipe-fig-9": {"devices": "4", "models": "mmt,dlrm"},
+    "graphpipe-a3": {"devices": "4"},
+    "graphpipe-case-study": {"minibatch": "64"},
+}
+
+
+def rows_of(name: str, **options: str) -> Sequence[Row]:
+    return reproduce(name, **{**SMALL.get(name, {}), **options}).evidence.rows
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, Sequence[Row]]:
+    return {name: rows_of(name) for name in SMALL}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_bottleneck_and_iteration_stand_side_by_side(name: str, found: dict[str, Sequence[Row]]) -> None:
+    rows = found[name]
+    assert rows and len({tuple(row) for row in rows}) == 1
+    for row in rows:
+        assert {"tps_s", "iteration_s", "samples_per_s", "speedup", "depth"} - {"speedup"} <= set(row)
+        if row["iteration_s"] is not None:
+            assert row["depth"] <= row["stages"] and row["tps_s"] > 0
+            minibatch = row["iteration_s"] * row["samples_per_s"]
+            assert (
+                minibatch == pytest.approx(round(minibatch)) and row["iteration_s"] > minibatch * row["tps_s"] * 0.999
+            )
+        if row.get("tps_bound_s") is not None and row["tps_s"] is not None:
+            assert row["tps_bound_s"] <= row["tps_s"] * (1 + 1e-9)
+
+
+def test_table_1_counts_transitions(found: dict[str, Sequence[Row]]) -> None:
+    """Same program and costs: a row of all operators has more states to leave than branches side by side have."""
+    rows = {(row["model"], row["method"]): row for row in found["graphpipe-table-1"]}
+    assert len(rows) == 8
+    for model, key in (("mmt-2x8", "mmt"), ("candle-uno-8x4", "candle-uno")):
+        own, row = rows[model, "graphpipe"], rows[model, "pipedream"]
+        assert row["transitions_ratio"] == row["transitions"] / own["transitions"] > 2
+        assert own["transitions_ratio"] == own["paper_ratio"] == 1
+        assert row["paper_s"] == PRINTED[key, "pipedream"][4] and row["paper_ratio"] > 20
+        assert rows[model, "graphpipe-plus"]["paper_s"] is None
+    assert rows["mmt-2x8", "piper-dp"]["paper_s"] == 52.9 and rows["candle-uno-8x4", "piper-dp"]["paper_s"] is None
+
+
+def test_printed_ratios_of_table_1_follow_from_its_seconds() -> None:
+    for model, factor in (("mmt", 21.4), ("dlrm", 19.3), ("candle-uno", 20.2)):
+        assert PRINTED[model, "pipedream"][4] / PRINTED[model, "graphpipe"][4] == pytest.approx(factor, rel=0.01)
+    assert {key for key in PRINTED if key[1] == "piper-dp"} == {("mmt", "piper-dp")}
+
+
+def test_figure_6_has_gaps_where_there_is_no_plan(found: dict[str, Sequence[Row]]) -> None:
+    rows = {row["method"]: row for row in found["graphpipe-fig-6"]}
+    assert tuple(rows) == METHODS
+    assert rows["piper-dp"]["stop"] == "size_limit" and rows["piper-dp"]["samples_per_s"] is None
+    assert rows["data-parallel"]["speedup"] is None and rows["pipedream"]["speedup"] == 1
+    assert 1 < rows["graphpipe"]["speedup"] <= rows["graphpipe-plus"]["speedup"]
+    assert rows["graphpipe-plus"]["tps_s"] <= rows["graphpipe"]["tps_s"]
+
+
+def test_figure_7_has_two_sides(found: dict[str, Sequence[Row]]) -> None:
+    rows = found["graphpipe-fig-7"]
+    assert [(row["side"], row["branches"], row["devices"]) for row in rows[:2]] == [("left", 2, 4)] * 2
+    right = [row for row in rows if row["side"] == "right"]
+    assert [(row["method"], row["microbatch"]) for row in right] == [
+        (method, size) for size in (4, 8) for method in ("pipedream", "graphpipe")
+    ]
+    assert all(row["speedup"] > 1 for row in right if row["method"] == "graphpipe")
+    assert all(row["tps_bound_s"] is None for row in right)
+
+
+def test_figure_9_adds_one_thing_at_a_time(found: dict[str, Sequence[Row]]) -> None:
+    for model in ("mmt-4x8", "dlrm-7+7x4"):
+        rows = {row["strategy"]: row for row in found["graphpipe-fig-9"] if row["model"] == model}
+        row, same, parallel, whole = (rows[name] for name in ("sequential", "same-stages", "parallel", "graphpipe"))
+        assert row["microbatch"] == same["microbatch"] == parallel["microbatch"]
+        assert (same["stages"], same["tps_s"]) == (row["stages"], row["tps_s"]) and same["depth"] <= row["depth"]
+        assert same["iteration_s"] <= row["iteration_s"] and same["peak_memory_bytes"] <= row["peak_memory_bytes"]
+        assert whole["iteration_s"] <= parallel["iteration_s"]
+        if model == "mmt-4x8":  # a branch to a stage, and the join with the last
+            assert (same["depth"], row["depth"]) == (2, 4) and same["iteration_s"] < row["iteration_s"]
+        assert row["speedup"] == 1 and whole["speedup"] == row["iteration_s"] / whole["iteration_s"]
+
+
+def test_short_memory_can_leave_the_chain_without_a_plan() -> None:
+    found = reproduce("graphpipe-fig-9", devices="8", models="mmt", memory="1.25GB").evidence
+    rows = {row["strategy"]: row for row in found.rows}
+    assert rows["graphpipe"]["peak_memory_bytes"] <= 1.25e9 and rows["graphpipe"]["speedup"] is None
+    assert all(rows[name]["iteration_s"] is None for name in ("sequential", "same-stages", "parallel"))
+    assert found.notes[-1].endswith("the chain's micro-batch size no plan, graphpipe's 1")
+
+
+def test_appendix_a3_has_no_branches_to_gain_from(found: dict[str, Sequence[Row]]) -> None:
+    rows = {row["method"]: row for row in found["graphpipe-a3"]}
+    for method in ("pipedream", "piper-dp", "graphpipe"):
+        assert rows[method]["speedup"] == pytest.approx(1) and rows[method]["depth"] == rows[method]["stages"]
+    assert rows["graphpipe"]["paper_speedup"] == pytest.approx(113.6 / 113.2)
+    assert rows["graphpipe-plus"]["paper_samples_per_s"] is None
+
+
+def test_the_case_study_is_five_stages_deep(found: dict[str, Sequence[Row]]) -> None:
+    rows = {row["strategy"]: row for row in found["graphpipe-case-study"] if row["microbatch"] == 2}
+    depths = {name: rows[name]["depth"] for name in ("sequential", "as-drawn", "graph", "graphpipe", "pipedream")}
+    assert depths == {"sequential": 8, "as-drawn": 4, "graph": 5, "graphpipe": 5, "pipedream": 8}
+    assert rows["as-drawn"]["breaks"] == "edges"
+    assert rows["sequential"]["breaks"] is None and rows["graph"]["breaks"] is None
+    assert [rows[name]["first_in_flight"] for name in ("sequential", "as-drawn", "graph")] == [16, 8, 10]
+    # 32 micro-batches and almost identical stages: fill and drain are worth depth - 1 of them.
+    for name, depth in (("as-drawn", 4), ("graph", 5)):
+        assert rows[name]["speedup"] == pytest.approx((32 + 7) / (32 + depth - 1), rel=0.005)
+
+
+def test_memory_can_leave_larger_microbatches_to_the_graph_alone() -> None:
+    found = reproduce("graphpipe-case-study", memory="0.8GB").evidence
+    breaks = {(row["strategy"], row["microbatch"]): row["breaks"] for row in found.rows}
+    assert breaks["sequential", 2] is None and breaks["graph", 2] is None
+    assert breaks["sequential", 4] == "memory" and breaks["graph", 4] is None
+    assert any("0.705 and 1.007 GB" in note for note in found.notes)
+
+
+def test_figure_2_by_hand() -> None:
+    found = reproduce("graphpipe-fig-2").evidence
+    assert (found.compared, found.matched) == (2, 2)
+    for row in found.rows:
+        depth = 4 if row["method"] in ("pipedream", "piper-dp") else 2
+        assert (row["depth"], row["first_in_flight"], row["tps_s"]) == (depth, depth, 9)
+        assert row["iteration_s"] == (row["microbatches"] + depth - 1) * 9
+        assert row["peak_memory_bytes"] == 3 * depth
+
+
+def test_figure_5_by_hand() -> None:
+    found = reproduce("graphpipe-fig-5").evidence
+    assert (found.compared, found.matched) == (2, 2)
+    rows = {tuple(row["microbatches"]): row for row in found.rows}
+    assert [rows[size].get("tps_s") for size in ((1, 1, 1), (2, 2, 2), (4, 4, 4), (1, 2, 4))] == [12, 6, 3, 3]
+    assert rows[4, 4, 4]["iteration_s"] == (8 + 2) * 12 == 120
+    assert rows[1, 2, 4]["in_flight"] == [10, 8, 4] and rows[1, 2, 4]["iteration_s"] == 114
+    assert all(row["least_iteration_s"] <= row["iteration_s"] for row in found.rows)
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("graphpipe-fig-6", {"models": "bert"}),
+        ("graphpipe-fig-6", {"methods": "levels"}),
+        ("graphpipe-table-1", {"shapes": "figure"}),
+        ("graphpipe-a3", {"devices": "0"}),
+        ("graphpipe-fig-5", {"minibatch": "6"}),
+        ("graphpipe-case-study", {"memory": "much"}),
+    ],
+)
+def test_wrong_options_are_refused(name: str, wrong: dict[str, str]) -> None:
+    with pytest.raises(UsageError, match=next(iter(wrong))):
+        reproduce(name, **wrong)
+
+
+def test_both_branch_counts_are_there() -> None:
+    for model, branches in (("mmt", 2), ("dlrm", 8), ("candle-uno", 8)):
+        assert sum(SHAPES["text"][model].values()) == branches and SHAPES["appendix"][model] == {}
+
+
+def test_a_limit_leaves_the_cells_it_reaches_empty() -> None:
+    result = plan_by("dlrm", "pipedream", 0.0, lambda _line: None, devices=4)
+    assert result.stop.value == "time_limit"
+
+
+def test_words() -> None:
+    assert spread([None, 1.0, 2.5]) == "1.00 to 2.50" and ratio(1.0, None) is None and ratio(None, 2.0) is None
+    names = {claim.name for claim in CLAIMS}
+    assert {
+        f"graphpipe-{name}" for name in ("table-1", "table-2", "fig-2", "fig-5", "fig-6", "fig-7", "fig-9")
+    } <= names

@@ -1,0 +1,262 @@
+"""Piper's tables and figures, to the last printed digit; and the same claims without the published profiles."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import planner
+from planner.process.errors import UsageError
+from planner.reproduction.claim import Optima, meets
+from planner.reproduction.piper import fig_1, fig_2, fig_3, table_1
+from planner.reproduction.reproduce import reproduce
+from planner.solving.solve import silent
+from solvers.outcome import Status, Stop
+
+KEYS = ["model", "devices", "memory_gib", "paper_piper", "here_piper", "paper_equi", "here_equi", "exact_dag"]
+
+
+@pytest.fixture
+def analytic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No published inputs."""
+    monkeypatch.delenv("PLANNER_PUBLISHED", raising=False)
+
+
+def rows_of_table_1() -> list[Any]:
+    """The printed rows; those of many devices and little memory take half a second to ten seconds each."""
+    return [
+        pytest.param(row, id="-".join(map(str, row[:3])), marks=[pytest.mark.slow] if is_long(row) else [])
+        for row in table_1.PRINTED
+    ]
+
+
+def is_long(row: Any) -> bool:
+    return row[1] >= 16 and float(row[2]) < row[1] / 4
+
+
+@pytest.mark.paper
+@pytest.mark.parametrize("printed", rows_of_table_1())
+def test_rows_of_table_1(published: Path, printed: tuple[str, int, str, str, str | None]) -> None:
+    """Both columns to the last printed digit, and an optimum on the graph that is no worse."""
+    optima = Optima()
+    row = table_1.row(str(published), printed, silent, optima)
+    assert list(row) == KEYS and (row["model"], row["devices"], row["memory_gib"]) == (*printed[:2], float(printed[2]))
+    assert meets(row["here_piper"], printed[3]) and meets(row["here_equi"], printed[4])
+    assert row["exact_dag"] <= row["here_piper"] * (1 + 1e-9) and not optima.unproved
+
+
+def test_table_1_is_the_papers() -> None:
+    """31 distinct rows, and two that the text speaks of: averages over the rows where equi has a plan."""
+    assert len({row[:3] for row in table_1.PRINTED}) == len(table_1.PRINTED) == 31
+    for model, share in (("GNMT", "0.68"), ("Resnet50", "0.46")):
+        shares = [float(row[3]) / float(row[4]) for row in table_1.PRINTED if row[0] == model and row[4]]
+        assert meets(sum(shares) / len(shares), share)
+
+
+@pytest.mark.paper
+@pytest.mark.slow
+def test_table_1(published: Path) -> None:
+    found = reproduce("piper-table-1", inputs=str(published)).evidence
+    assert (len(found.rows), found.compared, found.matched) == (31, 62, 62)
+    assert [list(row) for row in found.rows] == [KEYS] * 31
+    assert "proved: 31 of 31" in found.notes[1] and "22 of 31" in found.notes[2] and "20.1 %" in found.notes[2]
+
+
+@pytest.mark.usefixtures("analytic")
+def test_table_1_without_the_profiles() -> None:
+    found = reproduce("piper-table-1").evidence
+    assert "analytic" in found.inputs and found.compared == 0
+    assert all(row["paper_piper"] is None and row["model"] == "bert32" for row in found.rows)
+    assert all(row["exact_dag"] is None or row["exact_dag"] <= row["here_piper"] * (1 + 1e-9) for row in found.rows)
+    assert found.notes == (
+        "proved: 8 of 8 optima, or that there is no plan",
+        "none of the 7 rows where Piper has a plan is above the graph's optimum",
+    )
+
+
+def test_what_is_not_proved_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A column of optima never passes off a plan, or its absence, for a proof."""
+    proved = planner.solve(planner.load("diamond"), exact=True)
+    results = [
+        proved,
+        replace(proved, status=Status.FEASIBLE),
+        replace(proved, status=Status.UNKNOWN, objective=None),
+        replace(proved, status=Status.INFEASIBLE, objective=None),
+    ]
+    monkeypatch.setattr("planner.reproduction.claim.verified_result", lambda *_, **__: results.pop(0))
+    optima = Optima()
+    assert [optima.of(None, what) for what in "abcd"] == [proved.objective, proved.objective, None, None]
+    assert optima.sentence() == "proved: 2 of 4 optima, or that there is no plan; not proved: b, c"
+
+
+@pytest.mark.paper
+def test_figure_4(published: Path) -> None:
+    found = reproduce("piper-fig-4", inputs=str(published)).evidence
+    assert (len(found.rows), found.compared, found.matched) == (16, 8, 8)
+    assert all(row["exact"] <= row["here"] for row in found.rows)
+    assert [row["paper"] is not None for row in found.rows] == [True] * 8 + [False] * 8
+    assert [row["microbatches"] for row in found.rows] == [128] * 8 + [512] * 8
+    assert "proved: 2 of 2" in found.notes[1] and "for 128 only" in found.notes[2]
+
+
+@pytest.mark.usefixtures("analytic")
+def test_figure_4_without_the_profile() -> None:
+    found = reproduce("piper-fig-4").evidence
+    assert found.compared == 0 and "analytic" in found.inputs
+    assert all(row["here"] is not None and row["exact"] <= row["here"] for row in found.rows)
+
+
+@pytest.mark.paper
+@pytest.mark.parametrize("devices", [16, pytest.param(64, marks=pytest.mark.slow)])
+def test_figure_1(published: Path, devices: int) -> None:
+    """Each baseline is worst where the text says so, and none beats the optimum."""
+    found = reproduce("piper-fig-1", inputs=str(published), devices=devices).evidence
+    rows = found.rows
+    counts = sum(count <= devices for count in fig_1.DEVICES)
+    assert len(rows) == 4 * counts and f"proved: {16 * counts} of {16 * counts}" in found.notes[2]
+    shares = [[row[name] for name in ("piper", "no_dp", "no_tp", "no_ar", "equi", "equi_no_tp")] for row in rows]
+    assert all(0 <= share <= 1 + 1e-9 for each in shares for share in each)
+    assert all((row["exact"] is None) == (row["piper"] == 0) for row in rows)
+    assert all(row["no_ar"] == pytest.approx(1) for row in rows if row["memory_gib"] == 80)
+    assert all(row["equi"] >= row["equi_no_tp"] for row in rows)
+    if devices == 64:  # memory is what fails them there
+        assert any(row["piper"] == pytest.approx(1) and row["no_tp"] == row["no_ar"] == 0 for row in rows)
+        assert any(row["equi"] > row["equi_no_tp"] == 0 for row in rows)
+
+
+@pytest.mark.paper
+@pytest.mark.slow
+def test_figure_1_as_released(published: Path) -> None:
+    """With the released cost model every cell is what the released program found in that setting."""
+    lines = (published / "piper" / "released_results.jsonl").read_text().splitlines()
+    settings = [row for row in map(json.loads, lines) if row["num_microbatches"] == 1920]
+    released = {(row["num_devices"], row["memory_gib"], row["mode"]): row["tps"] for row in settings}
+    columns = {"full": "piper", "nodp": "no_dp", "notp": "no_tp", "noar": "no_ar", "equi": "equi"}
+    columns["equinotp"] = "equi_no_tp"
+    given = {"devices": 64, "microbatches": 1920, "cost_model": "released"}
+    rows = reproduce("piper-fig-1", inputs=str(published), **given).evidence.rows
+    assert {row["memory_gib"] for row in rows} == {1, 2, 8, 80}
+    pairs = []
+    for row in rows:
+        for mode, column in columns.items():
+            setting = row["devices"], row["memory_gib"], mode
+            if setting in released:
+                pairs.append((row["exact"] / row[column] if row[column] else math.inf, released[setting] or math.inf))
+    assert len(pairs) == 9 * 6 and sum(math.isfinite(time) for _, time in pairs) > 20
+    assert all(found == pytest.approx(time, rel=1e-6) for found, time in pairs)
+
+
+def test_figure_1_counts_where_piper_is_below(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PLANNER_PUBLISHED", raising=False)
+    shares = iter([(None, 0.0), (1.0, 1.0), (1.0, 0.99), (1.0, 1.0)])
+    monkeypatch.setattr(fig_1, "row", lambda *_: dict(zip(("exact", "piper"), next(shares), strict=True)))
+    assert fig_1.run(None, silent, devices=8).notes[-1] == ("Piper is below the optimum in 1 of 3 feasible settings")
+
+
+@pytest.mark.paper
+@pytest.mark.slow
+def test_figure_2(published: Path) -> None:
+    """Without data parallelism nothing is gained beyond 22 devices; equi as from its own runs."""
+    found = reproduce("piper-fig-2", inputs=str(published), devices=64).evidence
+    assert [row["microbatches"] for row in found.rows if row["devices"] == 64] == [512, 960]
+    for row in (row for row in found.rows if row["devices"] in (40, 64)):
+        graph = planner.load(
+            published / "piper" / "bert32a100.json",
+            devices=row["devices"], memory="14GiB", microbatches=row["microbatches"], bandwidth="25GiB/s",
+        )  # fmt: skip
+        for name in ("equi", "equi-no-tp"):
+            expected = planner.solve(graph, method=name).objective
+            assert row[name.replace("-", "_")] == pytest.approx(expected, rel=1e-12)
+    assert all("no DP stops improving at k = 22" in note for note in found.notes[1:]) and len(found.notes) == 3
+    for row in found.rows:
+        times = [row[name] for name in ("no_dp", "no_tp", "no_ar", "equi", "equi_no_tp") if row[name] is not None]
+        assert not times or row["exact"] <= min(times) * (1 + 1e-9)
+
+
+def test_the_shapes_of_figure_2() -> None:
+    """The last gain, and the quartiles of what equi takes more where both have a plan."""
+    curves: dict[str, fig_2.Curve] = {
+        "exact": [None, 2.0, 2.0, 1.0, 1.0, 1.0],
+        "equi": [None, None, 2.0, 1.1, 1.2, 1.5],
+        "no_dp": [None, 4.0, 3.0, 3.0, 3.0, 3.0],
+        "no_tp": [None, None, None, 5.0, 4.0, 4.0],
+    }
+    assert fig_2._shapes(6, curves, printed=False) == (
+        "N = 6: no DP stops improving at k = 3, no TP at k = 5, equi is 10 to 50 % worse for the middle half of all k"
+    )
+    assert "k = 3 (printed: 22), no TP at k = 5 (printed: N), " in fig_2._shapes(6, curves, printed=True)
+
+
+def test_figure_3_shows_no_seconds_of_a_run_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    proved = planner.solve(planner.load("diamond"), exact=True)
+    for stop, seconds in ((Stop.PROVED, 1.5), (Stop.COMPLETED, 1.5), (Stop.TIME_LIMIT, None), (Stop.SIZE_LIMIT, None)):
+        monkeypatch.setattr(
+            fig_3, "verified_result", lambda *_, stop=stop, **__: replace(proved, stop=stop, seconds=1.5)
+        )
+        assert fig_3._seconds(None, "exact", 60.0) == seconds
+
+
+@pytest.mark.paper
+def test_figure_3(published: Path) -> None:
+    rows = reproduce("piper-fig-3", inputs=str(published), devices=64).evidence.rows
+    assert [row["layers"] for row in rows] == [32, 48, 64]
+    assert all(row["here_exact_s"] > 0 and row["here_piper_s"] > 0 for row in rows)
+    assert [row["nodes"] for row in rows] == [37, 53, 69]
+    assert [row["released_cpu_s"] for row in rows] == [0.099, 0.22, None]
+
+
+@pytest.mark.paper
+@pytest.mark.slow
+def test_figure_3_to_the_last_device(published: Path) -> None:
+    """All of the figure in about a minute, where the paper's program takes 2 hours for one point of it."""
+    found = reproduce("piper-fig-3", inputs=str(published))
+    rows = found.evidence.rows
+    printed = {(row["layers"], row["devices"], row["microbatches"]): row["paper_s"] for row in rows if row["paper_s"]}
+    assert printed == {(32, 2048, 512): 13 * 60, (64, 2048, 2048): 2 * 3600}
+    assert {row["devices"] for row in rows} == {64, 128, 256, 512, 1024, 2048}
+    assert {row["nodes"] for row in rows} == {37, 53, 69, 101, 133}
+    assert all(row["here_exact_s"] is not None and row["here_exact_s"] < 10 for row in rows)
+    assert found.seconds < 600
+
+
+@pytest.mark.usefixtures("analytic")
+@pytest.mark.parametrize("name", ["piper-fig-1", "piper-fig-2", "piper-fig-3"])
+def test_figures_without_the_profile(name: str) -> None:
+    found = reproduce(name, devices=8 if name != "piper-fig-3" else 64).evidence
+    assert found.rows and "analytic" in found.inputs and found.compared == 0
+    assert not any("(printed:" in note for note in found.notes)
+
+
+@pytest.mark.paper
+def test_printed_seconds_stand_beside_the_published_profile_only(
+    published: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fig_3, "SETTINGS", ((32, 8, 8),))
+    monkeypatch.setattr(fig_3, "_PRINTED", {(32, 8, 8): 1.5})
+    found = fig_3.run(str(published), silent)
+    assert [row["paper_s"] for row in found.rows] == [1.5]
+    assert found.notes[-1].startswith("32 layers, K = 8, N = 8: printed within 0.025 minutes; here the same program ")
+    monkeypatch.delenv("PLANNER_PUBLISHED", raising=False)
+    assert [row["paper_s"] for row in fig_3.run(None, silent).rows] == [None]
+
+
+@pytest.mark.parametrize(("name", "least"), [("piper-fig-1", 8), ("piper-fig-3", 64), ("piper-flush", 8)])
+def test_a_table_without_rows_is_refused(name: str, least: int) -> None:
+    with pytest.raises(UsageError, match=f"--devices is {least - 1}; expected at least {least}"):
+        reproduce(name, devices=least - 1)
+
+
+@pytest.mark.paper
+def test_appendix_c(published: Path) -> None:
+    """The released heuristic misses 332 of the 246,762 non-trivial subproblems, by up to 15.6 %."""
+    found = reproduce("piper-appendix-c", inputs=str(published)).to_json()
+    printed = {row["variant"]: row["paper_suboptimal"] for row in found["rows"]}
+    assert printed == {"rerank": 0, "sort-once": 0, "truncating": None}  # the paper means no truncating
+    counts = ("calls", "instances", "all_fastest_feasible", "infeasible", "nontrivial", "suboptimal")
+    assert [found[name] for name in counts] == [30_260, 3_662_350, 246_104, 3_169_484, 246_762, 332]
+    assert found["worst_gap"] == pytest.approx(0.156, abs=5e-4) and found["seconds"] < 60

@@ -1,0 +1,213 @@
+"""Eight kinds of models, captured, cut and run on two to six processes: gradients, bytes and memory."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import planner
+from instances.exchange import to_json
+from instances.generators.transformer import RECOMPUTE, VANILLA
+from planner.cli.app import main
+
+pytest.importorskip("torch", reason="needs PyTorch (extra torch)", exc_type=ImportError)
+pytest.importorskip("transformers", reason="needs transformers (extra torch)", exc_type=ImportError)
+
+MODELS = Path(__file__).parent / "kinds.py"
+
+
+@cache
+def captured(kind: str) -> Any:
+    from planner.training.capture.models import example_in
+    from planner.training.capture.trace import capture
+
+    example = example_in(f"{MODELS}:{kind}", meta=False)
+    return capture(example.model, example.args, example.kwargs, name=kind)
+
+
+def instance(kind: str, samples: int) -> dict[str, Any]:
+    """An instance of stage partitioning that counts bytes alone."""
+    found = captured(kind)
+    from planner.training.capture.captured import edge_bytes, kept_tensors, shared_tensors
+
+    inputs = {
+        node.id: sum({each.op: each.size for each in found.transfers if node.id == min(each.targets)}.values())
+        for node in found.nodes
+    }
+    layers = []
+    for node in found.nodes:
+        saved = float(sum(found.costs[op].saved_bytes for op in node.ops))
+        weights = sum(each.size for each in node.parameters if each.trained)
+        kept = {"id": VANILLA, "time": 1.0, "weight_bytes": weights, "activation_bytes": saved, "static_bytes": 1.0}
+        again = kept | {"id": RECOMPUTE, "activation_bytes": inputs[node.id]}
+        layers.append({"id": node.id, "name": node.name, "module": node.module, "tmpcs": {"1": [kept, again]}})
+    edges = [
+        {"source": source, "target": target, "bytes": size}
+        for (source, target), size in sorted(edge_bytes(found).items())
+    ]
+    return {
+        "problem": "stage_partitioning", "schema_version": 1, "name": kind, "num_devices": 8, "memory_bytes": 1e12,
+        "bandwidth": 1e9, "num_microbatches": samples, "layers": layers, "edges": edges,
+        "options": {"granularity": "block"},
+        "shared": [
+            {"source": each.source, "targets": list(each.targets), "bytes": each.bytes}
+            for each in shared_tensors(found)
+        ],
+        "kept": [
+            {"layers": list(each.layers), "tmpcs": list(each.tmpcs), "bytes": each.bytes}
+            for each in kept_tensors(found)
+        ],
+    }  # fmt: skip
+
+
+def as_run(kind: str, samples: int) -> dict[str, Any]:
+    """The instance of a kind of model with the cost model ``runtime``, its layers in the order of the graph."""
+    return to_json(planner.load(instance(kind, samples), linearize="id", cost_model="runtime"))
+
+
+def plan(stages: list[tuple[list[int], int]], recomputed: tuple[int, ...] = ()) -> dict[str, Any]:
+    """Stages as (nodes, replicas)."""
+    made = []
+    for nodes, replicas in stages:
+        tmpcs = {str(node): RECOMPUTE if node in recomputed else VANILLA for node in nodes}
+        made.append({"nodes": nodes, "dp_degree": replicas, "tp_degree": 1, "tmpcs": tmpcs})
+    return {"stages": made}
+
+
+#: Stages of nodes as of `captured`, with their replicas; nodes that compute their activations again.
+RUNS = {
+    "gpt": ([([0, 1, 2], 1), ([3], 2), ([4, 5, 6], 1)], (2, 3)),
+    "llama": ([([0, 1], 3), ([2, 3, 4, 5], 2)], ()),
+    "bert": ([([0, 1], 2), ([2], 1), ([3, 4], 3)], (1, 2, 3)),
+    "vit": ([([0, 1, 2], 1), ([3, 4, 5], 3)], ()),
+    "t5_loss": ([([0, 1], 1), ([2, 3], 2), ([4, 5], 1), ([6, 7, 8], 2)], (1, 6)),
+    "modal": ([([0, 1, 2], 1), ([3, 4], 2), ([5, 6, 7, 8, 9, 10, 11], 2)], ()),
+    "experts": ([([0, 1], 2), ([2, 3, 4], 1)], (1, 2)),
+    "dlrm": ([([0, 1, 2], 2), ([3, 4, 5], 1), ([6, 7], 2)], ()),
+}
+
+
+def run(folder: Path, made: Any, stages: Any, kind: str, *options: str) -> int:
+    files = [folder / "plan.json", folder / "instance.json"]
+    for file, content in zip(files, (stages, made), strict=True):
+        file.write_text(json.dumps(content))
+    return main(["run", *map(str, files), "--model", f"{MODELS}:{kind}", *options])
+
+
+@pytest.mark.parametrize("kind", RUNS)
+def test_every_kind_computes_what_the_whole_model_does(
+    kind: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    stages, recomputed = RUNS[kind]
+    code = run(
+        tmp_path,
+        as_run(kind, 6),
+        plan(stages, recomputed),
+        kind,
+        "--check",
+        "--json",
+        "--quiet",
+        "--out",
+        str(tmp_path / "run.json"),
+    )
+    out, err = capfd.readouterr()
+    assert code == 0, (out, err)
+    found = json.loads(out)
+    assert found["loss_error"] <= 1e-12 and found["gradient_error"] <= 1e-12
+    assert found["parameters"] == found["parameters_compared"] > 10
+    assert found["bytes_sent"] == found["bytes_planned"]
+    record = json.loads((tmp_path / "run.json").read_text())
+    more = sum(record["gradient_bytes"]) - sum(record["gradient_planned"])
+    if kind == "gpt":  # the first and the last stage have one replica each and tie the embedding of 31 words
+        assert more == pytest.approx(2 * 31 * 16 * 8)
+    else:
+        assert (abs(more) > 1) == (kind in ("bert", "t5_loss"))
+    for held, planned in zip(found["held_bytes"], found["held_planned"], strict=True):
+        assert 0.95 * planned <= held <= 1.05 * planned
+
+
+@pytest.mark.parametrize("kind", ["bert", "llama"])
+def test_pipelining_computes_and_sends_the_same(kind: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    stages, recomputed = [([0, 1], 2), ([2], 2), ([3, 4, *([5] if kind == "llama" else [])], 2)], (2,)
+    found = []
+    for runtime in ("own", "pipelining"):
+        options = ("--check", "--json", "--quiet", "--runtime", runtime)
+        code = run(tmp_path, instance(kind, 6), plan(stages, recomputed), kind, *options)
+        out, err = capfd.readouterr()
+        assert code == 0, (out, err)
+        found.append(json.loads(out))
+        assert found[-1]["gradient_error"] <= 1e-12 and found[-1]["parameters"] == found[-1]["parameters_compared"]
+    for name in ("bytes_sent", "bytes_planned", "held_bytes", "held_planned"):
+        assert found[0][name] == found[1][name]
+
+
+@pytest.mark.parametrize(
+    ("kind", "stages", "words"),
+    [
+        ("bert", [([0, 1], 2), ([2, 3, 4], 1)], "stages have 2, 1 replicas"),
+        ("bert", [([0, 1, 2, 3, 4], 2)], "there is one stage"),
+        ("modal", [([0, 1, 2], 1), ([3, 4, 5, 6], 1), ([7, 8, 9, 10, 11], 1)], "goes from stage 0 to 2"),
+    ],
+)
+def test_pipelining_refuses_what_it_cannot_run(
+    kind: str, stages: Any, words: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    made = instance(kind, sum(replicas for _, replicas in stages)) | {"num_devices": 12}
+    code = run(tmp_path, made, plan(stages), kind, "--runtime", "pipelining")
+    out, err = capfd.readouterr()
+    assert (code, out) == (2, "")
+    assert words in err and len(err.splitlines()) == 1
+
+
+def graph(kind: str, minibatch: int) -> dict[str, Any]:
+    """A stage graph that counts bytes of a sample, half of what a call with two of them has."""
+    found = captured(kind)
+    seconds = {"fixed_s": 0.0, "per_sample_s": 1.0}
+    operators = [
+        {"id": node.id, "name": node.name, "forward": seconds, "backward": seconds, "weight_bytes": 1.0,
+         "activation_bytes": sum(found.costs[op].saved_bytes for op in node.ops) / 2}
+        for node in found.nodes
+    ]  # fmt: skip
+    edges = [
+        {"source": source, "target": target, "bytes_per_sample": sum(each.size for each in tensors) / 2}
+        for (source, target), tensors in sorted(found.edges.items())
+    ]
+    return {
+        "problem": "stage_graph", "schema_version": 1, "name": kind, "operators": operators, "edges": edges,
+        "num_devices": 6, "memory_bytes": 1e12, "bandwidth_bytes_per_s": 1e9, "latency_s": 0.0,
+        "minibatch": minibatch, "schedule": "per-stage",
+    }  # fmt: skip
+
+
+#: Stages as (nodes, devices, samples of a micro-batch, samples in flight), and the order between them.
+GRAPHS = {
+    "modal": (
+        [([0, 1, 2], 1, 2, 4), ([3, 4, 5, 6], 2, 2, 4), ([7, 8], 1, 1, 4), ([9, 10, 11], 2, 2, 2)],
+        [[0, 3], [1, 3], [2, 3]],
+    ),
+    # the encoder, the decoder's embedding and its first block in branches of their own; the last stage straddles
+    "t5": ([([0, 1], 1, 2, 6), ([2, 3], 2, 2, 4), ([4], 1, 2, 4), ([5, 6, 7, 8], 2, 2, 2)], [[0, 1], [1, 3], [2, 3]]),
+}
+
+
+@pytest.mark.parametrize("kind", GRAPHS)
+def test_graphs_of_stages_compute_what_the_whole_model_does(
+    kind: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    stages, edges = GRAPHS[kind]
+    made = [dict(zip(("nodes", "devices", "microbatch", "in_flight"), each, strict=True)) for each in stages]
+    whole = {"stages": made, "edges": edges, "idle_devices": 0}
+    code = run(tmp_path, graph(kind, 8), whole, kind, "--check", "--json", "--quiet")
+    out, err = capfd.readouterr()
+    assert code == 0, (out, err)
+    found = json.loads(out)
+    assert found["loss_error"] <= 1e-12 and found["gradient_error"] <= 1e-12
+    assert found["parameters"] == found["parameters_compared"] > 10
+    if kind == "modal":
+        assert found["bytes_sent"] == found["bytes_planned"]
+    else:  # two blocks of the last stage take the encoder's output, which is sent there once
+        assert sum(found["bytes_sent"]) < sum(found["bytes_planned"])

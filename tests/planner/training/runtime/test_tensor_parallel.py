@@ -1,0 +1,139 @@
+"""Stages with tensor parallelism: shares of blocks compute what whole ones do, and exchange what the TMPCs count."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from instances.exchange import to_json
+from instances.generators.hardware import HARDWARE
+from planner.training.capture.choices import Choices, Work
+
+pytest.importorskip("torch", reason="needs PyTorch (extra torch)", exc_type=ImportError)
+pytest.importorskip("transformers", reason="needs transformers (extra torch)", exc_type=ImportError)
+
+from runtime.test_kinds import captured, run
+
+from planner.training.runtime.fidelity import fidelity
+
+SAMPLES = 6
+
+
+def imported(kind: str, **offered: Any) -> dict[str, Any]:
+    """The instance that `planner import` makes of a kind of model."""
+    from planner.training.capture.instances import stage_partitioning
+
+    choices = Choices(degrees=(1, 2, 4), **offered)
+    work, facts = Work(2, "fp32", SAMPLES), {"granularity": "block"}
+    return to_json(stage_partitioning(captured(kind), HARDWARE["h100"], 8, work, choices, facts))
+
+
+def plan(stages: list[tuple[list[int], int, int]], chosen: dict[int, str]) -> dict[str, Any]:
+    """Stages as (nodes, replicas, tensor-parallel degree)."""
+    return {
+        "stages": [
+            {"nodes": nodes, "dp_degree": d, "tp_degree": t, "tmpcs": {str(v): chosen.get(v, "vanilla") for v in nodes}}
+            for nodes, d, t in stages
+        ]
+    }
+
+
+#: Stages, nodes that compute their activations again, bytes of logits that a split head gathers beyond the formula.
+RUNS = {
+    "gpt": ([([0, 1, 2], 1, 2), ([3], 2, 1), ([4, 5, 6], 1, 2)], (3, 4), 0),
+    "grouped": ([([0, 1], 2, 2), ([2, 3, 4, 5], 1, 2)], (2,), 2 * 6 * 32 * 8 // 2),
+    "bert": ([([0, 1], 1, 2), ([2], 2, 2), ([3, 4], 1, 1)], (2,), 0),
+    "gated": ([([0, 1], 1, 2), ([2], 1, 4)], (1,), 0),
+    # nodes without a rule: each process computes the whole; what comes in is passed on from each to the next
+    "experts": ([([0, 1], 1, 1), ([2, 3, 4], 1, 4)], (), 0),
+}
+
+
+#: Bytes that processes send to sum gradients beyond the formula, where weights are tied across stages.
+#: The table of 31 words of 16 numbers of 8 bytes is whole on every process; stages of other degrees sum it once.
+TABLE = 31.0 * 16 * 8
+TIED = {"gpt": [TABLE, TABLE, 0, 0, TABLE, TABLE], "bert": [TABLE, 0, 0, 0, 0, 0, TABLE]}
+
+
+@pytest.mark.parametrize("kind", RUNS)
+def test_shares_compute_and_exchange_what_the_plan_says(
+    kind: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    stages, again, logits = RUNS[kind]
+    made = plan(stages, dict.fromkeys(again, "activation recomp"))
+    code = run(tmp_path, imported(kind), made, kind, "--check", "--json", "--quiet", "--out", str(tmp_path / "run"))
+    out, err = capfd.readouterr()
+    assert code == 0, (out, err)
+    found = json.loads(out)
+    assert found["loss_error"] <= 1e-12 and found["gradient_error"] <= 1e-12
+    assert found["parameters"] == found["parameters_compared"] > 10
+    assert found["processes"] == sum(d * t for _, d, t in stages)
+    assert found["bytes_sent"] == found["bytes_planned"]
+    for held, planned in zip(found["held_bytes"], found["held_planned"], strict=True):
+        assert 0.95 * planned <= held <= 1.05 * planned
+    last = stages[-1][2]
+    gathered = [0.0] * (found["processes"] - last) + [float(logits * SAMPLES)] * last
+    beyond = [sent - plan for sent, plan in zip(found["collective_bytes"], found["collective_planned"], strict=True)]
+    assert beyond == gathered
+    record = json.loads((tmp_path / "run").read_text())
+    more = [sent - plan for sent, plan in zip(record["gradient_bytes"], record["gradient_planned"], strict=True)]
+    assert more == TIED.get(kind, [0.0] * found["processes"])
+    terms = {term.term: term for term in fidelity(record).terms}
+    assert terms["gradients"].measured == sum(record["gradient_bytes"])
+
+
+def test_all_reduces_are_those_of_the_formula() -> None:
+    """A block of four tensors of 2 sequences x 6 words x 16 numbers x 8 bytes, two in each pass."""
+    from planner.training.runtime.splits import splits
+
+    found = splits(captured("gpt"), [1, 1, 2, 4, 1, 1, 2])
+    assert found.keys() == {2}  # two heads are not for four, nor 31 words for two
+    assert (found[2].forward_bytes, found[2].backward_bytes) == (2 * 1536.0, 2 * 1536.0)
+    # queries, keys and values in one matrix: a process has its head of each
+    assert {cut.parts for cut in found[2].cuts.values()} == {(16, 16, 16), (16,), (64,)}
+    assert len(found[2].columns) == len(found[2].rows) == 2 and found[2].apart
+
+
+def test_as_many_heads_of_keys_are_shared_as_there_are() -> None:
+    """Products written out (eager attention) are divided into whole heads as the one op for attention is."""
+    from planner.training.capture.sharding import sharding
+
+    rules = {kind: sharding(captured(kind), captured(kind).nodes[1]) for kind in ("llama", "grouped")}
+    assert not rules["llama"].allows(2)  # one head of keys
+    assert rules["grouped"].allows(2) and not rules["grouped"].allows(4)  # two, for four of queries
+
+
+@pytest.mark.parametrize(
+    ("kind", "tmpc", "words"),
+    [
+        ("bert", "sequence parallel", "TMPC sequence parallel of node 1 of stage 0'; expected vanilla or"),
+        ("bert", "zero1", "TMPC zero1 of node 1 of stage 0"),
+        ("stacked", "vanilla", "not the product with a matrix'; expected products by columns and rows"),
+    ],
+)
+def test_other_splits_are_refused(
+    kind: str, tmpc: str, words: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    made = imported(kind, sequence_parallel=True, zero=(1,))
+    nodes = [layer["id"] for layer in made["layers"]]
+    code = run(tmp_path, made, plan([(nodes, 1, 2)], {1: tmpc}), kind, "--check")
+    out, err = capfd.readouterr()
+    assert (code, out) == (2, "")
+    assert words in err and len(err.splitlines()) == 1
+
+
+def test_an_instance_made_by_hand_does_not_say_how_tensors_are_split(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    made = imported("bert") | {"options": {}}
+    assert run(tmp_path, made, plan([([0, 1, 2, 3, 4], 1, 2)], {}), "bert") == 2
+    assert "known of imported models alone" in capfd.readouterr().err
+
+
+def test_pipelining_refuses_tensor_parallel_stages(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    stages = [([0, 1], 1, 2), ([2, 3, 4], 1, 2)]
+    assert run(tmp_path, imported("bert"), plan(stages, {}), "bert", "--runtime", "pipelining") == 2
+    assert "a stage is tensor-parallel" in capfd.readouterr().err

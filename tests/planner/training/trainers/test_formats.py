@@ -1,0 +1,192 @@
+"""Formats of trainers: what is written is read back, whole; and keeps the rules of who reads it."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import types
+from dataclasses import replace
+
+import pytest
+from oracles import megatron as rules
+from paths import ROOT
+from random_layouts import random_layout
+
+from formulations.stage_partitioning.definition.trainers import TRAINERS
+from planner.training.trainers import megatron
+from planner.training.trainers.formats import FORMATS, capabilities
+from planner.training.trainers.layout import DECODER, EMBEDDING, HEAD, Layer, Layout, Stage
+
+
+def seen(layout: Layout, name: str) -> Layout:
+    """As the format has it."""
+    return layout.counted() if FORMATS[name].trainer.counts else layout.named()
+
+
+def round_trip(name: str, case: int) -> None:
+    layout = random_layout(case, name)
+    text = FORMATS[name].write(layout)
+    back = FORMATS[name].read(text)
+    assert back == seen(layout, name), (name, case, text)
+    if FORMATS[name].trainer.counts:
+        assert sum(map(len, back.decoders())) == sum(map(len, layout.decoders()))
+    else:
+        assert [x.modules for x in back.layers] == [(m,) for x in layout.layers for m in x.modules]
+    if name == "megatron":
+        assert faults(text) == []
+
+
+def faults(text: str) -> list[str]:
+    """What Megatron's own rules find in the arguments."""
+
+    def number(option: str) -> int | None:
+        found = re.search(rf"--{option} (\d+)", text)
+        return None if found is None else int(found.group(1))
+
+    layout = re.search(r'--pipeline-model-parallel-layout "([^"\s]*)"', text).group(1)
+    size = number("pipeline-model-parallel-size")
+    return rules.faults(layout, size, number("num-layers"), number("mtp-num-layers"))
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_round_trips_lose_no_layer(name: str, cases: int) -> None:
+    for case in range(3 * cases):
+        round_trip(name, case)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FORMATS)
+def test_ten_thousand_round_trips(name: str, cases: int) -> None:
+    for case in range(10_000, 10_000 + max(cases, 10_000)):
+        round_trip(name, case)
+
+
+def test_page_has_the_table_of_capabilities() -> None:
+    page = (ROOT / "docs" / "which-trainer.md").read_text(encoding="utf-8")
+    assert capabilities() in page
+    assert set(TRAINERS) == set(FORMATS)
+    for name, trainer in TRAINERS.items():
+        assert replace(FORMATS[name].trainer, degrees=trainer.degrees) == trainer
+
+
+@pytest.mark.parametrize("name", ["torchtitan", "torch", "deepspeed"])
+def test_python_files_compile(name: str) -> None:
+    for case in range(20):
+        text = FORMATS[name].write(random_layout(case, name))
+        compile(text, f"{name}.py", "exec")
+        assert ast.get_docstring(ast.parse(text))
+
+
+@pytest.mark.parametrize("name", ["torchtitan", "torch", "deepspeed", "accelerate"])
+@pytest.mark.parametrize(
+    "module", ['a"""\nimport os\n"""', "WORLD_SIZE", "# What the plan says.", "{parts}", "\u202e'", "[x]"]
+)
+def test_names_are_data(name: str, module: str) -> None:
+    layout = Layout((Stage((Layer(DECODER, (module,)), Layer(DECODER, ("b",)))),))
+    text = FORMATS[name].write(layout)
+    assert FORMATS[name].read(text) == layout.named()
+    if name != "accelerate":
+        compile(text, "plan.py", "exec")
+
+
+def test_grammar_of_megatron() -> None:
+    text = "Et*3|(tt|)*3,m|L"
+    wanted = ["Ettt", "tt", "tt", "tt", "m", "L"]
+    assert rules.unrolled(text) == wanted
+    letters = {EMBEDDING: "E", DECODER: "t", "mtp": "m", HEAD: "L"}
+    assert ["".join(letters[role] for role in row) for row in megatron.stages(text)] == wanted
+    for wrong in ("Et |L", "Et|x|L", "(Et|*2"):
+        with pytest.raises(ValueError, match="expected the letters"):
+            megatron.stages(wrong)
+    assert rules.faults("Ett|tL", 2, 3, None) == []
+    assert rules.faults("E||t|L", 4, 1, None) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "size", "layers", "wanted"),
+    [
+        ("tEt|tL", 2, 3, "embedding"),
+        ("Ett|LtL", 2, 3, "loss"),
+        ("Ett|tL", 2, 4, "decoder layers"),
+        ("Ett|t|L", 2, 3, "stages on"),
+        ("Et|t|t|tL", 2, 4, "virtual stages"),
+        ("Etm|tL", 2, 2, "behind multi-token"),
+        ("Etm|t|t|t|t|tL", 3, 6, "multi-token"),
+    ],
+)
+def test_rules_of_megatron_can_fail(text: str, size: int, layers: int, wanted: str) -> None:
+    assert wanted in "; ".join(rules.faults(text, size, layers, 1 if "m" in text else None))
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_other_texts_are_refused(name: str) -> None:
+    text = FORMATS[name].write(random_layout(1, name))
+    for wrong in ("", "{}", "[1]", "x = (", text[: len(text) // 9]):
+        with pytest.raises(ValueError, match=r".+"):
+            FORMATS[name].read(wrong)
+
+
+def test_layouts_between_ends() -> None:
+    d = Layer(DECODER)
+    bare = Layout((Stage((d, d)), Stage((d,))))
+    assert [[x.role for x in stage.layers] for stage in bare.counted().stages] == [
+        [EMBEDDING, DECODER, DECODER],
+        [DECODER, HEAD],
+    ]
+    ends = Layout((Stage((Layer(EMBEDDING, ("a",)), Layer(EMBEDDING, ("b",)), d)), Stage((Layer(HEAD, ("h",)),))))
+    assert [len(stage.layers) for stage in ends.counted().stages] == [2, 1]
+    assert [x.modules for x in ends.named().layers] == [("a",), ("b",), ("h",)]
+    with pytest.raises(ValueError, match="data-parallel degrees 1, 2"):
+        assert replace(bare, stages=(bare.stages[0], replace(bare.stages[1], dp_degree=2))).dp_degree
+
+
+class Topology:
+    """What PipelineModule asks of its topology."""
+
+    def __init__(self, stages: int, stage: int) -> None:
+        self.stages, self.pipe = stages, stage
+
+    def get_dim(self, name: str) -> int:
+        assert name == "pipe"
+        return self.stages
+
+    def get_coord(self, _: int) -> Topology:
+        return self
+
+
+class StandIn:
+    """PipelineModule, as far as partitions and recomputation go (0.19.6)."""
+
+    def __init__(self, layers, num_stages=1, stage=0, activation_checkpoint_interval=0):
+        self._topo, self.global_rank, self._layer_specs = Topology(num_stages, stage), stage, list(layers)
+        self._partition_layers()
+        self.forward_funcs = self._layer_specs[self._local_start : self._local_stop]
+        step = self.activation_checkpoint_interval = activation_checkpoint_interval
+        groups = [self.forward_funcs[i : i + step] for i in range(0, len(self.forward_funcs), step)] if step else []
+        self.recomputed = [self._is_checkpointable(group) for group in groups]
+
+    def _set_bounds(self, start=None, stop=None):
+        self._local_start, self._local_stop = start, stop
+
+
+def test_deepspeed_cuts_and_recomputes_as_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = types.ModuleType("deepspeed.pipe")
+    module.PipelineModule = StandIn
+    monkeypatch.setitem(sys.modules, "deepspeed", types.ModuleType("deepspeed"))
+    monkeypatch.setitem(sys.modules, "deepspeed.pipe", module)
+    recomputing = 0
+    for case in range(30):
+        layout = random_layout(case, "deepspeed")
+        file: dict = {}
+        exec(compile(FORMATS["deepspeed"].write(layout), "plan.py", "exec"), file)
+        layers = [object() for _ in layout.layers]
+        for place, stage in enumerate(layout.stages):
+            made = file["PlannedPipeline"](layers, num_stages=len(layout.stages), stage=place)
+            flags = [layer.recompute for layer in stage.layers]
+            assert len(made.forward_funcs) == len(stage.layers)
+            assert made.recomputed == (flags if any(x.recompute for x in layout.layers) else [])
+            recomputing += any(flags)
+        with pytest.raises(ValueError, match="the plan has"):
+            file["PlannedPipeline"](layers[1:], num_stages=len(layout.stages))
+    assert recomputing

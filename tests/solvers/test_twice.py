@@ -1,0 +1,125 @@
+"""HiGHS proves every model with integers twice: what two runs prove, and that neither alone proves anything."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import highspy
+import pyomo.environ as pyo
+import pytest
+
+from solvers.external.own_highs import pack, unpack
+from solvers.milp import backend as milp
+from solvers.milp.translation import translate
+from solvers.outcome import OPTIMAL_GAP, Limits, Run, Stop, Watch, relative_gap
+from solvers.trust.prove_twice import agreement, alone, reorder
+
+
+def items() -> pyo.ConcreteModel:
+    """Of these the two largest that fit are worth 17."""
+    model = pyo.ConcreteModel()
+    model.taken = pyo.Var(range(4), domain=pyo.Binary)
+    model.room = pyo.Constraint(expr=pyo.sum_product(dict(enumerate([5, 4, 3, 2])), model.taken) <= 9)
+    model.one = pyo.Constraint(expr=model.taken[2] + model.taken[3] <= 1)
+    model.worth = pyo.Objective(expr=pyo.sum_product(dict(enumerate([10, 7, 4, 3])), model.taken), sense=pyo.maximize)
+    return model
+
+
+def test_another_order_is_the_same_model() -> None:
+    highs, _, _, _ = translate(items())
+    for seed in range(20):
+        lp, moved = reorder(highs.getLp(), seed)
+        again = highspy.Highs()
+        again.setOptionValue("output_flag", False)
+        again.passModel(unpack(pack(lp)))
+        assert sorted(moved) == list(range(4))
+        costs, moved_costs = list(highs.getLp().col_cost_), list(again.getLp().col_cost_)
+        assert [moved_costs[place] for place in moved] == costs
+        again.run()
+        assert again.getInfo().objective_function_value == pytest.approx(17)
+        values = again.getSolution().col_value
+        assert [round(values[place]) for place in moved] == [1, 1, 0, 0]
+
+
+def test_a_translation_ends_once_the_watch_is_stopped() -> None:
+    watch = Watch()
+    assert len(translate(items(), watch)[3]) == 2
+    watch.stop(Stop.INTERRUPTED)
+    highs, columns, has_objective, rows = translate(items(), watch)
+    assert not rows and highs.getNumRow() == 0
+    assert len(columns) == 4 and has_objective
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_a_model_whose_rows_have_no_variables(rows: int) -> None:
+    model = items()
+    del model.room, model.one
+    model.fixed = pyo.Var(domain=pyo.Binary)
+    model.fixed.fix(1)
+    if rows:
+        model.one = pyo.Constraint(expr=model.fixed <= 1)
+    found = milp.run(model, Limits())
+    assert (found.objective, found.stop) == (24.0, Stop.PROVED)
+
+
+def test_what_two_runs_prove() -> None:
+    found = Run(Stop.PROVED, values="first", objective=5.0, bound=5.0)
+    lower = Run(Stop.PROVED, values="second", objective=4.0, bound=4.0)
+    none = Run(Stop.PROVED, infeasible=True)
+    late = Run(Stop.TIME_LIMIT, values="second", objective=5.0, bound=3.0)
+    assert agreement(found, found, is_minimum=True) == found
+    assert agreement(found, lower, is_minimum=True) == lower
+    other = agreement(lower, found, is_minimum=True)
+    assert (other.values, other.bound, other.stop) == ("second", 4.0, Stop.PROVED)
+    # Each has closed its own gap; the bound that both stand for leaves one.
+    weak = agreement(found, Run(Stop.PROVED, values="second", objective=5.0, bound=4.5), is_minimum=True)
+    assert (weak.values, weak.bound, weak.stop) == ("first", 4.5, Stop.COMPLETED)
+    assert agreement(found, lower, is_minimum=False).bound == 5.0
+    assert agreement(none, none, is_minimum=True).infeasible
+    for first, second in ((none, found), (found, none)):
+        both = agreement(first, second, is_minimum=True)
+        assert (both.infeasible, both.bound, both.stop, both.values) == (False, None, Stop.COMPLETED, "first")
+        assert "contradicts itself" in both.reason
+    cut = agreement(found, late, is_minimum=True)
+    assert (cut.values, cut.bound, cut.stop) == ("first", 3.0, Stop.TIME_LIMIT)
+    assert agreement(none, Run(Stop.TIME_LIMIT), is_minimum=True) == Run(Stop.TIME_LIMIT)
+
+
+@pytest.mark.parametrize("sense", [pyo.minimize, pyo.maximize])
+def test_a_false_first_proof_is_none(monkeypatch: pytest.MonkeyPatch, sense: Any) -> None:
+    """The second run's model has room for more: no bound of the first one is reported, before or after."""
+
+    def larger(lp: Any, seed: int) -> Any:
+        found, moved = reorder(lp, seed)
+        found.row_upper_ = [2 * each for each in found.row_upper_]
+        return found, moved
+
+    sign = 1 if sense == pyo.maximize else -1
+    model = items()
+    model.worth.set_value(sign * model.worth.expr)
+    model.worth.sense = sense
+    monkeypatch.setattr(milp, "reorder", larger)
+    reported: list[float] = []
+    run = milp.run(model, Limits(), Watch(), on_bound=reported.append)
+    assert (run.objective, run.bound) == (pytest.approx(sign * 24), pytest.approx(sign * 24))
+    assert all(sign * bound >= 24 - 1e-6 for bound in reported)
+
+
+def test_a_single_run_closes_no_gap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second run ends without a word: what the first one proved is a plan and a bound apart from it."""
+    once = milp._Call.once
+    runs: list[Run] = []
+
+    def first_alone(*given: Any, **options: Any) -> Run:
+        runs.append(Run(Stop.TIME_LIMIT) if runs else once(*given, **options))
+        return runs[-1]
+
+    monkeypatch.setattr(milp._Call, "once", first_alone)
+    reported: list[float] = []
+    run = milp.run(items(), Limits(), Watch(), on_bound=reported.append)
+    assert runs[0].bound == pytest.approx(17) and not reported
+    assert (run.objective, run.bound, run.stop) == (pytest.approx(17), None, Stop.TIME_LIMIT)
+    least = alone(Run(Stop.TIME_LIMIT, objective=17.0, bound=17.0), is_minimum=True).bound
+    most = alone(Run(Stop.TIME_LIMIT, objective=17.0, bound=17.0), is_minimum=False).bound
+    assert least is not None and most is not None
+    assert relative_gap(17.0, least) > OPTIMAL_GAP and most - 17.0 > 17.0 * OPTIMAL_GAP

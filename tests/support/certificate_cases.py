@@ -1,0 +1,201 @@
+"""What the tests of certificates share: claims as checkers take them, and mutants that must not prove falsehoods."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import random
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import planner
+from planner.cli.app import main
+from planner.files.load import family_of
+from planner.solving.certify import Certification
+
+SEARCH = {"kind": "search"}
+
+
+def checker_of(problem: str) -> Any:
+    """The checker of a problem's room."""
+    return importlib.import_module(f"formulations.{problem}.certificate.checker")
+
+
+def parsed(instance: Any) -> dict:
+    """The instance as its file has it."""
+    return json.loads(json.dumps(family_of(instance).to_json(instance)))
+
+
+def claimed(instance: Any, bound: Fraction | None, proof: dict | None = None) -> dict:
+    """A certificate without a plan: every plan takes more than the bound; ``None``: there is none."""
+    problem = family_of(instance).name
+    return {
+        "format": 1, "problem": problem, "instance_sha256": checker_of(problem).Instance(parsed(instance)).digest,
+        "plan": None, "objective": None, "bound": None if bound is None else str(bound), "proof": proof or SEARCH,
+    }  # fmt: skip
+
+
+def proves(instance: Any, bound: Fraction | None, proof: dict | None = None) -> bool:
+    """Whether the checker accepts this claim."""
+    certificate = json.loads(json.dumps(claimed(instance, bound, proof)))
+    return bool(checker_of(family_of(instance).name).verify(parsed(instance), certificate)["accepted"])
+
+
+def certified(instance: Any) -> tuple[planner.Result, dict]:
+    """An exact result and its certificate, which is accepted and claims what was reported, but for rounding."""
+    found = planner.certify(instance, planner.solve(instance, exact=True))
+    assert found.content is not None, found.result.reason
+    return found.result, confirmed(instance, found)
+
+
+def accepted_or_why(instance: Any) -> str:
+    """``accepted``, or why an exact result has no certificate; `AssertionError` if one is refused."""
+    found = planner.certify(instance, planner.solve(instance, exact=True))
+    if found.content is None:
+        return found.uncertified.split("(")[0]
+    confirmed(instance, found, 6e-7 if found.content["proof"].get("name") == "heads and tails" else 1e-10)
+    return "accepted"
+
+
+def confirmed(instance: Any, found: Certification, below: float = 1e-10) -> dict:
+    """The content of a certificate, as the checker reads it; it claims at most a share ``below`` of the bound less."""
+    assert found.result.certificate is not None and found.result.certificate["bytes"] == len(found.text)
+    result, content = found.result, json.loads(found.text)
+    verdict = planner.verify(instance, content)
+    assert verdict.accepted, (verdict.reason, found.text)
+    if verdict.bound is None:
+        assert result.status == "infeasible" and verdict.objective is None
+    else:
+        assert result.bound is not None and result.objective is not None and verdict.objective is not None
+        assert result.bound * (1 - below) <= verdict.bound <= result.bound * (1 + 1e-15)
+        assert math.isclose(verdict.objective, result.objective, rel_tol=1e-13)
+    return content
+
+
+@dataclass(frozen=True)
+class Spoiling:
+    """How certificates of a problem are spoiled, and how one knows whether what they claim is true.
+
+    Parameters
+    ----------
+    case
+        The instance of a number, which brute force can solve.
+    mutants
+        ``mutants(rng, content, certificate)``: instances and certificates, one of them with a fault beside those that
+        all problems share. What it is given must not be changed.
+    optimum
+        The least objective of all plans of an instance, exactly; infinite if there is none.
+    price
+        Of a plan that keeps every rule, exactly; without it what the definition says in float64 is compared.
+    rejected
+        The share of mutants that has to be rejected: with fewer the faults are none.
+    """
+
+    case: Callable[[int], Any]
+    mutants: Callable[[random.Random, dict, dict], Iterator[tuple[dict, dict]]]
+    optimum: Callable[[Any], Fraction | float]
+    price: Callable[[Any, dict], Fraction] | None = None
+    rejected: float = 0.25
+
+    def check(self, cases: int) -> None:
+        """Try the mutants of so many instances."""
+        outcomes: Counter[str] = sum(self.outcomes(range(cases)), Counter())
+        tried = outcomes["accepted"] + outcomes["rejected"]
+        assert tried >= 4 * cases and outcomes["rejected"] >= self.rejected * tried, outcomes
+
+    def outcomes(self, numbers: Iterable[int], rounds: int = 1) -> Iterator[Counter[str]]:
+        """How many mutants of each instance are accepted and rejected; `AssertionError` if one claims falsehoods."""
+        others: list[dict] = []
+        for number in numbers:
+            instance, found = self.case(number), Counter[str]()
+            good = planner.certify(instance).content
+            if good is not None:
+                good, rng = json.loads(json.dumps(good)), random.Random(f"mutants {number}")
+                given = parsed(instance)
+                mutants = (each for _ in range(rounds) for each in self._mutants(rng, given, good, others))
+                found = self._outcomes(number, mutants, _text((given, good)))
+                others = [*others[-9:], good]
+            yield found
+
+    def _mutants(
+        self, rng: random.Random, content: dict, good: dict, others: list[dict]
+    ) -> Iterator[tuple[dict, dict]]:
+        """Those of all problems, and its own."""
+        yield content, rng.choice(others or [good])
+        none = {"plan": None, "objective": None}
+        yield content, good | none | {"bound": None}
+        if good["bound"] is not None:
+            factor = rng.choice([Fraction(10**9 + 2, 10**9), Fraction(11, 10), Fraction(2), Fraction(9, 10)])
+            yield content, good | {"bound": good["objective"]}
+            yield content, good | none | {"bound": good["objective"]}
+            yield content, good | {"bound": str(Fraction(good["bound"]) * factor)}
+            yield content, good | {"objective": str(Fraction(good["objective"]) * Fraction(9, 10))}
+        yield from self.mutants(rng, content, good)
+
+    def _outcomes(self, number: int, mutants: Iterable[tuple[dict, dict]], original: str) -> Counter[str]:
+        found, optima, seen = Counter[str](), dict[str, Fraction | float](), {original}
+        for content, given in mutants:
+            instance_of = checker_of(content["problem"]).Instance
+            try:
+                mutant = given | {"instance_sha256": instance_of(content).digest}  # it must not be what saves us
+            except ValueError:
+                continue  # no instance
+            if (text := _text((content, mutant))) in seen:
+                continue
+            seen.add(text)
+            assert given["instance_sha256"] == mutant["instance_sha256"] or not _is_accepted(content, given), (
+                number,
+                "another instance",
+            )
+            accepted = _is_accepted(content, mutant)
+            found["accepted" if accepted else "rejected"] += 1
+            if accepted:
+                changed, about = planner.load(content), _text(content)
+                if about not in optima:
+                    optima[about] = self.optimum(changed)  # once for all mutants of an instance
+                assert self._is_true(changed, mutant, optima[about]), (number, text)
+        return found
+
+    def _is_true(self, instance: Any, certificate: dict, best: Fraction | float) -> bool:
+        """Whether an accepted certificate says what is true; a bound of 0 says that nothing takes less."""
+        plan, bound = certificate["plan"], certificate["bound"]
+        if plan is not None:
+            checked, objective = planner.check(instance, plan), Fraction(certificate["objective"])
+            if checked.objective is None or not math.isclose(checked.objective, objective, rel_tol=1e-12):
+                return False
+            if checked.violations or (self.price is not None and self.price(instance, plan) != objective):
+                return False
+        return best == math.inf if bound is None else best > Fraction(bound) or Fraction(bound) == 0
+
+
+def _is_accepted(content: dict, certificate: dict) -> bool:
+    try:
+        return bool(checker_of(content["problem"]).verify(content, certificate)["accepted"])
+    except ValueError:
+        return False
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+def check_commands(instance: Any, kind: str, folder: Path, capsys: Any) -> None:
+    """``certify``, ``verify`` and the checker alone, on files."""
+    files = [str(folder / "instance.json"), str(folder / "certificate.json")]
+    planner.save(instance, files[0])
+    assert main(["certify", files[0], "--out", files[1], "--quiet", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["certificate"]["kind"] == kind
+    assert main(["verify", *files]) == 0
+    assert "accepted: every plan takes more than " in capsys.readouterr().out
+    alone = folder / "checker.py"
+    alone.write_text(planner.checker(family_of(instance).name))
+    command = [sys.executable, "-I", "-S", str(alone), *files]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0 and done.stdout.startswith("accepted: ")

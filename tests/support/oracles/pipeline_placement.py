@@ -1,0 +1,76 @@
+"""Random placements and brute force over both phases together; shares no code with the room."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from itertools import pairwise, permutations, product
+from typing import Any
+
+from instances.problems.operator_partitioning import Operator, OperatorInstance, Tensor, in_topological_order
+from instances.problems.pipeline_placement import PlacementInstance, placed
+
+
+def random_instance(rng: random.Random, stages: int, replicas: int, objective: str) -> PlacementInstance:
+    """A few operators and tensors, and links of a few speeds."""
+    count = rng.randint(stages, 5)
+    operators = [Operator(v, rng.randint(1, 9) * 1.0, rng.choice([0.0, 4.0, 9.0])) for v in range(count)]
+    tensors = []
+    for v in range(count - 1):
+        later = rng.sample(range(v + 1, count), rng.randint(1, min(2, count - v - 1)))
+        tensors.append(Tensor(v, tuple(sorted(later)), rng.randint(0, 12) * 1.0))
+    known, sent = in_topological_order(operators, tensors)
+    graph = OperatorInstance("random", known, sent, num_stages=stages, replicas=replicas, bandwidth_bytes_per_s=2.0)
+    devices = stages * replicas
+    speeds = {(d, e): rng.choice([0.5, 1.0, 2.0, 4.0]) for d in range(devices) for e in range(d)}
+    matrix = tuple(
+        tuple(0.0 if d == e else speeds[max(d, e), min(d, e)] for e in range(devices)) for d in range(devices)
+    )
+    return placed(graph, matrix, objective=objective)
+
+
+def price(instance: PlacementInstance, home: tuple[int, ...], device: dict[tuple[int, int], int]) -> float:
+    """The slowest stage replica, once more."""
+    graph, R, B = instance.operators, instance.operators.replicas, instance.bandwidth_bytes_per_s
+    worst = 0.0
+    for (stage, replica), here in device.items():
+        total = sum(o.compute_s for v, o in enumerate(graph.operators) if home[v] == stage)
+        if instance.objective != "allreduce":
+            for tensor in graph.tensors:
+                ends = {home[v] for v in tensor.targets} - {home[tensor.source]}
+                for end in ends:
+                    if stage in (end, home[tensor.source]):
+                        other = end if stage == home[tensor.source] else home[tensor.source]
+                        total += tensor.volume_bytes / B[here][device[other, replica]]
+        if instance.objective != "p2p" and R > 1:
+            ring = [device[stage, r] for r in range(R)]
+            slowest = min(B[a][b] for a, b in pairwise([*ring, ring[0]]))
+            held = sum(o.parameter_bytes for v, o in enumerate(graph.operators) if home[v] == stage)
+            total += 2 * (R - 1) / R * held / slowest
+        worst = max(worst, total)
+    return worst
+
+
+def optimum(instance: PlacementInstance) -> float:
+    """The least price over every partition and every mapping."""
+    graph, stages = instance.operators, instance.num_stages
+    nodes = [(s, r) for s in range(stages) for r in range(graph.replicas)]
+    best = float("inf")
+    for home in product(range(stages), repeat=len(graph.operators)):
+        if len(set(home)) < stages or any(home[t.source] > home[v] for t in graph.tensors for v in t.targets):
+            continue
+        for devices in permutations(range(len(nodes))):
+            best = min(best, price(instance, home, dict(zip(nodes, devices, strict=True))))
+    return best
+
+
+def plans(instance: PlacementInstance) -> Iterator[dict[str, Any]]:
+    """Every partition with every mapping, in JSON form."""
+    graph, stages, replicas = instance.operators, instance.num_stages, instance.operators.replicas
+    for home in product(range(stages), repeat=len(graph.operators)):
+        if len(set(home)) < stages or any(home[t.source] > home[v] for t in graph.tensors for v in t.targets):
+            continue
+        members = [[o.id for v, o in enumerate(graph.operators) if home[v] == s] for s in range(stages)]
+        for devices in permutations(range(stages * replicas)):
+            rows = [list(devices[s * replicas : (s + 1) * replicas]) for s in range(stages)]
+            yield {"partition": {"stages": members, "replicas": [replicas] * stages}, "mapping": {"devices": rows}}
