@@ -9,8 +9,10 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, ClassVar
 
-from solvers.outcome import Stop, Watch
+from solvers.outcome import Limits, Stop, Watch
 
 #: In brackets after a space: ``begun[j,l]`` is no source.
 _SOURCE = re.compile(r"\s+\[([^\[\]]*)\]$")
@@ -91,6 +93,53 @@ class Relaxation:
     fractional: Mapping[str, float] = field(default_factory=dict)
     duals: Mapping[str, float] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
+
+
+class Inspectable:
+    """What holds a solver's model as ``model``, seen through its ``inspection``, a module imported only then."""
+
+    model: Any
+    inspection: ClassVar[str]
+
+    def _seen(self) -> Any:
+        return import_module(self.inspection)
+
+    def quantities(self) -> Mapping[str, Callable[..., Any]]:
+        """By name the linear expressions that requirements may speak of; none unless a model has some."""
+        return {}
+
+    def inspected(self) -> Sizes:
+        """How large the model is, by groups."""
+        found: Sizes = self._seen().sizes(self.model)
+        return found
+
+    def relaxation(self, limits: Limits, watch: Watch | None = None) -> Relaxation:
+        """The linear relaxation (of its linear part), solved until the watch (or the limit) ends it.
+
+        HiGHS solves it, or ``limits.solver`` where the model is one of MILPs.
+        """
+        found: Relaxation = self._seen().relaxation(self.model, limits, watch)
+        return found
+
+    def text(self, suffix: str) -> str:
+        """The model in the format of files with this suffix; ``ValueError`` names the suffixes there are."""
+        return str(self._seen().text(self.model, suffix))
+
+    def file_order(self, suffix: str) -> list[str]:
+        """The names of the variables in the order of a file with this suffix."""
+        return list(self._seen().file_order(self.model, suffix))
+
+    def variables(self) -> Mapping[str, Any]:
+        """The variables by their names in such files."""
+        return dict(self._seen().names(self.model))
+
+    def file_warning(self, suffix: str) -> str:  # noqa: ARG002 - of every format
+        """What solvers may be wrong about in a file with this suffix; empty if nothing."""
+        return str(self._seen().linear(self.model).warning)
+
+    def objective_of(self, values: Mapping[str, float]) -> float:
+        """The model's own objective of such a solution."""
+        return float(self._seen().linear(self.model).objective_of(values))
 
 
 def why_no_bound(watch: Watch) -> str:

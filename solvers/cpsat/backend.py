@@ -24,7 +24,7 @@ from solvers.build_stop import Stopped, is_stopped
 from solvers.callback_bridge import Relay
 from solvers.external import process
 from solvers.external.messages import FAILURES, OWN_CPSAT, CpTask, Ended, Outcome
-from solvers.inspection import REQUIRED, Relaxation, Sizes, unit_of
+from solvers.inspection import Inspectable, plain, unit_of
 from solvers.outcome import DEFAULT_SOLVER, OPTIMAL_GAP, Limits, Run, Watch
 from solvers.trust.pins import BackendError, demand
 
@@ -223,9 +223,10 @@ class Hinted:
             self.model.add_hint(variable, value)
 
 
-class Runnable(Hinted):
+class Runnable(Hinted, Inspectable):
     """What can be run as well, with parameters of its own."""
 
+    inspection = "solvers.cpsat.inspection"
     parameters: ClassVar[Mapping[str, Any]] = {}
 
     def run(
@@ -238,60 +239,16 @@ class Runnable(Hinted):
         """Run CP-SAT on it (`run`)."""
         return run(self.model, limits, watch, on_solution=on_solution, on_bound=on_bound, parameters=self.parameters)
 
-    def quantities(self) -> Mapping[str, Callable[..., Any]]:
-        """By name the linear expressions that requirements may speak of; none unless a model has some."""
-        return {}
-
-    def inspected(self) -> Sizes:
-        """How large the model is, by groups."""
-        from solvers.cpsat import inspection
-
-        return inspection.sizes(self.model, {"required": REQUIRED, **getattr(self.model, "sentences", {})})
-
-    def relaxation(self, limits: Limits, watch: Watch | None = None) -> Relaxation:
-        """The linear relaxation of its linear part, solved by HiGHS until the watch (or the limit) ends it."""
-        from solvers.cpsat import inspection
-
-        return inspection.relaxation(self.model, watch or Watch(limits))
-
-    def text(self, suffix: str) -> str:
-        """The model in the format of files with this suffix; ``ValueError`` names the suffixes there are."""
-        from solvers.cpsat import inspection
-
-        return inspection.text(self.model, suffix)
-
     def file_warning(self, suffix: str) -> str:
         """What solvers may be wrong about in a file with this suffix; empty if nothing: CP-SAT's own are exact."""
-        from solvers.cpsat.linearisation import linear
-
-        return linear(self.model).warning if suffix in (".lp", ".mps") else ""
-
-    def file_order(self, suffix: str) -> list[str]:
-        """The names of the variables in the order of a file with this suffix."""
-        from solvers.cpsat import inspection
-
-        return inspection.file_order(self.model, suffix)
+        return super().file_warning(suffix) if suffix in (".lp", ".mps") else ""
 
     def objective_unit(self) -> tuple[float, float] | None:
         """Scale and offset that make an objective of the model one of the instance (`solvers.inspection.unit_of`)."""
         return unit_of(self.lower_bound)  # type: ignore[attr-defined]  # a `formulations.modelling.solve_model.Model`
 
-    def variables(self) -> Mapping[str, Any]:
-        """The variables by their names in such files."""
-        from solvers.cpsat import inspection
-
-        return inspection.names(self.model)
-
-    def objective_of(self, values: Mapping[str, float]) -> float:
-        """The model's own objective of such a solution."""
-        from solvers.cpsat.linearisation import linear
-
-        return linear(self.model).objective_of(values)
-
     def solution_of(self, values: Mapping[str, float]) -> Values:
         """A solution, from the values of variables by such names; others are 0."""
-        from solvers.inspection import plain
-
         by_name = {plain(name): round(value) for name, value in values.items()}
         return Values(lambda variable: by_name.get(plain(variable.name), 0))
 

@@ -13,16 +13,16 @@ from ortools.sat import cp_model_pb2
 from ortools.sat.python import cp_model
 
 from solvers.cpsat.linearisation import file_name, linear
-from solvers.inspection import Group, Range, Relaxation, Sizes, group_of, sentence
-from solvers.outcome import Watch
+from solvers.inspection import REQUIRED, Group, Range, Relaxation, Sizes, group_of, sentence
+from solvers.outcome import Limits, Watch
 
 #: Suffixes of files that a model can be written to: protocol buffers as text and as JSON, and, where its linear part is
 #: all of it, what solvers of MILPs read.
 FORMATS = (".pb.txt", ".json", ".lp", ".mps")
 
 
-def sizes(model: cp_model.CpModel, says: Mapping[str, str]) -> Sizes:
-    """How large a model is, with a group for each first part of a name; ``says`` has their sentences."""
+def sizes(model: cp_model.CpModel) -> Sizes:
+    """How large a model is, with a group for each first part of a name."""
     proto = model.proto
     domains = [list(variable.domain) for variable in proto.variables]
     free = [domain for domain in domains if len(set(domain)) > 1]  # others are constants of CP-SAT's own making
@@ -37,11 +37,12 @@ def sizes(model: cp_model.CpModel, says: Mapping[str, str]) -> Sizes:
         matrix=Range.of(coefficient for row in rows for coefficient in row.coeffs),
         objective=Range.of(proto.objective.coeffs),
         sides=Range.of(extremes),
-        groups=tuple(_groups(model, says)),
+        groups=tuple(_groups(model)),
     )
 
 
-def _groups(model: cp_model.CpModel, says: Mapping[str, str]) -> Iterator[Group]:
+def _groups(model: cp_model.CpModel) -> Iterator[Group]:
+    says: Mapping[str, str] = {"required": REQUIRED, **getattr(model, "sentences", {})}
     named = [variable.name for variable in model.proto.variables if len(set(variable.domain)) > 1]
     for kind, found in (("variable", named), ("constraint", [each.name for each in model.proto.constraints])):
         for name, count in Counter(map(group_of, found)).items():
@@ -68,8 +69,9 @@ def _linear_text(model: cp_model.CpModel, suffix: str) -> str:
     return found.to_lp() if suffix == ".lp" else found.to_mps()
 
 
-def relaxation(model: cp_model.CpModel, watch: Watch | None = None) -> Relaxation:
+def relaxation(model: cp_model.CpModel, limits: Limits, watch: Watch | None = None) -> Relaxation:
     """The relaxation of its linear part (`solvers.cpsat.linearisation`), solved by HiGHS until the watch is stopped."""
+    watch = watch or Watch(limits)
     return linear(model, watch).relaxed(watch)
 
 

@@ -29,7 +29,7 @@ from solvers.external.messages import OWN_HIGHS, Ended, LpTask, Outcome
 from solvers.external.own_highs import pack
 from solvers.highs_settings import configure
 from solvers.highs_settings import knows as knows
-from solvers.inspection import REQUIRED, Relaxation, Sizes, unit_of
+from solvers.inspection import REQUIRED, Inspectable, unit_of
 from solvers.milp.translation import translate
 from solvers.outcome import DEFAULT_SOLVER, Limits, Run, Stop, Watch
 from solvers.trust.pins import demand
@@ -261,10 +261,10 @@ class Hinted:
         return self._start
 
 
-class Runnable(Hinted):
+class Runnable(Hinted, Inspectable):
     """What holds its Pyomo model as ``model``, and can be run with HiGHS's ``options``."""
 
-    model: Any
+    inspection = "solvers.milp.inspection"
     options: ClassVar[Mapping[str, float | int | str | bool]] = {}
 
     def run(
@@ -285,55 +285,9 @@ class Runnable(Hinted):
             options=self.options,
         )
 
-    def quantities(self) -> Mapping[str, Callable[..., Any]]:
-        """By name the linear expressions that requirements may speak of; none unless a model has some."""
-        return {}
-
-    def inspected(self) -> Sizes:
-        """How large the model is, by groups."""
-        from solvers.milp import inspection
-
-        return inspection.sizes(self.model)
-
-    def relaxation(self, limits: Limits, watch: Watch | None = None) -> Relaxation:
-        """The linear relaxation, solved by HiGHS or ``limits.solver`` until the watch (or the limit) ends it."""
-        from solvers.milp import inspection
-
-        return inspection.relaxation(self.model, limits, watch)
-
-    def text(self, suffix: str) -> str:
-        """The model in the format of files with this suffix; ``ValueError`` names the suffixes there are."""
-        from solvers.milp import inspection
-
-        return inspection.text(self.model, suffix)
-
-    def file_warning(self, suffix: str) -> str:  # noqa: ARG002 - of every format
-        """What solvers may be wrong about in a file with this suffix; empty if nothing."""
-        from solvers.milp import inspection
-
-        return inspection.linear(self.model).warning
-
-    def file_order(self, suffix: str) -> list[str]:
-        """The names of the variables in the order of a file with this suffix."""
-        from solvers.milp import inspection
-
-        return inspection.file_order(self.model, suffix)
-
     def objective_unit(self) -> tuple[float, float] | None:
         """Scale and offset that make an objective of the model one of the instance (`solvers.inspection.unit_of`)."""
         return unit_of(self.lower_bound, _RELATIVE)  # type: ignore[attr-defined]  # a `formulations.modelling.solve_model.Model`
-
-    def variables(self) -> Mapping[str, Any]:
-        """The variables by their names in such files."""
-        from solvers.milp import inspection
-
-        return inspection.names(self.model)
-
-    def objective_of(self, values: Mapping[str, float]) -> float:
-        """The model's own objective of such a solution."""
-        from solvers.milp import inspection
-
-        return inspection.linear(self.model).objective_of(values)
 
     def solution_of(self, values: Mapping[str, float]) -> Values:
         """A solution, from the values of variables by such names; others are 0."""

@@ -97,7 +97,7 @@ def test_rows_of_a_maximum_lose_no_solution_and_are_named(seed: int) -> None:
 def test_relaxations_bound_the_optimum_and_files_have_it(seed: int, tmp_path: Path) -> None:
     model, _ = random_model(seed)
     best = cpsat.run(model, Limits(time_s=20))
-    root = inspection.relaxation(model)
+    root = inspection.relaxation(model, Limits())
     assert best.infeasible or (root.bound is not None and root.bound <= best.objective + 1e-6)
     for suffix in (".lp", ".mps"):
         path = tmp_path / f"model{suffix}"
@@ -119,7 +119,7 @@ def test_large_integers_are_relaxed_and_written_exactly() -> None:
     model.add(slowest >= most * on)
     model.add(on >= 1)
     model.minimize(slowest)
-    root = inspection.relaxation(model)
+    root = inspection.relaxation(model, Limits())
     assert root.bound == pytest.approx(most, rel=1e-9) and root.reason == ""
     assert str(most) in inspection.text(model, ".lp") and str(most) in inspection.text(model, ".mps")
 
