@@ -19,6 +19,7 @@ from oracles.mesh_tiling import covers
 from oracles.operator_partitioning import ROUNDING, shapes, stage_memory
 from oracles.stage_partitioning import BruteForce
 from small_instances import random_case
+from strategies import random_stage_instance
 
 from formulations.contract.what_if import Member
 from instances.problems.stage_partitioning import CostModel, StageInstance, Tmpc
@@ -204,6 +205,11 @@ def flat_without(instance: StageInstance, dropped: Collection[Member]) -> StageI
     )
 
 
+def flat_plan(instance: Any, dropped: Left) -> bool:
+    """Stage partitioning."""
+    return has_flat_plan(flat_without(instance, _members(dropped)))
+
+
 class _AllInFlight(BruteForce):
     """GPipe: replicas hold their shares of all micro-batches."""
 
@@ -275,6 +281,7 @@ def _meets(order: tuple[tuple[int, int, int, int], ...], wanted: list[Requiremen
 
 
 HAS_PLAN: dict[str, Callable[[Any, Left], bool]] = {
+    "stage_partitioning": flat_plan,
     "layer_assignment": layers_plan,
     "operator_partitioning": operators_plan,
     "stage_graph": stage_graph_plan,
@@ -291,7 +298,7 @@ def small(name: str) -> Iterator[tuple[int, Any]]:
     """Small instances, with or without a plan, with their numbers."""
     for number in itertools.count():
         rng = random.Random(f"conflict {name} {number}")
-        instance = _short(name, random_case(name, 37, number), rng)
+        instance = _flat(number) if name == "stage_partitioning" else _short(name, random_case(name, 37, number), rng)
         if instance is not None:
             yield number, instance
 
@@ -300,6 +307,18 @@ def infeasible(name: str, cases: int) -> Iterator[tuple[int, Any]]:
     """So many small instances without a plan, with their numbers."""
     without = ((number, each) for number, each in small(name) if not HAS_PLAN[name](each, NOTHING))
     return islice(without, cases)
+
+
+def _flat(seed: int) -> StageInstance:
+    """A chain or graph of few micro-batches: of little memory, or of degrees that cannot sum to the batch."""
+    rng, fixed = random.Random(f"explain {seed}"), dict[str, Any]()
+    if seed % 3:
+        fixed["memory"] = rng.choice(["starved", "any", "any", "tight"])
+    else:
+        fixed["memory"] = rng.choice(["planted", "ample", "any"])
+        fixed |= {"max_dp": True, "exactly": True, "cost_model": rng.choice([CostModel.PAPER, CostModel.RELEASED])}
+    instance = random_stage_instance(seed, max_nodes=4, max_devices=4, max_tmpcs=2, **fixed)
+    return replace(instance, num_microbatches=min(instance.num_microbatches, 1 + seed % 4))
 
 
 def _short(name: str, instance: Any, rng: random.Random) -> Any:

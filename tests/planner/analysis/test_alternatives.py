@@ -175,27 +175,6 @@ def test_old_options_of_solve_work_and_name_the_command(capsys: pytest.CaptureFi
         assert (found["objective"], found["options"]) == (expected["objective"], expected["options"])
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["chain8", "--alternatives", "3", "--method", "equi"], "method is 'equi'; expected an exact method"),
-        (["chain8", "--exact", "--within", "-1%"], "--within is '-1%'; expected a share"),
-        (["chain8", "--exact", "--within", "near"], "--within is 'near'; expected a share"),
-        (["chain8", "--exact", "--alternatives", "2", "--gap", "0.1"], "--gap is 0.1; expected at most 1e-06"),
-        (
-            ["chain8", "--exact", "--alternatives", "2", "--pareto", "time,memory"],
-            "--pareto is 'time,memory'; expected none",
-        ),
-        (["knapsack", "--exact", "--alternatives", "2"], "there are answers for stage_partitioning"),
-        (["resnet50", "--devices", "4", "--exact", "--within", "1%"], "number of stages is free; give --stages"),
-    ],
-)
-def test_what_cannot_be_answered(capsys: pytest.CaptureFixture[str], arguments: list[str], words: str) -> None:
-    assert main(["solve", *arguments]) == 2
-    shown = capsys.readouterr()
-    assert words in shown.err and not shown.out and len(shown.err.splitlines()) == 1
-
-
 def test_an_interruption_gives_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     instance = planner.load("chain8")
     first = planner.solve(instance, exact=True)

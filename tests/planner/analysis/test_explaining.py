@@ -4,73 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import signal
-from collections import Counter
-from collections.abc import Collection
 from dataclasses import replace
 from itertools import product
 
 import pytest
-from conflicts import flat_without, has_flat_plan
-from oracles.stage_partitioning import brute_force
 from small_instances import random_case
-from strategies import random_stage_instance
 
 import planner
 from formulations.contract.family import Answer
-from formulations.contract.rounding import step_below
-from formulations.stage_partitioning.questions.what_if import questions
 from instances.problems.stage_partitioning import CostModel, Layer, StageInstance, Tmpc
 from planner.cli.app import main
 from planner.display.explained import _lines
 from planner.files.load import family_of
 from solvers.outcome import Limits, Status, Stop
-
-ROOM = questions()
-
-
-def small(seed: int, **fixed) -> StageInstance:
-    """An instance whose relaxations brute force can search: few micro-batches."""
-    instance = random_stage_instance(seed, max_nodes=4, max_devices=4, max_tmpcs=2, **fixed)
-    return replace(instance, num_microbatches=min(instance.num_microbatches, 1 + seed % 4))
-
-
-def infeasible(cases: int) -> list[tuple[int, StageInstance]]:
-    found = []
-    for seed in range(100 * cases):
-        rng = random.Random(f"explain {seed}")
-        if seed % 3:
-            instance = small(seed, memory=rng.choice(["starved", "any", "any", "tight"]))
-        else:  # degrees that cannot be as large as all micro-batches together need
-            memory, costs = rng.choice(["planted", "ample", "any"]), rng.choice([CostModel.PAPER, CostModel.RELEASED])
-            instance = small(seed, memory=memory, max_dp=True, exactly=True, cost_model=costs)
-        if not has_flat_plan(instance):
-            found.append((seed, instance))
-        if len(found) == cases:
-            break
-    return found
-
-
-def test_a_conflict_has_no_plan_and_one_without_any_of_its_members(cases: int) -> None:
-    seen: Counter[str] = Counter()
-    for seed, instance in infeasible(cases):
-        found = planner.explain(instance)
-        assert found.status is Status.INFEASIBLE and found.irreducible and found.stop is Stop.PROVED
-        every = frozenset(ROOM.members(instance))
-        rest = every - set(found.conflict)
-        assert not has_flat_plan(flat_without(instance, rest)), seed
-        for member in found.conflict:
-            assert has_flat_plan(flat_without(instance, rest | {member})), (seed, member)
-        seen.update(each.name if each.kind == "rule" else each.kind for each in found.conflict)
-        seen["wide"] += any(each.kind == "layer" and 1 not in layers_of(instance, each.name) for each in every)
-    named = ("layer", "memory", "devices", "microbatches", "max-dp", "wide")
-    assert all(seen[name] for name in named), seen
-
-
-def layers_of(instance: StageInstance, name: int | str) -> Collection[int]:
-    """The tensor-parallel degrees of a layer."""
-    return next(layer.tmpcs for layer in instance.layers if layer.id == name)
 
 
 def test_degrees_that_cannot_sum_to_the_batch() -> None:
@@ -82,58 +29,6 @@ def test_degrees_that_cannot_sum_to_the_batch() -> None:
     found = planner.explain(instance)
     assert [each.name for each in found.conflict] == ["max-dp", "cost-model", "microbatches"]
     assert [each.change for each in found.repairs] == ["exactly", "max-dp", "cost-model"]
-
-
-def test_a_repair_does_what_it_says_and_no_smaller_one_does(cases: int) -> None:
-    seen: Counter[str] = Counter()
-    for seed, instance in infeasible(max(24, cases // 2)):
-        found = planner.explain(instance)
-        changes = {}
-        for group in ROOM.repairs(instance, [each.name for each in found.conflict if each.kind == "layer"]):
-            for change in group:
-                changes.setdefault(change.name, []).append(change)
-        for repair in found.repairs:
-            best = brute_force(repair.instance)
-            assert best is not None, (seed, repair)
-            assert repair.objective is None or repair.objective == pytest.approx(best.time, rel=1e-9), (seed, repair)
-            seen[repair.change] += 1
-            for change in changes[repair.change]:
-                if change.says(repair.amount) != repair.says:
-                    continue
-                if change.needed is not None:
-                    assert not has_flat_plan(change.changed(step_below(repair.amount))), (seed, repair)
-                else:
-                    place = list(change.steps).index(repair.amount)
-                    assert place == 0 or not has_flat_plan(change.changed(change.steps[place - 1])), (seed, repair)
-        named = {repair.change for repair in found.repairs}
-        for name, every in changes.items():  # what is not named does not help, however large
-            last = [
-                (change, change.most if change.needed else change.steps[-1])
-                for change in every
-                if change.needed or change.steps
-            ]
-            if name not in named:
-                assert not any(has_flat_plan(change.changed(most)) for change, most in last), (seed, name)
-    assert seen["memory"] and seen["devices"] and seen["tmpc"] and (seen["microbatches"] or cases < 100), seen
-
-
-def test_gains_are_differences_of_optima(cases: int) -> None:
-    seen: Counter[bool] = Counter()
-    for seed in range(cases):
-        instance = random_stage_instance(seed, max_nodes=3, max_devices=3, max_tmpcs=2, memory="planted")
-        found = planner.explain(instance)
-        best = brute_force(instance)
-        assert best is not None and found.result is not None
-        assert found.result.objective == pytest.approx(best.time, rel=1e-9)
-        for more, gain in zip(ROOM.resources(instance), found.gains, strict=True):
-            assert gain.objective == pytest.approx(brute_force(more.change.changed(more.amount)).time, rel=1e-9)
-            if gain.next_amount is not None:
-                then = brute_force(more.change.changed(gain.next_amount))
-                assert then.time == pytest.approx(gain.next_objective, rel=1e-9) and then.time < best.time
-                less = step_below(gain.next_amount) if more.change.needed else gain.next_amount - 1
-                assert brute_force(more.change.changed(less)).time == pytest.approx(best.time, rel=1e-9), seed
-                seen[more.change.needed is None] += 1
-    assert seen[True] and seen[False], seen
 
 
 def test_a_requirement_alone_may_be_the_conflict() -> None:
@@ -189,8 +84,6 @@ def test_refusals_and_limits(capsys: pytest.CaptureFixture[str]) -> None:
     assert (
         "expected one that an exact method takes (levels: objective iteration" in refused and refused.count("\n") == 1
     )
-    assert main(["explain", "chain8", "--noise", "3"]) == 2
-    assert capsys.readouterr().err.count("\n") == 1
     assert main(["explain", "chain8", "--time-limit", "0"]) == 3
     assert "not known whether there is a plan" in capsys.readouterr().out
 

@@ -73,20 +73,6 @@ def test_without_what_draws_there_is_no_picture(
     assert "pip install" in capsys.readouterr().err and not (tmp_path / "table.png").exists()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "word"),
-    [
-        (["chain8", "--exactly"], "--exactly"),
-        (["chain8", "--time-limit", "-1"], "limits: time_s is -1.0"),
-        (["bert32", "--devices", "100000", "--microbatches", "100000"], "too much"),
-    ],
-)
-def test_refusals(capsys: pytest.CaptureFixture[str], arguments: list[str], word: str) -> None:
-    assert main(["frontier", *arguments]) == 2
-    output = capsys.readouterr().err
-    assert word in output and output.count("\n") == 1
-
-
 def test_a_limit_leaves_no_table(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     out = tmp_path / "table.csv"
     assert main(["frontier", "bert32", "--devices", "512", "--time-limit", "0", "--json", "--out", str(out)]) == 3

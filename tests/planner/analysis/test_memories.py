@@ -100,14 +100,6 @@ def test_a_picture(tmp_path: Path) -> None:
     assert picture.read_text().startswith("<svg")
 
 
-@pytest.mark.parametrize("text", ["8QB", "0", "", "4GiB,,8GiB", "-1GB"])
-def test_sizes_that_are_none(capsys: pytest.CaptureFixture[str], text: str) -> None:
-    assert main(["frontier", *SIZE, "--memories", text]) == 2
-    complaint = capsys.readouterr().err
-    assert complaint.startswith("--memories is ") or complaint.startswith("error: --memories is "), complaint
-    assert complaint.count("\n") == 1
-
-
 def test_a_limit_leaves_no_table() -> None:
     found = by_memory(planner.load("bert32", devices=64), limits=Limits(time_s=0.0))
     assert found.times is None and found.stop is Stop.TIME_LIMIT

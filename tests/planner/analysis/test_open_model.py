@@ -66,12 +66,6 @@ def test_what_states_no_requirement() -> None:
     assert model.require(model.layers(one) <= one).instance.requirements == ("layers(1) <= 1",)
 
 
-def test_instances_too_small_for_a_model(capsys: pytest.CaptureFixture[str]) -> None:
-    for method in ("cpsat", "milp"):
-        assert main(["model", "layers", "--layers", "2", "--stages", "3", "--method", method]) == 2
-        assert "layers is 2; expected >= 3 stages" in capsys.readouterr().err
-
-
 def test_complete_models_leave_nothing_out() -> None:
     assert opened(complete=True).sizes().variables > opened().sizes().variables
 

@@ -138,24 +138,6 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert "memory, B" in shown and "no plan beats any of these" in shown
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["chain8", "--exact", "--pareto", "time,energy"], "expected time and at least one of memory, devices"),
-        (["chain8", "--exact", "--pareto", "memory,devices"], "expected time and at least one of memory, devices"),
-        (["chain8", "--exact", "--pareto", "time"], "expected time and at least one of memory, devices"),
-        (["chain8", "--exact", "--pareto", "time,time"], "expected time and at least one of memory, devices"),
-        (["chain8", "--method", "piper", "--pareto", "time,memory"], "expected an exact method"),
-        (["layers", "--exact", "--pareto", "time,memory"], "layer_assignment has no axis beside time"),
-        (["knapsack", "--exact", "--pareto", "time,memory"], "there are answers for stage_partitioning"),
-    ],
-)
-def test_what_cannot_be_answered(capsys: pytest.CaptureFixture[str], arguments: list[str], words: str) -> None:
-    assert main(["solve", *arguments]) == 2
-    shown = capsys.readouterr()
-    assert words in shown.err and not shown.out and len(shown.err.splitlines()) == 1
-
-
 def test_what_was_known_when_the_time_was_over() -> None:
     instance = planner.load("chain8", devices=4)
     first = planner.solve(instance, exact=True)

@@ -192,19 +192,15 @@ def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None
     assert main(["sensitivity", "chain8", "--time-limit", "0"]) == 3
 
 
-@pytest.mark.parametrize("noise", ["0", "0%", "1000%", "-1%", "nan", "much", "1"])
-def test_noise_that_is_none(capsys: pytest.CaptureFixture[str], noise: str) -> None:
-    assert main(["sensitivity", "chain8", "--noise", noise]) == 2
-    rule = "a share above 0 and below 100 %, such as 10% or 0.1"
-    assert capsys.readouterr().err == f"--noise is {noise!r}; expected {rule}\n"
-
-
 @pytest.mark.parametrize("text", ["{}", "[]", "[3]", '[{"bandwith": 3}]', '["nothing"]', "[", '["layers"]'])
 def test_files_that_are_no_scenarios(capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str) -> None:
     file = tmp_path / "scenarios.json"
     file.write_text(text)
     assert main(["sensitivity", "chain8", "--scenarios", str(file)]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_problems_without_sensitivity(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sensitivity", "mesh"]) == 2
     refused = capsys.readouterr().err
     assert refused.count("\n") == 1 and refused.startswith("INSTANCE is 'mesh_tiling'; expected an instance of ")

@@ -34,8 +34,3 @@ def test_solve_writes_trace_and_picture(tmp_path: Path, capsys: pytest.CaptureFi
     events = json.loads(trace.read_text())["traceEvents"]
     assert sum(event["ph"] == "X" for event in events) == 64
     assert picture.read_bytes().startswith(b"\x89PNG")
-
-
-def test_only_schedules_are_traced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["solve", "diamond", "--trace", str(tmp_path / "trace.json")]) == 2
-    assert "--trace" in capsys.readouterr().err

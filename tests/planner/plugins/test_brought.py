@@ -327,18 +327,6 @@ def test_a_file_that_cannot_be_used_is_one_line(
         assert words.format(file=path)[:60] in err
 
 
-def test_names_that_are_none(run: Run, problem: Any) -> None:
-    assert run("solve", problem(), "--method", "./mine.py") == (
-        2,
-        "",
-        "method is './mine.py'; expected FILE.py:FUNCTION\n",
-    )
-    assert run("solve", problem(), "--method", "exakt")[::2] == (
-        2,
-        "method is 'exakt'; expected one of exact, auto, patient, ...\n",
-    )
-
-
 def test_an_import_that_hangs_is_ended(bring: Bring, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(methods, "IMPORT_S", 0.5)
     (tmp_path / "mine.py").write_text("while True: pass")

@@ -56,20 +56,6 @@ def test_questions_beside_the_optimum_imply_exact(capsys: pytest.CaptureFixture[
     assert found["complete"] and (found["claim"], found["status"]) == ("exact", "optimal")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--read", "a.sol", "--root"], "--read is 'a.sol'; expected neither --root nor --write beside it"),
-        (["--read", "a.sol", "--write", "a.lp"], "neither --root nor --write"),
-    ],
-)
-def test_options_of_models_that_would_be_ignored(
-    capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
-) -> None:
-    assert main(["model", "layers", *arguments]) == 2
-    assert words in capsys.readouterr().err
-
-
 def test_files_that_are_no_certificates_are_refused_by_the_missing_field(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -244,29 +244,6 @@ def test_every_row_has_the_same_chance() -> None:
     assert all(0.2 * tries < count < 0.47 * tries for count in counts)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        (["extract", "mesh", "--out", "rows.jsonl"], "INSTANCE is 'mesh_tiling'"),
-        (["extract", "fig2", "--out", "rows.jsonl", "--from", "anneal"], "--from is 'anneal'; expected"),
-        (["extract", "fig2", "--out", "rows.jsonl", "--problem", "mesh_tiling"], "--problem is 'mesh_tiling'"),
-        (["extract", "fig2", "--out", "rows.parquet"], "only knapsacks have columns"),
-        (["extract", "fig2", "--out", "rows.jsonl", "--nontrivial"], "only knapsacks are sorted"),
-        (["census", "fig2", "--crosscheck", "2"], "--crosscheck is 2"),
-        (["census", "chain8", "--sample", "2"], "--sample is 2"),
-        (["census", "fig2", "--against", "anneal"], "--against is 'anneal'"),
-    ],
-)
-def test_bad_requests(
-    arguments: list[str], complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    monkeypatch.chdir(tmp_path)
-    assert main(arguments) == 2
-    assert complaint in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     parent, out, census = tmp_path / "parent.json", tmp_path / "rows.jsonl", str(tmp_path / "census")
     parent.write_text(as_json(family_named("amp_strategy").to_json(_amp_with_losses())))

@@ -165,16 +165,6 @@ def test_who_stops_listening_stops_the_work() -> None:
     assert len(begun) < 500
 
 
-def test_no_process_at_all_is_refused() -> None:
-    with pytest.raises(planner.UsageError, match="--jobs"):
-        place(0)
-
-
-def test_an_error_in_a_chunk_is_raised() -> None:
-    with pytest.raises(ZeroDivisionError):
-        list(run_each(place(), divmod, [(1, 1), (1, 0)]))
-
-
 @pytest.mark.parametrize(
     ("raised", "number"), [(KeyboardInterrupt(), signal.SIGINT), (SystemExit(143), signal.SIGTERM)]
 )
@@ -262,14 +252,6 @@ def test_without_dask_there_is_a_way_out(instance: StageInstance, monkeypatch: p
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(planner.UsageError, match="cluster"):
         census(instance, dask="tcp://127.0.0.1:8786")
-
-
-@pytest.mark.parametrize("seed", [-1, 2**31])
-def test_a_seed_is_checked_before_the_work(seed: int, instance: StageInstance, tmp_path: Path) -> None:
-    with pytest.raises(planner.UsageError, match=f"limits: seed is {seed}"):
-        census(instance, out=str(tmp_path / "out"), seed=seed, sample=1)
-    assert not (tmp_path / "out").exists()
-    assert main(["census", "chain8", "--seed", str(seed), "--out", str(tmp_path / "out")]) == 2
 
 
 @pytest.mark.parametrize("address", ["tls://127.0.0.1:8786", "ucx://127.0.0.1:8786", "nonsense", "x://y:1"])

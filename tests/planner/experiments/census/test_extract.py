@@ -114,27 +114,6 @@ def test_command(instance: StageInstance, tmp_path: Path, capsys: pytest.Capture
     assert main([*arguments, "--memory", "0"]) == 0  # nothing is left of what needs memory, but it is counted
 
 
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        (["--problem", "amp"], "--problem is 'amp'"),
-        (["--out", "rows.csv"], "expected a name that ends in"),
-        (["--out", "nowhere/rows.jsonl"], "a folder that exists"),
-    ],
-)
-def test_bad_requests(
-    arguments: list[str],
-    complaint: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert main(["extract", "chain8", "--out", "rows.jsonl", *arguments]) == 2
-    assert complaint in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_other_families_have_nothing_to_extract(tmp_path: Path) -> None:
     extract(planner.load("chain8"), str(tmp_path / "rows.jsonl"), sample=1)
     with pytest.raises(planner.UsageError, match="stage_partitioning"):
@@ -168,10 +147,3 @@ def test_without_pyarrow_there_is_a_way_out(tmp_path: Path, monkeypatch: pytest.
     (tmp_path / "rows.parquet").touch()
     with pytest.raises(planner.UsageError, match="columnar"):
         planner.load(tmp_path / "rows.parquet#0")
-
-
-def test_a_seed_that_is_none_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = tmp_path / "rows.jsonl"
-    assert main(["extract", "chain8", "--seed", "-5", "--sample", "3", "--out", str(out)]) == 2
-    assert capsys.readouterr().err == "limits: seed is -5; expected 0 <= seed < 2^31, an integer\n"
-    assert not out.exists()
