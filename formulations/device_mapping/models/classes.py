@@ -1,6 +1,6 @@
 """Classes of bandwidth: where nodes can be, and which combinations of classes a target forbids.
 
-Shared by the level models of both solvers (`level`, `level_milp`).
+Shared by the models of both solvers (`cpsat`, `milp`).
 """
 
 from __future__ import annotations

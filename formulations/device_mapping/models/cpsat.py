@@ -33,7 +33,7 @@ from solvers.scaling import Scale, cost_scale
 _sum = cp_model.LinearExpr.sum
 _weighted = cp_model.LinearExpr.weighted_sum
 
-#: A node of the stage graph, by device.
+#: A stage's replica, or a position of its ring: for each device whether it is there.
 Node = list[Any]
 
 
@@ -52,7 +52,7 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class Data:
-    """An instance in whole units of ``scale``, rounded down.
+    """An instance, and what becomes whole units of ``scale``: times are rounded down, ``top`` up.
 
     Parameters
     ----------

@@ -93,7 +93,7 @@ def in_turn(arrays: Arrays) -> list[tuple[tuple[bool, int, int], tuple[bool, int
     """Pairs of nodes of which the first has the lesser device in one of all equivalent plans (`canonical`).
 
     A node is (whether it is a position of a ring, stage, slot). Replicas have numbers of their own only where rings go
-    by them or requirements speak of them; rings may be turned and mirrored, and stages of equal rings exchanged.
+    by them or requirements speak of them; rings may be turned and mirrored.
     """
     if arrays.numbered:
         return []

@@ -41,7 +41,7 @@ _MARGIN = 1e-9
 
 @dataclass(frozen=True)
 class Data:
-    """An instance in units of ``unit`` seconds: L layers, S stages.
+    """An instance in units of ``unit`` seconds: L layers, S stages, gas micro-batches.
 
     Of stage j with layers a to b - 1: ``waiting`` is (gas - 1) t, what waiting costs if it is the slowest; ``cut`` is
     e of the cut before it; ``all_reduce`` is A, empty if none is declared. ``constant``: all stages once, in seconds.
@@ -123,10 +123,10 @@ def build(data: Data, target: float | None = None) -> Any:
     model = pyo.ConcreteModel()
     model.carries = pyo.Var(arcs, domain=pyo.Binary, doc="carries[j,a,b]: stage j takes layers a to b - 1")
     if target is None:
-        model.waiting = pyo.Var(domain=pyo.NonNegativeReals, doc="seconds of waiting for the slowest stage")
+        model.waiting = pyo.Var(domain=pyo.NonNegativeReals, doc="time of waiting for the slowest stage, in units")
     waiting = model.waiting if target is None else target
     if data.all_reduce:
-        model.all_reduce = pyo.Var(domain=pyo.NonNegativeReals, doc="seconds of the slowest all-reduce")
+        model.all_reduce = pyo.Var(domain=pyo.NonNegativeReals, doc="time of the slowest all-reduce, in units")
     all_reduce = model.all_reduce if data.all_reduce else 0
 
     def total(own: Iterable[Arc], cost: Mapping[Arc, float] | None = None) -> Any:
@@ -134,7 +134,7 @@ def build(data: Data, target: float | None = None) -> Any:
 
     model.first = pyo.Constraint(
         expr=total(begin[0, 0]) == 1,
-        doc="stage 0 begins at layer 0: sum over b of carries[0,0,b] = 1",
+        doc="stage 0 begins at layer 0: sum over b of carries[0,0,b] = 1; all arcs of the last stage end at layer L",
     )
     model.follows = pyo.Constraint(
         [border for border in borders if begin[border] or end[border[0] - 1, border[1]]],
@@ -151,7 +151,8 @@ def build(data: Data, target: float | None = None) -> Any:
         rule=lambda _, j: total(of_stage[j], data.all_reduce) <= all_reduce,
         doc="the slowest all-reduce takes as long as every stage's: all_reduce >= A_j [reconstructed]",
     )
-    # (gas - 1) max t + sum of e + A; a stage that begins at a layer pays for the cut before it [AMP, Equation 4]
+    # (gas - 1) max t + sum of e + A: AMP's Equation 4 less its constant, the sum of t, and with A [reconstructed].
+    # A stage that begins at a layer pays for the cut before it.
     model.step = pyo.Objective(expr=waiting + total((arc for arc in arcs if arc[0]), data.cut) + all_reduce)
     return model
 

@@ -1,8 +1,8 @@
 """A device graph in the CP-SAT model: which devices a stage has, and how slow the links are that it uses.
 
 GraphPipe (section 3) gives every edge of the device graph a bandwidth C_e. Here the distinct bandwidths are classes,
-fastest first, and a link "of class c or slower" has at most the c-th bandwidth. A ring is as fast as the slowest of its
-links, and so are the tensors between two stages.
+fastest first, and a link "of class c or slower" has at most the c-th bandwidth. A ring is as fast as the slowest link
+between any two of its devices, and so are the tensors between two stages.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ Here s is a stage's place in an order in which no tensor goes back, v an operato
 
     within[v,s]     v is in G_s                       degree[s,r]   |D_s| = r
     upto[v,s]       v is in one of G_0, ..., G_s      used[s]       G_s is not empty
-    inner[e,s]      both ends of e are in G_s         deep[s,d]     at least d stages from s to the end
+    inner[e,s]      both ends of e are in G_s         deep[s,d]     stage s keeps d micro-batches or more
     bottleneck      max_s TPS(S_s), in units          owns[s,u]     device u is in D_s (`devices`, device graphs only)
 
 b is the model's own, or chosen by ``size[b]`` (`Case`). Pi_s is 1F1B, which keeps C4 and the least in flight (Appendix

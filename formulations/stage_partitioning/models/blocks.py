@@ -42,10 +42,10 @@ _TOO_MUCH = 2.0
 class Block:
     """A stage with degrees (t, d) whose data-parallel degrees and those of all later stages sum to s.
 
-    ``times`` and ``sizes`` are what the options that may run in it add to its Time-Per-Sample, in the instance's unit,
-    and to its bytes; what they are certain to pay at the boundary is in their time. ``paid`` are the times of crossings
-    whose neighbour may be in the block with the payer. Of each group ``apart`` (nodes) it holds one at most; its first
-    and its last node are of what ``sides`` say.
+    ``times`` and ``sizes`` are what the options that may run in it add to its Time-Per-Sample, (X.p + kappa(d) X.w) / d
+    and the crossings that it is certain to pay, in the instance's unit, and to its bytes, X.a y + X.b. ``paid`` are the
+    times of crossings whose neighbour may be in the block with the payer. Of each group ``apart`` (nodes) it holds one
+    at most; its first and its last node are of what ``sides`` say.
     """
 
     s: int

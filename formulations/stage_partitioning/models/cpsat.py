@@ -6,8 +6,8 @@ with an option o = (v, t, X), X in T(v, t). With a number T for the slowest stag
 strong: `block_search` looks for plans within such numbers.
 
 Exact for the instance as declared: any number of TMPCs, weights and volumes that differ between them, any degrees,
-several sources and sinks, "at most" and "exactly" N. Costs are rounded down and byte limits never tightened
-(`solvers.scaling`), so the bound holds; a plan that only rounding let through is cut off and the search goes on.
+several sources and sinks, "at most" and "exactly" N. Costs and bytes are rounded down (`solvers.scaling`), so the bound
+holds; a plan that only rounding let through is cut off and the search goes on.
 
 Source: this project; the problem is Piper's, sections 3.1 to 3.6 and 4.
 """
@@ -67,88 +67,80 @@ def scales(data: Blocks, target: float | None = None) -> tuple[Scale, Scale]:
 def build(data: Blocks, target: float | None = None) -> tuple[cpsat.SpokenModel, Variables]:
     """The model of ``data``; with a target (``data.most``) of plans within it, the one on the fewest devices first."""
     terms, blocks, model = data.terms, data.blocks, cpsat.SpokenModel()
-    instance, says, new_bool = terms.instance, model.says, model.new_bool_var
-    second, byte = scales(data, target)
-    sums = range(1, terms.max_s + 1)
-    says("taken", "taken[b]: the plan has the stage of block b = (s,t,d), with degrees (t,d); those of it and of all "
-         "later stages sum to s")  # fmt: skip
-    taken = [new_bool(f"taken[{b}]") for b in range(len(blocks))]
-    says("choice", "choice[b,o]: option o, a TMPC of a node, runs in block b")
-    choice = {(b, o): new_bool(f"choice[{b},{o}]") for b, block in enumerate(blocks) for o in block.times}
-    says("done", "done[v,s]: node v runs in a block of sum s or less")
-    done = {(v, s): new_bool(f"done[{v},{s}]") for v in terms.nodes for s in sums}
-    says("paid", "paid[b,c]: block b pays crossing c, whose payer and neighbour it might hold together")
-    paid = {(b, c): new_bool(f"paid[{b},{c}]") for b, block in enumerate(blocks) for c in block.paid}
-    says("time", "T, the Time-Per-Sample: that of the slowest stage, in whole units [Piper, section 3.2]")
-    most = second.ceil(data.most) + 1  # sums of rounded floats may be a little more
-    time = model.new_int_var(0, most, "time") if target is None else most
+    instance, every, sums = terms.instance, range(len(data.blocks)), range(1, data.terms.max_s + 1)
+    time_scale, byte_scale = scales(data, target)
+
+    # fmt: off
+    taken = list(model.booleans("taken", every,
+        "taken[b]: the plan has the stage of block b = (s,t,d), with degrees (t,d); those of it and of all later "
+        "stages sum to s").values())
+    choice = model.booleans("choice", [(b, o) for b in every for o in blocks[b].times],
+        "choice[b,o]: option o, a TMPC of a node, runs in block b")
+    done = model.booleans("done", [(v, s) for v in terms.nodes for s in sums],
+        "done[v,s]: node v runs in a block of sum s or less (s counts from the output side)")
+    paid = model.booleans("paid", [(b, c) for b in every for c in blocks[b].paid],
+        "paid[b,c]: block b pays crossing c, whose payer and neighbour it might hold together")
+    most = time_scale.ceil(data.most) + 1  # sums of rounded floats may be a little more
+    time = most if target is not None else model.integer("time", 0, most,
+        "T, the Time-Per-Sample: that of the slowest stage, in whole units [Piper, section 3.2]")
 
     def held(v: int, *where: int) -> Any:  # 1 if one of these blocks holds node v
         return _sum([choice[b, o] for b in where for o in data.own(v, b)])
 
-    says("one_path", "one block is the last stage, with s = d: sum of taken[b] over those = 1")
-    says(
-        "conserved",
-        "a block with s' = s - d stands before one with sum s'; the path ends anywhere, or at N if exactly N "
-        "is required: sum of taken[b] over b with s - d = s' <= sum over b with s = s' [Piper, section 3.1]",
-    )
-    model.add_exactly_one([taken[b] for b in data.leaving[0]]).with_name("one_path")
-    for s in sums:
-        after, before = (_sum([taken[b] for b in where[s]]) for where in (data.leaving, data.of_sum))
-        goes_on = instance.exactly and s != instance.num_microbatches
-        model.add(after == before if goes_on else after <= before).with_name(f"conserved[{s}]")
-    says("devices", "the stages take disjoint sets of devices: sum of t d taken[b] <= K [Piper, section 3.1]")
+    def conserved(s: int) -> Any:
+        in_front, here = (_sum([taken[b] for b in where[s]]) for where in (data.leaving, data.of_sum))
+        return in_front == here if instance.exactly and s != instance.num_microbatches else in_front <= here
+
+    model.row("one_path", model.add_exactly_one([taken[b] for b in data.leaving[0]]),
+        "one block is the last stage, with s = d: sum of taken[b] over those = 1")
+    model.rows("conserved", sums, conserved,
+        "a block with s_b - d_b = s stands in front of one of sum s; the path ends anywhere, or at N if exactly N is "
+        "required: sum of taken[b] over b with s_b - d_b = s <= sum over b with s_b = s [Piper, section 3.1]")
     devices = _weighted(taken, [block.devices for block in blocks])
-    model.add(devices <= instance.num_devices).with_name("devices")
+    model.row("devices", devices <= instance.num_devices,
+        "the stages take disjoint sets of devices: sum of t d taken[b] <= K [Piper, section 3.1]")
+    model.rows("done_so_far", done,
+        lambda v, s: done[v, s] == done.get((v, s - 1), 0) + held(v, *data.of_sum[s]),
+        "what is done grows by what blocks hold: done[v,s] = done[v,s-1] + sum over b of sum s of held(v,b)")
+    model.rows("one_place", terms.nodes, lambda v: done[v, terms.max_s] == 1,
+        "a node is in one stage, with one TMPC: done[v,s] = 1 at the largest s [Piper, section 3.1]")
+    model.rows("forward", [(u, v, s) for u, v in instance.edge_indices for s in sums[:-1]],
+        lambda u, v, s: done[u, s] <= done[v, s],
+        "no edge (u,v) runs backwards: where u is done, so is v behind it [Piper, section 3.1]")
+    model.rows("not_empty", every, lambda b: taken[b] <= _sum([choice[b, o] for o in blocks[b].times]),
+        "a stage holds a node: taken[b] <= sum over o of choice[b,o]")
+    model.rows("apart", [(b, group) for b in every for group in range(len(blocks[b].apart))],
+        lambda b, group: _sum([held(v, b) for v in blocks[b].apart[group]]) <= taken[b],
+        "only a stage that is taken holds nodes, and of those that exceed T or M together one at most: sum over such v "
+        "of held(v,b) <= taken[b] [this project]")
+    # The limit is rounded down as all sizes are: a sum that keeps M keeps it in whole units, too.
+    model.rows("memory", [b for b in every if sum(blocks[b].sizes.values()) > data.limit],
+        lambda b: _weighted([choice[b, o] for o in blocks[b].sizes],
+                            [byte_scale.floor(size) for size in blocks[b].sizes.values()])
+        <= byte_scale.floor(data.limit) * taken[b],
+        "sum over v of (X(v).a y + X(v).b) <= M taken[b], y = ceil(s/d) [Piper, section 3.5]")
 
-    says(
-        "done_so_far",
-        "what is done grows by what blocks hold: done[v,s] = done[v,s-1] + sum over b of sum s of held(v,b)",
-    )
-    says("one_place", "a node is in one stage, with one TMPC: done[v,S] = 1 [Piper, section 3.1]")
-    for v in terms.nodes:
-        for s in sums:
-            grown = done.get((v, s - 1), 0) + held(v, *data.of_sum[s])
-            model.add(done[v, s] == grown).with_name(f"done_so_far[{v},{s}]")
-        model.add(done[v, terms.max_s] == 1).with_name(f"one_place[{v}]")
-    says("forward", "no edge (u,v) runs backwards: where u is done, so is v behind it [Piper, section 3.1]")
-    for u, v in instance.edge_indices:
-        for s in sums[:-1]:
-            model.add(done[u, s] <= done[v, s]).with_name(f"forward[{u},{v},{s}]")
+    def boundary(b: int, c: int) -> Any:
+        crossing = terms.crossings[c]
+        runs = _sum([choice[b, o] for o in crossing.options if o in blocks[b].times])
+        return runs <= held(crossing.other, b) + paid[b, c]
 
-    says("not_empty", "a stage holds a node: taken[b] <= sum over o of choice[b,o]")
-    says(
-        "apart",
-        "only a stage holds nodes, all with its t, and one of those that exceed T or M together at most: sum over "
-        "such v of held(v,b) <= taken[b] [Piper, section 3.3]",
-    )
-    says("memory", "sum over v of (X(v).a y + X(v).b) <= M taken[b], y = ceil(s/d) [Piper, section 3.5]")
-    says(
-        "boundary",
-        "the edges of delta^-(S) and delta^+(S) are paid by their end in S: where c's payer runs with one of "
-        "its options, and its neighbour does not run [Piper, section 4]",
-    )
-    says(
-        "stage_time",
-        "compute + comm / B is at most T: (sum of X.p + sum of 2 (c + X.c^fw)/B + sum of 2 (c + X.c^bw)/B + "
-        "4 (d-1)/(d B) sum of X.w) / d <= T, times taken[b] if T is a number [Piper, sections 3.2 and 4]",
-    )
-    for b, block in enumerate(blocks):
-        running, crossed = [choice[b, o] for o in block.times], [paid[b, c] for c in block.paid]
-        model.add(taken[b] <= _sum(running)).with_name(f"not_empty[{b}]")
-        for group, nodes in enumerate(block.apart):
-            model.add(_sum([held(v, b) for v in nodes]) <= taken[b]).with_name(f"apart[{b},{group}]")
-        if sum(block.sizes.values()) > data.limit:
-            sizes = _weighted(running, [byte.floor(size) for size in block.sizes.values()])
-            model.add(sizes <= byte.floor(data.limit) * taken[b]).with_name(f"memory[{b}]")
-        for c in block.paid:
-            crossing = terms.crossings[c]
-            runs = _sum([choice[b, o] for o in crossing.options if o in block.times])
-            model.add(runs <= held(crossing.other, b) + paid[b, c]).with_name(f"boundary[{b},{c}]")
-        units = [second.floor(each) for each in (*block.times.values(), *block.paid.values())]
+    def stage_time(b: int) -> Any:
+        own = [*((choice[b, o], each) for o, each in blocks[b].times.items()),
+               *((paid[b, c], each) for c, each in blocks[b].paid.items())]
         slowest = time if target is None else time * taken[b]
-        model.add(_weighted([*running, *crossed], units) <= slowest).with_name(f"stage_time[{b}]")
+        return _weighted([variable for variable, _ in own], [time_scale.floor(each) for _, each in own]) <= slowest
+
+    model.rows("boundary", paid, boundary,
+        "the edges of delta^-(S) and delta^+(S) are paid by their end in S: where c's payer runs with one of its "
+        "options, and its neighbour does not run [Piper, section 4]")
+    model.rows("stage_time", every, stage_time,
+        "compute + comm / B is at most T: (sum of X.p + sum of 2 (c + X.c^fw)/B + sum of 2 (c + X.c^bw)/B + kappa(d) "
+        "sum of X.w) / d <= T, times taken[b] if T is a number; kappa(d) = 4 (d-1)/(d B), or /(N B) as released "
+        "[Piper, sections 3.2 and 4]")
+    # With a number for T: a bound above K devices refutes it.
     model.minimize(time if target is None else devices)
+    # fmt: on
     found = Variables(taken, choice, done, paid, time)
     strengthen(model, data, found, target)
     return model, found

@@ -5,9 +5,9 @@ so that y = ceil(s/d) micro-batches are in flight in it; what it may hold is in 
 with an option o = (v, t, X), X in T(v, t). With a number T for the slowest stage's time (``target``) no big-M is left,
 and the relaxation is strong: `block_search` looks for plans within such numbers.
 
-Exact for the instance as declared; times are in parts of what a stage may take and bytes in parts of M, so that HiGHS
-works on numbers of natural size, and a plan that its tolerances let through is cut off. (Tolerances are HiGHS's own: at
-1e-9 it loses the 1e-9 by which a plan may exceed M, and with it plans that fill M.)
+Exact for the instance as declared; times are in parts of T (without a target: of what bounds it) and bytes in parts
+of M, so that HiGHS works on numbers of natural size, and a plan that its tolerances let through is cut off. (Tolerances
+are HiGHS's own: at 1e-9 it loses the 1e-9 by which a plan may exceed M, and with it plans that fill M.)
 
 Source: this project; the problem is Piper's, sections 3.1 to 3.6 and 4.
 """
@@ -55,7 +55,7 @@ def unit_of_time(data: Blocks, target: float | None = None) -> float:
 def build(data: Blocks, target: float | None = None) -> pyo.ConcreteModel:
     """The model of ``data``; with a target (``data.most``) of plans within it, the one on the fewest devices first."""
     terms, blocks, every = data.terms, data.blocks, range(len(data.blocks))
-    instance, second, byte = terms.instance, unit_of_time(data, target), (data.limit or 1.0) / milp.NATURAL
+    instance, time_unit, byte_unit = terms.instance, unit_of_time(data, target), (data.limit or 1.0) / milp.NATURAL
 
     def held(m: Any, v: int, *where: int) -> Any:  # 1 if one of these blocks holds node v
         return weighted_sum((1.0, m.choice[b, o]) for b in where for o in data.own(v, b))
@@ -66,26 +66,26 @@ def build(data: Blocks, target: float | None = None) -> pyo.ConcreteModel:
     model.choice = pyo.Var(((b, o) for b in every for o in blocks[b].times), domain=pyo.Binary,
                            doc="choice[b,o]: option o, a TMPC of a node, runs in block b")  # fmt: skip
     model.done = pyo.Var(terms.nodes, range(terms.max_s + 1), bounds=(0, 1),
-                         doc="done[v,s]: node v runs in a block of sum s or less")  # fmt: skip
+                         doc="done[v,s]: node v runs in a block of sum s or less (from the output side)")  # fmt: skip
     model.paid = pyo.Var(((b, c) for b in every for c in blocks[b].paid), bounds=(0, 1), doc="paid[b,c]: block b pays "
                          "crossing c, whose payer and neighbour it might hold together")  # fmt: skip
     if target is None:
-        model.time = pyo.Var(bounds=(0, data.most / second * (1 + milp.ROOM)),
+        model.time = pyo.Var(bounds=(0, data.most / time_unit * (1 + milp.ROOM)),
                              doc="T, the Time-Per-Sample: that of the slowest stage [Piper, section 3.2]")  # fmt: skip
 
     def through(m: Any, where: Iterable[int]) -> Any:
         return weighted_sum((1.0, m.taken[b]) for b in where)
 
     def conserved(m: Any, s: int) -> Any:
-        after, before = through(m, data.leaving[s]), through(m, data.of_sum[s])
-        return after == before if instance.exactly and s != instance.num_microbatches else after <= before
+        in_front, here = through(m, data.leaving[s]), through(m, data.of_sum[s])
+        return in_front == here if instance.exactly and s != instance.num_microbatches else in_front <= here
 
     model.one_path = pyo.Constraint(rule=lambda m: through(m, data.leaving[0]) == 1, doc="one block is the last stage, "
                                     "with s = d: sum of taken[b] over those = 1")  # fmt: skip
     model.conserved = pyo.Constraint(
         range(1, terms.max_s + 1), rule=conserved,
-        doc="a block with s' = s - d stands before one with sum s'; the path ends anywhere, or at N if exactly N is "
-        "required: sum of taken[b] over b with s - d = s' <= sum over b with s = s' [Piper, section 3.1]")  # fmt: skip
+        doc="a block with s_b - d_b = s stands in front of one of sum s; the path ends anywhere, or at N if exactly N "
+        "is required: sum of taken[b] over s_b - d_b = s <= sum over s_b = s [Piper, section 3.1]")  # fmt: skip
     devices = weighted_sum((block.devices, model.taken[b]) for b, block in enumerate(blocks))
     model.devices = pyo.Constraint(expr=devices <= instance.num_devices, doc="the stages take disjoint sets of "
                                    "devices: sum of t d taken[b] <= K [Piper, section 3.1]")  # fmt: skip
@@ -96,7 +96,7 @@ def build(data: Blocks, target: float | None = None) -> pyo.ConcreteModel:
         doc="what is done grows by what blocks hold: done[v,s] = done[v,s-1] + sum over b of sum s of held(v,b)",
     )
     model.one_place = pyo.Constraint(terms.nodes, rule=lambda m, v: m.done[v, terms.max_s] == 1, doc="a node is in one "
-                                     "stage, with one TMPC: done[v,S] = 1 [Piper, section 3.1]")  # fmt: skip
+                                     "stage, with one TMPC: done[v,s] = 1, s largest [Piper, section 3.1]")  # fmt: skip
     model.forward = pyo.Constraint(
         instance.edge_indices, range(1, terms.max_s), rule=lambda m, u, v, s: m.done[u, s] <= m.done[v, s],
         doc="no edge (u,v) runs backwards: where u is done, so is v behind it [Piper, section 3.1]")  # fmt: skip
@@ -106,11 +106,11 @@ def build(data: Blocks, target: float | None = None) -> pyo.ConcreteModel:
     model.apart = pyo.Constraint(
         ((b, group) for b, block in enumerate(blocks) for group in range(len(block.apart))),
         rule=lambda m, b, group: pyo.quicksum(held(m, v, b) for v in blocks[b].apart[group]) <= m.taken[b],
-        doc="only a stage holds nodes, all with its t, and one of those that exceed T or M together at most: sum over "
-        "such v of held(v,b) <= taken[b] [Piper, section 3.3]")  # fmt: skip
+        doc="only a stage that is taken holds nodes, and of those that exceed T or M together one at most: sum over "
+        "such v of held(v,b) <= taken[b] [this project]")  # fmt: skip
     model.memory = pyo.Constraint(
         (b for b, block in enumerate(blocks) if sum(block.sizes.values()) > data.limit),
-        rule=lambda m, b: weighted_sum((in_units(size, byte), m.choice[b, o]) for o, size in blocks[b].sizes.items())
+        rule=lambda m, b: weighted_sum((in_units(y, byte_unit), m.choice[b, o]) for o, y in blocks[b].sizes.items())
         <= milp.NATURAL * (1 + _ROOM) * m.taken[b],
         doc="sum over v of (X(v).a y + X(v).b) <= M taken[b], y = ceil(s/d) [Piper, section 3.5]")  # fmt: skip
 
@@ -120,9 +120,9 @@ def build(data: Blocks, target: float | None = None) -> pyo.ConcreteModel:
         return runs - held(m, crossing.other, b) <= m.paid[b, c]
 
     def stage_time(m: Any, b: int) -> Any:
-        running = [(in_units(time, second), m.choice[b, o]) for o, time in blocks[b].times.items()]
-        paid = [(in_units(time, second), m.paid[b, c]) for c, time in blocks[b].paid.items()]
-        most = m.time if target is None else target / second * (1 + _ROOM) * m.taken[b]
+        running = [(in_units(time, time_unit), m.choice[b, o]) for o, time in blocks[b].times.items()]
+        paid = [(in_units(time, time_unit), m.paid[b, c]) for c, time in blocks[b].paid.items()]
+        most = m.time if target is None else target / time_unit * (1 + _ROOM) * m.taken[b]
         return weighted_sum([*running, *paid]) <= most
 
     model.boundary = pyo.Constraint(
@@ -131,8 +131,10 @@ def build(data: Blocks, target: float | None = None) -> pyo.ConcreteModel:
         "options, and its neighbour does not run [Piper, section 4]")  # fmt: skip
     model.stage_time = pyo.Constraint(
         every, rule=stage_time,
-        doc="compute + comm / B is at most T: (sum of X.p + sum of 2 (c + X.c^fw)/B + sum of 2 (c + X.c^bw)/B + 4 "
-        "(d-1)/(d B) sum of X.w) / d <= T, times taken[b] if T is a number [Piper, sections 3.2 and 4]")  # fmt: skip
+        doc="compute + comm / B is at most T: (sum of X.p + sum of 2 (c + X.c^fw)/B + sum of 2 (c + X.c^bw)/B + "
+        "kappa(d) sum of X.w) / d <= T, times taken[b] if T is a number; kappa(d) = 4 (d-1)/(d B), or /(N B) as "
+        "released [Piper, sections 3.2 and 4]")  # fmt: skip
+    # With a number for T: a bound above K devices refutes it.
     model.objective = pyo.Objective(expr=model.time if target is None else devices)
     strengthen(model, data, target)
     model.forbidden = pyo.ConstraintList(doc="stages that only tolerances admitted")

@@ -123,8 +123,10 @@ class KnapsackModel(ABC):
 #: The sentences of both models, by group.
 SAYS = {
     "chosen": "chosen[v,j]: node v takes its option j",
-    "one_tmpc": 'a node takes exactly one TMPC: "choose one TMPC X in T(v, t) for each v in S" [Piper, section 4]',
-    "memory": 'total memory is within the capacity: "staying under the memory limit M" [Piper, section 4]',
+    "one_tmpc": 'a node takes exactly one TMPC: "choose one TMPC X in T(v, t) for each v in S": sum over j of '
+    "chosen[v,j] = 1 [Piper, section 4]",
+    "memory": 'total memory is within the capacity: "staying under the memory limit M": sum over v, j of memory(v,j) '
+    "chosen[v,j] <= M [Piper, section 4]",
     "forbidden": "what has more bytes than fit, which only rounding or tolerances admitted, is cut off",
 }
 
