@@ -1,4 +1,4 @@
-"""Intervals and noise of other problems than stage partitioning: optimal inside and not outside, by brute force."""
+"""Intervals and noise of every problem that has them: optimal inside and not outside, by brute force."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from oracles import operator_partitioning
 from small_instances import known_optimum, random_case
+from strategies import random_stage_instance
 
 import planner
 from planner.analysis.intervals import EDGE_GAP, LEAST, MOST
@@ -28,6 +29,8 @@ NAMES = ("layer_assignment", "operator_partitioning", "stage_graph")
 
 def drawn(name: str, number: int) -> Any:
     """A small instance; operators as the family draws them are often too many for brute force."""
+    if name == "stage_partitioning":
+        return random_stage_instance(number, max_nodes=4, max_devices=3, max_tmpcs=2, memory="planted")
     if name == "operator_partitioning":
         return operator_partitioning.random_instance(random.Random(f"interval {number}"), 4)
     return random_case(name, 43, number)
@@ -62,12 +65,18 @@ def test_a_plan_keeps_all_rules_at_both_ends_of_memory_and_is_optimal_there(name
             at = replace(instance, memory_bytes=amount)
             assert planner.check(at, found.result.plan).feasible, (number, amount)
             seen["low"] += amount < declared
+        less = replace(instance, memory_bytes=memory.low_amount * (1 - 1e-6))
+        assert not memory.low_amount or not planner.check(less, found.result.plan).feasible, number
         if high is not None and memory.high_amount is not None:
             for amount in (memory.high_amount, high * declared, shown[1] * declared):
                 at = replace(instance, memory_bytes=amount)
                 plan = family_of(at).plan_from_json(at, found.result.plan)
                 assert amount >= declared * (1 - 1e-5) and loss(name, at, plan) <= OPTIMAL_GAP
                 seen["high"] += amount > declared
+            more = replace(instance, memory_bytes=memory.high_amount * (1 + 1e-6))
+            _, then = known_optimum(name, more)
+            plan = family_of(more).plan_from_json(more, found.result.plan)
+            assert family_of(more).evaluate(more, plan) > then * (1 + OPTIMAL_GAP), (number, memory)
     assert seen["low"] and (seen["high"] or name == "operator_partitioning"), seen
 
 
@@ -84,7 +93,7 @@ def test_a_factor_of_what_is_declared_makes_no_less_and_no_more() -> None:
     assert wrong > 200
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ["stage_partitioning", *NAMES])
 def test_a_plan_is_optimal_inside_its_intervals_and_not_outside(name: str, cases: int) -> None:
     seen: Counter[str] = Counter()
     for number in range(max(4, cases // 8)):
@@ -115,6 +124,7 @@ def test_a_plan_is_optimal_inside_its_intervals_and_not_outside(name: str, cases
             seen["proved" if each.proved else "sampled"] += 1
         assert not ways
     assert seen["proved"] and (seen["end"] or cases < 100), seen
+    assert name != "stage_partitioning" or (seen["end"] and seen["sampled"]), seen
 
 
 @pytest.mark.parametrize("name", NAMES)
