@@ -6,17 +6,13 @@ import importlib
 import json
 import math
 import random
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import planner
-from planner.cli.app import main
 from planner.files.load import family_of
 from planner.solving.certify import Certification
 
@@ -55,13 +51,18 @@ def certified(instance: Any) -> tuple[planner.Result, dict]:
     return found.result, confirmed(instance, found)
 
 
+def judged(instance: Any) -> Certification:
+    """An exact result with its certificate, or why it has none; `AssertionError` if one is refused."""
+    found = planner.certify(instance, planner.solve(instance, exact=True))
+    if found.content is not None:
+        confirmed(instance, found, 6e-7 if found.content["proof"].get("name") == "heads and tails" else 1e-10)
+    return found
+
+
 def accepted_or_why(instance: Any) -> str:
     """``accepted``, or why an exact result has no certificate; `AssertionError` if one is refused."""
-    found = planner.certify(instance, planner.solve(instance, exact=True))
-    if found.content is None:
-        return found.uncertified.split("(")[0]
-    confirmed(instance, found, 6e-7 if found.content["proof"].get("name") == "heads and tails" else 1e-10)
-    return "accepted"
+    found = judged(instance)
+    return "accepted" if found.content is not None else found.uncertified.split("(")[0]
 
 
 def confirmed(instance: Any, found: Certification, below: float = 1e-10) -> dict:
@@ -184,18 +185,3 @@ def _is_accepted(content: dict, certificate: dict) -> bool:
 
 def _text(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
-
-
-def check_commands(instance: Any, kind: str, folder: Path, capsys: Any) -> None:
-    """``certify``, ``verify`` and the checker alone, on files."""
-    files = [str(folder / "instance.json"), str(folder / "certificate.json")]
-    planner.save(instance, files[0])
-    assert main(["certify", files[0], "--out", files[1], "--quiet", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["certificate"]["kind"] == kind
-    assert main(["verify", *files]) == 0
-    assert "accepted: every plan takes more than " in capsys.readouterr().out
-    alone = folder / "checker.py"
-    alone.write_text(planner.checker(family_of(instance).name))
-    command = [sys.executable, "-I", "-S", str(alone), *files]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0 and done.stdout.startswith("accepted: ")

