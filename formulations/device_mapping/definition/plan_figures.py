@@ -40,9 +40,7 @@ def breakdown(instance: DeviceMapping, plan: Mapping) -> Breakdown:
             }
         )
     return Breakdown(
-        tuple(rows),
-        {"bottleneck": f"stage {slowest(times)}"},
-        lambda: _pictures(instance, plan, times, parts),
+        tuple(rows), {"bottleneck": f"stage {slowest(times)}"}, lambda: _pictures(instance, plan, times, parts)
     )
 
 

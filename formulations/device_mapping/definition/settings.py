@@ -7,14 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from instances.parameters import Setting, one_of, parse_count
-from instances.problems.device_mapping import (
-    AUTO,
-    OBJECTIVES,
-    RINGS,
-    DeviceMapping,
-    allreduce_ratio,
-    with_objective,
-)
+from instances.problems.device_mapping import AUTO, OBJECTIVES, RINGS, DeviceMapping, allreduce_ratio, with_objective
 
 Instance = DeviceMapping
 

@@ -18,16 +18,7 @@ FOUND, NONE, STOPPED = 1, 0, -1
 
 
 @kernel(TABLES, INTS, INTS, INTS, FLOAT, INTS, INTS, FLAG)
-def search(
-    tables: Any,
-    order: Any,
-    first: Any,
-    checked: Any,
-    target: Any,
-    device: Any,
-    nodes: Any,
-    flag: Any,
-) -> Any:
+def search(tables: Any, order: Any, first: Any, checked: Any, target: Any, device: Any, nodes: Any, flag: Any) -> Any:
     """Assign nodes in order, devices by number; NONE is a proof, up to rounding, that no mapping meets the target.
 
     Parameters

@@ -172,11 +172,7 @@ class Model(ScheduleModel, cpsat.Runnable):
 
 
 def model_of(
-    instance: ScheduleInstance,
-    watch: Watch | None = None,
-    *,
-    complete: bool = False,
-    graph: PassGraph | None = None,
+    instance: ScheduleInstance, watch: Watch | None = None, *, complete: bool = False, graph: PassGraph | None = None
 ) -> Model:
     """The model of an instance (`data_of`), with its requirements."""
     data = data_of(instance, watch, complete=complete, graph=graph)

@@ -64,9 +64,7 @@ def build(data: Data) -> Any:
         doc="time of the iteration, from 0 to the end of its last pass; at most that of a known one, and the deadline",
     )
     model.backward_first = pyo.Var(
-        pairs,
-        domain=pyo.Binary,
-        doc="backward_first[p,q]: backward pass q comes before forward pass p of its stage",
+        pairs, domain=pyo.Binary, doc="backward_first[p,q]: backward pass q comes before forward pass p of its stage"
     )
     start, first = model.start, dict(model.backward_first.items())
     model.precedence = pyo.Constraint(

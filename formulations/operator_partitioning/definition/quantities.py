@@ -11,12 +11,7 @@ from instances.rules import NodeId
 if TYPE_CHECKING:
     from formulations.operator_partitioning.definition.plan import OperatorPlan
 
-OPERATOR = Domain("operator", lambda instance: [operator.id for operator in instance.operators])
-
-
-def num_stages(_: OperatorInstance, plan: OperatorPlan) -> int:
-    """Stages of the plan."""
-    return len(plan.stages)
+_OPERATOR = Domain("operator", lambda instance: [operator.id for operator in instance.operators])
 
 
 def stage_of(instance: OperatorInstance, plan: OperatorPlan, operator: NodeId) -> int:
@@ -30,14 +25,16 @@ def same_stage(instance: OperatorInstance, plan: OperatorPlan, operator: NodeId,
     return int(stage_of(instance, plan, operator) == stage_of(instance, plan, other))
 
 
-def replicas_of(instance: OperatorInstance, plan: OperatorPlan, operator: NodeId) -> int:
-    """Replicas of the stage that has an operator."""
-    return plan.replicas[stage_of(instance, plan, operator)]
-
-
 VOCABULARY = (
-    Quantity("num_stages", "number of stages", num_stages),
-    Quantity("stage_of", "number of the stage that has an operator, from 0 at the input side", stage_of, (OPERATOR,)),
-    Quantity("same_stage", "whether two operators are in one stage", same_stage, (OPERATOR, OPERATOR), is_yes_no=True),
-    Quantity("replicas_of", "replicas of the stage that has an operator", replicas_of, (OPERATOR,)),
+    Quantity("num_stages", "number of stages", lambda _, plan: len(plan.stages)),
+    Quantity("stage_of", "number of the stage that has an operator, from 0 at the input side", stage_of, (_OPERATOR,)),
+    Quantity(
+        "same_stage", "whether two operators are in one stage", same_stage, (_OPERATOR, _OPERATOR), is_yes_no=True
+    ),
+    Quantity(
+        "replicas_of",
+        "replicas of the stage that has an operator",
+        lambda instance, plan, operator: plan.replicas[stage_of(instance, plan, operator)],
+        (_OPERATOR,),
+    ),
 )

@@ -14,13 +14,7 @@ from typing import Any
 from formulations.contract.family import lazy
 from instances.errors import InstanceError
 from instances.parameters import Setting, one_of, parse_amount, parse_count, parse_flag
-from instances.problems.operator_partitioning import (
-    SCHEDULES,
-    OperatorInstance,
-    TrainingMemory,
-    expect_held,
-    per_pair,
-)
+from instances.problems.operator_partitioning import SCHEDULES, OperatorInstance, TrainingMemory, expect_held, per_pair
 from instances.units import parse_bandwidth, parse_bytes
 
 WEIGHT_COPIES = Setting(

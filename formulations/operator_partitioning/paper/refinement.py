@@ -23,10 +23,7 @@ Move = tuple[int, int]
 
 
 def refine(
-    instance: OperatorInstance,
-    plan: OperatorPlan,
-    moves: int = MOVES,
-    stopped: Callable[[], bool] = lambda: False,
+    instance: OperatorInstance, plan: OperatorPlan, moves: int = MOVES, stopped: Callable[[], bool] = lambda: False
 ) -> tuple[OperatorPlan, int]:
     """The plan after at most ``moves`` moves, and their number; every plan on the way is feasible if the first is."""
     done = 0
@@ -36,10 +33,7 @@ def refine(
 
 
 def steps(
-    instance: OperatorInstance,
-    plan: OperatorPlan,
-    moves: int = MOVES,
-    stopped: Callable[[], bool] = lambda: False,
+    instance: OperatorInstance, plan: OperatorPlan, moves: int = MOVES, stopped: Callable[[], bool] = lambda: False
 ) -> Iterator[tuple[Move, OperatorPlan]]:
     """The moves one by one, each with the plan after it."""
     state = _Loads(instance, plan)

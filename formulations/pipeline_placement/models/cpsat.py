@@ -49,10 +49,7 @@ _SENTENCES = {
         f"{name}_{part}": text
         for name, what in (("sent", "what is sent"), ("ring", "the all-reduce"))
         for part, text in (
-            (
-                "slow",
-                f"{name}_slow[.,k]: the link is no faster than level k of the distinct bandwidths, fastest first",
-            ),
+            ("slow", f"{name}_slow[.,k]: the link is no faster than level k of the distinct bandwidths, fastest first"),
             ("time", f"{what} takes as long as at level k if the link is no faster [Parmesan, Equations 6 and 7]"),
             ("levels", "a link that is no faster than a level is no faster than the levels before"),
             ("level", "a link is as slow as the devices that its ends are on have it"),

@@ -20,49 +20,37 @@ def _stage(instance: StageGraph, plan: StagePlan, operator: int | str) -> Stage 
     return next((stage for stage in plan.stages if node in stage.nodes), None)
 
 
-def num_stages(_: StageGraph, plan: StagePlan) -> int:
-    """Stages of the plan."""
-    return len(plan.stages)
-
-
-def same_stage(instance: StageGraph, plan: StagePlan, operator: int | str, other: int | str) -> int:
-    """1 if two operators are in one stage."""
-    return int(_stage(instance, plan, operator) is _stage(instance, plan, other))
-
-
-def devices_of(instance: StageGraph, plan: StagePlan, operator: int | str) -> int:
-    """Devices of the stage that has an operator."""
-    stage = _stage(instance, plan, operator)
-    return 0 if stage is None else stage.devices
-
-
-def in_flight_of(instance: StageGraph, plan: StagePlan, operator: int | str) -> int:
-    """Samples in flight of the stage that has an operator."""
-    stage = _stage(instance, plan, operator)
-    return 0 if stage is None else stage.in_flight
-
-
-def microbatch(_: StageGraph, plan: StagePlan) -> int:
-    """Samples of the largest micro-batch of any stage."""
-    return max((stage.microbatch for stage in plan.stages), default=0)
-
-
-def idle_devices(instance: StageGraph, plan: StagePlan) -> int:
-    """Devices that no stage has."""
-    return instance.num_devices - sum(stage.devices for stage in plan.stages)
-
-
 VOCABULARY = (
-    Quantity("num_stages", "number of stages", num_stages),
+    Quantity("num_stages", "number of stages", lambda _, plan: len(plan.stages)),
     Quantity(
-        "same_stage", "whether two operators are in one stage", same_stage, (_OPERATOR, _OPERATOR), is_yes_no=True
+        "same_stage",
+        "whether two operators are in one stage",
+        lambda instance, plan, one, other: int(_stage(instance, plan, one) is _stage(instance, plan, other)),
+        (_OPERATOR, _OPERATOR),
+        is_yes_no=True,
     ),
-    Quantity("devices_of", "devices of the stage that an operator is in", devices_of, (_OPERATOR,)),
     Quantity(
-        "in_flight_of", "samples that the stage of an operator keeps in flight at most", in_flight_of, (_OPERATOR,)
+        "devices_of",
+        "devices of the stage that an operator is in",
+        lambda *of: 0 if (stage := _stage(*of)) is None else stage.devices,
+        (_OPERATOR,),
     ),
-    Quantity("microbatch", "samples of a micro-batch; of the largest if stages have their own sizes", microbatch),
-    Quantity("idle_devices", "devices that no stage has", idle_devices),
+    Quantity(
+        "in_flight_of",
+        "samples that the stage of an operator keeps in flight at most",
+        lambda *of: 0 if (stage := _stage(*of)) is None else stage.in_flight,
+        (_OPERATOR,),
+    ),
+    Quantity(
+        "microbatch",
+        "samples of a micro-batch; of the largest if stages have their own sizes",
+        lambda _, plan: max((stage.microbatch for stage in plan.stages), default=0),
+    ),
+    Quantity(
+        "idle_devices",
+        "devices that no stage has",
+        lambda instance, plan: instance.num_devices - sum(stage.devices for stage in plan.stages),
+    ),
 )
 
 

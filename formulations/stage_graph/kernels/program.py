@@ -114,15 +114,7 @@ def most_in_flight(base: Any, kept: Any, degrees: Any, sizes: Any, memory: float
 
 
 @kernel(TRANSITIONS, SHORTS2, INT, SHORTS3, SHORTS3, SHORTS3, FLAG, error_model="python")
-def fewest(
-    transitions: Any,
-    need: Any,
-    devices: int,
-    least: Any,
-    pick: Any,
-    middle: Any,
-    flag: Any,
-) -> int:
+def fewest(transitions: Any, need: Any, devices: int, least: Any, pick: Any, middle: Any, flag: Any) -> int:
     """``least[s, j, v]``: fewest devices for state s with at most v in flight at its first stages, and the choices.
 
     ``need[stage, i]``: fewest devices of a stage with i in flight; more than ``devices`` are never enough. ``pick`` is
