@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any, get_type_hints
 
 import numpy as np
+from numpy.typing import NDArray
 
 from formulations.compiled import compile_times
 
@@ -36,6 +37,18 @@ TRUTHS = types.Array(types.boolean, 1, "C")
 FLAG = types.Array(types.uint8, 1, "C")
 INT, FLOAT, TRUTH = types.int64, types.float64, types.boolean
 
+#: The same in the declaration of a ``NamedTuple`` (`record`), whose numbers are plain ones.
+Ints = Annotated[NDArray[np.int64], INTS]
+Ints2 = Annotated[NDArray[np.int64], INTS2]
+Ints3 = Annotated[NDArray[np.int64], INTS3]
+Shorts = Annotated[NDArray[np.int32], SHORTS]
+Floats = Annotated[NDArray[np.float64], FLOATS]
+Floats2 = Annotated[NDArray[np.float64], FLOATS2]
+Floats3 = Annotated[NDArray[np.float64], FLOATS3]
+Words2 = Annotated[NDArray[np.uint64], WORDS2]
+Truths = Annotated[NDArray[np.bool_], TRUTHS]
+_NUMBERS = {int: INT, float: FLOAT, bool: TRUTH}
+
 #: Bridges from Python and C to functions of whole tables would take a sixth of the compile time.
 _OUTER: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 _INNER: dict[str, Any] = {**_OUTER, "no_cpython_wrapper": True}
@@ -52,15 +65,15 @@ def kernel(*arguments: Any, **options: Any) -> Callable[[Callable[..., Any]], An
     Parameters
     ----------
     arguments
-        A Numba type for each argument: the names above, or a `record`. A call with an array of another type or layout
-        is a ``TypeError``; numbers are converted.
+        A Numba type for each argument: the names above, or a `record`, or its class where that declares the types. A
+        call with an array of another type or layout is a ``TypeError``; numbers are converted.
     options
         Numba's, over ours (no GIL, division as numpy's).
     """
 
     def decorate(function: Callable[..., Any]) -> Any:
         made = _dispatcher(function, {**_OUTER, **options})
-        KERNELS.append((made, arguments))
+        KERNELS.append((made, tuple(record(each) if isinstance(each, type) else each for each in arguments)))
         return made
 
     return decorate
@@ -97,13 +110,16 @@ def is_cached(made: Any, arguments: tuple[Any, ...]) -> bool:
 
 
 def record(kind: Any, /, **fields: Any) -> Any:
-    """The Numba type of a ``NamedTuple`` class whose fields have these types.
+    """The Numba type of a ``NamedTuple`` class whose fields have these types; without them those that it declares.
 
     Raises
     ------
     TypeError
         If the fields are not those of the class.
     """
+    if not fields:
+        declared = get_type_hints(kind, include_extras=True).items()
+        fields = {name: getattr(hint, "__metadata__", [_NUMBERS.get(hint)])[0] for name, hint in declared}
     if set(fields) != set(kind._fields):
         raise TypeError(f"{kind.__name__} has the fields {kind._fields}; types are given for {tuple(fields)}")
     return types.BaseTuple.from_types([fields[name] for name in kind._fields], kind)

@@ -28,10 +28,11 @@ import numpy as np
 
 from formulations.contract.family import Answer
 from formulations.device_mapping.annealing.baselines import RANDOM_MAPPINGS, at_random, pipeline_major, stage_major
-from formulations.device_mapping.data.costs import ROUNDING, Tables, plan_of, simple_bound, tables
+from formulations.device_mapping.data.costs import ROUNDING, plan_of, simple_bound, tables
 from formulations.device_mapping.definition.plan import Mapping
 from formulations.device_mapping.definition.problem import evaluate
 from formulations.device_mapping.kernels import published
+from formulations.device_mapping.kernels.arrays import Tables
 from instances.graph import topological_order
 from instances.problems.device_mapping import DeviceMapping
 from solvers.outcome import Limits, Prover, Stop, Watch

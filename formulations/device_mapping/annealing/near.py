@@ -16,11 +16,11 @@ import numpy as np
 from formulations.compiled.kernel_deadline import alarm
 from formulations.contract.family import Answer
 from formulations.device_mapping.annealing.baselines import pipeline_major, stage_major
-from formulations.device_mapping.data.costs import Tables, plan_of, simple_bound, tables
+from formulations.device_mapping.data.costs import plan_of, simple_bound, tables
 from formulations.device_mapping.definition.plan import Mapping
 from formulations.device_mapping.definition.problem import evaluate
 from formulations.device_mapping.kernels import annealing
-from formulations.device_mapping.kernels.arrays import Layout, Loads
+from formulations.device_mapping.kernels.arrays import Layout, Loads, Tables
 from instances.problems.device_mapping import DeviceMapping
 from solvers.outcome import Limits, Prover, Stop, Watch
 

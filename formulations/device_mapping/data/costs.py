@@ -2,49 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from formulations.device_mapping.definition.plan import Mapping
+from formulations.device_mapping.kernels.arrays import Tables
 from instances.problems.device_mapping import DeviceMapping
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 #: What float sums may be off by, relatively: bounds are lowered by as much.
 ROUNDING = 1e-12
-
-
-class Tables(NamedTuple):
-    """An instance as arrays.
-
-    Parameters
-    ----------
-    slowness
-        Seconds per byte between two devices, shape (D, D), 0 on the diagonal.
-    base
-        Seconds that each stage computes, shape (S,).
-    start, other, volume
-        Neighbours of stage s and the bytes they exchange with it: entries ``start[s]`` to ``start[s + 1] - 1``; none
-        where the objective does not count them.
-    ring_bytes
-        Bytes over each link of a stage's ring, shape (S,); 0 where the objective does not count them.
-    links
-        Links of a ring: R, 1 for two replicas, 0 for one or where the objective does not count them.
-    replicas
-        R.
-    """
-
-    slowness: Floats
-    base: Floats
-    start: Ints
-    other: Ints
-    volume: Floats
-    ring_bytes: Floats
-    links: int
-    replicas: int
 
 
 def tables(instance: DeviceMapping) -> Tables:

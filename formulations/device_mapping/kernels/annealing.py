@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from formulations.compiled.numba_kernels import FLAG, FLOAT, INT, TRUTH, WORDS, compile_kernels, inner, kernel
-from formulations.device_mapping.kernels.arrays import LAYOUT, LOADS, TABLES
+from formulations.device_mapping.kernels.arrays import Layout, Loads, Tables
 
 #: Share of the trials that reverse a part of a ring, where that is allowed.
 REVERSALS = 0.3
@@ -39,7 +39,7 @@ def _over(value, limit):
     return value - limit if value > limit else 0.0
 
 
-@kernel(TABLES, LAYOUT, LOADS)
+@kernel(Tables, Layout, Loads)
 def refresh(tables, layout, loads):
     """Write the seconds that every node exchanges tensors (``sending``) and that every link of a ring takes."""
     slowness, other, replicas, device, ring = tables.slowness, tables.other, tables.replicas, layout.device, layout.ring
@@ -55,7 +55,7 @@ def refresh(tables, layout, loads):
             loads.link[v] = tables.ring_bytes[s] * slowness[device[ring[v]], device[ring[after]]]
 
 
-@kernel(TABLES, LOADS)
+@kernel(Tables, Loads)
 def slowest(tables, loads):
     """Seconds of the slowest node."""
     seconds, replicas = 0.0, tables.replicas
@@ -68,7 +68,7 @@ def slowest(tables, loads):
     return seconds
 
 
-@kernel(TABLES, FLOAT, LOADS)
+@kernel(Tables, FLOAT, Loads)
 def set_caps(tables, target, loads):
     """Write each stage's best cap for the links of its ring, and what is left for its tensors; return the energy.
 
@@ -126,7 +126,7 @@ def _mark(v, bad, listed, where, count):
     return count
 
 
-@kernel(TABLES, LAYOUT, LOADS, TRUTH, FLOAT, FLOAT, FLOAT, FLOAT, INT, WORDS, FLAG)
+@kernel(Tables, Layout, Loads, TRUTH, FLOAT, FLOAT, FLOAT, FLOAT, INT, WORDS, FLAG)
 def anneal(tables, layout, loads, reorder, blocks, energy, hot, cold, moves, state, flag):
     """Swap devices (and, with ``reorder``, reverse parts of rings) until the energy is 0; returns the energy.
 

@@ -4,8 +4,37 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from formulations.compiled.numba_kernels import FLOATS, FLOATS2, INT, INTS, record
-from formulations.device_mapping.data.costs import Floats, Ints, Tables
+from formulations.compiled.numba_kernels import Floats, Floats2, Ints
+
+
+class Tables(NamedTuple):
+    """An instance as arrays.
+
+    Parameters
+    ----------
+    slowness
+        Seconds per byte between two devices, shape (D, D), 0 on the diagonal.
+    base
+        Seconds that each stage computes, shape (S,).
+    start, other, volume
+        Neighbours of stage s and the bytes they exchange with it: entries ``start[s]`` to ``start[s + 1] - 1``; none
+        where the objective does not count them.
+    ring_bytes
+        Bytes over each link of a stage's ring, shape (S,); 0 where the objective does not count them.
+    links
+        Links of a ring: R, 1 for two replicas, 0 for one or where the objective does not count them.
+    replicas
+        R.
+    """
+
+    slowness: Floats2
+    base: Floats
+    start: Ints
+    other: Ints
+    volume: Floats
+    ring_bytes: Floats
+    links: int
+    replicas: int
 
 
 class Layout(NamedTuple):
@@ -32,18 +61,3 @@ class Loads(NamedTuple):
     link: Floats
     cap: Floats
     room: Floats
-
-
-TABLES = record(
-    Tables,
-    slowness=FLOATS2,
-    base=FLOATS,
-    start=INTS,
-    other=INTS,
-    volume=FLOATS,
-    ring_bytes=FLOATS,
-    links=INT,
-    replicas=INT,
-)
-LAYOUT = record(Layout, device=INTS, ring=INTS, place=INTS)
-LOADS = record(Loads, sending=FLOATS, link=FLOATS, cap=FLOATS, room=FLOATS)

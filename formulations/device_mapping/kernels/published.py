@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from formulations.compiled.numba_kernels import FLAG, FLOAT, INTS, compile_kernels, kernel
-from formulations.device_mapping.kernels.arrays import TABLES
+from formulations.device_mapping.kernels.arrays import Tables
 
 FOUND, NONE, STOPPED = 1, 0, -1
 
 
-@kernel(TABLES, INTS, INTS, INTS, FLOAT, INTS, INTS, FLAG)
+@kernel(Tables, INTS, INTS, INTS, FLOAT, INTS, INTS, FLAG)
 def search(tables: Any, order: Any, first: Any, checked: Any, target: Any, device: Any, nodes: Any, flag: Any) -> Any:
     """Assign nodes in order, devices by number; NONE is a proof, up to rounding, that no mapping meets the target.
 

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from formulations.compiled.numba_kernels import FLOAT, FLOATS, INT, INTS, TRUTH, WORDS2, record
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Words = NDArray[np.uint64]
+from formulations.compiled.numba_kernels import Floats, Ints, Words2
 
 
 class Graph(NamedTuple):
@@ -43,7 +36,7 @@ class Rows(NamedTuple):
     outside (only where memory is limited).
     """
 
-    bits: Words
+    bits: Words2
     compute: Floats
     fixed: Floats
     activation: Floats
@@ -81,33 +74,3 @@ class MemoryRules(NamedTuple):
     microbatches: float
     gpipe: bool
     recompute: bool
-
-
-GRAPH = record(
-    Graph,
-    compute=FLOATS,
-    source=INTS,
-    start=INTS,
-    target=INTS,
-    seconds=FLOATS,
-    fixed=FLOATS,
-    activation=FLOATS,
-    parameters=FLOATS,
-    after_start=INTS,
-    after=INTS,
-)
-ROWS = record(
-    Rows,
-    bits=WORDS2,
-    compute=FLOATS,
-    fixed=FLOATS,
-    activation=FLOATS,
-    parameters=FLOATS,
-    border=FLOATS,
-    edge_start=INTS,
-    edge=INTS,
-    feed_start=INTS,
-    feed=INTS,
-)
-COUNTS = record(Counts, stages=INT, at_most=TRUTH, replicas=INT, devices=INT)
-RULES = record(MemoryRules, limit=FLOAT, pooled=TRUTH, trains=TRUTH, microbatches=FLOAT, gpipe=TRUTH, recompute=TRUTH)

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from formulations.compiled.array_types import Words
 from formulations.compiled.memory_budget import demand
-from formulations.operator_partitioning.costs.arrays import Graph, Rows, Words
+from formulations.operator_partitioning.costs.arrays import Graph, Rows
 from formulations.operator_partitioning.costs.costs import ROUNDING, counts, graph, memory_rules, plan_of, rows
 from formulations.operator_partitioning.definition.plan import OperatorPlan
 from formulations.operator_partitioning.definition.problem import evaluate

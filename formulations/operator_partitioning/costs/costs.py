@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.operator_partitioning.costs.arrays import Counts, Graph, MemoryRules, Rows, Words
+from formulations.compiled.array_types import Words
+from formulations.operator_partitioning.costs.arrays import Counts, Graph, MemoryRules, Rows
 from formulations.operator_partitioning.definition.plan import OperatorPlan
 from formulations.operator_partitioning.definition.problem import MEMORY_SLACK
 from formulations.operator_partitioning.kernels import loads

@@ -10,9 +10,9 @@ from functools import lru_cache
 
 import numpy as np
 
+from formulations.compiled.array_types import Words
 from formulations.compiled.downsets import enumerate_all
 from formulations.compiled.memory_budget import demand
-from formulations.operator_partitioning.costs.arrays import Words
 from instances.graph import Edges, adjacency, topological_order
 from instances.problems.operator_partitioning import OperatorInstance
 

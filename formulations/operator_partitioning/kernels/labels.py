@@ -22,7 +22,7 @@ from formulations.compiled.numba_kernels import (
     inner,
     kernel,
 )
-from formulations.operator_partitioning.costs.arrays import COUNTS, GRAPH, ROWS, RULES
+from formulations.operator_partitioning.costs.arrays import Counts, Graph, MemoryRules, Rows
 from formulations.operator_partitioning.kernels.loads import (
     NOISE,
     has,
@@ -41,7 +41,7 @@ FOUND, NONE, STOPPED, TOO_MANY = 1, 0, -1, -2
 _NEVER = np.int64(1 << 40)
 
 
-@kernel(ROWS, GRAPH, COUNTS, RULES, FLOAT, FLOAT, TRUTH, FLOATS2, INT, INTS, INTS, FLOATS, FLAG)
+@kernel(Rows, Graph, Counts, MemoryRules, FLOAT, FLOAT, TRUTH, FLOATS2, INT, INTS, INTS, FLOATS, FLAG)
 def threshold_test(
     rows, graph, counts, rules, threshold, cap, blind, ahead, most_labels, chain, chain_replicas, report, flag
 ):

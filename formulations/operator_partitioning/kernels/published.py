@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from formulations.compiled.numba_kernels import FLAG, FLOAT, FLOATS2, INTS2, ZERO, compile_kernels, kernel
-from formulations.operator_partitioning.costs.arrays import COUNTS, GRAPH, ROWS, RULES
+from formulations.operator_partitioning.costs.arrays import Counts, Graph, MemoryRules, Rows
 from formulations.operator_partitioning.kernels.loads import (
     NOISE,
     has,
@@ -23,7 +23,7 @@ from formulations.operator_partitioning.kernels.loads import (
 )
 
 
-@kernel(ROWS, GRAPH, COUNTS, RULES, FLOAT, FLOATS2, INTS2, FLAG)
+@kernel(Rows, Graph, Counts, MemoryRules, FLOAT, FLOATS2, INTS2, FLAG)
 def fill_table(rows, graph, counts, rules, ceiling, best, before, flag):
     """Equation 2 with d - d' = R for every stage.
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from formulations.compiled.array_types import Words
 from formulations.compiled.downsets import chain_downsets
 from formulations.compiled.kernel_deadline import alarm
 from formulations.contract.quantities import judge
 from formulations.modelling.warm_start import First
-from formulations.operator_partitioning.costs.arrays import Words
 from formulations.operator_partitioning.costs.chains import Search
 from formulations.operator_partitioning.costs.costs import load_bound
 from formulations.operator_partitioning.definition.plan import OperatorPlan

@@ -18,9 +18,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from formulations.compiled.array_types import Words
 from formulations.compiled.kernel_deadline import alarm
 from formulations.contract.family import Answer
-from formulations.operator_partitioning.costs.arrays import Words
 from formulations.operator_partitioning.costs.chains import Search, fill, plan_of_table
 from formulations.operator_partitioning.costs.costs import graph, load_bound, rows
 from formulations.operator_partitioning.costs.downsets import (

@@ -10,21 +10,18 @@ import numpy as np
 
 from formulations.compiled.numba_kernels import (
     FLAG,
-    FLOAT,
-    FLOATS,
-    FLOATS2,
-    FLOATS3,
     INT,
     INTS,
-    INTS2,
-    TRUTHS,
+    Floats,
+    Floats2,
+    Floats3,
+    Ints,
+    Ints2,
+    Truths,
     compile_kernels,
     inner,
     kernel,
-    record,
 )
-
-Array = Any
 
 #: More devices than any instance has.
 NONE = 1 << 14
@@ -43,15 +40,15 @@ class Upsets(NamedTuple):
     ``tail_sums[q]``: weights, kept, bytes and edges that cross, of the chain without its last q operators.
     """
 
-    states: Array
-    first: Array
-    lengths: Array
-    ranks: Array
-    weights: Array
-    kept: Array
-    sizes: Array
-    counts: Array
-    tail_sums: Array
+    states: Ints2
+    first: Truths
+    lengths: Ints
+    ranks: Ints2
+    weights: Floats
+    kept: Floats
+    sizes: Floats2
+    counts: Floats2
+    tail_sums: Floats2
 
 
 class Times(NamedTuple):
@@ -62,12 +59,12 @@ class Times(NamedTuple):
     of the chain. ``rates[r]``: for each byte and each edge that crosses, each byte of weights, and fixed.
     """
 
-    work: Array
-    busy: Array
-    tail_work: Array
-    tail_busy: Array
-    within: Array
-    rates: Array
+    work: Floats
+    busy: Floats2
+    tail_work: Floats
+    tail_busy: Floats2
+    within: Floats3
+    rates: Floats2
 
 
 class Budget(NamedTuple):
@@ -82,23 +79,7 @@ class Budget(NamedTuple):
     memory: float
     copies: float
     reduced: float
-    flights: Array
-
-
-UPSETS = record(
-    Upsets,
-    states=INTS2,
-    first=TRUTHS,
-    lengths=INTS,
-    ranks=INTS2,
-    weights=FLOATS,
-    kept=FLOATS,
-    sizes=FLOATS2,
-    counts=FLOATS2,
-    tail_sums=FLOATS2,
-)
-TIMES = record(Times, work=FLOATS, busy=FLOATS2, tail_work=FLOATS, tail_busy=FLOATS2, within=FLOATS3, rates=FLOATS2)
-BUDGET = record(Budget, target=FLOAT, memory=FLOAT, copies=FLOAT, reduced=FLOAT, flights=FLOATS2)
+    flights: Floats2
 
 
 @inner(error_model="python")
@@ -138,7 +119,7 @@ def _crossing(first: Any, own: Any, other: Any, is_empty: bool, sizes: Any, coun
         start = stop
 
 
-@kernel(UPSETS, TIMES, BUDGET, INT, INTS, INTS, FLAG, error_model="python")
+@kernel(Upsets, Times, Budget, INT, INTS, INTS, FLAG, error_model="python")
 def fewest_devices(upsets: Any, times: Any, budget: Any, devices: int, least: Any, before: Any, flag: Any) -> int:
     """Fewest devices for everything within the target, more than ``devices`` if these are too few; -1 if stopped.
 

@@ -8,18 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from formulations.compiled.numba_kernels import (
-    FLAG,
-    FLOAT,
-    FLOATS,
-    INT,
-    INTS,
-    SHORTS,
-    compile_kernels,
-    inner,
-    kernel,
-    record,
-)
+from formulations.compiled.numba_kernels import FLAG, FLOAT, INT, Floats, Ints, Shorts, compile_kernels, inner, kernel
 
 #: Why the loop gave up: stopped, or too many labels.
 STOPPED, FULL = -1, -2
@@ -31,26 +20,22 @@ class Labels(NamedTuple):
     Each has ``taken`` seconds, ``held`` bytes and ``gained`` worth; ``parent`` is the label before, ``by`` the step.
     """
 
-    first: Any
-    taken: Any
-    held: Any
-    gained: Any
-    parent: Any
-    by: Any
+    first: Ints
+    taken: Floats
+    held: Floats
+    gained: Floats
+    parent: Shorts
+    by: Shorts
 
 
 class Steps(NamedTuple):
     """Steps of a walk (`label_order`): the seconds that each takes, the bytes it holds, and what it is worth."""
 
-    start: Any
-    tail: Any
-    takes: Any
-    holds: Any
-    worth: Any
-
-
-LABELS = record(Labels, first=INTS, taken=FLOATS, held=FLOATS, gained=FLOATS, parent=SHORTS, by=SHORTS)
-STEPS = record(Steps, start=INTS, tail=INTS, takes=FLOATS, holds=FLOATS, worth=FLOATS)
+    start: Ints
+    tail: Ints
+    takes: Floats
+    holds: Floats
+    worth: Floats
 
 
 @inner(error_model="python")
@@ -85,7 +70,7 @@ def _entered(stair: Any, size: int, held: float, gained: float) -> int:
     return size
 
 
-@kernel(STEPS, FLOAT, FLOAT, INT, LABELS, FLAG, error_model="python")
+@kernel(Steps, FLOAT, FLOAT, INT, Labels, FLAG, error_model="python")
 def label(steps: Any, capacity: float, room: float, most: int, labels: Any, flag: Any) -> int:
     """Lay out the labels that no other one of their state beats; how many, or `STOPPED` or `FULL`.
 

@@ -17,26 +17,24 @@ from formulations.compiled.numba_kernels import (
     FLAG,
     FLOAT,
     FLOATS,
-    FLOATS3,
     INT,
     INTS,
-    INTS2,
-    INTS3,
     SHORTS2,
     SHORTS3,
     TRUTH,
+    Floats,
+    Floats3,
+    Ints,
+    Ints2,
+    Ints3,
     compile_kernels,
     inner,
     kernel,
-    record,
 )
 
 _STAGE, _CHAIN, _SPLIT, _GROUP, _FORK = range(5)
 #: More devices than any instance has.
 NONE = 1 << 28
-
-
-Array = Any
 
 
 class Transitions(NamedTuple):
@@ -46,11 +44,11 @@ class Transitions(NamedTuple):
     empty).
     """
 
-    start: Array
-    kind: Array
-    stage: Array
-    first: Array
-    second: Array
+    start: Ints
+    kind: Ints
+    stage: Ints
+    first: Ints
+    second: Ints
 
 
 class StageCosts(NamedTuple):
@@ -60,11 +58,11 @@ class StageCosts(NamedTuple):
     ``degrees[g]`` devices, -1 if there is none. ``sizes``: micro-batch and mini-batch.
     """
 
-    fits: Array
-    degrees: Array
-    base: Array
-    kept: Array
-    sizes: Array
+    fits: Ints2
+    degrees: Ints
+    base: Floats
+    kept: Floats
+    sizes: Ints
 
 
 class Best(NamedTuple):
@@ -75,15 +73,10 @@ class Best(NamedTuple):
     stage's degree.
     """
 
-    flight: Array
-    memory: Array
-    pick: Array
-    share: Array
-
-
-TRANSITIONS = record(Transitions, start=INTS, kind=INTS, stage=INTS, first=INTS, second=INTS)
-STAGE_COSTS = record(StageCosts, fits=INTS2, degrees=INTS, base=FLOATS, kept=FLOATS, sizes=INTS)
-BEST = record(Best, flight=INTS3, memory=FLOATS3, pick=INTS3, share=INTS3)
+    flight: Ints3
+    memory: Floats3
+    pick: Ints3
+    share: Ints3
 
 
 @inner(error_model="python")
@@ -113,7 +106,7 @@ def most_in_flight(base: Any, kept: Any, degrees: Any, sizes: Any, memory: float
     return found
 
 
-@kernel(TRANSITIONS, SHORTS2, INT, SHORTS3, SHORTS3, SHORTS3, FLAG, error_model="python")
+@kernel(Transitions, SHORTS2, INT, SHORTS3, SHORTS3, SHORTS3, FLAG, error_model="python")
 def fewest(transitions: Any, need: Any, devices: int, least: Any, pick: Any, middle: Any, flag: Any) -> int:
     """``least[s, j, v]``: fewest devices for state s with at most v in flight at its first stages, and the choices.
 
@@ -173,7 +166,7 @@ def fewest(transitions: Any, need: Any, devices: int, least: Any, pick: Any, mid
     return looked
 
 
-@kernel(TRANSITIONS, STAGE_COSTS, TRUTH, BEST, FLAG, error_model="python")
+@kernel(Transitions, StageCosts, TRUTH, Best, FLAG, error_model="python")
 def exactly(transitions: Any, stages: Any, by_memory: bool, best: Any, flag: Any) -> int:
     """Write the better plan of every state with every exact number of devices, for every j.
 

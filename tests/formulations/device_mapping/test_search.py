@@ -15,11 +15,11 @@ from oracles.device_mapping import least_seconds, random_mapping
 import planner
 from formulations.device_mapping import FAMILY, exact, paper
 from formulations.device_mapping.annealing import near
-from formulations.device_mapping.data.costs import Tables, simple_bound, tables
+from formulations.device_mapping.data.costs import simple_bound, tables
 from formulations.device_mapping.definition.plan import Mapping
 from formulations.device_mapping.definition.problem import evaluate
 from formulations.device_mapping.kernels import annealing
-from formulations.device_mapping.kernels.arrays import Loads
+from formulations.device_mapping.kernels.arrays import Loads, Tables
 from instances.problems.device_mapping import DeviceMapping, MappingEdge, MappingStage
 from solvers.outcome import Limits, Status, Stop, Watch
 

@@ -12,9 +12,9 @@ from functools import partial
 
 import numpy as np
 
+from formulations.compiled.array_types import Words
 from formulations.compiled.kernel_deadline import alarm
 from formulations.contract.inner_problems import Arisen, Subproblem
-from formulations.operator_partitioning.costs.arrays import Words
 from formulations.operator_partitioning.costs.chains import chain_to, fill
 from formulations.operator_partitioning.costs.costs import graph, rows
 from formulations.operator_partitioning.costs.downsets import membership

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from formulations.operator_partitioning.costs.arrays import Words
+from formulations.compiled.array_types import Words
 from formulations.operator_partitioning.costs.chains import Found, Search
 from formulations.operator_partitioning.costs.costs import load_bound
 from formulations.operator_partitioning.costs.downsets import all_downsets
