@@ -7,14 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from planner.display.tables import certificate_words, number, percent
-from planner.display.terminal import console, printable
+from planner.display.terminal import console, printable, table
 from planner.experiments.bench.measure import MeasuredRow
 from planner.experiments.bench.suites import RELEASED
 from planner.files.write import as_json
 from planner.results.optimality_loss import any_optimal, format_loss
 
 
-def shown_losses(rows: Sequence[MeasuredRow]) -> list[str]:
+def format_losses(rows: Sequence[MeasuredRow]) -> list[str]:
     """The losses of rows as a table shows them, "optimal" among them."""
     proved = {as_json([row.case, row.settings]) for row in rows if any_optimal([row.loss])}
     return [format_loss(row.loss, as_json([row.case, row.settings]) in proved) for row in rows]
@@ -22,27 +22,19 @@ def shown_losses(rows: Sequence[MeasuredRow]) -> list[str]:
 
 def show_rows(rows: Sequence[MeasuredRow]) -> None:
     """Print the table."""
-    from rich.table import Table
-
-    table = Table(
-        *("instance", "settings", "method", "loss", "own gap", "objective", "bound", "seconds", "status"), box=None
-    )
-    referred = any(row.reference_s for row in rows)
-    if referred:
-        table.add_column("reference s")
-        table.add_column("speed-up")
-    certified = any(row.certificate for row in rows)
-    if certified:
-        table.add_column("certificate")
-    for row, loss in zip(rows, shown_losses(rows), strict=True):
+    referred, certified = any(row.reference_s for row in rows), any(row.certificate for row in rows)
+    heads = ["instance", "settings", "method", "loss", "own gap", "objective", "bound", "seconds", "status"]
+    heads += ["reference s", "speed-up"] * referred + ["certificate"] * certified
+    cells = []
+    for row, loss in zip(rows, format_losses(rows), strict=True):
         settings = " ".join(
             f"{name}={value}" for name, value in row.settings.items() if (name, value) not in RELEASED.items()
         )
         figures = [loss, percent(row.gap), number(row.objective), number(row.bound), f"{row.seconds:.4g}"]
         more = [number(row.reference_s), "-" if row.speedup is None else f"{row.speedup:.0f} x"] if referred else []
-        table.add_row(row.instance, settings, row.method, *figures, row.status, *more, *certificates(row, certified))
+        cells.append([row.instance, settings, row.method, *figures, row.status, *more, *certificates(row, certified)])
     out = console()
-    out.print(table)
+    out.print(table(heads, cells))
     for line in why_no_plan(rows):
         out.print(line)
 
@@ -63,22 +55,11 @@ _MARKDOWN = re.compile(r"[\\|`*\[\]<>&$]|\b_|_\b")
 
 def markdown(rows: Sequence[MeasuredRow]) -> str:
     """One table: a line for each row, the dates, the machines and the solvers they come from below it."""
-    head: tuple[str, ...] = (
-        "instance",
-        "settings",
-        "method",
-        "seed",
-        "loss",
-        "own gap",
-        "objective",
-        "bound",
-        "seconds",
-        "status",
-    )
     certified = any(row.certificate for row in rows)
-    head += ("certificate",) * certified
+    head = ["instance", "settings", "method", "seed", "loss", "own gap", "objective", "bound", "seconds", "status"]
+    head += ["certificate"] * certified
     lines = [_line(head), _line(["---"] * len(head))]
-    for row, loss in zip(rows, shown_losses(rows), strict=True):
+    for row, loss in zip(rows, format_losses(rows), strict=True):
         settings = " ".join(f"{name}={value}" for name, value in row.settings.items())
         figures = [loss, percent(row.gap), number(row.objective), number(row.bound), f"{row.seconds:.3g}"]
         status = row.status if row.stop == "proved" else f"{row.status} ({row.stop})"
@@ -93,10 +74,7 @@ def markdown(rows: Sequence[MeasuredRow]) -> str:
 
 def show_comparison(found: Mapping[str, Any]) -> None:
     """Print the rows that changed, and how many did not."""
-    from rich.table import Table
-
-    out = console()
-    table = Table("instance", "settings", "method", "seed", "objective", "seconds", "speed-up", "verdict", box=None)
+    out, changed = console(), []
     for row in found["rows"]:
         if row["verdict"] != "same":
             settings = " ".join(f"{name}={value}" for name, value in row["settings"].items())
@@ -104,8 +82,9 @@ def show_comparison(found: Mapping[str, Any]) -> None:
             seconds = " -> ".join(f"{value:.3g}" for value in row["seconds"])
             speedup = "-" if row["speedup"] is None else f"{row['speedup']:.2f}"
             cells = (row["case"], settings, row["method"], str(row["seed"]), objective, seconds, speedup)
-            table.add_row(*cells, row["verdict"])
-    out.print(table)
+            changed.append((*cells, row["verdict"]))
+    heads = ("instance", "settings", "method", "seed", "objective", "seconds", "speed-up", "verdict")
+    out.print(table(heads, changed))
     counts = ", ".join(f"{count} {verdict}" for verdict, count in found["counts"].items()) or "no row in both"
     mean = "" if found["mean_speedup"] is None else f"; {found['mean_speedup']:.2f} times faster on geometric average"
     alone = f"; {len(found['only_first'])} only in the first, {len(found['only_second'])} only in the second"
@@ -122,10 +101,12 @@ def _cell(text: str) -> str:
 
 def _provenance(rows: Sequence[MeasuredRow]) -> list[str]:
     """Where the figures come from, once for each date, machine and set of versions."""
-    sources = dict.fromkeys(
-        f"Measured {row.date} on {row.machine}; "
-        + ", ".join(f"{name} {version}" for name, version in (row.versions or {}).items())
-        + f"; time limit {'none' if row.time_limit_s is None else f'{row.time_limit_s:g} s'}, {row.threads} thread(s)."
-        for row in rows
+    return list(
+        dict.fromkeys(
+            f"Measured {row.date} on {row.machine}; "
+            + ", ".join(f"{name} {version}" for name, version in (row.versions or {}).items())
+            + f"; time limit {'none' if row.time_limit_s is None else f'{row.time_limit_s:g} s'}, "
+            f"{row.threads} thread(s)."
+            for row in rows
+        )
     )
-    return list(sources)

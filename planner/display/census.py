@@ -7,26 +7,18 @@ from typing import Any
 
 from formulations.stage_partitioning.questions.studies.subproblems import EDGES
 from planner.display.tables import number, percent
-from planner.display.terminal import console
+from planner.display.terminal import console, grid, table
 from planner.experiments.census.census_of_rows import EachCensus
 from planner.experiments.census.run import Census
 
 
 def show_census(census: Census) -> None:
     """Print the counts, a column for every variant, and what the gaps do to the plan."""
-    from rich.table import Table
-
     out = console()
     partly = "" if census.chunks_done == census.chunks else f" ({census.chunks_done} of {census.chunks} chunks)"
     out.print(f"{census.instance.name}{partly}  {census.seconds:.4g} s")
-    counts = Table.grid(padding=(0, 2))
-    for name, count in census.counts.items():
-        counts.add_row(name.replace("_", " "), f"{count:,}")
-    out.print(counts)
-    table = Table("", *census.variants, box=None)
-    for title, values in _rows(census):
-        table.add_row(title, *values)
-    out.print(table)
+    out.print(grid((name.replace("_", " "), f"{count:,}") for name, count in census.counts.items()))
+    out.print(table(["", *census.variants], ([title, *values] for title, values in _rows(census))))
     for name, files in census.worst_files.items():
         if files:
             out.print(f"worst of {name}: {files[0]} (and {len(files) - 1} more)")
@@ -67,16 +59,11 @@ def _lines(census: Census) -> Iterator[str]:
 
 def show_each(census: EachCensus) -> None:
     """Print how each inner heuristic fared, a column each, and what the losses do to the whole plan."""
-    from rich.table import Table
-
     out = console()
     partly = "" if census.complete else " (not complete)"
     kind = f"{census.inside.problem} inside {census.inside.method}"
     out.print(f"{census.instance}: {kind}{partly}  {census.seconds:.4g} s")
-    table = Table("", *census.tallies, box=None)
-    for title, values in _tally_rows(census):
-        table.add_row(title, *values)
-    out.print(table)
+    out.print(table(["", *census.tallies], ([title, *values] for title, values in _tally_rows(census))))
     for name, tally in census.tallies.items():
         if tally.worst:
             out.print(f"worst of {name}: {tally.worst[0]['file']} (and {len(tally.worst) - 1} more)")

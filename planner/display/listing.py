@@ -11,7 +11,7 @@ from formulations.compiled.compile_times import compiling
 from formulations.contract.family import Family, Method
 from instances.parameters import Setting
 from planner.display.tables import facts
-from planner.display.terminal import bold, console
+from planner.display.terminal import bold, console, grid
 from planner.files import choices
 from planner.files.load import UnknownInstanceError, catalog, family_of, load, problem_name
 from planner.process.errors import UsageError
@@ -156,14 +156,9 @@ def sentence(text: str) -> str:
 
 def _show(title: str, rows: Iterable[tuple[str, str]]) -> None:
     """A title, and rows of a name and its description."""
-    from rich.table import Table
-
-    out = console(most=_WIDE)
-    table = Table.grid(padding=(0, 2, 0, 1))
-    for name, text in rows:
-        table.add_row(name, text)
-    if table.row_count:
-        out.print(bold(title), table, "")
+    made = grid(rows, indent=1)
+    if made.row_count:
+        console(most=_WIDE).print(bold(title), made, "")
 
 
 def _instances(found: Mapping[str, Any], problem: str) -> Iterable[tuple[str, str]]:

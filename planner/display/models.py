@@ -10,13 +10,11 @@ from planner.display.plots.chart import Chart
 from planner.display.plots.files import save
 from planner.display.plots.numbers import bars, gap_over_time
 from planner.display.tables import number, percent, with_unit
-from planner.display.terminal import bold, console
+from planner.display.terminal import bold, console, grid, table
 
 
 def show_model(found: Mapping[str, Any]) -> None:
     """Print what ``planner model --json`` does (docs/interface.md)."""
-    from rich.table import Table
-
     out = console()
     counts = found["variables"]
     if counts is None:
@@ -24,38 +22,31 @@ def show_model(found: Mapping[str, Any]) -> None:
         return
     kinds = ", ".join(f"{counts[kind]} {kind}" for kind in ("binary", "integer", "continuous") if counts[kind])
     out.print(bold(found["instance"]), f" {found['problem']}, {found['method']}")
-    facts = Table.grid(padding=(0, 2))
-    facts.add_row("variables", f"{counts['total']} ({kinds})" if counts["total"] else "0")
-    facts.add_row("constraints", f"{found['constraints']}, {found['nonzeros']} non-zeros ({_density(found)} of all)")
-    for name, label in (("matrix", "coefficients"), ("objective", "of the objective"), ("sides", "right-hand sides")):
-        facts.add_row(label, _magnitudes(found["coefficients"][name]))
-    for requirement in found["requirements"]:
-        facts.add_row("required", requirement)
+    parts = (("matrix", "coefficients"), ("objective", "of the objective"), ("sides", "right-hand sides"))
+    facts = [
+        ("variables", f"{counts['total']} ({kinds})" if counts["total"] else "0"),
+        ("constraints", f"{found['constraints']}, {found['nonzeros']} non-zeros ({_density(found)} of all)"),
+        *((label, _magnitudes(found["coefficients"][name])) for name, label in parts),
+        *(("required", requirement) for requirement in found["requirements"]),
+    ]
     if found["root_seconds"] is not None:
-        facts.add_row("root bound", f"{with_unit(found['root_bound'], found['unit'])}{_ending(found)}")
+        facts.append(("root bound", f"{with_unit(found['root_bound'], found['unit'])}{_ending(found)}"))
     if found.get("root_left_out"):
-        facts.add_row("left out of it", ", ".join(found["root_left_out"]))
-    for path in found["files"]:
-        facts.add_row("written", path)
-    out.print(facts)
-    groups = Table("group", "kind", "count", "says", box=None)
+        facts.append(("left out of it", ", ".join(found["root_left_out"])))
+    out.print(grid([*facts, *(("written", path) for path in found["files"])]))
+    groups = []
     for group in found["groups"]:
         says = f"{group['says']} ({group['source']})" if group["source"] else group["says"]
-        groups.add_row(group["name"], group["kind"], str(group["count"]), says)
-    out.print(groups)
+        groups.append((group["name"], group["kind"], str(group["count"]), says))
+    out.print(table(("group", "kind", "count", "says"), groups))
 
 
 def show_formulations(found: Formulations) -> None:
     """Print a line for the search beside the models and for each of them, and what is known of the optimum."""
-    from rich.table import Table
-
     out = console()
     out.print(bold(found.instance), f" {found.problem}, optimum {with_unit(found.optimum, found.unit)}")
     lines = formulation_lines(found)
-    table = Table(*lines[0], box=None)
-    for line in lines:
-        table.add_row(*line.values())
-    out.print(table)
+    out.print(table(lines[0], (line.values() for line in lines)))
     out.print("root: bound of the linear relaxation; 1st plan, 1 %, proof: seconds until there was one", style="dim")
     for row in found.lines:
         if row.reason and row.proof_s is None:
@@ -118,53 +109,42 @@ def _magnitudes(values: Mapping[str, float]) -> str:
 
 def show_brought(found: Mapping[str, Any]) -> None:
     """Print what ``planner import --json`` does (docs/your-own-model.md)."""
-    from rich.table import Table
-
     out = console()
     out.print(bold(found["instance"]), f" {found['problem']}")
-    facts = Table.grid(padding=(0, 2))
     downsets = "more than 20,000" if found["downsets"] is None else number(found["downsets"])
-    facts.add_row("nodes", f"{found['nodes']}, {found['edges']} edges, {downsets} downsets")
-    facts.add_row("parameters", f"{found['parameters'] / 1e9:.4g} G, {found['dtype']}")
-    facts.add_row(
-        "forward pass", f"{found['forward_flops'] / 1e12:.4g} TFLOP of a micro-batch of {found['microbatch']}"
-    )
-    facts.add_row("saved", f"{found['saved_bytes'] / 2**30:.4g} GiB of activations of a micro-batch")
-    for name, nodes in found["tied"].items():
-        facts.add_row("tied", f"{name} in nodes {', '.join(map(str, nodes))}")
-    facts.add_row("hardware", f"{found['hardware']} ({found['source']})")
-    facts.add_row("written", found["out"])
-    out.print(facts)
+    facts = [
+        ("nodes", f"{found['nodes']}, {found['edges']} edges, {downsets} downsets"),
+        ("parameters", f"{found['parameters'] / 1e9:.4g} G, {found['dtype']}"),
+        ("forward pass", f"{found['forward_flops'] / 1e12:.4g} TFLOP of a micro-batch of {found['microbatch']}"),
+        ("saved", f"{found['saved_bytes'] / 2**30:.4g} GiB of activations of a micro-batch"),
+        *(("tied", f"{name} in nodes {', '.join(map(str, nodes))}") for name, nodes in found["tied"].items()),
+        ("hardware", f"{found['hardware']} ({found['source']})"),
+        ("written", found["out"]),
+    ]
+    out.print(grid(facts))
 
 
 def show_profile(found: Mapping[str, Any]) -> None:
     """Print what ``planner profile --json`` does (docs/your-own-model.md)."""
-    from rich.table import Table
-
     out = console()
     out.print(bold(found["instance"]), f" medians of {found['repeats']} runs on {found['device']}")
-    table = Table("node", "forward", "backward", "spread", "GFLOP/s forward", box=None)
+    rows = []
     for row in found["rows"]:
         rate = row["forward_flops"] / row["forward_s"] / 1e9 if row["forward_s"] else 0.0
         seconds = (with_unit(row[each], "s") for each in ("forward_s", "backward_s"))
-        table.add_row(row["name"], *seconds, percent(row["spread"]), f"{rate:.3g}")
-    out.print(table)
+        rows.append((row["name"], *seconds, percent(row["spread"]), f"{rate:.3g}"))
+    out.print(table(("node", "forward", "backward", "spread", "GFLOP/s forward"), rows))
     if found["out"] is not None:
         out.print(f"written {found['out']}")
 
 
 def show_fit(found: Mapping[str, Any]) -> None:
     """Print what ``planner calibrate --json`` does (docs/your-own-model.md)."""
-    from rich.table import Table
-
-    table = Table("rate", "fitted", "from", "to", box=None)
     labels = {"flop_per_s": "products, FLOP/s", "memory_bytes_per_s": "memory, bytes/s"}
     labels |= {"efficiency": "--efficiency", "memory_efficiency": "--memory-efficiency"}
-    for name, label in labels.items():
-        if name in found:
-            shown = found[name] or [None, None, None]
-            table.add_row(label, *("-" if each is None else f"{each:.3g}" for each in shown))
+    fitted = {label: found[name] or [None, None, None] for name, label in labels.items() if name in found}
+    rows = ([label, *("-" if each is None else f"{each:.3g}" for each in values)] for label, values in fitted.items())
     out = console()
-    out.print(table)
+    out.print(table(("rate", "fitted", "from", "to"), rows))
     errors = f"{percent(found['median_error'])} in the median, {percent(found['worst_error'])} for {found['worst']}"
     out.print(f"{found['measurements']} measurements; the fit is off by {errors}")

@@ -8,7 +8,7 @@ from typing import Any
 from planner.analysis.alternatives import Alternatives
 from planner.analysis.pareto import Front
 from planner.display import tables
-from planner.display.terminal import console
+from planner.display.terminal import console, table
 from planner.results.result import Result
 
 
@@ -22,16 +22,12 @@ def show_nearby(found: Alternatives | Front, first: Result) -> None:
 
 def show_alternatives(found: Alternatives, first: Result) -> None:
     """Print the plans, what each takes more than the first, and what is proved of all others."""
-    from rich.table import Table
-
-    out = console()
-    table = Table("", f"objective, {first.unit}", "more", _heading(first.plan), box=None)
-    best = first.objective or 0.0
+    out, best, rows = console(), first.objective or 0.0, []
     for place, each in enumerate(found.plans, 1):
         more = tables.percent(each["objective"] / best - 1 if best else 0.0)
-        table.add_row(str(place), tables.number(each["objective"]), more, in_a_line(each["plan"]))
+        rows.append((str(place), tables.number(each["objective"]), more, in_a_line(each["plan"])))
     out.print(f"alternatives: plans that differ in {found.sense}", highlight=False)
-    out.print(table)
+    out.print(table(("", f"objective, {first.unit}", "more", _heading(first.plan)), rows))
     others = found.to_json()["bound_of_others"]
     if others is not None:
         words = f"no other plan is below {tables.with_unit(others, first.unit)}"
@@ -45,16 +41,13 @@ def show_alternatives(found: Alternatives, first: Result) -> None:
 
 def show_front(found: Front) -> None:
     """Print the points of a front."""
-    from rich.table import Table
-
     out = console()
     names = [*found.axes, *(name for name in found.units if name not in found.axes)]
     heads = [f"{name}, {found.units[name]}".rstrip(", ") for name in names]
-    table = Table(*heads, _heading(found.points[0].plan if found.points else None), box=None)
-    for point in found.points:
-        table.add_row(*(tables.number(point.amounts[name]) for name in names), in_a_line(point.plan))
+    heads.append(_heading(found.points[0].plan if found.points else None))
+    rows = ([*(tables.number(each.amounts[name]) for name in names), in_a_line(each.plan)] for each in found.points)
     out.print(f"front of {', '.join(found.axes)}", highlight=False)
-    out.print(table)
+    out.print(table(heads, rows))
     words = "no plan beats any of these" if found.is_complete else "incomplete: points may be missing or be beaten"
     out.print(f"{words} ({found.effort.solved} solves)", highlight=False)
 

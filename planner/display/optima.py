@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from rich.console import Console
-from rich.table import Table
 
 from planner.analysis.frontier import Frontier
 from planner.analysis.memories import ByMemory
@@ -16,7 +15,7 @@ from planner.display.plots.chart import Chart
 from planner.display.plots.files import save
 from planner.display.plots.numbers import frontier, over_devices
 from planner.display.plots.panels import panels_of
-from planner.display.terminal import bold, console, plural
+from planner.display.terminal import bold, console, plural, table
 from planner.files.write import write_atomically
 
 
@@ -74,19 +73,18 @@ def _show_frontier(found: Frontier, out: Console) -> None:
         out.print(f"no plan with up to {plural(len(rows), 'device')} and a sum of degrees up to {len(rows[0])}")
         return
     out.print(f"{len(rows)} x {len(rows[0])} entries, {plural(len(found.corners), 'corner')}")
-    table = Table("devices", f"best, {found.unit}", "smallest sum of degrees that gives it", box=None)
+    shown = []
     for k in some_devices(len(rows)):
         row = rows[k - 1]
-        table.add_row(str(k), tables.number(row[-1]), "-" if row[-1] is None else str(row.index(row[-1]) + 1))
-    out.print(table)
+        shown.append((str(k), tables.number(row[-1]), "-" if row[-1] is None else str(row.index(row[-1]) + 1)))
+    out.print(table(("devices", f"best, {found.unit}", "smallest sum of degrees that gives it"), shown))
 
 
 def _show_by_memory(found: ByMemory, out: Console) -> None:
     """Print the least times for a few numbers of devices, and what more would buy."""
     rows = found.times or [[]]
-    table = Table("devices", *(amount(memory, "bytes") for memory in found.memories), box=None)
-    for k in sorted({*some_devices(len(rows[0])), found.devices}):
-        table.add_row(str(k), *(tables.number(row[k - 1]) for row in rows))
+    heads = ["devices", *(amount(memory, "bytes") for memory in found.memories)]
+    counts = sorted({*some_devices(len(rows[0])), found.devices})
     out.print(f"least time per sample, {found.unit}, by devices and memory of a device", highlight=False)
-    out.print(table)
+    out.print(table(heads, ([str(k), *(tables.number(row[k - 1]) for row in rows)] for k in counts)))
     out.print(headline(found.heat), highlight=False)

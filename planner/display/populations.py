@@ -10,7 +10,7 @@ from planner.display.plots.chart import Chart
 from planner.display.plots.files import can_draw, lacks_addresses, save
 from planner.display.plots.numbers import ecdf, profile, scattered
 from planner.display.tables import percent
-from planner.display.terminal import console
+from planner.display.terminal import console, table
 from planner.experiments.validation.run import Validation
 from planner.experiments.validation.tally import reasons
 
@@ -21,8 +21,6 @@ _NO_PICTURES = "they need vl-convert-python (pip install 'dnn-planner[plot]')"
 
 def show_validation(found: Validation) -> None:
     """Print how many of what there are, a row for every method, its worst instances and why it has no plan."""
-    from rich.table import Table
-
     out = console()
     partly = "" if found.instances == found.wanted else f" of {found.wanted}"
     plural = "" if found.wanted == 1 else "s"
@@ -30,15 +28,16 @@ def show_validation(found: Validation) -> None:
         f"{found.instances}{partly} instance{plural} of {found.problem}, against {found.against}: "
         f"{found.infeasible} infeasible, {found.unproved} unproved"
     )
-    heads = ("method", "optimal", "suboptimal", "no plan", "invalid", "errors")
-    table = Table(*heads, "mean loss", "p95 loss", "worst loss", "seconds", box=None)
+    heads = ["method", "optimal", "suboptimal", "no plan", "invalid", "errors"]
+    heads += ["mean loss", "p95 loss", "worst loss", "seconds"]
+    rows = []
     most = "<= " if found.unproved else ""
     for name, each in found.methods.items():
         counts = (each.optimal, each.suboptimal, each.no_plan, each.invalid, each.errors)
         losses = (each.mean_loss, each.p95_loss, each.worst_loss)
         shown = ["-" if loss is None else f"{most}{percent(loss)}" for loss in losses]
-        table.add_row(name, *map(str, counts), *shown, f"{each.seconds:.4g}")
-    out.print(table)
+        rows.append([name, *map(str, counts), *shown, f"{each.seconds:.4g}"])
+    out.print(table(heads, rows))
     for line in _lines(found):
         out.print(line)
 

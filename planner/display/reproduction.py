@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from planner.display import tables
-from planner.display.terminal import bold, console
+from planner.display.terminal import bold, console, table
 from planner.reproduction.reproduce import Reproduction
 
 #: Longer texts may be cut short.
@@ -17,12 +17,8 @@ _SHOWN_CUTS = 9
 
 def show_claims(found: Mapping[str, Any]) -> None:
     """Print the names of the claims and what they say."""
-    from rich.table import Table
-
-    table = Table("claim", "paper", "what is examined", box=None)
-    for claim in found["claims"]:
-        table.add_row(claim["name"], claim["paper"], claim["summary"])
-    console().print(table)
+    rows = ((claim["name"], claim["paper"], claim["summary"]) for claim in found["claims"])
+    console().print(table(("claim", "paper", "what is examined"), rows))
 
 
 def show_reproduction(found: Reproduction) -> None:
@@ -45,17 +41,15 @@ def show_reproduction(found: Reproduction) -> None:
 
 def _show_rows(rows: Sequence[Mapping[str, Any]]) -> None:
     """Print a table whose columns are the keys of the rows."""
-    from rich.table import Table
-
     if rows:
-        table = Table(box=None)
-        for name in rows[0]:  # with too many columns fractions lose digits; names, counts and exponents stay whole
+        made = table(map(str, rows[0]), (map(_cell, row.values()) for row in rows))
+        for column, name in zip(
+            made.columns, rows[0], strict=True
+        ):  # with too many columns fractions lose digits; names, counts and exponents stay whole
             texts = [(row[name], _cell(row[name])) for row in rows]
             whole = [len(text) for value, text in texts if isinstance(value, str | int) or "e" in text]
-            table.add_column(str(name), min_width=min(max(whole, default=1), _WHOLE))
-        for row in rows:
-            table.add_row(*(_cell(value) for value in row.values()))
-        console().print(table)
+            column.min_width = min(max(whole, default=1), _WHOLE)
+        console().print(made)
 
 
 def _cell(value: Any) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from planner.display.tables import size
-from planner.display.terminal import console
+from planner.display.terminal import console, table
 
 if TYPE_CHECKING:
     from planner.training.runtime.fidelity import Fidelity
@@ -32,20 +32,17 @@ def _other_bytes(found: Run) -> str:
 
 def show_run(found: Run) -> None:
     """Print a row for each process, and how far loss and gradients are from the whole model's."""
-    from rich.table import Table
-
-    table = Table(title=f"{len(found.layout.duties)} processes, {found.seconds:.3g} s", title_justify="left", box=None)
     is_shared = any(duty.degree > 1 for duty in found.layout.duties)
     sums = ("summed", "planned") if is_shared else ()
-    for heading in ("stage", "replica", "passes", "sent", "planned", "held at most", "planned", *sums):
-        table.add_column(heading, justify="right")
+    heads = ("stage", "replica", "passes", "sent", "planned", "held at most", "planned", *sums)
+    rows = []
     for rank, duty in enumerate(found.layout.duties):
         columns = [found.bytes_sent, found.bytes_planned, found.held_bytes, found.held_planned]
         columns += [found.collective_bytes, found.collective_planned] if is_shared else []
         replica = f"{duty.replica}.{duty.shard}" if duty.degree > 1 else str(duty.replica)
-        table.add_row(str(duty.stage), replica, str(len(duty.passes)), *(size(each[rank]) for each in columns))
+        rows.append([str(duty.stage), replica, str(len(duty.passes)), *(size(each[rank]) for each in columns)])
     out = console()
-    out.print(table)
+    out.print(table(heads, rows, title=f"{len(found.layout.duties)} processes, {found.seconds:.3g} s", left=()))
     if list(found.bytes_sent) != list(found.bytes_planned):
         out.print(_other_bytes(found))
     if not _equal(found.gradient_bytes, found.gradient_planned):
@@ -74,14 +71,11 @@ def _may_be_rounding(found: Run) -> bool:
 
 def show_fidelity(found: Fidelity) -> None:
     """Print a row for each term, and the one that is most wrong."""
-    from rich.table import Table
-
-    table = Table(title=f"{found.instance}: what the plan predicts, and its run", title_justify="left", box=None)
-    for heading in ("term", "unit", "predicted", "measured", "measured / predicted"):
-        table.add_column(heading, justify="left" if heading in ("term", "unit") else "right")
+    heads = ("term", "unit", "predicted", "measured", "measured / predicted")
+    rows = []
     for term in found.terms:
         ratio = "" if term.ratio is None else f"{term.ratio:.4g}"
-        table.add_row(term.term, term.unit, f"{term.predicted:.6g}", f"{term.measured:.6g}", ratio)
+        rows.append((term.term, term.unit, f"{term.predicted:.6g}", f"{term.measured:.6g}", ratio))
     out = console()
-    out.print(table)
+    out.print(table(heads, rows, title=f"{found.instance}: what the plan predicts, and its run", left=heads[:2]))
     out.print("every term is as predicted" if found.worst is None else f"most wrong: {found.worst}")

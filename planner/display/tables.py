@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from formulations.contract.rounding import amount_text
 from formulations.figures.plan_figures import Breakdown
 from planner.display.schedules import text_gantt
-from planner.display.terminal import bold, console, plural, printable
+from planner.display.terminal import bold, console, grid, plural, printable, table
 from planner.files.node_names import with_names
 from planner.files.write import as_json
 from planner.results.check import Verdict
@@ -27,6 +27,7 @@ from solvers.outcome import Stop
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
 #: More nodes than this in a stage are shown as first and last.
 _SHOWN_NODES = 6
@@ -60,32 +61,25 @@ def show_result(
 
     ``is_proved``: whether the result's loss, if it has one, is to a proved optimum. ``events`` are those of its run.
     """
-    from rich.table import Table
-
     out = console()
     out.print(bold(result.instance), f" {result.problem}  {facts(figures)}")
-    table = Table.grid(padding=(0, 2))
-    table.add_row("status", bold(result.status.value).append(printable(f" ({ending(result)})"), style="not bold"))
-    table.add_row("method", f"{result.method} ({result.claim}), {result.seconds:.4g} s {result.solver}".rstrip())
-    table.add_row("objective", with_unit(result.objective, result.unit))
-    table.add_row("bound", with_unit(result.bound, result.unit))
-    table.add_row("gap", percent(result.gap))
-    if result.seconds >= _WATCHED_S and (closed := _closed(events)):
-        table.add_row("over time", closed)
-    if result.loss is not None:
-        table.add_row("loss", format_loss(result.loss, is_proved))
-    if result.certificate is not None:
-        table.add_row("certificate", facts(result.certificate))
-    if result.reason:
-        table.add_row("why", result.reason)
-    if result.options:
-        table.add_row("options", facts(result.options))
     lists: dict[str, Any] = {name: part for name, part in result.stats.items() if _is_table(part)}
-    if result.stats:
-        table.add_row("stats", facts({k: v for k, v in result.stats.items() if k not in (*lists, "printed")}))
-    if "printed" in result.stats:  # by a function of the user's
-        table.add_row("printed", str(result.stats["printed"]))
-    out.print(table)
+    stats = facts({k: v for k, v in result.stats.items() if k not in (*lists, "printed")})
+    rows: dict[str, str | Text | None] = {
+        "status": bold(result.status.value).append(printable(f" ({ending(result)})"), style="not bold"),
+        "method": f"{result.method} ({result.claim}), {result.seconds:.4g} s {result.solver}".rstrip(),
+        "objective": with_unit(result.objective, result.unit),
+        "bound": with_unit(result.bound, result.unit),
+        "gap": percent(result.gap),
+        "over time": _gap_over_time(events) or None if result.seconds >= _WATCHED_S else None,
+        "loss": None if result.loss is None else format_loss(result.loss, is_proved),
+        "certificate": None if result.certificate is None else facts(result.certificate),
+        "why": result.reason or None,
+        "options": facts(result.options) if result.options else None,
+        "stats": stats if result.stats else None,
+        "printed": str(result.stats["printed"]) if "printed" in result.stats else None,  # by a function of the user's
+    }
+    out.print(grid((name, text) for name, text in rows.items() if text is not None))
     if result.plan is not None:
         _show_parts(with_names(result.plan, names))
     if found is not None:
@@ -93,7 +87,7 @@ def show_result(
     _show_parts({name: quickest_first(part) if name == "sweep" else part for name, part in lists.items()})
 
 
-def _closed(events: Sequence[Event]) -> str:
+def _gap_over_time(events: Sequence[Event]) -> str:
     """How the gap of the last method's run closed."""
     from planner.display.strips import sparkline
 
@@ -104,16 +98,12 @@ def _closed(events: Sequence[Event]) -> str:
 
 def show_breakdown(found: Breakdown) -> None:
     """The figures of a plan: a table by stage, equal neighbours in one line, and a line for the whole."""
-    from rich.table import Table
-
     out = console()
     if found.rows:
         names = list(found.rows[0])
-        headings = (name.removesuffix("_bytes") for name in names)
-        table = Table("#", *headings, box=None, title="by stage", title_justify="left")
-        for position, cells in together([[format_cell(name, row[name], 6) for name in names] for row in found.rows]):
-            table.add_row(position, *cells)
-        out.print(table)
+        rows = together([[format_cell(name, row[name], 6) for name in names] for row in found.rows])
+        headings = ["#", *(name.removesuffix("_bytes") for name in names)]
+        out.print(table(headings, ([position, *cells] for position, cells in rows), title="by stage"))
     if found.figures:
         out.print(facts(found.figures))
     if found.strip is not None:
@@ -211,21 +201,12 @@ def results_table(results: Sequence[Result], out: Console, certificates: Mapping
     headings = [*_COMPARED, *(["certificate"] if certificates else [])]
     for given_up in (None, *_GIVE_WAY):
         headings = [heading for heading in headings if heading != given_up]
-        table = _table(headings, rows)
-        if out.measure(table, options=out.options.update(max_width=_ENDLESS)).maximum <= out.width:
+        made = table(headings, ([row[heading] for heading in headings] for row in rows))
+        if out.measure(made, options=out.options.update(max_width=_ENDLESS)).maximum <= out.width:
             break
-    return table
-
-
-def _table(headings: Sequence[str], rows: Sequence[Mapping[str, str]]) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None)
-    for heading in headings:
-        table.add_column(heading, overflow="fold")
-    for row in rows:
-        table.add_row(*(row[heading] for heading in headings))
-    return table
+    for column in made.columns:
+        column.overflow = "fold"
+    return made
 
 
 def _compared(result: Result, is_proved: bool) -> dict[str, str]:
@@ -355,16 +336,10 @@ def is_rows(part: Any) -> bool:
 
 def _show_parts(parts: Mapping[str, Any]) -> None:
     """Print a plan or figures of any family: lists of objects with equal keys as tables, anything else as a line."""
-    from rich.table import Table
-
     out = console()
     for name, part in parts.items():
         if _is_table(part):
-            headings, rows = table_of_objects(part)
-            table = Table(*headings, box=None, title=str(name), title_justify="left")
-            for row in rows:
-                table.add_row(*row)
-            out.print(table)
+            out.print(table(*table_of_objects(part), title=str(name)))
         elif name == "tasks":
             for line in text_gantt(part):
                 out.print(line)

@@ -9,7 +9,10 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from rich.console import Console
+    from rich.table import Table
     from rich.text import Text
 
 #: Columns of a table in a file or a pipe.
@@ -56,6 +59,34 @@ def bold(text: str) -> Text:
     from rich.text import Text
 
     return Text(printable(text), style="bold")
+
+
+def table(
+    headings: Iterable[str],
+    rows: Iterable[Iterable[str | Text]],
+    *,
+    title: str | None = None,
+    left: Iterable[str] | None = None,
+) -> Table:
+    """A table without lines; where ``left`` is given, the columns of all other headings stand at the right."""
+    from rich.table import Table
+
+    made, at_left = Table(title=title, title_justify="left", box=None), None if left is None else set(left)
+    for heading in headings:
+        made.add_column(heading, justify="left" if at_left is None or heading in at_left else "right")
+    for row in rows:
+        made.add_row(*row)
+    return made
+
+
+def grid(rows: Iterable[Iterable[str | Text]], indent: int = 0) -> Table:
+    """Rows without headings."""
+    from rich.table import Table
+
+    made = Table.grid(padding=(0, 2, 0, indent))
+    for row in rows:
+        made.add_row(*row)
+    return made
 
 
 @cache

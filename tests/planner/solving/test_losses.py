@@ -12,7 +12,7 @@ import pytest
 from counting import Counting
 
 import planner
-from planner.display.bench import shown_losses
+from planner.display.bench import format_losses
 from planner.experiments.bench.measure import MeasuredRow, with_losses
 from planner.results.optimality_loss import format_loss, losses, optimum_of
 
@@ -63,7 +63,7 @@ def test_rows_of_one_case_are_compared_whatever_the_seed() -> None:
     others = [replace(ROW, method="m", seed=1, objective=5.0, bound=None), replace(ROW, case="b", bound=2.0)]
     rows = with_losses([ROW, *others, replace(ROW, settings={"devices": 2}, objective=8.0, bound=None)])
     assert [row.loss for row in rows] == [0.0, 0.25, 1.0, None]
-    assert shown_losses(rows) == ["optimal", "25 %", "<= 100 %", "-"]
+    assert format_losses(rows) == ["optimal", "25 %", "<= 100 %", "-"]
     assert MeasuredRow.from_json(json.loads(json.dumps(rows[1].to_json()))) == rows[1]
 
 
