@@ -48,17 +48,8 @@ class Seen:
 def look(opened: OpenModel, limits: Limits, watch: Watch, *, root: bool, doing: Callable[[str], None]) -> Seen:
     """Build a model, and solve its relaxation if ``root``, until the watch is stopped or a signal comes.
 
-    Parameters
-    ----------
-    watch
-        The model's own, with the time of ``limits``, which begins once everything is imported.
-    doing
-        Called with what is being done, in words.
-
-    Raises
-    ------
-    UsageError
-        If the model cannot be built, or has no relaxation.
+    ``watch``: the model's own, with the time of ``limits``, which begins once everything is imported. ``doing``: called
+    with what is being done, in words. `UsageError` if the model cannot be built, or has no relaxation.
     """
     seen = [Seen()]
 

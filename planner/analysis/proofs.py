@@ -27,10 +27,7 @@ ANY_PLAN = 1 - 1e-9
 def asked_of(instance: Any, studied: bool = False) -> tuple[Family[Any, Any], Questions[Any]]:
     """The family of an instance, and what its problem knows for explanations, or, ``studied``, for sensitivity.
 
-    Raises
-    ------
-    UsageError
-        If the problem knows nothing; with the names of those that do.
+    `UsageError` if the problem knows nothing; with the names of those that do.
     """
     family = family_of(instance)
     known_of = family.questions() if family.questions is not None else None
@@ -78,12 +75,7 @@ class EndedError(Exception):
 class Proofs:
     """Solves instances of one family with exact methods, and counts.
 
-    Parameters
-    ----------
-    limits
-        The time is that of all proofs together.
-    listen
-        Called with how many there were, after each.
+    ``limits``: the time is that of all proofs together. ``listen``: called with how many there were, after each.
     """
 
     def __init__(self, instance: Any, limits: Limits, listen: Callable[[int], None] | None = None) -> None:

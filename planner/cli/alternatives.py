@@ -9,11 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from planner.cli import completion
-from planner.cli.common import (
-    Inputs,
-    Instance,
-    Search,
-)
+from planner.cli.common import Inputs, Instance, Search, loaded, share_of
 from planner.cli.outputs import Certificate, Outputs, Solved
 from planner.files.choices import split
 from planner.process.errors import UsageError
@@ -45,42 +41,38 @@ def alternatives_command(
     from planner.analysis.alternatives import alternatives, expect_distinct
     from planner.analysis.pareto import pareto as front_of
     from planner.analysis.pareto import parse_axes
-    from planner.files.load import load
     from planner.solving.solve import solve
 
     outputs = replace(outputs, certificate=certificate)
     outputs.refuse(search.solver_log, instance)
     limits = search.limits()
     overrides, options = split(settings)
-    loaded = load(instance, inputs=inputs, **overrides)
-    outputs.announce(loaded)
+    found = loaded(instance, overrides, inputs)
+    outputs.announce(found)
     if limits.gap > OPTIMAL_GAP:
         raise UsageError.at("--gap", limits.gap, f"at most {OPTIMAL_GAP:g}: alternatives rest on a proof")
     if pareto is not None and (count is not None or within is not None):
         raise UsageError.at("--pareto", pareto, "none beside --count and --within")
-    axes, share = None if pareto is None else parse_axes(pareto, loaded), None if within is None else _share(within)
+    axes, share = None if pareto is None else parse_axes(pareto, found), None if within is None else _share(within)
     if axes is None:
-        expect_distinct(loaded, *("--count", count or _COUNT) if within is None else ("--within", within))
+        expect_distinct(found, *("--count", count or _COUNT) if within is None else ("--within", within))
 
     def work(arguments: dict[str, Any]) -> Solved:
-        result = solve(loaded, **arguments)
+        result = solve(found, **arguments)
         left = limits.time_s if limits.time_s is None else max(0.0, limits.time_s - result.seconds)
         rest = {name: arguments[name] for name in ("method", "options", "notice")}
         rest["limits"] = replace(limits, time_s=left)
         if axes is not None:
-            return Solved(result, loaded, more=front_of(loaded, axes, result, **rest))
+            return Solved(result, found, more=front_of(found, axes, result, **rest))
         most = count or (_COUNT if share is None else None)
-        return Solved(result, loaded, more=alternatives(loaded, result, count=most, within=share, **rest))
+        return Solved(result, found, more=alternatives(found, result, count=most, within=share, **rest))
 
     outputs.run(work, {"method": method, "exact": True, "limits": limits, "options": options})
 
 
 def _share(text: str) -> float:
     """``--within`` as a number: 0.01 of 1%."""
-    try:
-        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
-        value = math.nan
+    value = share_of(text)
     if not 0 <= value < math.inf:
         raise UsageError.at("--within", text, "a share such as 1% or 0.01")
     return value

@@ -21,6 +21,7 @@ from planner.cli.common import (
     Plans,
     Quiet,
     Search,
+    leave,
     names_of,
     plans_of,
 )
@@ -119,7 +120,7 @@ def bench_command(
     write_all(*writes)
     if ended.lost:
         raise UsageError(ended.lost)
-    raise typer.Exit(128 + ended.signal if ended.signal else 0)
+    leave(ended.signal)
 
 
 def _seeds(text: str) -> list[int]:

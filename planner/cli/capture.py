@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from planner.cli.common import Json, Quiet
+from planner.cli.common import Json, Out, Quiet
 
 if TYPE_CHECKING:
     from planner.training.capture.separately import CapturedInstance
@@ -41,7 +41,7 @@ def import_command(
     memory_efficiency: Annotated[float, typer.Option(metavar="E", help="the same of the memory")] = 0.75,
     weight_versions: Annotated[int, typer.Option(metavar="V", help="2: PipeDream-2BW")] = 1,
     time_limit: TracingLimit = LONGEST_S,
-    out: Annotated[str | None, typer.Option(metavar="FILE", help="where to write it (default: stdout)")] = None,
+    out: Out = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -166,12 +166,8 @@ def calibrate_command(
     from planner.training.capture.import_model import shares_of
 
     found = calibrated(measurements)
-    shown: dict[str, Any] = {
-        "measurements": found.measurements,
-        "median_error": found.median_error,
-        "worst_error": found.worst_error,
-    }
-    shown |= {"worst": found.worst, **shares_of(found, hardware, dtype)}
+    names = ("measurements", "median_error", "worst_error", "worst")
+    shown = {**{name: getattr(found, name) for name in names}, **shares_of(found, hardware, dtype)}
     print_json(shown) if json else show_fit(shown)
 
 

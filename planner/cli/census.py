@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 
-from planner.cli.common import CONTRADICTION, Dask, Inputs, Instance, Jobs, Json, Quiet, limits_of
+from planner.cli.common import CONTRADICTION, Dask, Inputs, Instance, Jobs, Json, Quiet, leave, limits_of, loaded
 from planner.process.errors import UsageError
 
 Seed = Annotated[int, typer.Option(metavar="S", help="seed of the run and of the random sample")]
@@ -24,16 +25,6 @@ Topology = Annotated[
     ),
 ]
 From = Annotated[str | None, typer.Option("--from", metavar="METHOD", help="in whose run they arise")]
-
-
-def _loaded(name: str, topology: str | None, inputs: str | None, settings: dict[str, Any]) -> Any:
-    """The instance; an operator graph on the devices of a network, if one is named."""
-    from planner.analysis.with_topology import load_placed
-    from planner.files.load import load
-
-    if topology is None:
-        return load(name, inputs=inputs, **settings)
-    return load_placed(name, topology, inputs=inputs, overrides=settings)
 
 
 def extract_command(
@@ -61,15 +52,15 @@ def extract_command(
     from planner.files.destinations import refuse_overwriting
 
     refuse_overwriting(out, instance, *([] if topology is None else [topology]))
-    loaded = _loaded(instance, topology, inputs, settings)
-    inside = inside_of(loaded, problem, method)
+    walked = loaded(instance, settings, inputs, topology=topology)
+    inside = inside_of(walked, problem, method)
     limits = limits_of(time_limit, seed=seed)
     rows = extract(
-        loaded, out, problem=inside.problem, method=inside.method, sample=sample, seed=seed, nontrivial=nontrivial,
+        walked, out, problem=inside.problem, method=inside.method, sample=sample, seed=seed, nontrivial=nontrivial,
         limits=limits,
     )  # fmt: skip
     if json:
-        found = {"problem": inside.problem, "method": inside.method, "instance": loaded.name, "out": out, "rows": rows}
+        found = {"problem": inside.problem, "method": inside.method, "instance": walked.name, "out": out, "rows": rows}
         print_json(found)
     else:
         note(quiet, f"{rows} instances in {out}")
@@ -102,40 +93,30 @@ def census_command(
     from planner.experiments.census.census_of_rows import census_of
     from planner.experiments.census.inner_rows import inside_of
     from planner.experiments.census.run import census
-    from planner.files.load import family_of
     from planner.process.signals import defer
     from solvers.outcome import OPTIMAL_GAP
 
     limits = limits_of(time_limit, OPTIMAL_GAP, seed, 1)
-    loaded = _loaded(instance, topology, inputs, settings)
-    inside = inside_of(loaded, problem, method)
+    declared = loaded(instance, settings, inputs, quiet, topology)
+    inside = inside_of(declared, problem, method)
     walked = inside.walk is not None
     only_rows = {"--sample": sample, "--against": against}
     only_knapsacks = {"--crosscheck": crosscheck or None, "--fresh": fresh or None}
     for flag, given in (only_rows if walked else only_knapsacks).items():
         if given is not None:
             raise UsageError.at(flag, given, f"left out: it is not of the subproblems of {inside.problem}")
-    for warning in family_of(loaded).warnings(loaded):
-        note(quiet, f"warning: {warning}")
     common: dict[str, Any] = {
         "jobs": jobs, "dask": dask, "seed": seed, "end_to_end": end_to_end, "limits": limits, "out": out,
-        "notice": lambda line: note(quiet, line),
+        "notice": partial(note, quiet),
     }  # fmt: skip
     with defer():
         found: Any
         with progress_bar(quiet, "chunks" if walked else "instances") as listen:
             if walked:
-                found = census(loaded, sample=crosscheck, fresh=fresh, listen=listen, **common)
+                found = census(declared, sample=crosscheck, fresh=fresh, listen=listen, **common)
             else:
-                found = census_of(
-                    loaded,
-                    problem=inside.problem,
-                    method=inside.method,
-                    against=against,
-                    sample=sample,
-                    listen=listen,
-                    **common,
-                )
+                common |= {"problem": inside.problem, "method": inside.method, "against": against, "sample": sample}
+                found = census_of(declared, listen=listen, **common)
         if json:
             print_json(found.to_json())
         else:
@@ -149,4 +130,4 @@ def census_command(
     if found.unwritten:
         more = f" (and {len(found.unwritten) - 1} more files)" if len(found.unwritten) > 1 else ""
         raise UsageError(found.unwritten[0] + more)
-    raise typer.Exit(128 + found.signal if found.signal else 0)
+    leave(found.signal)

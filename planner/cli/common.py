@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -32,12 +32,14 @@ Instance = Annotated[
 Json = Annotated[bool, typer.Option("--json", metavar="", help="print one JSON object")]
 Quiet = Annotated[bool, typer.Option("--quiet", metavar="", help="no progress line, no warnings")]
 TimeLimit = Annotated[float | None, typer.Option(metavar="SECONDS", help="wall time of each method")]
+ProofsTime = Annotated[float | None, typer.Option(metavar="SECONDS", help="wall time of all proofs together")]
 Gap = Annotated[float, typer.Option(metavar="G", help="stop at this gap")]
 Seed = Annotated[int, typer.Option(metavar="N", help="seed of the solvers")]
 Threads = Annotated[int, typer.Option(metavar="N", help="threads of the solvers")]
 Solver = Annotated[str, _of_solvers("NAME", "what runs MILPs, such as scip (planner doctor lists them)")]
 SolverOption = Annotated[list[str] | None, _of_solvers("KEY=VALUE", "an option of the solver; may be repeated")]
 SolverLog = Annotated[str | None, _of_solvers("FILE", "write what the solver prints")]
+Out = Annotated[str | None, typer.Option(metavar="FILE", help="where to write it (default: stdout)")]
 Events = Annotated[str | None, typer.Option(metavar="FILE.jsonl", help="log every improvement")]
 Inputs = Annotated[str | None, typer.Option(metavar="DIR", help="folder of published inputs")]
 Reproducers = Annotated[str, typer.Option("--reproducer-dir", metavar="DIR", help="for contradictions")]
@@ -54,6 +56,27 @@ Count = Annotated[int | None, typer.Option(metavar="N", min=1, help="only so man
 Plans = Annotated[
     list[str] | None, typer.Option("--plan", metavar="NAME=PLAN.json", help="enter a plan from elsewhere")
 ]
+
+
+def leave(signal: int | None, code: int = 0) -> NoReturn:
+    """End the command with an exit code, or with that of a signal that came."""
+    raise typer.Exit(128 + signal if signal else code)
+
+
+def share_of(text: str) -> float:
+    """A share as it is typed, ``5%`` or ``0.05``; not a number where it is none."""
+    try:
+        return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        return math.nan
+
+
+def deliver(text: str, out: str | None) -> None:
+    """Write a text to a file, or (``None``) print it."""
+    if out is None:
+        print(text, end="")
+    else:
+        write_atomically(out, text)
 
 
 def exit_code(result: Result, exact: bool, limits: Limits) -> int:
@@ -128,6 +151,22 @@ def plans_of(given: list[str] | None) -> dict[str, str]:
         if not name or not sign or not file or name in found:
             raise UsageError.at("--plan", each, "NAME=PLAN.json, each name once")
         found[name] = file
+    return found
+
+
+def loaded(
+    name: str, settings: Mapping[str, Any], inputs: str | None, quiet: bool = True, topology: str | None = None
+) -> Any:
+    """The instance, on the devices of a network if one is named, with its warnings on stderr."""
+    if topology is None:
+        from planner.files.load import load
+
+        found: Any = load(name, inputs=inputs, **settings)
+    else:
+        from planner.analysis.with_topology import load_placed
+
+        found = load_placed(name, topology, inputs=inputs, overrides=settings)
+    warn(found, quiet)
     return found
 
 

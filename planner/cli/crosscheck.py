@@ -21,6 +21,7 @@ from planner.cli.common import (
     Quiet,
     Reproducers,
     Search,
+    leave,
     names_of,
     plans_of,
     warn,
@@ -89,7 +90,7 @@ def crosscheck_command(
                     reproducers=reproducer_dir,
                     certificates=certify,
                     listen=log.listen,
-                    notice=lambda line: note(quiet, line),
+                    notice=partial(note, quiet),
                     ended=log.end,
                 )
             reports.append(report)
@@ -101,11 +102,9 @@ def crosscheck_command(
     pictures = [] if plot is None else [partial(draw_comparison, plot, found[0][1], reports[0], log.events)]
     write_all(partial(complain, events, log), *pictures)
     signalled = next((report.signal for report in reports if report.signal), pending())
-    if signalled:
-        raise typer.Exit(128 + signalled)
     if not all(report.agree for report in reports):
-        raise typer.Exit(CONTRADICTION)
-    raise typer.Exit(INFEASIBLE if all(map(_is_infeasible, reports)) else 0)
+        leave(signalled, CONTRADICTION)
+    leave(signalled, INFEASIBLE if all(map(_is_infeasible, reports)) else 0)
 
 
 def _expect_methods(found: Sequence[tuple[str, Any]], names: Sequence[str]) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from planner.cli.common import Inputs, Instance, Json, Quiet, warn
+from planner.cli.common import Inputs, Instance, Json, Quiet, loaded
 
 
 def diff_command(
@@ -25,17 +25,15 @@ def diff_command(
     from planner.display.plots.files import require_drawable, save
     from planner.display.tables import print_json
     from planner.files.destinations import refuse_outputs
-    from planner.files.load import load
     from planner.results.check import read_plan
 
     refuse_outputs({"--plot": picture}, instance)
     if picture is not None:
         require_drawable(picture)
-    loaded = load(instance, inputs=inputs, **settings)
-    warn(loaded, quiet)
+    declared = loaded(instance, settings, inputs, quiet)
     one, other = read_plan(plan_a), read_plan(plan_b)
-    found = diff(one, other, loaded, where=(plan_a, plan_b))
-    drawn = [] if picture is None else panels(found, loaded, [plan_within(one), plan_within(other)])
+    found = diff(one, other, declared, where=(plan_a, plan_b))
+    drawn = [] if picture is None else panels(found, declared, [plan_within(one), plan_within(other)])
     print_json(found.to_json()) if json else show_difference(found)
     if picture is not None:
         save(drawn, picture)

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from functools import partial
+from typing import Any
 
-import typer
-
-from planner.cli.common import INFEASIBLE, NO_PROOF, Inputs, Instance, Json, Quiet, Seed, limits_of, warn
+from planner.cli.common import (
+    INFEASIBLE,
+    NO_PROOF,
+    Inputs,
+    Instance,
+    Json,
+    ProofsTime,
+    Quiet,
+    Seed,
+    leave,
+    limits_of,
+    loaded,
+)
 
 
 def explain_command(
     instance: Instance,
-    time_limit: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="wall time of all proofs together")
-    ] = None,
+    time_limit: ProofsTime = None,
     seed: Seed = 0,
     json: Json = False,
     quiet: Quiet = False,
@@ -25,19 +34,14 @@ def explain_command(
     from planner.display.explained import show
     from planner.display.progress import counter, note
     from planner.display.tables import print_json
-    from planner.files.load import load
     from planner.process.signals import defer
     from solvers.outcome import Status, Stop
 
-    loaded = load(instance, inputs=inputs, **settings)
-    warn(loaded, quiet)
+    declared = loaded(instance, settings, inputs, quiet)
     limits = limits_of(time_limit, seed=seed)
     with defer():
         with counter(quiet, "proofs") as listen:
-            found = explain(loaded, limits=limits, listen=listen, notice=lambda line: note(quiet, line))
+            found = explain(declared, limits=limits, listen=listen, notice=partial(note, quiet))
         print_json(found.to_json()) if json else show(found)
-    if found.signal:
-        raise typer.Exit(128 + found.signal)
-    if found.stop is not Stop.PROVED:
-        raise typer.Exit(NO_PROOF)
-    raise typer.Exit(INFEASIBLE if found.status is Status.INFEASIBLE else 0)
+    code = INFEASIBLE if found.status is Status.INFEASIBLE else 0
+    leave(found.signal, code if found.stop is Stop.PROVED else NO_PROOF)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from planner.cli import completion
-from planner.cli.common import Inputs, Instance, Json, Quiet, TimeLimit, limits_of, warn
+from planner.cli.common import Inputs, Instance, Json, Out, Quiet, TimeLimit, leave, limits_of, loaded
 from planner.process.errors import UsageError
 
 _FORMATS = "megatron, torchtitan, torch, deepspeed, galvatron, vllm, sglang or accelerate"
@@ -22,7 +22,7 @@ def export_command(
     nearest: Annotated[
         bool, typer.Option("--nearest", metavar="", help="if the format cannot express it: the best plan that it can")
     ] = False,
-    out: Annotated[str | None, typer.Option(metavar="FILE", help="where to write it (default: stdout)")] = None,
+    out: Out = None,
     time_limit: TimeLimit = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -34,7 +34,6 @@ def export_command(
     from planner.display.progress import note
     from planner.display.tables import print_json
     from planner.files.destinations import refuse_overwriting
-    from planner.files.load import load
     from planner.files.read import STANDARD
     from planner.files.write import write_atomically
     from planner.results.check import read_plan
@@ -45,17 +44,11 @@ def export_command(
         raise UsageError.at("PLAN", plan, "a file: INSTANCE is standard input")
     if out is not None:
         refuse_overwriting(out, plan, instance)
-    loaded = load(instance, inputs=inputs, **settings)
-    warn(loaded, quiet)
-    found = export(loaded, read_plan(plan), to, nearest=nearest, limits=limits_of(time_limit), where=plan)
+    declared = loaded(instance, settings, inputs, quiet)
+    found = export(declared, read_plan(plan), to, nearest=nearest, limits=limits_of(time_limit), where=plan)
     if out is not None and found.text is not None:
         write_atomically(out, found.text)
     for line in found.notes:
         note(quiet, f"note: {line}")
-    if json:
-        print_json(found.to_json(out))
-    else:
-        show_exported(found, out)
-    if found.signal is not None:
-        raise typer.Exit(128 + found.signal)
-    raise typer.Exit(0 if found.refused is None else REFUSED)
+    print_json(found.to_json(out)) if json else show_exported(found, out)
+    leave(found.signal, 0 if found.refused is None else REFUSED)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from planner.cli.common import CONTRADICTION, Inputs, Instance, Json, Quiet, Seed, Threads, limits_of, warn
+from planner.cli.common import CONTRADICTION, Inputs, Instance, Json, Quiet, Seed, Threads, leave, limits_of, loaded
 
 
 def formulations_command(
@@ -28,21 +28,16 @@ def formulations_command(
     from planner.display.progress import note
     from planner.display.tables import print_json
     from planner.files.destinations import refuse_outputs
-    from planner.files.load import load
     from planner.files.write import write_all
     from planner.process.signals import defer, pending
 
     refuse_outputs({"--plot": plot}, instance)
     if plot is not None:
         require_drawable(plot)
-    loaded = load(instance, inputs=inputs, **settings)
-    warn(loaded, quiet)
+    declared = loaded(instance, settings, inputs, quiet)
     limits = limits_of(time_limit, seed=seed, threads=threads)
     with defer():
-        found = formulations(loaded, limits=limits, notice=lambda line: note(quiet, line))
+        found = formulations(declared, limits=limits, notice=partial(note, quiet))
         print_json(found.to_json()) if json else show_formulations(found)
     write_all(*([] if plot is None else [partial(draw_formulations, plot, found)]))
-    signal = found.report.signal or pending()
-    if signal:
-        raise typer.Exit(128 + signal)
-    raise typer.Exit(0 if found.report.agree else CONTRADICTION)
+    leave(found.report.signal or pending(), 0 if found.report.agree else CONTRADICTION)

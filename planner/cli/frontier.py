@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from planner.cli.common import NO_PROOF, Inputs, Instance, Quiet, limits_of
+from planner.cli.common import NO_PROOF, Inputs, Instance, Quiet, leave, limits_of, loaded
 
 if TYPE_CHECKING:
     from planner.analysis.optima import Optima
@@ -34,7 +35,6 @@ def frontier_command(
     from planner.display.progress import note
     from planner.display.tables import print_json
     from planner.files.destinations import refuse_outputs
-    from planner.files.load import family_of, load
     from planner.files.write import write_all
     from planner.process.signals import defer
 
@@ -42,22 +42,14 @@ def frontier_command(
     if picture is not None:
         require_drawable(picture)
     limits = limits_of(time_limit)
-    loaded = load(instance, inputs=inputs, **settings)
-    for warning in family_of(loaded).warnings(loaded):
-        note(quiet, f"warning: {warning}")
-
-    def notice(line: str) -> None:
-        note(quiet, line)
-
+    declared, notice = loaded(instance, settings, inputs, quiet), partial(note, quiet)
     found: Optima
     with defer():
         if memories is None and more_devices is None:
-            found = frontier(loaded, limits=limits, notice=notice)
+            found = frontier(declared, limits=limits, notice=notice)
         else:
             wanted = () if memories is None else parse_memories(memories)
-            found = by_memory(loaded, wanted, more_devices or 0, limits=limits, notice=notice)
+            found = by_memory(declared, wanted, more_devices or 0, limits=limits, notice=notice)
         print_json(found.to_json()) if json else show_optima(found)
     write_all(*writes(found, out, picture))
-    if found.signal:
-        raise typer.Exit(128 + found.signal)
-    raise typer.Exit(NO_PROOF if found.times is None else 0)
+    leave(found.signal, NO_PROOF if found.times is None else 0)

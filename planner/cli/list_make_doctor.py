@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from planner.cli import completion
-from planner.cli.common import (
-    Certify,
-    Inputs,
-    Json,
-    Quiet,
-    catalog_of_all,
-)
+from planner.cli.common import Certify, Inputs, Json, Out, Quiet, catalog_of_all, deliver
 from planner.files import choices
 from planner.process.errors import UsageError
 
@@ -43,7 +38,7 @@ def list_command(
     if name is None:
         name = given.pop("problem", None)
     if name is not None and not choices.find_families(name):
-        found = listing_of(name, inputs=inputs, notice=lambda line: note(quiet, line), **given)
+        found = listing_of(name, inputs=inputs, notice=partial(note, quiet), **given)
         show = show_fitting
     elif given:
         raise UnknownSettingError.of(next(iter(given)).replace("_", "-"), (), f"planner list {name or ''}".rstrip())
@@ -62,13 +57,13 @@ def make_command(
         str | None,
         typer.Argument(metavar="PROBLEM", help="of the method or the template", autocompletion=completion.problems),
     ] = None,
-    out: Annotated[str | None, typer.Option(metavar="FILE", help="where to write it (default: stdout)")] = None,
+    out: Out = None,
     **settings: Any,
 ) -> None:
     """Write an instance as JSON, a small one of a problem to edit, or a blank for a method of yours as Python."""
     from planner.files.destinations import refuse_overwriting
     from planner.files.load import family_of, load
-    from planner.files.write import as_json, write_atomically
+    from planner.files.write import as_json
 
     blanks = (completion.METHOD, completion.TEMPLATE)
     if name not in catalog_of_all() and name not in blanks:
@@ -82,10 +77,7 @@ def make_command(
     else:
         loaded = load(name, **settings)
         text = as_json(family_of(loaded).to_json(loaded))
-    if out is None:
-        print(text)
-    else:
-        write_atomically(Path(out), text + "\n")
+    deliver(text + "\n", out)
 
 
 def _blank(name: str, of: str | None, out: str | None, settings: dict[str, Any]) -> str:
@@ -145,5 +137,5 @@ def reproduce_command(
     if claim is None:
         raise UsageError.at("CLAIM", "nothing", "a name from planner reproduce --list")
     given = {name: value for name, value in settings.items() if value is not None and value is not False}
-    found = reproduce(claim, inputs=inputs, certify=certify, note=lambda line: note(quiet, line), **given)
+    found = reproduce(claim, inputs=inputs, certify=certify, note=partial(note, quiet), **given)
     print_json(found.to_json()) if json else show_reproduction(found)

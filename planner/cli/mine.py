@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import os
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 
 from planner.cli import completion
-from planner.cli.common import NO_PROOF, Json, Quiet, Reproducers, limits_of
+from planner.cli.common import NO_PROOF, Json, Quiet, Reproducers, leave, limits_of, share_of
 from planner.process.errors import CrosscheckError, UsageError
 
 
@@ -77,16 +78,14 @@ def mine_command(
                     count=count,
                     options={name: value for name, value in settings.items() if value not in (None, False)},
                     listen=listen,
-                    notice=lambda line: note(quiet, line),
+                    notice=partial(note, quiet),
                 )
         except CrosscheckError as error:
             raise with_reproducer(error, reproducer_dir, json) from error
         written, certificate = writes(found, files)
         print_json(found.to_json(out, certificate)) if json else show(found, files, certificate)
     write_all(*written)
-    if found.signal:
-        raise typer.Exit(128 + found.signal)
-    raise typer.Exit(NO_PROOF if found.instance is None else 0)
+    leave(found.signal, NO_PROOF if found.instance is None else 0)
 
 
 def _pairs(given: list[str] | None) -> dict[str, str]:
@@ -117,10 +116,7 @@ def _loss(text: str | None) -> float | str | None:
 
     if text in (None, NO_PLAN):
         return text
-    try:
-        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
-        value = math.nan
+    value = share_of(text)
     if not 0 <= value < math.inf:
         raise UsageError.at("--loss", text, f"a share such as 5% or 0.05, or {NO_PLAN}")
     return value

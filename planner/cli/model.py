@@ -7,7 +7,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from planner.cli import completion
-from planner.cli.common import NO_PROOF, Inputs, Instance, Json, Quiet, Solver, SolverLog, SolverOption, limits_of, warn
+from planner.cli.common import (
+    NO_PROOF,
+    Inputs,
+    Instance,
+    Json,
+    Quiet,
+    Solver,
+    SolverLog,
+    SolverOption,
+    leave,
+    limits_of,
+    loaded,
+)
 from planner.process.errors import UsageError
 from solvers.outcome import DEFAULT_SOLVER
 
@@ -54,7 +66,7 @@ def model_command(
     from planner.display.progress import doing, note
     from planner.display.tables import print_json
     from planner.files.destinations import refuse_outputs
-    from planner.files.load import family_of, load
+    from planner.files.load import family_of
     from planner.process.signals import defer, pending
     from solvers.outcome import Watch
 
@@ -65,11 +77,10 @@ def model_command(
         )
     if read is not None and (root or write is not None):
         raise UsageError.at("--read", read, "neither --root nor --write beside it")
-    loaded = load(instance, inputs=inputs, **settings)
-    warn(loaded, quiet)
+    declared = loaded(instance, settings, inputs, quiet)
     limits = limits_of(time_limit, solver=solver, options=solver_option, log=solver_log)
     watch = Watch(limits)
-    found = opened(loaded, method or _first(declarative(family_of(loaded))), complete=complete, watch=watch)
+    found = opened(declared, method or _first(declarative(family_of(declared))), complete=complete, watch=watch)
     if read is not None:
         _judge(found, read, watch, json)
     with defer():
@@ -82,10 +93,7 @@ def model_command(
                 note(quiet, f"warning: {write}: {wide}")
             shown["files"] = [write, f"{write}.json"]
         print_json(shown) if json else show_model(shown)
-    signal = seen.signal or pending()
-    if signal:
-        raise typer.Exit(128 + signal)
-    raise typer.Exit(NO_PROOF if seen.missing else 0)
+    leave(seen.signal or pending(), NO_PROOF if seen.missing else 0)
 
 
 def _first(names: list[str]) -> str:

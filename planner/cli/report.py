@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -17,6 +18,7 @@ from planner.cli.common import (
     Seed,
     Threads,
     TimeLimit,
+    leave,
     limits_of,
     names_of,
     plans_of,
@@ -68,7 +70,7 @@ def report_command(
                 inputs=inputs,
                 topology=topology,
                 listen=listen,
-                notice=lambda line: note(quiet, line),
+                notice=partial(note, quiet),
             )
         try:
             write_atomically(path, text)
@@ -78,6 +80,4 @@ def report_command(
             raise
     note(quiet, f"{sum(len(report.results) for report in reports)} results in {out}")
     signalled = next((report.signal for report in reports if report.signal), None)
-    if signalled:
-        raise typer.Exit(128 + signalled)
-    raise typer.Exit(0 if all(report.agree for report in reports) else CONTRADICTION)
+    leave(signalled, 0 if all(report.agree for report in reports) else CONTRADICTION)

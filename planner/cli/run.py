@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from planner.cli.common import Inputs, Instance, Json, Quiet, warn
+from planner.cli.common import Inputs, Instance, Json, Quiet, loaded
 from planner.process.errors import UsageError
 
 
@@ -46,7 +46,6 @@ def run_command(
     from planner.display.runs import show_run
     from planner.display.tables import print_json
     from planner.files.destinations import refuse_outputs
-    from planner.files.load import load
     from planner.files.read import STANDARD
     from planner.files.write import as_json, write_atomically
     from planner.process.signals import defer, end_if_pending, pending
@@ -59,16 +58,15 @@ def run_command(
         raise UsageError.at("PLAN", plan, "a file: INSTANCE is standard input")
     sources = [plan, instance, model.rpartition(":")[0], *([] if passes is None else [passes])]
     refuse_outputs({"--trace": trace, "--out": out}, *sources)
-    loaded = load(instance, inputs=inputs, **settings)
-    warn(loaded, quiet)
+    declared = loaded(instance, settings, inputs, quiet)
     content = read_plan(plan)
-    for other in other_settings(loaded, content, plan):
+    for other in other_settings(declared, content, plan):
         note(quiet, f"note: {other}")
     with defer():
         try:
             found = run_plan(
                 content,
-                loaded,
+                declared,
                 model,
                 backend=backend,
                 check=check,
@@ -86,7 +84,7 @@ def run_command(
         for line in found.printed.splitlines():
             note(quiet, line)
         print_json(found.to_json()) if json else show_run(found)
-        files = {"--trace": (trace, chrome_trace(found)), "--out": (out, found.record(loaded.name))}
+        files = {"--trace": (trace, chrome_trace(found)), "--out": (out, found.record(declared.name))}
         for option, (file, content) in files.items():
             if file is not None:
                 write_atomically(file, as_json(content) + "\n", option)

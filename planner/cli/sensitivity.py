@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-import math
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 
-from planner.cli.common import INFEASIBLE, NO_PROOF, Inputs, Instance, Json, Quiet, limits_of, warn
+from planner.cli.common import (
+    INFEASIBLE,
+    NO_PROOF,
+    Inputs,
+    Instance,
+    Json,
+    ProofsTime,
+    Quiet,
+    leave,
+    limits_of,
+    loaded,
+    share_of,
+)
 
 
 def sensitivity_command(
@@ -18,9 +30,7 @@ def sensitivity_command(
         str | None, typer.Option(metavar="FILE.json", help="a list of instances, names or overrides to be ready for")
     ] = None,
     seed: Annotated[int, typer.Option(metavar="N", help="seed of the noise")] = 0,
-    time_limit: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="wall time of all proofs together")
-    ] = None,
+    time_limit: ProofsTime = None,
     json: Json = False,
     quiet: Quiet = False,
     inputs: Inputs = None,
@@ -31,42 +41,34 @@ def sensitivity_command(
     from planner.display.progress import counter, note
     from planner.display.sensitivity import show
     from planner.display.tables import print_json
-    from planner.files.load import load
     from planner.files.scenarios import read_scenarios
     from planner.process.signals import defer
     from solvers.outcome import Status, Stop
 
     share = _share(noise)
-    loaded = load(instance, inputs=inputs, **settings)
+    declared = loaded(instance, settings, inputs, quiet)
     others = [] if scenarios is None else read_scenarios(scenarios, instance, inputs, settings)
-    warn(loaded, quiet)
     with defer():
         with counter(quiet, "proofs") as listen:
             found = sensitivity(
-                loaded,
+                declared,
                 noise=share,
                 samples=samples,
                 scenarios=others,
                 limits=limits_of(time_limit, seed=seed),
                 listen=listen,
-                notice=lambda line: note(quiet, line),
+                notice=partial(note, quiet),
             )
         print_json(found.to_json()) if json else show(found)
-    if found.signal:
-        raise typer.Exit(128 + found.signal)
-    if found.stop is not Stop.PROVED:
-        raise typer.Exit(NO_PROOF)
-    raise typer.Exit(INFEASIBLE if found.status is Status.INFEASIBLE else 0)
+    code = INFEASIBLE if found.status is Status.INFEASIBLE else 0
+    leave(found.signal, code if found.stop is Stop.PROVED else NO_PROOF)
 
 
 def _share(text: str) -> float:
     """A share, as "10%" or 0.1; `UsageError` if it is not above 0 and below 1."""
     from planner.process.errors import UsageError
 
-    try:
-        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
-        value = math.nan
+    value = share_of(text)
     if not 0 < value < 1:
         raise UsageError.at("--noise", text, "a share above 0 and below 100 %, such as 10% or 0.1")
     return value

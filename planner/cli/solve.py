@@ -9,16 +9,7 @@ import typer
 
 from planner.cli import completion
 from planner.cli.alternatives import alternatives_command
-from planner.cli.common import (
-    Inputs,
-    Instance,
-    Json,
-    Plans,
-    Quiet,
-    Search,
-    plans_of,
-    warn,
-)
+from planner.cli.common import Inputs, Instance, Json, Plans, Quiet, Search, loaded, plans_of
 from planner.cli.outputs import Certificate, Outputs, Solved
 from planner.cli.sweep import sweep_command
 from planner.files.choices import split
@@ -66,21 +57,15 @@ def solve_command(
 ) -> None:
     """Find a plan; --exact proves it optimal, otherwise its gap is reported."""
     from planner.analysis.compare_with_paper import solve_beside
-    from planner.analysis.with_topology import load_placed
     from planner.display.progress import note
-    from planner.files.load import load
     from planner.solving.solve import solve
 
     if portfolio and method != "auto":
         raise UsageError.at("--method", method, "none beside --portfolio")
     method = "portfolio" if portfolio else method
     near: dict[str, Any] = {"--alternatives": alternatives, "--within": within, "--pareto": pareto}
-    swept: dict[str, Any] = {
-        "--batch-size": batch_size,
-        "--grad-accum": grad_accum,
-        "--microbatch-sizes": microbatch_sizes,
-    }
-    swept |= {"--jobs": None if jobs == 1 else jobs}
+    swept: dict[str, Any] = {"--batch-size": batch_size, "--grad-accum": grad_accum}
+    swept |= {"--microbatch-sizes": microbatch_sizes, "--jobs": None if jobs == 1 else jobs}
     orders = settings.get("linearize")
     if isinstance(orders, str) and "," in orders:
         swept["--linearize"] = orders
@@ -117,17 +102,14 @@ def solve_command(
     outputs.refuse(search.solver_log, instance, *([] if topology is None else [topology]))
     limits = search.limits()
     overrides, options = split(settings)
-    if topology is None:
-        loaded = load(instance, inputs=inputs, **overrides)
-    else:
-        loaded = load_placed(instance, topology, inputs=inputs, overrides=overrides)
-    outputs.announce(loaded)
+    declared = loaded(instance, overrides, inputs, topology=topology)
+    outputs.announce(declared)
 
     def work(arguments: dict[str, Any]) -> Solved:
         if not compare and not plan:
-            return Solved(solve(loaded, **arguments), loaded)
-        result, *others = solve_beside(loaded, plans_of(plan), **arguments)
-        return Solved(result, loaded, others=others)
+            return Solved(solve(declared, **arguments), declared)
+        result, *others = solve_beside(declared, plans_of(plan), **arguments)
+        return Solved(result, declared, others=others)
 
     outputs.run(work, {"method": method, "exact": exact, "limits": limits, "options": options})
 
@@ -143,27 +125,22 @@ def check_command(
     """Check a plan against the definition of the problem; exit 1 if it breaks a rule."""
     from planner.display.progress import note
     from planner.display.tables import print_json, show_verdict
-    from planner.files.load import load
     from planner.files.read import STANDARD
     from planner.results.check import check, other_settings, read_plan
 
     if plan == instance == STANDARD:
         raise UsageError.at("PLAN", plan, "a file: INSTANCE is standard input")
-    loaded = load(instance, inputs=inputs, **settings)
-    warn(loaded, quiet)
+    declared = loaded(instance, settings, inputs, quiet)
     content = read_plan(plan)
-    verdict = check(loaded, content, where=plan)
+    verdict = check(declared, content, where=plan)
     if content.get("problem", verdict.problem) != verdict.problem:
         note(
             quiet, f"warning: {plan} is a plan of {content['problem']}; checked as one of {verdict.problem} (--problem)"
         )
     else:
-        for other in other_settings(loaded, content, plan):
+        for other in other_settings(declared, content, plan):
             note(quiet, f"note: {other}")
-    if json:
-        print_json(verdict.to_json())
-    else:
-        show_verdict(verdict)
+    print_json(verdict.to_json()) if json else show_verdict(verdict)
     if content.get("bound") is not None:
         note(quiet, f"only the plan was checked; the bound that {plan} claims needs a certificate (planner verify)")
     raise typer.Exit(0 if verdict.feasible else 1)

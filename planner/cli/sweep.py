@@ -7,11 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from planner.cli import completion
-from planner.cli.common import (
-    Inputs,
-    Instance,
-    Search,
-)
+from planner.cli.common import Inputs, Instance, Search
 from planner.cli.outputs import Outputs, Solved
 from planner.files.choices import split
 from planner.process.errors import UsageError

@@ -17,12 +17,7 @@ _GONE = {
 def words(error: Any, commands: list[str]) -> str:
     """The one line for an error of typer's: ``FIELD is VALUE; expected RULE`` where it is about one argument.
 
-    Parameters
-    ----------
-    error
-        A ``typer.TyperException``.
-    commands
-        The names of all commands.
+    ``error``: a ``typer.TyperException``. ``commands``: the names of all commands.
     """
     if hasattr(error, "possibilities"):  # only an unknown option has them
         if error.option_name in _GONE:

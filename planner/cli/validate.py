@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -18,6 +19,7 @@ from planner.cli.common import (
     Quiet,
     Threads,
     TimeLimit,
+    leave,
     limits_of,
     names_of,
     plans_of,
@@ -87,7 +89,7 @@ def validate_command(
     )
     with defer():
         with progress_bar(quiet, "instances") as listen:
-            found = ready.run(listen, lambda line: note(quiet, line))
+            found = ready.run(listen, partial(note, quiet))
         print_json(found.to_json()) if json else show_validation(found)
         pictures = draw_validation(found)
     if pictures or not can_draw():
@@ -99,7 +101,7 @@ def validate_command(
             note(quiet, f"contradiction: {line}")
     if found.signal:
         note(quiet, f"{found.instances} of {found.wanted} instances lie in {out}; the same command resumes")
-        raise typer.Exit(128 + found.signal)
+        leave(found.signal)
     if found.lost and not found.contradictions:
         raise UsageError(f"{found.lost}; {found.instances} of {found.wanted} instances lie in {out}")
     raise typer.Exit(CONTRADICTION if found.contradictions else 0)

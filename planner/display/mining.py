@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from planner.display.progress import words_line
 from planner.display.tables import number
-from planner.display.terminal import console, printable
+from planner.display.terminal import printable
 from planner.experiments.mining.files import Files
 from planner.experiments.mining.mine import Mined, Progress
 
@@ -34,17 +34,15 @@ def size_text(size: Mapping[str, int] | None) -> str:
 @contextmanager
 def progress(quiet: bool, method: str, against: str) -> Iterator[Callable[[Progress], None] | None]:
     """A listener that keeps one line up to date, or ``None`` where stderr is no terminal."""
-    if quiet or not sys.stderr.isatty():
-        yield None
-        return
-    with console(stderr=True).status(f"{method} against {against}") as line:
+    with words_line(quiet, f"{method} against {against}") as show:
 
         def listen(known: Progress) -> None:
             best = f"  best: {size_text(known.size)}" if known.size else ""
             figures = f"evaluations {known.evaluations:,}  worst loss {percent(known.worst)}{best}"
-            line.update(f"{known.seconds:.0f} s  {method} against {against}  {figures}")
+            if show is not None:
+                show(f"{method} against {against}  {figures}")
 
-        yield listen
+        yield None if show is None else listen
 
 
 def show(found: Mined, files: Files, certificate: Mapping[str, Any] | None) -> None:

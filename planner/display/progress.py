@@ -1,4 +1,4 @@
-"""Progress on stderr, only where a person watches: a line of a method, or a bar of what is done."""
+"""Progress on stderr, only where a person watches: a line of what is being done, or a bar of what is done."""
 
 from __future__ import annotations
 
@@ -9,35 +9,45 @@ from contextlib import contextmanager
 
 from planner.display.tables import number, percent
 from planner.display.terminal import console, say
-from planner.results.events import Event, Listen
+from planner.results.events import Listen
 
 
 class _Line:
-    """What is known, rendered again with the seconds that have passed."""
+    """Words, rendered again with the seconds that have passed."""
 
-    def __init__(self) -> None:
-        self._started = time.perf_counter()
-        self._known = Event("", "", "", 0.0, None, None)
+    def __init__(self, words: str) -> None:
+        self._started, self._words = time.perf_counter(), words
 
-    def listen(self, event: Event) -> None:
-        self._known = event
+    def listen(self, words: str) -> None:
+        self._words = words
 
     def __rich__(self) -> str:
-        known = self._known
-        seconds = time.perf_counter() - self._started
-        figures = f"incumbent {number(known.objective)}  bound {number(known.bound)}  gap {percent(known.gap)}"
-        return f"{seconds:.0f} s  {known.method}  {figures}"
+        return f"{time.perf_counter() - self._started:.0f} s  {self._words}"
+
+
+@contextmanager
+def words_line(quiet: bool, words: str = "") -> Iterator[Callable[[str], None] | None]:
+    """A listener that keeps one line of words and seconds up to date, or ``None`` where stderr is no terminal."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    line = _Line(words)
+    with console(stderr=True).status(line):
+        yield line.listen
 
 
 @contextmanager
 def progress_line(quiet: bool) -> Iterator[Listen | None]:
-    """A listener that keeps one line up to date, or ``None`` where stderr is no terminal."""
-    if quiet or not sys.stderr.isatty():
-        yield None
-        return
-    line = _Line()
-    with console(stderr=True).status(line):
-        yield line.listen
+    """A listener that keeps one line of a run up to date, or ``None`` where stderr is no terminal."""
+    with words_line(quiet) as show:
+        yield (
+            None
+            if show is None
+            else lambda event: show(
+                f"{event.method}  incumbent {number(event.objective)}  bound {number(event.bound)}  "
+                f"gap {percent(event.gap)}"
+            )
+        )
 
 
 @contextmanager
@@ -61,34 +71,14 @@ def note(quiet: bool, line: str) -> None:
 
 
 @contextmanager
-def counter(quiet: bool, what: str) -> Iterator[Callable[[int], None]]:
-    """A listener, called with how many of ``what`` are done, that keeps one line."""
-    if quiet or not sys.stderr.isatty():
-        yield lambda _done: None
-        return
-    began = time.perf_counter()
-    with console(stderr=True).status(what) as line:
-        yield lambda done: line.update(f"{time.perf_counter() - began:.0f} s  {done:,} {what}")
+def counter(quiet: bool, what: str) -> Iterator[Callable[[int], None] | None]:
+    """A listener, called with how many of ``what`` are done, that keeps one line; ``None`` as of `words_line`."""
+    with words_line(quiet, what) as show:
+        yield None if show is None else lambda done: show(f"{done:,} {what}")
 
 
 @contextmanager
 def doing(quiet: bool) -> Iterator[Callable[[str], None]]:
     """A listener, called with what is being done, that keeps one line of it, with the seconds since the beginning."""
-    if quiet or not sys.stderr.isatty():
-        yield lambda _what: None
-        return
-    line = _Doing()
-    with console(stderr=True).status(line):
-        yield line.listen
-
-
-class _Doing:
-    def __init__(self) -> None:
-        self._started = time.perf_counter()
-        self._what = ""
-
-    def listen(self, what: str) -> None:
-        self._what = what
-
-    def __rich__(self) -> str:
-        return f"{time.perf_counter() - self._started:.0f} s  {self._what}"
+    with words_line(quiet) as show:
+        yield show or (lambda _: None)

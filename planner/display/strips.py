@@ -21,10 +21,7 @@ def strip_lines(picture: Strip, width: int) -> list[Text]:
 
     In colour each block has its stage's; without, a bar stands before it.
 
-    Parameters
-    ----------
-    width
-        Columns of the terminal.
+    ``width``: columns of the terminal.
     """
     sizes = [0.0] * len(picture.stages)
     for item in picture.items:

@@ -79,10 +79,7 @@ def refuse_outputs(outputs: Mapping[str, str | None], *sources: str) -> None:
 def sink(path: str) -> BinaryIO | None:
     """What to write into, where a file must not be replaced; ``None``: a regular file, or none yet.
 
-    Raises
-    ------
-    OSError
-        If it cannot be opened, or is a disk.
+    `OSError` if it cannot be opened, or is a disk.
     """
     number = _descriptor(path)
     if number is not None:

@@ -109,10 +109,7 @@ def family_named(name: str) -> Family[Any, Any]:
 def examples_of(family: Family[Any, Any]) -> Iterator[tuple[str, Instance]]:
     """The instances of a problem by the names they have in the catalog, or those that a problem of one's own has.
 
-    Raises
-    ------
-    UsageError
-        If there are none.
+    `UsageError` if there are none.
     """
     own = [(each.name, each) for each in family.entries.get("examples", tuple)()]
     names = [name for name, entry in catalog().items() if entry.family == family.name]
@@ -267,10 +264,7 @@ def _held(name: str, inputs: str | None) -> tuple[Any, str]:
 def read_content(path: Path) -> Any:
     """The JSON value in a file, or its text if it is of another format.
 
-    Raises
-    ------
-    InstanceError
-        If the file cannot be read, is no text, or starts like JSON and is none.
+    `InstanceError` if the file cannot be read, is no text, or starts like JSON and is none.
     """
     return _parsed(read_text(path), str(path))
 

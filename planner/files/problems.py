@@ -34,10 +34,7 @@ _BROUGHT: dict[str, Family[Any, Any]] = {}
 def brought(name: str) -> Family[Any, Any] | None:
     """The problem that ``FILE.py:PROBLEM`` or an installed package's name stands for; ``None``: it is neither.
 
-    Raises
-    ------
-    UsageError
-        If the file cannot be imported or has no such problem, or another problem has its name.
+    `UsageError` if the file cannot be imported or has no such problem, or another problem has its name.
     """
     known = _address(name)
     if known not in _BROUGHT:

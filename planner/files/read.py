@@ -48,11 +48,8 @@ _MARK = re.compile(r'("[^"\\]*(?:\\.[^"\\]*)*")(\s*:)?|([][{},])|(-?(?:\d[\d.eE+
 def parse_json(text: str, where: str) -> Any:
     """A JSON value.
 
-    Raises
-    ------
-    InstanceError
-        Duplicate keys, text cut short, too deep a nesting; NaN, infinities and numbers beyond floats, with the field
-        and the line they stand in.
+    `InstanceError`: duplicate keys, text cut short, too deep a nesting; NaN, infinities and numbers beyond floats, with
+    the field and the line they stand in.
     """
 
     def no_constant(_name: str) -> None:

@@ -50,12 +50,8 @@ def split_row(name: str) -> tuple[str, int | None]:
 def read_row(path: Path, row: int | None) -> Any:
     """The JSON value of one row, as its family reads it.
 
-    Raises
-    ------
-    InstanceError
-        If the file cannot be read or has no such row, or none is named.
-    UsageError
-        If the file is parquet and pyarrow is absent.
+    `InstanceError` if the file cannot be read or has no such row, or none is named; `UsageError` if the file is parquet
+    and pyarrow is absent.
     """
     if row is None:
         raise InstanceError.at(str(path), "row", None, f"one of its rows, such as {path}#0")
@@ -65,10 +61,7 @@ def read_row(path: Path, row: int | None) -> Any:
 def has_rows(path: Path) -> bool:
     """Whether a file's name and content are those of rows; a single JSON line is its only row, which needs no number.
 
-    Raises
-    ------
-    InstanceError
-        If the file cannot be read.
+    `InstanceError` if the file cannot be read.
     """
     if path.suffix == ".parquet":
         return True
@@ -88,12 +81,8 @@ def read_rows(path: Path, wanted: Collection[int] | None = None) -> Iterator[tup
 
     A last line without an end is read, whether it is wanted or not: a file that was cut off is no row file.
 
-    Raises
-    ------
-    InstanceError
-        If the file cannot be read, is cut off, or a row is no JSON value.
-    UsageError
-        If the file is parquet and pyarrow is absent.
+    `InstanceError` if the file cannot be read, is cut off, or a row is no JSON value; `UsageError` if the file is
+    parquet and pyarrow is absent.
     """
     if path.suffix == ".parquet":
         with _parquet(path) as file:

@@ -87,10 +87,7 @@ def parse(settings: Iterable[Readable], given: Mapping[str, Any], of: str = "thi
 
     Names may be written with underscores, as Python must. ``of`` names what has the settings.
 
-    Raises
-    ------
-    UsageError
-        If a name is not among the settings, or a value breaks its rule.
+    `UsageError` if a name is not among the settings, or a value breaks its rule.
     """
     known = {setting.name: setting for setting in settings}
     parsed = {}

@@ -52,10 +52,7 @@ def draft_file(path: str | Path, option: str = "--out") -> Iterator[Path]:
     Links are followed, and the file at their end is replaced. A device, a pipe or one of the process's own descriptors
     (such as ``/dev/stdout``) is never replaced: the draft is written into it.
 
-    Raises
-    ------
-    UsageError
-        If the file cannot be written; ``option`` names it.
+    `UsageError` if the file cannot be written; ``option`` names it.
     """
     with writable(path, option):
         real = os.path.realpath(path)
@@ -93,10 +90,7 @@ def append(path: Path, text: str, option: str = "--out") -> None:
 def open_to_append(path: str, option: str) -> TextIO:
     """A text file to write to line by line, emptied if it was there; devices and pipes are written into.
 
-    Raises
-    ------
-    UsageError
-        If the file cannot be written; ``option`` names it.
+    `UsageError` if the file cannot be written; ``option`` names it.
     """
     with writable(path, option):
         into = sink(path)

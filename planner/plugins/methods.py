@@ -53,11 +53,8 @@ _PRINTED, _LAST_WORDS = 2000, 200
 def brought(family: Family[Any, Any], name: str) -> Method[Any, Any] | None:
     """The method of this name that was registered or installed, or ``FILE.py:FUNCTION``; ``None``: there is none.
 
-    Raises
-    ------
-    UsageError
-        If the file cannot be imported, has no such function, or its function cannot be called with an instance, or is
-        declared as one of another problem.
+    `UsageError` if the file cannot be imported, has no such function, or its function cannot be called with an
+    instance, or is declared as one of another problem.
     """
     function = registry.functions_of(family.name).get(name)
     if function is not None:
@@ -334,17 +331,8 @@ class Judge:
 def plan_as_method(family: Family[Any, Any], name: str, plan: str | Mapping[str, Any]) -> Method[Any, Any]:
     """A method that holds a plan which came from elsewhere, and does nothing else.
 
-    Parameters
-    ----------
-    plan
-        A file that holds it, or its JSON form, or a result object that holds it.
-
-    Raises
-    ------
-    InstanceError
-        If a file cannot be read, or holds no JSON object.
-    UsageError
-        If a method of the family has the name, or it is none.
+    ``plan``: a file that holds it, or its JSON form, or a result object that holds it. `InstanceError` if a file cannot
+    be read, or holds no JSON object; `UsageError` if a method of the family has the name, or it is none.
     """
     if not name or "," in name or name in {AUTO, PORTFOLIO, *(method.name for method in family.methods)}:
         raise UsageError.at("--plan", name, f"a name that no method of {family.name} has")

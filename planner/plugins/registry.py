@@ -110,10 +110,7 @@ def installed() -> Mapping[str, Target]:
 def target_of(name: str) -> Target | None:
     """Where the function of this name is: installed, or ``FILE.py:FUNCTION``; ``None`` if it is neither.
 
-    Raises
-    ------
-    UsageError
-        If it looks like a file, and there is none, or no function is named.
+    `UsageError` if it looks like a file, and there is none, or no function is named.
     """
     found = installed().get(name)
     if found is not None:

@@ -50,10 +50,7 @@ class WorkersLostError(UsageError):
 def place(jobs: int = 1, dask: str | None = None) -> Opened:
     """A function that opens an executor: this thread, ``jobs`` local processes, or the cluster at ``dask``.
 
-    Raises
-    ------
-    UsageError
-        If ``jobs`` is below 1, or dask is requested and not installed, or both are requested.
+    `UsageError` if ``jobs`` is below 1, or dask is requested and not installed, or both are requested.
     """
     if dask is not None and jobs != 1:
         raise UsageError.at("--jobs", jobs, "none beside --dask")
@@ -74,11 +71,8 @@ def run_each(
     the rest is given to a new executor. A signal that the command line notes ends it early, and stops the workers'
     methods.
 
-    Raises
-    ------
-    WorkersLostError
-        If the workers break down more than `BREAKDOWNS` times without finishing anything in between, or the cluster
-        is gone. What was handed on stays so.
+    `WorkersLostError` if the workers break down more than `BREAKDOWNS` times without finishing anything in between, or
+    the cluster is gone. What was handed on stays so.
     """
     coming = enumerate(tasks)
     left: dict[int, tuple[Any, ...]] = {}  # handed over, not finished
@@ -130,10 +124,7 @@ def run_tasks(
 ) -> Ended:
     """Do the tasks as `run_each` does, and keep what comes of each as it ends.
 
-    Parameters
-    ----------
-    keep
-        Called with the position of a task and its result; returns the signal that cut the task short, if one did.
+    ``keep``: called with the position of a task and its result; returns the signal that cut the task short, if one did.
     """
     try:
         for position, result in run_each(opened, work, tasks):

@@ -34,10 +34,7 @@ class Finding:
 def examine(*, compiling: bool = False) -> list[Finding]:
     """Every examination, also after one has failed.
 
-    Parameters
-    ----------
-    compiling
-        Compile the kernels that are not compiled, on all cores. Otherwise nothing is compiled.
+    ``compiling``: compile the kernels that are not compiled, on all cores. Otherwise nothing is compiled.
     """
     if compiling:
         compile_all()

@@ -94,17 +94,8 @@ class Target:
 def in_file(name: str, option: str, rule: str, texts: Mapping[str, bytes] = MappingProxyType({})) -> Target | None:
     """What ``FILE.py:NAME`` stands for; ``None``: the name has another form.
 
-    Parameters
-    ----------
-    option, rule
-        For errors: which option has the name, and what it should be.
-    texts
-        Texts of files, by path, that stand for the files.
-
-    Raises
-    ------
-    UsageError
-        If there is no such file, or nothing in it is named.
+    ``option``, ``rule``: for errors: which option has the name, and what it should be. ``texts``: texts of files, by
+    path, that stand for the files. `UsageError` if there is no such file, or nothing in it is named.
     """
     if name.endswith(".py"):
         raise UsageError.at(option, name, rule)
@@ -144,10 +135,7 @@ def _imported(file: str, source: bytes) -> Any:
 def also_taken(function: Callable[..., Any], name: str) -> tuple[str, ...]:
     """Which of `ALSO_TAKEN` a function, called ``name``, takes beside the instance.
 
-    Raises
-    ------
-    LoadError
-        If it cannot be called with an instance, and these by name.
+    `LoadError` if it cannot be called with an instance, and these by name.
     """
     try:
         signature = inspect.signature(function)

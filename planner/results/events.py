@@ -113,10 +113,7 @@ class EventFile:
 def event_file(path: str | None) -> Iterator[EventFile]:
     """Open the file for events (``None``: there is none).
 
-    Raises
-    ------
-    UsageError
-        If the file cannot be opened; `complain` reports what goes wrong later.
+    `UsageError` if the file cannot be opened; `complain` reports what goes wrong later.
     """
     found = EventFile(None if path is None else open_to_append(path, _OPTION))
     try:

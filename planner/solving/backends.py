@@ -37,10 +37,7 @@ def limits_for(method: Method[Any, Any], limits: Limits) -> Limits:
 def examine_solver(methods: Sequence[Method[Any, Any]], limits: Limits) -> None:
     """Let the solver that was chosen, with its options, pass its exam: before a clock starts.
 
-    Raises
-    ------
-    UsageError
-        If it is not installed or fails, or if none of the methods takes a setting.
+    `UsageError` if it is not installed or fails, or if none of the methods takes a setting.
     """
     taken = {method.name: limits_for(method, limits) for method in methods}
     names = ", ".join(taken)
@@ -63,10 +60,7 @@ def examine_solver(methods: Sequence[Method[Any, Any]], limits: Limits) -> None:
 def prepare_method(method: Method[Any, Any]) -> float:
     """Load a method and wait for its solvers' processes, which `examined` has started: before a clock starts.
 
-    Returns
-    -------
-    float
-        The seconds of waiting; 0 for a method that needs no process.
+    Returns the seconds of waiting; 0 for a method that needs no process.
     """
     method.load()
     needed = _needed(method)

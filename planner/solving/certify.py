@@ -145,10 +145,7 @@ def certified_into(
     ``result.certificate`` then names the ``file``; both names follow from what is in them, so what is written
     twice is there once.
 
-    Raises
-    ------
-    UsageError
-        If it cannot be written; ``option`` names the folder.
+    `UsageError` if it cannot be written; ``option`` names the folder.
     """
     found = certify(instance, result, limits=limits)
     if found.content is None or found.result.certificate is None:

@@ -35,11 +35,8 @@ def candidates(
 ) -> Iterator[Candidate]:
     """The methods to try, one after the other, at least one; the only one, if it is requested by name.
 
-    Raises
-    ------
-    UsageError
-        If the named method does not exist, does not take the instance, or does not claim exactness under ``exact``,
-        or if no method, or no exact one under ``exact``, takes the instance.
+    `UsageError` if the named method does not exist, does not take the instance, or does not claim exactness under
+    ``exact``, or if no method, or no exact one under ``exact``, takes the instance.
     """
     if name != AUTO:
         yield _requested(family, instance, name, exact), "requested by the user"
@@ -116,10 +113,7 @@ def _requested(family: Family[Any, Any], instance: Any, name: str, exact: bool) 
 def find_method(family: Family[Any, Any], name: str) -> Method[Any, Any]:
     """The family's method of that name, or the one that a user brought (`planner.plugins`).
 
-    Raises
-    ------
-    UsageError
-        If there is none, with the closest match, or if what was brought cannot be loaded.
+    `UsageError` if there is none, with the closest match, or if what was brought cannot be loaded.
     """
     for method in family.methods:
         if method.name == name:

@@ -293,10 +293,7 @@ def write_reproducer(folder: str, evidence: Mapping[str, Any]) -> str:
     ``evidence`` holds the ``instance`` in its JSON form and the ``contradictions`` in words. The name follows from
     these two, so that one contradiction found twice is one file.
 
-    Raises
-    ------
-    UsageError
-        If it cannot be written.
+    `UsageError` if it cannot be written.
     """
     content = plain({**evidence, "versions": versions()})
     key = json.dumps([content["instance"], content["contradictions"]])

@@ -31,10 +31,7 @@ class Portfolio(Method[Any, Any]):
 def portfolio(family: Family[Any, Any], instance: Any, limits: Limits) -> list[Candidate]:
     """The method that runs both, each kind's first in the dispatcher's order; after it the other exact ones.
 
-    Raises
-    ------
-    UsageError
-        If the family has no two kinds of exact methods that take the instance.
+    `UsageError` if the family has no two kinds of exact methods that take the instance.
     """
     every = list(candidates(family, instance, limits, exact=True))
     fitting = [method for method, _ in every]

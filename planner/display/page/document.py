@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +23,9 @@ from planner.files.write import plain
 from planner.process.errors import UsageError
 from planner.process.signals import pending
 from planner.process.versions import machine, today, versions
-from planner.results.events import Listen
 from planner.results.result import Result
 from planner.results.save import plan_file
 from planner.solving.compare import Report
-from planner.solving.solve import silent
 from solvers.outcome import Limits
 
 
@@ -35,24 +33,10 @@ def page(
     names: Sequence[str],
     settings: Mapping[str, Any],
     *,
-    methods: Sequence[str] | None = None,
-    plans: Mapping[str, str] | None = None,
     limits: Limits,
-    inputs: str | None = None,
-    topology: str | None = None,
-    listen: Listen | None = None,
-    notice: Callable[[str], None] = silent,
+    **arguments: Any,
 ) -> tuple[str, list[Report]]:
-    """Run the methods on instances and write the page about them.
-
-    Parameters
-    ----------
-    names, settings
-        As the command line gives them: files or catalog names, overrides and options by name, which all of them take.
-    methods, plans, limits, inputs, listen, notice
-        As for `planner.crosscheck` and `planner.load`.
-    topology
-        The network on which operator graphs are placed as well.
+    """Run the methods on instances and write the page about them; arguments as of `material`, for each of the names.
 
     Returns
     -------
@@ -62,19 +46,8 @@ def page(
     library.require_page()
     found: list[Material] = []
     for name in names:
-        given = material(
-            name,
-            settings,
-            methods=methods,
-            plans=plans,
-            limits=limits,
-            inputs=inputs,
-            topology=topology,
-            listen=listen,
-            notice=notice,
-        )
-        found.append(given)
-        if given.report.signal or pending():
+        found.append(material(name, settings, limits=limits, **arguments))
+        if found[-1].report.signal or pending():
             break
     return _rendered(found, limits), [each.report for each in found]
 

@@ -54,10 +54,7 @@ def rows_of(place: str | Path) -> list[MeasuredRow]:
 def read_rows(folder: Path) -> list[MeasuredRow]:
     """The rows that are there already; a last line without an end is taken away, so that it does not spoil the next.
 
-    Raises
-    ------
-    UsageError
-        If the file does not hold rows, or cannot be written.
+    `UsageError` if the file does not hold rows, or cannot be written.
     """
     path = folder / ROWS
     found = rows_of(path) if os.path.lexists(path) else []

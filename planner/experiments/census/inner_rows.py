@@ -50,10 +50,7 @@ class InnerRow:
 def inside_of(instance: Any, problem: str | None, method: str | None) -> Inside:
     """The kind of subproblems that is requested: of ``problem``, inside ``method``; by default the first one there is.
 
-    Raises
-    ------
-    UsageError
-        If the instance's family has none, or none of this problem, or this method has none of it.
+    `UsageError` if the instance's family has none, or none of this problem, or this method has none of it.
     """
     family = family_of(instance)
     if not family.subproblems:
@@ -83,12 +80,8 @@ def rows(
 
     ``watch``: what ends the run early (default: the limits alone).
 
-    Raises
-    ------
-    UsageError
-        If the method does not take the instance.
-    CrosscheckError
-        If what was chosen inside is no plan of its subproblem.
+    `UsageError` if the method does not take the instance; `CrosscheckError` if what was chosen inside is no plan of its
+    subproblem.
     """
     instance = validate(instance, requirements=False)
     family = family_of(instance)

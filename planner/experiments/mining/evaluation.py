@@ -58,10 +58,7 @@ class Pair:
 
         Each has `EVALUATION_S`, and both together what is left until ``ends`` (of ``time.perf_counter``).
 
-        Raises
-        ------
-        CrosscheckError
-            If a plan breaks a rule, or a bound lies above a verified plan.
+        `CrosscheckError` if a plan breaks a rule, or a bound lies above a verified plan.
         """
         reference = run(self.family, self.reference, instance, _until(limits, ends), self.options[self.reference.name])
         if reference.status is not Status.OPTIMAL:

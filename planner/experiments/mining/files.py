@@ -50,10 +50,7 @@ def _word(method: str) -> str:
 def writes(found: Mined, files: Files) -> tuple[list[Callable[[], None]], Mapping[str, Any] | None]:
     """What writes the files, and the figures of the certificate if the optimum has one that its checker accepts.
 
-    Raises
-    ------
-    CrosscheckError
-        If the checker rejects the certificate.
+    `CrosscheckError` if the checker rejects the certificate.
     """
     if found.instance is None or found.reference is None:
         return [], None

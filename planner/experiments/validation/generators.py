@@ -45,10 +45,7 @@ class Generator:
 def generator(source: str) -> Generator | None:
     """The catalog entry that a source names, with what varies; ``None`` if it names none.
 
-    Raises
-    ------
-    UsageError
-        If a parameter is unknown, is given twice, or its values break its rule.
+    `UsageError` if a parameter is unknown, is given twice, or its values break its rule.
     """
     name, colon, given = source.partition(":")
     entry = catalog().get(name)
