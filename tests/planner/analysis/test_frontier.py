@@ -43,13 +43,6 @@ def test_a_person_sees_the_best_by_devices(capsys: pytest.CaptureFixture[str]) -
         assert row[int(sums) - 1] == row[-1] and row[-1] not in row[: int(sums) - 1]
 
 
-def test_a_picture(tmp_path: Path) -> None:
-    pytest.importorskip("vl_convert")
-    picture = tmp_path / "table.svg"
-    assert main(["frontier", "chain8", "--devices", "4", "--plot", str(picture), "--quiet"]) == 0
-    assert picture.read_text().startswith("<svg")
-
-
 @pytest.mark.parametrize(("seconds", "memory"), [("0", "1GB"), ("1", "1")])
 def test_tables_of_zeros_or_of_nothing_have_pictures(
     seconds: str, memory: str, capsys: pytest.CaptureFixture[str], tmp_path: Path

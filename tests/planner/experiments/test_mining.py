@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -30,7 +31,7 @@ from solvers.outcome import Limits, Stop, Watch
 
 MINABLE = [family for family in FAMILIES if family.mining is not None]
 #: What a search with this many evaluations finds does not depend on the machine.
-COUNT = 1500
+COUNT = 400
 #: One stage: what is left of the problem is to choose TMPCs.
 KNAPSACK = {"nodes": 3, "tp": 1, "devices": 1, "microbatches": 1, "number": 24}
 
@@ -115,8 +116,13 @@ def test_every_node_takes_time(name: str) -> None:
         assert {gene.name for gene in genes.node if gene.name.startswith("time")} <= named
 
 
+@cache
+def released() -> Any:
+    return mine("amp-released", loss=1.0, limits=Limits(seed=1), count=COUNT)
+
+
 def test_a_loss_of_the_released_program_is_found_and_made_smallest() -> None:
-    found = mine("amp-released", loss=1.0, limits=Limits(seed=1), count=COUNT)
+    found = released()
     assert found.instance is not None and found.loss == pytest.approx(1.0) and found.stop is Stop.COMPLETED
     assert found.size is not None and found.size["nodes"] == 3 and found.evaluations <= COUNT
     again = mine("amp-released", loss=1.0, limits=Limits(seed=1), count=COUNT)
@@ -299,7 +305,7 @@ def test_plans_and_certificates_are_judged_again(monkeypatch: pytest.MonkeyPatch
     assert _judged(family, found) == instance
     with pytest.raises(planner.CrosscheckError, match="uniform has a plan of"):
         _judged(family, replace(found, result=replace(found.result, objective=2 * found.result.objective)))
-    mined = mine("amp-released", loss=1.0, limits=Limits(seed=1), count=400)
+    mined = released()
     files = files_of("worst.json.gz", "amp-released", "./a/mine.py:solve")
     assert files.every() == (
         "worst.json.gz", "worst.amp-released.json", "worst.mine-solve.json", "worst.certificate.json"

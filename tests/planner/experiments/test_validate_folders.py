@@ -131,16 +131,6 @@ def test_a_line_that_was_cut_or_damaged_is_solved_again(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_line_that_kill_cut_is_removed_before_others_follow(folder: Path) -> None:
-    whole("out")
-    journal = Path("out/journal.jsonl")
-    journal.write_bytes(journal.read_bytes()[:-20])
-    said: list[str] = []
-    assert totals(whole("out", notice=said.append)) == totals(whole("out", notice=said.append))
-    assert said == [f"{done} of {COUNT} distinct instances lie in out already" for done in (COUNT - 1, COUNT)]
-
-
-@pytest.mark.slow
 def test_a_validation_that_was_killed_before_its_population_was_written_goes_on(folder: Path) -> None:
     first = whole("out")
     for path in Path("out").iterdir():
@@ -164,13 +154,6 @@ def test_another_folder_is_refused(folder: Path) -> None:
         whole("out")
     with pytest.raises(UsageError, match="--out is 'slow"):
         whole("slow.py")
-
-
-def test_the_folder_of_another_program_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole("out")
-    monkeypatch.setattr("planner.experiments.runner._digest_of_code", lambda: "of other code")
-    with pytest.raises(UsageError, match="very program"):
-        whole("out")
 
 
 @pytest.mark.parametrize(

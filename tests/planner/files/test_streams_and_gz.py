@@ -16,7 +16,6 @@ import pytest
 from fuzzing import FOREIGN
 
 from instances import files
-from planner.cli.app import main
 from planner.files import rows
 
 Run = Callable[..., tuple[int, str, str]]
@@ -27,19 +26,6 @@ KNAPSACK = {
     "capacity_bytes": 10,
     "nodes": [{"id": 1, "options": [{"id": "a", "time": 3, "memory_bytes": 4}]}],
 }
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs a command in an empty folder; returns exit code, stdout and stderr."""
-    monkeypatch.chdir(tmp_path)
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        code = main(list(arguments))
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return call
 
 
 @pytest.fixture

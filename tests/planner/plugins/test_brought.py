@@ -517,19 +517,14 @@ def test_rows_go_on_after_failures_and_plans_from_elsewhere_are_rows(
     assert code == 2 and "absent.json" in err and err.count("\n") == 1
 
 
-def test_ctrl_c_ends_the_function_and_keeps_its_plan(bring: Bring, problem: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "ending", ["watch.plan(plan); begun.touch()\nwhile True: pass", "begun.touch()\nwhile not watch.stopped(): pass"]
+)
+def test_ctrl_c_ends_the_function_and_keeps_its_plan(bring: Bring, ending: str, tmp_path: Path) -> None:
+    """What it reported before, or what it returns once its watch tells it to stop."""
     begun = tmp_path / "begun"
-    method = bring(
-        f"""
-            import pathlib
-            watch.plan({{'stages': [{{'nodes': list(range(8)), 'dp_degree': 1, 'tp_degree': 1,
-                                      'tmpcs': {{str(n): 'keep' for n in range(8)}}}}]}})
-            pathlib.Path({str(begun)!r}).touch()
-            while True:
-                pass
-        """,
-        "instance, limits, watch",
-    )
+    body = f"import pathlib\nbegun, plan = pathlib.Path({str(begun)!r}), {GOOD}\n{ending}\nreturn plan"
+    method = bring(body, "instance, watch")
     command = [sys.executable, "-m", "planner", "solve", "chain8", "--memory", "1GB", "--method", method, "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         while not begun.exists():
@@ -540,43 +535,6 @@ def test_ctrl_c_ends_the_function_and_keeps_its_plan(bring: Bring, problem: Any,
     found = json.loads(out)
     assert process.returncode == 130 and found["stop"] == "interrupted"
     assert found["plan"] is not None, found["reason"]
-
-
-def test_ctrl_c_lets_a_function_with_a_watch_return(bring: Bring, tmp_path: Path) -> None:
-    begun = tmp_path / "begun"
-    body = f"""
-        import pathlib, time
-        pathlib.Path({str(begun)!r}).touch()
-        while not watch.stopped():
-            time.sleep(0.01)
-        import planner
-        return {{'stages': [{{'nodes': list(range(8)), 'dp_degree': 1, 'tp_degree': 1,
-                             'tmpcs': {{str(n): 'keep' for n in range(8)}}}}]}}
-    """
-    method = bring(body, "instance, watch")
-    command = [sys.executable, "-m", "planner", "solve", "chain8", "--memory", "1GB", "--method", method, "--json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        while not begun.exists():
-            assert process.poll() is None
-            time.sleep(0.02)
-        process.send_signal(signal.SIGINT)
-        out, _ = process.communicate(timeout=60)
-    assert process.returncode == 130 and json.loads(out)["plan"] is not None
-
-
-def test_the_process_ends_with_the_planner(bring: Bring, tmp_path: Path) -> None:
-    begun = tmp_path / "begun"
-    method = bring(f"import pathlib, os; pathlib.Path({str(begun)!r}).write_text(str(os.getpid()))\nwhile True: pass")
-    command = [sys.executable, "-m", "planner", "solve", "chain8", "--method", method]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
-        while not begun.exists() or not begun.read_text():
-            time.sleep(0.02)
-        process.kill()
-    number = int(begun.read_text())
-    until = time.monotonic() + 10
-    while Path(f"/proc/{number}").exists() and "Z" not in Path(f"/proc/{number}/stat").read_text().split()[2]:
-        assert time.monotonic() < until
-        time.sleep(0.02)
 
 
 def test_a_target_of_a_module_has_its_place() -> None:

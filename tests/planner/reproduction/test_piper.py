@@ -253,3 +253,14 @@ def test_appendix_c(published: Path) -> None:
     counts = ("calls", "instances", "all_fastest_feasible", "infeasible", "nontrivial", "suboptimal")
     assert [found[name] for name in counts] == [30_260, 3_662_350, 246_104, 3_169_484, 246_762, 332]
     assert found["worst_gap"] == pytest.approx(0.156, abs=5e-4) and found["seconds"] < 60
+    assert (found["inputs"], found["compared"], found["matched"]) == ("published", 1, 0)
+    assert found["notes"][0].startswith("30,260 calls, 3,662,350 instances (3,632,090 by the count of Appendix D)")
+
+
+@pytest.mark.usefixtures("analytic")
+def test_appendix_c_without_the_profile() -> None:
+    found = reproduce("piper-appendix-c", devices=16).evidence
+    assert "analytic" in found.inputs and found.compared == 0
+    assert {row["variant"]: row["paper_suboptimal"] for row in found.rows} == dict.fromkeys(
+        ("rerank", "sort-once", "truncating")
+    )

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from dying import dies, dies_once
+from dying import dies_once
 
 import planner
 from formulations.stage_partitioning import FAMILY
@@ -26,7 +26,7 @@ from planner.display.census import show_census
 from planner.display.tables import percent
 from planner.experiments.census.run import WORST, Census, census, chunks_of
 from planner.files.write import as_json
-from planner.process.executors import WorkersLostError, place, run_each
+from planner.process.executors import place, run_each
 
 
 def totals(found: Census) -> dict[str, Any]:
@@ -122,12 +122,6 @@ def test_a_killed_process_loses_nothing(tmp_path: Path) -> None:
     results = dict(run_each(place(jobs=2), dies_once, [(str(tmp_path), number) for number in range(6)]))
     assert results == {number: number * number for number in range(6)}
     assert len(list(tmp_path.iterdir())) == 1
-
-
-def test_processes_that_always_die_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("planner.process.executors.BREAKDOWNS", 1)
-    with pytest.raises(WorkersLostError):
-        list(run_each(place(jobs=2), dies, [(1,)]))
 
 
 class Breaking(ThreadPoolExecutor):
