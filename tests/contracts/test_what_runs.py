@@ -44,7 +44,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> set[tuple[str, str]]:
     """The groups of every model that goes to a solver, as it is then."""
     found: set[tuple[str, str]] = set()
     reached = (
-        (cpsat, "run", lambda model: cpsat_inspection._groups(model, {})),
+        (cpsat, "run", cpsat_inspection._groups),
         (milp, "translate", milp_inspection._groups),
         (reusable_lp, "translate", milp_inspection._groups),
     )

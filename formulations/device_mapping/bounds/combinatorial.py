@@ -36,7 +36,7 @@ def node_costs(arrays: Arrays) -> Floats:
         for position, volume in enumerate(volumes):
             costs[stage] += volume * fastest[:, position]
         if arrays.ring[stage] > 0:
-            costs[stage] += arrays.ring[stage] * fastest[:, 0 if arrays.replicas == 2 else 1]
+            costs[stage] += arrays.ring[stage] * arrays.ring_floor
     return costs
 
 
@@ -85,7 +85,7 @@ class Domains:
     def _sending(self) -> Floats:
         """Drop arcs and devices that edges rule out; returns the least seconds of a node beside its ring, (S, D)."""
         arrays = self.arrays
-        fastest_ring = arrays.ring[:, None] * self._ring_floor()
+        fastest_ring = arrays.ring[:, None] * arrays.ring_floor
         costs = arrays.compute[:, None] + fastest_ring + np.zeros((1, arrays.num_devices))
         ends = []
         for number, (a, b, volume) in enumerate(arrays.edges):
@@ -104,13 +104,6 @@ class Domains:
                 seconds = volume * arrays.seconds_per_byte
                 self.arcs[number] &= (seconds <= room_a[:, None]) & (seconds <= room_b[None, :])
         return np.asarray(np.where(self.allowed, costs - fastest_ring, np.inf), dtype=np.float64)
-
-    def _ring_floor(self) -> Floats:
-        """Least seconds per byte that a ring through a device can have, shape (1, D)."""
-        arrays = self.arrays
-        if not arrays.has_rings:
-            return np.zeros((1, arrays.num_devices))
-        return np.sort(arrays.seconds_per_byte, axis=1)[:, 0 if arrays.replicas == 2 else 1][None, :]
 
     def _rings(self, least: Floats) -> None:
         """Keep the devices that some ring speed of their stage allows.
@@ -171,7 +164,7 @@ def rings_fit(arrays: Arrays, target: float) -> bool:
     """
     needed = needed_speed(arrays, target)
     if arrays.edges:
-        rest = node_costs(arrays) - np.where(arrays.ring > 0, arrays.ring, 0.0)[:, None] * _second_best(arrays)
+        rest = node_costs(arrays) - np.where(arrays.ring > 0, arrays.ring, 0.0)[:, None] * arrays.ring_floor
         left = with_slack(target) - rest.min(axis=1)
         with np.errstate(divide="ignore"):
             needed = np.where(arrays.ring > 0, np.where(left > 0, arrays.ring / np.maximum(left, 1e-300), np.inf), 0.0)
@@ -184,21 +177,12 @@ def rings_fit(arrays: Arrays, target: float) -> bool:
         core = _core(near, everything, 1 if arrays.replicas == 2 else 2)
         if core.sum() < count * arrays.replicas:
             return False
-        sizes = component_sizes(near & core[:, None] & core[None, :], core)
+        sizes = [int(each.sum()) for each in components(near & core[:, None] & core[None, :], core)]
         if sum(size // arrays.replicas for size in sizes) < count:
             return False
         if count == arrays.num_stages and any(size % arrays.replicas for size in sizes):
             return False
     return True
-
-
-def _second_best(arrays: Arrays) -> Floats:
-    return np.asarray(np.sort(arrays.seconds_per_byte, axis=1)[:, 0 if arrays.replicas == 2 else 1][None, :])
-
-
-def component_sizes(near: Mask, inside: Mask) -> list[int]:
-    """Sizes of the connected components among the devices inside."""
-    return [int(component.sum()) for component in components(near, inside)]
 
 
 def components(near: Mask, inside: Mask) -> list[Mask]:

@@ -89,6 +89,13 @@ class Arrays:
             return np.where(self.speed > 0, 1 / self.speed, np.inf)
 
     @cached_property
+    def ring_floor(self) -> Floats:
+        """Least seconds per byte that a ring through each device can have, shape (D,): 0 without rings."""
+        if not self.has_rings:
+            return np.zeros(self.num_devices)
+        return np.asarray(np.sort(self.seconds_per_byte, axis=1)[:, 0 if self.replicas == 2 else 1])
+
+    @cached_property
     def is_forest(self) -> bool:
         """Whether the stage graph has no cycle, directions aside."""
         root = list(range(self.num_stages))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from formulations.contract.rounding import amount_text
@@ -183,19 +184,15 @@ def _replicas_at_most(instance: OperatorInstance) -> int:
 
 def _training(instance: OperatorInstance, training: TrainingMemory) -> list[Change[OperatorInstance]]:
     """Recomputation, 1F1B, smaller micro-batches."""
-    found: list[tuple[str, str, dict[str, Any]]] = []
+    found = []
     if not training.recompute:
-        found.append(("recompute", "activations that are computed again, not kept", {"recompute": True}))
+        kept_less = replace(instance, training=replace(training, recompute=True))
+        text = "activations that are computed again, not kept"
+        found.append(Change("recompute", lambda _: text, lambda _: kept_less, (1.0,), same_times=False))
     if training.schedule == "gpipe":
-        found.append(("schedule", "the schedule 1F1B", {"schedule": "1f1b"}))
-    changes = [_trained(instance, name, text, fields) for name, text, fields in found]
-    return [*changes, _smaller(instance, training)]
-
-
-def _trained(instance: OperatorInstance, name: str, text: str, fields: dict[str, Any]) -> Change[OperatorInstance]:
-    assert instance.training is not None
-    changed = replace(instance, training=replace(instance.training, **fields))
-    return Change(name, lambda _: text, lambda _: changed, (1.0,), same_times=name != "recompute")
+        sooner = replace(instance, training=replace(training, schedule="1f1b"))
+        found.append(Change("schedule", lambda _: "the schedule 1F1B", lambda _: sooner, (1.0,)))
+    return [*found, _smaller(instance, training)]
 
 
 def _smaller(instance: OperatorInstance, training: TrainingMemory) -> Change[OperatorInstance]:
@@ -264,17 +261,14 @@ def factors(instance: OperatorInstance) -> list[Factor[OperatorInstance]]:
     found = [Factor("bandwidth", "bandwidth", lambda times: _at(instance, instance.bandwidth_bytes_per_s * times))]
     for position, operator in enumerate(instance.operators):
         name = f"time of operator {operator.id}"
-        found.append(Factor(name, name, _scaling(instance, position), connected=equal))
+        found.append(Factor(name, name, partial(_scaled, instance, position), connected=equal))
     return found
 
 
-def _scaling(instance: OperatorInstance, position: int) -> Callable[[float], OperatorInstance]:
-    def scaled(factor: float) -> OperatorInstance:
-        operators = list(instance.operators)
-        operators[position] = replace(operators[position], compute_s=operators[position].compute_s * factor)
-        return replace(instance, operators=tuple(operators))
-
-    return scaled
+def _scaled(instance: OperatorInstance, position: int, factor: float) -> OperatorInstance:
+    operators = list(instance.operators)
+    operators[position] = replace(operators[position], compute_s=operators[position].compute_s * factor)
+    return replace(instance, operators=tuple(operators))
 
 
 def noisy(instance: OperatorInstance, draw: Callable[[], float]) -> OperatorInstance:

@@ -133,10 +133,10 @@ def _decompose(work: _Work, nodes: int, labels: dict[int, int]) -> Segment:
         node = nodes.bit_length() - 1
         return (Leaf(node, labels[node]),)
     above, below = work.costs.above, work.costs.below
-    pieces = _components(nodes, lambda v: above[v] | below[v])
+    pieces = components(nodes, lambda v: above[v] | below[v])
     if len(pieces) > 1:
         return parallel(_decompose(work, piece, labels) for piece in _relabelled(work.costs, pieces, labels))
-    pieces = _components(nodes, lambda v: ~(above[v] | below[v] | 1 << v))
+    pieces = components(nodes, lambda v: ~(above[v] | below[v] | 1 << v))
     if len(pieces) == 1:
         lower, upper = _cut(work.costs, nodes)
         work.cuts.append((lower, upper))
@@ -148,7 +148,7 @@ def _decompose(work: _Work, nodes: int, labels: dict[int, int]) -> Segment:
     return found
 
 
-def _components(nodes: int, neighbours: Callable[[int], int]) -> list[int]:
+def components(nodes: int, neighbours: Callable[[int], int]) -> list[int]:
     """Connected components of a graph on the bitset, by flood filling."""
     found = []
     while nodes:

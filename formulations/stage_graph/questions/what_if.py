@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from formulations.contract.rounding import amount_text
@@ -24,7 +25,7 @@ from formulations.stage_graph.definition.plan import StagePlan
 from formulations.stage_graph.definition.problem import memory_bytes, tps
 from formulations.stage_graph.questions.alternatives import memory
 from instances.parameters import MAX_AMOUNT, MAX_COUNT
-from instances.problems.stage_graph import AffineTime, DeviceGraph, Operator, StageGraph, TableTime
+from instances.problems.stage_graph import AffineTime, Operator, StageGraph, TableTime
 from instances.requirements import requirements_of
 
 _IDLE = "idle_devices"
@@ -81,13 +82,12 @@ def relax(instance: StageGraph, dropped: frozenset[Member]) -> list[StageGraph]:
     if "links" in names and graph is not None:
         rows = tuple(tuple(link or 1.0 for link in row) for row in graph.bandwidth_bytes_per_s)
         graph = replace(graph, bandwidth_bytes_per_s=rows)
-    operators = tuple(_freed(each) if node in free else each for node, each in enumerate(kept.operators))
+    operators = tuple(
+        replace(each, weight_bytes=0.0, activation_bytes=0.0) if node in free else each
+        for node, each in enumerate(kept.operators)
+    )
     edges = tuple(replace(each, bytes_per_sample=0.0) if each.target in free else each for each in kept.edges)
     return [replace(kept, device_graph=graph, operators=operators, edges=edges)]
-
-
-def _freed(operator: Operator) -> Operator:
-    return replace(operator, weight_bytes=0.0, activation_bytes=0.0)
 
 
 def repairs(instance: StageGraph, _: Sequence[int | str]) -> list[list[Change[StageGraph]]]:
@@ -108,7 +108,8 @@ def _memory(instance: StageGraph) -> Change[StageGraph]:
     def changed(amount: float) -> StageGraph:
         if graph is None:
             return replace(instance, memory_bytes=amount)
-        return replace(instance, device_graph=_at_least(graph, amount))
+        rooms = tuple(max(own, amount) for own in graph.memory_bytes)
+        return replace(instance, device_graph=replace(graph, memory_bytes=rooms))
 
     return Change(
         "memory",
@@ -118,10 +119,6 @@ def _memory(instance: StageGraph) -> Change[StageGraph]:
         most=MAX_AMOUNT,
         declared=instance.memory_bytes if graph is None else min(graph.memory_bytes),
     )
-
-
-def _at_least(graph: DeviceGraph, amount: float) -> DeviceGraph:
-    return replace(graph, memory_bytes=tuple(max(own, amount) for own in graph.memory_bytes))
 
 
 def _devices(instance: StageGraph) -> Change[StageGraph]:
@@ -209,10 +206,10 @@ def rows(instance: StageGraph, plan: StagePlan) -> list[dict[str, Any]]:
 
 def factors(instance: StageGraph) -> list[Factor[StageGraph]]:
     """All bandwidths together, and both passes of every operator."""
-    found = [Factor("bandwidth", "bandwidth", lambda times: _faster(instance, times))]
+    found = [Factor("bandwidth", "bandwidth", partial(_faster, instance))]
     for node in range(instance.num_operators):
         name = f"time of operator {instance.id_of(node)}"
-        found.append(Factor(name, name, _scaling(instance, node)))
+        found.append(Factor(name, name, partial(_scaled, instance, node)))
     return found
 
 
@@ -229,13 +226,10 @@ def _faster(instance: StageGraph, times: float) -> StageGraph:
     )
 
 
-def _scaling(instance: StageGraph, node: int) -> Callable[[float], StageGraph]:
-    def scaled(factor: float) -> StageGraph:
-        operators = list(instance.operators)
-        operators[node] = _timed(operators[node], factor)
-        return replace(instance, operators=tuple(operators))
-
-    return scaled
+def _scaled(instance: StageGraph, node: int, factor: float) -> StageGraph:
+    operators = list(instance.operators)
+    operators[node] = _timed(operators[node], factor)
+    return replace(instance, operators=tuple(operators))
 
 
 def _timed(operator: Operator, factor: float) -> Operator:

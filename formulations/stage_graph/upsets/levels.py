@@ -19,6 +19,7 @@ import numpy as np
 from formulations.compiled.kernel_deadline import alarm
 from formulations.contract.family import Answer
 from formulations.stage_graph.costs.costs import Costs, bits
+from formulations.stage_graph.costs.series_parallel import components
 from formulations.stage_graph.definition.plan import StagePlan
 from formulations.stage_graph.kernels.levels import packed
 from formulations.stage_graph.upsets.chains import MAX_PAIRS, Array, Chains, TooManyError, best_of_sizes
@@ -48,10 +49,11 @@ class Levels(Chains):
 
     def lay_out_sets(self) -> None:
         """The ways to split each set into a group with its first component, and the rest."""
-        index = {nodes: number for number, nodes in enumerate(self.masks)}
+        costs, index = self.costs, {nodes: number for number, nodes in enumerate(self.masks)}
+        neighbours = [after | before for after, before in zip(costs.successors, costs.predecessors, strict=True)]
         starts, groups, rests = [0], [], []
         for nodes in self.masks:
-            for group in _groups(_pieces(self.costs, nodes)):
+            for group in _groups(components(nodes, neighbours.__getitem__)):
                 groups.append(index[group])
                 rests.append(index[nodes ^ group])
             self.poll()
@@ -73,22 +75,6 @@ class Levels(Chains):
             yield self.masks[group], int(self.need[group, depth])
             number = int(self._rest[option])
         yield self.masks[number], int(self.need[number, depth])
-
-
-def _pieces(costs: Costs, nodes: int) -> list[int]:
-    """Connected components of a set, over the instance's edges."""
-    found = []
-    while nodes:
-        piece = front = nodes & -nodes
-        while front:
-            node = (front & -front).bit_length() - 1
-            front &= front - 1
-            fresh = (costs.successors[node] | costs.predecessors[node]) & nodes & ~piece
-            piece |= fresh
-            front |= fresh
-        found.append(piece)
-        nodes &= ~piece
-    return found
 
 
 def _groups(pieces: list[int]) -> Iterator[int]:
