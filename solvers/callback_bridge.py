@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
+
+from solvers.outcome import OnBound, OnSolution
 
 
 class Relay:
@@ -13,11 +14,7 @@ class Relay:
     reported (``None``: none).
     """
 
-    def __init__(
-        self,
-        on_solution: Callable[[Any], None] | None,
-        on_bound: Callable[[float], None] | None,
-    ) -> None:
+    def __init__(self, on_solution: OnSolution, on_bound: OnBound) -> None:
         self.best_bound: float | None = None
         self._on_solution = on_solution
         self._on_bound = on_bound
@@ -43,7 +40,7 @@ class Relay:
         if self._error is not None:
             raise self._error
 
-    def _report(self, listener: Callable[[Any], None] | None, what: Any) -> None:
+    def _report(self, listener: OnSolution, what: Any) -> None:
         if listener is None or self.failed:
             return
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import highspy
@@ -10,7 +10,7 @@ import numpy as np
 
 from solvers import logs
 from solvers.mute_stdout import silent
-from solvers.outcome import OPTIMAL_GAP, Limits
+from solvers.outcome import OPTIMAL_GAP, Limits, Watch
 from solvers.trust.pins import BackendError
 
 #: Options of HiGHS that limits and logs set, beside those of `_configure`.
@@ -47,6 +47,25 @@ def configure(highs: highspy.Highs, limits: Limits, options: Mapping[str, float 
         highs.setOptionValue("output_flag", True)
         highs.setOptionValue("log_to_console", True)  # without it HiGHS makes no lines; what it prints is `silent`
         highs.cbLogging.subscribe(lambda event: logs.append(log, event.message))
+
+
+def poll(watch: Watch) -> Callable[[Any], None]:
+    """What HiGHS calls as it runs; without a reference to HiGHS, which keeps it."""
+
+    def poll(event: Any) -> None:
+        event.data_in.user_interrupt = watch.stopped()
+
+    return poll
+
+
+def run_for_rest(highs: highspy.Highs, watch: Watch) -> Any:
+    """Run HiGHS for what the watch leaves; the status of its model."""
+    remaining = watch.remaining_s()
+    if remaining is not None:
+        highs.setOptionValue("time_limit", highs.getRunTime() + remaining)
+    with silent():
+        highs.run()
+    return highs.getModelStatus()
 
 
 def knows(name: str) -> bool:

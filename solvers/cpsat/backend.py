@@ -25,7 +25,7 @@ from solvers.callback_bridge import Relay
 from solvers.external import process
 from solvers.external.messages import FAILURES, OWN_CPSAT, CpTask, Ended, Outcome
 from solvers.inspection import Inspectable, plain, unit_of
-from solvers.outcome import DEFAULT_SOLVER, OPTIMAL_GAP, Limits, Run, Watch
+from solvers.outcome import DEFAULT_SOLVER, OPTIMAL_GAP, Limits, OnBound, OnSolution, Run, Watch
 from solvers.trust.pins import BackendError, demand
 
 #: With so little of its limit left, in seconds, a run has ended because of that.
@@ -92,8 +92,8 @@ def run(
     limits: Limits,
     watch: Watch | None = None,
     *,
-    on_solution: Callable[[Values], None] | None = None,
-    on_bound: Callable[[float], None] | None = None,
+    on_solution: OnSolution = None,
+    on_bound: OnBound = None,
     parameters: Mapping[str, Any] | None = None,
     examined: bool = False,
 ) -> Run:
@@ -229,13 +229,7 @@ class Runnable(Hinted, Inspectable):
     inspection = "solvers.cpsat.inspection"
     parameters: ClassVar[Mapping[str, Any]] = {}
 
-    def run(
-        self,
-        limits: Limits,
-        watch: Watch,
-        on_solution: Callable[[Values], None] | None = None,
-        on_bound: Callable[[float], None] | None = None,
-    ) -> Run:
+    def run(self, limits: Limits, watch: Watch, on_solution: OnSolution = None, on_bound: OnBound = None) -> Run:
         """Run CP-SAT on it (`run`)."""
         return run(self.model, limits, watch, on_solution=on_solution, on_bound=on_bound, parameters=self.parameters)
 
@@ -300,12 +294,7 @@ def _completed(proto: Any, limits: Limits, own: Mapping[str, Any], watch: Watch,
 
 def _ended(proto: Any, limits: Limits, own: Mapping[str, Any], watch: Watch, relay: Relay) -> Ended:
     """How CP-SAT ended with these parameters; what it finds goes to the relay."""
-    task = CpTask(
-        str(proto),
-        str(_configured(limits, own)),
-        is_minimum=_is_minimum(proto),
-        log=limits.solver_log,
-    )
+    task = CpTask(str(proto), str(_configured(limits, own)), is_minimum=_is_minimum(proto), log=limits.solver_log)
     return process.run_task(OWN_CPSAT, task, watch, relay, _values)[0]
 
 
@@ -374,15 +363,7 @@ def _read(model: cp_model.CpModel, end: Ended, heard_bound: float | None, limits
         reason = f"solver aborted: CP-SAT, {end.words}"
         watch.aborted(reason)
     return Run(
-        stop=process.stop_of(
-            outcome,
-            objective,
-            bound,
-            limits,
-            watch,
-            has_objective=model.has_objective(),
-            is_minimum=_is_minimum(model.proto),
-        ),
+        stop=process.stop_of(outcome, objective, bound, limits, watch, model.has_objective(), _is_minimum(model.proto)),
         values=None if end.values is None else _values(end.values),
         objective=objective,
         bound=None if infeasible else bound,

@@ -300,7 +300,6 @@ def stop_of(
     bound: float | None,
     limits: Limits,
     watch: Watch,
-    *,
     has_objective: bool,
     is_minimum: bool,
 ) -> Why:

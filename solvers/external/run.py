@@ -8,7 +8,7 @@ not believed for the rest of the run (`Watch.doubt`): its solutions, which are c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,11 +18,9 @@ from solvers.callback_bridge import Relay
 from solvers.external import process
 from solvers.external.matrix import Matrix
 from solvers.external.messages import FAILURES, Ended, Outcome, Task
-from solvers.outcome import OPTIMAL_GAP, Limits, Run, Stop, Watch
+from solvers.outcome import OPTIMAL_GAP, Limits, OnBound, OnSolution, Run, Stop, Watch
 from solvers.trust.prove_twice import agreement, alone, reorder, report_run, weaker
 from solvers.values import Values
-
-Listener = Callable[[Any], None] | None
 
 
 def run(
@@ -31,8 +29,8 @@ def run(
     has_objective: bool,
     limits: Limits,
     watch: Watch,
-    on_solution: Listener,
-    on_bound: Callable[[float], None] | None,
+    on_solution: OnSolution,
+    on_bound: OnBound,
     known: Mapping[int, float],
 ) -> Run:
     """Run ``limits.solver`` on a ``HighsLp``; arguments and errors otherwise as of `solvers.milp.backend.run`.
@@ -54,8 +52,8 @@ def _claimed(
     has_objective: bool,
     limits: Limits,
     watch: Watch,
-    on_solution: Listener,
-    on_bound: Callable[[float], None] | None,
+    on_solution: OnSolution,
+    on_bound: OnBound,
     known: Mapping[int, float],
 ) -> Run:
     """What the solver claims, in both runs; believed or not."""
@@ -89,15 +87,9 @@ class _Call:
     has_objective: bool
     limits: Limits
     watch: Watch
-    on_solution: Listener
+    on_solution: OnSolution
 
-    def once(
-        self,
-        matrix: Matrix,
-        columns: Mapping[int, int],
-        hint: Mapping[int, float],
-        on_bound: Callable[[float], None] | None,
-    ) -> Run:
+    def once(self, matrix: Matrix, columns: Mapping[int, int], hint: Mapping[int, float], on_bound: OnBound) -> Run:
         """One run; a solver that fails is run again with another seed."""
         relay = Relay(self.on_solution, on_bound if self.has_objective else None)
         for seed in (self.limits.seed, (self.limits.seed + 1) % 2**31):
@@ -142,13 +134,7 @@ class _Call:
             self.watch.aborted(f"{version} failed: {end.words}")
         return Run(
             stop=process.stop_of(
-                outcome,
-                objective,
-                bound,
-                self.limits,
-                self.watch,
-                has_objective=self.has_objective,
-                is_minimum=matrix.is_minimum,
+                outcome, objective, bound, self.limits, self.watch, self.has_objective, matrix.is_minimum
             ),
             values=Values(columns, end.values) if found else None,
             objective=objective,

@@ -31,7 +31,7 @@ from solvers.highs_settings import configure
 from solvers.highs_settings import knows as knows
 from solvers.inspection import REQUIRED, Inspectable, unit_of
 from solvers.milp.translation import translate
-from solvers.outcome import DEFAULT_SOLVER, Limits, Run, Stop, Watch
+from solvers.outcome import DEFAULT_SOLVER, Limits, OnBound, OnSolution, Run, Stop, Watch
 from solvers.trust.pins import demand
 from solvers.trust.prove_twice import agreement, alone, reorder, report_run, weaker
 from solvers.values import Values as Values
@@ -104,8 +104,8 @@ def run(
     limits: Limits,
     watch: Watch | None = None,
     *,
-    on_solution: Callable[[Values], None] | None = None,
-    on_bound: Callable[[float], None] | None = None,
+    on_solution: OnSolution = None,
+    on_bound: OnBound = None,
     hint: Iterable[tuple[Any, float]] = (),
     options: Mapping[str, float | int | str | bool] | None = None,
     examined: bool = False,
@@ -189,14 +189,14 @@ class _Call:
     limits: Limits
     watch: Watch
     options: Mapping[str, float | int | str | bool]
-    on_solution: Callable[[Values], None] | None
+    on_solution: OnSolution
 
     def once(
         self,
         lp: highspy.HighsLp,
         columns: Mapping[int, int],
         hint: Mapping[int, float],
-        on_bound: Callable[[float], None] | None,
+        on_bound: OnBound,
         presolve: str = "choose",
     ) -> Run:
         """One run, in HiGHS's process."""
@@ -221,13 +221,7 @@ class _Call:
             self.watch.aborted(reason)
         return Run(
             stop=process.stop_of(
-                end.outcome,
-                objective,
-                bound,
-                self.limits,
-                self.watch,
-                has_objective=self.has_objective,
-                is_minimum=is_minimum,
+                end.outcome, objective, bound, self.limits, self.watch, self.has_objective, is_minimum
             ),
             values=None if end.values is None else Values(columns, end.values),
             objective=objective,
@@ -236,9 +230,8 @@ class _Call:
             solver=version(),
             reason=reason,
             stats={
-                "variables": size[0],
-                "constraints": size[1],
-                **{"search_nodes": 0, "simplex_iterations": 0, **end.stats},
+                **{"variables": size[0], "constraints": size[1], "search_nodes": 0, "simplex_iterations": 0},
+                **end.stats,
             },
         )
 
@@ -267,23 +260,10 @@ class Runnable(Hinted, Inspectable):
     inspection = "solvers.milp.inspection"
     options: ClassVar[Mapping[str, float | int | str | bool]] = {}
 
-    def run(
-        self,
-        limits: Limits,
-        watch: Watch,
-        on_solution: Callable[[Values], None] | None = None,
-        on_bound: Callable[[float], None] | None = None,
-    ) -> Run:
+    def run(self, limits: Limits, watch: Watch, on_solution: OnSolution = None, on_bound: OnBound = None) -> Run:
         """Run HiGHS on it, or ``limits.solver`` (`run`)."""
-        return run(
-            self.model,
-            limits,
-            watch,
-            on_solution=on_solution,
-            on_bound=on_bound,
-            hint=self.hint(),
-            options=self.options,
-        )
+        told: Any = {"on_solution": on_solution, "on_bound": on_bound}
+        return run(self.model, limits, watch, **told, hint=self.hint(), options=self.options)
 
     def objective_unit(self) -> tuple[float, float] | None:
         """Scale and offset that make an objective of the model one of the instance (`solvers.inspection.unit_of`)."""

@@ -13,10 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from solvers import check_solver
-from solvers.highs_settings import configure
+from solvers.highs_settings import configure, poll, run_for_rest
 from solvers.milp import backend as milp
-from solvers.milp.reusable_lp import poll
-from solvers.mute_stdout import silent
 from solvers.outcome import Limits, Watch
 from solvers.trust.pins import demand
 
@@ -57,12 +55,7 @@ class Growing:
     def prices(self) -> tuple[float, NDArray[np.float64]] | None:
         """The least cost, and what one more of each row costs, at least 0; ``None`` if HiGHS fails or is stopped."""
         self.runs += 1
-        remaining = self.watch.remaining_s()
-        if remaining is not None:
-            self.highs.setOptionValue("time_limit", self.highs.getRunTime() + remaining)
-        with silent():
-            self.highs.run()
-        if self.highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+        if run_for_rest(self.highs, self.watch) != highspy.HighsModelStatus.kOptimal:
             return None
         duals = np.array(self.highs.getSolution().row_dual)
         return self.highs.getInfo().objective_function_value, np.maximum(duals, 0.0)

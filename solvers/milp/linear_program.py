@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import highspy
 
+from solvers.highs_settings import poll, run_for_rest
 from solvers.inspection import why_no_bound
-from solvers.mute_stdout import silent
 from solvers.outcome import Watch
 
 _Status = highspy.HighsModelStatus
@@ -27,21 +25,11 @@ def solve(highs: highspy.Highs, watch: Watch) -> tuple[bool, str]:
     tuple
         Whether it is infeasible, and, where neither that nor an optimum is known, why.
     """
-
-    def poll(event: Any) -> None:
-        event.data_in.user_interrupt = watch.stopped()
-
-    highs.cbSimplexInterrupt.subscribe(poll)
-    highs.cbIpmInterrupt.subscribe(poll)
+    highs.cbSimplexInterrupt.subscribe(poll(watch))
+    highs.cbIpmInterrupt.subscribe(poll(watch))
     for algorithm in _ALGORITHMS:
         highs.setOptionValue("solver", algorithm)
-        remaining = watch.remaining_s()
-        if remaining is not None:
-            highs.setOptionValue("time_limit", highs.getRunTime() + remaining)
-        if not watch.stopped():
-            with silent():
-                highs.run()
-        status = highs.getModelStatus()
+        status = highs.getModelStatus() if watch.stopped() else run_for_rest(highs, watch)
         if watch.stopped() or status in (*_SOLVED, *_NO_SOLUTION, _Status.kTimeLimit):
             break
     if status in (*_SOLVED, *_NO_SOLUTION):

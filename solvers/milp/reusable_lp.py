@@ -6,7 +6,7 @@ Source: the bound is that of Neumaier and Shcherbina, "Safe bounds in linear and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Any
 
 import highspy
@@ -15,10 +15,9 @@ import pyomo.environ as pyo
 from numpy.typing import NDArray
 
 from solvers import check_solver
-from solvers.highs_settings import configure
+from solvers.highs_settings import configure, poll, run_for_rest
 from solvers.milp import backend as milp
 from solvers.milp.translation import translate
-from solvers.mute_stdout import silent
 from solvers.outcome import Limits, Run, Watch
 from solvers.trust.pins import demand
 from solvers.values import Values
@@ -55,13 +54,8 @@ class Repeated:
         upper[[self.columns[id(variable)] for variable in without]] = 0.0
         every = np.arange(len(upper), dtype=np.int32)
         self.highs.changeColsBounds(len(upper), every, np.zeros(len(upper)), upper)
-        remaining = self.watch.remaining_s()
-        if remaining is not None:
-            self.highs.setOptionValue("time_limit", self.highs.getRunTime() + remaining)
-        with silent():
-            self.highs.run()
-        solution, status = self.highs.getSolution(), self.highs.getModelStatus()
-        is_solved = status == highspy.HighsModelStatus.kOptimal
+        is_solved = run_for_rest(self.highs, self.watch) == highspy.HighsModelStatus.kOptimal
+        solution = self.highs.getSolution()
         return Run(
             stop=self.watch.why(),
             values=Values(self.columns, solution.col_value) if is_solved else None,
@@ -85,12 +79,3 @@ class Repeated:
         owner = np.repeat(np.arange(len(upper)), np.diff(start))
         reduced = np.array(lp.col_cost_) - np.bincount(owner, value * duals[index], len(upper))
         return float(lp.offset_ + rows + np.dot(np.minimum(reduced, 0.0), upper))
-
-
-def poll(watch: Watch) -> Callable[[Any], None]:
-    """What HiGHS calls as it runs; without a reference to HiGHS, which keeps it."""
-
-    def poll(event: Any) -> None:
-        event.data_in.user_interrupt = watch.stopped()
-
-    return poll

@@ -6,13 +6,12 @@ orders (docs/findings.md); hardly ever are two searches that differ in both wron
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import highspy
 import numpy as np
 
-from solvers.outcome import OPTIMAL_GAP, Run, Stop
+from solvers.outcome import OPTIMAL_GAP, OnBound, Run, Stop
 
 
 def reorder(lp: highspy.HighsLp, seed: int) -> tuple[highspy.HighsLp, list[int]]:
@@ -80,7 +79,7 @@ def alone(run: Run, *, is_minimum: bool) -> Run:
     return replace(run, bound=run.bound - given_up if is_minimum else run.bound + given_up)
 
 
-def report_run(run: Run, on_bound: Callable[[float], None] | None) -> Run:
+def report_run(run: Run, on_bound: OnBound) -> Run:
     """The run, once its bound was reported: what two runs prove is known after both."""
     if on_bound is not None and run.bound is not None:
         on_bound(run.bound)

@@ -24,7 +24,7 @@ from formulations.stage_partitioning.models.stage_costs import NOISE
 from formulations.stage_partitioning.models.usable_arcs import Arc
 from instances.problems.flushed_partitioning import FlushedInstance
 from solvers.cpsat import backend as cpsat
-from solvers.outcome import Limits, Run, Watch
+from solvers.outcome import Limits, OnBound, OnSolution, Run, Watch
 from solvers.scaling import cost_scale
 
 _START = (0, 0)
@@ -162,13 +162,7 @@ class Model(Flow, WithoutSizes, cpsat.Runnable):
         units = self.costs.restore(cpsat.whole(bound)) / self.microbatches * (1 - NOISE)
         return max(0.0, min(units, self.columns.target))  # slower plans are not in the model
 
-    def run(
-        self,
-        limits: Limits,
-        watch: Watch,
-        on_solution: Callable[[Any], None] | None = None,
-        on_bound: Callable[[float], None] | None = None,
-    ) -> Run:
+    def run(self, limits: Limits, watch: Watch, on_solution: OnSolution = None, on_bound: OnBound = None) -> Run:
         """Run CP-SAT on it; ``stats`` counts downsets and arcs."""
         run = super().run(limits, watch, on_solution, on_bound)
         return replace(run, stats={**run.stats, "downsets": len(self.prices.downsets), "arcs": len(self.arcs)})

@@ -7,7 +7,6 @@ Source: this project; the problem is Piper's, Appendix E.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +19,7 @@ from formulations.stage_partitioning.models.stage_costs import NOISE
 from instances.problems.hierarchical_partitioning import HierarchicalInstance
 from solvers.build_stop import stops_with
 from solvers.cpsat import backend as cpsat
-from solvers.outcome import Limits, Run, Watch
+from solvers.outcome import Limits, OnBound, OnSolution, Run, Watch
 from solvers.scaling import cost_scale
 
 
@@ -82,13 +81,7 @@ class Model(Paths, cpsat.Runnable):
         """1 for the arcs of the path."""
         return self.model.variables["flow"]
 
-    def run(
-        self,
-        limits: Limits,
-        watch: Watch,
-        on_solution: Callable[[Any], None] | None = None,
-        on_bound: Callable[[float], None] | None = None,
-    ) -> Run:
+    def run(self, limits: Limits, watch: Watch, on_solution: OnSolution = None, on_bound: OnBound = None) -> Run:
         """Run CP-SAT on it; ``stats`` counts downsets and arcs."""
         run = super().run(limits, watch, on_solution, on_bound)
         return replace(run, stats={**run.stats, **self.counts()})

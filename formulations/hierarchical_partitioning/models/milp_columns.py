@@ -10,7 +10,7 @@ Source: this project; the problem is Piper's, Appendix E.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,7 +27,7 @@ from formulations.stage_partitioning.models import by_target
 from instances.problems.hierarchical_partitioning import HierarchicalInstance
 from solvers.build_stop import stops_with
 from solvers.milp import backend as milp
-from solvers.outcome import DEFAULT_SOLVER, Limits, Run, Watch
+from solvers.outcome import DEFAULT_SOLVER, Limits, OnBound, OnSolution, Run, Watch
 
 
 def data_of(instance: HierarchicalInstance, watch: Watch, *, complete: bool) -> Data:
@@ -102,13 +102,7 @@ class Model(Paths, milp.Runnable):
         """1 for the arcs of the path."""
         return self.model.flow
 
-    def run(
-        self,
-        limits: Limits,
-        watch: Watch,
-        on_solution: Callable[[Any], None] | None = None,
-        on_bound: Callable[[float], None] | None = None,
-    ) -> Run:
+    def run(self, limits: Limits, watch: Watch, on_solution: OnSolution = None, on_bound: OnBound = None) -> Run:
         """Search by targets, or run the model as it is; ``stats`` counts downsets and arcs."""
         if self.target is None or on_solution is None or on_bound is None:
             run = super().run(limits, watch, on_solution, on_bound)

@@ -28,7 +28,7 @@ from formulations.modelling.solve_model import WithoutSizes, add_requirements, p
 from formulations.modelling.threshold_search import Cheapest, search_intervals
 from instances.problems.layer_assignment import LayerAssignmentInstance
 from solvers.cpsat import backend as cpsat
-from solvers.outcome import Limits, Run, Stop, Watch
+from solvers.outcome import Limits, OnBound, OnSolution, Run, Stop, Watch
 from solvers.scaling import Scale, cost_scale
 
 
@@ -194,13 +194,7 @@ class Model(cpsat.Runnable, WithoutSizes):
     data: Data
     searches: bool = False
 
-    def run(
-        self,
-        limits: Limits,
-        watch: Watch,
-        on_solution: Callable[[Any], None] | None = None,
-        on_bound: Callable[[float], None] | None = None,
-    ) -> Run:
+    def run(self, limits: Limits, watch: Watch, on_solution: OnSolution = None, on_bound: OnBound = None) -> Run:
         """Search by the time of the slowest stage, or run the model as it is."""
         if not self.searches or on_solution is None or on_bound is None:
             return super().run(limits, watch, on_solution, on_bound)

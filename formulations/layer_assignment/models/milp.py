@@ -30,7 +30,7 @@ from formulations.modelling.solve_model import WithoutSizes, add_requirements, p
 from formulations.modelling.threshold_search import Cheapest, search_intervals
 from instances.problems.layer_assignment import LayerAssignmentInstance
 from solvers.milp import backend as milp
-from solvers.outcome import DEFAULT_SOLVER, Limits, Run, Watch
+from solvers.outcome import DEFAULT_SOLVER, Limits, OnBound, OnSolution, Run, Watch
 
 #: Stage j with layers a to b - 1.
 Arc = tuple[int, int, int]
@@ -165,13 +165,7 @@ class Model(milp.Runnable, WithoutSizes):
     data: Data
     target: float | None = None
 
-    def run(
-        self,
-        limits: Limits,
-        watch: Watch,
-        on_solution: Callable[[Any], None] | None = None,
-        on_bound: Callable[[float], None] | None = None,
-    ) -> Run:
+    def run(self, limits: Limits, watch: Watch, on_solution: OnSolution = None, on_bound: OnBound = None) -> Run:
         """Search by the time of the slowest stage, or run the model as it is."""
         most = self.target
         if most is None or on_solution is None or on_bound is None:

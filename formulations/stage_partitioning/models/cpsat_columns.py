@@ -29,7 +29,7 @@ from formulations.stage_partitioning.models.usable_arcs import Arc, Reach
 from instances.problems.stage_partitioning import StageInstance
 from solvers.build_stop import stops_with
 from solvers.cpsat import backend as cpsat
-from solvers.outcome import Limits, Run, Stop, Watch
+from solvers.outcome import Limits, OnBound, OnSolution, Run, Stop, Watch
 from solvers.scaling import Scale, cost_scale
 
 _sum = cp_model.LinearExpr.sum
@@ -147,13 +147,7 @@ class Model(Flow, CpsatQuantities, WithoutSizes):
         held = [(a, arc) for a, arc in enumerate(self.arcs) if all(v in arc.block.nodes for v in nodes)]
         return _weighted([self.flow[a] for a, _ in held], [factor(arc) for _, arc in held])
 
-    def run(
-        self,
-        limits: Limits,
-        watch: Watch,
-        on_solution: Callable[[Any], None] | None = None,
-        on_bound: Callable[[float], None] | None = None,
-    ) -> Run:
+    def run(self, limits: Limits, watch: Watch, on_solution: OnSolution = None, on_bound: OnBound = None) -> Run:
         """Search by targets (`by_target`), or run the model as it is; ``stats`` counts downsets and arcs as well."""
         if self.target is not None and on_solution is not None and on_bound is not None:
             run = self._by_target(limits, watch, on_solution, on_bound)

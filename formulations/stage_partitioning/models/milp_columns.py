@@ -40,7 +40,7 @@ from instances.problems.stage_partitioning import StageInstance
 from solvers.build_stop import stops_with
 from solvers.milp import backend as milp
 from solvers.milp.backend import weighted_sum
-from solvers.outcome import DEFAULT_SOLVER, Limits, Run, Watch
+from solvers.outcome import DEFAULT_SOLVER, Limits, OnBound, OnSolution, Run, Watch
 
 #: A downset's position, and the sum of degrees.
 State = tuple[int, int]
@@ -189,13 +189,7 @@ class Model(MilpQuantities, Flow, WithoutSizes):
     def _stage_of(self, v: int) -> Any:  # those that follow its own on the path
         return self._over_stages(lambda arc: self.prices.downsets[arc.block.inner] >> v & 1)
 
-    def run(
-        self,
-        limits: Limits,
-        watch: Watch,
-        on_solution: Callable[[Any], None] | None = None,
-        on_bound: Callable[[float], None] | None = None,
-    ) -> Run:
+    def run(self, limits: Limits, watch: Watch, on_solution: OnSolution = None, on_bound: OnBound = None) -> Run:
         """Search by targets, or run the model as it is; ``stats`` counts downsets and arcs as well."""
         if self.target is None or on_solution is None or on_bound is None:
             run = super().run(limits, watch, on_solution, on_bound)

@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from ortools.sat.python import cp_model
 
 from formulations.contract.family import Answer
-from formulations.modelling.solve_model import add_requirements, prove
+from formulations.modelling.solve_model import add_requirements
 from formulations.tmpc_knapsack.definition.plan import KnapsackPlan
-from formulations.tmpc_knapsack.definition.problem import evaluate, violations
 from formulations.tmpc_knapsack.definition.quantities import VOCABULARY
-from formulations.tmpc_knapsack.models.shared import SAYS, KnapsackModel, extra_times, fastest, first_plan, sizes, why
+from formulations.tmpc_knapsack.models import shared
+from formulations.tmpc_knapsack.models.shared import SAYS, Data, KnapsackModel, data_of
 from instances.problems.tmpc_knapsack import KnapsackInstance
 from solvers.cpsat import backend as cpsat
 from solvers.outcome import Limits, Watch
@@ -48,52 +49,35 @@ class Model(KnapsackModel, cpsat.Runnable):
         self.model.add(taken <= len(self.chosen) - 1).with_name("forbidden")
 
 
-def build(instance: KnapsackInstance, watch: Watch | None = None, *, complete: bool = False) -> Model:
-    """The model; times are rounded down to units, sizes and the capacity too (exactly where all are integers).
+def build(data: Data) -> tuple[cpsat.SpokenModel, list[list[cp_model.IntVar]], Scale]:
+    """The model, ``chosen``, and the unit of times; these are rounded down, as are sizes and the capacity.
 
-    Times far beyond those of the best plan that the watch knows are not distinguished (`extra_times`), unless
-    ``complete``.
+    Sizes are exact where all are integers.
     """
     model = cpsat.SpokenModel()
     for name, sentence in SAYS.items():
         model.says(name, sentence)
-    chosen = [
-        [model.new_bool_var(f"chosen[{v},{j}]") for j in range(len(node.options))]
-        for v, node in enumerate(instance.nodes)
-    ]
+    chosen = [[model.new_bool_var(f"chosen[{v},{j}]") for j in range(len(times))] for v, times in enumerate(data.extra)]
     for v, options in enumerate(chosen):
         model.add_exactly_one(options).with_name(f"one_tmpc[{v}]")
-    flat = [variable for options in chosen for variable in options]
-
-    memory, limit = sizes(instance)
-    flat_memory = [size for options in memory for size in options]
-    unit = size_scale(flat_memory, limit, math.fsum(flat_memory))  # CP-SAT adds up all options of a node
-    model.add(
-        cp_model.LinearExpr.weighted_sum(flat, [unit.floor(size) for size in flat_memory]) <= unit.floor(limit)
-    ).with_name("memory")
+    flat, memory, extra = (list(chain.from_iterable(each)) for each in (chosen, data.memory, data.extra))
+    unit = size_scale(memory, data.limit, math.fsum(memory))  # CP-SAT adds up all options of a node
+    held = cp_model.LinearExpr.weighted_sum(flat, [unit.floor(size) for size in memory])
+    model.add(held <= unit.floor(data.limit)).with_name("memory")
 
     # Least total time ("minimizes the total TPS of the stage"), counted from the fastest options: a lower bound.
-    least = fastest(instance)
-    known = None if complete or watch is None else watch.best_objective
-    extra = [time for times in extra_times(instance, known) for time in times]
-    scale = cost_scale(math.fsum(least), len(instance.nodes), math.fsum([*least, *extra]))
+    scale = cost_scale(math.fsum(data.fastest), len(chosen), math.fsum([*data.fastest, *extra]))
     model.minimize(cp_model.LinearExpr.weighted_sum(flat, [scale.floor(time) for time in extra]))
-    found = Model(instance, model, chosen, scale)
+    return model, chosen, scale
+
+
+def model_of(instance: KnapsackInstance, watch: Watch | None = None, *, complete: bool = False) -> Model:
+    """The model of an instance (`data_of`), with its requirements."""
+    found = Model(instance, *build(data_of(instance, watch or Watch(), complete=complete)))
     add_requirements(found, VOCABULARY, instance)
     return found
 
 
 def solve(instance: KnapsackInstance, limits: Limits, watch: Watch) -> Answer[KnapsackPlan]:
     """The best choice; the bound is within 1e-7 of it unless 56 bits are too few for the spread of the times."""
-    reason, first = why(instance), first_plan(instance, limits)
-    return prove(
-        instance,
-        lambda: build(instance, watch),
-        evaluate,
-        violations,
-        limits,
-        watch,
-        reason=reason,
-        to_scale=True,
-        first=first,
-    )
+    return shared.solve(model_of, instance, limits, watch)

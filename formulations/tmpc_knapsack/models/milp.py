@@ -11,11 +11,11 @@ from typing import Any
 import pyomo.environ as pyo
 
 from formulations.contract.family import Answer
-from formulations.modelling.solve_model import add_requirements, prove
+from formulations.modelling.solve_model import add_requirements
 from formulations.tmpc_knapsack.definition.plan import KnapsackPlan
-from formulations.tmpc_knapsack.definition.problem import evaluate, violations
 from formulations.tmpc_knapsack.definition.quantities import VOCABULARY
-from formulations.tmpc_knapsack.models.shared import SAYS, KnapsackModel, extra_times, first_plan, sizes, why
+from formulations.tmpc_knapsack.models import shared
+from formulations.tmpc_knapsack.models.shared import SAYS, Data, KnapsackModel, data_of
 from instances.problems.tmpc_knapsack import KnapsackInstance
 from solvers.milp import backend as milp
 from solvers.outcome import Limits, Watch
@@ -49,49 +49,35 @@ class Model(KnapsackModel, milp.Runnable):
         self.model.forbidden.add(sum(self.model.chosen[pair] for pair in options) <= len(self.instance.nodes) - 1)
 
 
-def build(instance: KnapsackInstance, watch: Watch | None = None, *, complete: bool = False) -> Model:
-    """The model; the numbers are those of the instance but for their scale.
-
-    Times far beyond those of the best plan that the watch knows are not distinguished (`extra_times`), unless
-    ``complete``.
-    """
-    memory, limit = sizes(instance)
-    known = None if complete or watch is None else watch.best_objective
-    extra = {(v, j): time for v, times in enumerate(extra_times(instance, known)) for j, time in enumerate(times)}
-    byte = _NATURAL / limit if limit > 0 else _NATURAL
+def build(data: Data) -> tuple[Any, float]:
+    """The model, and its unit of times; the numbers are those of the data but for their scale."""
+    extra = {(v, j): time for v, times in enumerate(data.extra) for j, time in enumerate(times)}
+    byte = _NATURAL / data.limit if data.limit > 0 else _NATURAL
     unit = max([*extra.values(), 0.0]) / _NATURAL or 1.0
 
     model = pyo.ConcreteModel()
     model.chosen = pyo.Var(list(extra), domain=pyo.Binary, doc=SAYS["chosen"])
     model.one_tmpc = pyo.Constraint(
-        range(len(instance.nodes)),
-        rule=lambda m, v: pyo.quicksum(m.chosen[v, j] for j in range(len(instance.nodes[v].options))) == 1,
+        range(len(data.extra)),
+        rule=lambda m, v: pyo.quicksum(m.chosen[v, j] for j in range(len(data.extra[v]))) == 1,
         doc=SAYS["one_tmpc"],
     )
     if extra:
-        model.memory = pyo.Constraint(
-            expr=pyo.quicksum(memory[v][j] * byte * model.chosen[v, j] for v, j in extra) <= limit * byte,
-            doc=SAYS["memory"],
-        )
+        held = pyo.quicksum(data.memory[v][j] * byte * model.chosen[v, j] for v, j in extra)
+        model.memory = pyo.Constraint(expr=held <= data.limit * byte, doc=SAYS["memory"])
     model.forbidden = pyo.ConstraintList(doc=SAYS["forbidden"])
     # Least total time ("minimizes the total TPS of the stage"), counted from the fastest options.
     model.time = pyo.Objective(expr=pyo.quicksum(time / unit * model.chosen[pair] for pair, time in extra.items()))
-    found = Model(instance, model, unit)
+    return model, unit
+
+
+def model_of(instance: KnapsackInstance, watch: Watch | None = None, *, complete: bool = False) -> Model:
+    """The model of an instance (`data_of`), with its requirements."""
+    found = Model(instance, *build(data_of(instance, watch or Watch(), complete=complete)))
     add_requirements(found, VOCABULARY, instance)
     return found
 
 
 def solve(instance: KnapsackInstance, limits: Limits, watch: Watch) -> Answer[KnapsackPlan]:
     """The best choice; the bound gives up what HiGHS's tolerances may add (`milp.trusted`)."""
-    reason, first = why(instance), first_plan(instance, limits)
-    return prove(
-        instance,
-        lambda: build(instance, watch),
-        evaluate,
-        violations,
-        limits,
-        watch,
-        reason=reason,
-        to_scale=True,
-        first=first,
-    )
+    return shared.solve(model_of, instance, limits, watch)

@@ -5,17 +5,19 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
+from formulations.contract.family import Answer
+from formulations.modelling.solve_model import prove
 from formulations.modelling.warm_start import First
 from formulations.tmpc_knapsack import exact
 from formulations.tmpc_knapsack.costs import plan_of, shortage
 from formulations.tmpc_knapsack.definition.plan import KnapsackPlan
-from formulations.tmpc_knapsack.definition.problem import MEMORY_SLACK
+from formulations.tmpc_knapsack.definition.problem import MEMORY_SLACK, evaluate, violations
 from instances.problems.tmpc_knapsack import KnapsackInstance
 from instances.rules import NodeId
-from solvers.outcome import Limits
+from solvers.outcome import Limits, Watch
 
 #: A bound is put together from a few rounded numbers: this part of it is given up to keep it below the optimum.
 _ROUNDING = 1e-14
@@ -54,6 +56,29 @@ def sizes(instance: KnapsackInstance) -> tuple[list[list[float]], float]:
     limit = instance.capacity_bytes * MEMORY_SLACK
     too_large = float(math.floor(2 * limit) + 1)
     return [[min(option.memory_bytes, too_large) for option in node.options] for node in instance.nodes], limit
+
+
+@dataclass(frozen=True)
+class Data:
+    """Of every option its ``memory`` and its ``extra`` time above the node's fastest option, in the instance's units.
+
+    ``fastest`` is the least time of every node, ``limit`` the bytes that all nodes may take.
+    """
+
+    memory: list[list[float]]
+    limit: float
+    extra: list[list[float]]
+    fastest: list[float]
+
+
+def data_of(instance: KnapsackInstance, watch: Watch, *, complete: bool) -> Data:
+    """What both models are made of.
+
+    Times far beyond those of the best plan that the watch knows are not distinguished (`extra_times`), unless
+    ``complete``.
+    """
+    extra = extra_times(instance, None if complete else watch.best_objective)
+    return Data(*sizes(instance), extra, fastest(instance))
 
 
 class KnapsackModel(ABC):
@@ -131,14 +156,18 @@ SAYS = {
 }
 
 
-def why(instance: KnapsackInstance) -> str:
-    """Why a model has no solution."""
-    return "no choice meets the requirements" if instance.requirements else shortage(instance)
+def solve(
+    build: Callable[..., KnapsackModel], instance: KnapsackInstance, limits: Limits, watch: Watch
+) -> Answer[KnapsackPlan]:
+    """The best choice; a model begins with the linear relaxation's, rounded: the search around it ends at once."""
+    gap = replace(limits, gap=_ROUNDED_GAP)
+    first = First("relaxation, rounded", lambda part: exact.solve(instance, gap, part))
+    reason = "no choice meets the requirements" if instance.requirements else shortage(instance)
 
+    def model() -> Any:
+        return build(instance, watch)
 
-def first_plan(instance: KnapsackInstance, limits: Limits) -> First:
-    """What a model begins with: the linear relaxation's choice, rounded; the search around it ends at once."""
-    return First("relaxation, rounded", lambda watch: exact.solve(instance, replace(limits, gap=_ROUNDED_GAP), watch))
+    return prove(instance, model, evaluate, violations, limits, watch, reason=reason, to_scale=True, first=first)
 
 
 def _at_least_as_large(instance: KnapsackInstance, choice: list[int]) -> list[tuple[int, int]]:

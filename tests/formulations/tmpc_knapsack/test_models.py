@@ -85,7 +85,7 @@ def test_a_stage_of_bert_size(room: ModuleType, seed: int) -> None:
 @ROOMS
 @pytest.mark.parametrize(("capacity", "fits"), [(8.999, False), (9, True), (9.001, True)])
 def test_pinned_decisions_fit_from_the_capacity_on(room: ModuleType, capacity: float, fits: bool) -> None:
-    model = room.build(make(capacity, [(1, 8), (3, 0)], [(2, 6), (5, 1)]))
+    model = room.model_of(make(capacity, [(1, 8), (3, 0)], [(2, 6), (5, 1)]))
     pinned = {(0, 0), (1, 1)}
     model.forbid([(0, 1), (1, 0), (1, 1)])  # so node 0 takes a ...
     model.forbid([(0, 0), (0, 1), (1, 0)])  # ... and node 1 takes b
@@ -98,7 +98,7 @@ def test_pinned_decisions_fit_from_the_capacity_on(room: ModuleType, capacity: f
 @ROOMS
 def test_every_node_takes_exactly_one(room: ModuleType) -> None:
     """Without the memory row's help: taking no option would be cheapest, taking two would save memory."""
-    model = room.build(make(10, [(1, 1), (2, 1)], [(3, 1), (9, 1)]))
+    model = room.model_of(make(10, [(1, 1), (2, 1)], [(3, 1), (9, 1)]))
     run = model.run(SECONDS, Watch(SECONDS), lambda _: None, lambda _: None)
     assert [[model.is_chosen(run.values, v, j) for j in range(2)] for v in range(2)] == [[True, False]] * 2
 
@@ -179,7 +179,7 @@ def test_times_beyond_a_known_plan_count_in_a_complete_model(room: ModuleType) -
     watch.plan(None, 5.0)  # 3 + 2
     pairs = ((instance, False, 4.0), (instance, True, 498.0))
     for each, complete, most in pairs:
-        model = room.build(each, watch, complete=complete)
+        model = room.model_of(each, watch, complete=complete)
         model.forbid([(0, 0), (0, 1), (1, 0)])
         model.forbid([(0, 1), (1, 0), (1, 1)])
         run = model.run(SECONDS, Watch(SECONDS), lambda _: None, lambda _: None)
