@@ -105,7 +105,10 @@ def too_large(where: str, most: int) -> InstanceError:
 @contextmanager
 def _begun(path: Path) -> Iterator[BinaryIO]:
     """The bytes of a file; a named pipe is not waited for without limit, as ``open`` would."""
-    number = os.open(path, os.O_RDONLY | _AT_ONCE)
+    try:
+        number = os.open(path, os.O_RDONLY | _AT_ONCE)
+    except ValueError as error:  # a NUL in its name
+        raise OSError(str(error)) from None
     try:
         os.set_blocking(number, not (is_pipe := stat.S_ISFIFO(os.fstat(number).st_mode)))
         with io.BufferedReader(_Pipe(number)) if is_pipe else open(number, "rb", closefd=False) as file:

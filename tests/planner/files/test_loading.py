@@ -16,6 +16,7 @@ from instances.errors import InstanceError
 from planner.cli.app import main
 from planner.files.load import family_of
 from planner.process.errors import UsageError
+from planner.results.check import read_plan
 
 
 def refusal(path: str | Path, **overrides: object) -> str:
@@ -54,6 +55,12 @@ def test_bad_files_are_refused_in_one_line(tmp_path: Path, content: bytes, words
     path.write_bytes(content)
     message = refusal(path)
     assert message.startswith(f"{path}: ") and words in message
+
+
+def test_a_name_with_a_nul_is_refused_in_one_line() -> None:
+    assert "expected one of" in refusal("instance\0.json")
+    with pytest.raises(InstanceError, match="file is 'embedded null byte'; expected a readable file"):
+        read_plan("plan\0.json")
 
 
 def test_a_byte_order_mark_is_no_harm(problem: Callable[..., str]) -> None:
