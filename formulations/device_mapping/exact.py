@@ -60,7 +60,6 @@ def _close(models: TargetModels, alone: bool) -> None:
 
 
 def _improve(models: TargetModels, limits: Limits, part: Watch) -> None:
-    """What the second thread does."""
     instance, one = models.arrays.instance, replace(limits, threads=1)
     near.solve(instance, one, part, levels=_FIRST_LEVELS)
     far.search(instance, limits.seed, part, _FIRST_TRIES)

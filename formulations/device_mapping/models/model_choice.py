@@ -126,7 +126,6 @@ class TargetModels:
                 return Verdict.MET
 
     def _rings_fit(self, target: float) -> bool:
-        """Whether bounds leave room for the rings."""
         return not self.arrays.has_rings or rings_fit(self.arrays, target)
 
     def _offer_rings(self, rows: list[list[int]]) -> None:

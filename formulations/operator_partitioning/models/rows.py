@@ -59,7 +59,6 @@ class Rows(Quantities):
         self.model.component(name)[index] = row
 
     def _members(self, s: int) -> Any:
-        """How many operators stage s holds."""
         return weighted_sum((1.0, self.model.holds[v, s]) for v in self.operators)
 
     def _operators(self) -> None:

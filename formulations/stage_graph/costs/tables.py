@@ -91,7 +91,6 @@ class StageTables:
         return found
 
     def _all_reduce(self) -> Array:
-        """Seconds of each stage's all-reduce on each degree."""
         instance = self.costs.instance
         found = np.zeros((len(self.masks), len(self.degrees)))
         for column, degree in enumerate(self.degrees.tolist()):

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from ortools.sat.python import cp_model
 
 from formulations.modelling.solve_model import check_stop
+from formulations.stage_graph.models.devices import Partition
 from instances.problems.stage_graph import StageGraph
 from solvers.cpsat import backend as cpsat
 from solvers.outcome import Limits, Watch
@@ -39,22 +40,14 @@ class Stage:
     waiting: int
 
 
-class Partition(Protocol):
-    """What a model needs to have before these rows are added: its partition and degrees, as `partition.Model` says."""
-
-    instance: StageGraph
-    model: cp_model.CpModel
-    watch: Watch
-    stages: range
-    degrees: range
-    within: dict[tuple[int, int], Any]
-    degree: dict[tuple[int, int], Any]
+class Priced(Partition, Protocol):
+    """A partition that knows what its stages take."""
 
     def alone(self, r: int) -> Stage:
         """What a stage of r devices takes."""
 
 
-def add(built: Partition, high: int) -> None:
+def add(built: Priced, high: int) -> None:
     """Add the rows, which Equation 1 implies for plans within ``high`` units, to a model of identical devices."""
     if built.instance.num_operators < FEWEST_OPERATORS:
         return

@@ -12,22 +12,24 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from ortools.sat.python import cp_model
-
 from instances.problems.stage_graph import StageGraph
+from solvers.cpsat import backend as cpsat
+from solvers.outcome import Watch
 
 
 class Partition(Protocol):
-    """What a model needs to have before devices are added: its partition and degrees, as `partition.Model` says."""
+    """What a model needs to have before rows are added to it: its partition and degrees, as `partition.Model` says."""
 
     instance: StageGraph
-    model: cp_model.CpModel
+    model: cpsat.SpokenModel
+    watch: Watch
     stages: range
     degrees: range
     within: dict[tuple[int, int], Any]
     inner: dict[tuple[int, int], Any]
     cut: dict[tuple[int, int], Any]
     degree: dict[tuple[int, int], Any]
+    used: list[Any]
 
 
 @dataclass

@@ -5,20 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from instances.problems.stage_graph import StageGraph
-from solvers.cpsat import backend as cpsat
+from formulations.stage_graph.models.devices import Partition
 
 
-class Partition(Protocol):
-    """What a model needs to have: as `partition.Model` says."""
+class Deep(Partition, Protocol):
+    """A partition whose stages have depths, and that may choose a micro-batch size."""
 
-    instance: StageGraph
-    model: cpsat.SpokenModel
-    stages: range
     depths: range
-    within: dict[tuple[int, int], Any]
-    degree: dict[tuple[int, int], Any]
-    used: list[Any]
     behind: dict[tuple[int, int], Any]
     size: dict[int, Any]
 
@@ -30,7 +23,7 @@ class Partition(Protocol):
 class Expressions:
     """The quantities of `formulations.stage_graph.definition.quantities` in a model."""
 
-    def __init__(self, built: Partition) -> None:
+    def __init__(self, built: Deep) -> None:
         self.built = built
         self._made: dict[str, Any] = {}
 

@@ -104,7 +104,6 @@ class Chains:
             raise TooManyError("time was up before all sets were known")
 
     def _edges(self) -> list[tuple[int, int]]:
-        """Edges between groups."""
         place = {node: number for number, group in enumerate(self.groups) for node in bits(group)}
         pairs = {(place[edge.source], place[edge.target]) for edge in self.costs.instance.edges}
         return sorted((source, target) for source, target in pairs if source != target)

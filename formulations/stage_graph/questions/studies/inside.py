@@ -68,7 +68,6 @@ def _nodes(remainder: Remainder) -> int:
 def _planned(
     instance: StageGraph, nodes: int, devices: int, limits: Limits, where: dict[str, str | int | float]
 ) -> Subproblem:
-    """A part, planned by the recursion alone."""
     part = induced_graph(instance, nodes, devices)
     inner = "powers of two" if devices & (devices - 1) == 0 else "other counts"
     return Subproblem(part, inner, solve_graphpipe(part, limits, Watch(limits)).plan, where)
