@@ -148,8 +148,7 @@ Text = Annotated[str, Rule("printable text", _texts(0))]
 Identifier = Annotated[str, Rule("printable text that is not empty", _texts(1))]
 NodeId = Annotated[int | str, Rule("an integer of at most 63 bits or text, printable and not empty", _node_ids)]
 Version = Annotated[
-    int,
-    Rule("1, the only schema version there is", _tested(lambda value: value == 1 and not isinstance(value, bool))),
+    int, Rule("1, the only schema version there is", _tested(lambda value: value == 1 and not isinstance(value, bool)))
 ]
 #: What an instance may remember of how it was made.
 Fact = Annotated[

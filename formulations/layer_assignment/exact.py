@@ -31,8 +31,5 @@ def solve(instance: LayerAssignmentInstance, _limits: Limits, watch: Watch) -> A
     watch.plan(plan, evaluate(instance, plan))
     watch.bound(bound)
     return Answer(
-        plan=plan,
-        bound=bound,
-        stop=watch.why() if report[3] else Stop.PROVED,
-        stats={"steps": int(report[2])},
+        plan=plan, bound=bound, stop=watch.why() if report[3] else Stop.PROVED, stats={"steps": int(report[2])}
     )

@@ -40,12 +40,7 @@ class ThresholdTests(Protocol[P]):
 
 
 def minimise(
-    search: ThresholdTests[P],
-    watch: Watch,
-    gap: float,
-    start: tuple[P, float] | None = None,
-    *,
-    chain: bool = False,
+    search: ThresholdTests[P], watch: Watch, gap: float, start: tuple[P, float] | None = None, *, chain: bool = False
 ) -> tuple[tuple[P, float] | None, float | None, bool]:
     """(best plan and objective, proved lower bound, infeasible) over the lattice of ``search``.
 

@@ -9,10 +9,7 @@ State = TypeVar("State", bound=Hashable)
 
 
 def on_paths(
-    arcs: Sequence[tuple[State, State]],
-    usable: Sequence[bool],
-    start: State,
-    is_end: Callable[[State], bool],
+    arcs: Sequence[tuple[State, State]], usable: Sequence[bool], start: State, is_end: Callable[[State], bool]
 ) -> list[bool]:
     """For each arc whether it lies on a path from ``start`` to an end through usable arcs.
 

@@ -43,11 +43,7 @@ class Model(Protocol[Plan]):
     """A solver's model of an instance, built."""
 
     def run(
-        self,
-        limits: Limits,
-        watch: Watch,
-        on_solution: Callable[[Any], None],
-        on_bound: Callable[[float], None],
+        self, limits: Limits, watch: Watch, on_solution: Callable[[Any], None], on_bound: Callable[[float], None]
     ) -> Run:
         """Run its solver."""
 

@@ -27,11 +27,7 @@ from instances.errors import InstanceError
 from instances.problems.tmpc_knapsack import KnapsackInstance
 from solvers.outcome import Limits, Prover, Stop, Watch
 
-_VARIANTS = {
-    "rerank": published.rerank,
-    "sort-once": published.sort_once,
-    "truncating": published.truncating,
-}
+_VARIANTS = {"rerank": published.rerank, "sort-once": published.sort_once, "truncating": published.truncating}
 
 
 def solve(instance: KnapsackInstance, _limits: Limits, watch: Watch, knapsack: str = "rerank") -> Answer[KnapsackPlan]:

@@ -11,26 +11,16 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from instances import (
-    memory_schemes,
-)
+from instances import memory_schemes
 from instances.catalog.entry import Bound, Entry, Published
 from instances.catalog.first_looks import ENTRIES as _FIRST_LOOKS
 from instances.catalog.mappings import ENTRIES as _MAPPING_ENTRIES
 from instances.catalog.operators import ENTRIES as _OPERATOR_ENTRIES
 from instances.errors import InstanceError
-from instances.generators import (
-    amp_experiments,
-    branching,
-    transformer,
-)
+from instances.generators import amp_experiments, branching, transformer
 from instances.generators.transformer import Architecture
 from instances.parameters import Setting, one_of, parse_amount, parse_count, parse_flag, parse_seed
-from instances.problems import (
-    layer_assignment,
-    mesh_tiling,
-    microbatch_schedule,
-)
+from instances.problems import layer_assignment, mesh_tiling, microbatch_schedule
 from instances.problems.amp_strategy import AmpInstance
 from instances.problems.layer_assignment import LayerAssignmentInstance
 from instances.problems.stage_edits import MAX_LAYERS

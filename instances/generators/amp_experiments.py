@@ -77,15 +77,7 @@ def experiment(name: str, profiles: Profiles) -> AmpInstance:
     kinds = _CLUSTERS[name]
     nodes = tuple(_node(kind, alone=name == "homogeneous") for kind in kinds)
     if name == "het_model":
-        return AmpInstance(
-            name,
-            nodes,
-            4,
-            _transgan(profiles),
-            64,
-            head_layers=1,
-            released_framing=(0, 1),
-        )
+        return AmpInstance(name, nodes, 4, _transgan(profiles), 64, head_layers=1, released_framing=(0, 1))
     tied = (TiedParameters((0, 28), float(_HIDDEN * _VOCABULARY)),)
     layers = _gpt2(profiles, sorted(set(kinds)))
     return AmpInstance(name, nodes, 4, layers, 32, tied, head_layers=2, tail_layers=4)

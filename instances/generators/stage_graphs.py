@@ -41,9 +41,7 @@ def stage_graph(graph: str, num_stages: int, seed: int = 0) -> tuple[tuple[Mappi
     )
     edges = [
         MappingEdge(
-            stage,
-            stage + 1,
-            (FIRST_TENSOR + (LAST_TENSOR - FIRST_TENSOR) * stage / span) * rng.uniform(0.85, 1.15),
+            stage, stage + 1, (FIRST_TENSOR + (LAST_TENSOR - FIRST_TENSOR) * stage / span) * rng.uniform(0.85, 1.15)
         )
         for stage in range(num_stages - 1)
     ]

@@ -71,8 +71,7 @@ class FlushedInstance:
         """The flat instance without weights: its stages are never synchronised."""
         layers = tuple(
             replace(
-                layer,
-                tmpcs={t: tuple(replace(x, weight_bytes=0.0) for x in found) for t, found in layer.tmpcs.items()},
+                layer, tmpcs={t: tuple(replace(x, weight_bytes=0.0) for x in found) for t, found in layer.tmpcs.items()}
             )
             for layer in self.flat.layers
         )

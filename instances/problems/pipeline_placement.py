@@ -71,10 +71,7 @@ class PlacementInstance:
 
 
 def placed(
-    operators: OperatorInstance,
-    matrix: tuple[tuple[float, ...], ...],
-    where: str = "instance",
-    **more: Any,
+    operators: OperatorInstance, matrix: tuple[tuple[float, ...], ...], where: str = "instance", **more: Any
 ) -> PlacementInstance:
     """The instance of a graph on the devices of a matrix.
 

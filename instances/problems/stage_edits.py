@@ -13,15 +13,7 @@ from itertools import pairwise
 from instances import graph
 from instances.errors import closest
 from instances.problems.published import BERT32, fingerprint
-from instances.problems.stage_partitioning import (
-    CostModel,
-    Edge,
-    KeptTensor,
-    Layer,
-    SharedTensor,
-    StageInstance,
-    Tmpc,
-)
+from instances.problems.stage_partitioning import CostModel, Edge, KeptTensor, Layer, SharedTensor, StageInstance, Tmpc
 from instances.rules import NodeId
 
 #: More transformer layers than any model has; keeps a mistyped number from filling the memory.

@@ -167,11 +167,7 @@ def _written(instance: StageGraph) -> dict[str, Any]:
     *("devices_per_node?", "device_graph?", "operators", "edges"),
     problem="stage_graph",
     absent={"name": "stage graph", "memory_bytes": None, "bandwidth_bytes_per_s": 1e30, "latency_s": 0.0, "edges": ()},
-    types={
-        "memory_bytes": Amount | None,
-        "operators": tuple[NamedOperator, ...],
-        "edges": tuple[NamedEdge, ...],
-    },
+    types={"memory_bytes": Amount | None, "operators": tuple[NamedOperator, ...], "edges": tuple[NamedEdge, ...]},
     reader="instances.readers.stage_graph_json:read",
     written=_written,
 )

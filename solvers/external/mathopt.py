@@ -22,9 +22,7 @@ _TITLES = {"gscip": "SCIP", "highs": "HiGHS", "cp_sat": "CP-SAT", "glop": "GLOP"
 _REPORTING = ("gscip", "gurobi")
 
 #: What `solvers.milp.backend` sets as well, as it finds false proofs otherwise.
-_OURS = {
-    "highs": (("mip_detect_symmetry", "false"),),
-}
+_OURS = {"highs": (("mip_detect_symmetry", "false"),)}
 
 _Reason = result_pb2.TerminationReasonProto
 _OUTCOMES = {

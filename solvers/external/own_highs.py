@@ -142,10 +142,7 @@ def _ended(highs: highspy.Highs, status: Any, outcome: Any) -> Ended:
         objective=objective,
         bound=bound,
         words=highs.modelStatusToString(status),
-        stats={
-            "search_nodes": max(0, info.mip_node_count),
-            "simplex_iterations": max(0, info.simplex_iteration_count),
-        },
+        stats={"search_nodes": max(0, info.mip_node_count), "simplex_iterations": max(0, info.simplex_iteration_count)},
     )
 
 

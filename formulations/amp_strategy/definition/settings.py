@@ -13,10 +13,7 @@ from instances.units import parse_bandwidth
 OVERRIDES = (
     Setting("global-batch", parse_count, "samples of a training step", metavar="B"),
     Setting(
-        "inter-bandwidth",
-        parse_bandwidth,
-        "network bandwidth between any two nodes, such as 1GB/s",
-        metavar="RATE",
+        "inter-bandwidth", parse_bandwidth, "network bandwidth between any two nodes, such as 1GB/s", metavar="RATE"
     ),
     Setting(
         "placement",

@@ -156,11 +156,7 @@ def violations(instance: FlushedInstance, plan: StagePlan) -> tuple[Violation, .
     found = flat_problem.violations(flat, plan)
     if any(broken.rule in ("cover", "tmpc") for broken in found):
         return found
-    return (
-        *found,
-        *(_gpipe_memory(instance, plan) if is_gpipe else ()),
-        *_machines(instance, plan),
-    )
+    return (*found, *(_gpipe_memory(instance, plan) if is_gpipe else ()), *_machines(instance, plan))
 
 
 def _machines(instance: FlushedInstance, plan: StagePlan) -> Iterator[Violation]:

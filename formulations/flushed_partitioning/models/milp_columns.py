@@ -103,9 +103,7 @@ class Model(flat_columns.Model):
         model, m = self.model, self.microbatches
         most = self.reach.target / self.unit * (1 + milp.ROOM)
         model.step = pyo.Var(
-            self.deeper,
-            domain=pyo.NonNegativeReals,
-            doc="step[l]: C if some path has l stages or more, else 0",
+            self.deeper, domain=pyo.NonNegativeReals, doc="step[l]: C if some path has l stages or more, else 0"
         )
         model.one_more_step = pyo.Constraint(
             self.deeper,

@@ -44,10 +44,7 @@ NEARBY = Nearby(
     pins,
     {
         "memory": Axis(
-            most_parameters,
-            _with_at_most,
-            lambda instance: math.inf if instance.parameters else None,
-            "parameters",
+            most_parameters, _with_at_most, lambda instance: math.inf if instance.parameters else None, "parameters"
         )
     },
 )

@@ -102,9 +102,7 @@ def _with_nodes(instance: MeshInstance, nodes: int) -> MeshInstance:
     more = nodes - instance.columns
     intra, inter = instance.intra_bytes_per_s, instance.inter_bytes_per_s
     return replace(
-        instance,
-        intra_bytes_per_s=(*intra, *(intra[-1],) * more),
-        inter_bytes_per_s=(*inter, *(inter[-1],) * more),
+        instance, intra_bytes_per_s=(*intra, *(intra[-1],) * more), inter_bytes_per_s=(*inter, *(inter[-1],) * more)
     )
 
 

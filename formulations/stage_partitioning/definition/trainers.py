@@ -318,10 +318,7 @@ def _together(piece: Piece, trainer: Trainer) -> str:
 
 def _degree_obstacles(plan: StagePlan, trainer: Trainer) -> Iterator[str]:
     pairs = {(stage.dp_degree, stage.tp_degree) for stage in plan.stages}
-    for name, degrees in (
-        ("data", sorted({d for d, _ in pairs})),
-        ("tensor", sorted({t for _, t in pairs})),
-    ):
+    for name, degrees in (("data", sorted({d for d, _ in pairs})), ("tensor", sorted({t for _, t in pairs}))):
         if trainer.degrees is Degrees.ONE and len(degrees) > 1:
             yield f"stages have {name}-parallel degrees {_listed(degrees)}; {trainer.name} has one for all stages"
     products = sorted({d * t for d, t in pairs})

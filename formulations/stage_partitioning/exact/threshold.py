@@ -243,11 +243,7 @@ def solve(instance: StageInstance, limits: Limits, watch: Watch) -> Answer[Stage
         search.required, search.lattice = limited, limited.limited(profile, search.lattice)
     best, bound, infeasible = minimise(search, watch, limits.gap, start=upper)
     return Answer(
-        plan=best[0] if best else None,
-        bound=bound,
-        infeasible=infeasible,
-        stop=watch.why(),
-        stats=statistics(search),
+        plan=best[0] if best else None, bound=bound, infeasible=infeasible, stop=watch.why(), stats=statistics(search)
     )
 
 

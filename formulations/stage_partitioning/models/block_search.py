@@ -124,11 +124,7 @@ class BlockSearch(WithoutSizes):
         return bound
 
     def run(
-        self,
-        limits: Limits,
-        watch: Watch,
-        on_solution: Callable[[StagePlan], None],
-        on_bound: Callable[[float], None],
+        self, limits: Limits, watch: Watch, on_solution: Callable[[StagePlan], None], on_bound: Callable[[float], None]
     ) -> Run:
         """Refute ever larger targets, the last of them just below the best plan; arguments as of a model's ``run``."""
 

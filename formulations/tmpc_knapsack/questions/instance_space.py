@@ -23,15 +23,7 @@ def genes(limits: Mapping[str, int]) -> Genes[KnapsackInstance]:
     most = limits["number"]
     tmpc = (Gene("present", 1, counts="tmpcs"), Gene("time", most), Gene("memory", most))
     capacity = most * limits["nodes"]
-    return Genes(
-        limits["nodes"],
-        (Gene("capacity", capacity),),
-        tmpc * limits["tmpcs"],
-        None,
-        _build,
-        _tidy,
-        _plant,
-    )
+    return Genes(limits["nodes"], (Gene("capacity", capacity),), tmpc * limits["tmpcs"], None, _build, _tidy, _plant)
 
 
 def _tmpcs(node: tuple[int, ...]) -> list[tuple[int, ...]]:
