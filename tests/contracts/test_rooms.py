@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -39,3 +41,11 @@ def test_models_lie_in_the_file_of_their_solver(family: Family) -> None:
         if method.name in ("cpsat", "milp"):
             assert isinstance(method.solve, Lazy)
             assert method.solve.__qualname__ == f"formulations.{family.name}.models.{method.name}:solve"
+
+
+def test_listing_methods_imports_no_solver_and_no_array() -> None:
+    heavy = "{'numba', 'numpy', 'ortools', 'pyomo', 'highspy', 'pydantic'}"
+    listed = "print(sum(len(family.methods) for family in FAMILIES))"
+    script = f"import sys; from formulations import FAMILIES; {listed}; print(*{heavy} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert int(done.stdout.split("\n")[0]) > 60 and done.stdout.split("\n")[1] == ""

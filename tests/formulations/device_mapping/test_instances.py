@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -24,12 +23,6 @@ GOOD: dict[str, Any] = {
     "edges": [{"source": 0, "target": 1, "volume_bytes": 5}, {"source": 1, "target": 2, "volume_bytes": 5}],
     "bandwidth_bytes_per_s": [[0, 1, 2], [1, 0, 3], [2, 3, 0]],
 }
-
-
-def test_text_and_back() -> None:
-    instance = FAMILY.read({**GOOD, "objective": "full", "ring": "free", "microbatches": 7}, "good", {})
-    again = FAMILY.read(json.loads(json.dumps(FAMILY.to_json(instance))), "again", {})
-    assert again == instance
 
 
 def edge(source: int, target: int, volume: float = 1.0) -> dict[str, float]:

@@ -195,10 +195,3 @@ def test_many_magnitudes(cases: int) -> None:
     check_milp(
         random_magnitudes(random.Random("magnitudes 100091")), seed=2
     )  # a gap of a millionth, which has a reason
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("way")
-def test_many_magnitudes_on_thousands(cases: int) -> None:
-    for case in range(100_000, 100_000 + cases):
-        check_milp(random_magnitudes(random.Random(f"magnitudes {case}")), seed=case % 3)

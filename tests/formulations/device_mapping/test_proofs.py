@@ -70,26 +70,9 @@ def assert_proved(instance: DeviceMapping, solve: Solve, optimum: float, limits:
     assert answer.bound <= optimum * (1 + 1e-9) and answer.stop is Stop.PROVED
 
 
-def test_cpsat_is_optimal(cases: int) -> None:
-    for instance in small(21, cases // 2):
-        assert_proved(instance, cpsat.solve, least_seconds(instance))
-
-
 def test_exact_is_optimal_with_one_thread_and_with_two(cases: int) -> None:
     for number, instance in enumerate(small(22, cases // 3)):
         assert_proved(instance, exact.solve, least_seconds(instance), Limits(threads=1 + number % 2, seed=number))
-
-
-def test_models_prove_alone_and_exact_says_whose_proof_it_is() -> None:
-    """Two stages on a line of devices, where the bottleneck assignment is the optimum."""
-    instance = planner.load("torus2d", stages=2, replicas=2, objective="p2p")
-    for name in ("cpsat", "milp"):
-        found = planner.solve(instance, method=name, limits=Limits(time_s=20))
-        assert (found.status, found.proved_by) == (Status.OPTIMAL, "solver") and found.solver
-    bounded = planner.solve(instance, method="exact")
-    assert (bounded.status, bounded.proved_by, bounded.solver) == (Status.OPTIMAL, "bounds", "")
-    published = planner.solve(instance, method="parmesan-no-timeout")
-    assert (published.status, published.proved_by, published.solver) == (Status.OPTIMAL, "bounds", "")
 
 
 def test_seconds_of_any_size_are_proved(cases: int) -> None:
@@ -290,14 +273,6 @@ def test_cycles_are_counted() -> None:
     assert list(cycles(line, 3)) == []
     assert ring_speed(np.array([[0, 3, 1], [3, 0, 2], [1, 2, 0.0]]), 3) == 1.0
     assert ring_speed(np.array([[0, 3], [3, 0.0]]), 3) == 0.0
-
-
-def test_stopped_before_it_begins() -> None:
-    instance = planner.load("two-level", stages=4, replicas=4, per_node=4)
-    watch = Watch()
-    watch.stop(Stop.INTERRUPTED)
-    for solve in (exact.solve, cpsat.solve, all_bounds.solve):
-        assert solve(instance, Limits(), watch).stop is Stop.INTERRUPTED
 
 
 #: Optima in milliseconds (specification of the family's measured table), with the objective.

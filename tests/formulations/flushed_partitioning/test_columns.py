@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 from oracles.flushed_partitioning import brute_force, on_machines, random_flushed
 
-import planner
 from formulations.flushed_partitioning import FAMILY
 from formulations.flushed_partitioning.definition.problem import evaluate, step_time, synchronisation_time
 from formulations.flushed_partitioning.exact.effort import columns_supports
@@ -17,28 +16,10 @@ from formulations.flushed_partitioning.models.columns import columns_of
 from formulations.stage_partitioning.definition.plan import StagePlan
 from instances.problems.flushed_partitioning import FlushedInstance, Schedule, flushed
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
-from solvers.outcome import Limits, Prover, Watch
+from solvers.outcome import Limits, Watch
 
 COLUMNS = ("milp-columns", "cpsat-columns")
 ROOMS = pytest.mark.parametrize("room", [milp_columns, cpsat_columns], ids=COLUMNS)
-
-
-@pytest.mark.parametrize("method", COLUMNS)
-def test_equals_brute_force(method: str, cases: int) -> None:
-    infeasible = 0
-    for seed in range(max(12, cases // 3)):
-        instance = random_flushed(seed, same_weights=True)
-        if seed % 4 == 3:
-            instance = replace(instance, flat=replace(instance.flat, memory_bytes=0.4 * instance.flat.memory_bytes))
-        best = brute_force(instance)
-        found = planner.solve(instance, method=method, limits=Limits(time_s=60))
-        infeasible += best is None
-        if best is None:
-            assert found.status is planner.Status.INFEASIBLE and found.proved_by == Prover.SOLVER, seed
-            continue
-        assert found.status is planner.Status.OPTIMAL and found.objective == pytest.approx(best, rel=1e-9), seed
-        assert found.bound <= best * (1 + 1e-12), seed
-    assert infeasible
 
 
 @ROOMS

@@ -146,16 +146,6 @@ def test_labels_are_for_weights_that_do_not_depend_on_the_choice() -> None:
     assert FAMILY.method("labels").supports(chain()) is None and "weights" in FAMILY.method("labels").supports(instance)
 
 
-@pytest.mark.parametrize("room", [cpsat, milp], ids=["cpsat", "milp"])
-def test_models_agree_with_brute_force(room: Any, cases: int) -> None:
-    check_model(room, 3, max(20, cases // 4))
-
-
-@pytest.mark.slow
-def test_the_milp_agrees_with_brute_force_on_more(cases: int) -> None:
-    check_model(milp, 4, cases)
-
-
 def check_model(room: Any, max_nodes: int, cases: int) -> None:
     infeasible = 0
     for seed in range(cases):

@@ -19,27 +19,9 @@ from formulations.hierarchical_partitioning.models.superstages import Superstage
 from formulations.hierarchical_partitioning.models.usable_arcs import Reach, first_reach
 from instances.problems.hierarchical_partitioning import HierarchicalInstance, MemoryModel, on_machines
 from instances.problems.stage_partitioning import Layer, StageInstance, Tmpc
-from solvers.outcome import Limits, Prover, Watch
+from solvers.outcome import Limits, Watch
 
 COLUMNS = ("milp-columns", "cpsat-columns")
-
-
-@pytest.mark.parametrize("method", COLUMNS)
-def test_equals_brute_force(method: str, cases: int) -> None:
-    infeasible = 0
-    for seed in range(max(12, cases // 3)):
-        instance = (random_hierarchical, tight_graph)[seed % 2](seed)
-        if seed % 4 == 3:
-            instance = replace(instance, flat=replace(instance.flat, memory_bytes=0.4 * instance.flat.memory_bytes))
-        best = BruteForce(instance).solve()
-        found = planner.solve(instance, method=method, limits=Limits(time_s=60))
-        infeasible += best is None
-        if best is None:
-            assert found.status is planner.Status.INFEASIBLE and found.proved_by == Prover.SOLVER, seed
-            continue
-        assert found.status is planner.Status.OPTIMAL and found.objective == pytest.approx(best, rel=1e-9), seed
-        assert found.bound <= best * (1 + 1e-12), seed
-    assert infeasible
 
 
 @pytest.mark.parametrize("columns", [milp_columns, cpsat_columns], ids=COLUMNS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import pytest
@@ -12,31 +11,13 @@ import planner
 from formulations.contract.quantities import resolve_requirement
 from formulations.hierarchical_partitioning import FAMILY, paper
 from formulations.hierarchical_partitioning.definition.plan import HierarchicalPlan, Superstage
-from formulations.hierarchical_partitioning.definition.problem import evaluate
 from formulations.hierarchical_partitioning.definition.quantities import VOCABULARY
 from formulations.hierarchical_partitioning.models import cpsat
 from formulations.stage_partitioning.definition.plan import Stage
 from instances.problems.hierarchical_partitioning import HierarchicalInstance, on_machines
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from instances.requirements import parse
-from solvers.outcome import Limits, Stop, Watch
-
-
-def test_the_recursion_agrees(cases: int) -> None:
-    infeasible, limits = 0, Limits(time_s=20)
-    for seed in range(max(30, cases // 2)):
-        instance = random_hierarchical(seed, max_nodes=3)
-        expected, answer = paper.solve(instance, Limits(), Watch()), cpsat.solve(instance, limits, Watch(limits))
-        assert answer.infeasible == expected.infeasible, seed
-        if answer.infeasible:
-            infeasible += 1
-            continue
-        assert answer.plan is not None and answer.bound is not None and answer.stop is Stop.PROVED
-        assert FAMILY.judge(instance, answer.plan) == ()
-        optimum = evaluate(instance, expected.plan)
-        assert math.isclose(evaluate(instance, answer.plan), optimum, rel_tol=1e-6, abs_tol=1e-9), seed
-        assert answer.bound <= optimum * (1 + 1e-9)
-    assert infeasible
+from solvers.outcome import Limits, Watch
 
 
 def test_a_bound_under_a_literal_is_no_bound() -> None:

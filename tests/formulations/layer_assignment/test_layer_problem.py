@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
 from dataclasses import replace
 from typing import Any
 
@@ -156,10 +154,3 @@ def test_supports_and_choice() -> None:
     ):
         assert "expected at most" in str(FAMILY.method("milp").supports(beyond))
     assert FAMILY.describe(joint)["all_reduce"] is True
-
-
-def test_listing_the_methods_imports_no_solver_and_no_array() -> None:
-    heavy = "{'numba', 'numpy', 'ortools', 'pyomo', 'highspy', 'pydantic'}"
-    script = f"import sys; import formulations.layer_assignment; print(*{heavy} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == ""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
 import time
 from dataclasses import replace
 from typing import Any
@@ -82,24 +80,6 @@ def test_the_oracle_and_the_definition_agree(cases: int) -> None:
             assert evaluate(instance, plan) == pytest.approx(step_seconds(instance, cover), rel=1e-12)
 
 
-@BOTH
-def test_agrees_with_brute_force(room: Any, cases: int) -> None:
-    none = 0
-    for case in range(cases // 2 if room is milp else 2 * cases):
-        instance = few_tiles(random.Random(f"models {case}"))
-        expected, answer = optimum(instance), solve(room, instance)
-        assert answer.infeasible is (expected is None), instance
-        if expected is None:
-            none += 1
-            assert answer.stop is Stop.PROVED and answer.reason
-            continue
-        objective = evaluate(instance, answer.plan)
-        assert objective == pytest.approx(expected, rel=1e-6, abs=1e-9), instance
-        assert answer.bound <= expected * (1 + 1e-12)
-        assert objective == 0 or relative_gap(objective, answer.bound) <= 1e-6, instance
-    assert none
-
-
 def check_against_brute_force(room: Any, instance: MeshInstance) -> None:
     """The optimum, a bound that is one, and infeasible exactly where there is no cover."""
     expected, answer = optimum(instance), solve(room, instance)
@@ -156,13 +136,6 @@ def test_the_milp_proves_optima_far_below_the_longest_time(seed: int) -> None:
     assert max(lp.a_matrix_.value_) <= 2 * NATURAL * (1 + 1e-12)
 
 
-@pytest.mark.slow
-@BOTH
-def test_agrees_with_brute_force_on_thousands(room: Any, cases: int) -> None:
-    for case in range(100_000, 100_000 + cases):
-        check_against_brute_force(room, random_magnitudes(random.Random(f"magnitudes {case}")))
-
-
 def test_annealing_finds_plans_and_nothing_where_there_is_none(cases: int) -> None:
     for case in range(cases // 2):
         instance = few_tiles(random.Random(f"sa {case}"))
@@ -213,17 +186,6 @@ def test_the_milp_proves_sixteen_ordered_stages_at_its_root() -> None:
     assert root is not None and milp.model_of(instance).lower_bound(root) >= 0.95 * answer.bound
 
 
-@BOTH
-def test_stopped_before_it_starts_it_proves_nothing(room: Any) -> None:
-    """A tiling that needs no search may be reported."""
-    watch, instance = Watch(), generate()
-    watch.stop(Stop.INTERRUPTED)
-    answer = room.solve(instance, Limits(), watch)
-    assert (answer.infeasible, answer.stop) == (False, Stop.INTERRUPTED)
-    assert answer.plan is None or violations(instance, answer.plan) == ()
-    assert answer.bound is None or answer.plan is None or answer.bound < evaluate(instance, answer.plan) * (1 - 1e-6)
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -255,13 +217,6 @@ def test_the_family() -> None:
     assert FAMILY.choose(generate(100, 100, ordered=True), Limits(), False)[0] == "sa"
     assert "pairs" in str(FAMILY.method("milp").supports(generate(8, 64, ordered=True)))
     assert FAMILY.describe(generate())["stages"] == 8
-
-
-def test_listing_the_methods_imports_no_solver() -> None:
-    heavy = "{'numba', 'numpy', 'ortools', 'pyomo', 'highspy', 'pydantic'}"
-    script = f"import sys; import formulations.mesh_tiling; print(*{heavy} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == ""
 
 
 @pytest.mark.parametrize(("name", "file"), [("diamond", "x.docx"), ("mesh", "x.docx")])

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import copy
-import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from formulations.microbatch_schedule import FAMILY
-from formulations.microbatch_schedule.definition.plan import SchedulePlan, plan_from_json, plan_to_json
+from formulations.microbatch_schedule.definition.plan import SchedulePlan, plan_from_json
 from formulations.microbatch_schedule.definition.problem import evaluate, violations
 from instances.errors import InstanceError
-from instances.exchange import to_json
 from instances.problems.microbatch_schedule import ScheduleInstance
 
 TWO: dict[str, Any] = {
@@ -104,13 +101,6 @@ def test_room_counts_whole_microbatches_within_bytes_and_samples() -> None:
     stages[0] |= {"memory_bytes": 9.99}
     stages[1] |= {"in_flight": 1}
     assert _instance(stages=stages).rooms == (1, 0)
-
-
-def test_plans_and_instances_survive_being_text() -> None:
-    instance = _instance()
-    assert plan_to_json(instance, _plan()) == {"tasks": TASKS}
-    again = FAMILY.read(json.loads(json.dumps(to_json(instance))), "again", {})
-    assert replace(again, options={}) == replace(instance, options={})
 
 
 @pytest.mark.parametrize(

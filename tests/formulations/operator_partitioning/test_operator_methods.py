@@ -62,19 +62,6 @@ def test_chains_of_downsets_agree_with_brute_force(cases: int) -> None:
     check_labels("default", cases)
 
 
-@pytest.mark.slow
-def test_chains_of_downsets_agree_with_brute_force_by_the_thousand(cases: int) -> None:
-    check_labels("slow", cases)
-
-
-@pytest.mark.parametrize("room", [cpsat, milp], ids=["cpsat", "milp"])
-def test_models_agree_with_brute_force(room: Any, cases: int) -> None:
-    for case in range(cases // 2):
-        instance = random_instance(random.Random(f"model {case}"), 5)
-        if instance.num_stages is not None:
-            check_exact(room.solve, instance, 1e-6)
-
-
 def test_tensors_that_no_good_plan_sends_hide_no_optimum_from_milp() -> None:
     """Two avoidable tensors take longer than all the rest: HiGHS lost a plan that is 1.5 s of 971,812 better."""
     seconds = (3887247.9794192836, 6.0, 1.0, 8.0, 6892.770162815434, 6.0, 4.0)

@@ -8,7 +8,6 @@ import pyomo.environ as pyo
 import pytest
 from oracles.pipeline_placement import optimum, random_instance
 
-import planner
 from formulations.pipeline_placement.definition.problem import evaluate
 from formulations.pipeline_placement.models import milp
 from instances.problems.operator_partitioning import Operator, OperatorInstance, Tensor
@@ -18,17 +17,6 @@ from solvers.outcome import Limits, Watch
 
 SHAPES = [(2, 2), (3, 1), (1, 3), (4, 1), (2, 1)]
 OBJECTIVES = ("p2p", "allreduce", "full")
-
-
-def test_equals_brute_force(cases: int) -> None:
-    rng = random.Random(41)
-    for case in range(max(4, cases // 10)):
-        stages, replicas = SHAPES[case % len(SHAPES)]
-        instance = random_instance(rng, stages, replicas, OBJECTIVES[-case % 3])
-        best = optimum(instance)
-        found = planner.solve(instance, method="milp", limits=Limits(time_s=60))
-        assert found.objective == pytest.approx(best, rel=1e-9), case
-        assert found.status is planner.Status.OPTIMAL and found.bound <= best * (1 + 1e-12), (case, found.gap)
 
 
 def diamond(objective: str, replicas: int = 2) -> PlacementInstance:

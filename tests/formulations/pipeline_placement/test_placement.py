@@ -13,14 +13,12 @@ from oracles.pipeline_placement import optimum, random_instance
 import planner
 from formulations.device_mapping.definition.plan import Mapping
 from formulations.operator_partitioning.definition.plan import OperatorPlan
-from formulations.pipeline_placement import FAMILY
 from formulations.pipeline_placement.definition.plan import PlacementPlan
 from formulations.pipeline_placement.definition.problem import evaluate, violations
 from formulations.pipeline_placement.definition.simulate import simulate_plan
 from formulations.pipeline_placement.models import cpsat, milp
 from formulations.pipeline_placement.models.two_phase import best_start
 from instances.errors import InstanceError
-from instances.exchange import to_json
 from instances.problems.operator_partitioning import Operator, OperatorInstance, Tensor
 from instances.problems.pipeline_placement import PlacementInstance, placed
 from planner.analysis.with_topology import load_placed
@@ -138,17 +136,6 @@ def test_rules_of_both_phases(stages: Any, devices: Any, rule: str) -> None:
     assert rule in found
     with pytest.raises(ValueError, match=r"stage|operator|device"):
         evaluate(chain(), plan)
-
-
-def test_json_round_trip() -> None:
-    instance = chain()
-    again = FAMILY.read(json.loads(json.dumps(to_json(instance))), "file", {})
-    assert to_json(again) == to_json(instance)
-    result = planner.solve(instance, method="joint")
-    assert result.plan is not None
-    assert set(result.plan) == {"partition", "mapping"}
-    plan = FAMILY.plan_from_json(again, result.plan)
-    assert evaluate(again, plan) == pytest.approx(result.objective)
 
 
 def test_as_many_devices_as_replicas_of_stages() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
 import math
 import random
@@ -174,26 +173,6 @@ OTHERS = (
     "models.cpsat:solve",
     "models.milp_columns:solve",
 )
-
-
-@pytest.mark.parametrize("room", [cpsat, milp_columns])
-def test_models_prove_by_themselves(room: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = [levels.solve(each, Limits(), Watch()) for each in SMALL]
-    solve = room.solve
-
-    def refuse(*_: object, **__: object) -> None:
-        raise AssertionError("another method's search")
-
-    for name in OTHERS:
-        module, _, function = name.partition(":")
-        monkeypatch.setattr(importlib.import_module(f"formulations.stage_graph.{module}"), function, refuse)
-    monkeypatch.setattr(First, "report", lambda *_: None)  # what they begin with is a hint, which others may give
-    for instance, other in zip(SMALL, expected, strict=True):
-        watch = Watch()
-        answer = solve(instance, Limits(), watch)
-        assert value(instance, answer) == pytest.approx(value(instance, other), rel=1e-6)
-        assert answer.proved_by in ("solver", "") and answer.solver
-        assert set(watch.bounds) <= {"bounds", "solver"}
 
 
 #: Some with a plan and one without.

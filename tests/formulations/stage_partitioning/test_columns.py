@@ -68,19 +68,6 @@ def within(instance: StageInstance, target: float) -> milp_columns.Model:
 BOTH = pytest.mark.parametrize("room", [milp_columns, cpsat_columns], ids=["milp", "cpsat"])
 
 
-@BOTH
-def test_agrees_with_brute_force(room: Any, cases: int) -> None:
-    for seed in range(cases):
-        check_answer(room.solve, random_stage_instance(seed))
-
-
-@BOTH
-@pytest.mark.slow
-def test_agrees_with_brute_force_on_more(room: Any, cases: int) -> None:
-    for seed in range(100_000, 100_000 + cases):
-        check_answer(room.solve, random_stage_instance(seed, max_nodes=6, max_devices=6))
-
-
 def test_bounds_are_bounds_where_times_are_no_whole_units(cases: int) -> None:
     for seed in range(cases // 2):
         instance = with_magnitudes(random_stage_instance(seed), random.Random(f"units {seed}"))

@@ -26,17 +26,6 @@ def pinned(instance: StageInstance, plan: StagePlan) -> tuple[bool, float | None
     return run.infeasible, None if run.bound is None else model.lower_bound(run.bound)
 
 
-def test_agrees_with_brute_force(cases: int) -> None:
-    for seed in range(cases):
-        check_answer(cpsat.solve, random_stage_instance(seed))
-
-
-@pytest.mark.slow
-def test_agrees_with_brute_force_on_more(cases: int) -> None:
-    for seed in range(100_000, 100_000 + cases):
-        check_answer(cpsat.solve, random_stage_instance(seed, max_nodes=6, max_devices=6))
-
-
 def test_a_pinned_plan_is_feasible_exactly_if_it_breaks_no_rule(cases: int) -> None:
     seen = [check_pinned(random_stage_instance(seed), seed, pinned) for seed in range(4 * cases)]
     assert seen.count(True) >= cases // 8 and seen.count(False) >= cases // 4

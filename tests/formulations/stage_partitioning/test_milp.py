@@ -40,18 +40,6 @@ def pinned(instance: StageInstance, plan: StagePlan) -> tuple[bool, float | None
     return run.infeasible, None if run.bound is None else model.lower_bound(run.bound)
 
 
-def test_agrees_with_brute_force(cases: int) -> None:
-    for seed in range(cases // 4):
-        check_answer(milp.solve, random_stage_instance(seed))
-
-
-@pytest.mark.slow
-def test_agrees_with_brute_force_on_more(cases: int) -> None:
-    """HiGHS takes integers to within 1e-6, so about one bound in a thousand ends a little more than 1e-6 below."""
-    for seed in range(100_000, 100_000 + cases):
-        check_answer(milp.solve, random_stage_instance(seed, max_nodes=6, max_devices=6), gap=2e-6)
-
-
 def test_agrees_with_brute_force_at_many_magnitudes(cases: int) -> None:
     """HiGHS loses plans beside numbers far above all that a stage may take (14), and proofs below the unit (6, 50)."""
     for seed in (14, 50, *range(cases // 10)):

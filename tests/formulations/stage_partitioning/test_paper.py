@@ -33,12 +33,6 @@ def test_exact_knapsacks_make_it_exact(cases: int) -> None:
         agrees_when_exact(random_stage_instance(seed))
 
 
-@pytest.mark.slow
-def test_exact_knapsacks_make_it_exact_on_thousands(cases: int) -> None:
-    for seed in range(20_000, 20_000 + max(cases, 2000)):
-        agrees_when_exact(random_stage_instance(seed))
-
-
 @pytest.mark.parametrize("cells", [threshold._SUMS, 0])
 def test_two_exact_methods_agree_beyond_brute_force(cells: int, cases: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Long chains and tight memory: stages that save at several layers, with and without running sums of savings."""

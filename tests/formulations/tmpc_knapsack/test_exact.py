@@ -47,12 +47,6 @@ def test_agrees_with_brute_force(cases: int) -> None:
         check(random_instance(random.Random(case)))
 
 
-@pytest.mark.slow
-def test_agrees_with_brute_force_by_the_thousand(cases: int) -> None:
-    for case in range(10 * cases):
-        check(random_instance(random.Random(f"slow {case}"), max_nodes=7))
-
-
 @given(knapsacks())
 def test_agrees_with_brute_force_on_awkward_numbers(instance: KnapsackInstance) -> None:
     check(instance)

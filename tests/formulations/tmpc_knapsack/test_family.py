@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 from oracles.tmpc_knapsack import make
 
 from formulations.contract.family import Claim
@@ -52,10 +49,3 @@ def test_an_infeasible_instance_is_feasible_at_the_capacity_named() -> None:
 def test_description() -> None:
     assert FAMILY.describe(generate(4, 3, seed=8))["options"] == 12
     assert FAMILY.describe(generate(4, 3, seed=8))["origin.seed"] == 8
-
-
-def test_listing_the_methods_imports_no_solver_and_no_array() -> None:
-    heavy = "{'numba', 'numpy', 'ortools', 'pyomo', 'highspy', 'pydantic'}"
-    script = f"import sys; import formulations.tmpc_knapsack; print(*{heavy} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == ""
