@@ -133,7 +133,7 @@ def formulations(
     def row(name: str, sizes: Mapping[str, Any], unbuilt: str = "") -> Formulation:
         return _row(name, results.get(name), events, optimum, sizes, unbuilt)
 
-    rows = tuple(row(name, *_looked_at(instance, name, limits)) for name in names)
+    rows = tuple(row(name, *_inspect(instance, name, limits)) for name in names)
     search = None if best in names else row(best, _NOTHING)
     return Formulations(family.name, instance.name, unit, optimum, rows, search, report, tuple(events))
 
@@ -168,7 +168,7 @@ def _is_near(objective: float | None, optimum: float) -> bool:
     return objective is not None and objective <= optimum * (1 + NEAR)
 
 
-def _looked_at(instance: Any, name: str, limits: Limits) -> tuple[dict[str, Any], str]:
+def _inspect(instance: Any, name: str, limits: Limits) -> tuple[dict[str, Any], str]:
     """Sizes and relaxation of a model, ``None`` each where it is too large to build; and what is missing, in words."""
     found: dict[str, Any] = dict(_NOTHING)
     if pending() is not None:

@@ -98,32 +98,25 @@ class Explanation(Findings):
         return {
             **self.head(),
             "reason": self.reason,
-            "conflict": [{"kind": each.kind, "name": each.name, "says": each.says} for each in self.conflict],
+            "conflict": [_fields(each, "kind", "name", "says") for each in self.conflict],
             "irreducible": self.irreducible,
-            "repairs": [
-                {"change": each.change, "amount": each.amount, "says": each.says, "objective": each.objective}
-                for each in self.repairs
-            ],
+            "repairs": [_fields(each, "change", "amount", "says", "objective") for each in self.repairs],
             "untried": list(self.untried),
             "bottleneck": self.bottleneck,
             "tight": self.tight,
             "stages": list(self.rows),
             "gains": [
-                {
-                    "change": each.change,
-                    "says": each.says,
-                    "amount": each.amount,
-                    "objective": each.objective,
-                    "gain": each.gain,
-                    "next_amount": each.next_amount,
-                    "next_objective": each.next_objective,
-                }
+                _fields(each, "change", "says", "amount", "objective", "gain", "next_amount", "next_objective")
                 for each in self.gains
             ],
             "plan": None if self.result is None else self.result.plan,
             "proofs": self.proofs,
             "seconds": self.seconds,
         }
+
+
+def _fields(found: Any, *names: str) -> dict[str, Any]:
+    return {name: getattr(found, name) for name in names}
 
 
 def explain(

@@ -13,7 +13,7 @@ from formulations.compiled.compile_times import compiling
 from formulations.compiled.memory_budget import SizeError
 from formulations.contract.family import no_preparation
 from formulations.figures.plan_figures import Heat, least_of
-from planner.analysis.optima import Optima, admitted_to_tables
+from planner.analysis.optima import Optima, expect_tables
 from planner.files.settings import declared_options, expect_types
 from planner.process.errors import UsageError
 from planner.solving.solve import silent
@@ -88,7 +88,7 @@ def frontier(instance: Any, *, limits: Limits | None = None, notice: Callable[[s
 
     stats: dict[str, Any] = {"compile_seconds": time.perf_counter() - began}
     limits = limits or Limits()
-    instance = admitted_to_tables(instance)
+    instance = expect_tables(instance)
     watch = Watch(limits)
     worker = Worker(no_preparation, lambda: room.frontier(instance, watch), watch)
     with signals_stop(watch) as received:

@@ -49,7 +49,6 @@ class Comparison:
     rows: list[PlanOnMachines]
 
     def _repr_html_(self) -> str:
-        """A table for notebooks."""
         return html_table([vars(row) for row in self.rows])
 
 

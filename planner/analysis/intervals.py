@@ -115,7 +115,7 @@ class _Side:
             if others is None or self._none_beats(others, rise, high, _HALVINGS):
                 return None
             low = rise
-        return self._sampled(low, high)
+        return self._sample(low, high)
 
     def _end_of_constant(self, low: float, high: float) -> float:
         """Where the plan's objective begins to rise."""
@@ -145,7 +145,7 @@ class _Side:
         middle = (low + high) / 2
         return all(self._none_beats(others, *part, halvings - 1) for part in ((low, middle), (middle, high)))
 
-    def _sampled(self, low: float, high: float) -> float | None:
+    def _sample(self, low: float, high: float) -> float | None:
         self.proved = False
         for number in range(1, _POINTS + 1):
             at = low + (high - low) * number / (_POINTS + 1)

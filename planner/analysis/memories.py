@@ -10,7 +10,7 @@ from typing import Any
 from formulations.figures.plan_figures import Heat, least_of
 from instances.units import parse_bytes
 from planner.analysis.frontier import frontier
-from planner.analysis.optima import Optima, admitted_to_tables
+from planner.analysis.optima import Optima, expect_tables
 from planner.files.settings import declared_options
 from planner.process.errors import UsageError
 from planner.solving.solve import silent
@@ -93,7 +93,7 @@ def by_memory(
         As of `planner.analysis.frontier.frontier`.
     """
     began, limits = time.perf_counter(), limits or Limits()
-    instance = admitted_to_tables(instance)
+    instance = expect_tables(instance)
     own = float(instance.memory_bytes)
     wanted = tuple(sorted({own, *(memories or (own * each for each in MULTIPLES))}))
     times: list[list[float | None]] = []

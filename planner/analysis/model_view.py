@@ -131,7 +131,7 @@ class OpenModel:
         family = self.__dict__.get("_family")  # not there yet while it is being copied
         for quantity in () if family is None else family.vocabulary:
             if quantity.name == name:
-                return lambda *arguments, **by_name: Term(name, _ordered(quantity, arguments, by_name))
+                return lambda *arguments, **by_name: Term(name, _in_order(quantity, arguments, by_name))
         raise AttributeError(f"{type(self).__name__} has no attribute or quantity {name!r}")
 
     def __dir__(self) -> list[str]:
@@ -157,7 +157,7 @@ class OpenModel:
         found = {each.name: each for each in self._family.vocabulary}
         if quantity not in found:
             raise UsageError.unknown("quantity", quantity, found)
-        return self.require(Term(quantity, _ordered(found[quantity], arguments, by_name)) == value)
+        return self.require(Term(quantity, _in_order(found[quantity], arguments, by_name)) == value)
 
     @cached_property
     def _built(self) -> Any:
@@ -365,7 +365,6 @@ def _requirement(stated: Stated) -> Requirement:
 
 
 def _opposite(stated: Stated) -> Requirement:
-    """What is required where this must not hold."""
     if isinstance(stated, Term):
         return stated.requirement(amount=0)
     if isinstance(stated, str):
@@ -392,10 +391,9 @@ def _argument(given: object) -> Argument:
         raise UsageError.at("an argument of a quantity", given, "a whole number or a name") from None
 
 
-def _ordered(
+def _in_order(
     quantity: Quantity, arguments: Sequence[Argument], by_name: Mapping[str, Argument]
 ) -> tuple[Argument, ...]:
-    """The arguments of a quantity, in its order."""
     rest = dict(by_name)
     found = list(arguments) + [rest.pop(each.name) for each in quantity.domains[len(arguments) :] if each.name in rest]
     if rest or len(found) != len(quantity.domains):

@@ -65,7 +65,7 @@ class Optima(ABC):
         return "\n".join([",".join(["devices", *self.columns]), *lines]) + "\n"
 
 
-def admitted_to_tables(instance: Any) -> Any:
+def expect_tables(instance: Any) -> Any:
     """The instance, if it keeps its rules; `UsageError` if its problem has no such tables."""
     instance = validate(instance, requirements=False)
     if (name := family_of(instance).name) != _FAMILY:

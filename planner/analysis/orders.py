@@ -72,7 +72,7 @@ def solve_orders(
             if left.time_s is not None:
                 left = replace(left, time_s=max(0.0, left.time_s - result.seconds))
     return (
-        next(iter(results.values())) if len(instances) == 1 else _united(results, whole=len(results) == len(instances))
+        next(iter(results.values())) if len(instances) == 1 else _unite(results, whole=len(results) == len(instances))
     )
 
 
@@ -82,7 +82,7 @@ def best_order(result: Result, instances: Mapping[str, Any]) -> str:
     return min(objectives, key=lambda order: _height(objectives[order]), default=next(iter(instances)))
 
 
-def _united(results: Mapping[str, Result], *, whole: bool) -> Result:
+def _unite(results: Mapping[str, Result], *, whole: bool) -> Result:
     """One result for the union of the orders; ``whole``: every order was run."""
     every = list(results.values())
     order, best = min(results.items(), key=lambda item: _height(item[1].objective))

@@ -118,7 +118,6 @@ def pareto(
 
 
 def _sweep(optima: _Optima, axes: tuple[str, ...]) -> None:
-    """Solve until every point of the front is among the plans that are known."""
     amounts = dict(optima.most)
     while True:
         found = _least_memory(optima, amounts) if _MEMORY in axes else [optima.best(amounts)]

@@ -143,7 +143,6 @@ class Proofs:
         return found
 
     def _left(self) -> float | None:
-        """Seconds until the limit, if there is one."""
         return None if self._limits.time_s is None else max(0.0, self._limits.time_s - self.seconds)
 
     def _methods(self, instance: Any, limits: Limits) -> Iterator[tuple[Method[Any, Any], str]]:

@@ -215,7 +215,6 @@ class _Study:
                 self.found.noise = Noise(share, len(losses), seed, *spread(losses), kept)
 
     def _compare(self, found: Result, scenarios: list[Any]) -> None:
-        """The losses of all candidates in all scenarios that have a plan."""
         optima = [self._proofs.optimum(each) for each in scenarios]
         feasible = [number for number, each in enumerate(optima) if each.plan is not None]
         plans = [found.plan, *(optima[number].plan for number in feasible)]

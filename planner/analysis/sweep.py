@@ -135,7 +135,7 @@ def sweep(
         return result.signal
 
     with compiling(notice):
-        lost = run_tasks(opened, _solved, tasks(), keep).lost
+        lost = run_tasks(opened, _solve_one, tasks(), keep).lost
     if not tried:
         end_if_pending()
     if lost and not tried:
@@ -145,7 +145,7 @@ def sweep(
     every = [tried[position] for position in sorted(tried)]
     # Without any plan, a result that is still open stands for the sweep.
     best = min(every, key=lambda one: (time_per_sequence(one.row), one.result.status is Status.INFEASIBLE))
-    result = _united(best, every, whole=len(every) == len(fitting))
+    result = _unite(best, every, whole=len(every) == len(fitting))
     return (
         replace(result, options={**result.options, "batch-size": batch_size}),
         best.instance,
@@ -182,15 +182,13 @@ def _instances(
         yield instance
 
 
-def _solved(instance: Any, limits: Limits, arguments: dict[str, Any]) -> Result:
+def _solve_one(instance: Any, limits: Limits, arguments: dict[str, Any]) -> Result:
     with defer():
         return solve(instance, limits=limits, **arguments)
 
 
 @dataclass(frozen=True)
 class _Tried:
-    """A combination, the result for it and its instance."""
-
     row: SweepRow
     result: Result
     instance: Any
@@ -200,7 +198,7 @@ class _Tried:
         return None if self.result.bound is None else self.result.bound * size / self.row.microbatch_size
 
 
-def _united(best: _Tried, tried: Sequence[_Tried], *, whole: bool) -> Result:
+def _unite(best: _Tried, tried: Sequence[_Tried], *, whole: bool) -> Result:
     """The best result with bound, status, seconds and signal of all; ``whole``: all combinations ran."""
     row, every = best.row, [one.result for one in tried]
     where = f"least time per sequence at g = {row.grad_accum}, b' = {row.microbatch_size}"

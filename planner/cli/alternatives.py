@@ -71,7 +71,6 @@ def alternatives_command(
 
 
 def _share(text: str) -> float:
-    """``--within`` as a number: 0.01 of 1%."""
     value = share_of(text)
     if not 0 <= value < math.inf:
         raise UsageError.at("--within", text, "a share such as 1% or 0.01")

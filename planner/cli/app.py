@@ -346,7 +346,6 @@ _EXAMPLES: dict[str, tuple[str, ...]] = {
 
 
 def _examples(name: str) -> str | None:
-    """The examples of a command, a line each."""
     examples = _EXAMPLES.get(name)
     return None if examples is None else "\n".join(("Examples:", *(f"  {example}" for example in examples)))
 

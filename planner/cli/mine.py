@@ -89,7 +89,6 @@ def mine_command(
 
 
 def _pairs(given: list[str] | None) -> dict[str, str]:
-    """Limits by their names."""
     found: dict[str, str] = {}
     for each in ",".join(given or ()).split(",") if given else ():
         name, sign, value = each.strip().partition("=")

@@ -109,7 +109,7 @@ def help_class(about: About, pointer: str) -> type[TyperCommand]:
     class Explained(TyperCommand):
         def shell_complete(self, ctx: Any, incomplete: str) -> Any:
             with suppress(InstanceError, UsageError):  # no instance yet
-                self.params = _revealed(self.params, about(completion.known(ctx.params)))
+                self.params = _reveal(self.params, about(completion.known(ctx.params)))
             return super().shell_complete(ctx, incomplete)
 
         def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -119,7 +119,7 @@ def help_class(about: About, pointer: str) -> type[TyperCommand]:
         def format_help(self, ctx: Any, formatter: Any) -> None:
             values, _, _ = self.make_parser(ctx).parse_args(ctx.meta[_ARGUMENTS])
             shown = about(values)
-            self.params = _revealed(self.params, shown)
+            self.params = _reveal(self.params, shown)
             if not shown:
                 self.epilog = "\n\n".join(filter(None, (pointer, self.epilog)))
             super().format_help(ctx, formatter)
@@ -193,7 +193,7 @@ def of_claim(values: Mapping[str, Any]) -> list[Choice]:
     return choices.claim_options(claim for claim in CLAIMS if claim.name == values.get("claim"))
 
 
-def _revealed(params: list[Any], shown: list[Choice]) -> list[Any]:
+def _reveal(params: list[Any], shown: list[Choice]) -> list[Any]:
     """The parameters of a command, those that are shown last and with their words."""
     by_flag = {f"--{choice.name}": choice for choice in shown}
     headings = {choice.heading for choice in shown} | ({SOLVERS} if shown else set())

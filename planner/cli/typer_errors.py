@@ -31,7 +31,7 @@ def words(error: Any, commands: list[str]) -> str:
             rule = found[0]["msg"].removeprefix("Input should be ").partition(", unable")[0]
             return str(UsageError.at(_name(param), found[0]["input"], rule))
         if hasattr(error, "param_type"):  # one that is required
-            return f"{_name(param)} is missing; expected {_shown(param)}"
+            return f"{_name(param)} is missing; expected {_metavar(param)}"
     line = str(error.format_message())
     begin = "No such command '"
     if not line.startswith(begin):
@@ -41,8 +41,8 @@ def words(error: Any, commands: list[str]) -> str:
 
 
 def _name(param: Any) -> str:
-    return str(param.opts[0]) if param.param_type_name == "option" else _shown(param)
+    return str(param.opts[0]) if param.param_type_name == "option" else _metavar(param)
 
 
-def _shown(param: Any) -> str:
+def _metavar(param: Any) -> str:
     return str(param.metavar or param.name.upper())

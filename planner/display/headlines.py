@@ -162,7 +162,7 @@ def _tradeoff(picture: Tradeoff) -> str:
 
 def _heat(picture: Heat) -> str:
     if picture.here is not None:
-        return _bought(picture, *picture.here)
+        return _gains(picture, *picture.here)
     cells = [value for row in picture.values for value in row]
     empty = sum(1 for value in cells if value is None)
     said = f"{empty} of {len(cells)} {picture.empty}" if empty else ""
@@ -179,7 +179,7 @@ def _settings(picture: Heat, row: int, column: int) -> str:
     return f"{picture.xlabel} {x}, {picture.ylabel} {y}"
 
 
-def _bought(picture: Heat, row: int, column: int) -> str:
+def _gains(picture: Heat, row: int, column: int) -> str:
     """What the instance's own settings cost, and what the largest of each would save."""
     own = picture.values[row][column]
     said = [f"here {picture.empty}" if own is None else f"here {amount(own, picture.unit)}"]
@@ -190,11 +190,11 @@ def _bought(picture: Heat, row: int, column: int) -> str:
     ):
         if more > 0:
             value = picture.values[moved[0]][moved[1]]
-            said.append(f"{amount(more, unit)} more {noun}: {_saved(picture, own, value)}")
+            said.append(f"{amount(more, unit)} more {noun}: {_saving(picture, own, value)}")
     return "; ".join(said)
 
 
-def _saved(picture: Heat, own: float | None, value: float | None) -> str:
+def _saving(picture: Heat, own: float | None, value: float | None) -> str:
     if value is None:
         return picture.empty
     if own is None or own <= 0:

@@ -129,7 +129,7 @@ def show_problem(found: Mapping[str, Any]) -> None:
     family = found["families"][0]
     _show(
         f"Methods of {family['name']}",
-        ((method["name"], f"{method['claim'].capitalize()}. {_described(method)}") for method in family["methods"]),
+        ((method["name"], f"{method['claim'].capitalize()}. {_description(method)}") for method in family["methods"]),
     )
     families = choices.find_families(family["name"])
     offered = [*choices.overrides_of(families), *choices.options_of(families)]
@@ -155,7 +155,6 @@ def sentence(text: str) -> str:
 
 
 def _show(title: str, rows: Iterable[tuple[str, str]]) -> None:
-    """A title, and rows of a name and its description."""
     made = grid(rows, indent=1)
     if made.row_count:
         console(most=_WIDE).print(bold(title), made, "")
@@ -165,7 +164,7 @@ def _instances(found: Mapping[str, Any], problem: str) -> Iterable[tuple[str, st
     return ((entry["name"], sentence(entry["help"])) for entry in found["catalog"] if entry["problem"] == problem)
 
 
-def _described(method: Mapping[str, Any]) -> str:
+def _description(method: Mapping[str, Any]) -> str:
     limits = "" if method["supports"] == _EVERY else f" Takes {method['supports']}."
     return sentence(method["source"]) + limits
 

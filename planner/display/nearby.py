@@ -55,7 +55,7 @@ def show_front(found: Front) -> None:
 def _heading(plan: Mapping[str, Any] | None) -> str:
     """What the parts of a plan show, in their order."""
     part = next(iter(_parts(plan or {})), None)
-    return f"plan ({' / '.join(_shown(part))})" if isinstance(part, Mapping) else "plan"
+    return f"plan ({' / '.join(_plain_fields(part))})" if isinstance(part, Mapping) else "plan"
 
 
 def in_a_line(plan: Mapping[str, Any]) -> str:
@@ -66,7 +66,7 @@ def in_a_line(plan: Mapping[str, Any]) -> str:
     >>> in_a_line({"lengths": [3, 4]})
     '3 | 4'
     """
-    shown = (_shown(part).values() if isinstance(part, Mapping) else [part] for part in _parts(plan))
+    shown = (_plain_fields(part).values() if isinstance(part, Mapping) else [part] for part in _parts(plan))
     return " | ".join(" / ".join(map(tables.brief, values)) for values in shown)
 
 
@@ -74,5 +74,5 @@ def _parts(plan: Mapping[str, Any]) -> list[Any]:
     return next((part for part in plan.values() if isinstance(part, list)), [])
 
 
-def _shown(part: Mapping[str, Any]) -> dict[str, Any]:
+def _plain_fields(part: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in part.items() if not isinstance(value, Mapping)}

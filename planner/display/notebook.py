@@ -91,7 +91,7 @@ def of_verdict(found: Verdict) -> str:
     )
     if found.violations or found.plan is None or not can_draw():
         return html
-    return html + _drawn(found.of, found.plan)
+    return html + _draw(found.of, found.plan)
 
 
 def of_formulations(found: Formulations) -> str:
@@ -117,10 +117,10 @@ def _pictures(result: Result) -> str:
     """The pictures of a result's plan; empty without a plan, its instance, or vl-convert."""
     if result.plan is None or result.of is None or not can_draw():
         return ""
-    return _drawn(result.of, result.plan)
+    return _draw(result.of, result.plan)
 
 
-def _drawn(instance: Any, plan: Any) -> str:
+def _draw(instance: Any, plan: Any) -> str:
     """The pictures of a plan; empty for families that have none."""
     from planner.display.plots.panels import panels
 

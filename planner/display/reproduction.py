@@ -40,7 +40,6 @@ def show_reproduction(found: Reproduction) -> None:
 
 
 def _show_rows(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print a table whose columns are the keys of the rows."""
     if rows:
         made = table(map(str, rows[0]), (map(_cell, row.values()) for row in rows))
         for column, name in zip(

@@ -35,7 +35,7 @@ def strip_lines(picture: Strip, width: int) -> list[Text]:
     for stage, wide in zip(order, columns, strict=True):
         if stage == bottleneck(picture.stages):
             place = len(line) + 1
-            above = _written(above, place, f"{BOTTLENECK} bottleneck", width - 1)
+            above = _overwrite(above, place, f"{BOTTLENECK} bottleneck", width - 1)
         colour = stage_colour(stage)
         label = printable(_label(picture.stages[stage], wide - 1))
         line.append("|" + label.ljust(wide - 1), style=f"{text_on(colour)} on {colour}")
@@ -51,7 +51,7 @@ def _label(stage: Stage, room: int) -> str:
     return ""
 
 
-def _written(line: str, place: int, text: str, width: int) -> str:
+def _overwrite(line: str, place: int, text: str, width: int) -> str:
     """The line with a text in it at a place, or so far before it that the text fits."""
     at = max(0, min(place, width - len(text)))
     text = text if at == place else " ".join(reversed(text.split(" ", 1)))

@@ -88,7 +88,6 @@ def show_result(
 
 
 def _gap_over_time(events: Sequence[Event]) -> str:
-    """How the gap of the last method's run closed."""
     from planner.display.strips import sparkline
 
     own = [event for event in events if event.method == events[-1].method]
@@ -195,7 +194,7 @@ def results_table(results: Sequence[Result], out: Console, certificates: Mapping
     is_optimal = any_optimal(result.loss for result in results)
     shown_certificates = certificates or {}
     rows = [
-        _compared(result, is_optimal) | {"certificate": shown_certificates.get(result.method, "-")}
+        _comparison_cells(result, is_optimal) | {"certificate": shown_certificates.get(result.method, "-")}
         for result in results
     ]
     headings = [*_COMPARED, *(["certificate"] if certificates else [])]
@@ -209,7 +208,7 @@ def results_table(results: Sequence[Result], out: Console, certificates: Mapping
     return made
 
 
-def _compared(result: Result, is_proved: bool) -> dict[str, str]:
+def _comparison_cells(result: Result, is_proved: bool) -> dict[str, str]:
     """What a comparison, in which an optimum ``is_proved`` or not, shows of a result, by heading."""
     return {
         "instance": result.instance,
@@ -325,7 +324,6 @@ def table_of_objects(part: Sequence[Mapping[str, Any]]) -> tuple[list[str], list
 
 
 def _is_table(part: Any) -> bool:
-    """Whether this is a list of objects."""
     return isinstance(part, Sequence) and bool(part) and all(isinstance(row, Mapping) for row in part)
 
 

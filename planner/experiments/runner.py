@@ -132,23 +132,23 @@ class Folder:
     def head(self) -> None:
         """Say whose folder it is."""
         if not self._header[0].exists():
-            self._tried(lambda: write_atomically(*self._header))
+            self._try(lambda: write_atomically(*self._header))
 
     def keep(self, records: Sequence[Mapping[str, Any]]) -> dict[int, Record]:
         """Add finished records to the journal; returns them as they would be read back."""
         self.head()
         if self._header[0].exists():
-            self._tried(lambda: self._journal.keep(records))
+            self._try(lambda: self._journal.keep(records))
         return {record["number"]: json.loads(as_json(record)) for record in records}
 
     def write_worst(self, worst: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
         """The worst instances by whose they are, each as a file of its own; earlier ones are removed."""
         for old in self.path.glob("worst-*.json"):
             old.unlink()
-        found = write_worst(self.path, worst, self._tried)
+        found = write_worst(self.path, worst, self._try)
         return {name: [path for path in paths if path] for name, paths in found}
 
-    def _tried(self, write: Callable[[], None]) -> bool:
+    def _try(self, write: Callable[[], None]) -> bool:
         if not self._is_strict:
             return write_or_note(self.failures, write)
         write()

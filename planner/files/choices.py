@@ -59,7 +59,7 @@ def families_with(names: Iterable[str]) -> list[Any]:
 
 def overrides_of(families: Sequence[Any]) -> list[Choice]:
     """The overrides of the instances of some families."""
-    return _merged(
+    return _merge(
         ((family.name, setting) for family in families for setting in family.overrides), "Options of {}".format
     )
 
@@ -72,18 +72,18 @@ def options_of(families: Sequence[Any]) -> list[Choice]:
         for method in family.methods
         for option in method.options
     ]
-    return _merged(owners, lambda _: "Options of its methods", always_named=True)
+    return _merge(owners, lambda _: "Options of its methods", always_named=True)
 
 
 def parameters_of(entries: Iterable[Any]) -> list[Choice]:
     """The parameters of catalog entries."""
     owners = ((entry.name, parameter) for entry in entries for parameter in entry.parameters)
-    return _merged(owners, "Parameters of {}".format)
+    return _merge(owners, "Parameters of {}".format)
 
 
 def claim_options(claims: Iterable[Any]) -> list[Choice]:
     """The options of claims."""
-    return _merged(((claim.name, option) for claim in claims for option in claim.options), "Options of {}".format)
+    return _merge(((claim.name, option) for claim in claims for option in claim.options), "Options of {}".format)
 
 
 def split(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -103,14 +103,13 @@ def _families() -> tuple[Any, ...]:
 
 
 def _distinct(choices: Iterable[Choice]) -> list[Choice]:
-    """The first choice of each name."""
     found: dict[str, Choice] = {}
     for choice in choices:
         found.setdefault(choice.name, choice)
     return list(found.values())
 
 
-def _merged(
+def _merge(
     settings: Iterable[tuple[str, Any]], heading: Callable[[str], str], *, always_named: bool = False
 ) -> list[Choice]:
     """One choice for each name; owners with equal words share them."""

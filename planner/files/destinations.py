@@ -89,10 +89,10 @@ def sink(path: str) -> BinaryIO | None:
         return None
     if stat.S_ISBLK(mode):
         raise OSError(errno.EPERM, "a disk is not written over")
-    return os.fdopen(_opened(path), "wb")
+    return os.fdopen(_open_for_writing(path), "wb")
 
 
-def _opened(path: str) -> int:
+def _open_for_writing(path: str) -> int:
     """A device or a pipe to write into; one that nobody reads is waited for, for a limited time."""
     until = time.perf_counter() + READER_S
     while True:

@@ -110,7 +110,7 @@ def content_of_graph(graph: networkx.DiGraph, where: str, problem: str, settings
     ends = [
         (names[source], names[target], attributes_by_name(found)) for source, target, found in graph.edges(data=True)
     ]
-    inner[shape.edges] = _tensors(ends) if shape.edges == "tensors" else _listed(ends)
+    inner[shape.edges] = _tensors(ends) if shape.edges == "tensors" else _edge_list(ends)
     with_machine(inner, settings, problem)
     return content
 
@@ -121,7 +121,7 @@ def with_machine(
     """The content, with the sizes of the machine that it lacks and the settings have."""
     for setting, field in (shape_of(problem).aliases or {}).items():
         if field not in content and settings.get(setting) is not None:
-            content[field] = _parsed(problem, setting, settings)
+            content[field] = _parse_setting(problem, setting, settings)
     return content
 
 
@@ -141,7 +141,7 @@ def nodes_in(problem: str, content: Mapping[str, Any]) -> list[dict[str, Any]]:
     return found
 
 
-def _listed(ends: list[tuple[Any, Any, dict[str, Any]]]) -> list[dict[str, Any]]:
+def _edge_list(ends: list[tuple[Any, Any, dict[str, Any]]]) -> list[dict[str, Any]]:
     if all(isinstance(found.get(POSITION), int) for _, _, found in ends):
         ends = sorted(ends, key=lambda end: end[2][POSITION])
     return [
@@ -171,7 +171,7 @@ def _with_tmpcs(node: dict[str, Any], shape: Shape, where: str, place: int) -> d
     return {**{name: value for name, value in node.items() if name not in (*_TMPC, _STATIC)}, "tmpcs": {"1": [only]}}
 
 
-def _parsed(problem: str, setting: str, settings: Mapping[str, Any]) -> Any:
+def _parse_setting(problem: str, setting: str, settings: Mapping[str, Any]) -> Any:
     family = next(family for family in formulations.FAMILIES if family.name == problem)
     return parse(family.overrides, {setting: settings[setting]}, problem)[setting]
 

@@ -123,7 +123,7 @@ def problem_of(name: str, inputs: str | None = None, problem: str | None = None)
     """The family that `load` would read a file or a catalog name as an instance of; the same errors."""
     entry, problem = catalog().get(name), None if problem is None else problem_name(problem)
     if entry is None:
-        content, where = _held(name, inputs)
+        content, where = _read_source(name, inputs)
         if is_graph(content):  # what it lacks may be among the overrides
             return family_named(_of_graph(read_graph(content, where), problem))
         if is_table(content):
@@ -236,7 +236,7 @@ def _readers(family: Family[Any, Any], content: Any, problem: str | None) -> dic
 
 def _content(name: str, inputs: str | None, problem: str | None, overrides: Mapping[str, Any]) -> tuple[Any, str]:
     """What a file or a row of it declares (a graph: as the JSON of its problem), and its name for errors."""
-    content, where = _held(name, inputs)
+    content, where = _read_source(name, inputs)
     if is_table(content):
         return with_machine(read_table(content, where, overrides), overrides), where
     if not is_graph(content):
@@ -250,11 +250,11 @@ def _of_graph(graph: Any, problem: str | None) -> str:
     return str(graph.graph.get("problem", problem or "stage_partitioning"))
 
 
-def _held(name: str, inputs: str | None) -> tuple[Any, str]:
+def _read_source(name: str, inputs: str | None) -> tuple[Any, str]:
     """What a file or a row of it holds, and its name for errors."""
     if name == STANDARD:
         text, where = read_named(name)
-        return _parsed(text, where), where
+        return _parse_text(text, where), where
     name, row = split_row(name)
     path = _find(name, inputs, list(catalog()))
     content = read_content(path) if row is None and not has_rows(path) else read_row(path, row)
@@ -266,10 +266,10 @@ def read_content(path: Path) -> Any:
 
     `InstanceError` if the file cannot be read, is no text, or starts like JSON and is none.
     """
-    return _parsed(read_text(path), str(path))
+    return _parse_text(read_text(path), str(path))
 
 
-def _parsed(text: str, where: str) -> Any:
+def _parse_text(text: str, where: str) -> Any:
     if text.lstrip()[:1] not in ("{", "["):
         if not text.strip():
             raise InstanceError.at(where, "content", "", "a problem")
@@ -319,7 +319,6 @@ def _from_catalog(name: str, entry: Any, inputs: str | None, problem: str | None
 
 
 def _find(name: str, inputs: str | None, known: list[str]) -> Path:
-    """The file of that name, here or among the published inputs."""
     fault = ""
     try:
         os.stat(name)

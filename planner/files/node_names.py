@@ -35,7 +35,6 @@ def with_names(plan: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, A
 
 
 def _named(key: str, part: Any, names: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
-    """An entry of a plan, and the names behind it if it is a list of nodes."""
     if isinstance(part, Mapping):
         yield key, with_names(part, names)
     elif key == "nodes":

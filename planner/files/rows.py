@@ -72,7 +72,7 @@ def count_rows(path: Path) -> int:
     """How many rows a file has; errors as of `read_row`."""
     if path.suffix == ".parquet":
         with _parquet(path) as file:
-            return _counted(file, str(path))
+            return _row_count(file, str(path))
     return sum(1 for _ in _lines(path))
 
 
@@ -86,14 +86,14 @@ def read_rows(path: Path, wanted: Collection[int] | None = None) -> Iterator[tup
     """
     if path.suffix == ".parquet":
         with _parquet(path) as file:
-            _counted(file, str(path))
+            _row_count(file, str(path))
             records = (each for group in range(file.num_row_groups) for each in _records(file, group, str(path)))
             yield from ((row, _knapsack(each)) for row, each in enumerate(records) if wanted is None or row in wanted)
         return
     for row, line in enumerate(_lines(path)):
         is_wanted = wanted is None or row in wanted
         if is_wanted or not line.endswith(b"\n"):
-            content = _parsed(line, path, row)
+            content = _parse_line(line, path, row)
             if is_wanted:
                 yield row, content
 
@@ -134,10 +134,10 @@ def pyarrow() -> Any:
 def _json_row(path: Path, row: int) -> Any:
     with open_file(path) as file:
         line = _line(file, row, path)
-    return _parsed(line, path, row)
+    return _parse_line(line, path, row)
 
 
-def _parsed(line: bytes, path: Path, row: int) -> Any:
+def _parse_line(line: bytes, path: Path, row: int) -> Any:
     try:
         text = line.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -195,7 +195,7 @@ def _parquet(path: Path) -> Iterator[Any]:
         raise InstanceError.missing(str(path), f"column {missing.args[0]}", "as planner extract writes it") from None
 
 
-def _counted(file: Any, where: str) -> int:
+def _row_count(file: Any, where: str) -> int:
     """The rows of a parquet file; `InstanceError` if there are too many."""
     if (rows := int(file.metadata.num_rows)) > MAX_ROWS:
         raise too_many_rows(where, rows)

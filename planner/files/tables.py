@@ -82,7 +82,7 @@ def read_table(content: str, where: str, machine: Mapping[str, Any]) -> dict[str
         "problem": "stage_partitioning",
         "schema_version": 1,
         "name": Path(where.removesuffix(".gz")).stem or "table",
-        "layers": [_declared(number, layer) for number, layer in enumerate(layers)],
+        "layers": [_layer_json(number, layer) for number, layer in enumerate(layers)],
         "edges": edges[:-1],
     }
 
@@ -130,7 +130,6 @@ def _separator(heading: str) -> str:
 
 
 def _row(columns: list[str], row: list[str], where: str, numbers: Numbers, notes: Collection[str]) -> dict[str, Any]:
-    """The cells of a line by column."""
     if len(row) != len(columns):
         raise InstanceError.at(where, "cells", len(row), f"{len(columns)}, one for each column")
     cells = {column: cell.strip() for column, cell in zip(columns, row, strict=True)}
@@ -147,7 +146,7 @@ def _row(columns: list[str], row: list[str], where: str, numbers: Numbers, notes
     return found
 
 
-def _declared(number: int, layer: Mapping[str, Any]) -> dict[str, Any]:
+def _layer_json(number: int, layer: Mapping[str, Any]) -> dict[str, Any]:
     """A layer in the JSON of the problem."""
     numbers = {column: layer[column] for column in _NUMBERS if column != "output_bytes"}
     only = {"id": "only", **numbers}

@@ -88,7 +88,7 @@ def _classes(first: type) -> Iterator[str]:
         yield _comment(f"{own.__name__}: {words}")
         hints = get_type_hints(own)
         for each in fields(own):
-            yield f"#   {each.name}: {_shown(hints[each.name])}"
+            yield f"#   {each.name}: {_type_name(hints[each.name])}"
             for part in _parts(hints[each.name]):
                 if is_dataclass(part) and part not in seen:
                     seen.add(part)
@@ -100,13 +100,12 @@ def _classes(first: type) -> Iterator[str]:
 
 
 def _parts(hint: Any) -> Iterator[Any]:
-    """The types in a type."""
     yield hint
     for part in get_args(hint):
         yield from _parts(part)
 
 
-def _shown(hint: Any) -> str:
+def _type_name(hint: Any) -> str:
     text = hint.__name__ if isinstance(hint, type) and not get_args(hint) else str(hint)
     text = re.sub(r"typing\.Optional\[(.*)\]$", r"\1 | None", text)
     return re.sub(r"\b(?:[a-z_]+\.)+(?=[A-Z])", "", text)

@@ -109,14 +109,13 @@ def run_in_fork(work: Callable[[Begin], Any], name: str, deadline: Deadline, fil
         Another error, with its traceback: a bug of ours.
     """
     with defer(briefly=True):
-        found = _followed(Forked(partial(_serve, work, name, file), name), deadline)
+        found = _follow(Forked(partial(_serve, work, name, file), name), deadline)
     if found.end is End.BROKEN:
         raise RuntimeError(found.words)
     return found
 
 
-def _followed(process: Supervised, deadline: Deadline) -> Outcome:
-    """Receive what a process says until it ends."""
+def _follow(process: Supervised, deadline: Deadline) -> Outcome:
     has_begun, last = False, None
 
     def over() -> bool:
@@ -124,7 +123,7 @@ def _followed(process: Supervised, deadline: Deadline) -> Outcome:
 
     try:
         for line in process.replies(over):
-            reply = _parsed(line)
+            reply = _parse_reply(line)
             if reply is None:
                 continue
             if reply["kind"] == "began":
@@ -145,7 +144,7 @@ def _followed(process: Supervised, deadline: Deadline) -> Outcome:
     return Outcome(End.ENDED, words=f"{process.name}: process {process.ending()}", has_begun=has_begun, printed=printed)
 
 
-def _parsed(line: bytes) -> dict[str, Any] | None:
+def _parse_reply(line: bytes) -> dict[str, Any] | None:
     """A reply; ``None`` for anything else, as the user's code may write into the pipe."""
     try:
         content = json.loads(line)

@@ -64,7 +64,7 @@ def brought(family: Family[Any, Any], name: str) -> Method[Any, Any] | None:
     target = _target(name)
     if target is None:
         return None
-    loaded = _described(target)
+    loaded = _load_target(target)
     return _method(family, target, loaded.declared.model_dump(exclude_none=True), loaded.takes)
 
 
@@ -105,11 +105,11 @@ def _method(
 _KNOWN: dict[Target, Loaded] = {}
 
 
-def _described(target: Target) -> Loaded:
+def _load_target(target: Target) -> Loaded:
     """What the process that loads a function says of it; `UsageError` if it cannot be loaded."""
     if target in _KNOWN:
         return _KNOWN[target]
-    process = _started(target)
+    process = _start(target)
     try:
         reply = _loaded(process)
     finally:
@@ -122,14 +122,13 @@ def _described(target: Target) -> Loaded:
     raise UsageError(reply.words)
 
 
-def _started(target: Target) -> Supervised:
+def _start(target: Target) -> Supervised:
     process = Supervised("planner.plugins.runner", target.name)
     process.send(target)
     return process
 
 
 def _loaded(process: Supervised) -> Loaded | Refused:
-    """What the process says of the function."""
     until = time.perf_counter() + IMPORT_S
     try:
         for line in process.replies(lambda: time.perf_counter() > until or pending() is not None):
@@ -162,7 +161,7 @@ class _Running:
 
     def prepare(self) -> None:
         """Start a process and wait until it has imported the function."""
-        process = _started(self._target)
+        process = _start(self._target)
         try:
             self._ready.loaded = _loaded(process)
         except BaseException:
@@ -206,7 +205,7 @@ class _Running:
                 has_begun = True
                 if isinstance(reply, Failed | Returned):
                     return self._ended(reply, judge, watch)
-                self._heard(reply, judge, watch)
+                self._take(reply, judge, watch)
         except ReplyError as error:
             return "error", f"its process {_NO_REPLY}: {error}"
         if watch.stopped():
@@ -215,8 +214,7 @@ class _Running:
         return "error", f"its process {_ending(process)}"
 
     @staticmethod
-    def _heard(reply: Reply, judge: Judge, watch: Watch) -> None:
-        """Take in what was said before the end."""
+    def _take(reply: Reply, judge: Judge, watch: Watch) -> None:
         if isinstance(reply, Began):
             if watch.elapsed_s() <= BEGIN_S:
                 watch.start()
@@ -227,7 +225,6 @@ class _Running:
 
     @staticmethod
     def _ended(reply: Failed | Returned, judge: Judge, watch: Watch) -> tuple[str, str] | None:
-        """How the function failed, if it did."""
         if isinstance(reply, Failed):
             return "error", reply.words
         if reply.late:  # its watch ended a moment before ours
@@ -261,7 +258,7 @@ class Judge:
 
     def plan(self, content: Any) -> str:
         """Judge a plan in its JSON form; why it does not count, if it does not."""
-        broken = self._kept(content)
+        broken = self._keep(content)
         if broken:
             self._remark(f"reported {broken}")
         return broken
@@ -270,7 +267,7 @@ class Judge:
         """Judge what the function returned at its end; how it failed, if it did."""
         if content is None:
             return None if self._plan is not None else ("no_plan", "returned None, not a plan")
-        broken = self._kept(content)
+        broken = self._keep(content)
         return ("invalid_plan", f"returned {broken}") if broken else None
 
     def bound(self, value: float) -> None:
@@ -297,16 +294,16 @@ class Judge:
             stats=stats,
         )
 
-    def _kept(self, content: Any) -> str:
+    def _keep(self, content: Any) -> str:
         """Keep a plan if it is the best so far; why it is none of this instance, in words that continue "returned"."""
         try:
-            return self._judged(content)
+            return self._judge(content)
         except InstanceError as error:
             return f"what is no plan of this instance: {' '.join(str(error).split())}"
         except Exception as error:  # a plan that nobody has thought of; no other method's row is lost for it
             return f"what the definition of {self._family.name} cannot judge: {words(error)}"
 
-    def _judged(self, content: Any) -> str:
+    def _judge(self, content: Any) -> str:
         family, instance = self._family, self._instance
         plan = family.plan_from_json(instance, content)
         violations = family.judge(instance, plan)

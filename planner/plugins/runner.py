@@ -120,11 +120,11 @@ def _as_json(problem: str, instance: Any, plan: Any) -> Any:
     with suppress(Exception):  # whatever it is, it is no plan
         form = import_module(f"formulations.{problem}").FAMILY.plan_to_json(instance, plan)
     if not isinstance(form, Mapping):
-        raise NoPlanError(f"{_shown(plan)}, which is no plan of {problem}")
+        raise NoPlanError(f"{_repr(plan)}, which is no plan of {problem}")
     return form
 
 
-def _shown(value: Any) -> str:
+def _repr(value: Any) -> str:
     """A value in a reason: one line, without its address, so that the same fault has the same reason in every run."""
     try:
         text = str(repr(value))
@@ -141,7 +141,7 @@ def _plain(value: Any) -> Any:
         return value.tolist()
     if hasattr(value, "__iter__"):
         return list(value)
-    raise TypeError(f"{_shown(value)} in a plan")
+    raise TypeError(f"{_repr(value)} in a plan")
 
 
 def _stop_when_requested(requests: int, watch: Any) -> None:

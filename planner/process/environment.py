@@ -39,7 +39,6 @@ def system_error_line(error: BaseException) -> str | None:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """The error, and those that led to it."""
     seen: list[BaseException] = []
     following: BaseException | None = error
     while following is not None and following not in seen:
@@ -78,6 +77,5 @@ def _damaged(error: BaseException) -> str | None:
 
 
 def _limit(name: str) -> int | None:
-    """A limit of the process; ``None`` without one."""
     soft = -1 if resource is None else resource.getrlimit(getattr(resource, name))[0]
     return None if soft < 0 else int(soft)

@@ -79,7 +79,6 @@ def modules(name: str) -> list[str]:
 
 
 def _loads(name: str) -> list[tuple[str, Callable[[], Any]]]:
-    """All that a family loads, by the name of a method or module."""
     family = next(family for family in formulations.FAMILIES if family.name == name)
     return [
         *((method.name, method.load) for method in family.methods),

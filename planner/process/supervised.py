@@ -214,13 +214,13 @@ class Supervised:
         if lines:
             lines[0] = b"".join([*self._line, lines[0]])
             self._line, self._line_bytes = [], 0
-            self._lines.extend(line for line in lines if not self._noted(line))
+            self._lines.extend(line for line in lines if not self._note(line))
         self._line.append(rest)
         self._line_bytes += len(rest)
         if self._line_bytes > MOST_BYTES:
             self._fault = f"sent a reply of more than {MOST_BYTES} bytes"
 
-    def _noted(self, line: bytes) -> bool:
+    def _note(self, line: bytes) -> bool:
         """Keep what a supervisor itself says, cut off as anybody may write it."""
         is_note = line.startswith(supervisor.NOTE)
         if is_note:

@@ -76,7 +76,6 @@ def _adopt_orphans() -> str:
 
 
 def _run(paths: Sequence[str], module: str, numbers: Sequence[int]) -> None:
-    """Call the code."""
     sys.path[:] = paths
     from importlib import import_module
 
@@ -106,7 +105,7 @@ def _attend(below: int) -> None:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
     signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals() - {signal.SIGCHLD})  # nobody else ends it
-    while (status := _reaped(below)) is None:
+    while (status := _reap(below)) is None:
         ready, _, _ = select.select([0, woken], [], [])
         if 0 in ready:
             with suppress(OSError):
@@ -117,7 +116,7 @@ def _attend(below: int) -> None:
     _end_as(status or 0)
 
 
-def _reaped(below: int) -> int | None:
+def _reap(below: int) -> int | None:
     """The status of a child if it has ended; what others left is taken away."""
     found = None
     with suppress(ChildProcessError):

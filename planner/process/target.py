@@ -82,7 +82,7 @@ class Target:
     def home(self) -> Any:
         """The module; `LoadError` if it cannot be imported."""
         try:
-            return _imported(self.file, self.source) if self.file else importlib.import_module(self.module)
+            return _import_file(self.file, self.source) if self.file else importlib.import_module(self.module)
         except BaseException as error:  # whatever a file does when it is imported
             raise self._no_import(error) from None
 
@@ -114,7 +114,7 @@ def in_file(name: str, option: str, rule: str, texts: Mapping[str, bytes] = Mapp
     return Target(name, file=where, source=source, function=function)
 
 
-def _imported(file: str, source: bytes) -> Any:
+def _import_file(file: str, source: bytes) -> Any:
     """The module in a file; beside the file it may import what lies in its folder.
 
     It has its usual name where no other module has that, so that processes which it starts can import it as well.

@@ -105,13 +105,13 @@ def html_table(records: Sequence[Mapping[str, Any]]) -> str:
     if not records:
         return ""
     names = list(dict.fromkeys(name for record in records for name in record))
-    rows = [[_shown(record.get(name)) for name in names] for record in records]
+    rows = [[_cell(record.get(name)) for name in names] for record in records]
     head = "".join(f"<th>{escape(name)}</th>" for name in names)
     body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def _shown(value: Any) -> str:
+def _cell(value: Any) -> str:
     if value is None:
         return "-"
     return f"{value:.9g}" if isinstance(value, float) else str(value)

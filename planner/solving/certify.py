@@ -99,7 +99,7 @@ def certify(
     if result.problem != family.name:
         raise UsageError.at("result", result.problem, f"a result of {family.name}")
     try:
-        content, seconds = _written(family, instance, result, limits or Limits())
+        content, seconds = _write(family, instance, result, limits or Limits())
     except (UncertifiedError, SizeError, MemoryError) as error:
         why = str(error) or "memory ran out"
         reasons = (result.reason, f"uncertified: {why}")
@@ -108,7 +108,7 @@ def certify(
     return Certification(replace(result, certificate=figures), content)
 
 
-def _written(family: Family[Any, Any], instance: Any, result: Result, limits: Limits) -> tuple[dict[str, Any], float]:
+def _write(family: Family[Any, Any], instance: Any, result: Result, limits: Limits) -> tuple[dict[str, Any], float]:
     """The content of a certificate, and the seconds it took; `UncertifiedError`."""
     reason, certificates = uncertified(family, instance, result), family.certificates
     if reason is not None or certificates is None:

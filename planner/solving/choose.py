@@ -68,7 +68,6 @@ def candidates(
 
 
 def _nobody(family: Family[Any, Any], instance: Any, exact: bool) -> str:
-    """Why no method takes an instance, in a line."""
     reasons: dict[str, list[str]] = {}
     for method in family.methods:
         if method.claim is Claim.EXACT or not exact:
@@ -130,3 +129,9 @@ def find_method(family: Family[Any, Any], name: str) -> Method[Any, Any]:
 def exact_names(family: Family[Any, Any]) -> list[str]:
     """Names of the methods that claim exactness."""
     return [method.name for method in family.methods if method.claim is Claim.EXACT]
+
+
+def reference_name(family: Family[Any, Any], but: str = "") -> str:
+    """The method that proves optima by default: ``exact``, or the first exact one that is listed."""
+    names = [name for name in exact_names(family) if name != but]
+    return "exact" if "exact" in names else names[0]

@@ -76,7 +76,7 @@ class Judge:
     def verdict(self, answer: Answer[Any]) -> Verdict:
         """What is true of an answer; a contradiction is raised."""
         plan, objective = self._best(answer)
-        answer, doubts = self._believed(answer, objective)
+        answer, doubts = self._without_doubted(answer, objective)
         if answer.infeasible:
             if plan is not None:
                 raise self._contradiction("calls the instance infeasible, yet has a plan", plan)
@@ -116,7 +116,7 @@ class Judge:
             raise self._contradiction(f"claims {claimed!r} for a plan of {objective!r}", plan)
         return objective
 
-    def _believed(self, answer: Answer[Any], objective: float | None) -> tuple[Answer[Any], str]:
+    def _without_doubted(self, answer: Answer[Any], objective: float | None) -> tuple[Answer[Any], str]:
         """The answer without what its solver claims, if that is one of choice and a plan contradicts it, and why.
 
         A plan may contradict what that solver claimed for another method as well: then all that it claims is forgotten.
@@ -137,7 +137,6 @@ class Judge:
 
     @property
     def _is_chosen(self) -> bool:
-        """Whether the solver is one of the user's choice."""
         return self.limits.solver != DEFAULT_SOLVER
 
     def _doubt(self, answer: Answer[Any], objective: float | None) -> None:
@@ -206,7 +205,6 @@ def prover(answer: Answer[Any], watch: Watch, objective: float | None) -> str:
 
 
 def _bounds(answer: Answer[Any], watch: Watch) -> dict[str, float]:
-    """The bounds of a method by their provers."""
     found = {by: value for by, value in watch.bounds.items() if math.isfinite(value)}
     value = answer.bound
     if value is None or not math.isfinite(value):

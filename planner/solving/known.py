@@ -50,12 +50,12 @@ class Known:
 
     def believed(self, objective: float | None) -> list[Proof]:
         """The proofs that count beside a plan of this objective (``None``: beside no plan)."""
-        is_doubted = bool(self.doubted or self._contradicted(objective))
+        is_doubted = bool(self.doubted or self._false_claim(objective))
         return [each for each in self._proofs if not (each.is_claim and is_doubted)]
 
     def compare(self, objective: float | None) -> None:
         """Doubt the solver if the objective of a verified plan contradicts a claim of it."""
-        false = self._contradicted(objective)
+        false = self._false_claim(objective)
         if false is not None:
             self.doubt(f"claims the bound {false.bound:.9g} above a plan of {objective:.9g}")
 
@@ -68,7 +68,7 @@ class Known:
             for each, without, by_claim in zip(self.results, unproved, self._by_claim, strict=True)
         ]
 
-    def _contradicted(self, objective: float | None) -> Proof | None:
+    def _false_claim(self, objective: float | None) -> Proof | None:
         """The greatest claim, if it exceeds an objective."""
         claims = [each for each in self._proofs if each.is_claim]
         greatest = max(claims, key=lambda each: each.bound, default=None)

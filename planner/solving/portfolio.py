@@ -115,10 +115,10 @@ def _solve(
     for member in members:
         member.watch.stop(watch.why())
         member.join(_PATIENCE_S)
-    return _united(members, watch)
+    return _unite(members, watch)
 
 
-def _united(members: Sequence[_Member], watch: Watch) -> Answer[Any]:
+def _unite(members: Sequence[_Member], watch: Watch) -> Answer[Any]:
     """What both have found; an error of one is raised."""
     for member in members:
         if member.error is not None:

@@ -108,7 +108,7 @@ def solve(
                 continue  # the next method does not have the option
             result = run(family, chosen, instance, left, given, reason, listen, known)
             if limits.time_s is None and result.stop is Stop.TIME_LIMIT:
-                known.results[-1] = _handed_over(result)
+                known.results[-1] = _limit_of_ours(result)
             if left.time_s == 0.0 or not _hands_over(result, limits):
                 break
         return _of_all(known.results)
@@ -139,7 +139,7 @@ def _left(limits: Limits, elapsed_s: float, before: Sequence[Result], proof_want
     return max(0.0, HAND_OVER_S - (elapsed_s - sum(each.seconds for each in before[: first + 1])))
 
 
-def _handed_over(result: Result) -> Result:
+def _limit_of_ours(result: Result) -> Result:
     """The result of a method that ended with `HAND_OVER_S`: nobody had set that limit."""
     said = f"without a time limit, the methods after one with a plan have {HAND_OVER_S:g} s, which were over"
     return replace(result, stop=Stop.COMPLETED, reason="; ".join(filter(None, (result.reason, said))))
@@ -167,12 +167,12 @@ def _of_all(found: Sequence[Result]) -> Result:
         stop=last.stop,
         signal=last.signal,
         seconds=sum(each.seconds for each in found),
-        reason="; ".join(dict.fromkeys(_said(each, own) for each in found)),
+        reason="; ".join(dict.fromkeys(_method_words(each, own) for each in found)),
         stats={**own.stats, "tried": {each.method: each.seconds for each in found}},
     )
 
 
-def _said(result: Result, own: Result) -> str:
+def _method_words(result: Result, own: Result) -> str:
     """What a method of several has to say: why it was tried, and with what it ended."""
     ended = "" if result is own else f"it ended with {_ended_with(result)}"
     return f"{result.method}: {'; '.join(part for part in (result.reason, ended) if part)}"
@@ -219,7 +219,7 @@ def run(
     )
     judge = Judge(family, method, instance, limits, watch, known)
     with signals_stop(watch) as received, compiling() as compiled:
-        returned, answer = _attended(worker, watch, limits, received)
+        returned, answer = _attend(worker, watch, limits, received)
         seconds = worker.seconds if returned else watch.elapsed_s() if worker.prepared.is_set() else 0.0
         found = judge.verdict(answer)
         answer = found.answer
@@ -281,7 +281,7 @@ def _stats(worker: Worker, start_s: float, kernels: int, returned: bool, watch: 
     return found
 
 
-def _attended(worker: Worker, watch: Watch, limits: Limits, received: Received) -> tuple[bool, Answer[Any]]:
+def _attend(worker: Worker, watch: Watch, limits: Limits, received: Received) -> tuple[bool, Answer[Any]]:
     """Whether the method came back in time, and its answer; one without memory for its tables has none."""
     try:
         returned = attend(worker, watch, limits, received)

@@ -49,10 +49,10 @@ def page(
         found.append(material(name, settings, limits=limits, **arguments))
         if found[-1].report.signal or pending():
             break
-    return _rendered(found, limits), [each.report for each in found]
+    return _render(found, limits), [each.report for each in found]
 
 
-def _rendered(found: Sequence[Material], limits: Limits) -> str:
+def _render(found: Sequence[Material], limits: Limits) -> str:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     columns = Columns()
@@ -69,7 +69,7 @@ def _rendered(found: Sequence[Material], limits: Limits) -> str:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=_visible,
+        finalize=_printable_lines,
     ).get_template("report.html")
     text: str = template.render(
         title=_title(found),
@@ -78,7 +78,7 @@ def _rendered(found: Sequence[Material], limits: Limits) -> str:
         allowed=library.security_policy(*scripts),
         style=library.style(),
         scripts=scripts,
-        data=_embedded(data),
+        data=_script_json(data),
         patterns=pattern_elements(),
         seed=limits.seed,
         threads=limits.threads,
@@ -141,15 +141,15 @@ def _parts(instance: Any, best: Result | None, found: Breakdown | None) -> list[
     return shown if found is None or not found.rows else [*shown, by_row(found)]
 
 
-def _embedded(data: Any) -> str:
+def _script_json(data: Any) -> str:
     """JSON that can stand inside a script element: nothing in it is markup, and all of it can be seen."""
     return json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
-def _visible(value: Any) -> Any:
+def _printable_lines(value: Any) -> Any:
     r"""A text of which every line is printable; anything else, such as scripts and styles of ours, as it is.
 
-    >>> _visible("two\n\u202elines"), _visible(2)
+    >>> _printable_lines("two\n\u202elines"), _printable_lines(2)
     ('two\n\\u202elines', 2)
     """
     return "\n".join(map(printable, value.split("\n"))) if type(value) is str else value

@@ -47,14 +47,14 @@ class Columns:
         key = tuple((type(value), value) for value in column)
         if key not in self._places:
             self._places[key] = len(self.kept)
-            self.kept.append(_short(column))
+            self.kept.append(_compress(column))
         return self._places[key]
 
 
-def _short(column: Sequence[Any]) -> Sequence[Any] | dict[str, Sequence[Any]]:
+def _compress(column: Sequence[Any]) -> Sequence[Any] | dict[str, Sequence[Any]]:
     """A column, or where texts come again and again its distinct values and their places.
 
-    >>> _short(["stage 0"] * 3), _short(["a", "b"])
+    >>> _compress(["stage 0"] * 3), _compress(["a", "b"])
     ({'of': ['stage 0'], 'at': [0, 0, 0]}, ['a', 'b'])
     """
     if 2 * len(set(column)) >= len(column) or not any(isinstance(value, str) for value in column):

@@ -201,7 +201,6 @@ def _words(settings: Mapping[str, Any]) -> list[str]:
 
 
 def _limits(limits: Limits, inputs: str | None) -> list[str]:
-    """Limits and the folder of inputs as they are typed."""
     more = ["--seed", str(limits.seed), "--threads", str(limits.threads)]
     if inputs is not None:
         more += ["--inputs", inputs]

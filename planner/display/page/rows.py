@@ -47,7 +47,6 @@ def cells(result: Result, is_proved: bool) -> list[Cell]:
 
 
 def _sortable(value: float | str | None) -> str:
-    """What a column is sorted by."""
     return "" if value is None else value if isinstance(value, str) else repr(value)
 
 
@@ -67,13 +66,13 @@ def _part(name: str, part: Any) -> dict[str, Any]:
         return {"name": name, "columns": columns, "rows": rows}
     if is_rows(part):
         return {"name": name, "columns": ["#", ""], "rows": [[str(i), brief(row)] for i, row in enumerate(part)]}
-    return {"name": name, "rows": [], "text": _listed(part)}
+    return {"name": name, "rows": [], "text": _one_line(part)}
 
 
-def _listed(part: Any) -> str:
+def _one_line(part: Any) -> str:
     """A part of a plan on a line: a page has room for longer lists of numbers than a terminal.
 
-    >>> _listed([4, 3, 3, 5, 4, 4, 3]), _listed([1] * 8), _listed(list(range(16))), _listed(["a"])
+    >>> _one_line([4, 3, 3, 5, 4, 4, 3]), _one_line([1] * 8), _one_line(list(range(16))), _one_line(["a"])
     ('4, 3, 3, 5, 4, 4, 3', '8 x 1', '0 .. 15 (16)', 'a')
     """
     if not isinstance(part, Sequence) or isinstance(part, str) or not all(type(each) is int for each in part):

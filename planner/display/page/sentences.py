@@ -49,7 +49,9 @@ def _heuristics(report: Report) -> list[str]:
     if not known:
         return []
     losses = [(_loss(result, report.optimum is not None), result.method) for result in known[:_NAMED]]
-    named = [_said([method for _, method in same], loss) for loss, same in groupby(losses, key=lambda each: each[0])]
+    named = [
+        _sentence([method for _, method in same], loss) for loss, same in groupby(losses, key=lambda each: each[0])
+    ]
     more = f", and {len(known) - _NAMED} more are below" if len(known) > _NAMED else ""
     return [f"Of the heuristics, {', '.join(named)}{more}."]
 
@@ -58,10 +60,10 @@ def _loss(result: Result, is_proved: bool) -> str:
     return format_loss(result.loss, is_proved).replace("<=", "at most")
 
 
-def _said(methods: Sequence[str], loss: str) -> str:
+def _sentence(methods: Sequence[str], loss: str) -> str:
     """What methods lose that all lose as much.
 
-    >>> _said(["a", "b", "c"], "optimal"), _said(["a"], "2 %"), _said(["a", "b"], "2 %")
+    >>> _sentence(["a", "b", "c"], "optimal"), _sentence(["a"], "2 %"), _sentence(["a", "b"], "2 %")
     ('a, b and c are optimal', 'a loses 2 %', 'a and b lose 2 % each')
     """
     *others, last = methods
@@ -76,7 +78,7 @@ def _limits(found: Breakdown) -> list[str]:
     said = [f"The bottleneck is {found.figures['bottleneck']}."] if "bottleneck" in found.figures else []
     full = [
         (row["memory_bytes"] / (row["memory_bytes"] + row["slack_bytes"]), place, row)
-        for place, row in enumerate(_held(found))
+        for place, row in enumerate(_memory_rows(found))
         if row["memory_bytes"] + row["slack_bytes"] > 0
     ]
     if full:
@@ -88,7 +90,7 @@ def _limits(found: Breakdown) -> list[str]:
     return said
 
 
-def _held(found: Breakdown) -> Sequence[Mapping[str, Any]]:
+def _memory_rows(found: Breakdown) -> Sequence[Mapping[str, Any]]:
     """What has both memory and slack: stages, else the whole plan."""
     candidates = found.rows or (found.figures,)
     held = [row for row in candidates if "memory_bytes" in row and "slack_bytes" in row]

@@ -154,7 +154,7 @@ class Sheet:
         parts, high = self._words(self.title, 0, 0, whole, TEXT + 2, "bold")
         for row in self._rows():
             wide = (whole - _GAP * (len(row) - 1)) // len(row)
-            placed = [self._placed(chart, place * (wide + _GAP), high, wide) for place, chart in row]
+            placed = [self._place(chart, place * (wide + _GAP), high, wide) for place, chart in row]
             parts += [part for own, _ in placed for part in own]
             high = max(end for _, end in placed) + _GAP
         return _document(parts, self.width, high, self.theme, str(self))
@@ -170,12 +170,12 @@ class Sheet:
                 rows.append([(0, chart)])
         return rows
 
-    def _placed(self, chart: Chart, left: float, top: float, wide: int) -> tuple[list[str], float]:
+    def _place(self, chart: Chart, left: float, top: float, wide: int) -> tuple[list[str], float]:
         """A chart under its title, what it says and its key; and where it ends."""
         title, top = self._words(chart.title, left, top, wide, TEXT + 1, "bold")
         says, top = self._words(chart.text, left, top, wide, TEXT, "normal")
         key, top = _key(chart, left, top, wide, self.theme)
-        drawn, high = _drawn(chart, wide, self.theme, f"c{left:g}-{top:g}-")
+        drawn, high = _draw(chart, wide, self.theme, f"c{left:g}-{top:g}-")
         return [*title, *says, *key, f'<g transform="translate({left:g},{top:g})">{drawn}</g>'], top + high
 
     def _words(
@@ -200,7 +200,6 @@ class Sheet:
         return made
 
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What IPython asks an object for."""
         content = base64.b64encode(self.png()).decode()
         return {"image/png": content, "text/plain": str(self)}, {"image/png": {"width": self.width}}
 
@@ -209,7 +208,7 @@ class Sheet:
         return "; ".join(f"{each.title}: {each.text}" if each.text else each.title for each in self.charts)
 
 
-def _drawn(chart: Chart, width: int, theme: Theme, prefix: str) -> tuple[str, float]:
+def _draw(chart: Chart, width: int, theme: Theme, prefix: str) -> tuple[str, float]:
     """A chart as an SVG element, whose names begin with a prefix, and its height."""
     vl_convert = _library()
     text: str = vl_convert.vegalite_to_svg(

@@ -172,7 +172,6 @@ def _passes(a: Point, b: Point, left: float, right: float, near: float, far: flo
 
 
 def _arcs(found: Graph, layout: Layout) -> list[Row]:
-    """The points on the way of each arc."""
     largest = max((arc.bytes for arc in found.arcs if arc.is_cut), default=0.0) or 1.0
     return [
         {

@@ -45,7 +45,6 @@ def end(found: Passes) -> float:
 
 
 def _first(found: Passes) -> list[Task]:
-    """The passes that are drawn."""
     return sorted(found.tasks, key=lambda task: task.start)[:_MOST]
 
 

@@ -305,10 +305,10 @@ class _Bars:
             tooltip=self.hover,
         )
         yield from (
-            self._patterned(place, name) for place, name in enumerate(names) if is_patterned and part_pattern(place)
+            self._pattern(place, name) for place, name in enumerate(names) if is_patterned and part_pattern(place)
         )
 
-    def _patterned(self, place: int, name: str) -> Encoding:
+    def _pattern(self, place: int, name: str) -> Encoding:
         """The pattern over the parts of one name: they differ where shades cannot be seen."""
         scale = {"domain": self.colours, "range": f"@part{place % len(PART_PATTERNS)}"}
         made = layer(

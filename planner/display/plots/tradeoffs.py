@@ -159,7 +159,7 @@ def _counts(rows: Sequence[Row]) -> list[Row]:
     ]
 
 
-def _kept(count: int, *marked: int) -> list[int]:
+def _sample_places(count: int, *marked: int) -> list[int]:
     """So many rows or columns as can be seen: all, or some at equal distances, with the last and the marked ones."""
     step = -(-count // _CELLS)
     return sorted({*range(step - 1, count, step), *marked, count - 1}) if count else []
@@ -175,8 +175,8 @@ def heat(found: Heat) -> list[Chart]:
     Lines run between cells of less and of more than 1.1, 1.5, 2 and 4 times the least.
     """
     marked = [each for each in (found.best, found.here) if each is not None]
-    down = _kept(len(found.ys), *(row for row, _ in marked))
-    across = _kept(len(found.xs), *(column for _, column in marked))
+    down = _sample_places(len(found.ys), *(row for row, _ in marked))
+    across = _sample_places(len(found.xs), *(column for _, column in marked))
     factor, unit = unit_for(found.unit, min((v for values in found.values for v in values if v), default=0.0))
     measure = f"{found.measure}, {unit}" if unit else found.measure
     xs = [_setting(each, found.xunit) for each in found.xs]
@@ -213,7 +213,7 @@ def heat(found: Heat) -> list[Chart]:
                 "cells",
                 "datum.value !== null",
                 **box,
-                color=_measured(measure, known),
+                color=_value_colour(measure, known),
                 tooltip=hover,
             ),
             layer(mark("rect", fill=empty), "cells", "datum.value === null", **box, tooltip=hover),
@@ -241,7 +241,7 @@ def heat(found: Heat) -> list[Chart]:
     return [Chart(f"{found.title}{some}", headline(found), spec, {"cells": rows, "lines": lines}, key=tuple(key))]
 
 
-def _measured(measure: str, known: Sequence[float]) -> Encoding:
+def _value_colour(measure: str, known: Sequence[float]) -> Encoding:
     """The colour of a value: the less, the stronger."""
     is_log = bool(known) and max(known) > 4 * min(known) > 0
     scale = {"type": "log" if is_log else "linear", "range": ["@line", "@ramp3"], "interpolate": "rgb"}

@@ -88,7 +88,7 @@ def compare(first: Sequence[MeasuredRow], second: Sequence[MeasuredRow]) -> dict
     """
     before, after = {row.key: row for row in first}, {row.key: row for row in second}
     both = [(before[key], after[key]) for key in before if key in after]
-    rows = [_compared(*pair) for pair in both]
+    rows = [_comparison(*pair) for pair in both]
     ratios = [row["speedup"] for row in rows if row["speedup"]]
     verdicts = [row["verdict"] for row in rows]
     return {
@@ -100,7 +100,7 @@ def compare(first: Sequence[MeasuredRow], second: Sequence[MeasuredRow]) -> dict
     }
 
 
-def _compared(before: MeasuredRow, after: MeasuredRow) -> dict[str, Any]:
+def _comparison(before: MeasuredRow, after: MeasuredRow) -> dict[str, Any]:
     speedup = before.seconds / after.seconds if before.seconds and after.seconds else None
     return {
         "case": before.case,

@@ -151,7 +151,6 @@ def measure(
 
 
 def _planned(case: Case, limits: Limits, inputs: str | None, seeds: Sequence[int]) -> Iterator[_Planned]:
-    """Every method of a case with every seed."""
     methods = _methods(case, inputs, limits)
     examine_solver(methods, limits)
     for method in methods:
@@ -225,12 +224,9 @@ class _Planned:
             seconds=statistics.median(times),
             all_seconds=times,
             compile_seconds=max(compiling),
-            objective=last.objective,
-            bound=last.bound,
-            gap=last.gap,
+            **{name: getattr(last, name) for name in ("objective", "bound", "gap", "unit", "signal")},
             status=last.status.value,
             stop=last.stop.value,
-            unit=last.unit,
             reference_s=self.case.reference_s,
             date=today(),
             machine=machine(),
@@ -240,7 +236,6 @@ class _Planned:
             source=self.source,
             reason=None if last.plan is not None else last.reason,
             certificate=None if certificates is None else self._certificate(certificates, instance, last),
-            signal=last.signal,
         )
 
     def _method(self, family: Family[Any, Any]) -> Method[Any, Any]:

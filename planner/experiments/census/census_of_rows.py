@@ -105,19 +105,13 @@ class EachCensus:
     def to_json(self) -> dict[str, Any]:
         """The object that ``planner census --problem P --json`` prints."""
         return {
-            "problem": self.problem,
-            "instance": self.instance,
-            "options": self.options,
+            **{name: getattr(self, name) for name in ("problem", "instance", "options")},
             "subproblem": self.inside.problem,
             "method": self.inside.method,
             "complete": self.complete,
             "instances": sum(each.instances for each in self.tallies.values()),
             "variants": {name: asdict(tally) for name, tally in self.tallies.items()},
-            "end_to_end": self.end_to_end,
-            "contradictions": self.contradictions,
-            "seconds": self.seconds,
-            "cpu_seconds": self.cpu_seconds,
-            "out": self.out,
+            **{name: getattr(self, name) for name in ("end_to_end", "contradictions", "seconds", "cpu_seconds", "out")},
         }
 
 
@@ -194,7 +188,7 @@ def census_of(
         options=declared_options(instance),
         inside=inside,
         complete=len(pairs) == len(found) and pending() is None,
-        tallies={inner: _tallied([pair for pair in pairs if pair[0].inner == inner])
+        tallies={inner: _tally([pair for pair in pairs if pair[0].inner == inner])
                  for inner in dict.fromkeys(row.inner for row in found)},
         end_to_end=None,
         contradictions=[words for pair in pairs for words in _contradictions(*pair)],
@@ -202,7 +196,7 @@ def census_of(
         cpu_seconds=math.fsum(each.cpu_seconds for each in {id(each): each for _, each in pairs}.values()),
         out=str(optima.path),
     )  # fmt: skip
-    ranked = {inner: _ranked([pair for pair in pairs if pair[0].inner == inner])[:WORST] for inner in result.tallies}
+    ranked = {inner: _rank([pair for pair in pairs if pair[0].inner == inner])[:WORST] for inner in result.tallies}
     texts = {inner.replace(" ", "-"): [as_json(row.to_json()) for _, row in worst] for inner, worst in ranked.items()}
     files = write_worst(optima.path, texts, lambda write: write_or_note(optima.failures, write))
     for (inner, worst), (_, paths) in zip(ranked.items(), files, strict=True):
@@ -232,7 +226,7 @@ def loss_of(row: InnerRow, optimum: Optimum) -> tuple[float | None, bool]:
     return losses(both)[0], optimum_of(both) is not None
 
 
-def _tallied(pairs: Sequence[Pair]) -> Tally:
+def _tally(pairs: Sequence[Pair]) -> Tally:
     tally = Tally(instances=len(pairs), distinct=len({row.content for row, _ in pairs}))
     lost = []
     for row, optimum in pairs:
@@ -252,12 +246,12 @@ def _tallied(pairs: Sequence[Pair]) -> Tally:
     if lost:
         tally.mean_loss, tally.p95_loss, tally.worst_loss = spread(lost)
     if any(row.decision is not None for row, _ in pairs):
-        tally.decisions = _decided(pairs)
+        tally.decisions = _count_decisions(pairs)
         tally.optimal = tally.suboptimal = tally.no_plan = tally.unproved = 0  # a plan within a target need not be best
     return tally
 
 
-def _decided(pairs: Sequence[Pair]) -> dict[str, int]:
+def _count_decisions(pairs: Sequence[Pair]) -> dict[str, int]:
     counts = dict.fromkeys(("found", "impossible", "missed", "cut_off", "open"), 0)
     for row, optimum in pairs:
         truth = _truth(row, optimum)
@@ -283,7 +277,6 @@ def _truth(row: InnerRow, optimum: Optimum) -> bool | None:
 
 
 def _contradictions(row: InnerRow, optimum: Optimum) -> list[str]:
-    """Claims about one subproblem that exclude each other."""
     found = []
     who = f"{row.instance.name}: {optimum.method}"
     if row.objective is not None and optimum.status == "infeasible":
@@ -299,7 +292,7 @@ def _contradictions(row: InnerRow, optimum: Optimum) -> list[str]:
     return found
 
 
-def _ranked(pairs: Sequence[Pair]) -> list[tuple[float, InnerRow]]:
+def _rank(pairs: Sequence[Pair]) -> list[tuple[float, InnerRow]]:
     """The subproblems of one inner heuristic on which it loses, with the loss, the worst first."""
     ranked: list[tuple[float, InnerRow]] = []
     for row, optimum in pairs:

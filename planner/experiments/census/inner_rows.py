@@ -97,13 +97,13 @@ def rows(
     arisen = inside.arise(instance, limits, watch)
     digest = hashlib.sha256(as_json(family.to_json(instance)).encode()).hexdigest()
     child = family_named(inside.problem)
-    for number, each in _drawn(arisen, sample, seed):
+    for number, each in _draw_sample(arisen, sample, seed):
         origin = {"parent": instance.name, "parent_problem": family.name, "parent_sha256": digest,
                   "method": inside.method, "number": number}  # fmt: skip
         yield _row(child, each(), f"{instance.name}-{inside.method}-{number}", origin)
 
 
-def _drawn(arisen: Iterable[Arisen], sample: int | None, seed: int) -> Iterable[tuple[int, Arisen]]:
+def _draw_sample(arisen: Iterable[Arisen], sample: int | None, seed: int) -> Iterable[tuple[int, Arisen]]:
     """Each with its number; of a sample, which has every subproblem with the same chance, in their order."""
     if sample is None:
         return enumerate(arisen)

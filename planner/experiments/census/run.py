@@ -40,6 +40,11 @@ _FEWEST, _MOST, _PAIRS = 32, 2000, 20_000
 WORST = 5
 _AGAIN = "their chunks are computed again"
 _COUNTS = ("pairs", "calls", "instances", "reachable", "all_fastest_feasible", "infeasible", "nontrivial")
+#: Fields that JSON has as they are.
+_SHOWN = (
+    *("end_to_end", "crosscheck", "formula", "chunks", "chunks_done", "chunks_found"),
+    *("seconds", "cpu_seconds", "compile_seconds", "out"),
+)
 _WITNESSES = ("exact", "cpsat", "milp")
 
 
@@ -108,20 +113,9 @@ class Census:
             "complete": self.chunks_done == self.chunks,
             **self.counts,
             "variant": self.variant,
-            "suboptimal": own.suboptimal,
-            "worst_gap": own.worst_gap,
-            "mean_gap": own.mean_gap,
+            **{name: getattr(own, name) for name in ("suboptimal", "worst_gap", "mean_gap")},
             "variants": {name: self._variant(name) for name in self.variants},
-            "end_to_end": self.end_to_end,
-            "crosscheck": self.crosscheck,
-            "formula": self.formula,
-            "chunks": self.chunks,
-            "chunks_done": self.chunks_done,
-            "chunks_found": self.chunks_found,
-            "seconds": self.seconds,
-            "cpu_seconds": self.cpu_seconds,
-            "compile_seconds": self.compile_seconds,
-            "out": self.out,
+            **{name: getattr(self, name) for name in _SHOWN},
         }
 
     def _variant(self, name: str) -> dict[str, Any]:
@@ -202,7 +196,7 @@ def census(
         instance=instance,
         variant=_own_variant(instance),
         counts={name: sum(record["survey"][name] for record in done) for name in _COUNTS},
-        variants={rule: _merged(rule, done) for rule in calls.rules},
+        variants={rule: _merge(rule, done) for rule in calls.rules},
         formula=appendix_d(calls.profile, calls.num_downsets),
         chunks=len(ranges),
         chunks_done=len(done),
@@ -256,7 +250,6 @@ def _fill(
     records: dict[int, dict[str, Any]],
     listen: Callable[[int, int], None],
 ) -> Ended:
-    """Compute the chunks that are missing from ``records``."""
     left = [number for number in range(len(ranges)) if number not in records]
     listen(len(records), len(ranges))
 
@@ -272,7 +265,7 @@ def _fill(
         return Ended(int(stop.code or 0) - 128)
 
 
-def _merged(rule: str, records: Sequence[dict[str, Any]]) -> Variant:
+def _merge(rule: str, records: Sequence[dict[str, Any]]) -> Variant:
     parts = [record["survey"]["rules"][rule] for record in records]
     nontrivial = sum(record["survey"]["nontrivial"] for record in records)
     suboptimal, gaps = sum(part["suboptimal"] for part in parts), sum(part["gap_sum"] for part in parts)

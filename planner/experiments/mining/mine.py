@@ -24,7 +24,7 @@ from planner.process.errors import CrosscheckError, UsageError
 from planner.process.signals import pending
 from planner.results.check import agree, check
 from planner.results.result import Result
-from planner.solving.choose import exact_names, find_method
+from planner.solving.choose import exact_names, find_method, reference_name
 from planner.solving.solve import silent
 from planner.types import Instance
 from solvers.outcome import OPTIMAL_GAP, Limits, Stop
@@ -86,10 +86,7 @@ class Mined:
     def to_json(self, out: str | None = None, certificate: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The object that ``planner mine --json`` prints (docs/interface.md)."""
         return {
-            "problem": self.problem,
-            "method": self.method,
-            "against": self.against,
-            "loss": self.loss,
+            **{name: getattr(self, name) for name in ("problem", "method", "against", "loss")},
             "size": None if self.size is None else dict(self.size),
             "instance": None if self.instance is None else self.instance.name,
             "objective": None if self.result is None else self.result.objective,
@@ -176,7 +173,7 @@ def mine(
 def choose_problem(method: str, against: str | None, problem: str | None) -> tuple[Family[Any, Any], str]:
     """The problem to search in and the exact method to measure by; arguments and errors as of `mine`."""
     family = _family(method, against, problem)
-    return family, against or _reference(family, method)
+    return family, against or reference_name(family, but=method)
 
 
 class _Run:
@@ -200,12 +197,12 @@ class _Run:
         """The part of the budget that is used up; all of it after a signal."""
         if self._signal is not None or pending() is not None:
             return 1.0
-        return max(self._counted(), self._timed())
+        return max(self._count_share(), self._time_share())
 
-    def _counted(self) -> float:
+    def _count_share(self) -> float:
         return 0.0 if self._count is None else self._evaluations / self._count
 
-    def _timed(self) -> float:
+    def _time_share(self) -> float:
         limit = self._limits.time_s
         return 0.0 if limit is None else self._seconds() / limit if limit > 0 else 1.0
 
@@ -243,12 +240,12 @@ class _Run:
         """What was found; its plans are judged once more, on the instance as its file has it."""
         best = search.best
         evidence = None if best is None else best.evidence
-        stop = Stop.COMPLETED if self._counted() >= self._timed() else Stop.TIME_LIMIT
+        stop = Stop.COMPLETED if self._count_share() >= self._time_share() else Stop.TIME_LIMIT
         return Mined(
             problem=self._pair.family.name,
             method=self._pair.method.name,
             against=self._pair.reference.name,
-            instance=None if evidence is None else _judged(self._pair.family, evidence),
+            instance=None if evidence is None else _check_again(self._pair.family, evidence),
             result=None if evidence is None else replace(evidence.result, loss=evidence.loss),
             reference=None if evidence is None else replace(evidence.reference, loss=0.0),
             loss=None if evidence is None else evidence.loss,
@@ -263,7 +260,7 @@ class _Run:
         )
 
 
-def _judged(family: Family[Any, Any], found: Evaluation) -> Any:
+def _check_again(family: Family[Any, Any], found: Evaluation) -> Any:
     """The instance as its file has it; `CrosscheckError` unless both plans are worth there what the methods said."""
     instance = read_declared(plain(family.to_json(found.instance)), "mined", None, {})
     for result in (found.result, found.reference):
@@ -277,7 +274,6 @@ def _judged(family: Family[Any, Any], found: Evaluation) -> Any:
 
 
 def _family(method: str, against: str | None, problem: str | None) -> Family[Any, Any]:
-    """The problem to search in."""
     minable = [each for each in formulations.FAMILIES if each.mining is not None]
     if problem is not None:
         family = family_named(problem)
@@ -296,12 +292,6 @@ def _family(method: str, against: str | None, problem: str | None) -> Family[Any
     if registry.target_of(method) is None:
         raise UsageError.unknown("METHOD", method, [known.name for each in minable for known in each.methods])
     raise UsageError.at("--problem", None, f"the problem of {method}")
-
-
-def _reference(family: Family[Any, Any], method: str) -> str:
-    """The exact method of that name, or the first one that is listed."""
-    others = [name for name in exact_names(family) if name != method]
-    return "exact" if "exact" in others else others[0]
 
 
 def _pair(family: Family[Any, Any], method: str, against: str, options: Mapping[str, Any]) -> Pair:

@@ -61,7 +61,7 @@ class LossSearch:
 
     def any_in_domain(self) -> bool:
         """Whether some of `TRIES` random genomes lie in the domains and are instances."""
-        found = (self._held(self.genes.random(self.rng)) for _ in range(TRIES))
+        found = (self._into_domains(self.genes.random(self.rng)) for _ in range(TRIES))
         return any(genome is not None and self.genes.build(genome) is not None for genome in found)
 
     def _start(self) -> Genome | None:
@@ -72,21 +72,21 @@ class LossSearch:
                 genome = self.genes.moves(genome, self.rng)
         else:
             genome = self.genes.random(self.rng)
-        return self._held(genome)
+        return self._into_domains(genome)
 
     def _climb(self, start: Genome | None) -> None:
         """Moves that do not lower the score, until many of them have not raised it, or it is enough."""
         if start is None or len(start.nodes) > self.genes.most_nodes:
             return
-        now, idle = self._scored(start), 0
+        now, idle = self._evaluate(start), 0
         for _ in range(_MOVES):
             patience = PATIENCE if now.score > 0 else NO_LOSS_PATIENCE
             if idle == patience or self.used() >= 1 - LAST_SHARE or (self.enough is not None and self._is_best(now)):
                 break
-            moved = self._held(self.genes.moves(now.genome, self.rng))
+            moved = self._into_domains(self.genes.moves(now.genome, self.rng))
             if moved is None or moved == now.genome or len(moved.nodes) > self.genes.most_nodes:
                 continue
-            found = self._scored(moved)
+            found = self._evaluate(moved)
             idle = 0 if found.score > now.score + _CLOSE else idle + 1
             if found.score >= now.score - _CLOSE:
                 now = found
@@ -118,15 +118,15 @@ class LossSearch:
         for genome in self.genes.smaller(found.genome):
             if self.used() >= 1:
                 return None
-            held = self._held(genome)
+            held = self._into_domains(genome)
             if held is None or self._size(held) >= found.size:
                 continue
-            smaller = self._scored(held)
+            smaller = self._evaluate(held)
             if smaller.score >= kept:
                 return smaller
         return None
 
-    def _scored(self, genome: Genome) -> ScoredGenome:
+    def _evaluate(self, genome: Genome) -> ScoredGenome:
         if genome not in self._known:
             if len(self._known) >= _MEMORY:
                 self._known.clear()
@@ -141,7 +141,7 @@ class LossSearch:
     def _size(self, genome: Genome) -> tuple[int, ...]:
         return tuple(self.genes.size(genome).values())
 
-    def _held(self, genome: Genome) -> Genome | None:
+    def _into_domains(self, genome: Genome) -> Genome | None:
         """The genome in all domains; ``None`` where they exclude each other."""
         return within_domains(self.genes, self.domains, genome)
 

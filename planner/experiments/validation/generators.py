@@ -74,12 +74,12 @@ def _axis(setting: Setting, values: str) -> tuple[Draw, bool]:
     choices = [each.strip() for each in values.split("|")]
     low, dots, high = values.partition("..")
     if dots and len(choices) == 1:
-        ends = [_parsed(setting, values, each.strip()) for each in (low, high)]
+        ends = [_parse_value(setting, values, each.strip()) for each in (low, high)]
         if not all(isinstance(end, int | float) and not isinstance(end, bool) for end in ends) or ends[0] > ends[1]:
             raise UsageError.at(f"--{setting.name}", values, "LOW..HIGH, two numbers in this order")
         return _between(*ends), ends[0] == ends[1]
     for choice in choices:
-        _parsed(setting, values, choice)
+        _parse_value(setting, values, choice)
     return (lambda rng: rng.choice(choices)), len(set(choices)) == 1
 
 
@@ -89,7 +89,7 @@ def _between(low: float, high: float) -> Draw:
     return lambda rng: repr(rng.uniform(low, high))
 
 
-def _parsed(setting: Setting, values: str, text: str) -> Any:
+def _parse_value(setting: Setting, values: str, text: str) -> Any:
     try:
         return setting.parse(text)
     except ValueError as rule:

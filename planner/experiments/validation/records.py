@@ -106,7 +106,7 @@ def _record(
         "memory_pressure": family.memory_pressure(instance),
         "optimum": report.optimum,
         "infeasible": infeasible,
-        "contradictions": [_renamed(sentence, called) for sentence in report.contradictions],
+        "contradictions": [_rename_methods(sentence, called) for sentence in report.contradictions],
         "rows": {
             called.get(name, name): _row(report, by_method.get(name), report.left_out.get(name, ""), infeasible)
             for name in (*work.methods, *work.plans)
@@ -116,7 +116,6 @@ def _record(
 
 
 def _row(report: Report, result: Result | None, left_out: str, infeasible: bool) -> dict[str, Any]:
-    """What came of one method."""
     if result is None:
         outcome = ERROR if any(sentence == left_out for sentence in report.contradictions) else NO_PLAN
         nothing = dict.fromkeys(("loss", "objective", "bound", "status", "stop"))
@@ -144,7 +143,7 @@ def _outcome(report: Report, result: Result, infeasible: bool) -> str:
     return SUBOPTIMAL if exceeds(result.objective, best) else OPEN
 
 
-def _renamed(sentence: str, called: Mapping[str, str]) -> str:
+def _rename_methods(sentence: str, called: Mapping[str, str]) -> str:
     for name, spelled in called.items():
         sentence = sentence.replace(name, spelled)
     return sentence

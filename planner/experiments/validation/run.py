@@ -30,7 +30,7 @@ from planner.process.executors import Ended, Opened, place, run_tasks
 from planner.results.check import read_plan
 from planner.results.result import html_table
 from planner.solving.backends import examine_solver
-from planner.solving.choose import exact_names, find_method
+from planner.solving.choose import find_method, reference_name
 from planner.solving.compare import DEFAULT_TIME_S, expect_methods, plans_as_methods, write_reproducer
 from planner.solving.solve import silent
 from planner.types import Instance, Json, JsonObject
@@ -72,18 +72,13 @@ class Validation:
     def to_json(self) -> dict[str, Json]:
         """The object that ``planner validate --json`` prints."""
         return {
-            "problem": self.problem,
-            "against": self.against,
-            "instances": self.instances,
-            "infeasible": self.infeasible,
-            "unproved": self.unproved,
+            **{name: getattr(self, name) for name in ("problem", "against", "instances", "infeasible", "unproved")},
             "methods": {name: dict(vars(each)) for name, each in self.methods.items()},
             "worst": {name: list(files) for name, files in self.worst.items()},
             "out": self.out,
         }
 
     def _repr_html_(self) -> str:
-        """A table for notebooks."""
         return html_table([{"method": name, **vars(each)} for name, each in self.methods.items()])
 
 
@@ -179,7 +174,7 @@ def prepare(
     listed = [sources] if isinstance(sources, str) or not isinstance(sources, Sequence) else sources
     limits = limits or Limits(DEFAULT_TIME_S, seed=seed)
     population, family, size_of = _population(_members(listed, count, seed), inputs, overrides)
-    against = against or _reference(family)
+    against = against or reference_name(family)
     names, work = _work(family, methods, against, plans or {}, limits, options)
     if (jobs > 1 or dask) and (local := set(work.names) & set(functions_of(family.name))):
         raise UsageError.at("methods", ", ".join(sorted(local)), "FILE.py:FUNCTION beside --jobs or --dask")
@@ -213,7 +208,7 @@ class Prepared:
         if records:
             notice(f"{len(records)} of {len(population.distinct)} distinct instances lie in {self.out} already")
         ended = self._solve(folder, records, listen)
-        every = list(_expanded(population, records))
+        every = list(_expand(population, records))
         worst = {name: tally.worst(every, name, self.worst) for name in self.names}
         return Validation(
             problem=self.family.name,
@@ -235,7 +230,6 @@ class Prepared:
         )
 
     def _solve(self, folder: Folder, records: dict[int, Record], listen: Callable[[int, int], None]) -> Ended:
-        """Add the records that are missing."""
         distinct = self.population.distinct
         left = [number for number in distinct if number not in records]
         listen(len(records), len(distinct))
@@ -273,12 +267,6 @@ def _population(
     return population, family, size_of
 
 
-def _reference(family: Family[Any, Any]) -> str:
-    """The method that proves optima by default."""
-    names = exact_names(family)
-    return "exact" if "exact" in names else names[0]
-
-
 def _work(
     family: Family[Any, Any],
     methods: Sequence[str] | None,
@@ -302,7 +290,6 @@ def _work(
 
 
 def _title(family: Family[Any, Any], work: Work, against: str) -> dict[str, Any]:
-    """What makes a validation this one, beside its population."""
     return {
         "problem": family.name,
         "against": against,
@@ -318,14 +305,13 @@ _LIMITS = ("time_s", "gap", "seed", "threads")
 
 
 def _tasks(work: Work, population: Population, left: Sequence[int]) -> Iterator[tuple[Work, list[Handed]]]:
-    """Chunks of the instances that are left."""
     most = max(1, min(_LARGEST, len(left) // _CHUNKS))
     numbers = iter(left)
     while chunk := list(islice(numbers, most)):
         yield work, [(number, population.origins[number], population.text(number)) for number in chunk]
 
 
-def _expanded(population: Population, records: Mapping[int, Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+def _expand(population: Population, records: Mapping[int, Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     """A record for every instance, in order; identical ones share what came of them."""
     for number, first in enumerate(population.same_as):
         if first in records:

@@ -81,7 +81,7 @@ def members(
     for source in sources:
         drawn = generator(source)
         if drawn is not None:
-            yield from _drawn(drawn, count, seed)
+            yield from _draw(drawn, count, seed)
             continue
         sizes = {file: count_rows(Path(file)) if file.endswith(SUFFIXES) else 1 for file in _files(source)}
         total = sum(sizes.values())
@@ -113,7 +113,7 @@ def same_problem(found: Iterator[tuple[Member, Any]]) -> Iterator[tuple[Member, 
         yield member, instance
 
 
-def _drawn(drawn: Generator, count: int | None, seed: int) -> Iterator[Member]:
+def _draw(drawn: Generator, count: int | None, seed: int) -> Iterator[Member]:
     if count is None and drawn.varies and drawn.spelled:
         raise UsageError(f"--count is missing; expected how many instances of {drawn.source} to draw")
     if count is None and not drawn.spelled:  # a catalog name: the instance that it is

@@ -184,7 +184,7 @@ def test_a_page_without_the_table_says_why_and_which_command_makes_it(monkeypatc
     assert said() == "The optima by devices and memory are not shown: they were not known within 20 s."
     found = material_of.material("chain8", {"memory": "40MB"}, methods=["piper-exact-knapsack"], limits=Limits())
     assert found.frontier is None and found.no_frontier == said()
-    text = document._rendered([found], Limits())
+    text = document._render([found], Limits())
     assert "What more devices or memory would buy" in text and f"<p>{said()} This command makes the table:</p>" in text
     assert "<pre>planner frontier chain8 --memory 40MB --more-devices 8</pre>" in text
     required = replace(instance, requirements=planner.load("chain8", require=["num_stages <= 2"]).requirements)

@@ -23,7 +23,7 @@ from formulations.contract.family import Answer
 from formulations.contract.instance_space import Domain, Genes, Genome
 from planner.experiments.mining.evaluation import EVALUATION_S, Pair
 from planner.experiments.mining.files import files_of, writes
-from planner.experiments.mining.mine import _judged, mine
+from planner.experiments.mining.mine import _check_again, mine
 from planner.experiments.mining.search import LossSearch, within_domains
 from planner.files.load import validate
 from planner.solving.certify import Verification
@@ -302,9 +302,9 @@ def test_plans_and_certificates_are_judged_again(monkeypatch: pytest.MonkeyPatch
     pair = Pair(family, family.method("uniform"), family.method("exact"), {"uniform": {}, "exact": {}})
     found = pair.evaluate(instance, Limits(time_s=5))
     assert found.result is not None and found.result.objective is not None
-    assert _judged(family, found) == instance
+    assert _check_again(family, found) == instance
     with pytest.raises(planner.CrosscheckError, match="uniform has a plan of"):
-        _judged(family, replace(found, result=replace(found.result, objective=2 * found.result.objective)))
+        _check_again(family, replace(found, result=replace(found.result, objective=2 * found.result.objective)))
     mined = released()
     files = files_of("worst.json.gz", "amp-released", "./a/mine.py:solve")
     assert files.every() == (
