@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--cases", type=int, default=40, help="random instances per witness test (default: 40)")
+    parser.addoption("--cases", type=int, default=20, help="random instances per witness test (default: 20)")
 
 
 #: What a newcomer runs first, under a minute: nouns, definitions, files and results.
@@ -35,10 +36,14 @@ _MARKS = {"contracts": "contract", "solvers": "solver"}
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark tests by where they stand."""
     for item in items:
-        place = item.path.relative_to(Path(__file__).parent).as_posix()
-        mark = _MARKS.get(place.partition("/")[0]) or ("unit" if _UNIT.match(place) else None)
-        if mark is not None:
+        if (mark := _mark(item.path)) is not None:
             item.add_marker(mark)
+
+
+@cache
+def _mark(path: Path) -> str | None:
+    place = path.relative_to(Path(__file__).parent).as_posix()
+    return _MARKS.get(place.partition("/")[0]) or ("unit" if _UNIT.match(place) else None)
 
 
 @pytest.fixture(scope="session")
