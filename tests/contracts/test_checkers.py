@@ -167,7 +167,18 @@ def test_knapsacks_of_checkers_are_decided_as_by_brute_force(cases: int) -> None
 #: Their sets of operators are too many for the labels of a checker in pure Python.
 _TOO_LARGE = {"semantic-fpn"}
 #: A second, or half a minute.
-_SLOW = {"candle-uno-8", "dlrm", "dlrm-8", "mmt", "sequential-transformer", "swin-u"}
+_SLOW = {
+    "candle-uno",
+    "candle-uno-8",
+    "dlrm",
+    "dlrm-8",
+    "mmt",
+    "mmt-2",
+    "placement",
+    "random-blk-1",
+    "sequential-transformer",
+    "swin-u",
+}
 _SMALL = [
     pytest.param(name, marks=pytest.mark.slow if name in _SLOW else ())
     for name, each in sorted(CATALOG.items())

@@ -300,24 +300,28 @@ def test_a_method_that_is_stopped_before_it_starts_says_so(family: Family[Any, A
 
 
 @ANY_METHOD
-@pytest.mark.parametrize("limit", [0.0, 0.3])
-def test_time_limits_are_kept(family: Family[Any, Any], method: Method[Any, Any], limit: float) -> None:
+def test_time_limits_are_kept(family: Family[Any, Any], method: Method[Any, Any]) -> None:
     instance = _large(family, method)
     method.load()
     small = given(method, EXAMPLES[family.name][0]())
     planner.solve(small, method=method.name, limits=Limits(time_s=5))  # imports what it needs
-    took = []
-    for _ in range(3):  # a busy machine may be late, a method that keeps its limit is not late every time
-        began = time.perf_counter()
-        result = planner.solve(instance, method=method.name, limits=Limits(time_s=limit))
-        took.append(time.perf_counter() - began)
-        assert result.status is not Status.OPTIMAL or result.verified
-        while any_left_behind():  # the runner answers in time for a method that is slow to stop, but it must stop
-            assert time.perf_counter() - began < allowed_s(10), "the method did not stop by itself"
-            time.sleep(0.05)
-        if took[-1] <= allowed_s(1.1 * limit + 1):
-            return
-    raise AssertionError(f"a limit of {limit} s, and it took {took}")
+    for limit in (0.0, 0.3):
+        # A busy machine may be late, a method that keeps its limit is not late every time.
+        took = [_seconds_within(instance, method, limit)]
+        while took[-1] > allowed_s(1.1 * limit + 1):
+            assert len(took) < 3, f"a limit of {limit} s, and it took {took}"
+            took.append(_seconds_within(instance, method, limit))
+
+
+def _seconds_within(instance: Any, method: Method[Any, Any], limit: float) -> float:
+    began = time.perf_counter()
+    result = planner.solve(instance, method=method.name, limits=Limits(time_s=limit))
+    took = time.perf_counter() - began
+    assert result.status is not Status.OPTIMAL or result.verified
+    while any_left_behind():  # the runner answers in time for a method that is slow to stop, but it must stop
+        assert time.perf_counter() - began < allowed_s(10), "the method did not stop by itself"
+        time.sleep(0.05)
+    return took
 
 
 @ANY_METHOD
