@@ -262,8 +262,8 @@ class Runnable(Hinted, Inspectable):
 
     def run(self, limits: Limits, watch: Watch, on_solution: OnSolution = None, on_bound: OnBound = None) -> Run:
         """Run HiGHS on it, or ``limits.solver`` (`run`)."""
-        told: Any = {"on_solution": on_solution, "on_bound": on_bound}
-        return run(self.model, limits, watch, **told, hint=self.hint(), options=self.options)
+        hint, options = self.hint(), self.options
+        return run(self.model, limits, watch, on_solution=on_solution, on_bound=on_bound, hint=hint, options=options)
 
     def objective_unit(self) -> tuple[float, float] | None:
         """Scale and offset that make an objective of the model one of the instance (`solvers.inspection.unit_of`)."""

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -123,7 +124,8 @@ def test_a_process_that_dies_is_a_failure_and_the_next_run_has_another() -> None
         time.sleep(0.3)
         for started in list(process._living):
             pids.append(started.pid)
-            os.kill(started.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # another test's, which has ended
+                os.kill(started.pid, signal.SIGKILL)
 
     killer = threading.Thread(target=kill)
     killer.start()

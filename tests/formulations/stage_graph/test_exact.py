@@ -42,6 +42,7 @@ def value(instance: StageGraph, answer: Answer[StagePlan]) -> float:
 
 
 def test_cpsat_and_columns_and_levels_agree(cases: int) -> None:
+    cases = max(cases, 40)  # fewer do not show every kind
     infeasible = by_columns = 0
     for seed in range(cases // 3):
         instance = random_graph(seed + 4000, (1, 8), 1 + seed % 4, series_parallel=bool(seed % 2))

@@ -32,7 +32,7 @@ WITHOUT = ("stage_partitioning", "flushed_partitioning", "hierarchical_partition
 
 
 def count(name: str, cases: int) -> int:
-    return cases if name == "stage_partitioning" else max(1, cases // SHARE)
+    return max(cases, 40) if name == "stage_partitioning" else max(1, cases // SHARE)
 
 
 @pytest.mark.parametrize("name", HAS_PLAN)

@@ -17,7 +17,7 @@ from formulations.amp_strategy.models import cpsat, milp
 from planner.analysis.model_view import OpenModel
 from planner.cli.app import main
 from planner.display import progress
-from solvers.milp import linear_program
+from solvers import highs_settings
 from solvers.outcome import Limits, Stop, Watch
 
 MODEL = ["model", "layers", "--layers", "8", "--stages", "3", "--method", "milp", "--root"]
@@ -44,7 +44,7 @@ class Ending(Watch):
 
 def test_a_relaxation_ends_once_its_watch_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     built, watch = cpsat.model_of(planner.load("amp-homogeneous")), Ending()
-    monkeypatch.setattr(linear_program, "silent", watch.runs)
+    monkeypatch.setattr(highs_settings, "silent", watch.runs)
     found = built.relaxation(Limits(), watch)
     assert found.bound is None and found.reason == "the relaxation was not solved (interrupted)"
     assert not found.infeasible
