@@ -23,7 +23,7 @@ from solvers.errors import UsageError
 OPTIMAL_GAP = 1e-6
 #: The solver of MILPs.
 DEFAULT_SOLVER = "highs"
-#: Who hears of each improving solution, and of each improved dual bound; ``None``: nobody.
+#: What is called with each improving solution, and of each improved dual bound; ``None``: nothing.
 OnSolution = Callable[[Any], None] | None
 OnBound = Callable[[float], None] | None
 #: Solvers start as many threads as a run may use: more than this are refused.
