@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
 
 from planner.cli import completion
-from planner.cli.common import Inputs, Instance, Search, loaded, share_of
+from planner.cli.common import Inputs, Instance, Search, load_instance, share_of
 from planner.cli.outputs import Certificate, Outputs, Solved
 from planner.files.choices import split
 from planner.process.errors import UsageError
@@ -47,13 +46,14 @@ def alternatives_command(
     outputs.refuse(search.solver_log, instance)
     limits = search.limits()
     overrides, options = split(settings)
-    found = loaded(instance, overrides, inputs)
+    found = load_instance(instance, overrides, inputs)
     outputs.announce(found)
     if limits.gap > OPTIMAL_GAP:
         raise UsageError.at("--gap", limits.gap, f"at most {OPTIMAL_GAP:g}: alternatives rest on a proof")
     if pareto is not None and (count is not None or within is not None):
         raise UsageError.at("--pareto", pareto, "none beside --count and --within")
-    axes, share = None if pareto is None else parse_axes(pareto, found), None if within is None else _share(within)
+    axes = None if pareto is None else parse_axes(pareto, found)
+    share = None if within is None else share_of("--within", within, "a share such as 1% or 0.01")
     if axes is None:
         expect_distinct(found, *("--count", count or _COUNT) if within is None else ("--within", within))
 
@@ -68,10 +68,3 @@ def alternatives_command(
         return Solved(result, found, more=alternatives(found, result, count=most, within=share, **rest))
 
     outputs.run(work, {"method": method, "exact": True, "limits": limits, "options": options})
-
-
-def _share(text: str) -> float:
-    value = share_of(text)
-    if not 0 <= value < math.inf:
-        raise UsageError.at("--within", text, "a share such as 1% or 0.01")
-    return value

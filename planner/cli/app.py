@@ -104,10 +104,12 @@ def application(wanted: str | None = None) -> typer.Typer:
     for name, command in _COMMANDS.items():
         if is_alone and name != wanted:
             continue
-        function, offered, cls = command.function, command.offered, None
-        if offered is not None:
+        offered = command.offered
+        if offered is None:
+            function, cls = options.with_choices(command.function), None
+        else:
             taken = offered.taken() if name == wanted else ()
-            function = options.with_choices(function, taken, problem=offered.problem, require=offered.require)
+            function = options.with_choices(command.function, taken, problem=offered.problem, require=offered.require)
             cls = options.help_class(offered.about, offered.pointer.format(name))
         app.command(name, epilog=_examples(name), cls=cls)(function)
     return app

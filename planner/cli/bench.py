@@ -11,20 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from planner.cli import completion
-from planner.cli.common import (
-    Certify,
-    Count,
-    Dask,
-    Inputs,
-    Jobs,
-    Json,
-    Plans,
-    Quiet,
-    Search,
-    leave,
-    names_of,
-    plans_of,
-)
+from planner.cli.common import READING, Certify, Count, Dask, Jobs, Plans, Reading, Search, leave, names_of, plans_of
 from planner.cli.completion import entries
 from planner.process.errors import UsageError
 
@@ -59,14 +46,11 @@ def bench_command(
     certify: Certify = None,
     calibrate: Annotated[str | None, typer.Option(metavar="DIR", help="print seconds per predicted step")] = None,
     compare: Annotated[tuple[str, str] | None, typer.Option(metavar="A B", help="compare two folders or files")] = None,
-    json: Json = False,
-    quiet: Quiet = False,
-    inputs: Inputs = None,
+    view: Reading = READING,
     **settings: Any,
 ) -> None:
     """Measure methods on instances: loss, gap, objective, bound and seconds."""
     from planner.display.bench import markdown, show_comparison, show_rows
-    from planner.display.progress import note
     from planner.display.tables import print_json
     from planner.experiments.bench import folders
     from planner.experiments.bench.calibrate import calibration_table
@@ -79,15 +63,15 @@ def bench_command(
 
     if compare is not None:
         found = folders.compare(*(folders.rows_of(place) for place in compare))
-        print_json(found) if json else show_comparison(found)
+        view.show(found, show_comparison)
         return
     if calibrate is not None:
-        print_json(calibration_table(folders.rows_of(calibrate), inputs))
+        print_json(calibration_table(folders.rows_of(calibrate), view.inputs))
         return
     refuse_outputs({"--solver-log": search.solver_log}, *(instances or []), *([suite] if suite else []))
     limits = search.limits()
     every_seed = None if seeds is None else [replace(search, seed=each).limits().seed for each in _seeds(seeds)]
-    wanted = cases(instances or [], suite, names_of(methods), settings, inputs, plans_of(plan), count, search.seed)
+    wanted = cases(instances or [], suite, names_of(methods), settings, view.inputs, plans_of(plan), count, search.seed)
     one_file = out is not None and out.endswith((".jsonl", ".jsonl.gz"))
     if out is not None and one_file:
         refuse_overwriting(out, *(instances or []), *([suite] if suite else []))
@@ -98,20 +82,20 @@ def bench_command(
     writes: list[Callable[[], None]] = []
 
     def keep(row: MeasuredRow) -> None:
-        note(quiet, f"{row.instance} {row.method}: {row.seconds:.4g} s")
+        view.note(f"{row.instance} {row.method}: {row.seconds:.4g} s")
         rows.append(row)
         if folder is not None and not row.signal:
             try:
                 folders.keep(folder, row)
             except UsageError as error:  # tried again at the end
-                note(quiet, f"warning: {error}")
+                view.note(f"warning: {error}")
                 writes.append(partial(folders.keep, folder, row))
 
     with defer():
         known = {each.key for each in rows}
-        ended = measure(wanted, limits, repeats, inputs, keep, every_seed, known, certify, jobs, dask)
+        ended = measure(wanted, limits, repeats, view.inputs, keep, every_seed, known, certify, jobs, dask)
         rows = with_losses(rows)
-        print_json({"rows": [row.to_json() for row in rows]}) if json else show_rows(rows)
+        view.show({"rows": [row.to_json() for row in rows]}, lambda _: show_rows(rows))
     if folder is not None:
         whole = [row for row in rows if not row.signal]
         writes.append(partial(folders.write_table, folder, whole, markdown(whole)))

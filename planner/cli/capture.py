@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from planner.cli.common import Json, Out, Quiet
+from planner.cli.common import NOTES, VIEW, Notes, Out, View
 
 if TYPE_CHECKING:
     from planner.training.capture.separately import CapturedInstance
@@ -42,12 +42,10 @@ def import_command(
     weight_versions: Annotated[int, typer.Option(metavar="V", help="2: PipeDream-2BW")] = 1,
     time_limit: TracingLimit = LONGEST_S,
     out: Out = None,
-    json: Json = False,
-    quiet: Quiet = False,
+    view: Notes = NOTES,
 ) -> None:
     """Make an instance of a PyTorch model: traced without weights; operations, memory and transfers counted."""
     from planner.display.models import show_brought
-    from planner.display.tables import print_json
     from planner.files.destinations import refuse_overwriting
     from planner.files.load import family_of
     from planner.files.write import as_json, write_atomically
@@ -64,7 +62,7 @@ def import_command(
             raise UsageError.at(option, count, "an integer from 1 to 1000000")
     if out is not None:
         refuse_overwriting(out, model.rpartition(":")[0] or model)
-    elif json:
+    elif view.json:
         raise UsageError("--json shows the figures of the model; expected --out FILE for the instance beside it")
     found = bring_separately(
         kind,
@@ -89,14 +87,14 @@ def import_command(
             weight_versions=weight_versions,
         ),
     )
-    _note(found, quiet)
+    _note(found, view)
     text = as_json(family_of(found.instance).to_json(found.instance))
     if out is None:
         print(text)
         return
     write_atomically(Path(out), text + "\n")
     shown = {"problem": problem, **found.figures, "out": out}
-    print_json(shown) if json else show_brought(shown)
+    view.show(shown, show_brought)
 
 
 def profile_command(
@@ -113,12 +111,10 @@ def profile_command(
     table: Annotated[
         str | None, typer.Option("--csv", metavar="FILE", help="write forward passes, for planner calibrate")
     ] = None,
-    json: Json = False,
-    quiet: Quiet = False,
+    view: Notes = NOTES,
 ) -> None:
     """Measure the blocks of a PyTorch model, forward and backward, on this machine, and make an instance of them."""
     from planner.display.models import show_profile
-    from planner.display.tables import print_json
     from planner.files.destinations import refuse_outputs
     from planner.files.load import family_of
     from planner.files.write import as_json, write_atomically
@@ -142,13 +138,13 @@ def profile_command(
         repeats=repeats,
         warmup=warmup,
     )
-    _note(found, quiet)
+    _note(found, view)
     if out is not None:
         write_atomically(Path(out), as_json(family_of(found.instance).to_json(found.instance)) + "\n")
     if table is not None:
         write_atomically(Path(table), found.table, "--csv")
     shown = {**found.figures, "out": out}
-    print_json(shown) if json else show_profile(shown)
+    view.show(shown, show_profile)
 
 
 def calibrate_command(
@@ -157,28 +153,25 @@ def calibrate_command(
     ],
     hardware: Annotated[str | None, typer.Option(metavar="NAME", help="show shares of its peaks")] = None,
     dtype: Annotated[str, typer.Option(metavar="bf16|fp16|fp32", help="of the products")] = "bf16",
-    json: Json = False,
+    view: View = VIEW,
 ) -> None:
     """Fit rates of products and memory to measured forward passes, with intervals and errors of the fit."""
     from planner.display.models import show_fit
-    from planner.display.tables import print_json
     from planner.training.capture.device_rates import calibrated
     from planner.training.capture.import_model import shares_of
 
     found = calibrated(measurements)
     names = ("measurements", "median_error", "worst_error", "worst")
     shown = {**{name: getattr(found, name) for name in names}, **shares_of(found, hardware, dtype)}
-    print_json(shown) if json else show_fit(shown)
+    view.show(shown, show_fit)
 
 
-def _note(found: CapturedInstance, quiet: bool) -> None:
+def _note(found: CapturedInstance, view: Notes) -> None:
     """Show on standard error what the model printed, and what may be wrong with the instance."""
-    from planner.display.progress import note
-
     lines = [*found.printed.splitlines()]
     lines += [f"warning: {each}" for each in found.warnings] + [f"note: {each}" for each in found.notes]
     for line in lines:
-        note(quiet, line)
+        view.note(line)
 
 
 def _degrees(option: str, given: str) -> tuple[int, ...]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Annotated, Any
 
 import typer
 
-from planner.cli.common import CONTRADICTION, Dask, Inputs, Instance, Jobs, Json, Quiet, leave, limits_of, loaded
+from planner.cli.common import CONTRADICTION, READING, Dask, Instance, Jobs, Reading, leave, limits_of, load_instance
 from planner.process.errors import UsageError
 
 Seed = Annotated[int, typer.Option(metavar="S", help="seed of the run and of the random sample")]
@@ -39,31 +38,24 @@ def extract_command(
     ] = False,
     time_limit: Annotated[float, typer.Option(metavar="SECONDS", help="of the run in which they arise")] = 60.0,
     topology: Topology = None,
-    json: Json = False,
-    quiet: Quiet = False,
-    inputs: Inputs = None,
+    view: Reading = READING,
     **settings: Any,
 ) -> None:
     """Write the subproblems of a planner's run to a file, one to a row (FILE#ROW is an INSTANCE)."""
-    from planner.display.progress import note
-    from planner.display.tables import print_json
     from planner.experiments.census.extract import extract
     from planner.experiments.census.inner_rows import inside_of
     from planner.files.destinations import refuse_overwriting
 
     refuse_overwriting(out, instance, *([] if topology is None else [topology]))
-    walked = loaded(instance, settings, inputs, topology=topology)
+    walked = load_instance(instance, settings, view.inputs, topology)
     inside = inside_of(walked, problem, method)
     limits = limits_of(time_limit, seed=seed)
     rows = extract(
         walked, out, problem=inside.problem, method=inside.method, sample=sample, seed=seed, nontrivial=nontrivial,
         limits=limits,
     )  # fmt: skip
-    if json:
-        found = {"problem": inside.problem, "method": inside.method, "instance": walked.name, "out": out, "rows": rows}
-        print_json(found)
-    else:
-        note(quiet, f"{rows} instances in {out}")
+    found = {"problem": inside.problem, "method": inside.method, "instance": walked.name, "out": out, "rows": rows}
+    view.show(found, lambda _: view.note(f"{rows} instances in {out}"))
 
 
 def census_command(
@@ -81,15 +73,12 @@ def census_command(
     out: Annotated[str | None, typer.Option(metavar="DIR", help="folder of results (default: census/...)")] = None,
     fresh: Annotated[bool, typer.Option("--fresh", metavar="", help="knapsacks: recompute the chunks")] = False,
     topology: Topology = None,
-    json: Json = False,
-    quiet: Quiet = False,
-    inputs: Inputs = None,
+    view: Reading = READING,
     **settings: Any,
 ) -> None:
     """Solve every subproblem of a planner's run exactly and compare what was chosen inside."""
     from planner.display.census import show_census, show_each
-    from planner.display.progress import note, progress_bar
-    from planner.display.tables import print_json
+    from planner.display.progress import progress_bar
     from planner.experiments.census.census_of_rows import census_of
     from planner.experiments.census.inner_rows import inside_of
     from planner.experiments.census.run import census
@@ -97,7 +86,7 @@ def census_command(
     from solvers.outcome import OPTIMAL_GAP
 
     limits = limits_of(time_limit, OPTIMAL_GAP, seed, 1)
-    declared = loaded(instance, settings, inputs, quiet, topology)
+    declared = view.load(instance, settings, topology)
     inside = inside_of(declared, problem, method)
     walked = inside.walk is not None
     only_rows = {"--sample": sample, "--against": against}
@@ -107,22 +96,19 @@ def census_command(
             raise UsageError.at(flag, given, f"left out: it is not of the subproblems of {inside.problem}")
     common: dict[str, Any] = {
         "jobs": jobs, "dask": dask, "seed": seed, "end_to_end": end_to_end, "limits": limits, "out": out,
-        "notice": partial(note, quiet),
+        "notice": view.note,
     }  # fmt: skip
     with defer():
         found: Any
-        with progress_bar(quiet, "chunks" if walked else "instances") as listen:
+        with progress_bar(view.quiet, "chunks" if walked else "instances") as listen:
             if walked:
                 found = census(declared, sample=crosscheck, fresh=fresh, listen=listen, **common)
             else:
                 common |= {"problem": inside.problem, "method": inside.method, "against": against, "sample": sample}
                 found = census_of(declared, listen=listen, **common)
-        if json:
-            print_json(found.to_json())
-        else:
-            (show_census if walked else show_each)(found)
+        view.show(found, show_census if walked else show_each)
     if found.signal:
-        note(quiet, f"{found.progress} in {found.out}; the same command resumes")
+        view.note(f"{found.progress} in {found.out}; the same command resumes")
     if not found.agree:
         raise typer.Exit(CONTRADICTION)
     if found.lost:

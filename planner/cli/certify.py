@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -10,18 +9,16 @@ import typer
 from planner.cli import completion
 from planner.cli.common import (
     NO_PROOF,
-    Inputs,
+    READING,
     Instance,
-    Json,
     Out,
-    Quiet,
+    Reading,
     Seed,
     Threads,
     TimeLimit,
     deliver,
     leave,
     limits_of,
-    loaded,
 )
 from planner.files.choices import split
 from planner.process.errors import UsageError
@@ -36,14 +33,12 @@ def certify_command(
     time_limit: TimeLimit = None,
     seed: Seed = 0,
     threads: Threads = 1,
-    json: Json = False,
-    quiet: Quiet = False,
-    inputs: Inputs = None,
+    view: Reading = READING,
     **settings: Any,
 ) -> None:
     """Solve, and write a certificate of the bound; exit 3 if there is none."""
-    from planner.display.progress import note, progress_line
-    from planner.display.tables import print_json, show_result
+    from planner.display.progress import progress_line
+    from planner.display.tables import show_result
     from planner.files.destinations import refuse_overwriting
     from planner.files.load import family_of
     from planner.files.write import write_atomically
@@ -54,16 +49,13 @@ def certify_command(
     limits = limits_of(time_limit, seed=seed, threads=threads)
     refuse_overwriting(out, instance)
     overrides, given = split(settings)
-    declared, notice = loaded(instance, overrides, inputs, quiet), partial(note, quiet)
+    declared = view.load(instance, overrides)
     how: dict[str, Any] = {"method": method, "exact": method is None, "limits": limits, "options": given}
     with defer():
-        with progress_line(quiet) as listen:
-            solved = solve(declared, listen=listen, notice=notice, **how)
-        found = certify(declared, solved, limits=limits, notice=notice)
-        if json:
-            print_json(found.result.to_json())
-        else:
-            show_result(found.result, family_of(declared).describe(declared))
+        with progress_line(view.quiet) as listen:
+            solved = solve(declared, listen=listen, notice=view.note, **how)
+        found = certify(declared, solved, limits=limits, notice=view.note)
+        view.show(found.result, lambda result: show_result(result, family_of(declared).describe(declared)))
         if found.content is not None:
             write_atomically(out, found.text)
     leave(solved.signal, NO_PROOF if found.content is None else 0)
@@ -72,21 +64,19 @@ def certify_command(
 def verify_command(
     instance: Instance,
     certificate: Annotated[str, typer.Argument(metavar="FILE", help="from certify, or solve --certificate")],
-    json: Json = False,
-    quiet: Quiet = False,
-    inputs: Inputs = None,
+    view: Reading = READING,
     **settings: Any,
 ) -> None:
     """Check a certificate with exact numbers and no solver; exit 1 if it is rejected."""
-    from planner.display.tables import print_json, show_verification
+    from planner.display.tables import show_verification
     from planner.files.read import STANDARD
     from planner.solving.certify import read_certificate, verify
 
     if certificate == instance == STANDARD:
         raise UsageError.at("FILE", certificate, "a file: INSTANCE is standard input")
-    declared = loaded(instance, settings, inputs, quiet)
+    declared = view.load(instance, settings)
     found = verify(declared, read_certificate(certificate), where=certificate)
-    print_json(found.to_json()) if json else show_verification(found)
+    view.show(found, show_verification)
     raise typer.Exit(0 if found.accepted else 1)
 
 

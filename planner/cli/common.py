@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, NoReturn
 
@@ -63,12 +63,17 @@ def leave(signal: int | None, code: int = 0) -> NoReturn:
     raise typer.Exit(128 + signal if signal else code)
 
 
-def share_of(text: str) -> float:
-    """A share as it is typed, ``5%`` or ``0.05``; not a number where it is none."""
+def share_of(
+    option: str, text: str, rule: str, is_kept: Callable[[float], bool] = lambda share: 0 <= share < math.inf
+) -> float:
+    """A share as it is typed, ``5%`` or ``0.05``; `UsageError` for what is none, or breaks the option's rule."""
     try:
-        return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
-        return math.nan
+        share = math.nan
+    if not is_kept(share):
+        raise UsageError.at(option, text, rule)
+    return share
 
 
 def deliver(text: str, out: str | None) -> None:
@@ -95,6 +100,52 @@ def exit_code(result: Result, exact: bool, limits: Limits) -> int:
 @dataclass(frozen=True)
 class Group:
     """A parameter of a command that stands for several options: its fields that are declared as options."""
+
+
+@dataclass(frozen=True)
+class View(Group):
+    """How a command shows what it finds: as an object, or as a person reads it."""
+
+    json: Json = False
+
+    def show(self, found: Any, as_table: Callable[[Any], None]) -> None:
+        """Print what was found, or its JSON object that is there already."""
+        from planner.display.tables import print_json
+
+        if self.json:
+            print_json(found if isinstance(found, Mapping) else found.to_json())
+        else:
+            as_table(found)
+
+
+@dataclass(frozen=True)
+class Notes(View):
+    """The same of a command that has more to say than what it finds."""
+
+    quiet: Quiet = False
+
+    def note(self, line: str) -> None:
+        """Show a line on stderr that a person should read."""
+        from planner.display.progress import note
+
+        note(self.quiet, line)
+
+
+@dataclass(frozen=True)
+class Reading(Notes):
+    """The same of a command that reads instances."""
+
+    inputs: Inputs = None
+
+    def load(self, name: str, settings: Mapping[str, Any], topology: str | None = None) -> Any:
+        """As `load_instance`, with the instance's warnings on stderr."""
+        found = load_instance(name, settings, self.inputs, topology)
+        warn(found, self.quiet)
+        return found
+
+
+#: Where the command line says nothing of it.
+VIEW, NOTES, READING = View(), Notes(), Reading()
 
 
 @dataclass(frozen=True)
@@ -154,20 +205,15 @@ def plans_of(given: list[str] | None) -> dict[str, str]:
     return found
 
 
-def loaded(
-    name: str, settings: Mapping[str, Any], inputs: str | None, quiet: bool = True, topology: str | None = None
-) -> Any:
-    """The instance, on the devices of a network if one is named, with its warnings on stderr."""
+def load_instance(name: str, settings: Mapping[str, Any], inputs: str | None, topology: str | None = None) -> Any:
+    """The instance, on the devices of a network if one is named."""
     if topology is None:
         from planner.files.load import load
 
-        found: Any = load(name, inputs=inputs, **settings)
-    else:
-        from planner.analysis.with_topology import load_placed
+        return load(name, inputs=inputs, **settings)
+    from planner.analysis.with_topology import load_placed
 
-        found = load_placed(name, topology, inputs=inputs, overrides=settings)
-    warn(found, quiet)
-    return found
+    return load_placed(name, topology, inputs=inputs, overrides=settings)
 
 
 def warn(instance: Any, quiet: bool) -> None:

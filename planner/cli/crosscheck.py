@@ -11,14 +11,13 @@ import typer
 from planner.cli.common import (
     CONTRADICTION,
     INFEASIBLE,
+    READING,
     Certify,
     Count,
     Events,
-    Inputs,
-    Json,
     Methods,
     Plans,
-    Quiet,
+    Reading,
     Reproducers,
     Search,
     leave,
@@ -49,16 +48,14 @@ def crosscheck_command(
     plot: Annotated[str | None, typer.Option(metavar="FILE.png|svg", help="draw losses, and gaps over time")] = None,
     certify: Certify = None,
     events: Events = None,
-    json: Json = False,
-    quiet: Quiet = False,
-    inputs: Inputs = None,
+    view: Reading = READING,
     reproducer_dir: Reproducers = "reproducers",
     **settings: Any,
 ) -> None:
     """Run several methods and compare their plans, bounds and proofs; exit 5 if two of them contradict each other."""
     from planner.display.pictures import draw_comparison
     from planner.display.plots.files import require_drawable
-    from planner.display.progress import note, progress_line
+    from planner.display.progress import progress_line
     from planner.experiments.validation.sources import members
     from planner.files.destinations import refuse_outputs
     from planner.files.write import write_all
@@ -71,7 +68,7 @@ def crosscheck_command(
     if plot is not None:
         require_drawable(plot)
     overrides, given = split(settings)
-    found = [(each.origin, each.load(inputs, overrides)) for each in members(instances, count, search.seed)]
+    found = [(each.origin, each.load(view.inputs, overrides)) for each in members(instances, count, search.seed)]
     if len(found) > 1:
         _expect_methods(found, names_of(methods) or ())
     if plot is not None and len(found) > 1:
@@ -79,8 +76,8 @@ def crosscheck_command(
     reports: list[Report] = []
     with event_file(events) as log, defer():
         for _, loaded in found:
-            warn(loaded, quiet)
-            with progress_line(quiet) as log.also:
+            warn(loaded, view.quiet)
+            with progress_line(view.quiet) as log.also:
                 report = crosscheck(
                     loaded,
                     methods=names_of(methods),
@@ -90,15 +87,15 @@ def crosscheck_command(
                     reproducers=reproducer_dir,
                     certificates=certify,
                     listen=log.listen,
-                    notice=partial(note, quiet),
+                    notice=view.note,
                     ended=log.end,
                 )
             reports.append(report)
-            if not json:
+            if not view.json:
                 _show(report, found[len(reports) - 1][0] if len(found) > 1 else "")
             if report.signal or pending():
                 break
-        _show_all(reports, len(found), json)
+        _show_all(reports, len(found), view.json)
     pictures = [] if plot is None else [partial(draw_comparison, plot, found[0][1], reports[0], log.events)]
     write_all(partial(complain, events, log), *pictures)
     signalled = next((report.signal for report in reports if report.signal), pending())

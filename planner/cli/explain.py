@@ -2,46 +2,30 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
-from planner.cli.common import (
-    INFEASIBLE,
-    NO_PROOF,
-    Inputs,
-    Instance,
-    Json,
-    ProofsTime,
-    Quiet,
-    Seed,
-    leave,
-    limits_of,
-    loaded,
-)
+from planner.cli.common import INFEASIBLE, NO_PROOF, READING, Instance, ProofsTime, Reading, Seed, leave, limits_of
 
 
 def explain_command(
     instance: Instance,
     time_limit: ProofsTime = None,
     seed: Seed = 0,
-    json: Json = False,
-    quiet: Quiet = False,
-    inputs: Inputs = None,
+    view: Reading = READING,
     **settings: Any,
 ) -> None:
     """Show why there is no plan and what would repair it, or what binds and what more of it would gain."""
     from planner.analysis.explain import explain
     from planner.display.explained import show
-    from planner.display.progress import counter, note
-    from planner.display.tables import print_json
+    from planner.display.progress import counter
     from planner.process.signals import defer
     from solvers.outcome import Status, Stop
 
-    declared = loaded(instance, settings, inputs, quiet)
+    declared = view.load(instance, settings)
     limits = limits_of(time_limit, seed=seed)
     with defer():
-        with counter(quiet, "proofs") as listen:
-            found = explain(declared, limits=limits, listen=listen, notice=partial(note, quiet))
-        print_json(found.to_json()) if json else show(found)
+        with counter(view.quiet, "proofs") as listen:
+            found = explain(declared, limits=limits, listen=listen, notice=view.note)
+        view.show(found, show)
     code = INFEASIBLE if found.status is Status.INFEASIBLE else 0
     leave(found.signal, code if found.stop is Stop.PROVED else NO_PROOF)

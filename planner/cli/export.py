@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from planner.cli import completion
-from planner.cli.common import Inputs, Instance, Json, Out, Quiet, TimeLimit, leave, limits_of, loaded
+from planner.cli.common import READING, Instance, Out, Reading, TimeLimit, leave, limits_of
 from planner.process.errors import UsageError
 
 _FORMATS = "megatron, torchtitan, torch, deepspeed, galvatron, vllm, sglang or accelerate"
@@ -24,15 +24,11 @@ def export_command(
     ] = False,
     out: Out = None,
     time_limit: TimeLimit = None,
-    json: Json = False,
-    quiet: Quiet = False,
-    inputs: Inputs = None,
+    view: Reading = READING,
     **settings: Any,
 ) -> None:
     """Write a plan as a trainer reads it; exit 1 if the format cannot express it."""
     from planner.display.exported import show_exported
-    from planner.display.progress import note
-    from planner.display.tables import print_json
     from planner.files.destinations import refuse_overwriting
     from planner.files.read import STANDARD
     from planner.files.write import write_atomically
@@ -44,11 +40,11 @@ def export_command(
         raise UsageError.at("PLAN", plan, "a file: INSTANCE is standard input")
     if out is not None:
         refuse_overwriting(out, plan, instance)
-    declared = loaded(instance, settings, inputs, quiet)
+    declared = view.load(instance, settings)
     found = export(declared, read_plan(plan), to, nearest=nearest, limits=limits_of(time_limit), where=plan)
     if out is not None and found.text is not None:
         write_atomically(out, found.text)
     for line in found.notes:
-        note(quiet, f"note: {line}")
-    print_json(found.to_json(out)) if json else show_exported(found, out)
+        view.note(f"note: {line}")
+    view.show(found.to_json(out), lambda _: show_exported(found, out))
     leave(found.signal, 0 if found.refused is None else REFUSED)

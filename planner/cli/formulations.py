@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from planner.cli.common import CONTRADICTION, Inputs, Instance, Json, Quiet, Seed, Threads, leave, limits_of, loaded
+from planner.cli.common import CONTRADICTION, READING, Instance, Reading, Seed, Threads, leave, limits_of
 
 
 def formulations_command(
@@ -16,17 +16,13 @@ def formulations_command(
     seed: Seed = 0,
     threads: Threads = 1,
     plot: Annotated[str | None, typer.Option(metavar="FILE.png|svg", help="draw root bounds and gaps")] = None,
-    json: Json = False,
-    quiet: Quiet = False,
-    inputs: Inputs = None,
+    view: Reading = READING,
     **settings: Any,
 ) -> None:
     """Compare an instance's declarative models with each other and with the exact search: sizes, roots, seconds."""
     from planner.analysis.compare_models import formulations
     from planner.display.models import draw_formulations, show_formulations
     from planner.display.plots.files import require_drawable
-    from planner.display.progress import note
-    from planner.display.tables import print_json
     from planner.files.destinations import refuse_outputs
     from planner.files.write import write_all
     from planner.process.signals import defer, pending
@@ -34,10 +30,10 @@ def formulations_command(
     refuse_outputs({"--plot": plot}, instance)
     if plot is not None:
         require_drawable(plot)
-    declared = loaded(instance, settings, inputs, quiet)
+    declared = view.load(instance, settings)
     limits = limits_of(time_limit, seed=seed, threads=threads)
     with defer():
-        found = formulations(declared, limits=limits, notice=partial(note, quiet))
-        print_json(found.to_json()) if json else show_formulations(found)
+        found = formulations(declared, limits=limits, notice=view.note)
+        view.show(found, show_formulations)
     write_all(*([] if plot is None else [partial(draw_formulations, plot, found)]))
     leave(found.report.signal or pending(), 0 if found.report.agree else CONTRADICTION)

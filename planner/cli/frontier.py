@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from planner.cli.common import NO_PROOF, Inputs, Instance, Quiet, leave, limits_of, loaded
+from planner.cli.common import NO_PROOF, Instance, Reading, leave, limits_of
 
 if TYPE_CHECKING:
     from planner.analysis.optima import Optima
+
+
+@dataclass(frozen=True)
+class _Reading(Reading):
+    json: Annotated[bool, typer.Option("--json", metavar="", help="print one JSON object with the table")] = False
+
+
+_READING = _Reading()
 
 
 def frontier_command(
@@ -22,9 +30,7 @@ def frontier_command(
     more_devices: Annotated[int | None, typer.Option(metavar="N", min=0, help="N devices more than it has")] = None,
     picture: Annotated[str | None, typer.Option("--plot", metavar="FILE.png|svg", help="draw it")] = None,
     time_limit: Annotated[float | None, typer.Option(metavar="SECONDS", help="wall time")] = None,
-    json: Annotated[bool, typer.Option("--json", metavar="", help="print one JSON object with the table")] = False,
-    quiet: Quiet = False,
-    inputs: Inputs = None,
+    view: _Reading = _READING,
     **settings: Any,
 ) -> None:
     """Find every optimum up to K devices and N micro-batches in one run, or by memory (stage partitioning)."""
@@ -32,8 +38,6 @@ def frontier_command(
     from planner.analysis.memories import by_memory, parse_memories
     from planner.display.optima import show_optima, writes
     from planner.display.plots.files import require_drawable
-    from planner.display.progress import note
-    from planner.display.tables import print_json
     from planner.files.destinations import refuse_outputs
     from planner.files.write import write_all
     from planner.process.signals import defer
@@ -42,14 +46,14 @@ def frontier_command(
     if picture is not None:
         require_drawable(picture)
     limits = limits_of(time_limit)
-    declared, notice = loaded(instance, settings, inputs, quiet), partial(note, quiet)
+    declared = view.load(instance, settings)
     found: Optima
     with defer():
         if memories is None and more_devices is None:
-            found = frontier(declared, limits=limits, notice=notice)
+            found = frontier(declared, limits=limits, notice=view.note)
         else:
             wanted = () if memories is None else parse_memories(memories)
-            found = by_memory(declared, wanted, more_devices or 0, limits=limits, notice=notice)
-        print_json(found.to_json()) if json else show_optima(found)
+            found = by_memory(declared, wanted, more_devices or 0, limits=limits, notice=view.note)
+        view.show(found, show_optima)
     write_all(*writes(found, out, picture))
     leave(found.signal, NO_PROOF if found.times is None else 0)

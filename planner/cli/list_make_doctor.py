@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from planner.cli import completion
-from planner.cli.common import Certify, Inputs, Json, Out, Quiet, catalog_of_all, deliver
+from planner.cli.common import READING, VIEW, Certify, Out, Reading, View, catalog_of_all, deliver
 from planner.files import choices
 from planner.process.errors import UsageError
 
@@ -23,29 +22,25 @@ def list_command(
             autocompletion=completion.listed,
         ),
     ] = None,
-    json: Json = False,
-    quiet: Quiet = False,
-    inputs: Inputs = None,
+    view: Reading = READING,
     **settings: Any,
 ) -> None:
     """List problems, methods, instances and versions; of an instance, which methods take it and why others do not."""
     from planner.display.listing import listing, listing_of, show_fitting, show_listing, show_problem
-    from planner.display.progress import note
-    from planner.display.tables import print_json
     from planner.files.settings import UnknownSettingError
 
     given = {key: value for key, value in settings.items() if value is not None and value is not False}
     if name is None:
         name = given.pop("problem", None)
     if name is not None and not choices.find_families(name):
-        found = listing_of(name, inputs=inputs, notice=partial(note, quiet), **given)
+        found = listing_of(name, inputs=view.inputs, notice=view.note, **given)
         show = show_fitting
     elif given:
         raise UnknownSettingError.of(next(iter(given)).replace("_", "-"), (), f"planner list {name or ''}".rstrip())
     else:
         found = listing(catalog_of_all(), name)
         show = show_listing if name is None else show_problem
-    print_json(found) if json else show(found)
+    view.show(found, show)
 
 
 def make_command(
@@ -98,19 +93,17 @@ def _blank(name: str, of: str | None, out: str | None, settings: dict[str, Any])
 
 def doctor_command(
     compiling: Annotated[bool, typer.Option("--compile", help="compile all kernels first, on all cores")] = False,
-    json: Json = False,
+    view: View = VIEW,
 ) -> None:
     """Check the installation: versions, small models, which kernels are compiled; exit 1 if a check fails."""
     from planner.display.installation import show_findings
-    from planner.display.tables import print_json
     from planner.process.installation import examine
 
     findings = examine(compiling=compiling)
-    if json:
-        print_json({"healthy": all(found.healthy for found in findings), "findings": [vars(f) for f in findings]})
-    else:
-        show_findings(findings)
-    raise typer.Exit(0 if all(found.healthy for found in findings) else 1)
+    healthy = all(found.healthy for found in findings)
+    shown = {"healthy": healthy, "findings": [vars(found) for found in findings]}
+    view.show(shown, lambda _: show_findings(findings))
+    raise typer.Exit(0 if healthy else 1)
 
 
 def reproduce_command(
@@ -119,23 +112,19 @@ def reproduce_command(
     ] = None,
     list_: Annotated[bool, typer.Option("--list", metavar="", help="list the claims")] = False,
     certify: Certify = None,
-    json: Json = False,
-    quiet: Quiet = False,
-    inputs: Inputs = None,
+    view: Reading = READING,
     **settings: Any,
 ) -> None:
     """Examine a claim of a paper: what it prints, what is found here, and the optimum."""
-    from planner.display.progress import note
     from planner.display.reproduction import show_claims, show_reproduction
-    from planner.display.tables import print_json
     from planner.reproduction.reproduce import claims_listing, reproduce
 
     if list_:
         listed = claims_listing()
-        print_json(listed) if json else show_claims(listed)
+        view.show(listed, show_claims)
         return
     if claim is None:
         raise UsageError.at("CLAIM", "nothing", "a name from planner reproduce --list")
     given = {name: value for name, value in settings.items() if value is not None and value is not False}
-    found = reproduce(claim, inputs=inputs, certify=certify, note=partial(note, quiet), **given)
-    print_json(found.to_json()) if json else show_reproduction(found)
+    found = reproduce(claim, inputs=view.inputs, certify=certify, note=view.note, **given)
+    view.show(found, show_reproduction)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import os
-from functools import partial
 from typing import Annotated, Any
 
 import typer
 
 from planner.cli import completion
-from planner.cli.common import NO_PROOF, Json, Quiet, Reproducers, leave, limits_of, share_of
+from planner.cli.common import NO_PROOF, NOTES, Notes, Reproducers, leave, limits_of, share_of
 from planner.process.errors import CrosscheckError, UsageError
 
 
@@ -40,16 +38,13 @@ def mine_command(
     time_limit: Annotated[float | None, typer.Option(metavar="SECONDS", help="of the search; default: 60")] = None,
     count: Annotated[int | None, typer.Option(metavar="N", help="evaluations at most", min=1)] = None,
     seed: Annotated[int, typer.Option(metavar="N", help="seed of the search")] = 0,
-    json: Json = False,
-    quiet: Quiet = False,
+    view: Notes = NOTES,
     reproducer_dir: Reproducers = "reproducers",
     **settings: Any,
 ) -> None:
     """Search for the smallest instance on which a method loses so much, or on which it loses most."""
     from planner.cli.outputs import with_reproducer
     from planner.display.mining import progress, show
-    from planner.display.progress import note
-    from planner.display.tables import print_json
     from planner.experiments.mining.files import files_of, writes
     from planner.experiments.mining.mine import DEFAULT_TIME_S, choose_problem, mine
     from planner.files.destinations import refuse_overwriting
@@ -66,7 +61,7 @@ def mine_command(
         time_limit = DEFAULT_TIME_S
     with defer():
         try:
-            with progress(quiet, method, against) as listen:
+            with progress(view.quiet, method, against) as listen:
                 found = mine(
                     method,
                     against=against,
@@ -78,12 +73,12 @@ def mine_command(
                     count=count,
                     options={name: value for name, value in settings.items() if value not in (None, False)},
                     listen=listen,
-                    notice=partial(note, quiet),
+                    notice=view.note,
                 )
         except CrosscheckError as error:
-            raise with_reproducer(error, reproducer_dir, json) from error
+            raise with_reproducer(error, reproducer_dir, view.json) from error
         written, certificate = writes(found, files)
-        print_json(found.to_json(out, certificate)) if json else show(found, files, certificate)
+        view.show(found.to_json(out, certificate), lambda _: show(found, files, certificate))
     write_all(*written)
     leave(found.signal, NO_PROOF if found.instance is None else 0)
 
@@ -113,9 +108,6 @@ def _loss(text: str | None) -> float | str | None:
     """A share, as "5%" or 0.05; `UsageError` for one below 0 or not finite."""
     from planner.experiments.mining.mine import NO_PLAN
 
-    if text in (None, NO_PLAN):
+    if text is None or text == NO_PLAN:
         return text
-    value = share_of(text)
-    if not 0 <= value < math.inf:
-        raise UsageError.at("--loss", text, f"a share such as 5% or 0.05, or {NO_PLAN}")
-    return value
+    return share_of("--loss", text, f"a share such as 5% or 0.05, or {NO_PLAN}")

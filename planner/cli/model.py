@@ -9,16 +9,15 @@ import typer
 from planner.cli import completion
 from planner.cli.common import (
     NO_PROOF,
-    Inputs,
+    READING,
     Instance,
-    Json,
-    Quiet,
+    Reading,
     Solver,
     SolverLog,
     SolverOption,
+    View,
     leave,
     limits_of,
-    loaded,
 )
 from planner.process.errors import UsageError
 from solvers.outcome import DEFAULT_SOLVER
@@ -53,9 +52,7 @@ def model_command(
     solver: Solver = DEFAULT_SOLVER,
     solver_option: SolverOption = None,
     solver_log: SolverLog = None,
-    json: Json = False,
-    quiet: Quiet = False,
-    inputs: Inputs = None,
+    view: Reading = READING,
     **settings: Any,
 ) -> None:
     """Look at a method's model: groups of variables and constraints, coefficients, root bound, files."""
@@ -63,8 +60,7 @@ def model_command(
     from planner.analysis.model_view import declarative
     from planner.analysis.model_view import model as opened
     from planner.display.models import show_model
-    from planner.display.progress import doing, note
-    from planner.display.tables import print_json
+    from planner.display.progress import doing
     from planner.files.destinations import refuse_outputs
     from planner.files.load import family_of
     from planner.process.signals import defer, pending
@@ -77,22 +73,22 @@ def model_command(
         )
     if read is not None and (root or write is not None):
         raise UsageError.at("--read", read, "neither --root nor --write beside it")
-    declared = loaded(instance, settings, inputs, quiet)
+    declared = view.load(instance, settings)
     limits = limits_of(time_limit, solver=solver, options=solver_option, log=solver_log)
     watch = Watch(limits)
     found = opened(declared, method or _first(declarative(family_of(declared))), complete=complete, watch=watch)
     if read is not None:
-        _judge(found, read, watch, json)
+        _judge(found, read, watch, view)
     with defer():
-        with doing(quiet) as listen:
+        with doing(view.quiet) as listen:
             seen = look(found, limits, watch, root=root, doing=listen)
         shown = seen.to_json(found)
         if write is not None and seen.sizes is not None and pending() is None:
             wide = found.write(write)
             if wide:
-                note(quiet, f"warning: {write}: {wide}")
+                view.note(f"warning: {write}: {wide}")
             shown["files"] = [write, f"{write}.json"]
-        print_json(shown) if json else show_model(shown)
+        view.show(shown, show_model)
     leave(seen.signal or pending(), NO_PROOF if seen.missing else 0)
 
 
@@ -100,18 +96,18 @@ def _first(names: list[str]) -> str:
     return names[0] if names else "cpsat"  # which is then refused by name
 
 
-def _judge(found: OpenModel, path: str, watch: Watch, json: bool) -> None:
+def _judge(found: OpenModel, path: str, watch: Watch, view: View) -> None:
     """Print what a solution is worth, and end: 1 if its plan breaks a rule, 3 if a limit came before the model."""
     from formulations.modelling.solve_model import Stopped
     from planner.analysis.model_stats import unbuilt
     from planner.display.models import show_model
-    from planner.display.tables import print_json, show_result
+    from planner.display.tables import show_result
 
     try:
         result = found.read_solution(path)
     except Stopped:
         shown = unbuilt(watch).to_json(found)
-        print_json(shown) if json else show_model(shown)
+        view.show(shown, show_model)
         raise typer.Exit(NO_PROOF) from None
-    print_json(result.to_json()) if json else show_result(result, {})
+    view.show(result, lambda found: show_result(found, {}))
     raise typer.Exit(0 if result.verified else 1)

@@ -56,8 +56,10 @@ _REQUIRE = inspect.Parameter(
 About = Callable[[Mapping[str, Any]], list[Choice]]
 
 
-def with_choices(command: Command, offered: Iterable[Choice], *, problem: bool = True, require: bool = True) -> Command:
-    """The command with one hidden option for each choice for its ``**settings``, and ``--problem``, ``--require``."""
+def with_choices(
+    command: Command, offered: Iterable[Choice] = (), *, problem: bool = False, require: bool = False
+) -> Command:
+    """The command with the options of its groups, a hidden one for each choice, and ``--problem``, ``--require``."""
     signature = inspect.signature(command, eval_str=True)
     groups = {each.name: each for each in signature.parameters.values() if isinstance(each.default, Group)}
     first, *fixed = [

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from planner.cli.common import Inputs, Instance, Json, Quiet, loaded
+from planner.cli.common import NOTES, READING, VIEW, Instance, Reading, View
 from planner.process.errors import UsageError
 
 
@@ -36,15 +36,11 @@ def run_command(
         str | None, typer.Option(metavar="RUN.json", help="write the run with its passes, for planner fidelity")
     ] = None,
     time_limit: Annotated[float, typer.Option(metavar="SECONDS", help="wall time of the processes")] = 600.0,
-    json: Json = False,
-    quiet: Quiet = False,
-    inputs: Inputs = None,
+    view: Reading = READING,
     **settings: Any,
 ) -> None:
     """Run an iteration of a plan with torch, on processes of this machine; exit 1 if --check or a process fails."""
-    from planner.display.progress import note
     from planner.display.runs import show_run
-    from planner.display.tables import print_json
     from planner.files.destinations import refuse_outputs
     from planner.files.read import STANDARD
     from planner.files.write import as_json, write_atomically
@@ -58,10 +54,10 @@ def run_command(
         raise UsageError.at("PLAN", plan, "a file: INSTANCE is standard input")
     sources = [plan, instance, model.rpartition(":")[0], *([] if passes is None else [passes])]
     refuse_outputs({"--trace": trace, "--out": out}, *sources)
-    declared = loaded(instance, settings, inputs, quiet)
+    declared = view.load(instance, settings)
     content = read_plan(plan)
     for other in other_settings(declared, content, plan):
-        note(quiet, f"note: {other}")
+        view.note(f"note: {other}")
     with defer():
         try:
             found = run_plan(
@@ -76,14 +72,14 @@ def run_command(
                 where=plan,
             )
         except RunError as error:
-            note(False, str(error))
+            NOTES.note(str(error))
             raise typer.Exit(1) from None
         except InterruptedRunError:
             end_if_pending()  # with --json there is one object
             raise typer.Exit(128 + (pending() or 0)) from None
         for line in found.printed.splitlines():
-            note(quiet, line)
-        print_json(found.to_json()) if json else show_run(found)
+            view.note(line)
+        view.show(found, show_run)
         files = {"--trace": (trace, chrome_trace(found)), "--out": (out, found.record(declared.name))}
         for option, (file, content) in files.items():
             if file is not None:
@@ -93,13 +89,12 @@ def run_command(
 
 def fidelity_command(
     run: Annotated[str, typer.Argument(metavar="RUN", help="from run --out")],
-    json: Json = False,
+    view: View = VIEW,
 ) -> None:
     """Compare what a plan predicts with what its run measured, term by term."""
     from planner.display.runs import show_fidelity
-    from planner.display.tables import print_json
     from planner.results.check import read_plan
     from planner.training.runtime.fidelity import fidelity
 
     found = fidelity(read_plan(run), run)
-    print_json(found.to_json()) if json else show_fidelity(found)
+    view.show(found, show_fidelity)

@@ -9,7 +9,7 @@ import typer
 
 from planner.cli import completion
 from planner.cli.alternatives import alternatives_command
-from planner.cli.common import Inputs, Instance, Json, Plans, Quiet, Search, loaded, plans_of
+from planner.cli.common import READING, Inputs, Instance, Plans, Reading, Search, load_instance, plans_of
 from planner.cli.outputs import Certificate, Outputs, Solved
 from planner.cli.sweep import sweep_command
 from planner.files.choices import split
@@ -102,7 +102,7 @@ def solve_command(
     outputs.refuse(search.solver_log, instance, *([] if topology is None else [topology]))
     limits = search.limits()
     overrides, options = split(settings)
-    declared = loaded(instance, overrides, inputs, topology=topology)
+    declared = load_instance(instance, overrides, inputs, topology)
     outputs.announce(declared)
 
     def work(arguments: dict[str, Any]) -> Solved:
@@ -117,30 +117,25 @@ def solve_command(
 def check_command(
     instance: Instance,
     plan: Annotated[str, typer.Argument(metavar="PLAN.json", help="from solve --out or solve --json")],
-    json: Json = False,
-    quiet: Quiet = False,
-    inputs: Inputs = None,
+    view: Reading = READING,
     **settings: Any,
 ) -> None:
     """Check a plan against the definition of the problem; exit 1 if it breaks a rule."""
-    from planner.display.progress import note
-    from planner.display.tables import print_json, show_verdict
+    from planner.display.tables import show_verdict
     from planner.files.read import STANDARD
     from planner.results.check import check, other_settings, read_plan
 
     if plan == instance == STANDARD:
         raise UsageError.at("PLAN", plan, "a file: INSTANCE is standard input")
-    declared = loaded(instance, settings, inputs, quiet)
+    declared = view.load(instance, settings)
     content = read_plan(plan)
     verdict = check(declared, content, where=plan)
     if content.get("problem", verdict.problem) != verdict.problem:
-        note(
-            quiet, f"warning: {plan} is a plan of {content['problem']}; checked as one of {verdict.problem} (--problem)"
-        )
+        view.note(f"warning: {plan} is a plan of {content['problem']}; checked as one of {verdict.problem} (--problem)")
     else:
         for other in other_settings(declared, content, plan):
-            note(quiet, f"note: {other}")
-    print_json(verdict.to_json()) if json else show_verdict(verdict)
+            view.note(f"note: {other}")
+    view.show(verdict, show_verdict)
     if content.get("bound") is not None:
-        note(quiet, f"only the plan was checked; the bound that {plan} claims needs a certificate (planner verify)")
+        view.note(f"only the plan was checked; the bound that {plan} claims needs a certificate (planner verify)")
     raise typer.Exit(0 if verdict.feasible else 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -10,13 +9,12 @@ import typer
 from planner.cli import completion
 from planner.cli.common import (
     CONTRADICTION,
+    READING,
     Count,
     Dask,
-    Inputs,
     Jobs,
-    Json,
     Plans,
-    Quiet,
+    Reading,
     Threads,
     TimeLimit,
     leave,
@@ -54,16 +52,13 @@ def validate_command(
     dask: Dask = None,
     time_limit: TimeLimit = 60.0,
     threads: Threads = 1,
-    json: Json = False,
-    quiet: Quiet = False,
-    inputs: Inputs = None,
+    view: Reading = READING,
     **settings: Any,
 ) -> None:
     """Run heuristics on many instances: how often optimal, and how far from the proved optimum."""
     from planner.display.plots.files import can_draw
     from planner.display.populations import draw_validation, show_validation, why_no_pictures
-    from planner.display.progress import note, progress_bar
-    from planner.display.tables import print_json
+    from planner.display.progress import progress_bar
     from planner.experiments.validation.run import prepare
     from planner.files.choices import split
     from planner.files.rows import is_columnar
@@ -84,23 +79,23 @@ def validate_command(
         limits=limits,
         options=options,
         worst=worst,
-        inputs=inputs,
+        inputs=view.inputs,
         overrides=overrides,
     )
     with defer():
-        with progress_bar(quiet, "instances") as listen:
-            found = ready.run(listen, partial(note, quiet))
-        print_json(found.to_json()) if json else show_validation(found)
+        with progress_bar(view.quiet, "instances") as listen:
+            found = ready.run(listen, view.note)
+        view.show(found, show_validation)
         pictures = draw_validation(found)
     if pictures or not can_draw():
-        note(quiet, f"pictures: {', '.join(pictures)}" if pictures else f"no pictures: {why_no_pictures()}")
+        view.note(f"pictures: {', '.join(pictures)}" if pictures else f"no pictures: {why_no_pictures()}")
     if not is_columnar():
-        note(quiet, f"{found.table} is JSON lines: parquet needs pyarrow (pip install 'dnn-planner[columnar]')")
-    if json:
+        view.note(f"{found.table} is JSON lines: parquet needs pyarrow (pip install 'dnn-planner[columnar]')")
+    if view.json:
         for line in found.contradictions:
-            note(quiet, f"contradiction: {line}")
+            view.note(f"contradiction: {line}")
     if found.signal:
-        note(quiet, f"{found.instances} of {found.wanted} instances lie in {out}; the same command resumes")
+        view.note(f"{found.instances} of {found.wanted} instances lie in {out}; the same command resumes")
         leave(found.signal)
     if found.lost and not found.contradictions:
         raise UsageError(f"{found.lost}; {found.instances} of {found.wanted} instances lie in {out}")

@@ -145,8 +145,9 @@ def test_orders_are_read_from_plans_of_microbatch_scheduling() -> None:
 def test_no_option_of_the_command_hides_one_of_an_instance() -> None:
     import inspect
 
+    from planner.cli.options import with_choices
     from planner.cli.run import run_command
     from planner.files import choices
 
-    own = {name.replace("_", "-") for name in inspect.signature(run_command).parameters}
+    own = {name.replace("_", "-") for name in inspect.signature(with_choices(run_command)).parameters}
     assert own.isdisjoint(choice.name for choice in choices.every_override())
