@@ -9,6 +9,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import fields, replace
+from functools import cache
 from itertools import pairwise
 from typing import Annotated, Any, get_origin, get_type_hints
 
@@ -93,6 +94,7 @@ def bring_problems(arguments: Iterable[str]) -> None:
             problem_name(value)
 
 
+@cache  # commands share groups
 def _options_of(group: Group) -> list[inspect.Parameter]:
     """The options that a group stands for, with its values as defaults."""
     hints = get_type_hints(type(group), include_extras=True)
