@@ -13,15 +13,14 @@ from planner.display.plots.chart import Chart, Row
 from planner.display.plots.marks import (
     CHOSEN,
     DECISIVE,
-    HALO,
     Encoding,
     figures,
     layer,
     mark,
+    over_lines,
     pixels_per,
-    short_name,
     stage_colour,
-    stage_name,
+    stage_fields,
     text_where,
     tooltip,
     when,
@@ -52,14 +51,11 @@ def graph(found: Graph) -> list[Chart]:
         {
             "index": index,
             "name": node.name,
-            "stage": node.stage,
-            "stage_name": "none" if node.stage is None else stage_name(found.stages[node.stage]),
+            **stage_fields(found.stages, node.stage),
             "count": node.count,
             "text": node.text,
-            "label": "" if node.stage is None else short_name(found.stages[node.stage]),
             "title": f"{node.count} × {node.name}" if node.count > 1 else node.name,
             "is_free": _is_free(places[node.id], layout.routes),
-            "is_bottleneck": node.stage is not None and found.stages[node.stage].is_bottleneck,
             "x": places[node.id][0],
             "y": places[node.id][1],
             **text,
@@ -95,27 +91,14 @@ def graph(found: Graph) -> list[Chart]:
                 color=stage_colour(found.stages, "@on_stages", "@ink"),
                 text=text_where(f"min(0.75 * {room}, 24) > 6 * datum.label.length + 2 && {room} > 24", "label"),
             ),
-            *(
-                layer(
-                    mark(
-                        "text",
-                        fontSize=11,
-                        dy=-19,
-                        tooltip=None,
-                        limit={"expr": f"max({room} / 2, {room} - {_CUT})"},
-                        **halo,
-                    ),
-                    "nodes",
-                    "datum.is_free",
-                    **at,
-                    text=text_where(f"{room} > 70", "title"),
-                )
-                for halo in HALO
+            *over_lines(
+                {"fontSize": 11, "dy": -19, "tooltip": None, "limit": {"expr": f"max({room} / 2, {room} - {_CUT})"}},
+                "nodes",
+                "datum.is_free",
+                **at,
+                text=text_where(f"{room} > 70", "title"),
             ),
-            *(
-                layer(mark("text", fontSize=11, dy=-9, **halo), "cuts", **at, text=text_where(f"{room} > 70", "said"))
-                for halo in HALO
-            ),
+            *over_lines({"fontSize": 11, "dy": -9}, "cuts", **at, text=text_where(f"{room} > 70", "said")),
         ],
     }
     datasets = {"nodes": nodes, "arcs": _arcs(found, layout), "cuts": _cuts(found, layout)}

@@ -13,14 +13,14 @@ from planner.display.tables import format_cell
 Encoding = dict[str, Any]
 #: Of a row: whether the reader chose it, and whether it is of the bottleneck.
 CHOSEN, DECISIVE = "datum.index === chosen", "datum.is_bottleneck"
-#: Texts over lines: first the paper around them, then they themselves.
-HALO: tuple[Encoding, ...] = ({"stroke": "@paper", "strokeWidth": 4, "strokeJoin": "round"}, {})
+#: The paper around texts over lines.
+_HALO: Encoding = {"stroke": "@paper", "strokeWidth": 4, "strokeJoin": "round"}
 
 
 def stage_colour(stages: Sequence[Any], colours: str = "@stages", otherwise: str = "@no_stage") -> Encoding:
     """The colour of the field ``stage``: its position, ``None`` for what is in none."""
     scale = {"domain": list(range(len(stages))), "range": colours}
-    of = {"field": "stage", "type": "nominal", "scale": scale, "legend": None}
+    of = nominal("stage", scale=scale, legend=None)
     return {"condition": {"test": "datum.stage !== null", **of}, "value": otherwise}
 
 
@@ -38,9 +38,18 @@ def short_name(stage: Stage) -> str:
     return f"{BOTTLENECK if stage.is_bottleneck else ''}{stage.label}"
 
 
+def stage_fields(stages: Sequence[Stage], stage: int | None) -> dict[str, Any]:
+    """What a row has of its stage, by its position; ``None``: it is in none."""
+    if stage is None:
+        return {"stage": None, "stage_name": "none", "label": "", "is_bottleneck": False}
+    own = stages[stage]
+    name = {"stage_name": stage_name(own), "label": short_name(own)}
+    return {"stage": stage, **name, "is_bottleneck": own.is_bottleneck}
+
+
 def tooltip(titles: Mapping[str, str]) -> list[Encoding]:
     """What hovering shows: by column what it is called."""
-    return [{"field": column, "title": title, "type": "nominal"} for column, title in titles.items()]
+    return [nominal(column, title=title) for column, title in titles.items()]
 
 
 def figures(of: Sequence[Mapping[str, Any]]) -> tuple[list[Row], dict[str, str]]:
@@ -95,6 +104,11 @@ def layer(marks: Encoding, data: str | None = None, where: str | None = None, /,
     return made
 
 
+def over_lines(look: Encoding, data: str, where: str | None = None, /, **encoding: Any) -> list[Encoding]:
+    """Texts over lines, with a look of `mark`: first the paper around them, then they themselves."""
+    return [layer(mark("text", **look, **halo), data, where, **encoding) for halo in (_HALO, {})]
+
+
 def when(test: str, value: Any, otherwise: Any) -> Encoding:
     """A value where a row meets an expression, and another one where it does not."""
     return {"condition": {"test": test, "value": value}, "value": otherwise}
@@ -103,6 +117,20 @@ def when(test: str, value: Any, otherwise: Any) -> Encoding:
 def text_where(test: str, field: str) -> Encoding:
     """A field as text, where a row meets an expression: there is room for it."""
     return {"condition": {"test": test, "field": field}, "value": ""}
+
+
+def nominal(field: str, **more: Any) -> Encoding:
+    """Names, which have no order of their own."""
+    return {"field": field, "type": "nominal", **more}
+
+
+def span(channel: str, of: Encoding, start: str, end: str) -> Encoding:
+    """From one field of a row to another along ``x`` or ``y``, which is encoded so.
+
+    >>> span("x", x_of("x"), "left", "right")
+    {'x': {'field': 'left', 'type': 'quantitative'}, 'x2': {'field': 'right'}}
+    """
+    return {channel: {**of, "field": start}, f"{channel}2": {"field": end}}
 
 
 def x_of(field: str, **more: Any) -> Encoding:

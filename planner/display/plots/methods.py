@@ -9,7 +9,7 @@ from typing import Any
 
 from formulations.contract.family import Claim
 from planner.display.plots.chart import Chart
-from planner.display.plots.marks import layer, mark, tooltip
+from planner.display.plots.marks import layer, mark, nominal, span, tooltip
 from planner.display.plots.numbers import NAMES, losses_said
 from planner.display.tables import percent
 from planner.results.events import Event
@@ -69,7 +69,7 @@ def over_time(events: Sequence[Event], report: Report) -> Chart | None:
         {"method": method, "end": max(_LEAST_S, result.seconds), "label": _ending(result, is_known)}
         for method, result in results.items()
     ]
-    names = {"field": "method", "type": "nominal", "sort": list(results), "title": None, "axis": NAMES}
+    names = nominal("method", sort=list(results), title=None, axis=NAMES)
     spec = {
         "height": (_BAR + 8) * len(results),
         "encoding": {"y": names},
@@ -77,8 +77,7 @@ def over_time(events: Sequence[Event], report: Report) -> Chart | None:
             layer(
                 mark("bar", height={"band": 0.75}),
                 "spans",
-                x={**_seconds(last), "field": "start"},
-                x2={"field": "end"},
+                **span("x", _seconds(last), "start", "end"),
                 yOffset={"field": "of", "sort": ["plan", "bound"]},
                 color=_nearness(),
                 tooltip=tooltip(

@@ -16,9 +16,9 @@ from planner.display.plots.marks import (
     mark,
     pixels_per,
     ramp_key,
-    short_name,
+    span,
     stage_colour,
-    stage_name,
+    stage_fields,
     text_where,
     tooltip,
     when,
@@ -47,11 +47,8 @@ def network(found: Network) -> list[Chart]:
             "x": place.x,
             "y": place.y,
             "machine": found.machines[place.machine] if place.machine < len(found.machines) else str(place.machine),
-            "stage": place.stage,
             "replica": place.replica,
-            "stage_name": "none" if place.stage is None else stage_name(found.stages[place.stage]),
-            "label": "" if place.stage is None else short_name(found.stages[place.stage]),
-            "is_bottleneck": place.stage is not None and found.stages[place.stage].is_bottleneck,
+            **stage_fields(found.stages, place.stage),
         }
         for place in found.places
     ]
@@ -95,10 +92,8 @@ def _frames(at: Encoding, room: str) -> Iterator[Encoding]:
     yield layer(
         mark("rect", fill=None, stroke="@quiet", strokeDash=[3, 3], cornerRadius=6),
         "machines",
-        x={**x, "field": "left"},
-        x2={"field": "right"},
-        y={**y, "field": "above"},
-        y2={"field": "below"},
+        **span("x", x, "left", "right"),
+        **span("y", y, "above", "below"),
     )
     yield layer(
         mark("text", align="left", baseline="bottom", dy=-3, color="@quiet"),
@@ -281,10 +276,8 @@ def _speeds(x: Encoding, y: Encoding, cells: Sequence[Row]) -> Encoding:
     made = layer(
         mark("rect"),
         "cells",
-        x={**x, "field": "column"},
-        x2={"field": "right"},
-        y={**y, "field": "row"},
-        y2={"field": "below"},
+        **span("x", x, "column", "right"),
+        **span("y", y, "row", "below"),
         color=speed,
         tooltip=tooltip({"from": "devices", "to": "and", "speed": "bandwidth, GB/s"}),
     )
@@ -296,15 +289,15 @@ def _speeds(x: Encoding, y: Encoding, cells: Sequence[Row]) -> Encoding:
 def _bands(x: Encoding, y: Encoding, band: float, found: Matrix, room: str) -> Iterator[Encoding]:
     """The colours of the stages above and left of their devices, with their numbers where there is room."""
     beside = (
-        {"x": {**x, "field": "start"}, "x2": {"field": "end"}, "y": {**y, "datum": band}, "y2": {"datum": 0}},
-        {"y": {**y, "field": "start"}, "y2": {"field": "end"}, "x": {**x, "datum": band}, "x2": {"datum": 0}},
+        {**span("x", x, "start", "end"), "y": {**y, "datum": band}, "y2": {"datum": 0}},
+        {**span("y", y, "start", "end"), "x": {**x, "datum": band}, "x2": {"datum": 0}},
     )
     names = (
         {"x": {**x, "field": "middle"}, "y": {**y, "datum": band / 2}},
         {"y": {**y, "field": "middle"}, "x": {**x, "datum": band / 2}},
     )
     for place in beside:
-        colour, hover = stage_colour(found.stages), tooltip({"name": "stage"})
+        colour, hover = stage_colour(found.stages), tooltip({"stage_name": "stage"})
         yield layer(mark("rect", stroke="@paper"), "stages", **place, color=colour, tooltip=hover)
     for place in names:
         yield layer(
@@ -312,13 +305,13 @@ def _bands(x: Encoding, y: Encoding, band: float, found: Matrix, room: str) -> I
             "stages",
             **place,
             color=stage_colour(found.stages, "@on_stages", "@ink"),
-            text=text_where(f"(datum.end - datum.start) * {room} > 7 * datum.short.length + 2", "short"),
+            text=text_where(f"(datum.end - datum.start) * {room} > 7 * datum.label.length + 2", "label"),
         )
 
 
 def _squares(x: Encoding, y: Encoding) -> Iterator[Encoding]:
     """A frame around what the bottleneck's replicas use among themselves."""
-    ends = {"x": {**x, "field": "start"}, "x2": {"field": "end"}, "y": {**y, "field": "start"}, "y2": {"field": "end"}}
+    ends = {**span("x", x, "start", "end"), **span("y", y, "start", "end")}
     for colour, wide in (("@paper", 5), ("@ink", 2.5)):
         yield layer(mark("rect", fill=None, stroke=colour, strokeWidth=wide, tooltip=None), "stages", DECISIVE, **ends)
 
@@ -349,19 +342,9 @@ def _edges(found: Matrix, step: int) -> list[Row]:
     """From where to where each stage's devices reach, in blocks."""
     rows: list[Row] = []
     end = 0.0
-    for place, (own, stage) in enumerate(zip(found.devices, found.stages, strict=bool(found.stages))):
+    for place, (own, _) in enumerate(zip(found.devices, found.stages, strict=bool(found.stages))):
         start, end = end, end + len(own) / step
-        rows.append(
-            {
-                "stage": place,
-                "start": start,
-                "end": end,
-                "middle": (start + end) / 2,
-                "name": stage_name(stage),
-                "short": short_name(stage),
-                "is_bottleneck": stage.is_bottleneck,
-            }
-        )
+        rows.append({"start": start, "end": end, "middle": (start + end) / 2, **stage_fields(found.stages, place)})
     return rows
 
 
@@ -373,17 +356,14 @@ def tiles(found: Tiles) -> list[Chart]:
     """Stages as rectangles on a mesh: a column is a machine."""
     rows: list[Row] = [
         {
-            "stage": tile.stage,
             "row": tile.row,
             "column": tile.column,
             "below": tile.row + tile.rows,
             "right": tile.column + tile.columns,
             "middle": tile.column + tile.columns / 2,
             "centre": tile.row + tile.rows / 2,
-            "label": short_name(found.stages[tile.stage]),
-            "name": stage_name(found.stages[tile.stage]),
             "form": f"{tile.rows} x {tile.columns}",
-            "is_bottleneck": found.stages[tile.stage].is_bottleneck,
+            **stage_fields(found.stages, tile.stage),
         }
         for tile in found.tiles
     ]
@@ -397,14 +377,12 @@ def tiles(found: Tiles) -> list[Chart]:
         "layer": [
             layer(
                 mark("rect"),
-                x=x,
-                x2={"field": "right"},
-                y=y,
-                y2={"field": "below"},
+                **span("x", x, "column", "right"),
+                **span("y", y, "row", "below"),
                 color=stage_colour(found.stages),
                 stroke=when(DECISIVE, "@ink", "@quiet"),
                 strokeWidth=when(DECISIVE, 3, 1),
-                tooltip=tooltip({"name": "stage", "form": "devices x machines"}),
+                tooltip=tooltip({"stage_name": "stage", "form": "devices x machines"}),
             ),
             layer(
                 mark("text", tooltip=None),

@@ -11,7 +11,7 @@ from typing import Any
 from planner.display.headlines import unit_for
 from planner.display.palette import LINES, dashes, line_colour
 from planner.display.plots.chart import Chart, Row
-from planner.display.plots.marks import Encoding, layer, mark, tooltip, when, x_of
+from planner.display.plots.marks import Encoding, layer, mark, nominal, tooltip, when, x_of
 from planner.display.terminal import printable
 from planner.results.events import Event
 from planner.results.optimality_loss import format_loss
@@ -110,19 +110,8 @@ def ranked(
         scale=scale,
         axis={"tickCount": 4} if known and has_axis else {"labels": False, "ticks": False, "grid": False},
     )
-    y = {
-        "field": "name",
-        "type": "nominal",
-        "sort": None,
-        "title": None,
-        "axis": {**NAMES, "domain": False, "labelLimit": 400},
-    }
-    colours = {
-        "field": "colour",
-        "type": "nominal",
-        "legend": None,
-        "scale": {"domain": list(range(len(LINES))), "range": list(LINES)},
-    }
+    y = nominal("name", sort=None, title=None, axis={**NAMES, "domain": False, "labelLimit": 400})
+    colours = nominal("colour", legend=None, scale={"domain": list(range(len(LINES))), "range": list(LINES)})
     placed = [{**row, "end": row["value"] or least, "least": least} for row in rows]
     spec = {
         "data": {"name": "methods"},
@@ -206,10 +195,7 @@ def curves(
         "color": {"domain": order, "range": [line_colour(colour) for colour, _ in looks]},
         "strokeDash": {"domain": order, "range": [list(dash) for _, dash in looks]},
     }
-    shown = {
-        channel: {"field": "line", "type": "nominal", "scale": scale, "legend": key}
-        for channel, scale in styles.items()
-    }
+    shown = {channel: nominal("line", scale=scale, legend=key) for channel, scale in styles.items()}
     spec = {
         "data": {"name": "lines"},
         "height": _HEIGHT,
@@ -291,17 +277,11 @@ def gap_histogram(bins: Sequence[Mapping[str, Any]], title: str = "", text: str 
         }
         for place, each in enumerate(bins[: last + 1])
     ]
-    x = {
-        "field": "bin",
-        "type": "nominal",
-        "sort": None,
-        "title": "gap to the optimum, at most",
-        "axis": {"labelAngle": -45},
-    }
+    x = nominal("bin", sort=None, title="gap to the optimum, at most", axis={"labelAngle": -45})
     most = max((row["count"] for row in rows), default=1)
     y = x_of("count", title="instances", **_symlog(1, 2 * most))
     layers = [
-        layer(mark("bar"), x=x, y=y, color={"field": "colour", "type": "nominal", "scale": None}),
+        layer(mark("bar"), x=x, y=y, color=nominal("colour", scale=None)),
         layer(mark("text", baseline="bottom", dy=-2), x=x, y=y, text={"field": "said"}),
     ]
     return Chart(
@@ -390,12 +370,7 @@ def scattered(
     ]
     most = max([_LINEAR, *(row["loss"] for row in rows)])
     methods = list(found)
-    key = {
-        "field": "method",
-        "type": "nominal",
-        "sort": methods,
-        "legend": {"orient": "right", "title": None, "labelLimit": 240},
-    }
+    key = nominal("method", sort=methods, legend={"orient": "right", "title": None, "labelLimit": 240})
     colours = [line_colour(place) for place in range(len(methods))]
     shapes = [_SHAPES[place % len(_SHAPES)] for place in range(len(methods))]
     spec = {

@@ -13,7 +13,9 @@ from planner.display.plots.marks import (
     Encoding,
     layer,
     mark,
+    nominal,
     short_name,
+    span,
     stage_colour,
     stage_name,
     text_where,
@@ -78,8 +80,7 @@ def passes(found: Passes, most: float = 0.0) -> list[Chart]:
     titles = {"stage_name": "stage", "kind": "pass", "microbatch": "micro-batch"}
     bars = layer(
         mark("bar", clip=True, stroke="@quiet" if len(rows) <= _EDGED else "@paper", strokeWidth=0.4, height=_THICK),
-        x=x,
-        x2={"field": "end"},
+        **span("x", x, "start", "end"),
         color=stage_colour(found.stages),
         fillOpacity=when("datum.kind === 'forward'", SHARES[1], 1),
         tooltip=tooltip({**titles, "start": f"from, {unit}", "end": f"to, {unit}"}),
@@ -89,7 +90,7 @@ def passes(found: Passes, most: float = 0.0) -> list[Chart]:
         "height": min((_ROW if len(order) <= _FEW else _LOW) * max(1, len(order)), _HIGHEST),
         "params": [{"name": "whole", "value": "@top"}, _slider("zoom", 1, 60), _slider("place", 0, 100)],
         "data": {"name": "tasks"},
-        "encoding": {"y": {"field": "row", "type": "nominal", "sort": order, "title": "stage", "axis": axis}},
+        "encoding": {"y": nominal("row", sort=order, title="stage", axis=axis)},
         "resolve": {"scale": {"color": "independent"}},
         "layer": [
             bars,

@@ -15,15 +15,18 @@ from planner.display.plots.chart import SVG_ROWS, Chart, Row
 from planner.display.plots.marks import (
     CHOSEN,
     DECISIVE,
-    HALO,
     Encoding,
     figures,
     layer,
     mark,
+    nominal,
+    over_lines,
     pixels,
     pixels_per,
     short_name,
+    span,
     stage_colour,
+    stage_fields,
     stage_name,
     text_where,
     tooltip,
@@ -106,8 +109,8 @@ def _names(x: Encoding, whole: float) -> Encoding:
     """The names of stages above the strip: with degrees where there is room, the bottleneck's in any case."""
     room = f"datum.share * {whole:g} / shown * width"
     texts = [
-        {"test": f"{room} > 7 * datum.long.length + 3", "field": "long"},
-        {"test": f"{room} > 7.5 * datum.short.length + 3 || datum.share > 0 && {DECISIVE}", "field": "short"},
+        {"test": f"{room} > 7 * datum.stage_name.length + 3", "field": "stage_name"},
+        {"test": f"{room} > 7.5 * datum.label.length + 3 || datum.share > 0 && {DECISIVE}", "field": "label"},
     ]
     return layer(
         mark("text", baseline="bottom", dy=-3, limit=400),
@@ -120,7 +123,7 @@ def _names(x: Encoding, whole: float) -> Encoding:
 
 def _overlay(box: Encoding) -> Encoding:
     """The patterns of what was chosen for layers; where a canvas is drawn they would be too small to see."""
-    return layer(mark("rect", tooltip=None), "items", **box, fill={"field": "hatch", "type": "nominal", "scale": None})
+    return layer(mark("rect", tooltip=None), "items", **box, fill=nominal("hatch", scale=None))
 
 
 def _hatch(hatches: dict[str, int], pattern: str, stage: int | None) -> str:
@@ -157,9 +160,7 @@ def _spans(stages: Sequence[Stage], items: Sequence[Row], tops: Sequence[float])
             "middle": (piece["start"] + piece["end"]) / 2,
             "above": tops[piece["stage"]],
             "share": (piece["end"] - piece["start"]) / whole if longest[piece["stage"]][1] is piece else 0.0,
-            "long": stage_name(stages[piece["stage"]]),
-            "short": short_name(stages[piece["stage"]]),
-            "is_bottleneck": stages[piece["stage"]].is_bottleneck,
+            **stage_fields(stages, piece["stage"]),
         }
         for piece in pieces
     ]
@@ -280,10 +281,7 @@ class _Bars:
         axis = {"labelAngle": 0, "labelOverlap": True, "ticks": False, "labelLimit": 60}
         self.found = found
         self.colours = list(range(colours))
-        self.x: Encoding = {
-            **{"field": "label", "type": "nominal", "sort": None, "title": "stage"},
-            **{"axis": axis, "scale": {"paddingOuter": outer}},
-        }
+        self.x = nominal("label", sort=None, title="stage", axis=axis, scale={"paddingOuter": outer})
         height = {"domain": [0, "@top"], "nice": False}
         self.y = x_of("start", title=measure, scale=height, axis={"tickCount": 5})
         self.box = {"x": self.x, "y": self.y, "y2": {"field": "end"}}
@@ -316,7 +314,7 @@ class _Bars:
             "parts",
             "datum.side === 'sum'",
             **self.box,
-            fill={"field": "stage", "type": "nominal", "scale": scale, "legend": None},
+            fill=nominal("stage", scale=scale, legend=None),
         )
         made["transform"].insert(0, {"filter": {"field": "part", "equal": name}})
         return made
@@ -337,8 +335,7 @@ class _Bars:
         line = mark("tick", color="@alarm", thickness=2, width={"band": 1})
         yield layer(line, "stages", "isValid(datum.limit)", **at)
         room = f"{pixels_per(len(self.found.stages))} > 44"
-        for halo in HALO:
-            yield layer(mark("text", dy=10, **halo), "stages", **at, text=text_where(room, "full"))
+        yield from over_lines({"dy": 10}, "stages", **at, text=text_where(room, "full"))
 
     def adding_up(self, whole: float, said_of_it: str) -> Iterator[Encoding]:
         """Lines from the top of each bar to the foot of the next one, and one at the sum of all, with its number."""
@@ -347,8 +344,7 @@ class _Bars:
             mark("rule", color="@quiet", strokeWidth=0.7, tooltip=None),
             "stages",
             "datum.before !== null",
-            x={**self.x, "field": "before"},
-            x2={"field": "label"},
+            **span("x", self.x, "before", "label"),
             y={**self.y, "field": "foot"},
         )
         line = mark("rule", color="@ink", strokeWidth=0.8, strokeDash=[4, 3], tooltip=None)

@@ -9,7 +9,7 @@ from typing import Any
 from formulations.figures.plan_figures import Heat, Options, Tradeoff
 from planner.display.headlines import amount, headline, unit_for
 from planner.display.plots.chart import SVG_ROWS, Chart, Row
-from planner.display.plots.marks import HALO, Encoding, layer, mark, ramp_key, tooltip, when, x_of
+from planner.display.plots.marks import Encoding, layer, mark, nominal, over_lines, ramp_key, tooltip, when, x_of
 
 _HEIGHT = 260
 #: More nodes than this are not drawn one by one, except those for which the plans differ.
@@ -80,7 +80,7 @@ def _totals(found: Tradeoff) -> Chart:
             color=when("datum.is_first", "@ink", "@alarm"),
             tooltip=tooltip({"name": "choice", "said": "memory", "time": "time"}),
         ),
-        *(layer(mark("text", limit=160, **aside, **halo), "totals", **at, text={"field": "name"}) for halo in HALO),
+        *over_lines({"limit": 160, **aside}, "totals", **at, text={"field": "name"}),
     ]
     spec = {"height": _HEIGHT, "layer": layers}
     title = f"{found.title} (line: the capacity of {amount(found.capacity_bytes, 'bytes')})"
@@ -112,13 +112,13 @@ def _options(found: Tradeoff) -> list[Chart]:
         "x": x_of("memory", title=f"memory, {unit}", scale={"padding": 20, "nice": False}),
         "y": x_of("time", title=measure, scale={"zero": False, "padding": 20}),
     }
-    by: dict[str, Any] = {"field": "by", "type": "nominal", "title": "chosen by", "legend": {"orient": "top"}}
+    by = nominal("by", title="chosen by", legend={"orient": "top"})
     hover = tooltip({"node": "node", "option": "option", "time": "time", "said": "memory", "by": "chosen by"})
-    words = [mark("text", align="left", dx=8, dy=-8, tooltip=None, **halo) for halo in HALO if counts]
+    words = {"align": "left", "dx": 8, "dy": -8, "tooltip": None}
     layers = [
         layer(mark("line", color="@quiet", strokeWidth=1, opacity=0.6), **at, detail={"field": "node"}),
         layer(mark("point", filled=False, color="@quiet", size=20), None, "datum.by === 'none'", **at, tooltip=hover),
-        *(layer(each, "counts", **at, text={"field": "said"}) for each in words),
+        *(over_lines(words, "counts", **at, text={"field": "said"}) if counts else ()),
         layer(
             mark("point", filled=True, opacity=1, size=70, stroke="@paper"),
             None,
@@ -204,7 +204,7 @@ def heat(found: Heat) -> list[Chart]:
     known = [row["value"] for row in rows if row["value"] is not None]
     framed = (("best", "@alarm"), ("here", "@ink"))
     frames = [(frame, *look) for frame, own in framed for look in (("@paper", 5), (own, 2.5))]
-    words = [mark("text", tooltip=None, **halo) for halo in HALO if len(across) <= _WRITTEN]
+    words = () if len(across) > _WRITTEN else over_lines({"tooltip": None}, "cells", **box, text={"field": "said"})
     spec: dict[str, Any] = {
         "height": int(min(320, max(120, 30 * len(down)))),
         "layer": [
@@ -218,7 +218,7 @@ def heat(found: Heat) -> list[Chart]:
             ),
             layer(mark("rect", fill=empty), "cells", "datum.value === null", **box, tooltip=hover),
             *_isolines(box, is_named=not words),
-            *(layer(each, "cells", **box, text={"field": "said"}) for each in words),
+            *words,
             *(
                 layer(
                     mark("rect", fill=None, stroke=stroke, strokeWidth=wide, tooltip=None),
@@ -282,6 +282,5 @@ def _isolines(box: Encoding, *, is_named: bool) -> Iterator[Encoding]:
     yield layer(rule, "lines", "datum.side === 'left'", x=left, **upright)
     yield layer(rule, "lines", "datum.side === 'below'", y=below, x=left, x2={"field": "x", **far})
     for side, where in (("false", {"align": "left", "dx": 3}), ("true", {"align": "right", "dx": -3})):
-        for halo in HALO if is_named else ():
-            words, is_there = mark("text", fontSize=11, tooltip=None, **where, **halo), "datum.said !== ''"
-            yield layer(words, "lines", f"{is_there} && datum.is_right === {side}", x=left, y=y, text={"field": "said"})
+        is_there, look = f"datum.said !== '' && datum.is_right === {side}", {"fontSize": 11, "tooltip": None, **where}
+        yield from over_lines(look, "lines", is_there, x=left, y=y, text={"field": "said"}) if is_named else ()

@@ -137,7 +137,7 @@ def test_a_strip_has_its_layers_side_by_side_and_its_stages_named() -> None:
         *("url(#hatch-1-ffffff)", "transparent", "url(#hatch-2-000000)", "transparent"),
     ]
     assert [name for name, _, _ in chart.key] == ["keep", "swap"] and chart.top == 7
-    assert [stage["long"] for stage in chart.datasets["stages"]] == ["0 dp 2", "▼ 1 dp 4"]
+    assert [stage["stage_name"] for stage in chart.datasets["stages"]] == ["0 dp 2", "▼ 1 dp 4"]
     assert chart.spec["layer"][-1]["mark"]["limit"] > 7 * len("▼ 0.0 2 machines x dp 16 x tp 16"), "cut off"
     assert (
         chart.details is not None and items[0][next(c for c, t in chart.details[1].items() if t == "time, s")] == "0.25"
@@ -291,7 +291,7 @@ def test_machines_and_the_stages_of_a_matrix_have_their_names() -> None:
     assert [row["label"] for row in chart.datasets["places"]] == ["0", "▼1", "0", "▼1"]
     chart = only(EXAMPLES[5])
     assert (chart.spec["width"], chart.spec["height"]) == ("@square", "@inside")
-    assert [(row["short"], row["middle"]) for row in chart.datasets["stages"]] == [("0", 1.0), ("▼1", 2.5)]
+    assert [(row["label"], row["middle"]) for row in chart.datasets["stages"]] == [("0", 1.0), ("▼1", 2.5)]
 
 
 def test_a_column_is_kept_once_for_all_charts() -> None:
