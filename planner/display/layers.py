@@ -24,19 +24,6 @@ class Layout:
         """The last layer."""
         return max((x for x, _ in self.places.values()), default=0.0)
 
-    def turned(self) -> Layout:
-        """The same with its first layer on top."""
-        return Layout(
-            {node: (y, x) for node, (x, y) in self.places.items()},
-            [[(y, x) for x, y in route] for route in self.routes],
-        )
-
-    @property
-    def breadth(self) -> float:
-        """How far the outermost points are from each other."""
-        across = [y for route in self.routes for _, y in route] + [y for _, y in self.places.values()] or [0.0]
-        return max(across) - min(across)
-
 
 def place_in_layers(graph: Graph) -> Layout:
     """Nodes in layers, inputs in layer 0, and arcs that go around the nodes between.

@@ -98,9 +98,7 @@ def _examine(target: Target) -> None:
             return
         if time.perf_counter() > until:
             raise UsageError(f"{target.name}: import takes more than {IMPORT_S:g} s")
-        lines = process.printed().splitlines()
-        last = f", and printed last: {lines[-1][:200]}" if lines else ""
-        raise UsageError(f"{target.name}: the process that imports it {process.ending()}{last}")
+        raise UsageError(f"{target.name}: the process that imports it {process.last_words()}")
     except json.JSONDecodeError:
         raise UsageError(f"{target.name}: the process that imports it sent what is no reply") from None
     finally:

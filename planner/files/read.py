@@ -6,6 +6,7 @@ import json
 import math
 import re
 import sys
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TextIO
@@ -22,6 +23,15 @@ STANDARD = "-"
 def read_named(name: str) -> tuple[str, str]:
     """The UTF-8 text of a file or (``-``) of standard input, and its name for errors; `InstanceError`."""
     return (read_text(Path(name)), name) if name != STANDARD else (_all_of(sys.stdin), "standard input")
+
+
+def read_object(name: str, rule: str) -> Mapping[str, Any]:
+    """The JSON object in a file or on standard input (`read_named`); `InstanceError`, which says the ``rule``."""
+    text, where = read_named(name)
+    content = parse_json(text, where)
+    if not isinstance(content, dict):
+        raise InstanceError.at(where, "content", json.dumps(content)[:60], rule)
+    return content
 
 
 @lru_cache(maxsize=1)

@@ -46,8 +46,8 @@ IMPORT_S = 60.0
 GRACE_S = 0.2
 #: Seconds from sending an instance to the call of the function that do not count; later the clock is not started again.
 BEGIN_S = 2.0
-#: What is kept of what a function prints: the end, in a result and in its reason.
-_PRINTED, _LAST_WORDS = 2000, 200
+#: What is kept of what a function prints: the end.
+_PRINTED = 2000
 
 
 def brought(family: Family[Any, Any], name: str) -> Method[Any, Any] | None:
@@ -140,16 +140,10 @@ def _loaded(process: Supervised) -> Loaded | Refused:
         return Refused(words=f"{process.name}: the process that imports it {_NO_REPLY}: {error}")
     if time.perf_counter() > until:
         return Refused(words=f"{process.name}: import takes more than {IMPORT_S:g} s")
-    return Refused(words=f"{process.name}: the process that imports it {_ending(process)}")
+    return Refused(words=f"{process.name}: the process that imports it {process.last_words()}")
 
 
 _NO_REPLY = "sent what is no reply"
-
-
-def _ending(process: Supervised) -> str:
-    """How a process ended, and the last line that it printed."""
-    lines = process.printed().splitlines()
-    return f"{process.ending()}, and printed last: {lines[-1][:_LAST_WORDS]}" if lines else process.ending()
 
 
 class _Running:
@@ -211,7 +205,7 @@ class _Running:
         if watch.stopped():
             limit = "at the time limit" if watch.reason is Stop.TIME_LIMIT else "as the run was interrupted"
             return "stopped", f"its process was ended {limit}"
-        return "error", f"its process {_ending(process)}"
+        return "error", f"its process {process.last_words()}"
 
     @staticmethod
     def _take(reply: Reply, judge: Judge, watch: Watch) -> None:

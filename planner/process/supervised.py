@@ -46,6 +46,8 @@ MOST_BYTES = 1 << 26
 #: What is kept of what is printed: the end.
 _PRINTED_BYTES = 1 << 12
 _PART_BYTES = 1 << 16
+#: And of the last line of it, in words about its end.
+_LAST_WORDS = 200
 _NOTE_BYTES = 1 << 8
 
 
@@ -125,6 +127,11 @@ class Supervised:
         if self._fault or code is None:
             return self._fault
         return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+
+    def last_words(self) -> str:
+        """The same, with the last line that it printed."""
+        lines = self.printed().splitlines()
+        return f"{self.ending()}, and printed last: {lines[-1][:_LAST_WORDS]}" if lines else self.ending()
 
     def printed(self) -> str:
         """The end of what it printed, in lines without control characters."""

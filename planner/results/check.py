@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ from typing import Any
 from formulations.contract.family import Violation
 from instances.errors import InstanceError
 from planner.files.load import family_of, validate
-from planner.files.read import parse_json, read_named
+from planner.files.read import read_object
 from planner.files.settings import declared_options, expect_types
 from planner.types import Instance, Json, JsonObject
 
@@ -95,11 +94,7 @@ def _given(options: Mapping[str, Any], name: str) -> str:
 
 def read_plan(path: str) -> Mapping[str, Any]:
     """The JSON object in a plan file, or (``-``) on standard input; `InstanceError`."""
-    text, where = read_named(path)
-    content = parse_json(text, where)
-    if not isinstance(content, dict):
-        raise InstanceError.at(where, "content", json.dumps(content)[:60], "a plan, as planner solve --out writes it")
-    return content
+    return read_object(path, "a plan, as planner solve --out writes it")
 
 
 def agree(first: float, second: float, tolerance: float = TOLERANCE) -> bool:

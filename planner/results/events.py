@@ -6,12 +6,10 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, TextIO
 
 from planner.files.destinations import unwritable
 from planner.files.write import open_to_append, plain
-from planner.process.errors import UsageError
 from planner.results.result import Result
 from solvers.outcome import relative_gap
 
@@ -126,21 +124,3 @@ def complain(path: str | None, log: EventFile) -> None:
     """`UsageError` if an event could not be written: when the result is out."""
     if path is not None and log.failure is not None:
         raise unwritable(path, _OPTION, log.failure)
-
-
-def read_events(path: str) -> list[Event]:
-    """The events of a file, the ends of runs among them.
-
-    Raises
-    ------
-    UsageError
-        If a line is no event.
-    """
-    found = []
-    for count, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), start=1):
-        try:
-            fields = json.loads(line)
-            found.append(Event(**{name: fields[name] for name in Event.__dataclass_fields__}))
-        except (ValueError, KeyError, TypeError) as error:
-            raise UsageError.at(f"{path}: line {count}", line[:60], f"an event ({error})") from None
-    return found

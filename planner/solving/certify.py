@@ -16,7 +16,7 @@ from formulations.contract.family import Certificates, Family, UncertifiedError,
 from instances.errors import InstanceError
 from planner.files.destinations import writable
 from planner.files.load import family_named, family_of, validate
-from planner.files.read import parse_json, read_named
+from planner.files.read import read_object
 from planner.files.settings import expect_types
 from planner.files.write import plain, write_atomically
 from planner.process.errors import UsageError
@@ -210,13 +210,7 @@ def checker(problem: str) -> str:
 
 def read_certificate(path: str) -> JsonObject:
     """The JSON object in a certificate's file, or (``-``) on standard input; `InstanceError`."""
-    text, where = read_named(path)
-    content = parse_json(text, where)
-    if not isinstance(content, dict):
-        raise InstanceError.at(
-            where, "content", json.dumps(content)[:60], "a certificate, as planner certify writes it"
-        )
-    return content
+    return read_object(path, "a certificate, as planner certify writes it")
 
 
 def _short(text: str) -> str:

@@ -13,8 +13,7 @@ from small_instances import random_case
 import planner
 from formulations import FAMILIES
 from planner.cli.app import main
-from planner.process.errors import UsageError
-from planner.results.events import Event, EventFile, read_events
+from planner.results.events import Event, EventFile
 
 
 @pytest.mark.parametrize("method", ["exact", "cpsat", "milp"])
@@ -40,7 +39,6 @@ def test_solve_writes_a_line_for_every_event_and_the_verified_end(tmp_path: Path
     assert {name: lines[-1][name] for name in ("objective", "bound", "gap", "status", "stop", "method")} == {
         name: result[name] for name in ("objective", "bound", "gap", "status", "stop", "method")
     }
-    assert [event.seconds for event in read_events(str(path))] == [line["seconds"] for line in lines]
 
 
 def test_crosscheck_names_the_method_of_every_event(tmp_path: Path) -> None:
@@ -56,13 +54,6 @@ def test_who_else_listens_hears_the_same() -> None:
     event = Event("p", "i", "m", 0.5, 2.0, 1.0)
     EventFile(None, received.append).listen(event)
     assert received == [event] and event.gap == 0.5
-
-
-def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
-    broken = tmp_path / "broken.jsonl"
-    broken.write_text('{"seconds": 1}\n')
-    with pytest.raises(UsageError, match="line 1"):
-        read_events(str(broken))
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
