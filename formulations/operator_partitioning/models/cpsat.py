@@ -1,6 +1,19 @@
-"""Operator partitioning for CP-SAT: operators assigned to stages (`models.assignment`), and what the stages take."""
+"""Operator partitioning for CP-SAT: operators assigned to stages, what the stages send and take, the slowest of them.
+
+Exact for the instance with a given S as declared: costs are rounded down to whole units, sizes down and limits up
+(`solvers.scaling`), so the bound holds; a plan that only rounding let through is cut off and the search goes on.
+
+Source: this project; the objective is Parmesan's, Equations 1 and 3.
+"""
 
 from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ortools.sat.python import cp_model
 
 from formulations.contract.family import Answer, infeasible_by_counting
 from formulations.modelling.solve_model import add_requirements, prove
@@ -9,79 +22,188 @@ from formulations.operator_partitioning.costs.shapes import shortage
 from formulations.operator_partitioning.definition.plan import OperatorPlan
 from formulations.operator_partitioning.definition.problem import evaluate, violations
 from formulations.operator_partitioning.definition.quantities import VOCABULARY
-from formulations.operator_partitioning.models.assignment import largest_load
+from formulations.operator_partitioning.models import partition
+from formulations.operator_partitioning.models.assignment_data import Data, data_of
 from formulations.operator_partitioning.models.first_plan import first_plan
-from formulations.operator_partitioning.models.partition import Partition, whole_sum
 from instances.problems.operator_partitioning import OperatorInstance
 from solvers.cpsat import backend as cpsat
 from solvers.outcome import Limits, Prover, Watch
-from solvers.scaling import Scale, cost_scale
+from solvers.scaling import Scale, cost_scale, size_scale
+
+_sum = cp_model.LinearExpr.sum
 
 
+def scale_of(data: Data) -> Scale:
+    """Whole units of time."""
+    stages, devices = data.stages, data.instance.num_devices or 0
+    terms = (
+        (s > 0) * len(data.send_s) + (s < stages[-1]) * len(data.single) + (stages[-1] - s) * len(data.several)
+        for s in stages
+    )
+    roundings = len(data.compute_s) + max(terms) + devices
+    return cost_scale(load_bound(data.instance), roundings, data.largest_load_s * (1 + devices))
+
+
+def add_partition(model: cpsat.SpokenModel, data: Data) -> None:
+    """Operators, replicas and memory of the stages, without the time that they take."""
+    instance, operators, stages, after = data.instance, data.operators, data.stages, data.after
+
+    # fmt: off
+    holds = model.booleans("holds", [(v, s) for v in operators for s in stages],
+        "holds[v,s]: operator v is in stage s, from 0 at the input side")
+    done = model.booleans("done", [(v, s) for v in operators for s in stages[:-1]],
+        "done[v,s]: operator v is in stage s or an earlier one; not of the last stage")
+    replicas = model.booleans("replicas", [(s, r) for s in stages for r in data.numbers],
+        "replicas[s,r]: stage s has r replicas; where their number is free")
+    keeps = model.booleans("keeps", [(v, s) for v in data.feeding for s in stages],
+        "keeps[v,s]: stage s keeps the output of v, an operator of an earlier stage, as an input; for training")
+    awaited = model.booleans("awaited", [(v, k, s) for v, k in data.awaiting for s in stages],
+        "awaited[v,k,s]: the output of v, in stage s, is awaited by its k-th successor there or by a later one; for "
+        "recomputation")
+
+    model.rows("one_stage", operators, lambda v: model.add_exactly_one([holds[v, s] for s in stages]),
+        "every operator is in one stage: sum over s of holds[v,s] = 1")
+    model.rows("counted", [(v, s) for v in operators for s in stages if stages[1:]],
+        lambda v, s: done.get((v, s), 1) == done.get((v, s - 1), 0) + holds[v, s],
+        "it is done from that stage on, and at last: done[v,s] = done[v,s-1] + holds[v,s], done[v,S-1] = 1")
+    model.rows("order", [(u, v, s) for u, v in instance.edges for s in stages[:-1]],
+        lambda u, v, s: done[v, s] <= done[u, s],
+        "a stage comes after those that feed it: where v is done, so is every u that feeds it")
+    members = [_sum([holds[v, s] for v in operators]) for s in stages]
+    model.rows("not_empty", () if instance.at_most else stages, lambda s: members[s] >= 1,
+        "no stage is empty: sum over v of holds[v,s] >= 1")
+    model.rows("empty_first", [(v, s) for s in stages[:-1] for v in operators if instance.at_most],
+        lambda v, s: holds[v, s] <= members[s + 1],
+        "behind a stage that is used, none is empty: holds[v,s] <= sum over w of holds[w,s+1]")
+    model.rows("one_number", stages if data.is_free else (),
+        lambda s: model.add_exactly_one([replicas[s, r] for r in data.numbers]),
+        "every stage has a number of replicas: sum over r of replicas[s,r] = 1")
+    model.rows("some_replica", [(v, s) for s in stages for v in operators if data.is_free and instance.at_most],
+        lambda v, s: holds[v, s] + replicas[s, 0] <= 1,
+        "a stage that is used has some replica: holds[v,s] + replicas[s,0] <= 1")
+    model.rows("devices", [()] if data.is_free else (),
+        lambda: cpsat.weighted_sum((r, replicas[s, r]) for s, r in replicas if r) <= instance.num_devices,
+        "together the stages use no more than the devices: sum of r replicas[s,r] <= devices")
+
+    def memory(s: int, now: int) -> Any:
+        needs = data.needs(s, now)
+        sizes = [*((size, holds[v, s]) for v, size in enumerate(needs.own)),
+                 *((-r * needs.room_each, replicas[s, r]) for r in data.numbers if r and needs.room_each),
+                 *((size, keeps[v, s]) for v, size in needs.kept.items()),
+                 *((size, awaited[v, k, s]) for (v, k), size in needs.live.items())]
+        byte = _byte_scale([abs(size) for size, _ in sizes], needs.room)
+        return cpsat.weighted_sum((byte.floor(size), each) for size, each in sizes) <= byte.ceil(needs.room)
+
+    model.rows("kept", [(v, w, s) for v, s in keeps for w in after[v]],
+        lambda v, w, s: keeps[v, s] >= holds[w, s] - holds[v, s],
+        "a stage keeps what comes from outside: the outputs of operators that are not in it, yet feed one that is")
+    model.rows("alive", awaited, lambda v, k, s: awaited[v, k, s] >= holds[v, s] + holds[data.awaiting[v, k], s] - 1,
+        "an output is awaited as long as one of the stage's operators that it feeds, from the k-th on, is to come")
+    model.rows("until", [(v, k, s) for v, k, s in awaited if k],
+        lambda v, k, s: awaited[v, k, s] <= awaited[v, k - 1, s],
+        "what a later successor awaits, an earlier place does as well: awaited[v,k,s] <= awaited[v,k-1,s]")
+    model.rows("memory", [(s, v) for s in stages for v in data.running], memory,
+        "every stage fits its memory, whichever operator runs [reconstructed]")
+    # fmt: on
+
+
+def build(data: Data) -> cpsat.SpokenModel:
+    """The model of all partitions into S stages; no plan prunes it."""
+    instance, stages, scale, model = data.instance, data.stages, scale_of(data), cpsat.SpokenModel()
+    add_partition(model, data)
+    holds, replicas, tensors = model.variables["holds"], model.variables["replicas"], instance.tensors
+
+    # fmt: off
+    takes = model.booleans("takes", [(t, s) for t in data.send_s for s in stages[1:]],
+        "takes[t,s]: stage s receives tensor t from an earlier one")
+    leaves = model.booleans("leaves", [(t, s) for t in data.single for s in stages[:-1]],
+        "leaves[t,s]: stage s sends tensor t, which has one target")
+    sends = model.booleans("sends", [(t, s, q) for t in data.several for s in stages for q in stages[s + 1:]],
+        "sends[t,s,q]: stage s sends tensor t, which has several targets, to stage q")
+    # M(s, s') of Equations 1 and 3: nothing but load keeps these variables down, so they need no upper rows.
+    model.rows("received", [(t, target, s) for t, s in takes for target in tensors[t].targets],
+        lambda t, target, s: takes[t, s] >= holds[target, s] - holds[tensors[t].source, s],
+        "a stage that runs a target of a tensor, and not its source, receives it: takes[t,s] >= holds[target,s] - "
+        "holds[source,s] [Parmesan, Equation 3]")
+    model.rows("left", leaves,
+        lambda t, s: leaves[t, s] >= holds[tensors[t].source, s] - holds[tensors[t].targets[0], s],
+        "a tensor of one target leaves if its source is here and its target is not [Parmesan, Equation 3]")
+    model.rows("sent", sends, lambda t, s, q: sends[t, s, q] >= holds[tensors[t].source, s] + takes[t, q] - 1,
+        "a tensor of several is sent from the stage of its source to every stage that takes it: sends[t,s,q] >= "
+        "holds[source,s] + takes[t,q] - 1 [Parmesan, Equation 3]")
+
+    slowest = model.integer("slowest", 0, scale.ceil(data.largest_load_s),
+        "time of the slowest stage over its replicas [Parmesan, Equation 1]")
+
+    def stage_time(s: int, *number: int) -> Any:
+        seconds = [*((each, holds[v, s]) for v, each in data.compute_s.items()),
+                   *((each, takes[t, s]) for t, each in data.send_s.items() if s),
+                   *((data.send_s[t], leaves[t, s]) for t in data.single if s < stages[-1]),
+                   *((data.send_s[t], sends[t, s, q]) for t in data.several for q in stages[s + 1:])]
+        time = cpsat.weighted_sum((scale.floor(each), variable) for each, variable in seconds)
+        # All stages have R replicas unless their number is free, so that is left to the objective.
+        return (time <= number[0] * slowest, replicas[s, *number]) if number else time <= slowest
+
+    model.rows("stage_time", [(s, r) for s, r in replicas if r] if data.is_free else stages, stage_time,
+        "the slowest stage is as slow as every stage: t(s) = sum of c(v) holds[v,s] + sum of M(s,s') / B <= slowest, "
+        "times r if it has r replicas and their number is free [Parmesan, Equation 1]")
+    # fmt: on
+    model.minimize(slowest)
+    return model
+
+
+def _byte_scale(sizes: list[float], room: float) -> Scale:
+    """Whole units of bytes for a row: sizes are rounded down and the room up."""
+    return size_scale([*sizes, room], max(room, max(sizes, default=0.0)), math.fsum(sizes))
+
+
+@dataclass
+class Partition(partition.Partition):
+    """The partition of a model that has its variables and rows (`add_partition`)."""
+
+    model: cpsat.SpokenModel
+    data: Data
+
+    def var(self, name: str) -> Mapping[Any, Any]:
+        """A group of variables by their indices; empty if the model has none."""
+        return self.model.variables.get(name, {})
+
+    def new_integer(self, name: str, index: tuple[int, ...], most: int, doc: str) -> Any:
+        """A new variable ``name[index]`` from 0 to ``most``, and what it means."""
+        return self.model.integers(name, [index], 0, most, doc)[index]
+
+    def new_row(self, name: str, index: tuple[int, ...], row: Any, doc: str) -> None:
+        """Add a row ``name[index]``, and what it says."""
+        self.model.rows(name, [index], lambda *_: row, doc)
+
+    def cut_off(self, _plan: OperatorPlan, values: Any) -> None:
+        """Not this assignment, nor any that is no smaller."""
+        variables, parts = self.no_smaller(values)
+        self.model.row("forbidden", _sum(variables) <= parts - 1,
+                       "an assignment with more bytes than fit, which only rounding admitted, is cut off")  # fmt: skip
+
+
+@dataclass
 class Model(Partition, cpsat.Runnable):
-    """A partition and the slowest stage over its replicas (``slowest``), in units of ``scale``."""
+    """The model of ``data``, whose times are in units of ``scale``."""
 
     scale: Scale
 
-    def __init__(self, instance: OperatorInstance) -> None:
-        super().__init__(instance, cpsat.SpokenModel())
-        self.takes = self.booleans("takes", self.taking)
-        self.leaves = self.booleans("leaves", self.leaving)
-        self.sends = self.booleans("sends", self.sending)
-        self._communication()
-        self._times()
-        self.model.minimize(self.slowest)
-
-    def _communication(self) -> None:
-        """M(s, s') of Equations 1 and 3; nothing but load keeps these variables down, so they need no upper rows."""
-        model, holds, tensors = self.model, self.holds, self.instance.tensors
-        for t, s in self.taking:
-            for target in tensors[t].targets:
-                needed = holds[target, s] - holds[tensors[t].source, s]
-                model.add(self.takes[t, s] >= needed).with_name(f"received[{t},{target},{s}]")
-
-        for t, s in self.leaving:
-            elsewhere = holds[tensors[t].source, s] - holds[tensors[t].targets[0], s]
-            model.add(self.leaves[t, s] >= elsewhere).with_name(f"left[{t},{s}]")
-
-        for t, s, q in self.sending:
-            crosses = holds[tensors[t].source, s] + self.takes[t, q] - 1
-            model.add(self.sends[t, s, q] >= crosses).with_name(f"sent[{t},{s},{q}]")
-
-    def _times(self) -> None:
-        """The slowest stage is at least as slow as every stage (Equation 1)."""
-        instance, model = self.instance, self.model
-        times = [self.seconds_of(s, self.takes, self.leaves, self.sends) for s in self.stages]
-        devices, top = instance.num_devices or 0, largest_load(instance)
-        roundings = max(map(len, times), default=1) + devices
-        self.scale = cost_scale(load_bound(instance), roundings, top * (1 + devices))
-        self.slowest = model.new_int_var(0, self.scale.ceil(top), "slowest")
-        for s in self.stages:
-            time = whole_sum(times[s], self.scale)
-            if not self.free:
-                # All stages have R replicas, so that is left to the objective:  t(s) <= slowest
-                model.add(time <= self.slowest).with_name(f"stage_time[{s}]")
-                continue
-            for r in self.numbers():
-                if r:
-                    row = model.add(time <= r * self.slowest).only_enforce_if(self.replicas[s, r])
-                    row.with_name(f"stage_time[{s},{r}]")
-
     def lower_bound(self, bound: float) -> float:
         """A bound of the model in seconds; units are whole, so it may be rounded up."""
-        units = cpsat.whole(bound) - self.free  # the slowest stage is whole, a load over its replicas need not be
-        seconds = self.scale.restore(units) / (1 if self.free else self.instance.replicas)
-        return max(0.0, seconds * (1 - 1e-14))
+        units = cpsat.whole(bound) - self.data.is_free  # the slowest stage is whole, its load over its replicas may not
+        return max(0.0, self.scale.restore(units) / self.data.common_replicas * (1 - 1e-14))
 
 
-def build(
+def model_of(
     instance: OperatorInstance,
     watch: Watch | None = None,  # noqa: ARG001 - no plan prunes it
     *,
     complete: bool = False,  # noqa: ARG001 - it always is
 ) -> Model:
-    """The model; costs are rounded down to units, sizes down and limits up."""
-    model = Model(instance)
+    """The model of an instance, with its requirements."""
+    data = data_of(instance)
+    model = Model(build(data), data, scale_of(data))
     add_requirements(model, VOCABULARY, instance)
     return model
 
@@ -91,8 +213,6 @@ def solve(instance: OperatorInstance, limits: Limits, watch: Watch) -> Answer[Op
     reason = shortage(instance)
     if reason is not None:
         return infeasible_by_counting(reason)
-    lower = load_bound(instance)
-    watch.bound(lower, Prover.BOUNDS)
-    first = first_plan(instance)
-    reason = "no assignment fits"
-    return prove(instance, lambda: build(instance), evaluate, violations, limits, watch, reason=reason, first=first)
+    watch.bound(load_bound(instance), Prover.BOUNDS)
+    first, reason = first_plan(instance), "no assignment fits"
+    return prove(instance, lambda: model_of(instance), evaluate, violations, limits, watch, reason=reason, first=first)

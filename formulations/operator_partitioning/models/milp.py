@@ -1,9 +1,17 @@
-"""Operator partitioning as a MILP (Pyomo, HiGHS): the sentences of CP-SAT's model (`models.assignment`), scaled."""
+"""Operator partitioning as a MILP (Pyomo, HiGHS): operators assigned to stages, what the stages send and take.
+
+The sentences of CP-SAT's model, on the instance's numbers but for their scale. A load that no plan as fast as a known
+one has counts as no larger: HiGHS's bounds are wrong beside numbers that are far too large.
+
+Source: this project; the objective is Parmesan's, Equations 1 and 3.
+"""
 
 # mypy: disallow_untyped_calls=False
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pyomo.environ as pyo
@@ -14,93 +22,209 @@ from formulations.operator_partitioning.costs.shapes import shortage
 from formulations.operator_partitioning.definition.plan import OperatorPlan
 from formulations.operator_partitioning.definition.problem import evaluate, violations
 from formulations.operator_partitioning.definition.quantities import VOCABULARY
-from formulations.operator_partitioning.models.assignment import largest_load
+from formulations.operator_partitioning.models import partition
+from formulations.operator_partitioning.models.assignment_data import Data, data_of
 from formulations.operator_partitioning.models.first_plan import first_plan
-from formulations.operator_partitioning.models.rows import Rows
-from formulations.operator_partitioning.models.sentences import SENTENCES
 from instances.problems.operator_partitioning import OperatorInstance
 from solvers.milp import backend as milp
-from solvers.milp.backend import weighted_sum
+from solvers.milp.backend import in_units, weighted_sum
 from solvers.outcome import Limits, Watch
 
+#: Room in rows of sizes, in the model's units, for what HiGHS drops; what it lets through is cut off.
+_SPARE = 1e-6
 
-class Model(Rows, milp.Runnable):
-    """A partition and the slowest stage over its replicas (``model.slowest``), in units of ``unit`` seconds."""
 
-    def __init__(self, instance: OperatorInstance, known: float | None) -> None:
-        super().__init__(instance, pyo.ConcreteModel())
-        replicas = 1 if self.free else instance.replicas
-        top = largest_load(instance)
-        self.unit = (known * replicas if known else top) / milp.NATURAL or 1.0
-        #: No load of interest is larger, in seconds.
-        self.top = top
-        if known:
-            self.top = min(top, known * (instance.num_devices or replicas) * (1 + milp.ROOM))
-        model = self.model
-        model.takes = pyo.Var(self.taking, domain=pyo.Binary, doc=SENTENCES["takes"])
-        model.leaves = pyo.Var(self.leaving, domain=pyo.Binary, doc=SENTENCES["leaves"])
-        model.sends = pyo.Var(self.sending, domain=pyo.Binary, doc=SENTENCES["sends"])
-        model.slowest = pyo.Var(bounds=(0, None), doc=SENTENCES["slowest"])
-        self.takes, self.leaves, self.sends = model.takes, model.leaves, model.sends
-        self._communication()
-        self._times()
-        model.objective = pyo.Objective(expr=model.slowest)
+def times_of(data: Data, known_s: float | None) -> tuple[float, float]:
+    """The unit of time, and a load than which none of interest is larger, given a known plan's objective; seconds."""
+    largest_s, replicas = data.largest_load_s, data.common_replicas
+    if not known_s:
+        return largest_s / milp.NATURAL or 1.0, largest_s
+    top_s = known_s * (data.instance.num_devices or replicas) * (1 + milp.ROOM)
+    return known_s * replicas / milp.NATURAL, min(largest_s, top_s)
 
-    def _communication(self) -> None:
-        """M(s, s') of Equations 1 and 3; nothing but load keeps these variables down, so they need no upper rows."""
-        model, tensors = self.model, self.instance.tensors
 
-        def received(m: Any, t: int, target: int, s: int) -> Any:
-            return m.takes[t, s] >= m.holds[target, s] - m.holds[tensors[t].source, s]
+def add_partition(model: pyo.ConcreteModel, data: Data) -> None:
+    """Operators, replicas and memory of the stages, without the time that they take."""
+    instance, operators, stages, after = data.instance, data.operators, data.stages, data.after
+    last, of_replicas = stages[-1], stages if data.is_free else ()
 
-        targets = [(t, target, s) for t, s in self.taking for target in tensors[t].targets]
-        model.received = pyo.Constraint(targets, rule=received, doc=SENTENCES["received"])
+    # fmt: off
+    model.holds = pyo.Var(operators, stages, domain=pyo.Binary, doc=
+        "holds[v,s]: operator v is in stage s, from 0 at the input side")
+    model.done = pyo.Var(operators, stages[:-1], domain=pyo.Binary, doc=
+        "done[v,s]: operator v is in stage s or an earlier one; not of the last stage")
+    model.replicas = pyo.Var(stages, data.numbers, domain=pyo.Binary, doc=
+        "replicas[s,r]: stage s has r replicas; where their number is free")
+    model.keeps = pyo.Var(data.feeding, stages, domain=pyo.Binary, doc=
+        "keeps[v,s]: stage s keeps the output of v, an operator of an earlier stage, as an input; for training")
+    model.awaited = pyo.Var(list(data.awaiting), stages, domain=pyo.Binary, doc=
+        "awaited[v,k,s]: the output of v, in stage s, is awaited by its k-th successor there or by a later one; for "
+        "recomputation")
+    model.forbidden = pyo.ConstraintList(doc=
+        "an assignment with more bytes than fit, which only rounding admitted, is cut off")
 
-        def left(m: Any, t: int, s: int) -> Any:
-            return m.leaves[t, s] >= m.holds[tensors[t].source, s] - m.holds[tensors[t].targets[0], s]
+    def members(m: Any, s: int) -> Any:
+        return weighted_sum((1.0, m.holds[v, s]) for v in operators)
 
-        model.left = pyo.Constraint(self.leaving, rule=left, doc=SENTENCES["left"])
+    def counted(m: Any, v: int, s: int) -> Any:
+        return (m.done[v, s] if s < last else 1.0) == (m.done[v, s - 1] if s else 0.0) + m.holds[v, s]
 
-        def sent(m: Any, t: int, s: int, q: int) -> Any:
-            return m.sends[t, s, q] >= m.holds[tensors[t].source, s] + m.takes[t, q] - 1
+    model.one_stage = pyo.Constraint(
+        operators, rule=lambda m, v: weighted_sum((1.0, m.holds[v, s]) for s in stages) == 1, doc=
+        "every operator is in one stage: sum over s of holds[v,s] = 1")
+    model.counted = pyo.Constraint(operators, stages if last else (), rule=counted, doc=
+        "it is done from that stage on, and at last: done[v,s] = done[v,s-1] + holds[v,s], done[v,S-1] = 1")
+    model.order = pyo.Constraint(
+        list(instance.edges), stages[:-1], rule=lambda m, u, v, s: m.done[v, s] <= m.done[u, s], doc=
+        "a stage comes after those that feed it: where v is done, so is every u that feeds it")
+    model.not_empty = pyo.Constraint(
+        () if instance.at_most else stages, rule=lambda m, s: members(m, s) >= 1, doc=
+        "no stage is empty: sum over v of holds[v,s] >= 1")
+    model.empty_first = pyo.Constraint(
+        operators, stages[:-1] if instance.at_most else (), rule=lambda m, v, s: m.holds[v, s] <= members(m, s + 1),
+        doc="behind a stage that is used, none is empty: holds[v,s] <= sum over w of holds[w,s+1]")
+    model.one_number = pyo.Constraint(
+        of_replicas, rule=lambda m, s: weighted_sum((1.0, m.replicas[s, r]) for r in data.numbers) == 1, doc=
+        "every stage has a number of replicas: sum over r of replicas[s,r] = 1")
+    model.some_replica = pyo.Constraint(
+        operators, of_replicas if instance.at_most else (), rule=lambda m, v, s: m.holds[v, s] + m.replicas[s, 0] <= 1,
+        doc="a stage that is used has some replica: holds[v,s] + replicas[s,0] <= 1")
+    if data.is_free:
+        used = weighted_sum((r, each) for (_, r), each in model.replicas.items() if r)
+        model.devices = pyo.Constraint(expr=used <= instance.num_devices, doc=
+            "together the stages use no more than the devices: sum of r replicas[s,r] <= devices")
 
-        model.sent = pyo.Constraint(self.sending, rule=sent, doc=SENTENCES["sent"])
+    def memory(m: Any, s: int, now: int) -> Any:
+        needs = data.needs(s, now)
+        sizes = [*((size, m.holds[v, s]) for v, size in enumerate(needs.own)),
+                 *((-r * needs.room_each, m.replicas[s, r]) for r in data.numbers if r and needs.room_each),
+                 *((size, m.keeps[v, s]) for v, size in needs.kept.items()),
+                 *((size, m.awaited[v, k, s]) for (v, k), size in needs.live.items())]
+        if not any(size for size, _ in sizes):
+            return pyo.Constraint.Skip
+        byte = max(needs.room, *(abs(size) for size, _ in sizes)) / milp.NATURAL or 1.0
+        return weighted_sum((size / byte, each) for size, each in sizes) <= needs.room / byte + _SPARE
 
-    def _times(self) -> None:
-        """The slowest stage is at least as slow as every stage (Equation 1)."""
-        model = self.model
+    model.kept = pyo.Constraint(
+        [(v, w, s) for v in data.feeding for s in stages for w in after[v]],
+        rule=lambda m, v, w, s: m.keeps[v, s] >= m.holds[w, s] - m.holds[v, s], doc=
+        "a stage keeps what comes from outside: the outputs of operators that are not in it, yet feed one that is")
+    model.alive = pyo.Constraint(
+        list(data.awaiting), stages,
+        rule=lambda m, v, k, s: m.awaited[v, k, s] >= m.holds[v, s] + m.holds[data.awaiting[v, k], s] - 1, doc=
+        "an output is awaited as long as one of the stage's operators that it feeds, from the k-th on, is to come")
+    model.until = pyo.Constraint(
+        [(v, k) for v, k in data.awaiting if k], stages,
+        rule=lambda m, v, k, s: m.awaited[v, k, s] <= m.awaited[v, k - 1, s], doc=
+        "what a later successor awaits, an earlier place does as well: awaited[v,k,s] <= awaited[v,k-1,s]")
+    model.memory = pyo.Constraint(stages, data.running, rule=memory, doc=
+        "every stage fits its memory, whichever operator runs [reconstructed]")
+    # fmt: on
 
-        def time(s: int) -> Any:
-            terms = self.seconds_of(s, model.takes, model.leaves, model.sends)
-            return weighted_sum((milp.in_units(min(seconds, 2 * self.top), self.unit), each) for seconds, each in terms)
 
-        if not self.free:
-            # All stages have R replicas, so that is left to the objective:  t(s) <= slowest
-            model.stage_time = pyo.Constraint(
-                self.stages, rule=lambda m, s: time(s) <= m.slowest, doc=SENTENCES["stage_time"]
-            )
-            return
+def build(data: Data, unit: float, top_s: float) -> pyo.ConcreteModel:
+    """The model of all partitions into S stages, in ``unit`` seconds; no load of interest is above ``top_s``."""
+    tensors, stages, model = data.instance.tensors, data.stages, pyo.ConcreteModel()
+    add_partition(model, data)
 
+    # fmt: off
+    model.takes = pyo.Var(list(data.send_s), stages[1:], domain=pyo.Binary, doc=
+        "takes[t,s]: stage s receives tensor t from an earlier one")
+    model.leaves = pyo.Var(data.single, stages[:-1], domain=pyo.Binary, doc=
+        "leaves[t,s]: stage s sends tensor t, which has one target")
+    model.sends = pyo.Var([(t, s, q) for t in data.several for s in stages for q in stages[s + 1:]], domain=pyo.Binary,
+        doc="sends[t,s,q]: stage s sends tensor t, which has several targets, to stage q")
+    model.slowest = pyo.Var(bounds=(0, None), doc=
+        "time of the slowest stage over its replicas [Parmesan, Equation 1]")
+    # M(s, s') of Equations 1 and 3: nothing but load keeps these variables down, so they need no upper rows.
+    model.received = pyo.Constraint(
+        [(t, target, s) for t in data.send_s for s in stages[1:] for target in tensors[t].targets],
+        rule=lambda m, t, target, s: m.takes[t, s] >= m.holds[target, s] - m.holds[tensors[t].source, s], doc=
+        "a stage that runs a target of a tensor, and not its source, receives it: takes[t,s] >= holds[target,s] - "
+        "holds[source,s] [Parmesan, Equation 3]")
+    model.left = pyo.Constraint(
+        data.single, stages[:-1],
+        rule=lambda m, t, s: m.leaves[t, s] >= m.holds[tensors[t].source, s] - m.holds[tensors[t].targets[0], s], doc=
+        "a tensor of one target leaves if its source is here and its target is not [Parmesan, Equation 3]")
+    model.sent = pyo.Constraint(
+        list(model.sends),
+        rule=lambda m, t, s, q: m.sends[t, s, q] >= m.holds[tensors[t].source, s] + m.takes[t, q] - 1, doc=
+        "a tensor of several is sent from the stage of its source to every stage that takes it: sends[t,s,q] >= "
+        "holds[source,s] + takes[t,q] - 1 [Parmesan, Equation 3]")
+
+    def stage_time(m: Any, s: int, *number: int) -> Any:
+        seconds = [*((each, m.holds[v, s]) for v, each in data.compute_s.items()),
+                   *((each, m.takes[t, s]) for t, each in data.send_s.items() if s),
+                   *((data.send_s[t], m.leaves[t, s]) for t in data.single if s < stages[-1]),
+                   *((data.send_s[t], m.sends[t, s, q]) for t in data.several for q in stages[s + 1:])]
+        # What takes far longer than any load of interest counts as twice as long as that.
+        time = weighted_sum((in_units(min(each, 2 * top_s), unit), variable) for each, variable in seconds)
+        if not number:  # all stages have R replicas, so that is left to the objective
+            return time <= m.slowest
         # Big-M: no load of interest is above the largest one, so without r replicas the row says nothing.
-        def stage_time(m: Any, s: int, r: int) -> Any:
-            return time(s) <= r * m.slowest + self.top / self.unit * (1 - m.replicas[s, r])
+        return time <= number[0] * m.slowest + top_s / unit * (1 - m.replicas[s, *number])
 
-        model.stage_time = pyo.Constraint(
-            self.stages, [r for r in self.numbers() if r], rule=stage_time, doc=SENTENCES["stage_time"]
-        )
+    model.stage_time = pyo.Constraint(
+        *([stages, [r for r in data.numbers if r]] if data.is_free else [stages]), rule=stage_time, doc=
+        "the slowest stage is as slow as every stage: t(s) = sum of c(v) holds[v,s] + sum of M(s,s') / B <= slowest, "
+        "times r if it has r replicas and their number is free [Parmesan, Equation 1]")
+    # fmt: on
+    model.objective = pyo.Objective(expr=model.slowest)
+    return model
+
+
+@dataclass
+class Partition(partition.Partition):
+    """The partition of a model that has its variables and rows (`add_partition`)."""
+
+    model: Any
+    data: Data
+
+    def var(self, name: str) -> Mapping[Any, Any]:
+        """A group of variables by their indices; empty if the model has none."""
+        found = self.model.component(name)
+        return found if isinstance(found, pyo.Var) else {}
+
+    def new_integer(self, name: str, index: tuple[int, ...], most: int, doc: str) -> Any:
+        """A new variable ``name[index]`` from 0 to ``most``, and what it means."""
+        if self.model.component(name) is None:
+            variables = pyo.Var(pyo.Any, domain=pyo.NonNegativeIntegers, dense=False, doc=doc)
+            self.model.add_component(name, variables)
+        found = self.model.component(name)[index]
+        found.setub(most)
+        return found
+
+    def new_row(self, name: str, index: tuple[int, ...], row: Any, doc: str) -> None:
+        """Add a row ``name[index]``, and what it says."""
+        if self.model.component(name) is None:
+            self.model.add_component(name, pyo.Constraint(pyo.Any, doc=doc))
+        self.model.component(name)[index] = row
+
+    def cut_off(self, _plan: OperatorPlan, values: Any) -> None:
+        """Not this assignment, which is within the tolerance of a row of sizes, yet too large; nor any no smaller."""
+        variables, parts = self.no_smaller(values)
+        self.model.forbidden.add(weighted_sum((1.0, each) for each in variables) <= parts - 1)
+
+
+@dataclass
+class Model(Partition, milp.Runnable):
+    """The model of ``data`` in units of ``unit`` seconds."""
+
+    unit: float
 
     def lower_bound(self, bound: float) -> float:
         """A bound in seconds, less HiGHS's tolerance."""
-        replicas = 1 if self.free else self.instance.replicas
-        return milp.trusted(bound, to_scale=True) * self.unit / replicas
+        return milp.trusted(bound, to_scale=True) * self.unit / self.data.common_replicas
 
 
-def build(instance: OperatorInstance, watch: Watch | None = None, *, complete: bool = False) -> Model:
-    """The model; its numbers are those of the instance but for their scale.
+def model_of(instance: OperatorInstance, watch: Watch | None = None, *, complete: bool = False) -> Model:
+    """The model of an instance, with its requirements.
 
     A load that no plan as fast as the best one that the watch knows has counts as no larger, unless ``complete``.
     """
-    model = Model(instance, None if complete or watch is None else watch.best_objective)
+    data = data_of(instance)
+    unit, top_s = times_of(data, None if complete or watch is None else watch.best_objective)
+    model = Model(build(data, unit, top_s), data, unit)
     add_requirements(model, VOCABULARY, instance)
     return model
 
@@ -112,8 +236,7 @@ def solve(instance: OperatorInstance, limits: Limits, watch: Watch) -> Answer[Op
         return infeasible_by_counting(reason)
 
     def model() -> Model:
-        return build(instance, watch)
+        return model_of(instance, watch)
 
-    first = first_plan(instance)
-    reason = "no assignment fits"
+    first, reason = first_plan(instance), "no assignment fits"
     return prove(instance, model, evaluate, violations, limits, watch, reason=reason, to_scale=True, first=first)

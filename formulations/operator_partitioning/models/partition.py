@@ -1,119 +1,157 @@
-"""The rules of a partition in CP-SAT: operators, replicas and memory of the stages, without the time that they take."""
+"""A partition in a model of either solver: how its plan is read, what requirements speak of, and what is cut off."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from ortools.sat.python import cp_model
-
 from formulations.operator_partitioning.definition.plan import OperatorPlan
-from formulations.operator_partitioning.models.assignment import Terms
-from formulations.operator_partitioning.models.quantities import Quantities
-from formulations.operator_partitioning.models.sentences import SENTENCES
-from instances.problems.operator_partitioning import OperatorInstance
-from solvers.cpsat import backend as cpsat
-from solvers.scaling import Scale, size_scale
+from formulations.operator_partitioning.definition.problem import stage_of
+from formulations.operator_partitioning.models.assignment_data import Data
+from instances.rules import NodeId
 
 
-class Partition(Quantities):
-    """The variables of `Assignment` and their rules in ``model``; what else it decides is the caller's."""
+class Partition(ABC):
+    """The variables of a model by name and index: ``holds[v, s]`` and ``replicas[s, r]`` decide, others follow."""
 
-    def __init__(self, instance: OperatorInstance, model: cpsat.SpokenModel) -> None:
-        super().__init__(instance)
-        self.model = model
-        self._derived: dict[str, Any] = {}
-        for name, text in SENTENCES.items():
-            model.says(name, text)
-        self.holds = self.booleans("holds", ((v, s) for v in self.operators for s in self.stages))
-        self.done = self.booleans("done", ((v, s) for v in self.operators for s in self.stages[:-1]))
-        counted = ((s, r) for s in self.stages for r in self.numbers() if self.free)
-        self.replicas = self.booleans("replicas", counted)
-        self.keeps = self.booleans("keeps", self.keeping)
-        self.awaited = self.booleans("awaited", self.awaiting)
-        self.takes = self.leaves = self.sends = {}
-        self._operators()
-        self._used()
-        if self.free:
-            self._replicas()
-        self._memory()
+    data: Data
 
-    def booleans(self, name: str, indices: Iterable[tuple[int, ...]]) -> dict[tuple[int, ...], Any]:
-        """A Boolean for each index."""
-        return {index: self.model.new_bool_var(f"{name}[{','.join(map(str, index))}]") for index in indices}
+    @abstractmethod
+    def var(self, name: str) -> Mapping[Any, Any]:
+        """A group of variables by their indices; empty if the model has none."""
 
-    def new_integer(self, name: str, index: tuple[int, ...], most: int) -> Any:
-        """A new variable ``name[index]`` from 0 to ``most``."""
-        return self.model.new_int_var(0, most, f"{name}[{','.join(map(str, index))}]")
+    @abstractmethod
+    def new_integer(self, name: str, index: tuple[int, ...], most: int, doc: str) -> Any:
+        """A new variable ``name[index]`` from 0 to ``most``, and what it means."""
 
-    def hold(self, name: str, index: tuple[int, ...], row: Any) -> None:
-        """Add a constraint ``name[index]``."""
-        self.model.add(row).with_name(f"{name}[{','.join(map(str, index))}]")
+    @abstractmethod
+    def new_row(self, name: str, index: tuple[int, ...], row: Any, doc: str) -> None:
+        """Add a row ``name[index]``, and what it says."""
 
-    def cut_off(self, _plan: OperatorPlan, values: Any) -> None:
-        """Not this assignment, nor any that is no smaller."""
-        variables, parts = self.no_smaller(values)
-        self.model.add(cp_model.LinearExpr.sum(variables) <= parts - 1).with_name("forbidden")
+    @abstractmethod
+    def cut_off(self, plan: OperatorPlan, values: Any) -> None:
+        """Forbid a partition with too many bytes, and any that is no smaller."""
 
-    def _operators(self) -> None:
-        model, holds, done = self.model, self.holds, self.done
-        for v in self.operators:
-            model.add_exactly_one([holds[v, s] for s in self.stages]).with_name(f"one_stage[{v}]")
+    def decode(self, values: Any) -> OperatorPlan:
+        """The plan of a solution."""
+        stages: list[list[int]] = [[] for _ in self.data.stages]
+        for v, s in self._ones("holds", values):
+            stages[s].append(v)
+        numbers = dict(self._ones("replicas", values))
+        used = [s for s in self.data.stages if stages[s]]
+        replicas = (numbers[s] if self.data.is_free else self.data.instance.replicas for s in used)
+        return OperatorPlan(tuple(tuple(sorted(stages[s])) for s in used), tuple(replicas))
 
-        for v in self.operators:
-            for s in self.stages[:-1]:
-                before = done[v, s - 1] if s else 0
-                model.add(done[v, s] == before + holds[v, s]).with_name(f"counted[{v},{s}]")
-            if self.last:
-                by_the_last = holds[v, self.last] + done[v, self.last - 1] == 1
-                model.add(by_the_last).with_name(f"counted[{v},{self.last}]")
+    def values_of(self, plan: OperatorPlan) -> Iterator[tuple[Any, int]]:
+        """The values of all binary variables in a feasible plan, as pairs of a variable and its value."""
+        home, empty = stage_of(plan), len(self.data.stages) - len(plan.stages)
+        at = [home[v] + empty for v in self.data.operators]
+        number, after, tensors = [0] * empty + list(plan.replicas), self.data.after, self.data.instance.tensors
 
-        for u, v in self.instance.edges:
-            for s in self.stages[:-1]:
-                model.add(done[v, s] <= done[u, s]).with_name(f"order[{u},{v},{s}]")
+        def takes(t: int, s: int) -> bool:
+            return at[tensors[t].source] != s and any(at[target] == s for target in tensors[t].targets)
 
-    def _used(self) -> None:
-        model, holds = self.model, self.holds
-        members = [cp_model.LinearExpr.sum([holds[v, s] for v in self.operators]) for s in self.stages]
-        if not self.instance.at_most:
-            for s in self.stages:
-                model.add(members[s] >= 1).with_name(f"not_empty[{s}]")
-            return
-        for s in self.stages[:-1]:
-            for v in self.operators:
-                model.add(holds[v, s] <= members[s + 1]).with_name(f"empty_first[{v},{s}]")
+        meanings: dict[str, Callable[..., bool]] = {
+            "holds": lambda v, s: at[v] == s,
+            "done": lambda v, s: at[v] <= s,
+            "replicas": lambda s, r: number[s] == r,
+            "takes": takes,
+            "leaves": lambda t, s: at[tensors[t].source] == s != at[tensors[t].targets[0]],
+            "sends": lambda t, s, q: at[tensors[t].source] == s and takes(t, q),
+            "keeps": lambda v, s: at[v] != s and any(at[w] == s for w in after[v]),
+            "awaited": lambda v, k, s: at[v] == s and any(at[w] == s for w in after[v][k:]),
+        }
+        for name, holds in meanings.items():
+            yield from ((variable, int(holds(*index))) for index, variable in self.var(name).items())
 
-    def _replicas(self) -> None:
-        model, replicas, numbers = self.model, self.replicas, self.numbers()
-        for s in self.stages:
-            model.add_exactly_one([replicas[s, r] for r in numbers]).with_name(f"one_number[{s}]")
-            if self.instance.at_most:
-                for v in self.operators:
-                    model.add(self.holds[v, s] + replicas[s, 0] <= 1).with_name(f"some_replica[{v},{s}]")
+    def no_smaller(self, values: Any) -> tuple[list[Any], int]:
+        """Variables of which so many are 1 in a solution that is too large; any with as many is no smaller.
 
-        used = [(r, replicas[s, r]) for s in self.stages for r in numbers if r]
-        model.add(whole_sum(used, Scale(0)) <= self.instance.num_devices).with_name("devices")
+        Some operator must move, or where replicas pool their memory a stage must have more of them. Replicas of empty
+        stages, which no plan shows, do not make it another one.
+        """
+        places = self._ones("holds", values)
+        found, parts = [self.var("holds")[place] for place in places], len(places)
+        if self.data.is_free and self.data.instance.pooled_memory:
+            number = dict(self._ones("replicas", values))
+            for s in {s for _, s in places}:
+                found += [self.var("replicas")[s, r] for r in self.data.numbers if 0 < r <= number[s]]
+                parts += 1
+        return found, parts
 
-    def _memory(self) -> None:
-        model, holds = self.model, self.holds
-        for v, s in self.keeping:
-            for w in self.after[v]:
-                model.add(self.keeps[v, s] >= holds[w, s] - holds[v, s]).with_name(f"kept[{v},{w},{s}]")
+    def _ones(self, name: str, values: Any) -> list[Any]:
+        """The indices of the variables that are 1."""
+        return [index for index, variable in self.var(name).items() if values[variable] > 0.5]
 
-        for (v, k, s), w in self.awaiting.items():
-            model.add(self.awaited[v, k, s] >= holds[v, s] + holds[w, s] - 1).with_name(f"alive[{v},{k},{s}]")
-            if k:
-                model.add(self.awaited[v, k, s] <= self.awaited[v, k - 1, s]).with_name(f"until[{v},{k},{s}]")
+    def quantities(self) -> Mapping[str, Callable[..., Any]]:
+        """The quantities of a plan; operators by their ids."""
+        place = {operator.id: v for v, operator in enumerate(self.data.instance.operators)}
 
-        # Sizes are rounded down and the room up.
-        for s in self.stages:
-            for v, terms, room in self.bytes_of(s):
-                sizes = [abs(size) for size, _ in terms]
-                unit = size_scale([*sizes, room], max(room, max(sizes, default=0.0)), math.fsum(sizes))
-                model.add(whole_sum(terms, unit) <= unit.ceil(room)).with_name(f"memory[{s},{v}]")
+        def of_one(quantity: Callable[[int], Any]) -> Callable[[NodeId], Any]:
+            return lambda operator: quantity(place[operator])
 
+        return {
+            "num_stages": self._num_stages,
+            "stage_of": of_one(self._stage_of),
+            "same_stage": lambda operator, other: self._together(*sorted((place[operator], place[other]))),
+            "replicas_of": of_one(self._replicas_of),
+        }
 
-def whole_sum(terms: Terms, unit: Scale) -> Any:
-    """A sum of variables with their factors in whole units, rounded down."""
-    return cp_model.LinearExpr.weighted_sum([each for _, each in terms], [unit.floor(factor) for factor, _ in terms])
+    def _num_stages(self) -> Any:
+        holds, operators = self.var("holds"), self.data.operators
+        for s in self.data.stages if not self.var("used") else ():
+            used = self.new_integer("used", (s,), 1, "used[s]: stage s has an operator, for a requirement")
+            self.new_row(
+                "used_if", (s,), used <= sum(holds[v, s] for v in operators),
+                "a stage that is used has an operator: used[s] <= sum over v of holds[v,s]")  # fmt: skip
+            for v in operators:
+                self.new_row("used_by", (v, s), used >= holds[v, s],
+                             "a stage with an operator is used: used[s] >= holds[v,s]")  # fmt: skip
+        return sum(self.var("used").values())
+
+    def _stage_of(self, v: int) -> Any:
+        """Stages that are used and in front of it; where some are empty, these are the first."""
+        stages = self.data.stages
+        position = sum(s * self.var("holds")[v, s] for s in stages)
+        return position - (len(stages) - self._num_stages()) if self.data.instance.at_most else position
+
+    def _together(self, u: int, v: int) -> Any:
+        holds = self.var("holds")
+        if (u, v) not in self.var("together"):
+            found = self.new_integer(
+                "together", (u, v), 1, "together[u,v]: operators u and v are in one stage, for a requirement"
+            )
+            for s in self.data.stages:
+                self.new_row(
+                    "together_if",
+                    (u, v, s),
+                    found <= 1 - holds[u, s] + holds[v, s],
+                    "then every stage holds both or none: together[u,v] <= 1 - holds[u,s] + holds[v,s]",
+                )
+                self.new_row("together_unless", (u, v, s), found >= holds[u, s] + holds[v, s] - 1,
+                    "else none holds both: together[u,v] >= holds[u,s] + holds[v,s] - 1")  # fmt: skip
+        return self.var("together")[u, v]
+
+    def _replicas_of(self, v: int) -> Any:
+        holds, stages = self.var("holds"), self.data.stages
+        if not self.data.is_free:  # all have R, and an operator is in one stage
+            return sum(self.data.instance.replicas * holds[v, s] for s in stages)
+        if (v,) not in self.var("number"):
+            devices = self.data.instance.num_devices or 0
+            found = self.new_integer("number", (v,), devices,
+                "number[v]: replicas of the stage that holds operator v, for a requirement")  # fmt: skip
+            for s in stages:
+                own = sum(r * self.var("replicas")[s, r] for r in self.data.numbers)
+                elsewhere = devices * (1 - holds[v, s])
+                self.new_row(
+                    "number_least",
+                    (v, s),
+                    found >= own - elsewhere,
+                    "no fewer than that stage has: number[v] >= sum of r replicas[s,r] - D (1 - holds[v,s]); big-M: D "
+                    "devices",
+                )
+                self.new_row("number_most", (v, s), found <= own + elsewhere,
+                    "no more than that stage has: number[v] <= sum of r replicas[s,r] + D (1 - holds[v,s]); big-M: D "
+                    "devices")  # fmt: skip
+        return self.var("number")[v,]

@@ -1,48 +1,63 @@
-"""What both solvers' models of placement share: the largest time, the distinct bandwidths, and how they are run."""
+"""What both solvers' models of placement share: how a plan is read, what requirements speak of, how they are run."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from formulations.contract.family import Answer, infeasible_by_counting
+from formulations.device_mapping.definition.plan import Mapping as Places
 from formulations.modelling.solve_model import Model, prove
 from formulations.modelling.warm_start import First
 from formulations.operator_partitioning.costs.shapes import shortage
+from formulations.operator_partitioning.models.partition import Partition
 from formulations.pipeline_placement.definition.plan import PlacementPlan
 from formulations.pipeline_placement.definition.problem import evaluate, violations
 from formulations.pipeline_placement.definition.simulate import simulate_plan
+from formulations.pipeline_placement.models.placement_data import Data
 from formulations.pipeline_placement.models.two_phase import best_start, compute_bound
 from instances.problems.pipeline_placement import PlacementInstance
 from solvers.outcome import Limits, Prover, Watch
 
 
-def largest_time(instance: PlacementInstance) -> float:
-    """No stage takes longer than this, whatever the plan."""
-    graph, slowest = instance.operators, 1.0 / min(bandwidths(instance), default=1.0)
-    sent = math.fsum(tensor.volume_bytes * max(1, len(tensor.targets)) for tensor in graph.tensors)
-    reduced = 2 * math.fsum(operator.parameter_bytes for operator in graph.operators)
-    return (graph.total_compute_s + (2 * sent + reduced) * slowest) * (1 + 1e-9)
+class Placement(ABC):
+    """A partition of operators, and ``at[s, r, d]``: replica r of stage s is on device d."""
 
+    data: Data
 
-def bandwidths(instance: PlacementInstance) -> list[float]:
-    """Distinct bandwidths between devices, fastest first."""
-    matrix = instance.bandwidth_bytes_per_s
-    return sorted({matrix[d][e] for d in range(len(matrix)) for e in range(d)}, reverse=True)
+    @property
+    @abstractmethod
+    def partition(self) -> Partition:
+        """The partition in the same model, which knows all its variables."""
 
+    def decode(self, values: Any) -> PlacementPlan:
+        """The plan that the values of a solution describe."""
+        device = {(s, r): d for (s, r, d), each in self.partition.var("at").items() if values[each] > 0.5}
+        places = tuple(tuple(device[s, r] for r in self.data.replicas) for s in self.data.stages)
+        return PlacementPlan(self.partition.decode(values), Places(places))
 
-def first_of_order(instance: PlacementInstance, r: int) -> int:
-    """The replica of its stage that replica r > 0 may follow in the order of devices, without loss of generality.
+    def values_of(self, plan: PlacementPlan) -> Iterator[tuple[Any, int]]:
+        """The values of the partition and of all places in a plan."""
+        yield from self.partition.values_of(plan.partition)
+        for (s, r, d), variable in self.partition.var("at").items():
+            yield variable, int(plan.mapping.devices[s][r] == d)
 
-    Where the rings go by number, only a rotation keeps each replica's neighbours: then it is the first one alone.
-    """
-    return r - 1 if instance.objective == "p2p" or instance.operators.replicas <= 3 else 0
+    def quantities(self) -> Mapping[str, Callable[..., Any]]:
+        """The quantities of a placement, as sums over both phases."""
+        at, stages, replicas = self.partition.var("at"), self.data.stages, self.data.replicas
+        partition = self.partition.quantities()
+        return {
+            "stage_of": partition["stage_of"],
+            "same_stage": partition["same_stage"],
+            "runs": lambda device, stage: sum(at[stage, r, device] for r in replicas),
+            "stage_on": lambda device: sum(s * at[s, r, device] for s in stages for r in replicas),
+        }
 
-
-def ordered_stages(instance: PlacementInstance) -> range:
-    """The stages whose replicas may be numbered at will: without tensors between stages all, else the first."""
-    return range(instance.num_stages if instance.objective == "allreduce" else min(1, instance.num_stages))
+    def cut_off(self, plan: PlacementPlan, values: Any) -> None:
+        """Not this partition, of which only rounded sizes fit."""
+        self.partition.cut_off(plan.partition, values)
 
 
 def solve_with(

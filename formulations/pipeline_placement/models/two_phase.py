@@ -15,6 +15,7 @@ from formulations.device_mapping import paper as paper_mapping
 from formulations.device_mapping.annealing import near
 from formulations.device_mapping.definition import problem as mapping_problem
 from formulations.device_mapping.definition.plan import Mapping
+from formulations.device_mapping.models.first_plan import LEVELS, anneal_briefly
 from formulations.operator_partitioning import exact as exact_partition
 from formulations.operator_partitioning.definition import problem as partition_problem
 from formulations.operator_partitioning.definition.plan import OperatorPlan
@@ -23,9 +24,10 @@ from formulations.operator_partitioning.paper import parmesan as paper_partition
 from formulations.pipeline_placement.definition.plan import PlacementPlan
 from formulations.pipeline_placement.definition.problem import second_phase
 from formulations.pipeline_placement.definition.simulate import simulate_plan
+from instances.problems.device_mapping import DeviceMapping
 from instances.problems.operator_partitioning import OperatorInstance
 from instances.problems.pipeline_placement import PlacementInstance
-from solvers.outcome import Limits, Stop, Watch
+from solvers.outcome import OPTIMAL_GAP, Limits, Stop, Watch, relative_gap
 
 #: The share of the time that the first phase may take.
 _FIRST = 0.5
@@ -158,17 +160,28 @@ def turns(
 def best_start(instance: PlacementInstance, limits: Limits, watch: Watch) -> None:
     """What the models begin with, for the watch: the best of three starts in turns, without a model of the mapping.
 
-    They are those of ``turns``, and the best partitions for flat networks as declared and of the slowest links.
+    They are those of ``turns``, and the best partitions for flat networks as declared and of the slowest links. What a
+    start places was not placed by one before, and none follows a plan that `compute_bound` proves.
     """
     slowest = min((min(row[:d]) for d, row in enumerate(instance.bandwidth_bytes_per_s) if d), default=0.0)
+    placed: list[tuple[DeviceMapping, Answer[Mapping]]] = []
 
     def for_slowest(operators: OperatorInstance, own: Limits, part: Watch) -> Answer[OperatorPlan]:
         return exact_partition.solve(replace(operators, bandwidth_bytes_per_s=slowest), own, part)
 
-    solve_turns(instance, limits, watch)
-    for partition in (for_slowest, exact_partition.solve) if slowest else (exact_partition.solve,):
-        if not watch.stopped():
-            turns(instance, limits, watch, near.solve, partition=partition)
+    def place(stages: DeviceMapping, own: Limits, part: Watch, levels: int = LEVELS) -> Answer[Mapping]:
+        found = next((answer for before, answer in placed if before == stages), None)
+        if found is None:
+            found = anneal_briefly(stages, own, part, levels)
+            placed.append((stages, found))
+        return found
+
+    starts: list[Partition] = [paper_partition.solve, for_slowest, exact_partition.solve]
+    for partition in starts if slowest else (starts[0], starts[2]):
+        gap = relative_gap(watch.best_objective, compute_bound(instance))
+        if watch.stopped() or (gap is not None and gap <= OPTIMAL_GAP):
+            return
+        turns(instance, limits, watch, place, partition=partition)
 
 
 def solve_best_mapping(instance: PlacementInstance, limits: Limits, watch: Watch) -> Answer[PlacementPlan]:

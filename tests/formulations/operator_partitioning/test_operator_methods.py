@@ -98,7 +98,10 @@ def test_no_false_optimum_of_tight_tolerances(seeds: range) -> None:
     )
     for seed in seeds:
         for known in (None, 9.0):
-            model = milp.Model(instance, known)
+            watch = Watch()
+            if known is not None:
+                watch.plan("slow", known)
+            model = milp.model_of(instance, watch)
             run = model.run(Limits(seed=seed), Watch())
             assert run.bound is not None and model.lower_bound(run.bound) <= 2.25
 
@@ -181,12 +184,12 @@ class Chosen:
 def test_more_replicas_than_those_that_are_cut_off_are_left(room: Any) -> None:
     instance = hair_too_large(num_devices=4, pooled_memory=True, num_stages=1, memory_bytes=1e3)
     for number in (1, 2, 3, 4):
-        built = room.build(instance, complete=True)
+        built = room.model_of(instance, complete=True)
         built.cut_off(None, Chosen("holds[0,0]", "holds[1,0]", "replicas[0,2]"))
         if room is cpsat:
-            built.model.add(built.replicas[0, number] == 1)
+            built.model.add(built.var("replicas")[0, number] == 1)
         else:
-            built.replicas[0, number].fix(1)
+            built.var("replicas")[0, number].fix(1)
         assert built.run(Limits(), Watch()).infeasible is (number <= 2), number
 
 

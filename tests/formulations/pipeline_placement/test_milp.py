@@ -34,7 +34,7 @@ def test_the_model_prices_a_plan_as_the_definition_does(objective: str) -> None:
     """With both phases fixed, the least that the model allows is what the plan costs: neither less nor more."""
     instance, rng = diamond(objective), random.Random(5)
     for home in ((0, 0, 1, 2), (0, 1, 1, 2)):
-        built = milp.build(instance, complete=True)
+        built = milp.model_of(instance, complete=True)
         devices = rng.sample(range(6), 6)
         for (s, r, d), variable in built.model.at.items():
             variable.fix(int(devices[2 * s + r] == d))
@@ -55,7 +55,7 @@ def test_what_a_known_plan_leaves_out_is_no_better(objective: str) -> None:
     for known in (best, 1.3 * best):
         watch = Watch()
         watch.plan("some", known)
-        built = milp.build(instance, watch)
+        built = milp.model_of(instance, watch)
         found = built.run(Limits(), Watch())
         assert found.values is not None and evaluate(instance, built.decode(found.values)) == pytest.approx(best)
 
@@ -64,8 +64,8 @@ def test_links_and_places_agree() -> None:
     """A link runs from where its first end is to where its second one is, and to no other device."""
     instance = diamond("p2p", replicas=1)
     for (d, e), fits in {(0, 1): True, (0, 2): False, (2, 1): False}.items():
-        built = milp.build(instance, complete=True)
-        link = next(i for i, on in enumerate(built.links) if (on.s, on.last) == (0, 1))
+        built = milp.model_of(instance, complete=True)
+        link = next(i for i, on in enumerate(built.data.links) if (on.s, on.q) == (0, 1))
         built.model.at[0, 0, 0].fix(1)
         built.model.at[1, 0, 1].fix(1)
         built.model.arc[link, d, e].fix(1)

@@ -79,7 +79,7 @@ def test_replicas_need_not_be_in_the_order_of_devices(
     matrix = tuple(tuple(0.0 if d == e else speed[(min(d, e), max(d, e)) in fast] for e in range(4)) for d in range(4))
     instance = placed(graph, matrix, objective=objective)
     for room in (cpsat, milp):
-        built = room.build(instance)
+        built = room.model_of(instance)
         run = built.run(Limits(time_s=20), Watch())
         assert evaluate(instance, built.decode(run.values)) == pytest.approx(optimum(instance), rel=1e-6)
 
