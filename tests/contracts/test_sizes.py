@@ -23,7 +23,8 @@ from formulations import FAMILIES
 from formulations.compiled import memory_budget
 from formulations.compiled.memory_budget import SizeError, demand
 from formulations.modelling.solve_model import Stopped
-from formulations.stage_graph.models.partition import Case, Model
+from formulations.stage_graph.models.cpsat import model_from
+from formulations.stage_graph.models.data import Data
 from planner import Limits, Status, Stop
 from solvers.outcome import Watch
 from solvers.scaling import Scale
@@ -137,5 +138,5 @@ def test_building_the_cpsat_model_of_a_large_stage_graph_is_given_up_in_time() -
     instance, watch = branches(400, 4, 32), Watch(Limits(time_s=0.5))
     began = time.process_time()
     with pytest.raises(Stopped):
-        Model(instance, Case((64,)), Scale(0), 100, watch)
+        model_from(Data(instance, ((64,),), Scale(0), 100, watch))
     assert time.process_time() - began < 2.0

@@ -1,4 +1,4 @@
-"""How many operators a stage of so many devices can have within a known plan's time: rows for the CP-SAT model.
+"""How many operators a stage of so many devices can have within a known plan's time: for rows of the CP-SAT model.
 
 Where work does not divide among devices, the row on the work of all devices is weak: with 28 equal operators on 8 of
 them some device has four. In terms of columns this is a dual solution in which all operators (or all large ones)
@@ -9,14 +9,13 @@ Source: the usual bound of bin packing; made for this project.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from ortools.sat.python import cp_model
 
 from formulations.modelling.solve_model import check_stop
-from formulations.stage_graph.models.devices import Partition
 from instances.problems.stage_graph import StageGraph
 from solvers.cpsat import backend as cpsat
 from solvers.outcome import Limits, Watch
@@ -40,31 +39,25 @@ class Stage:
     waiting: int
 
 
-class Priced(Partition, Protocol):
-    """A partition that knows what its stages take."""
+def capacities(
+    instance: StageGraph, stages: Mapping[int, Stage], high: int, watch: Watch
+) -> list[tuple[list[int], dict[int, int]]]:
+    """Operators that are counted, and how many of them a stage of r devices has at most within ``high`` units.
 
-    def alone(self, r: int) -> Stage:
-        """What a stage of r devices takes."""
-
-
-def add(built: Priced, high: int) -> None:
-    """Add the rows, which Equation 1 implies for plans within ``high`` units, to a model of identical devices."""
-    if built.instance.num_operators < FEWEST_OPERATORS:
-        return
-    left = built.watch.remaining_s()
-    watch = built.watch.part(_SECONDS if left is None else min(_SECONDS, _SHARE * left), silent=True)
-    stages = {r: built.alone(r) for r in built.degrees}
-    for number, operators in enumerate(_counted(stages[1].passes)):
+    ``stages[r]`` is what it takes. `formulations.modelling.solve_model.Stopped` once the watch is stopped.
+    """
+    if instance.num_operators < FEWEST_OPERATORS:
+        return []
+    left = watch.remaining_s()
+    own = watch.part(_SECONDS if left is None else min(_SECONDS, _SHARE * left), silent=True)
+    found = []
+    for operators in _counted(stages[1].passes):
         rooms = {}
         for r, stage in stages.items():
-            check_stop(built.watch)
-            rooms[r] = most(built.instance, operators, stage, high, watch)
-        for s in built.stages:
-            room = sum(rooms[r] * built.degree[s, r] for r in built.degrees)
-            here = sum(built.within[v, s] for v in operators)
-            built.model.add(here <= room).with_name(f"capacity[{s},{number}]")
-        together = sum(rooms[r] * each for (_, r), each in built.degree.items())
-        built.model.add(together >= len(operators)).with_name(f"capacities[{number}]")
+            check_stop(watch)
+            rooms[r] = most(instance, operators, stage, high, own)
+        found.append((operators, rooms))
+    return found
 
 
 def _counted(passes: Sequence[float]) -> list[list[int]]:

@@ -12,8 +12,8 @@ from branching_cases import random_graph
 import planner
 from formulations.modelling.warm_start import First
 from formulations.stage_graph.definition.problem import evaluate
-from formulations.stage_graph.models import cardinality_cuts, cpsat
-from formulations.stage_graph.models.partition import Case, Model
+from formulations.stage_graph.models import cardinality_cuts, cpsat, size_search
+from formulations.stage_graph.models.data import Data
 from formulations.stage_graph.paper import fewest_devices
 from formulations.stage_graph.upsets import levels
 from instances.problems.stage_graph import StageGraph
@@ -39,9 +39,9 @@ def test_the_most_is_that_of_all_sets(cases: int) -> None:
     rng, beaten = random.Random(3), 0
     for seed in range(cases // 2):
         instance = random_graph(seed, (4, 7), 3, series_parallel=bool(seed % 2))
-        scale = cpsat._scale(instance)
-        model = Model(instance, Case((instance.microbatch_sizes[-1],)), scale, scale.ceil(1e9), Watch())
-        stage = model.alone(rng.choice(list(model.degrees)))
+        data = Data(instance, ((instance.microbatch_sizes[-1],),), cpsat.scale_of(instance), 0)
+        r = rng.choice(list(data.degrees))
+        stage = cardinality_cuts.Stage(data.passes[r, 0], data.sending[r, 0], data.waiting(r))
         stage = replace(stage, sending=[rng.randint(0, max(stage.passes)) for _ in stage.sending])
         high = rng.randint(0, sum(stage.passes) + stage.waiting + 1)
         counted = rng.sample(range(instance.num_operators), rng.randint(1, instance.num_operators))
@@ -60,7 +60,7 @@ def test_small_models_have_the_same_optimum_with_these_rows(monkeypatch: pytest.
         if plan is not None:
             watch.plan(plan, evaluate(instance, plan))
 
-    monkeypatch.setattr(cpsat, "first_plan", lambda *_: First("smallest", report))
+    monkeypatch.setattr(size_search, "first_plan", lambda *_: First("smallest", report))
     beaten = 0
     for seed in range(cases // 3):
         instance = random_graph(seed, (4, 8), 4, series_parallel=bool(seed % 2))
@@ -87,13 +87,13 @@ def test_rows_are_only_for_plans_that_are_to_be_beaten() -> None:
     instance = planner.load("candle-uno", devices=4)
     groups = {group.name for group in planner.model(instance, "cpsat").sizes().groups}
     assert "work" in groups and not groups & {"capacity", "capacities"}
-    scale, watch = cpsat._scale(instance), Watch()
-    unknown = cpsat._built(instance, Case((instance.microbatch_sizes[-1],)), scale, watch)
+    scale, watch = cpsat.scale_of(instance), Watch()
+    unknown = cpsat.model_within(instance, ((instance.microbatch_sizes[-1],),), scale, watch)
     assert not {"capacity", "capacities"} & {group.name for group in unknown.inspected().groups}
     plan = fewest_devices.solve(instance, Limits(), Watch()).plan
     watch.plan(plan, evaluate(instance, plan))
-    built = cpsat._built(instance, Case((plan.stages[0].microbatch,)), scale, watch)
+    built = cpsat.model_within(instance, ((plan.stages[0].microbatch,),), scale, watch)
     assert {"capacity", "capacities"} <= {group.name for group in built.inspected().groups}
     stopped = Watch()
     stopped.stop(Stop.INTERRUPTED)
-    assert cardinality_cuts.most(instance, [0, 1, 2], built.alone(1), 0, stopped) == 3
+    assert cardinality_cuts.most(instance, [0, 1, 2], cardinality_cuts.Stage([], [], 0), 0, stopped) == 3

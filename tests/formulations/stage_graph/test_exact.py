@@ -19,7 +19,7 @@ from formulations.stage_graph import FAMILY
 from formulations.stage_graph.costs.costs import Costs, with_in_flight
 from formulations.stage_graph.definition.plan import Stage, StagePlan
 from formulations.stage_graph.definition.problem import data_edges, evaluate, violations
-from formulations.stage_graph.models import cpsat, milp_columns
+from formulations.stage_graph.models import cpsat, milp_columns, size_search
 from formulations.stage_graph.upsets import chains, levels
 from instances.generators.branching import candle_uno, mmt
 from instances.problems.stage_graph import AffineTime, DeviceGraph, Operator, StageGraph
@@ -148,7 +148,7 @@ def test_a_time_limit_keeps_the_bound(method: str) -> None:
 
 
 def test_a_limit_keeps_the_plan_that_the_model_had_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpsat, "first_plan", lambda *_: First("", lambda _: None))
+    monkeypatch.setattr(size_search, "first_plan", lambda *_: First("", lambda _: None))
     instance = random_graph(7002, (20, 20), 6, series_parallel=False)
 
     def listen(_: float, objective: float | None, _bound: float | None) -> None:
@@ -193,7 +193,7 @@ def test_no_proof_of_a_model_leans_on_the_bound_that_all_share(
         optimum = value(instance, levels.solve(instance, Limits(), Watch()))
         if optimum == math.inf:
             continue
-        for module in (cpsat, chains):
+        for module in (cpsat, size_search, chains):
             monkeypatch.setattr(module, "simple_bound", lambda _, optimum=optimum: factor * optimum)
         answer = room.solve(instance, Limits(), Watch())
         assert answer.stop is Stop.PROVED and answer.bound is not None and answer.plan is not None
@@ -243,10 +243,12 @@ def test_borrowed_proofs_have_the_name_of_their_owner() -> None:
 def test_the_bound_that_all_share_is_not_put_down_to_a_method(monkeypatch: pytest.MonkeyPatch) -> None:
     instance = random_graph(1, (4, 6), 3, series_parallel=True)
     optimum = value(instance, levels.solve(instance, Limits(), Watch()))
-    size = cpsat._Search.size
-    monkeypatch.setattr(cpsat._Search, "size", lambda search, *sizes: size(search, *sizes) and 0.0)  # plans, no proof
-    monkeypatch.setattr(cpsat._Search, "may_improve", lambda *_: True)
-    monkeypatch.setattr(cpsat, "simple_bound", lambda _: optimum)
+    least = size_search.Search.least
+    monkeypatch.setattr(
+        size_search.Search, "least", lambda search, *sizes: least(search, *sizes) and 0.0
+    )  # plans, no proof
+    monkeypatch.setattr(size_search.Search, "may_improve", lambda *_: True)
+    monkeypatch.setattr(size_search, "simple_bound", lambda _: optimum)
     assert planner.solve(instance, method="cpsat").proved_by == "bounds"
     time = AffineTime(0.0, 1.0)
     one = StageGraph("one", (Operator("", time, time, 0.0, 1.0),), (), 1, 9.0, 1.0, 0.0, 2)

@@ -14,7 +14,7 @@ from formulations.stage_graph.costs.costs import assemble
 from formulations.stage_graph.definition.plan import Stage, StagePlan
 from formulations.stage_graph.definition.problem import evaluate, held_samples, memory_bytes, violations
 from formulations.stage_graph.models import cpsat, milp_columns
-from formulations.stage_graph.models.partition import Case, Model
+from formulations.stage_graph.models.data import Data
 from formulations.stage_graph.paper import fewest_devices, graphpipe
 from formulations.stage_graph.upsets import levels
 from instances.problems.stage_graph import AffineTime, Operator, OperatorEdge, StageGraph
@@ -47,8 +47,10 @@ def test_the_fullest_replica_counts(method: str) -> None:
 @pytest.mark.parametrize("sizes", [(3,), (1, 3)])
 def test_the_model_alone_knows_it(sizes: tuple[int, ...]) -> None:
     def fits(memory: float, degree: int) -> bool:
-        built = Model(replace(UNEVEN, memory_bytes=memory, microbatches=sizes), Case(sizes), Scale(0), 100)
-        built.model.add(built.degree[0, degree] == 1)
+        built = cpsat.model_from(
+            Data(replace(UNEVEN, memory_bytes=memory, microbatches=sizes), (sizes,), Scale(0), 100)
+        )
+        built.model.add(built.decisions.degree[0, degree] == 1)
         return not cp.run(built.model, Limits()).infeasible
 
     fewest = {1: min(sizes), 2: 2}
@@ -70,14 +72,14 @@ def two_stages(kept: tuple[float, float], tensor: float, memory: float) -> Stage
 def test_each_row_of_memory_binds_by_itself(kept: tuple[float, float], tensor: float, least: float) -> None:
     # Without these rows the plans would still be right: they would be cut off one by one.
     for memory, fits in ((least, True), (least - 1, False)):
-        built = Model(two_stages(kept, tensor, memory), Case((1,)), Scale(0), 100)
+        built = cpsat.model_from(Data(two_stages(kept, tensor, memory), ((1,),), Scale(0), 100))
         for operator, stage in enumerate((0, 1)):
-            built.model.add(built.within[operator, stage] == 1)
+            built.model.add(built.decisions.within[operator, stage] == 1)
         assert cp.run(built.model, Limits()).infeasible is not fits
 
 
 def test_what_is_cut_off_is_one_plan() -> None:
-    built = Model(replace(two_stages((1.0, 1.0), 1.0, 1e3), microbatches=(2,)), Case((2,)), Scale(0), 100)
+    built = cpsat.model_from(Data(replace(two_stages((1.0, 1.0), 1.0, 1e3), microbatches=(2,)), ((2,),), Scale(0), 100))
     found = []
     while (run := built.run(Limits(), Watch())).values is not None and len(found) < 10:
         found.append(built.decode(run.values))
@@ -90,7 +92,7 @@ def test_what_is_cut_off_stays_so_whatever_stages_that_it_lacks_are_said_to_hold
     without_memory = two_stages((0.5, 1e-5), 1e-6, 0.0)
     for requirements in ((), ("in_flight_of(1) >= 0",)):
         assert solved(replace(without_memory, requirements=requirements), "cpsat").infeasible
-    built = Model(two_stages((1.0, 1.0), 1.0, 1e3), Case((1,)), Scale(0), 100, declared=True)
+    built = cpsat.model_from(Data(two_stages((1.0, 1.0), 1.0, 1e3), ((1,),), Scale(0), 100, declared=True))
     found = []
     while (run := built.run(Limits(), Watch())).values is not None and len(found) < 30:
         found.append(built.decode(run.values))

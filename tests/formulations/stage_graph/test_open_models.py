@@ -139,7 +139,7 @@ def test_micro_batches_in_flight_are_counted_from_the_first() -> None:
     )
     built = planner.model(instance, "cpsat", complete=True)._built
     assert built.run(Limits(), Watch()).values is not None
-    built.model.add(built.deep[0, 3] == 1)
+    built.model.add(built.decisions.deep[0, 3] == 1)
     assert built.run(Limits(), Watch()).values is not None
-    built.model.add(built.deep[0, 2] == 0)
+    built.model.add(built.decisions.deep[0, 2] == 0)
     assert built.run(Limits(), Watch()).infeasible
