@@ -60,5 +60,5 @@ def solve_downsets(instance: StageGraph, limits: Limits, watch: Watch, *, by: st
     if proof.infeasible:
         reason = "no partition fits into memory"
         return Answer(infeasible=True, stop=Stop.PROVED, proved_by=by, stats=stats, reason=reason)
-    stop = Stop.PROVED if proof.closed else watch.why()
+    stop = Stop.PROVED if proof.is_closed else watch.why()
     return Answer(proof.plan, bound=proof.bound_s, stop=stop, proved_by=whose(proof, start, by), stats=stats)

@@ -31,14 +31,14 @@ def solve(instance: StageGraph, limits: Limits, watch: Watch) -> Answer[StagePla
         allowed = at_required_sizes(instance)
         return infeasible_by_counting(NO_SIZE) if allowed is None else solve(allowed, limits, watch)
     watch.bound(simple_bound(Costs(identical(instance))), Prover.BOUNDS)
-    start = Answer[StagePlan]() if instance.device_graph is not None else _compiled(instance, limits, watch)
+    start = Answer[StagePlan]() if instance.device_graph is not None else _search(instance, limits, watch)
     if start.stop is Stop.PROVED or watch.stopped():
         return start
     found = cpsat.solve(instance, limits, watch, first=start.plan)
     return replace(found, proved_by="cpsat", stats={**start.stats, **found.stats})
 
 
-def _compiled(instance: StageGraph, limits: Limits, watch: Watch) -> Answer[StagePlan]:
+def _search(instance: StageGraph, limits: Limits, watch: Watch) -> Answer[StagePlan]:
     """A plan, and mostly a proof, without a solver."""
     if instance.num_operators > _SMALL and downsets.suits(instance) is None:
         return downsets.solve_downsets(instance, limits, watch, by=DOWNSETS)

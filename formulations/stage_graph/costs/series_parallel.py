@@ -135,7 +135,7 @@ def _decompose(work: _Work, nodes: int, labels: dict[int, int]) -> Segment:
     above, below = work.costs.above, work.costs.below
     pieces = components(nodes, lambda v: above[v] | below[v])
     if len(pieces) > 1:
-        return parallel(_decompose(work, piece, labels) for piece in _relabelled(work.costs, pieces, labels))
+        return parallel(_decompose(work, piece, labels) for piece in _relabel(work.costs, pieces, labels))
     pieces = components(nodes, lambda v: ~(above[v] | below[v] | 1 << v))
     if len(pieces) == 1:
         lower, upper = _cut(work.costs, nodes)
@@ -164,7 +164,7 @@ def components(nodes: int, neighbours: Callable[[int], int]) -> list[int]:
     return found
 
 
-def _relabelled(costs: Costs, pieces: list[int], labels: dict[int, int]) -> list[int]:
+def _relabel(costs: Costs, pieces: list[int], labels: dict[int, int]) -> list[int]:
     """Give the operators of equal branches the labels of the first such branch (changes ``labels``)."""
     first: dict[Hashable, list[int]] = {}
     for piece in pieces:

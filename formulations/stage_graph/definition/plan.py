@@ -72,7 +72,7 @@ class _DeclaredPlan:
     idle_devices: Whole = 0
 
 
-def _built(instance: StageGraph, declared: _DeclaredPlan, where: str) -> StagePlan:
+def _read(instance: StageGraph, declared: _DeclaredPlan, where: str) -> StagePlan:
     stages = tuple(_stage(instance, stage, f"stages[{i}]", where) for i, stage in enumerate(declared.stages))
     return StagePlan(stages, declared.edges, declared.idle_devices)
 
@@ -90,7 +90,7 @@ def _stage(instance: StageGraph, declared: _Declared, field: str, where: str) ->
     return Stage(nodes, count, declared.microbatch, declared.in_flight, declared.k, ids)
 
 
-def _written(instance: StageGraph, plan: StagePlan) -> dict[str, Any]:
+def _write(instance: StageGraph, plan: StagePlan) -> dict[str, Any]:
     stages = [
         {
             "nodes": [instance.id_of(node) for node in stage.nodes],
@@ -108,6 +108,6 @@ plan_from_json, plan_to_json = exchange(
     '``{"stages": [{"nodes", "devices", "microbatch", "k", "in_flight"}], "edges": [[i, j]], "idle_devices": n}``: '
     "``devices`` is a number, or a list of devices where the instance has a device graph.",
     _DeclaredPlan,
-    _built,
-    _written,
+    _read,
+    _write,
 )

@@ -27,7 +27,7 @@ def needed(tps: Any, room: Any, target: float, degrees: Any, need: Any) -> None:
 
 
 @kernel(INTS, INTS, INTS, SHORTS2, SHORTS2, SHORTS2, error_model="python")
-def packed(option_start: Any, group: Any, rest: Any, need: Any, pack: Any, choice: Any) -> None:
+def pack_levels(option_start: Any, group: Any, rest: Any, need: Any, pack: Any, choice: Any) -> None:
     """``pack[set, i]``: fewest devices for a set of operators on one level, as one stage or as several.
 
     Options of a set: a group of its components as one stage, and the rest, which comes earlier.
@@ -46,7 +46,7 @@ def packed(option_start: Any, group: Any, rest: Any, need: Any, pack: Any, choic
 
 
 @kernel(INTS, INTS, INTS, SHORTS2, SHORTS2, SHORTS2, FLAG, error_model="python")
-def placed(start: Any, level: Any, after: Any, pack: Any, least: Any, pick: Any, flag: Any) -> bool:
+def place_levels(start: Any, level: Any, after: Any, pack: Any, least: Any, pick: Any, flag: Any) -> bool:
     """``least[u, i]``: fewest devices for what is not in upset u, its last stages with i micro-batches in flight.
 
     Upsets are in descending order; transition x places the set ``level[x]`` and leads to the earlier upset

@@ -39,7 +39,7 @@ class Steps(NamedTuple):
 
 
 @inner(error_model="python")
-def _entered(stair: Any, size: int, held: float, gained: float) -> int:
+def _enter(stair: Any, size: int, held: float, gained: float) -> int:
     """Enter a label into the stair of those before it that hold less or gain more; -1 if one of these beats it.
 
     ``stair[:size]`` has bytes and worth, both ascending; the new size is the answer.
@@ -118,7 +118,7 @@ def label(steps: Any, capacity: float, room: float, most: int, labels: Any, flag
             hold = held[before] + holds[begin + pick]
             if hold > room:
                 continue
-            entered = _entered(stair, size, hold, more)
+            entered = _enter(stair, size, hold, more)
             if entered < 0:
                 continue
             size = entered
@@ -135,7 +135,7 @@ def label(steps: Any, capacity: float, room: float, most: int, labels: Any, flag
                 end += 1
             else:
                 held[into], gained[into] = min(held[into], hold), max(gained[into], more)
-                entered = _entered(stair, size, held[into], gained[into])
+                entered = _enter(stair, size, held[into], gained[into])
                 size = entered if entered >= 0 else size
             parent[into], by[into] = before, begin + pick
         first[s + 1] = end

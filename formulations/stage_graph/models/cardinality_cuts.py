@@ -51,7 +51,7 @@ def capacities(
     left = watch.remaining_s()
     own = watch.part(_SECONDS if left is None else min(_SECONDS, _SHARE * left), silent=True)
     found = []
-    for operators in _counted(stages[1].passes):
+    for operators in _counts_of(stages[1].passes):
         rooms = {}
         for r, stage in stages.items():
             check_stop(watch)
@@ -60,7 +60,7 @@ def capacities(
     return found
 
 
-def _counted(passes: Sequence[float]) -> list[list[int]]:
+def _counts_of(passes: Sequence[float]) -> list[list[int]]:
     """Which operators to count: all of them, and the large ones alone."""
     everything = list(range(len(passes)))
     large = [v for v in everything if passes[v] > _LARGE * max(passes)]

@@ -126,7 +126,7 @@ def build(data: Data) -> tuple[cpsat.SpokenModel, Variables]:
 
     def memory(s: int, r: int, d: int, *rest: int) -> Any:
         b, u = (rest[:1], rest[1:]) if size else ((), rest)
-        (copies, kept, sent), samples = data.stored, data.held[r, d, *b]
+        (copies, kept, sent), samples = data.byte_units, data.samples[r, d, *b]
         holds = _weighted([within[v, s] for v in nodes], [copies[v] + samples * kept[v] for v in nodes])
         holds += _weighted([within[target[e], s] - inner[e, s] for e in edges], [samples * sent[e] for e in edges])
         literals = degree[s, r], deep.get((s, d)), *(size[z] for z in b), *(links.owns[s, device] for device in u)
@@ -134,7 +134,7 @@ def build(data: Data) -> tuple[cpsat.SpokenModel, Variables]:
 
     model.rows("time", [(s, r, c, *b) for r, c, *b in data.passes for s in places], time,
         "bottleneck >= TPS(S_s) of a stage with r devices: passes, tensors, all-reduce [GraphPipe, Equation 1]")
-    model.rows("memory", [(s, r, d, *b, *u) for r, d, *b in data.held for s in places for u in data.rooms], memory,
+    model.rows("memory", [(s, r, d, *b, *u) for r, d, *b in data.samples for s in places for u in data.rooms], memory,
         "weights and what samples in flight keep fit at r devices and depth d [GraphPipe, Equation 2]")
     if not data.is_relaxed:
         model.minimize(bottleneck)
@@ -250,7 +250,7 @@ class Model(cpsat.Runnable):
         devices = sum(r * each for (_, r), each in x.degree.items())
         return {
             "num_stages": lambda: sum(x.used.values()),
-            "same_stage": lambda operator, other: self._shared(
+            "same_stage": lambda operator, other: self._same_stage(
                 *sorted((instance.index[operator], instance.index[other]))
             ),
             "devices_of": lambda operator: self._devices_of(instance.index[operator]),
@@ -259,7 +259,7 @@ class Model(cpsat.Runnable):
             "idle_devices": lambda: instance.num_devices - devices,
         }
 
-    def _shared(self, v: int, w: int) -> Any:
+    def _same_stage(self, v: int, w: int) -> Any:
         """1 if two operators are in one stage."""
         model, within = self.model, self.decisions.within
         if v == w:
@@ -316,9 +316,9 @@ class Model(cpsat.Runnable):
     def values_of(self, plan: StagePlan) -> Iterator[tuple[Any, int]]:
         """The partition, degrees and size of a plan."""
         x, order = self.decisions, sorted(plan.stages, key=lambda stage: _place(plan, plan.stages.index(stage)))
-        placed = dict(enumerate(order))
-        yield from ((each, int(s in placed and v in placed[s].nodes)) for (v, s), each in x.within.items())
-        yield from ((each, int(s in placed and placed[s].devices == r)) for (s, r), each in x.degree.items())
+        stages = dict(enumerate(order))
+        yield from ((each, int(s in stages and v in stages[s].nodes)) for (v, s), each in x.within.items())
+        yield from ((each, int(s in stages and stages[s].devices == r)) for (s, r), each in x.degree.items())
         yield from ((each, int(size == plan.stages[0].microbatch)) for size, each in x.size.items())
 
     def decode(self, values: Any) -> StagePlan:

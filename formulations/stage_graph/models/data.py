@@ -178,7 +178,7 @@ class Data:
         return size_scale([*copies, *kept, *sent, *rooms], max(rooms), most)
 
     @cached_property
-    def stored(self) -> tuple[Units, Units, Units]:
+    def byte_units(self) -> tuple[Units, Units, Units]:
         """Of operators: copies of the weights, and what a sample keeps; of edges: a sample's tensor."""
         copies, kept, sent, _ = ([*map(self._byte.floor, each)] for each in self._bytes)
         return copies, kept, sent
@@ -193,8 +193,8 @@ class Data:
         return {u: self._byte.ceil(each) for u, each in memory.items()}
 
     @cached_property
-    def held(self) -> dict[Index, int]:
-        """``held[r, d, *b]``: samples at least on the fullest of r replicas at depth d, unless all fits."""
+    def samples(self) -> dict[Index, int]:
+        """``samples[r, d, *b]``: samples at least on the fullest of r replicas at depth d, unless all fits."""
         copies, kept, sent, rooms = self._bytes
         found = {}
         for r, *b in self.kinds:

@@ -340,10 +340,10 @@ def solve(instance: StageGraph, limits: Limits, watch: Watch) -> Answer[StagePla
         known = watch.best_objective
     else:
         known = first.report(instance, evaluate, violations, watch)
-    return _generated(Costs(instance), limits, watch, lambda: first.origin(known, watch))
+    return _generate(Costs(instance), limits, watch, lambda: first.origin(known, watch))
 
 
-def _generated(costs: Costs, limits: Limits, watch: Watch, origin: Callable[[], dict[str, Any]]) -> Answer[StagePlan]:
+def _generate(costs: Costs, limits: Limits, watch: Watch, origin: Callable[[], dict[str, Any]]) -> Answer[StagePlan]:
     """Of all columns those that have to be known: targets are refuted by column generation, met by a cover."""
     watch.bound(simple_bound(costs), Prover.BOUNDS)
     plan, objective = watch.incumbent()
@@ -355,7 +355,7 @@ def _generated(costs: Costs, limits: Limits, watch: Watch, origin: Callable[[], 
         with alarm(watch):
             targets = Targets(costs, limits, watch, plan, cover)
             proof = prove(costs, targets, watch, start, max(limits.gap, _COARSE), Prover.SOLVER)
-            if not (proof.closed or proof.stopped):
+            if not (proof.is_closed or proof.stopped):
                 targets.covers_too = True
                 proof = prove(costs, targets, watch, proof, max(limits.gap, OPTIMAL_GAP / 2), Prover.SOLVER)
     except Stopped:
@@ -372,13 +372,13 @@ def _generated(costs: Costs, limits: Limits, watch: Watch, origin: Callable[[], 
         return Answer(infeasible=True, stop=Stop.PROVED, proved_by=Prover.SOLVER, solver=solver, stats=stats,
                       reason="no partition fits into memory")  # fmt: skip
     otherwise = Stop.SIZE_LIMIT if reason else Stop.COMPLETED
-    stop = Stop.PROVED if proof.closed else watch.why(otherwise)
+    stop = Stop.PROVED if proof.is_closed else watch.why(otherwise)
     return Answer(
         proof.plan,
-        bound=proof.bound_s if proof.closed else watch.best_bound,
+        bound=proof.bound_s if proof.is_closed else watch.best_bound,
         stop=stop,
         proved_by=whose(proof, start, Prover.SOLVER),
         solver=solver,
-        reason="" if proof.closed else reason,
+        reason="" if proof.is_closed else reason,
         stats=stats,
     )

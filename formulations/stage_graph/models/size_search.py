@@ -61,7 +61,7 @@ class Search:
             self.watch.part(bounds=False),
         )
         self._count(found, int(found.stats.get("rounds", 0)))
-        return self.beaten() if found.infeasible else found.bound
+        return self.bound_of_best() if found.infeasible else found.bound
 
     def may_improve(self, sizes: tuple[int, ...]) -> bool | None:
         """Whether some of these sizes may beat the best plan; ``None`` if unknown.
@@ -80,7 +80,7 @@ class Search:
         if found.stop is not Stop.PROVED:
             self.stop, self.reason = found.stop, found.reason or self.reason
 
-    def beaten(self) -> float:
+    def bound_of_best(self) -> float:
         """What no plan goes below once none is better than the best one; ``inf`` if there is none at all."""
         best = self.watch.best_objective
         return math.inf if best is None else best * (1 - OPTIMAL_GAP / 2)
@@ -105,7 +105,7 @@ class Search:
                 if self.watch.stopped():
                     return None
                 if len(sizes) > 1 and self.may_improve(sizes) is False:
-                    bounds.append(self.beaten())
+                    bounds.append(self.bound_of_best())
                     break
         best, objective = min(bounds), self.watch.best_objective
         return best if best == math.inf or objective is None else min(best, objective)

@@ -50,10 +50,10 @@ def members(instance: StageGraph) -> tuple[Member, ...]:
     found.append(Member("rule", "memory", f"a device has {room} bytes"))
     needs = [instance.weight_copies * each.weight_bytes + each.activation_bytes for each in instance.operators]
     order = sorted(range(instance.num_operators), key=needs.__getitem__)
-    return (*found, *(Member("layer", instance.id_of(node), _said(instance, node, needs[node])) for node in order))
+    return (*found, *(Member("layer", instance.id_of(node), _need_text(instance, node, needs[node])) for node in order))
 
 
-def _said(instance: StageGraph, node: int, needed: float) -> str:
+def _need_text(instance: StageGraph, node: int, needed: float) -> str:
     name, node_id = instance.operators[node].name, instance.id_of(node)
     shown = f" ({name})" if name and str(node_id) not in name else ""
     return f"operator {node_id}{shown} needs at least {exact_text(needed)} bytes on each of its devices"
@@ -105,7 +105,7 @@ def repairs(instance: StageGraph, _: Sequence[int | str]) -> list[list[Change[St
 def _memory(instance: StageGraph) -> Change[StageGraph]:
     graph = instance.device_graph
 
-    def changed(amount: float) -> StageGraph:
+    def with_memory(amount: float) -> StageGraph:
         if graph is None:
             return replace(instance, memory_bytes=amount)
         rooms = tuple(max(own, amount) for own in graph.memory_bytes)
@@ -114,7 +114,7 @@ def _memory(instance: StageGraph) -> Change[StageGraph]:
     return Change(
         "memory",
         lambda amount: f"{'at least ' if graph is not None else ''}{amount_text(amount)} bytes on each device",
-        changed,
+        with_memory,
         needed=lambda plan: memory(instance, plan),
         most=MAX_AMOUNT,
         declared=instance.memory_bytes if graph is None else min(graph.memory_bytes),
@@ -209,7 +209,7 @@ def factors(instance: StageGraph) -> list[Factor[StageGraph]]:
     found = [Factor("bandwidth", "bandwidth", partial(_faster, instance))]
     for node in range(instance.num_operators):
         name = f"time of operator {instance.id_of(node)}"
-        found.append(Factor(name, name, partial(_scaled, instance, node)))
+        found.append(Factor(name, name, partial(_scale_operator, instance, node)))
     return found
 
 
@@ -226,13 +226,13 @@ def _faster(instance: StageGraph, times: float) -> StageGraph:
     )
 
 
-def _scaled(instance: StageGraph, node: int, factor: float) -> StageGraph:
+def _scale_operator(instance: StageGraph, node: int, factor: float) -> StageGraph:
     operators = list(instance.operators)
-    operators[node] = _timed(operators[node], factor)
+    operators[node] = _scale_times(operators[node], factor)
     return replace(instance, operators=tuple(operators))
 
 
-def _timed(operator: Operator, factor: float) -> Operator:
+def _scale_times(operator: Operator, factor: float) -> Operator:
     return replace(operator, forward=_slower(operator.forward, factor), backward=_slower(operator.backward, factor))
 
 
@@ -244,5 +244,5 @@ def _slower(time: AffineTime | TableTime, factor: float) -> AffineTime | TableTi
 
 def noisy(instance: StageGraph, draw: Callable[[], float]) -> StageGraph:
     """A factor on all bandwidths, and one on both passes of every operator."""
-    operators = tuple(_timed(each, draw()) for each in instance.operators)
+    operators = tuple(_scale_times(each, draw()) for each in instance.operators)
     return replace(_faster(instance, draw()), operators=operators)

@@ -76,7 +76,7 @@ class Proof:
     stopped: bool = False
 
     @property
-    def closed(self) -> bool:
+    def is_closed(self) -> bool:
         """Nothing is left to prove."""
         return self.infeasible or (self.plan is not None and self.value_s <= self.bound_s * (1 + OPTIMAL_GAP))
 

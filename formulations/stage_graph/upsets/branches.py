@@ -238,7 +238,7 @@ class EqualBranches:
         instance = self.costs.instance
         times = self._times(largest(sizes))
         flights = self._flights(sizes)
-        times = times._replace(within=self._fitting(times.within, flights))
+        times = times._replace(within=self._fit(times.within, flights))
         reduced = float(min((times.rates[r - 1, 2] * r / (r - 1) for r in self.degrees[1:]), default=0.0))
         self._least = np.empty(len(times.tail_work) + len(times.work), np.int64)
         self._before = np.full(len(self._least), -1, np.int64)
@@ -247,7 +247,7 @@ class EqualBranches:
         self.rounds += 1
         return None if found < 0 else found
 
-    def _fitting(self, within: Array, flights: Array) -> Array:
+    def _fit(self, within: Array, flights: Array) -> Array:
         """Times of parts of the chain behind the branches, on the degrees where they fit into memory."""
         found, instance = within.copy(), self.costs.instance
         for q, to in itertools.combinations(range(len(self._tails)), 2):
@@ -284,14 +284,14 @@ class EqualBranches:
             nodes = tails[min(q, len(self._tails))] & ~tails[min(to, len(self._tails))]
             if to >= len(self._tails):
                 own = self.states[max(0, q - len(self._tails))]
-                for column, count in _moved(own, self.states[to - len(self._tails)], self._upsets.first, taken):
+                for column, count in _moves(own, self.states[to - len(self._tails)], self._upsets.first, taken):
                     branch = self.structure.branches[column][::-1]
                     nodes |= sum(1 << node for node in branch[taken[column] : count])
                     taken[column] = count
             yield nodes, int(self._least[to] - self._least[q])
 
 
-def _moved(own: Array, other: Array, first: Array, taken: list[int]) -> list[tuple[int, int]]:
+def _moves(own: Array, other: Array, first: Array, taken: list[int]) -> list[tuple[int, int]]:
     """Branches that go on, and how far: those of a class at equal places stand still where they can."""
     found = []
     starts = [*np.flatnonzero(first).tolist(), len(first)]

@@ -20,7 +20,7 @@ from formulations.stage_graph.costs.tables import StageTables
 from formulations.stage_graph.definition.plan import StagePlan
 from formulations.stage_graph.definition.problem import evaluate
 from formulations.stage_graph.definition.quantities import required_sizes
-from formulations.stage_graph.kernels.levels import needed, placed
+from formulations.stage_graph.kernels.levels import needed, place_levels
 from formulations.stage_graph.upsets.bounds import simple_bound
 from instances.graph import downsets
 from instances.problems.stage_graph import StageGraph
@@ -133,7 +133,7 @@ class Chains:
         self.rounds += 1
         tps, room = self.tables.at(microbatch)
         needed(tps, room, target_s, self.degrees, self.need)
-        if not placed(self.start, self.level, self.after, self.pack(), self._least, self._pick, self._flag):
+        if not place_levels(self.start, self.level, self.after, self.pack(), self._least, self._pick, self._flag):
             return None
         if self._least[-1, 1] > self.costs.instance.num_devices:
             return None

@@ -21,7 +21,7 @@ from formulations.contract.family import Answer
 from formulations.stage_graph.costs.costs import Costs, bits
 from formulations.stage_graph.costs.series_parallel import components
 from formulations.stage_graph.definition.plan import StagePlan
-from formulations.stage_graph.kernels.levels import packed
+from formulations.stage_graph.kernels.levels import pack_levels
 from formulations.stage_graph.upsets.chains import MAX_PAIRS, Array, Chains, TooManyError, best_of_sizes
 from instances.problems.stage_graph import StageGraph
 from solvers.outcome import Limits, Stop, Watch
@@ -65,7 +65,7 @@ class Levels(Chains):
 
     def pack(self) -> Array:
         """Fewest devices of each level, as one stage or several."""
-        packed(self._option_start, self._group, self._rest, self.need, self._pack, self._choice)
+        pack_levels(self._option_start, self._group, self._rest, self.need, self._pack, self._choice)
         return self._pack
 
     def stages(self, number: int, depth: int) -> Iterator[tuple[int, int]]:

@@ -75,9 +75,9 @@ def test_downsets_against_levels(cases: int) -> None:
         if found.plan is not None:
             assert violations(instance, found.plan) == ()
             assert evaluate(instance, found.plan) >= optimum * (1 - 1e-9)
-        closed += found.closed
+        closed += found.is_closed
         improved += found.bound_s > bounds.simple_bound(costs) * (1 + 1e-6)
-        if found.closed:
+        if found.is_closed:
             assert found.value_s == pytest.approx(optimum, rel=1e-6), seed
     assert closed > cases / 2 and infeasible > 0 and improved > cases / 3
 

@@ -124,16 +124,16 @@ def _order(instance: StageGraph, watch: Watch, widest: int) -> tuple[list[int], 
         neighbours[edge.source][edge.target] = neighbours[edge.target][edge.source] = e
     order, left, opened = list[int](), set(range(instance.num_operators)), list[int]()
 
-    def stays_open(u: int, without: int) -> bool:
+    def is_open(u: int, without: int) -> bool:
         return any(w in left and w != without for w in neighbours[u])
 
     while left:
         check_stop(watch)
         near = {u for v in opened for u in neighbours[v] if u in left}
-        v = min(near or left, key=lambda each: (sum(stays_open(u, each) for u in (*opened, each)), each))
+        v = min(near or left, key=lambda each: (sum(is_open(u, each) for u in (*opened, each)), each))
         left.remove(v)
         order.append(v)
-        opened = [u for u in (*opened, v) if stays_open(u, u)]
+        opened = [u for u in (*opened, v) if is_open(u, u)]
         while len(opened) > widest:
             least = min(opened, key=lambda u: sum(w in left for w in neighbours[u]))
             for w in [w for w in neighbours[least] if w in left]:

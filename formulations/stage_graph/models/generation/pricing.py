@@ -121,7 +121,7 @@ class Pricing:
                 for step in range(walk.start[state], walk.start[state + 1]):
                     tail, gain = int(walk.tail[step]), gained + steps.worth[step]
                     take, hold = taken + steps.takes[step], held + steps.holds[step]
-                    if self._gained(tail, capacity - take, self.room - hold) >= least - gain:
+                    if self._most_gain(tail, capacity - take, self.room - hold) >= least - gain:
                         joined = nodes | 1 << int(walk.operator[step]) if walk.inside[step] else nodes
                         earlier[tail, joined] = take, hold, gain
             found = earlier
@@ -129,7 +129,7 @@ class Pricing:
                 return None
         return {nodes for _, nodes in found} - {0}
 
-    def _gained(self, state: int, capacity: float, room: float) -> float:
+    def _most_gain(self, state: int, capacity: float, room: float) -> float:
         """The most that a label of a state has gained within what is left; ``-inf`` if there is none."""
         labels = self._labels
         begin, end = labels.first[state], labels.first[state + 1]

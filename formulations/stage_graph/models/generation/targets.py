@@ -70,7 +70,7 @@ class Targets:
             fewest = max(1, math.ceil(bound.devices - _PART_OF_A_DEVICE))
             if fewest > num_devices or is_question:
                 return fewest
-            masks = self._left(bound, sizes[0])
+            masks = self._remaining_sets(bound, sizes[0])
             return fewest if masks is None else self._cover(sorted(masks), sizes[0], target_s, fewest)
         except Stopped:
             return None
@@ -80,7 +80,7 @@ class Targets:
         found = self._found or self.known
         return found if found is not None else StagePlan((), ())
 
-    def _left(self, bound: Bound, size: int) -> set[int] | None:
+    def _remaining_sets(self, bound: Bound, size: int) -> set[int] | None:
         """All sets that the stages of a plan on all devices can have; ``None`` if they are too many."""
         num_devices, masks = self.costs.instance.num_devices, set[int]()
         prices, room = bound.prices, num_devices - bound.devices

@@ -37,7 +37,7 @@ def parts_of_graphpipe(instance: StageGraph, limits: Limits, watch: Watch) -> It
     for number, nodes in enumerate(found):
         for devices in range(1, instance.num_devices + 1):
             where: dict[str, str | int | float] = {"part": number, "nodes": f"{nodes:x}", "devices": devices}
-            yield partial(_planned, instance, nodes, devices, limits, where)
+            yield partial(_plan_part, instance, nodes, devices, limits, where)
 
 
 def schedules_of_graphpipe(instance: StageGraph, _limits: Limits, watch: Watch) -> Iterator[Arisen]:
@@ -65,7 +65,7 @@ def _nodes(remainder: Remainder) -> int:
     return nodes_of(remainder)
 
 
-def _planned(
+def _plan_part(
     instance: StageGraph, nodes: int, devices: int, limits: Limits, where: dict[str, str | int | float]
 ) -> Subproblem:
     part = induced_graph(instance, nodes, devices)
