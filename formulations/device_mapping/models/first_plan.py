@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from formulations.contract.family import Answer
 from formulations.device_mapping.annealing import far, near
 from formulations.device_mapping.annealing.baselines import pipeline_major, stage_major
-from formulations.device_mapping.definition.plan import Mapping
 from formulations.device_mapping.definition.problem import evaluate, violations
 from formulations.modelling.solve_model import begin_with
 from formulations.modelling.warm_start import First
@@ -16,7 +14,7 @@ from instances.problems.device_mapping import DeviceMapping
 from solvers.outcome import Limits, Watch
 
 #: Levels of annealing, and devices for each start: on few of them models prove optima in less time than starts take.
-LEVELS, _DEVICES_PER_START = 2, 12
+_LEVELS, _DEVICES_PER_START = 2, 12
 #: Up to so many devices two levels suffice; tries for the others.
 _FEW_DEVICES, _FAR_TRIES = 64, 60
 
@@ -27,19 +25,14 @@ def first_plan(instance: DeviceMapping, limits: Limits) -> First:
     On many devices these levels end in a local optimum, and tries with far targets follow.
     """
     one = replace(limits, threads=1)
+    starts = max(1, min(near.MAX_STARTS, instance.num_devices // _DEVICES_PER_START))
 
     def find(watch: Watch) -> None:
-        anneal_briefly(instance, one, watch)
+        near.solve(instance, one, watch, levels=_LEVELS, most_starts=starts)
         if instance.num_devices > _FEW_DEVICES and not watch.stopped():
             far.search(instance, limits.seed, watch, _FAR_TRIES)
 
     return First("anneal", find)
-
-
-def anneal_briefly(instance: DeviceMapping, limits: Limits, watch: Watch, levels: int = LEVELS) -> Answer[Mapping]:
-    """What a few levels of ``anneal`` find, from no more starts than such a model is worth."""
-    starts = max(1, min(near.MAX_STARTS, instance.num_devices // _DEVICES_PER_START))
-    return near.solve(instance, limits, watch, levels=levels, most_starts=starts)
 
 
 #: A link that alone takes this many times as long as a known plan counts as no slower, and no plan may take as long: no
