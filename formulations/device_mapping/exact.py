@@ -73,7 +73,7 @@ def _improve(models: TargetModels, limits: Limits, part: Watch) -> None:
 
 def _anneal(models: TargetModels, limits: Limits, seconds: float | None) -> None:
     """Annealing alone, until it is done or its time is up."""
-    if models.gap.closed or models.gap.watch.stopped():
+    if models.gap.is_closed or models.gap.watch.stopped():
         return
 
     instance = models.arrays.instance
@@ -84,7 +84,7 @@ def _anneal(models: TargetModels, limits: Limits, seconds: float | None) -> None
         far.search(instance, limits.seed, part, _TRIES if ends else None)
 
     with _beside(models, seconds, work) as thread:
-        while not (models.gap.closed or models.gap.watch.stopped() or not thread.is_alive()):
+        while not (models.gap.is_closed or models.gap.watch.stopped() or not thread.is_alive()):
             thread.join(_POLL_S)
 
 
@@ -98,7 +98,7 @@ def _anneal_last(models: TargetModels, limits: Limits) -> None:
 def _beside(models: TargetModels, seconds: float | None, work: Callable[[Watch], object]) -> Iterator[threading.Thread]:
     """Work in a thread of its own while the block runs; it is stopped at the block's end."""
     watch = models.gap.watch
-    part = watch.part(seconds, obsolete=lambda: models.gap.closed)
+    part = watch.part(seconds, obsolete=lambda: models.gap.is_closed)
     errors: list[BaseException] = []
     done = threading.Event()
 

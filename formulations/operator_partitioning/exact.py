@@ -41,16 +41,16 @@ def solve(instance: OperatorInstance, _limits: Limits, watch: Watch) -> Answer[O
         return Answer(stop=watch.why())
     with alarm(watch):
         if instance.num_stages is not None:
-            return _answer(*_fixed(instance, watch))
+            return _answer(*_search_chains(instance, watch))
         return _free(instance, watch)
 
 
-def _fixed(instance: OperatorInstance, watch: Watch) -> tuple[Found, int]:
-    bits = _listed(instance)
+def _search_chains(instance: OperatorInstance, watch: Watch) -> tuple[Found, int]:
+    bits = _enumerate_downsets(instance)
     return Search(instance, bits, watch).least(load_bound(instance), _start(instance, watch)), len(bits)
 
 
-def _listed(instance: OperatorInstance) -> Any:
+def _enumerate_downsets(instance: OperatorInstance) -> Any:
     """All downsets; `SizeError` if they are too many, where memory is shorter than when the method was chosen, too."""
     bits = all_downsets(instance, MAX_DOWNSETS)
     if bits is None:
@@ -78,7 +78,7 @@ def _answer(found: Found, downsets: int) -> Answer[OperatorPlan]:
 
 def _free(instance: OperatorInstance, watch: Watch) -> Answer[OperatorPlan]:
     """Every (S, R), the one of the least bound first; each only as far as it may beat the best."""
-    bits = _listed(instance)
+    bits = _enumerate_downsets(instance)
     every = instances_by_shape(instance)
     bounds = {shape: step_bound(instance, shape, load_bound(each)) for shape, each in every.items()}
     stats: dict[str, Any] = {"downsets": len(bits), "steps": 0, "tests": 0}

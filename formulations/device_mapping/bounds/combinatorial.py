@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from formulations.device_mapping.bounds.matching import can_deal, least_dealt
+from formulations.device_mapping.bounds.matching import bottleneck_cost, can_deal
 from formulations.device_mapping.data.arrays import SLACK, Arrays, Floats, Mask, needed_speed, with_slack
 
 #: A search for the greatest refuted target ends when the interval is relatively so small.
@@ -47,7 +47,7 @@ def single_bound(arrays: Arrays) -> float:
 
 def assignment_bound(arrays: Arrays) -> float:
     """The same with every device used once: a bottleneck assignment."""
-    return safe(least_dealt(node_costs(arrays), arrays.replicas))
+    return safe(bottleneck_cost(node_costs(arrays), arrays.replicas))
 
 
 def safe(bound: float) -> float:
@@ -209,7 +209,7 @@ def refutes_target(arrays: Arrays, target: float) -> bool:
     return not Domains(arrays, target).possible
 
 
-def greatest_refuted(
+def greatest_refutable(
     low: float, high: float, refutes: Callable[[float], bool], go_on: Callable[[], bool] = lambda: True
 ) -> float:
     """A lower bound between ``low`` (one already) and ``high``: the greatest target that a test refutes, by halving."""

@@ -53,7 +53,7 @@ def _move(given: Ints, through: dict[int, int], stage: int, device: int) -> None
         stage = before
 
 
-def least_dealt(costs: Floats, each: int) -> float:
+def bottleneck_cost(costs: Floats, each: int) -> float:
     """The least largest cost of an assignment (bottleneck); ``costs`` has shape (S, D), infinite if forbidden.
 
     Infinite if there is none.

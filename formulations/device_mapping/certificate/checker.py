@@ -270,7 +270,7 @@ def clauses_of(instance: Instance, parts: Parts, groups: list[list[int]], levels
                         f.add(-one, -b[p], *[a[q] for q in near[p]])
         return found
 
-    def ordered(one: Clause, other: Clause) -> None:
+    def in_order(one: Clause, other: Clause) -> None:
         for p in places:
             f.add(-other[p], *one[: p if room[p] == 1 else p + 1])
 
@@ -306,17 +306,17 @@ def clauses_of(instance: Instance, parts: Parts, groups: list[list[int]], levels
                 f.add(*[row[r][k - 1] for row, k in zip(literals, cut, strict=True) if k])
     if ring_at is not at or not any(instance.W):
         for node, after in pairwise(at[0]):
-            ordered(node, after)
+            in_order(node, after)
     if any(instance.W):
         for ring in ring_at if ring_at is not at or not instance.edges else ring_at[:1]:
             for node in ring[1:]:
-                ordered(ring[0], node)
+                in_order(ring[0], node)
             if R > 2:
-                ordered(ring[1], ring[-1])
+                in_order(ring[1], ring[-1])
     return f
 
 
-def refuted(f: Clauses, further: list[Clause]) -> bool:
+def propagation_refutes(f: Clauses, further: list[Clause]) -> bool:
     """Whether unit propagation, also in the further clauses, which follow one after the other, ends in a conflict."""
     value = [0] * (2 * f.count + 1)  # 1 and -1 of what is true and false; -v stands at the end
     watched: list[list[Clause]] = [[] for _ in value]
@@ -402,7 +402,7 @@ def prove(instance: Instance, bound: Fraction | None, proof: Any) -> None:
     reject(levels[0] < max(map(max, instance.B)), "levels: a link is faster than all of them")
     f, further = clauses_of(instance, parts, groups, levels), proof["clauses"]
     need(all(type(one) is int and 0 < abs(one) <= f.count for each in further for one in each), "clauses of literals")
-    reject(not refuted(f, further), "clauses: unit propagation ends in no conflict")
+    reject(not propagation_refutes(f, further), "clauses: unit propagation ends in no conflict")
 
 
 def plan_time(instance: Instance, plan: Any) -> Fraction:

@@ -67,7 +67,7 @@ def _network(instance: DeviceMapping, plan: Mapping, stages: Sequence[Stage], bo
             places.append(Place(device, at.x[device], at.y[device], at.machine[device], stage, replica))
     loads: dict[tuple[int, int], float] = {}
     awaited: dict[tuple[int, int], float] = {}
-    for sharing, pairs in _sent(instance, plan):
+    for sharing, pairs in _traffic(instance, plan):
         for a, b, volume in pairs:
             pair = min(a, b), max(a, b)
             loads[pair] = max(loads.get(pair, 0.0), volume)
@@ -88,7 +88,7 @@ def _by_stages(instance: DeviceMapping, plan: Mapping) -> Standing:
     return Standing(tuple(x), tuple(y), (0,) * instance.num_devices, 0)
 
 
-def _sent(instance: DeviceMapping, plan: Mapping) -> list[tuple[tuple[int, ...], list[tuple[int, int, float]]]]:
+def _traffic(instance: DeviceMapping, plan: Mapping) -> list[tuple[tuple[int, ...], list[tuple[int, int, float]]]]:
     """Stages, and what their devices send each other: of a micro-batch, and in all-reduces."""
     found: list[tuple[tuple[int, ...], list[tuple[int, int, float]]]] = []
     if instance.objective != "allreduce":

@@ -155,10 +155,10 @@ def violations(instance: DeviceMapping, plan: Mapping) -> tuple[Violation, ...]:
         for device, times in sorted(used.items())
         if times > 1
     ]
-    return (*found, *_broken_rings(instance, plan))
+    return (*found, *_ring_violations(instance, plan))
 
 
-def _broken_rings(instance: DeviceMapping, plan: Mapping) -> list[Violation]:
+def _ring_violations(instance: DeviceMapping, plan: Mapping) -> list[Violation]:
     if plan.rings is None:
         return []
     if len(plan.rings) != instance.num_stages:

@@ -8,7 +8,7 @@ from formulations.contract.family import Answer
 from formulations.device_mapping.annealing.baselines import pipeline_major, stage_major
 from formulations.device_mapping.bounds.combinatorial import (
     assignment_bound,
-    greatest_refuted,
+    greatest_refutable,
     refutes_target,
     single_bound,
 )
@@ -42,17 +42,17 @@ def raise_bound(models: TargetModels) -> dict[str, float]:
     found: dict[str, float] = {}
     found["bound_single_nodes"] = single_bound(given)
     watch.bound(found["bound_single_nodes"], Prover.BOUNDS)
-    if not (gap.closed or watch.stopped()):
+    if not (gap.is_closed or watch.stopped()):
         found["bound_assignment"] = assignment_bound(given)
         watch.bound(found["bound_assignment"], Prover.BOUNDS)
-    if not (gap.closed or watch.stopped()):
-        consistent = greatest_refuted(
+    if not (gap.is_closed or watch.stopped()):
+        consistent = greatest_refutable(
             gap.lower, gap.upper, lambda target: refutes_target(given, target), lambda: not watch.stopped()
         )
         found["bound_consistency"] = consistent
         watch.bound(consistent, Prover.BOUNDS)
     for number, groups in enumerate(groupings(given)):
-        if gap.closed or watch.stopped():
+        if gap.is_closed or watch.stopped():
             break
         found[f"bound_groups_{number}"] = _by_halving(models.gap, partial(models.places, places_of(given, groups)))
     return found
@@ -87,7 +87,7 @@ def answer(models: TargetModels, stop: Stop, found: dict[str, float]) -> Answer[
     return Answer(
         watch.best_plan,
         watch.best_bound,
-        stop=Stop.PROVED if models.gap.closed else stop,
+        stop=Stop.PROVED if models.gap.is_closed else stop,
         solver=models.solver,
         stats={
             **dict(sorted(models.gap.counts.items())),

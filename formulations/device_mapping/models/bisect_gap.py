@@ -108,7 +108,7 @@ class Gap:
         return self.watch.best_bound or 0.0
 
     @property
-    def closed(self) -> bool:
+    def is_closed(self) -> bool:
         """Whether the plan is proved within the requested gap."""
         return self.upper - self.lower <= max(CLOSE, self.gap if self.gap > OPTIMAL_GAP else 0.0) * self.upper
 
@@ -162,7 +162,7 @@ def close(gap: Gap, decide: Decide, alone: bool = True) -> None:
     patience, ceiling, tried = _PATIENCE_S, float("inf"), float("inf")
     unknown: tuple[float, float] | None = None  # least and greatest of the targets that ran out of time
     downwards, part = True, 0.0
-    while not gap.closed and not gap.watch.stopped():
+    while not gap.is_closed and not gap.watch.stopped():
         low, high, seconds = gap.lower, min(gap.upper, ceiling), patience
         if unknown is not None and (unknown[0] >= high or unknown[1] <= low):
             unknown = None
@@ -191,7 +191,7 @@ def close(gap: Gap, decide: Decide, alone: bool = True) -> None:
 
 def improve(gap: Gap, decide: Decide, seconds: float) -> None:
     """Decide targets just below the best plan until one is refuted, takes too long, or is beyond the model."""
-    while not gap.closed and not gap.watch.stopped():
+    while not gap.is_closed and not gap.watch.stopped():
         tried = gap.upper
         target = gap.target(gap.lower, tried, 1.0)
         if target is None:

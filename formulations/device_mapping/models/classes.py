@@ -51,7 +51,7 @@ class Places:
             found.append(self.ring_speed[np.isfinite(self.ring_speed) & (self.ring_speed > 0)])
         return np.unique(np.concatenate(found))[::-1]
 
-    def reached(self, speed: float) -> list[list[int]]:
+    def neighbours(self, speed: float) -> list[list[int]]:
         """Places that links of a bandwidth or faster ones lead to, from each place; none if they lead everywhere."""
         near = self.speed >= speed
         everywhere = near.sum() >= len(near) * (len(near) - 1) and self.single
@@ -121,7 +121,7 @@ def least_violating(costs: Sequence[Sequence[float]], left: float) -> Iterator[t
             yield (*choice, last)
 
 
-def rounded_up(arrays: Arrays, count: int = _ROUNDED) -> Arrays:
+def round_up_speeds(arrays: Arrays, count: int = _ROUNDED) -> Arrays:
     """The same instance with bandwidths rounded up to a few of them, more among the fast ones: a relaxation."""
     if not len(arrays.levels):
         return arrays

@@ -21,7 +21,7 @@ from formulations.device_mapping.data.arrays import Arrays, Floats, arrays, plan
 from formulations.device_mapping.definition.plan import Mapping as Plan
 from formulations.device_mapping.definition.problem import evaluate, violations
 from formulations.device_mapping.definition.quantities import VOCABULARY
-from formulations.device_mapping.models.classes import FEW_LEVELS, rounded_up
+from formulations.device_mapping.models.classes import FEW_LEVELS, round_up_speeds
 from formulations.device_mapping.models.first_plan import ceiling, first_plan
 from formulations.device_mapping.models.symmetry import canonical, device_order, in_turn
 from formulations.modelling.solve_model import WithoutSizes, add_requirements, check_stop, prove
@@ -120,7 +120,7 @@ def data_of(instance: DeviceMapping, watch: Watch, *, complete: bool) -> Data:
     )
     scale = cost_scale(least_s, 2 + max(map(len, given.incident)), top_s)
     is_exact = len(given.levels) <= FEW_LEVELS
-    rounded = given if is_exact else rounded_up(given)
+    rounded = given if is_exact else round_up_speeds(given)
     classes = rounded.levels
     reached = [[np.nonzero(near)[0].tolist() for near in rounded.speed >= speed] for speed in classes[:-1]]
     known = None if most_s is None else watch.best_objective

@@ -34,7 +34,7 @@ from formulations.device_mapping.models.classes import (
     Places,
     TooManyError,
     devices_as_places,
-    rounded_up,
+    round_up_speeds,
 )
 from formulations.device_mapping.models.first_plan import ceiling, first_plan
 from formulations.device_mapping.models.machine_groups import groupings, places_of
@@ -184,7 +184,7 @@ def build(data: Data, target_s: float | None = None, watch: Watch | None = None)
         doc="what is fast is no slower: ring_class[s,k] <= ring_class[s,k'] for the next slower class",
     )
 
-    reached = [data.places.reached(float(speed)) for speed in data.speeds]
+    reached = [data.places.neighbours(float(speed)) for speed in data.speeds]
 
     def reaches(ends: tuple[Node, Node], fast: Any, k: int, p: int, end: int) -> Any:
         there = milp.weighted_sum((1.0, model.at[(*ends[1 - end], q)]) for q in reached[k][p])
@@ -465,7 +465,7 @@ def model_of(
     data = Data(given, devices_as_places(given), True, unit_s, most_s, longest_s)
     classes = (len(data.speeds) - 1) * (len(given.edges) + given.num_stages * given.has_rings)
     if len(data.speeds) > FEW_LEVELS or data.supports(classes) > _MAX_SUPPORTS:
-        rounded = devices_as_places(rounded_up(given, _ROUNDED))
+        rounded = devices_as_places(round_up_speeds(given, _ROUNDED))
         data = replace(data, places=rounded, is_exact=False)
     is_large = search and not instance.requirements and instance.num_devices > _FEW_DEVICES
     targets = objective_values(given) if is_large and data.is_exact else None

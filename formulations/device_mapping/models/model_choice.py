@@ -15,7 +15,13 @@ from dataclasses import replace
 from formulations.device_mapping.bounds.combinatorial import Domains, rings_fit
 from formulations.device_mapping.data.arrays import Arrays, plan_of
 from formulations.device_mapping.models.bisect_gap import Decide, Gap, Verdict, thread_clock
-from formulations.device_mapping.models.classes import FEW_LEVELS, Places, TooManyError, devices_as_places, rounded_up
+from formulations.device_mapping.models.classes import (
+    FEW_LEVELS,
+    Places,
+    TooManyError,
+    devices_as_places,
+    round_up_speeds,
+)
 from formulations.device_mapping.models.cycles import LONGEST, CycleModel, TooManyCyclesError
 from formulations.device_mapping.models.flow import FlowModel
 from formulations.device_mapping.models.links import LinkModel, num_links
@@ -53,7 +59,7 @@ class TargetModels:
         if self.few or not given.edges:
             return {"level": self.level}
         if given.has_rings:
-            return {"rounded": self.rounded, "level": self.level}
+            return {"rounded": self.rounded_level, "level": self.level}
         if given.is_forest:
             return {"flow": self.flow}
         return {"flow": self.flow, "level": self.level}
@@ -62,9 +68,9 @@ class TargetModels:
         """The level model on devices."""
         return self.level_at(self.arrays, devices_as_places(self.arrays, self._orbits), target, seconds)
 
-    def rounded(self, target: float, seconds: float) -> Verdict:
+    def rounded_level(self, target: float, seconds: float) -> Verdict:
         """The level model with bandwidths rounded up to a few."""
-        return self.level_at(rounded_up(self.arrays), None, target, seconds)
+        return self.level_at(round_up_speeds(self.arrays), None, target, seconds)
 
     def places(self, places: Places, target: float, seconds: float) -> Verdict:
         """The level model on groups of devices: a refutation is a proof."""

@@ -119,11 +119,11 @@ def canonical(arrays: Arrays, plan: Mapping) -> Mapping:
     if arrays.separate_rings or not arrays.has_rings:
         order = sorted(range(arrays.replicas), key=lambda r: rows[0][r])
         rows = [[row[r] for r in order] for row in rows]
-        rings = [[ring[i] for i in _turned(ring)] for ring in rings]
+        rings = [[ring[i] for i in _canonical_ring(ring)] for ring in rings]
     elif arrays.edges:
-        rows = [[row[i] for i in _turned(rows[0])] for row in rows]
+        rows = [[row[i] for i in _canonical_ring(rows[0])] for row in rows]
     else:
-        rows = rings = [[ring[i] for i in _turned(ring)] for ring in rings]
+        rows = rings = [[ring[i] for i in _canonical_ring(ring)] for ring in rings]
     if not arrays.separate_rings:
         return Mapping(tuple(map(tuple, rows)))
     return Mapping(
@@ -131,7 +131,7 @@ def canonical(arrays: Arrays, plan: Mapping) -> Mapping:
     )
 
 
-def _turned(ring: list[int]) -> list[int]:
+def _canonical_ring(ring: list[int]) -> list[int]:
     """The order of a ring's positions from its least device on, towards the lesser of the two next to it."""
     count, first = len(ring), ring.index(min(ring))
     step = 1 if ring[(first + 1) % count] <= ring[first - 1] else -1

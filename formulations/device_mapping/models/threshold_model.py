@@ -46,7 +46,7 @@ class LevelModel(cpsat.Runnable):
             return
         if self._supports() > _MAX_SUPPORTS:
             raise TooManyError(f"more than {_MAX_SUPPORTS} literals")
-        self._reached_at: dict[int, list[list[int]]] = {}
+        self._neighbours_at: dict[int, list[list[int]]] = {}
         self.at = self._nodes("at")
         self.ring_at = self._nodes("ring_at") if arrays.separate_rings else self.at
         self._capacities()
@@ -156,16 +156,16 @@ class LevelModel(cpsat.Runnable):
     def _support(self, ones: list[Literal], others: list[Literal], level: int, literal: Literal, name: str) -> None:
         """With the class, the other end of a link is at a place that such a link reaches from this one."""
         slower = literal.negated()
-        for place, reached in enumerate(self._reached(level)):
+        for place, reached in enumerate(self._neighbours(level)):
             for end, (here, there) in enumerate(((ones, others), (others, ones))):
                 clause = [slower, here[place].negated(), *[there[other] for other in reached]]
                 self.model.add_bool_or(clause).with_name(f"{name},{place},{end}]")
 
-    def _reached(self, level: int) -> list[list[int]]:
+    def _neighbours(self, level: int) -> list[list[int]]:
         """Where links of a class or faster ones lead to, from each place; none if they lead everywhere."""
-        if level not in self._reached_at:
-            self._reached_at[level] = self.places.reached(float(self.levels[level]))
-        return self._reached_at[level]
+        if level not in self._neighbours_at:
+            self._neighbours_at[level] = self.places.neighbours(float(self.levels[level]))
+        return self._neighbours_at[level]
 
     def _symmetries(self) -> None:
         """Replicas are renumbered, rings turned and mirrored, and equal stages exchanged, so that this holds.
@@ -178,7 +178,7 @@ class LevelModel(cpsat.Runnable):
                 self.model.add(first[0][place] == 0).with_name(f"least_of_orbit[{place}]")
         if not arrays.has_rings or arrays.separate_rings:
             for r, (one, other) in enumerate(itertools.pairwise(first)):
-                self._ordered(one, other, f"replicas_ordered[{r}")
+                self._order(one, other, f"replicas_ordered[{r}")
         if arrays.has_rings:
             rings = range(arrays.num_stages) if arrays.separate_rings or not arrays.edges else range(1)
             for stage in rings:
@@ -188,7 +188,7 @@ class LevelModel(cpsat.Runnable):
             for one_stage, other_stage in itertools.pairwise(same):
                 if self._cuts.ring_classes[one_stage] == self._cuts.ring_classes[other_stage]:
                     low, high = sorted((one_stage, other_stage))
-                    self._ordered(self.at[low][0], self.at[high][0], f"stages_ordered[{low},{high}")
+                    self._order(self.at[low][0], self.at[high][0], f"stages_ordered[{low},{high}")
         if self.places.interchangeable:
             self._first_use()
 
@@ -196,11 +196,11 @@ class LevelModel(cpsat.Runnable):
         """A ring begins at its least place, and goes on to the lesser of the two next to it."""
         ring = self.ring_at[stage]
         for i, node in enumerate(ring[1:], start=1):
-            self._ordered(ring[0], node, f"ring_begins[{stage},{i}")
+            self._order(ring[0], node, f"ring_begins[{stage},{i}")
         if len(ring) > 2:
-            self._ordered(ring[1], ring[-1], f"ring_direction[{stage}")
+            self._order(ring[1], ring[-1], f"ring_direction[{stage}")
 
-    def _ordered(self, one: list[Literal], other: list[Literal], name: str) -> None:
+    def _order(self, one: list[Literal], other: list[Literal], name: str) -> None:
         """The first node's place is before the second's, or the same where both fit."""
         reach = 0 if self.places.single else 1
         for place in range(len(one)):

@@ -85,7 +85,7 @@ class Search:
         if self._best is None:
             status, first = self._test(self._ceiling(), cap_bytes, blind=True)
             if status != labels.FOUND or first is None:
-                return self._found(lower, 0.0, status)
+                return self._result(lower, 0.0, status)
             self._keep(first)
         if self._instance.num_devices is None and cap_bytes == math.inf:
             low, status = self._relax(lower)
@@ -94,7 +94,7 @@ class Search:
         relaxed = low
         if status == labels.NONE:
             low, status = self._halve(low, cap_bytes, blind=False)
-        return self._found(low, relaxed, status)
+        return self._result(low, relaxed, status)
 
     def _relax(self, low: float) -> tuple[float, int]:
         """The least slowest stage where a tensor that leaves counts once: Equation 2, up to the plan at hand."""
@@ -169,7 +169,7 @@ class Search:
         sent = np.diff(table.start) * table.seconds
         return float(table.compute.sum() + 2 * sent.sum()) * 2 + 1.0
 
-    def _found(self, low: float, relaxed: float, status: int) -> Found:
+    def _result(self, low: float, relaxed: float, status: int) -> Found:
         stop = Stop.PROVED
         if status == labels.STOPPED:
             stop = self._watch.why()

@@ -34,10 +34,12 @@ def quotient_edges(cluster_of: Sequence[int], edges: Edges) -> tuple[tuple[int, 
     return tuple(sorted((a, b) for a, b in pairs if a != b))
 
 
-def clustered_downsets(clusters: Sequence[Sequence[int]], edges: Edges, num_operators: int, limit: int) -> Words | None:
+def downsets_of_clusters(
+    clusters: Sequence[Sequence[int]], edges: Edges, num_operators: int, limit: int
+) -> Words | None:
     """The downsets that split no cluster; ``None`` if there are more than ``limit``."""
     small = _enumerate(len(clusters), quotient_edges(membership(clusters, num_operators), edges), limit)
-    return None if small is None else _expanded(small, clusters, num_operators)
+    return None if small is None else _expand(small, clusters, num_operators)
 
 
 def order_downsets(clusters: Sequence[Sequence[int]], edges: Edges, num_operators: int) -> Words:
@@ -66,7 +68,7 @@ def words(num_nodes: int) -> int:
     return max(1, -(-num_nodes // 64))
 
 
-def _expanded(small: Words, clusters: Sequence[Sequence[int]], num_operators: int) -> Words:
+def _expand(small: Words, clusters: Sequence[Sequence[int]], num_operators: int) -> Words:
     demand(8.0 * len(small) * words(num_operators), "the downsets of the clusters")
     found = np.zeros((len(small), words(num_operators)), np.uint64)
     for cluster, members in enumerate(clusters):

@@ -211,7 +211,7 @@ def _order(instance: OperatorInstance, plan: OperatorPlan) -> list[Violation]:
         return []
     found = []
     for stage in range(len(plan.stages)):
-        outside = _reached(instance.edges, home, stage)
+        outside = _successors_in_stage(instance.edges, home, stage)
         if outside:
             back = instance.operators[min(outside)].id
             found.append(Violation("convex", f"a path leaves stage {stage} and comes back at operator {back}"))
@@ -223,7 +223,7 @@ def _order(instance: OperatorInstance, plan: OperatorPlan) -> list[Violation]:
     return [Violation("order", f"stage {a} feeds stage {b} and comes after it") for a, b in backward]
 
 
-def _reached(edges: tuple[tuple[int, int], ...], home: dict[int, int], stage: int) -> set[int]:
+def _successors_in_stage(edges: tuple[tuple[int, int], ...], home: dict[int, int], stage: int) -> set[int]:
     """Operators of the stage behind operators outside of it that are behind operators of it."""
     start = {b for a, b in edges if home[a] == stage and home[b] != stage}
     return {operator for operator in _closure(set(edges), start) if home[operator] == stage}

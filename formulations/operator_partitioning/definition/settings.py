@@ -82,7 +82,7 @@ def apply(instance: OperatorInstance, overrides: Mapping[str, Any], where: str) 
         if setting in given:
             fields[setting.replace("-", "_")] = True
     instance = replace(instance, **fields, training=_training(instance.training, given))
-    return replace(_shaped(instance, given, where), options={**instance.options, **given})
+    return replace(_set_shape(instance, given, where), options={**instance.options, **given})
 
 
 def _training(training: TrainingMemory | None, given: Mapping[str, Any]) -> TrainingMemory | None:
@@ -94,7 +94,7 @@ def _training(training: TrainingMemory | None, given: Mapping[str, Any]) -> Trai
     return replace(training or TrainingMemory(), **fields) if fields else training
 
 
-def _shaped(instance: OperatorInstance, given: Mapping[str, Any], where: str) -> OperatorInstance:
+def _set_shape(instance: OperatorInstance, given: Mapping[str, Any], where: str) -> OperatorInstance:
     stages, devices, replicas = (given.get(name) for name in ("stages", "devices", "replicas"))
     if devices is None:
         if "variable-replicas" in given:

@@ -29,7 +29,7 @@ from formulations.operator_partitioning.kernels.loads import (
     keeps,
     lands,
     load_at_least,
-    received,
+    receiving_seconds,
     room_for,
     stage_memory,
     within,
@@ -124,7 +124,7 @@ def threshold_test(
             if parameters[high] - parameters[low] > cap or not within(bits, low, high):
                 continue
             report[1] += 1
-            spent += received(rows, graph, low, high)
+            spent += receiving_seconds(rows, graph, low, high)
             if spent > most:
                 next_load = min(next_load, spent)
                 continue

@@ -86,7 +86,7 @@ def load_at_least(rows, low, high):
 
 
 @inner()
-def received(rows, graph, low, high):
+def receiving_seconds(rows, graph, low, high):
     """Seconds of the tensors that enter the stage."""
     total = 0.0
     for k in range(rows.edge_start[low], rows.edge_start[low + 1]):

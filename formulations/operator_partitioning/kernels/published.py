@@ -16,7 +16,7 @@ from formulations.operator_partitioning.kernels.loads import (
     has,
     keeps,
     load_at_least,
-    received,
+    receiving_seconds,
     room_for,
     stage_memory,
     within,
@@ -63,7 +63,7 @@ def fill_table(rows, graph, counts, rules, ceiling, best, before, flag):
             if load_at_least(rows, low, high) > most or not within(bits, low, high):
                 continue
             steps += 1
-            load = spent + received(rows, graph, low, high)
+            load = spent + receiving_seconds(rows, graph, low, high)
             for j in range(sent_start, sent_end):
                 if not has(bits, low, source[edge[j]]):
                     load += seconds[edge[j]]

@@ -49,11 +49,11 @@ def _families(instance: OperatorInstance, watch: Watch) -> Iterator[Words]:
     backward = [(v, u) for u, v in forward]
     orders = [topological_order(n, forward), lifo_order(n, forward), lifo_order(n, backward)[::-1]]
     chains = [chain_downsets(order[::-1]) for order in orders]
-    yield _united([*chains, clusters])
-    yield _united([*chains, cluster(instance, watch, clusters=3 * n // 4).bits])
+    yield _union([*chains, clusters])
+    yield _union([*chains, cluster(instance, watch, clusters=3 * n // 4).bits])
 
 
-def _united(families: list[Words]) -> Words:
+def _union(families: list[Words]) -> Words:
     """All downsets of some families, smaller ones first."""
     bits = np.unique(np.concatenate(families), axis=0)
     return bits[np.argsort(np.bitwise_count(bits).sum(axis=1), kind="stable")]

@@ -24,7 +24,7 @@ from formulations.contract.family import Answer
 from formulations.operator_partitioning.costs.chains import Search, fill, plan_of_table
 from formulations.operator_partitioning.costs.costs import graph, load_bound, rows
 from formulations.operator_partitioning.costs.downsets import (
-    clustered_downsets,
+    downsets_of_clusters,
     membership,
     order_downsets,
     quotient_edges,
@@ -65,7 +65,7 @@ def cluster(instance: OperatorInstance, watch: Watch, alpha: float = ALPHA, clus
     n, count = len(instance.operators), wanted
     while True:
         found = fusions.clusters(count)
-        bits = clustered_downsets(found, instance.edges, n, MAX_DOWNSETS)
+        bits = downsets_of_clusters(found, instance.edges, n, MAX_DOWNSETS)
         if bits is not None:
             return Clustered(found, bits, linearised=False)
         if count <= least or len(found) > count:

@@ -67,13 +67,13 @@ def _best_move(
         if worst < slowest or score[1] < squares * (1 - _LEAST_GAIN):
             ranked.append(score)
     for _, _, _, operator, stage in sorted(ranked):
-        plan = _moved(instance, state.plan, operator, stage)
+        plan = _move(instance, state.plan, operator, stage)
         if plan is not None:
             return (operator, stage), plan
     return None
 
 
-def _moved(instance: OperatorInstance, plan: OperatorPlan, operator: int, stage: int) -> OperatorPlan | None:
+def _move(instance: OperatorInstance, plan: OperatorPlan, operator: int, stage: int) -> OperatorPlan | None:
     """The plan after a move, its stages reordered if need be; ``None`` if no order is left, or memory is short."""
     home = stage_of(plan)
     old = home[operator]

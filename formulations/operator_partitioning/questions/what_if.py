@@ -62,7 +62,7 @@ def members(instance: OperatorInstance) -> tuple[Member, ...]:
     found.append(Member("rule", "memory", f"a device has {exact_text(instance.memory_bytes)} bytes{pooled}"))
     needs = {each.id: _least(instance, each) for each in instance.operators}
     ids = sorted(needs, key=lambda node: needs[node])
-    return (*found, *(Member("layer", node, _said(instance, node, needs[node])) for node in ids))
+    return (*found, *(Member("layer", node, _need_text(instance, node, needs[node])) for node in ids))
 
 
 def _least(instance: OperatorInstance, operator: Operator) -> float:
@@ -74,7 +74,7 @@ def _least(instance: OperatorInstance, operator: Operator) -> float:
     return operator.memory_bytes + training.weight_copies * operator.parameter_bytes + kept * operator.activation_bytes
 
 
-def _said(instance: OperatorInstance, node: int | str, needed: float) -> str:
+def _need_text(instance: OperatorInstance, node: int | str, needed: float) -> str:
     [name] = [each.name for each in instance.operators if each.id == node]
     shown = f" ({name})" if name and str(node) not in name else ""
     return f"operator {node}{shown} needs at least {exact_text(needed)} bytes in its stage"
@@ -88,7 +88,9 @@ def relax(instance: OperatorInstance, dropped: frozenset[Member]) -> list[Operat
     names, free = rules_among(dropped), layers_among(dropped)
     kept = without_requirements(instance, dropped)
     if free:
-        kept = replace(kept, operators=tuple(_freed(each) if each.id in free else each for each in kept.operators))
+        kept = replace(
+            kept, operators=tuple(_without_memory(each) if each.id in free else each for each in kept.operators)
+        )
     if "memory" in names:
         kept = replace(kept, memory_bytes=None)
     count = len(kept.operators)
@@ -102,7 +104,7 @@ def relax(instance: OperatorInstance, dropped: frozenset[Member]) -> list[Operat
     return [kept]
 
 
-def _freed(operator: Operator) -> Operator:
+def _without_memory(operator: Operator) -> Operator:
     return replace(operator, parameter_bytes=0.0, activation_bytes=0.0, memory_bytes=0.0)
 
 
@@ -198,7 +200,7 @@ def _training(instance: OperatorInstance, training: TrainingMemory) -> list[Chan
 def _smaller(instance: OperatorInstance, training: TrainingMemory) -> Change[OperatorInstance]:
     """Micro-batches so many times smaller, and so many times as many: activations shrink in proportion."""
 
-    def changed(times: float) -> OperatorInstance:
+    def with_factor(times: float) -> OperatorInstance:
         operators = tuple(replace(each, activation_bytes=each.activation_bytes / times) for each in instance.operators)
         more = replace(training, microbatches=training.microbatches * int(times))
         return replace(instance, operators=operators, training=more)
@@ -206,7 +208,7 @@ def _smaller(instance: OperatorInstance, training: TrainingMemory) -> Change[Ope
     return Change(
         "microbatch-size",
         lambda times: f"micro-batches 1/{times:.0f} as large (activations in proportion; times need a profile)",
-        changed,
+        with_factor,
         tuple(times for times in _HALVINGS if training.microbatches * times <= MAX_COUNT),
         same_times=False,
         untried=f"micro-batches smaller than 1/{_HALVINGS[-1]:.0f}",
@@ -261,11 +263,11 @@ def factors(instance: OperatorInstance) -> list[Factor[OperatorInstance]]:
     found = [Factor("bandwidth", "bandwidth", lambda times: _at(instance, instance.bandwidth_bytes_per_s * times))]
     for position, operator in enumerate(instance.operators):
         name = f"time of operator {operator.id}"
-        found.append(Factor(name, name, partial(_scaled, instance, position), connected=equal))
+        found.append(Factor(name, name, partial(_scale, instance, position), connected=equal))
     return found
 
 
-def _scaled(instance: OperatorInstance, position: int, factor: float) -> OperatorInstance:
+def _scale(instance: OperatorInstance, position: int, factor: float) -> OperatorInstance:
     operators = list(instance.operators)
     operators[position] = replace(operators[position], compute_s=operators[position].compute_s * factor)
     return replace(instance, operators=tuple(operators))

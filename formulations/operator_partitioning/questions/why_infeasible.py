@@ -38,7 +38,7 @@ def lacking_memory(instance: OperatorInstance, watch: Watch) -> tuple[str, dict[
     """The sentence and the figure where stages and devices are not short."""
     memory = least_memory(instance, watch)
     least = memory.proved and memory.amount is not None and memory.amount <= MAX_AMOUNT
-    return _said(memory), {"least_memory_bytes": memory.amount} if least and memory.amount is not None else {}
+    return _memory_text(memory), {"least_memory_bytes": memory.amount} if least and memory.amount is not None else {}
 
 
 def least_memory(instance: OperatorInstance, watch: Watch) -> Least:
@@ -61,7 +61,7 @@ def least_memory(instance: OperatorInstance, watch: Watch) -> Least:
         return least_amount(fits, watch, MEMORY_SLACK)
 
 
-def _said(memory: Least, others: str = "") -> str:
+def _memory_text(memory: Least, others: str = "") -> str:
     """What is known of the memory that is needed, with the text of other settings that are changed as well."""
     if memory.amount is None or (memory.amount > MAX_AMOUNT and not memory.proved):
         return _UNKNOWN
@@ -81,7 +81,7 @@ def _other_shape(instance: OperatorInstance, watch: Watch) -> str:
     memory = least_memory(changed, watch)
     if memory.amount is not None and memory.amount <= changed.memory_bytes:
         return f"feasible with {text}"
-    return _said(memory, f"{text} ")
+    return _memory_text(memory, f"{text} ")
 
 
 def _settings(instance: OperatorInstance) -> Mapping[str, Any]:

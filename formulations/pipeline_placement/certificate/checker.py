@@ -80,7 +80,7 @@ class Instance(Operators):
         masks = [sum(1 << v for v in stage) for stage in stages]
         return all(self.memory_of(mask, self.S - s - 1) <= room for s, mask in enumerate(masks))
 
-    def exchanged(self, home: dict[int, int]) -> dict[tuple[int, int], Fraction]:
+    def exchange_bytes(self, home: dict[int, int]) -> dict[tuple[int, int], Fraction]:
         """Bytes between stages; a tensor counts once for each stage that takes it."""
         found: dict[tuple[int, int], Fraction] = {}
         for source, targets, volume in zip(self.sources, self.targets, self.bytes, strict=True):
@@ -88,7 +88,7 @@ class Instance(Operators):
                 found[home[source], taker] = found.get((home[source], taker), Fraction(0)) + volume
         return found if self.sends else {}
 
-    def reduced(self, stage: list[int]) -> Fraction:
+    def allreduce_bytes(self, stage: list[int]) -> Fraction:
         """Bytes that a stage's all-reduce sends over each link of its ring."""
         return 2 * (self.R - 1) * sum((self.sizes[v] for v in stage), Fraction(0)) / self.R * self.reduces
 
@@ -128,13 +128,13 @@ class Search:
         """Whether the nodes of these stages can get devices within the bound."""
         instance, scale = self.instance, self.scale
         S, R, B, devices = instance.S, instance.R, instance.B, range(instance.D)
-        volumes = instance.exchanged({v: s for s, stage in enumerate(stages) for v in stage})
+        volumes = instance.exchange_bytes({v: s for s, stage in enumerate(stages) for v in stage})
         near: list[list[tuple[int, Fraction]]] = [[] for _ in stages]
         for (one, other), volume in volumes.items():
             near[one].append((other, volume * scale))
             near[other].append((one, volume * scale))
         computing = [sum(self.compute[v] for v in stage) for stage in stages]
-        rings = [instance.reduced(stage) * scale for stage in stages]
+        rings = [instance.allreduce_bytes(stage) * scale for stage in stages]
         at: dict[tuple[int, int], int] = {}
         sent = dict.fromkeys(((s, r) for s in range(S) for r in range(R)), 0)
         reducing = [0] * S
@@ -205,14 +205,14 @@ def plan_time(instance: Instance, plan: Any) -> Fraction:
     reject(sorted(d for row in devices for d in row) != list(range(instance.D)), "plan: every device once")
     reject(instance.free, "rings: in any order of over three replicas they are not looked at")
     times = [[sum((instance.seconds[v] for v in stage), Fraction(0))] * R for stage in stages]
-    for (one, other), volume in instance.exchanged(home).items():
+    for (one, other), volume in instance.exchange_bytes(home).items():
         for r in range(R):
             seconds = volume / B[devices[one][r]][devices[other][r]]
             times[one][r] += seconds
             times[other][r] += seconds
     for s, row in enumerate(devices if instance.reduces else []):
         slowest = min(B[a][b] for a, b in zip(row, row[1:] + row[:1], strict=True))
-        times[s] = [seconds + instance.reduced(stages[s]) / slowest for seconds in times[s]]
+        times[s] = [seconds + instance.allreduce_bytes(stages[s]) / slowest for seconds in times[s]]
     return max(map(max, times))
 
 

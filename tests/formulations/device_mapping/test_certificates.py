@@ -239,7 +239,7 @@ def test_unit_propagation_by_hand(clauses: list, further: list, accepted: bool) 
     f.variables(3)
     for clause in clauses:
         f.add(*clause)
-    assert checker.refuted(f, further) is accepted
+    assert checker.propagation_refutes(f, further) is accepted
 
 
 def test_a_clause_that_does_not_follow_is_named() -> None:
@@ -247,7 +247,7 @@ def test_a_clause_that_does_not_follow_is_named() -> None:
     f.variables(2)
     f.add(1, 2)
     with pytest.raises(RejectedError, match="number 0 does not follow"):
-        checker.refuted(f, [[1]])
+        checker.propagation_refutes(f, [[1]])
 
 
 def test_unit_propagation_accepts_no_satisfiable_clauses(cases: int) -> None:
@@ -261,7 +261,7 @@ def test_unit_propagation_accepts_no_satisfiable_clauses(cases: int) -> None:
             f.add(*row)
         kept = [list(row) for row in f.all]
         try:
-            accepted = checker.refuted(f, rows[14:])
+            accepted = checker.propagation_refutes(f, rows[14:])
         except RejectedError:
             accepted = False
         counts[accepted] += 1
@@ -282,7 +282,7 @@ def test_counters_by_enumeration(most: int) -> None:
         f.exactly(literals, most)
         for one, sign in zip(literals, signs, strict=True):
             f.add(one if sign else -one)
-        assert checker.refuted(f, []) is (sum(signs) != most), signs
+        assert checker.propagation_refutes(f, []) is (sum(signs) != most), signs
 
 
 @pytest.mark.parametrize(

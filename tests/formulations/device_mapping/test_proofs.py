@@ -18,7 +18,7 @@ from formulations.device_mapping import FAMILY, exact
 from formulations.device_mapping.annealing import far
 from formulations.device_mapping.annealing.baselines import stage_major
 from formulations.device_mapping.bounds.combinatorial import assignment_bound, refutes_target, single_bound
-from formulations.device_mapping.bounds.matching import can_deal, least_dealt
+from formulations.device_mapping.bounds.matching import bottleneck_cost, can_deal
 from formulations.device_mapping.data.arrays import arrays
 from formulations.device_mapping.definition.plan import Mapping
 from formulations.device_mapping.definition.problem import evaluate
@@ -98,7 +98,7 @@ def test_relaxations_never_refute_what_is_possible(cases: int) -> None:
             continue
         for groups in groupings(models.arrays):
             assert not is_no(models.places(places_of(models.arrays, groups), optimum, 10))
-        assert not is_no(models.rounded(optimum, 10))
+        assert not is_no(models.rounded_level(optimum, 10))
         if not models.arrays.has_rings:
             assert not is_no(models.flow(optimum, 10))
         assert models_of(instance).level(optimum, 10) is Verdict.MET
@@ -243,7 +243,7 @@ def test_dealing_is_halls_condition(cases: int) -> None:
         )
         assert can_deal(allowed, each) == (expected and bool(allowed.any(axis=0).all()))
         costs = np.where(allowed, rng.integers(1, 5, allowed.shape), np.inf)
-        least = least_dealt(costs, each)
+        least = bottleneck_cost(costs, each)
         assert np.isfinite(least) == can_deal(allowed, each)
         if np.isfinite(least):
             assert can_deal(costs <= least, each) and not can_deal(costs < least, each)

@@ -35,7 +35,7 @@ Where = dict[str, str | int | float]
 
 def steps_of_parmesan(instance: OperatorInstance, _limits: Limits, watch: Watch) -> Iterator[Arisen]:
     """The clustered graph, cut by the dynamic program, and each move of the refinement."""
-    for each in _given(instance):
+    for each in _by_num_stages(instance):
         with alarm(watch):
             family = parmesan.cluster(each, watch)
             plan, _ = parmesan.dynamic_program(each, family, watch)
@@ -46,7 +46,7 @@ def steps_of_parmesan(instance: OperatorInstance, _limits: Limits, watch: Watch)
 
 def states_of_dp(instance: OperatorInstance, _limits: Limits, watch: Watch) -> Iterator[Arisen]:
     """Each entry of Equation 2: a fronted part of the clustered graph in so many stages, counted as Equation 3 does."""
-    for each in _given(instance):
+    for each in _by_num_stages(instance):
         with alarm(watch):
             family = parmesan.cluster(each, watch)
             tensors = parmesan.pair_tensors(each, family.clusters)
@@ -64,13 +64,13 @@ def states_of_dp(instance: OperatorInstance, _limits: Limits, watch: Watch) -> I
 
 def moves_of_refine(instance: OperatorInstance, _limits: Limits, watch: Watch) -> Iterator[Arisen]:
     """Each move of the refinement from the even cut."""
-    for each in _given(instance):
+    for each in _by_num_stages(instance):
         plan = parmesan.equal(each)
         if plan is not None and not violations(each, plan):
             yield from _moves(each, plan, watch)
 
 
-def _given(instance: OperatorInstance) -> list[OperatorInstance]:
+def _by_num_stages(instance: OperatorInstance) -> list[OperatorInstance]:
     """The instance for each number of stages that there may be; `InstanceError` where clusters are no operators."""
     expect(instance.num_devices is None or instance.num_stages is None, instance.name, "num_devices",
            instance.num_devices, "none: each stage has as many replicas")  # fmt: skip
@@ -160,11 +160,11 @@ def _has(bits: Words, operator: int) -> bool:
 
 def _moves(instance: OperatorInstance, plan: OperatorPlan, watch: Watch) -> Iterator[Arisen]:
     for number, (move, after) in enumerate(steps(instance, plan, stopped=watch.stopped)):
-        yield partial(_moved, instance, plan, move, after, number)
+        yield partial(_inside_move, instance, plan, move, after, number)
         plan = after
 
 
-def _moved(
+def _inside_move(
     instance: OperatorInstance, before: OperatorPlan, move: Move, after: OperatorPlan, number: int
 ) -> Subproblem:
     """Where the operators of both stages belong, all others being where they are after the move."""

@@ -36,8 +36,8 @@ def losses(
         optimum ``clustering_loss``, ``dynamic_program_loss``, ``refinement_gain`` and ``loss`` (all together).
     """
     values: dict[str, float | None] = {
-        "optimum": _proved(_best(instance, all_downsets(instance, _MAX_DOWNSETS), last, watch)),
-        "clustered": _proved(_best(instance, clustered, None, watch)),
+        "optimum": _optimum(_best(instance, all_downsets(instance, _MAX_DOWNSETS), last, watch)),
+        "clustered": _optimum(_best(instance, clustered, None, watch)),
         "dynamic_program": evaluate(instance, first),
         "refined": evaluate(instance, last),
     }
@@ -63,7 +63,7 @@ def _best(instance: OperatorInstance, bits: Any, start: OperatorPlan | None, wat
     return Search(instance, bits, watch).least(load_bound(instance), start, report=False)
 
 
-def _proved(found: Found | None) -> float | None:
+def _optimum(found: Found | None) -> float | None:
     """The value of a search that came to its end."""
     if found is None or found.plan is None or found.stop is not Stop.PROVED:
         return None

@@ -40,10 +40,10 @@ def of_turns(instance: PlacementInstance, limits: Limits, watch: Watch) -> Itera
     turns(instance, limits, watch, placing, lambda plan: moves.append((len(placing.solved), plan)))
     yield from placing.solved
     for turn, plan in moves:
-        yield partial(_kept, instance, plan, turn)
+        yield partial(_keep_mapping, instance, plan, turn)
 
 
-def _kept(instance: PlacementInstance, plan: PlacementPlan, turn: int) -> Subproblem:
+def _keep_mapping(instance: PlacementInstance, plan: PlacementPlan, turn: int) -> Subproblem:
     return Subproblem(second_phase(instance, plan.partition), "kept", plan.mapping, {"round": turn})
 
 
