@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from formulations.contract.family import Claim, Method, lazy
 from formulations.contract.quantities import names
@@ -99,14 +100,14 @@ fits_levels = _code.upsets.levels.fits
 #: What `choose` calls.
 CHOOSES_BY = (suits, fits_levels)
 
+#: A heuristic for identical devices, whatever the schedule and the objective.
+_heuristic = partial(Method[StageGraph, StagePlan], claim=Claim.HEURISTIC, supports=_identical, limits=_IDENTICAL)
+
 METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
-    Method(
+    _heuristic(
         name="graphpipe",
-        claim=Claim.HEURISTIC,
         source="GraphPipe, Algorithm 1 in its default configuration",
         solve=_code.paper.graphpipe.solve_graphpipe,
-        supports=_identical,
-        limits=_IDENTICAL,
         effort=_effort(2),
         options=(
             _ANY_DEGREE,
@@ -126,32 +127,23 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
             ),
         ),
     ),
-    Method(
+    _heuristic(
         name="graphpipe-plus",
-        claim=Claim.HEURISTIC,
         source="all partitions of small models, else the recursion with stages that reach into branches",
         solve=_code.paper.fewest_devices.solve,
-        supports=_identical,
-        limits=_IDENTICAL,
         effort=_effort(2),
     ),
-    Method(
+    _heuristic(
         name="pipedream",
-        claim=Claim.HEURISTIC,
         source="PipeDream as GraphPipe, section 7.1, describes it: a chain of all operators",
         solve=_code.paper.graphpipe.solve_pipedream,
-        supports=_identical,
-        limits=_IDENTICAL,
         effort=_effort(2),
         options=(_ANY_DEGREE,),
     ),
-    Method(
+    _heuristic(
         name="piper-dp",
-        claim=Claim.HEURISTIC,
         source="Piper with data parallelism only: chains of downsets, chains of operators merged if there are too many",
         solve=_code.paper.baselines.solve,
-        supports=_identical,
-        limits=_IDENTICAL,
         effort=_effort(4),
         options=(
             _ANY_DEGREE,
@@ -165,13 +157,10 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         ),
         only_at_end=True,
     ),
-    Method(
+    _heuristic(
         name="data-parallel",
-        claim=Claim.HEURISTIC,
         source="a single stage",
         solve=_code.paper.graphpipe.solve_data_parallel,
-        supports=_identical,
-        limits=_IDENTICAL,
     ),
     Method(
         name="levels",

@@ -10,8 +10,7 @@ from formulations.figures.gantt import of_passes
 from formulations.figures.graph_condensation import model_graph, stage_graph
 from formulations.figures.plan_figures import Breakdown, Picture, Stack, slowest, stages_of, states
 from formulations.figures.plan_figures import Stage as Shown
-from formulations.simulation.simulate_graph import PassGraph, kfkb, run
-from formulations.stage_graph.definition.plan import Stage, StagePlan
+from formulations.stage_graph.definition.plan import StagePlan
 from formulations.stage_graph.definition.problem import (
     all_reduce_s,
     bottleneck_s,
@@ -20,7 +19,8 @@ from formulations.stage_graph.definition.problem import (
     memory_bytes,
     pass_times,
     replica_samples,
-    schedule_of,
+    room_bytes,
+    simulate,
     tps,
 )
 from instances.problems.stage_graph import StageGraph
@@ -39,7 +39,7 @@ def breakdown(instance: StageGraph, plan: StagePlan) -> Breakdown:
                 "backward_s": backward,
                 "all_reduce_s": all_reduce_s(instance, stage),
                 "memory_bytes": held,
-                "slack_bytes": _limit(instance, stage) - held,
+                "slack_bytes": room_bytes(instance, stage) - held,
             }
         )
     iteration = iteration_s(instance, plan)
@@ -114,14 +114,12 @@ def _memory(instance: StageGraph, plan: StagePlan, stages: Sequence[Shown]) -> S
     held = [memory_bytes(instance, stage) for stage in plan.stages]
     kept = [max(0.0, total - copies * weight) for total, weight in zip(held, weights, strict=True)]
     parts = {**states(weights, copies), "activations in flight": kept}
-    limits = [_limit(instance, stage) for stage in plan.stages]
+    limits = [room_bytes(instance, stage) for stage in plan.stages]
     return Stack("Memory of a device of each stage", stages, parts, "memory of a device", "bytes", limits)
 
 
 def _passes(instance: StageGraph, plan: StagePlan, stages: Sequence[Shown]) -> Picture:
-    graph = PassGraph(schedule_of(instance, plan))
-    orders = [kfkb(graph.counts[s], each.in_flight // each.microbatch, each.k) for s, each in enumerate(plan.stages)]
-    passes = of_passes("An iteration, simulated", run(graph, orders).passes, stages)
+    passes = of_passes("An iteration, simulated", simulate(instance, plan).passes, stages)
     iteration, ring = iteration_s(instance, plan), max(all_reduce_s(instance, stage) for stage in plan.stages)
     reduced = " with the all-reduce after it, {}, which is not drawn" if ring else ""
     if instance.objective == "iteration":
@@ -132,9 +130,3 @@ def _passes(instance: StageGraph, plan: StagePlan, stages: Sequence[Shown]) -> P
         f"{instance.minibatch} samples fills and drains the pipeline, too: it takes {{}} per sample{reduced}."
     )
     return replace(passes, note=note, amounts=(bottleneck_s(instance, plan), iteration / instance.minibatch, ring))
-
-
-def _limit(instance: StageGraph, stage: Stage) -> float:
-    """A stage may use its least device only to that device's memory."""
-    graph = instance.device_graph
-    return min(graph.memory_bytes[d] for d in stage.device_ids) if graph else instance.memory_bytes

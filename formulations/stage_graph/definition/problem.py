@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from formulations.contract.violation import Violation
 from formulations.microbatch_schedule.definition import in_flight
-from formulations.simulation.simulate_graph import PassGraph, kfkb, run
+from formulations.simulation.simulate_graph import GraphTrace, PassGraph, kfkb, run
 from formulations.stage_graph.definition.plan import Stage, StagePlan
 from instances.graph import find_cycle, topological_order
 from instances.problems.microbatch_schedule import ScheduleEdge, ScheduleInstance, ScheduleStage
@@ -62,17 +62,22 @@ def schedule_of(instance: StageGraph, plan: StagePlan) -> ScheduleInstance:
     return ScheduleInstance(instance.name, instance.minibatch, tuple(stages), edges)
 
 
+def simulate(instance: StageGraph, plan: StagePlan) -> GraphTrace:
+    """An iteration with all stages in the order F^l (B^k F^k)* B^rest."""
+    graph = PassGraph(schedule_of(instance, plan))
+    orders = [kfkb(graph.counts[s], each.in_flight // each.microbatch, each.k) for s, each in enumerate(plan.stages)]
+    return run(graph, orders)
+
+
 def iteration_s(instance: StageGraph, plan: StagePlan) -> float:
-    """Seconds of a simulated iteration, all stages in the order F^l (B^k F^k)* B^rest, and the slowest all-reduce.
+    """Seconds of a simulated iteration and the slowest all-reduce.
 
     Raises
     ------
     ValueError
         If the stages wait for each other, as they keep too few samples in flight.
     """
-    graph = PassGraph(schedule_of(instance, plan))
-    orders = [kfkb(graph.counts[s], each.in_flight // each.microbatch, each.k) for s, each in enumerate(plan.stages)]
-    trace = run(graph, orders)
+    trace = simulate(instance, plan)
     if trace.stuck:
         raise ValueError("the stages wait for each other")
     return trace.iteration_s + max(all_reduce_s(instance, stage) for stage in plan.stages)
@@ -173,6 +178,11 @@ def memory_bytes(instance: StageGraph, stage: Stage) -> float:
     )
     held = held_samples(instance.minibatch, stage.microbatch, stage.devices, stage.in_flight)
     return instance.weight_copies * weights + held * kept
+
+
+def room_bytes(instance: StageGraph, stage: Stage) -> float:
+    """Memory of the least device of a stage."""
+    return min((instance.memory_of(device) for device in stage.device_ids), default=instance.memory_bytes)
 
 
 def least_in_flight(instance: StageGraph, plan: StagePlan, stage: int) -> int:
@@ -333,7 +343,7 @@ def _memory(instance: StageGraph, plan: StagePlan) -> list[Violation]:
     found = []
     for index, stage in enumerate(plan.stages):
         used = memory_bytes(instance, stage)
-        room = min((instance.memory_of(d) for d in stage.device_ids), default=instance.memory_bytes)
+        room = room_bytes(instance, stage)
         if used > room:
             found.append(Violation("memory", f"stage {index} needs {used:.6g} bytes on a device with {room:.6g}"))
     return found

@@ -22,7 +22,7 @@ from formulations.contract.what_if import (
     without_requirements,
 )
 from formulations.stage_graph.definition.plan import StagePlan
-from formulations.stage_graph.definition.problem import memory_bytes, tps
+from formulations.stage_graph.definition.problem import memory_bytes, room_bytes, tps
 from formulations.stage_graph.questions.alternatives import memory
 from instances.parameters import MAX_AMOUNT, MAX_COUNT
 from instances.problems.stage_graph import AffineTime, Operator, StageGraph, TableTime
@@ -188,7 +188,7 @@ def rows(instance: StageGraph, plan: StagePlan) -> list[dict[str, Any]]:
     slowest, found = max(times), []
     for number, stage in enumerate(plan.stages):
         held = memory_bytes(instance, stage)
-        room = min((instance.memory_of(device) for device in stage.device_ids), default=instance.memory_bytes)
+        room = room_bytes(instance, stage)
         found.append(
             {
                 "stage": number,

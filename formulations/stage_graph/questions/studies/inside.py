@@ -12,10 +12,10 @@ from functools import partial
 from formulations.compiled.kernel_deadline import alarm
 from formulations.contract.inner_problems import Arisen, Subproblem
 from formulations.microbatch_schedule.definition.plan import SchedulePlan
-from formulations.simulation.simulate_graph import PassGraph, kfkb, run
+from formulations.simulation.simulate_graph import PassGraph, run
 from formulations.stage_graph.costs.costs import bits
 from formulations.stage_graph.costs.series_parallel import nodes_of
-from formulations.stage_graph.definition.problem import schedule_of
+from formulations.stage_graph.definition.problem import schedule_of, simulate
 from formulations.stage_graph.paper.graphpipe import default_search, each_size, published_sizes, solve_graphpipe
 from formulations.stage_graph.paper.program import Branches, Remainder, TooLargeError
 from instances.problems.stage_graph import AffineTime, OperatorEdge, StageGraph, TableTime, Time
@@ -50,12 +50,8 @@ def schedules_of_graphpipe(instance: StageGraph, _limits: Limits, watch: Watch) 
         plans = each_size(instance, watch, search.best_at, published_sizes(instance))
     for plan in plans:
         schedule = schedule_of(instance, plan)
-        graph = PassGraph(schedule)
-        orders = [
-            kfkb(graph.counts[s], each.in_flight // each.microbatch, each.k) for s, each in enumerate(plan.stages)
-        ]
         where: dict[str, str | int | float] = {"microbatch": plan.stages[0].microbatch, "stages": len(plan.stages)}
-        for inner, trace in (("1f1b", run(graph, orders)), ("greedy", run(graph))):
+        for inner, trace in (("1f1b", simulate(instance, plan)), ("greedy", run(PassGraph(schedule)))):
             yield partial(Subproblem, schedule, inner, None if trace.stuck else SchedulePlan(trace.passes), where)
 
 
