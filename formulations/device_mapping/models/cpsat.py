@@ -173,17 +173,18 @@ def build(data: Data, watch: Watch) -> Variables:
     takes = {}
     for part in data.parts((at, ring_at)):
         check_stop(watch)
+        name = part.name
         slowest = data.units(part.volume, float(given.levels[-1]))
-        found = takes[part.name, *part.number] = model.new_int_var(0, slowest, part.label(part.name))
+        found = takes[name, *part.number] = model.new_int_var(0, slowest, part.label(name))
         if data.is_exact:
             row = model.add(found >= _class_time(model, data, part))
-            row.with_name(part.label(f"{part.name}_time"))
+            row.with_name(part.label(f"{name}_time"))
             continue
         for number, (one, other) in enumerate(part.links):
             for d in devices:
                 cost = [data.units(part.volume, float(given.speed[d, e])) if e != d else 0 for e in devices]
                 row = model.add(found >= _weighted(other, cost)).only_enforce_if(one[d])
-                row.with_name(part.label(f"{part.name}_time", number, d))
+                row.with_name(part.label(f"{name}_time", number, d))
 
     model.says("bottleneck", "time of the slowest stage replica, in whole units [Parmesan, Equation 5]")
     model.says(

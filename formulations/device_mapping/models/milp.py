@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -39,9 +39,10 @@ from formulations.device_mapping.models.classes import (
 from formulations.device_mapping.models.first_plan import ceiling, first_plan
 from formulations.device_mapping.models.machine_groups import groupings, places_of
 from formulations.device_mapping.models.symmetry import canonical, in_turn
-from formulations.modelling.solve_model import WithoutSizes, add_requirements, check_stop, prove
+from formulations.modelling.solve_model import WithoutSizes, add_requirements, prove
 from formulations.modelling.threshold_search import Cheapest, search_intervals
 from instances.problems.device_mapping import DeviceMapping
+from solvers.build_stop import stops_with
 from solvers.milp import backend as milp
 from solvers.outcome import DEFAULT_SOLVER, OPTIMAL_GAP, Limits, Run, Stop, Watch
 from solvers.values import Values
@@ -122,163 +123,110 @@ class Data:
         return [every] * len(self.given.edges), [every if volume > 0 else () for volume in self.given.ring], None
 
 
-def build(data: Data, target_s: float | None = None, watch: Watch | None = None) -> Any:
+def build(data: Data, target_s: float | None = None) -> Any:
     """The model; with a target, of plans that take no longer (`TooManyError` if that is too much to write down)."""
-    given, capacity, ring_kind, watch = data.given, data.places.capacity, data.ring_kind, watch or Watch()
+    given, capacity, ring_kind = data.given, data.places.capacity, data.ring_kind
     stages, slots, places = range(given.num_stages), range(given.replicas), range(len(capacity))
     kinds = list(dict.fromkeys(["replica", ring_kind]))
     edge_classes, ring_classes, cuts = data.classes(target_s)
     if data.supports(sum(map(len, edge_classes)) + sum(map(len, ring_classes))) > _MAX_SUPPORTS:
         raise TooManyError(f"more than {_MAX_SUPPORTS} terms")
-
+    reached = [data.places.neighbours(float(speed)) for speed in data.speeds]
+    around = range(given.replicas if given.replicas > 2 else 1)
     model = pyo.ConcreteModel()
-    model.at = pyo.Var(
-        kinds,
-        stages,
-        slots,
-        places,
-        domain=pyo.Binary,
-        doc="at['replica',s,r,p]: replica r of stage s is at place p; at['ring',s,i,p]: so is the i-th of its ring",
-    )
 
-    def nodes(weight: Mapping[str, float], own: Sequence[tuple[int, int]], p: int) -> Any:
-        return milp.weighted_sum((each, model.at[kind, s, r, p]) for kind, each in weight.items() for s, r in own)
+    def nodes(m: Any, weight: Mapping[str, float], own: Iterable[tuple[int, int]], p: int) -> Any:
+        return milp.weighted_sum((each, m.at[kind, s, r, p]) for s, r in own for kind, each in weight.items())
 
+    def ring_link(s: int, i: int) -> tuple[Node, Node]:
+        return (ring_kind, s, i), (ring_kind, s, (i + 1) % given.replicas)
+
+    def edge_link(e: int, r: int) -> tuple[Node, Node]:
+        return ("replica", given.edges[e][0], r), ("replica", given.edges[e][1], r)
+
+    def reaches(m: Any, ends: tuple[Node, Node], fast: Any, k: int, p: int, end: int) -> Any:
+        there = milp.weighted_sum((1.0, m.at[(*ends[1 - end], q)]) for q in reached[k][p])
+        return m.at[(*ends[end], p)] + fast <= 1 + there
+
+    # fmt: off
+    model.at = pyo.Var(kinds, stages, slots, places, domain=pyo.Binary, doc=
+        "at['replica',s,r,p]: replica r of stage s is at place p; at['ring',s,i,p]: so is the i-th of its ring")
     model.one_place = pyo.Constraint(
-        kinds,
-        stages,
-        slots,
-        rule=lambda m, kind, s, r: milp.weighted_sum((1.0, m.at[kind, s, r, p]) for p in places) == 1,
-        doc="every stage replica, and every position of a ring, has one place: sum over p of at[.,s,r,p] = 1",
-    )
+        kinds, stages, slots,
+        rule=lambda m, kind, s, r: milp.weighted_sum((1.0, m.at[kind, s, r, p]) for p in places) == 1, doc=
+        "every stage replica, and every position of a ring, has one place: sum over p of at[.,s,r,p] = 1")
     model.filled = pyo.Constraint(
-        places,
-        rule=lambda _, p: nodes({"replica": 1.0}, list(itertools.product(stages, slots)), p) == capacity[p],
-        doc="every place is filled: sum over s, r of at['replica',s,r,p] = devices of p",
-    )
+        places, rule=lambda m, p: nodes(m, {"replica": 1.0}, itertools.product(stages, slots), p) == capacity[p], doc=
+        "every place is filled: sum over s, r of at['replica',s,r,p] = devices of p")
     model.ring_of_stage = pyo.Constraint(
-        stages if given.separate_rings else (),
-        places,
-        rule=lambda _, s, p: nodes({"ring": 1.0, "replica": -1.0}, [(s, r) for r in slots], p) == 0,
-        doc="a ring goes through the places of its stage: sum of at['ring',s,i,p] = sum of at['replica',s,r,p]",
-    )
+        stages if given.separate_rings else (), places,
+        rule=lambda m, s, p: nodes(m, {"ring": 1.0, "replica": -1.0}, [(s, r) for r in slots], p) == 0, doc=
+        "a ring goes through the places of its stage: sum of at['ring',s,i,p] = sum of at['replica',s,r,p]")
 
     model.edge_class = pyo.Var(
-        [(e, r, k) for e, own in enumerate(edge_classes) for r in slots for k in own],
-        domain=pyo.Binary,
-        doc="edge_class[e,r,k]: the link of edge e in replica r has class k or faster",
-    )
-    model.ring_class = pyo.Var(
-        [(s, k) for s, own in enumerate(ring_classes) for k in own],
-        domain=pyo.Binary,
-        doc="ring_class[s,k]: all links of the ring of stage s have class k or faster",
-    )
+        [(e, r, k) for e, own in enumerate(edge_classes) for r in slots for k in own], domain=pyo.Binary, doc=
+        "edge_class[e,r,k]: the link of edge e in replica r has class k or faster")
+    model.ring_class = pyo.Var([(s, k) for s, own in enumerate(ring_classes) for k in own], domain=pyo.Binary, doc=
+        "ring_class[s,k]: all links of the ring of stage s have class k or faster")
     model.edge_nested = pyo.Constraint(
         [(e, r, *pair) for e, own in enumerate(edge_classes) for r in slots for pair in itertools.pairwise(own)],
-        rule=lambda m, e, r, k, after: m.edge_class[e, r, k] <= m.edge_class[e, r, after],
-        doc="what is fast is no slower: edge_class[e,r,k] <= edge_class[e,r,k'] for the next slower class",
-    )
+        rule=lambda m, e, r, k, after: m.edge_class[e, r, k] <= m.edge_class[e, r, after], doc=
+        "what is fast is no slower: edge_class[e,r,k] <= edge_class[e,r,k'] for the next slower class")
     model.ring_nested = pyo.Constraint(
         [(s, *pair) for s, own in enumerate(ring_classes) for pair in itertools.pairwise(own)],
-        rule=lambda m, s, k, after: m.ring_class[s, k] <= m.ring_class[s, after],
-        doc="what is fast is no slower: ring_class[s,k] <= ring_class[s,k'] for the next slower class",
-    )
-
-    reached = [data.places.neighbours(float(speed)) for speed in data.speeds]
-
-    def reaches(ends: tuple[Node, Node], fast: Any, k: int, p: int, end: int) -> Any:
-        there = milp.weighted_sum((1.0, model.at[(*ends[1 - end], q)]) for q in reached[k][p])
-        return model.at[(*ends[end], p)] + fast <= 1 + there
-
-    def edge_reaches(m: Any, e: int, r: int, k: int, p: int, end: int) -> Any:
-        one, other, _ = given.edges[e]
-        return reaches((("replica", one, r), ("replica", other, r)), m.edge_class[e, r, k], k, p, end)
-
-    def ring_reaches(m: Any, s: int, k: int, i: int, p: int, end: int) -> Any:
-        ends = (ring_kind, s, i), (ring_kind, s, (i + 1) % given.replicas)
-        return reaches(ends, m.ring_class[s, k], k, p, end)
-
+        rule=lambda m, s, k, after: m.ring_class[s, k] <= m.ring_class[s, after], doc=
+        "what is fast is no slower: ring_class[s,k] <= ring_class[s,k'] for the next slower class")
     model.edge_reaches = pyo.Constraint(
         [(*key, p, end) for key in model.edge_class for p in range(len(reached[key[2]])) for end in (0, 1)],
-        rule=milp.until_stopped(watch, edge_reaches),
-        doc="with the class, the other end of an edge is where such a link leads: at[.,s,r,p] + edge_class[e,r,k] "
-        "<= 1 + sum of at[.,s',r,q] over q with B(p,q) >= the class",
-    )
-    around = range(given.replicas if given.replicas > 2 else 1)
+        rule=lambda m, e, r, k, p, end: reaches(m, edge_link(e, r), m.edge_class[e, r, k], k, p, end), doc=
+        "with the class, the other end of an edge is where such a link leads: at[.,s,r,p] + edge_class[e,r,k] <= 1 + "
+        "sum of at[.,s',r,q] over q with B(p,q) >= the class")
     model.ring_reaches = pyo.Constraint(
-        [
-            (*key, i, p, end)
-            for key in model.ring_class
-            for i in around
-            for p in range(len(reached[key[1]]))
-            for end in (0, 1)
-        ],
-        rule=milp.until_stopped(watch, ring_reaches),
-        doc="and so is the next node of a ring: at[.,s,i,p] + ring_class[s,k] <= 1 + sum of at[.,s,i+1,q] over q "
-        "with B(p,q) >= the class",
-    )
-    check_stop(watch)
+        [(*key, i, p, end) for key in model.ring_class for i in around for p in range(len(reached[key[1]]))
+         for end in (0, 1)],
+        rule=lambda m, s, k, i, p, end: reaches(m, ring_link(s, i), m.ring_class[s, k], k, p, end), doc=
+        "and so is the next node of a ring: at[.,s,i,p] + ring_class[s,k] <= 1 + sum of at[.,s,i+1,q] over q with "
+        "B(p,q) >= the class")
     if cuts is not None:
         _forbid(model, data, cuts)
         return model
 
-    model.bottleneck = pyo.Var(
-        bounds=(0, None if data.most_s is None else data.most_s / data.unit_s),
-        doc="time of the slowest stage replica [Parmesan, Equation 5]",
-    )
-
+    model.bottleneck = pyo.Var(bounds=(0, None if data.most_s is None else data.most_s / data.unit_s), doc=
+        "time of the slowest stage replica [Parmesan, Equation 5]")
     exchanges = [(e, r) for e in range(len(given.edges)) for r in slots]
     rings = [s for s in stages if given.ring[s] > 0]
-    if not data.is_exact:
-        model.exchange = pyo.Var(
-            exchanges,
-            domain=pyo.NonNegativeReals,
-            doc="exchange[e,r]: time in which replica r sends the tensors of edge e of the stage graph",
-        )
-        model.ring = pyo.Var(
-            rings, domain=pyo.NonNegativeReals, doc="ring[s]: time of the all-reduce of stage s [Parmesan, Equation 7]"
-        )
 
-    def by_device(time: Any, volume: float, one: Node, other: Node, p: int) -> Any:
+    def by_device(m: Any, time: Any, volume: float, ends: tuple[Node, Node], p: int) -> Any:
         """Big-M: the slowest link of the place, which no link of it exceeds."""
         cost = [milp.in_units(data.seconds(volume, p, q), data.unit_s) if p != q else 0.0 for q in places]
-        there = milp.weighted_sum((each, model.at[(*other, q)]) for q, each in enumerate(cost))
-        return time >= there - max(cost) * (1 - model.at[(*one, p)])
-
-    def exchange_time(m: Any, e: int, r: int, p: int) -> Any:
-        one, other, volume = given.edges[e]
-        return by_device(m.exchange[e, r], volume, ("replica", one, r), ("replica", other, r), p)
-
-    def ring_time(m: Any, s: int, i: int, p: int) -> Any:
-        ends = (ring_kind, s, i), (ring_kind, s, (i + 1) % given.replicas)
-        return by_device(m.ring[s], float(given.ring[s]), *ends, p)
-
-    model.exchange_time = pyo.Constraint(
-        () if data.is_exact else [(*each, p) for each in exchanges for p in places],
-        rule=milp.until_stopped(watch, exchange_time),
-        doc="of many bandwidths: the tensors of edge (s,s') take their bytes over the bandwidth of the devices, "
-        "wherever the first one is: exchange[e,r] >= M(s,s') / B(p(s),p(s')) [Parmesan, Equation 6]",
-    )
-    model.ring_time = pyo.Constraint(
-        () if data.is_exact else [(s, i, p) for s in rings for i in around for p in places],
-        rule=milp.until_stopped(watch, ring_time),
-        doc="of many bandwidths: the all-reduce takes as long as each link of the ring, wherever it begins: ring[s] >= "
-        "2 (R - 1) P(s) / (R B) [Parmesan, Equation 7]",
-    )
+        there = milp.weighted_sum((each, m.at[(*ends[1], q)]) for q, each in enumerate(cost))
+        return time >= there - max(cost) * (1 - m.at[(*ends[0], p)])
 
     def stage_time(m: Any, s: int, r: int) -> Any:
         parts = [("exchange", e, r) for e, _ in given.incident[s]] + ([("ring", s, 0)] if s in rings else [])
         spent = [data.takes(m, *part) if data.is_exact else _variable(m, *part) for part in parts]
         return m.bottleneck >= float(given.compute[s]) / data.unit_s + pyo.quicksum(spent)
 
-    model.stage_time = pyo.Constraint(
-        stages,
-        slots,
-        rule=stage_time,
-        doc="the slowest one takes as long as every stage replica: bottleneck >= c_u(s) + c_AR(s,p) + sum over "
-        "neighbours s' of M(s,s') / B(p(s),p(s')), by the classes of its links; with a number in place of the "
-        "bottleneck one of the links whose classes exceed it together is faster [Parmesan, Equations 5 to 7]",
-    )
+    if not data.is_exact:
+        model.exchange = pyo.Var(exchanges, domain=pyo.NonNegativeReals, doc=
+            "exchange[e,r]: time in which replica r sends the tensors of edge e of the stage graph")
+        model.ring = pyo.Var(rings, domain=pyo.NonNegativeReals, doc=
+            "ring[s]: time of the all-reduce of stage s [Parmesan, Equation 7]")
+    model.exchange_time = pyo.Constraint(
+        [(*each, p) for each in exchanges for p in places if not data.is_exact],
+        rule=lambda m, e, r, p: by_device(m, m.exchange[e, r], given.edges[e][2], edge_link(e, r), p), doc=
+        "of many bandwidths: the tensors of edge (s,s') take their bytes over the bandwidth of the devices, wherever "
+        "the first one is: exchange[e,r] >= M(s,s') / B(p(s),p(s')) [Parmesan, Equation 6]")
+    model.ring_time = pyo.Constraint(
+        [(s, i, p) for s in rings for i in around for p in places if not data.is_exact],
+        rule=lambda m, s, i, p: by_device(m, m.ring[s], float(given.ring[s]), ring_link(s, i), p), doc=
+        "of many bandwidths: the all-reduce takes as long as each link of the ring, wherever it begins: ring[s] >= "
+        "2 (R - 1) P(s) / (R B) [Parmesan, Equation 7]")
+    model.stage_time = pyo.Constraint(stages, slots, rule=stage_time, doc=
+        "the slowest one takes as long as every stage replica: bottleneck >= c_u(s) + c_AR(s,p) + sum over neighbours "
+        "s' of M(s,s') / B(p(s),p(s')), by the classes of its links; with a number in place of the bottleneck one of "
+        "the links whose classes exceed it together is faster [Parmesan, Equations 5 to 7]")
+    # fmt: on
     model.slowest = pyo.Objective(expr=model.bottleneck)
     return model
 
@@ -371,10 +319,11 @@ class Model(milp.Runnable, WithoutSizes):
         def decide(data: Data, target: float) -> tuple[Run | None, Model]:
             nonlocal nodes, solver
             try:
-                model = build(data, target * (1 + _ROUNDING), watch)
+                with stops_with(watch):
+                    model = build(data, target * (1 + _ROUNDING))
+                    strengthen(model, data)
             except TooManyError:
                 return None, self
-            strengthen(model, data)
             found = Model(model, data)
             run = milp.run(model, one, watch)
             nodes, solver = nodes + int(run.stats.get("search_nodes", 0)), run.solver or solver
@@ -470,10 +419,11 @@ def model_of(
     is_large = search and not instance.requirements and instance.num_devices > _FEW_DEVICES
     targets = objective_values(given) if is_large and data.is_exact else None
     try:
-        model = build(data, None, watch)
+        with stops_with(watch):
+            model = build(data)
+            strengthen(model, data)
     except TooManyError as error:
         raise SizeError(str(error)) from None
-    strengthen(model, data)
     found = Model(model, data, targets)
     add_requirements(found, VOCABULARY, instance)
     return found
