@@ -6,7 +6,7 @@ import math
 
 from formulations.amp_strategy.definition.plan import StrategyPlan
 from formulations.amp_strategy.definition.problem import evaluate, layer_assignment, placements
-from formulations.amp_strategy.paper.amp import assign_layers, nothing_left, possible_degrees, rows_of
+from formulations.amp_strategy.paper.amp import assign_layers, empty_split_answer, possible_degrees, rows_of
 from formulations.contract.family import Answer
 from formulations.layer_assignment import exact as layers_exact
 from instances.problems.amp_strategy import AmpInstance
@@ -31,7 +31,7 @@ def solve(instance: AmpInstance, _limits: Limits, watch: Watch, top: int = 10) -
                 return Answer(stop=watch.why())
             pairs.append((_lower_bound(layer_assignment(instance, degrees, placement)), degrees, placement))
     if not pairs:
-        return nothing_left(instance)
+        return empty_split_answer(instance)
     pairs.sort(key=lambda pair: pair[0])
     record: dict[StrategyPlan, float] = {}
     bound, pruned = math.inf, 0

@@ -45,7 +45,7 @@ def tables(instance: LayerAssignmentInstance, all_reduce: bool = True) -> Tables
     elapsed = running_sums(instance.layer_time_s)
     if not (all_reduce and instance.ring_s_per_parameter):
         return Tables(elapsed, cut, np.zeros((0, 0)), np.zeros(0))
-    return Tables(elapsed, cut, held_parameters(instance), np.array([instance.ring(stage) for stage in range(stages)]))
+    return Tables(elapsed, cut, parameter_sums(instance), np.array([instance.ring(stage) for stage in range(stages)]))
 
 
 #: Bytes for each pair of layers: the table, what it is summed from, and the levels that are sorted.
@@ -60,7 +60,7 @@ def running_sums(values: Sequence[float]) -> NDArray[np.float64]:
     return np.array([each / unit for each in sums])
 
 
-def held_parameters(instance: LayerAssignmentInstance) -> NDArray[np.float64]:
+def parameter_sums(instance: LayerAssignmentInstance) -> NDArray[np.float64]:
     """``Tables.held``; what lies below the diagonal means nothing.
 
     Every entry is a sum of its own layers: in a difference of running sums a large layer would swallow the small ones

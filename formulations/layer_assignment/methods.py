@@ -77,7 +77,7 @@ def _program_states(instance: Instance) -> float:
     return program_states(instance.num_layers, instance.num_stages)
 
 
-def _sized(instance: Instance) -> str | None:
+def _needs_parameters(instance: Instance) -> str | None:
     return None if instance.parameters else "the layers' parameters are unknown"
 
 
@@ -165,7 +165,7 @@ METHODS: tuple[Method[Instance, LayerPlan], ...] = (
         claim=Claim.HEURISTIC,
         source="stages balanced by parameters",
         solve=_code.paper.solve_parameters,
-        supports=_sized,
+        supports=_needs_parameters,
         limits="instances whose layers declare their parameters",
     ),
 )

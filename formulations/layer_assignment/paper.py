@@ -21,7 +21,7 @@ import numpy as np
 from formulations.compiled.kernel_deadline import alarm
 from formulations.compiled.memory_budget import demand
 from formulations.contract.family import Answer
-from formulations.layer_assignment.costs import held_parameters, infeasible_answer, plan_of, rounding, tables
+from formulations.layer_assignment.costs import infeasible_answer, parameter_sums, plan_of, rounding, tables
 from formulations.layer_assignment.definition.plan import LayerPlan
 from formulations.layer_assignment.definition.problem import evaluate
 from formulations.layer_assignment.kernels import published
@@ -76,7 +76,7 @@ def _distinct_sums(elapsed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def solve_uniform(instance: LayerAssignmentInstance, _limits: Limits, watch: Watch) -> Answer[LayerPlan]:
     """As many layers for each stage as for the others, the first ones one more."""
-    return _split(instance, watch, _even(instance.num_layers, instance.num_stages))
+    return _answer(instance, watch, _even_lengths(instance.num_layers, instance.num_stages))
 
 
 def solve_megatron(instance: LayerAssignmentInstance, _limits: Limits, watch: Watch) -> Answer[LayerPlan]:
@@ -85,10 +85,10 @@ def solve_megatron(instance: LayerAssignmentInstance, _limits: Limits, watch: Wa
     With fewer blocks than stages it has no answer.
     """
     head, tail, stages = instance.head_layers, instance.tail_layers, instance.num_stages
-    lengths = _even(instance.num_layers - head - tail, stages)
+    lengths = _even_lengths(instance.num_layers - head - tail, stages)
     lengths[0] += head
     lengths[-1] += tail
-    return _split(instance, watch, lengths)
+    return _answer(instance, watch, lengths)
 
 
 def solve_parameters(instance: LayerAssignmentInstance, _limits: Limits, watch: Watch) -> Answer[LayerPlan]:
@@ -96,19 +96,19 @@ def solve_parameters(instance: LayerAssignmentInstance, _limits: Limits, watch: 
     infeasible = infeasible_answer(instance)
     if infeasible is not None:
         return infeasible
-    held = held_parameters(instance)
+    held = parameter_sums(instance)
     levels = np.unique(held[np.triu_indices(len(held), 1)])
     low, high = 0, len(levels) - 1
     while low < high:
         middle = (low + high) // 2
-        if _filled(held, levels[middle], instance.num_stages) is None:
+        if _fill_stages(held, levels[middle], instance.num_stages) is None:
             low = middle + 1
         else:
             high = middle
-    return _split(instance, watch, _filled(held, levels[high], instance.num_stages) or [])
+    return _answer(instance, watch, _fill_stages(held, levels[high], instance.num_stages) or [])
 
 
-def _filled(held: np.ndarray, limit: float, num_stages: int) -> list[int] | None:
+def _fill_stages(held: np.ndarray, limit: float, num_stages: int) -> list[int] | None:
     """Stages filled in turn up to the limit, leaving a layer for each later one; ``None`` if layers are left over."""
     lengths, start, num_layers = [], 0, len(held) - 1
     for later in range(num_stages - 1, -1, -1):
@@ -121,12 +121,12 @@ def _filled(held: np.ndarray, limit: float, num_stages: int) -> list[int] | None
     return lengths if start == num_layers else None
 
 
-def _even(count: int, parts: int) -> list[int]:
+def _even_lengths(count: int, parts: int) -> list[int]:
     each, more = divmod(count, parts)
     return [each + (part < more) for part in range(parts)]
 
 
-def _split(instance: LayerAssignmentInstance, watch: Watch, lengths: list[int]) -> Answer[LayerPlan]:
+def _answer(instance: LayerAssignmentInstance, watch: Watch, lengths: list[int]) -> Answer[LayerPlan]:
     infeasible = infeasible_answer(instance)
     if infeasible is not None:
         return infeasible

@@ -60,7 +60,7 @@ def solve(instance: MeshInstance, limits: Limits, watch: Watch, iterations: int 
 
 def random_tiling(places: Placements, rng: random.Random, watch: Watch) -> list[int] | None:
     """Lay random tiles at the first free device, going back where none fits; ``None`` if it takes too long."""
-    free = [True] * len(places.covering)
+    free = [True] * len(places.tiles_over)
     laid: list[tuple[int, list[int]]] = []  # a tile, and those still to be tried in its place
     device = 0  # no device before this one is free
     for _ in range(_ATTEMPTS * max(1, places.instance.num_stages)):
@@ -70,7 +70,7 @@ def random_tiling(places: Placements, rng: random.Random, watch: Watch) -> list[
             return [number for number, _ in laid]
         if watch.stopped():
             return None
-        choices = [number for number in places.covering[device] if all(free[each] for each in places.devices[number])]
+        choices = [number for number in places.tiles_over[device] if all(free[each] for each in places.devices[number])]
         rng.shuffle(choices)
         while not choices:
             if not laid:

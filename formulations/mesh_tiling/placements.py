@@ -60,7 +60,7 @@ class Placements:
         ]
 
     @cached_property
-    def covering(self) -> list[list[int]]:
+    def tiles_over(self) -> list[list[int]]:
         """For each device, row by row, the tiles over it."""
         found: list[list[int]] = [[] for _ in range(self.instance.rows * self.instance.columns)]
         for number, devices in enumerate(self.devices):
@@ -82,7 +82,7 @@ class Placements:
             found.setdefault(kind, []).append(number)
         return found
 
-    def sending(self) -> dict[tuple[int, int], float]:
+    def send_times(self) -> dict[tuple[int, int], float]:
         """Seconds from a tile of one kind to a tile of another, or of the same."""
         examples = dict(zip(self.kinds, self.tiles, strict=True))
         return {
@@ -92,14 +92,14 @@ class Placements:
         }
 
     def steps(self) -> dict[tuple[int, int], float]:
-        """Of `sending` what a plan may have: two tiles of these kinds fit into the mesh side by side."""
+        """Of `send_times` what a plan may have: two tiles of these kinds fit into the mesh side by side."""
         examples = dict(zip(self.kinds, self.tiles, strict=True))
 
         def fit(here: Tile, there: Tile) -> bool:
             left, right = sorted((here, there), key=lambda tile: tile.column)
             return left.column + left.columns <= right.column or here.rows + there.rows <= self.instance.rows
 
-        return {pair: cost for pair, cost in self.sending().items() if fit(*(examples[kind] for kind in pair))}
+        return {pair: cost for pair, cost in self.send_times().items() if fit(*(examples[kind] for kind in pair))}
 
     def numbers(self, plan: TilingPlan) -> list[int]:
         """The place of every stage of a plan, from the first stage on; the inverse of `plan`."""
@@ -156,7 +156,7 @@ def infeasible_answer(instance: MeshInstance, places: Placements) -> Answer[Tili
     if devices % area:
         help_ = f"expected degrees whose product divides {devices}"
         reason = f"tiles of {area} devices cannot cover {devices} exactly: {help_}"
-    elif not all(places.covering):
+    elif not all(places.tiles_over):
         reason = NO_COVER
     else:
         return None

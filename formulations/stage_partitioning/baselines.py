@@ -107,14 +107,14 @@ def row_of(instance: StageInstance) -> CountedLayers:
     n, edges = len(instance.layers), instance.edge_indices
     order = lifo_order(n, edges)
     counted = [v for v in order if _LAYER in instance.layers[v].name.lower()]
-    behind, ahead = _reached(n, edges, order, counted), _reached(n, [(v, u) for u, v in edges], order[::-1], counted)
+    behind, ahead = _reach(n, edges, order, counted), _reach(n, [(v, u) for u, v in edges], order[::-1], counted)
     others = [v for v in order if v not in set(counted)]
     if not counted or any(behind[v] and ahead[v] for v in others):
         return CountedLayers([], order, [])
     return CountedLayers([v for v in others if not behind[v]], counted, [v for v in others if behind[v]])
 
 
-def cut(row: CountedLayers, w: int, *, apart: bool) -> list[list[int]]:
+def equal_groups(row: CountedLayers, w: int, *, apart: bool) -> list[list[int]]:
     """The stages of w equal groups, larger ones last; ``apart``: the other nodes have stages of their own."""
     small, larger = divmod(len(row.layers), w)
     ends = np.cumsum([small] * (w - larger) + [small + 1] * larger).tolist()
@@ -144,9 +144,9 @@ def _partitions(instance: StageInstance) -> Iterator[list[list[int]]]:
     row = row_of(instance)
     most = min(instance.num_devices, instance.num_microbatches)
     for w in range(1, min(len(row.layers), most) + 1):
-        yield cut(row, w, apart=False)
+        yield equal_groups(row, w, apart=False)
         if (row.before or row.after) and w + bool(row.before) + bool(row.after) <= most:
-            yield cut(row, w, apart=True)
+            yield equal_groups(row, w, apart=True)
 
 
 def _choices(instance: StageInstance, t: int) -> Iterator[list[Tmpc]]:
@@ -203,7 +203,7 @@ def _loads(instance: StageInstance, stages: list[list[int]], choice: Sequence[Tm
     ]
 
 
-def _reached(n: int, edges: Sequence[tuple[int, int]], order: list[int], sources: list[int]) -> list[bool]:
+def _reach(n: int, edges: Sequence[tuple[int, int]], order: list[int], sources: list[int]) -> list[bool]:
     """Which nodes can be reached from ``sources``; ``order`` is topological for ``edges``."""
     successors, _ = adjacency(n, edges)
     reached = [False] * n

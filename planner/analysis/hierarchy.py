@@ -69,7 +69,7 @@ def compare(name: str, *, inputs: str | None = None, limits: Limits | None = Non
         If the instance is of another family, or a setting breaks its rule.
     """
     from formulations.hierarchical_partitioning.definition.problem import evaluate
-    from formulations.hierarchical_partitioning.questions.placement import place, spread, spread_time
+    from formulations.hierarchical_partitioning.questions.placement import place, spread_replicas, spread_time
     from instances.problems.stage_partitioning import StageInstance
 
     rest = {name.replace("_", "-"): value for name, value in settings.items() if value is not None}
@@ -86,7 +86,7 @@ def compare(name: str, *, inputs: str | None = None, limits: Limits | None = Non
         result = solve(replace(instance.flat, bandwidth=bandwidth), exact=True, limits=limits)
         plan = result.own_plan
         placed = place(instance, plan) if plan else None
-        counts = spread(instance, plan) if plan else None
+        counts = spread_replicas(instance, plan) if plan else None
         times = [evaluate(instance, placed)] if placed else []
         times += [spread_time(instance, plan, counts)] if plan and counts else []
         time = min(times, default=None)

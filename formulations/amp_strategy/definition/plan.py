@@ -40,7 +40,7 @@ class _Declared(Degrees):
     placement: tuple[Whole, ...] | None = None
 
 
-def _built(instance: AmpInstance, declared: _Declared, _: str) -> StrategyPlan:
+def _from_declared(instance: AmpInstance, declared: _Declared, _: str) -> StrategyPlan:
     degrees = Degrees(declared.microbatch, declared.tp_degree, declared.dp_degree, declared.pp_degree)
     megatron = tuple(range(instance.num_devices))
     return StrategyPlan(degrees, declared.lengths, megatron if declared.placement is None else declared.placement)
@@ -49,6 +49,6 @@ def _built(instance: AmpInstance, declared: _Declared, _: str) -> StrategyPlan:
 plan_from_json, plan_to_json = exchange(
     "Degrees, ``lengths`` of the stages, and ``placement``: the device of each rank.",
     _Declared,
-    _built,
+    _from_declared,
     lambda _, plan: _Declared(**vars(plan.degrees), lengths=plan.lengths, placement=plan.placement),
 )

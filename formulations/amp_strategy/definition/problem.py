@@ -28,7 +28,7 @@ def strategies(instance: AmpInstance) -> Iterator[Degrees]:
     Source: AMP's supplement, section 6.2, enumerate_degrees(); that tp divides a node is reconstructed.
     """
     devices = instance.num_devices
-    for tp_degree in sorted(_profiled(instance)):
+    for tp_degree in sorted(_profiled_degrees(instance)):
         if instance.devices_per_node % tp_degree:
             continue
         for dp_degree in _divisors(devices // tp_degree):
@@ -177,7 +177,7 @@ def violations(instance: AmpInstance, plan: StrategyPlan) -> tuple[Violation, ..
         return (Violation("degrees", "degrees and micro-batch are at least 1"),)
     if tp * dp * pp != instance.num_devices:
         found.append(Violation("degrees", f"tp {tp} x dp {dp} x pp {pp} is not {instance.num_devices} devices"))
-    if instance.devices_per_node % tp or tp not in _profiled(instance):
+    if instance.devices_per_node % tp or tp not in _profiled_degrees(instance):
         found.append(Violation("degrees", f"tp {tp} does not divide a node or was not profiled"))
     if instance.global_batch % (dp * degrees.microbatch):
         share = f"dp {dp} x micro-batch {degrees.microbatch}"
@@ -189,7 +189,7 @@ def violations(instance: AmpInstance, plan: StrategyPlan) -> tuple[Violation, ..
     return assignment.violations(layer_assignment(instance, degrees, plan.placement), LayerPlan(plan.lengths))
 
 
-def _profiled(instance: AmpInstance) -> set[int]:
+def _profiled_degrees(instance: AmpInstance) -> set[int]:
     return {degree for times in instance.layers[0].forward_s.values() for degree in times}
 
 

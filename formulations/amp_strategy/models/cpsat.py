@@ -171,13 +171,13 @@ class Model(cpsat.Runnable, WithoutSizes):
     data: Data
 
     @property
-    def chosen(self) -> list[Any]:
+    def picks(self) -> list[Any]:
         """Which candidate the strategy is."""
         return list(self.model.variables["chosen"].values())
 
     def decode(self, values: Any) -> StrategyPlan:
         """The plan of a solution."""
-        found = next(own for own, each in zip(self.data.candidates, self.chosen, strict=True) if values[each])
+        found = next(own for own, each in zip(self.data.candidates, self.picks, strict=True) if values[each])
         counts = [
             sum(each if isinstance(each, int) else int(values[each]) for each in row)
             for row in self.begun[: found.degrees.pp_degree]
@@ -189,7 +189,7 @@ class Model(cpsat.Runnable, WithoutSizes):
 
         def chosen(name: str) -> Callable[[], Any]:
             degrees = [getattr(each.degrees, name) for each in self.data.candidates]
-            return lambda: cpsat.weighted_sum(zip(degrees, self.chosen, strict=True))
+            return lambda: cpsat.weighted_sum(zip(degrees, self.picks, strict=True))
 
         def layers(stage: int) -> Any:
             return sum(self.begun[stage]) - sum(self.begun[stage + 1]) if stage + 1 < len(self.begun) else 0
@@ -199,7 +199,7 @@ class Model(cpsat.Runnable, WithoutSizes):
     def values_of(self, plan: StrategyPlan) -> Iterator[tuple[Any, int]]:
         """The values of what is chosen, and of all cuts, in a plan."""
         starts = [0, *itertools.accumulate(plan.lengths)]
-        yield from ((each, int(own.holds(plan))) for each, own in zip(self.chosen, self.data.candidates, strict=True))
+        yield from ((each, int(own.holds(plan))) for each, own in zip(self.picks, self.data.candidates, strict=True))
         for j, row in enumerate(self.begun[:-1]):
             start = starts[j] if j < len(plan.lengths) else len(row)
             yield from ((each, int(layer >= start)) for layer, each in enumerate(row) if not isinstance(each, int))

@@ -71,17 +71,17 @@ def assign_layers(
 
 def solve_amp(instance: AmpInstance, _limits: Limits, watch: Watch, top: int = 10) -> Answer[StrategyPlan]:
     """Algorithm 1: all degrees, Megatron's placement, the layer assignment without the all-reduce, then estimate()."""
-    return _ranked(instance, watch, paper.solve_amp, top)
+    return _solve_by_rank(instance, watch, paper.solve_amp, top)
 
 
 def solve_released(instance: AmpInstance, _limits: Limits, watch: Watch, top: int = 10) -> Answer[StrategyPlan]:
     """The same with the released layer assignment."""
-    return _ranked(instance, watch, released_assignment(instance), top)
+    return _solve_by_rank(instance, watch, released_assignment(instance), top)
 
 
 def solve_megatron(instance: AmpInstance, _limits: Limits, watch: Watch, top: int = 10) -> Answer[StrategyPlan]:
     """Megatron's placement and split for all degrees, by predicted time. How the paper picked its rows is unknown."""
-    return _ranked(instance, watch, paper.solve_megatron, top)
+    return _solve_by_rank(instance, watch, paper.solve_megatron, top)
 
 
 def released_assignment(instance: AmpInstance) -> Assign:
@@ -110,7 +110,7 @@ def rank_degrees(instance: AmpInstance, watch: Watch, assign: Assign) -> Iterato
         yield Tried(degrees, placement, plan, math.inf if plan is None else evaluate(instance, plan))
 
 
-def _ranked(instance: AmpInstance, watch: Watch, assign: Assign, top: int) -> Answer[StrategyPlan]:
+def _solve_by_rank(instance: AmpInstance, watch: Watch, assign: Assign, top: int) -> Answer[StrategyPlan]:
     record: dict[StrategyPlan, float] = {}
     for each in rank_degrees(instance, watch, assign):
         if each.plan is not None:
@@ -121,18 +121,18 @@ def _ranked(instance: AmpInstance, watch: Watch, assign: Assign, top: int) -> An
 
 def solve_best_layers(instance: AmpInstance, _limits: Limits, watch: Watch, top: int = 10) -> Answer[StrategyPlan]:
     """Algorithm 1 with the best layer assignment for the whole step in place of its own."""
-    return _ranked(instance, watch, exact.solve, top)
+    return _solve_by_rank(instance, watch, exact.solve, top)
 
 
 def _answer(instance: AmpInstance, record: dict[StrategyPlan, float], watch: Watch, top: int) -> Answer[StrategyPlan]:
     if not record and not watch.stopped():
-        return nothing_left(instance)
+        return empty_split_answer(instance)
     best = min(record, key=record.__getitem__) if record else None
     stats = {"strategies": len(record), "ranked": rows_of(instance, record, top)}
     return Answer(best, stop=watch.why(Stop.COMPLETED), stats=stats, options={"top": top})
 
 
-def nothing_left(instance: AmpInstance) -> Answer[StrategyPlan]:
+def empty_split_answer(instance: AmpInstance) -> Answer[StrategyPlan]:
     """A method whose split left nothing has no proof, unless there are no degrees at all."""
     return infeasible_answer(instance) or Answer(reason="no strategy was left by the split", stop=Stop.COMPLETED)
 
@@ -154,17 +154,17 @@ def solve_annealing(
     strategy, and random numbers are uniform. The temperature is in the first strategy's seconds; where the paper leaves
     open which one is the first, it has the fewest stages.
     """
-    return _annealing(instance, limits, watch, paper.solve_amp, top, iterations)
+    return _anneal(instance, limits, watch, paper.solve_amp, top, iterations)
 
 
 def solve_annealing_best_layers(
     instance: AmpInstance, limits: Limits, watch: Watch, top: int = 10, iterations: int = ITERATIONS
 ) -> Answer[StrategyPlan]:
     """The same with the best layer assignment for the whole step; other costs lead it elsewhere."""
-    return _annealing(instance, limits, watch, exact.solve, top, iterations)
+    return _anneal(instance, limits, watch, exact.solve, top, iterations)
 
 
-def _annealing(
+def _anneal(
     instance: AmpInstance, limits: Limits, watch: Watch, assign: Assign, top: int, iterations: int
 ) -> Answer[StrategyPlan]:
     record: dict[StrategyPlan, float] = {}
@@ -175,7 +175,7 @@ def _annealing(
             record[each.plan] = each.seconds
             watch.plan(each.plan, each.seconds)
     if not done and not watch.stopped():
-        return nothing_left(instance)
+        return empty_split_answer(instance)
     answer = _answer(instance, record, watch, top)
     return replace(answer, stats={**answer.stats, "iterations": done}, options={"top": top, "iterations": iterations})
 

@@ -21,7 +21,7 @@ from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.definition.plan_figures import (
     memory_rows,
     memory_stack,
-    shown_stages,
+    stage_bars,
     strip,
     time_parts,
 )
@@ -54,14 +54,14 @@ def breakdown(instance: FlushedInstance, plan: StagePlan) -> Breakdown:
             **throughput(instance.flat, total),
         },
         lambda: _pictures(instance, plan, steps, rings),
-        lambda: strip(instance.flat, plan, shown_stages(plan, steps)),
+        lambda: strip(instance.flat, plan, stage_bars(plan, steps)),
     )
 
 
 def _pictures(
     instance: FlushedInstance, plan: StagePlan, steps: Sequence[float], rings: Sequence[float]
 ) -> tuple[Picture, ...]:
-    flat, stages = instance.flat, shown_stages(plan, steps)
+    flat, stages = instance.flat, stage_bars(plan, steps)
     filling = (depth(instance, plan) - 1) / flat.num_microbatches
     together = flush_parts(steps, 1, filling, rings, stages, "sample's time", flat.time_unit)
     return (

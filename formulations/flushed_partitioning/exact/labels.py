@@ -123,7 +123,7 @@ class Search(flat_exact.ThresholdSearch):
         labels = self.labels_at(T, np.empty(0), plain=True)
         if labels is None:
             return True
-        return self.found(labels[0], T) if labels else False
+        return self.plan_of_label(labels[0], T) if labels else False
 
     def least_synchronisation(self, T: float, most_sync: Floats) -> dict[int, Found] | None:
         """For every depth the plan of bottleneck at most T that is synchronised fastest; ``None`` if stopped.
@@ -138,9 +138,9 @@ class Search(flat_exact.ThresholdSearch):
             depth = int(self.pool.depth[label, 0])
             if depth not in best or self.pool.sync[label] < self.pool.sync[best[depth]]:
                 best[depth] = label
-        return {depth: self.found(label, T) for depth, label in sorted(best.items())}
+        return {depth: self.plan_of_label(label, T) for depth, label in sorted(best.items())}
 
-    def found(self, label: int, T: float) -> Found:
+    def plan_of_label(self, label: int, T: float) -> Found:
         """The plan behind a label of all nodes, from a pass at T."""
         pool, stages, j = self.pool, [], len(self.lattice.bits) - 1
         while j > 0:

@@ -105,7 +105,7 @@ class _OpenIntervals:
         self.m = flat.num_microbatches
         most = min(len(flat.layers), flat.num_devices, flat.num_microbatches)
         start = Interval(lowest * (1 - PRECISION), math.inf, 0.0)
-        self.open = {depth: list(self._trimmed(depth, start)) for depth in range(1, most + 1)}
+        self.open = {depth: list(self._trim(depth, start)) for depth in range(1, most + 1)}
 
     def run(self, gap: float) -> None:
         """Pass after pass until nothing is open or the bound is within ``gap``."""
@@ -155,14 +155,14 @@ class _OpenIntervals:
         fastest = min(shallow, key=lambda found: found.sync, default=None)
         for each in self.open[depth]:
             if each is not held:
-                yield from self._trimmed(depth, each)
+                yield from self._trim(depth, each)
                 continue
-            yield from self._trimmed(depth, Interval(T, each.high, each.sync))
+            yield from self._trim(depth, Interval(T, each.high, each.sync))
             if fastest is not None:
                 high = min(fastest.bottleneck * (1 - PRECISION), T)
-                yield from self._trimmed(depth, Interval(each.low, high, max(each.sync, fastest.sync)))
+                yield from self._trim(depth, Interval(each.low, high, max(each.sync, fastest.sync)))
 
-    def _trimmed(self, depth: int, each: Interval) -> Iterator[Interval]:
+    def _trim(self, depth: int, each: Interval) -> Iterator[Interval]:
         """The part of an interval in which a plan may be better than the best one, if any."""
         high = min(each.high, (self._target() - each.sync) / self._factor(depth))
         if each.low < high:

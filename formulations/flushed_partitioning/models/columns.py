@@ -87,7 +87,7 @@ class Columns(Reach):
         between: dict[tuple[tuple[int, int], tuple[int, int]], list[tuple[int, float, float, int]]] = {}
         for a, (arc, sync) in enumerate(within):
             between.setdefault((arc.tail, arc.head), []).append((arc.devices, arc.time, sync, a))
-        kept = [a for rivals in between.values() for a in _undominated(sorted(rivals))]
+        kept = [a for rivals in between.values() for a in _pareto_arcs(sorted(rivals))]
         return [within[a][0] for a in sorted(kept)]
 
     @property
@@ -121,7 +121,7 @@ class Columns(Reach):
         return found
 
 
-def _undominated(rivals: list[tuple[int, float, float, int]]) -> Iterator[int]:
+def _pareto_arcs(rivals: list[tuple[int, float, float, int]]) -> Iterator[int]:
     """The last entries of those that no other is at most as large as in the first three."""
     kept: list[tuple[float, float]] = []
     for _, time, sync, a in rivals:

@@ -76,10 +76,10 @@ class Model(Flow, WithoutSizes, cpsat.Runnable):
             if at != _START and at[0] != self.columns.last:
                 row = _sum(leaving.get(at, [])) == _sum(entering.get(at, []))
                 cp.add(row).with_name(f"conserved[{at[0]},{at[1]}]")
-        devices = self._taken(lambda arc: arc.devices)
+        devices = self._on_path(lambda arc: arc.devices)
         cp.add(devices <= self.columns.instance.num_devices).with_name("devices")
 
-    def _taken(self, factor: Callable[[Arc], int]) -> Any:
+    def _on_path(self, factor: Callable[[Arc], int]) -> Any:
         """A whole number of every arc of the path, summed."""
         return _weighted(self.flow, list(map(factor, self.arcs)))
 
@@ -96,7 +96,7 @@ class Model(Flow, WithoutSizes, cpsat.Runnable):
 
     def _together(self, u: int, v: int) -> Any:
         """1 if a stage holds both nodes."""
-        return self._taken(lambda arc: int(u in arc.block.nodes and v in arc.block.nodes))
+        return self._on_path(lambda arc: int(u in arc.block.nodes and v in arc.block.nodes))
 
     def _depth(self) -> None:
         """L: 1 and the deep l."""
@@ -137,13 +137,13 @@ class Model(Flow, WithoutSizes, cpsat.Runnable):
         index, downsets = self.columns.flushed.flat.index, self.prices.downsets
 
         def holding(factor: Callable[[Arc], int], *nodes: Any) -> Any:
-            return self._taken(lambda arc: factor(arc) if all(index[v] in arc.block.nodes for v in nodes) else 0)
+            return self._on_path(lambda arc: factor(arc) if all(index[v] in arc.block.nodes for v in nodes) else 0)
 
         return {
             "num_stages": lambda: holding(lambda _: 1),
             "num_devices": lambda: holding(lambda arc: arc.devices),
             "same_stage": lambda node, other: holding(lambda _: 1, node, other),
-            "stage_of": lambda node: self._taken(lambda arc: downsets[arc.block.inner] >> index[node] & 1),
+            "stage_of": lambda node: self._on_path(lambda arc: downsets[arc.block.inner] >> index[node] & 1),
             "tp_degree_of": lambda node: holding(lambda arc: arc.tp_degree, node),
             "dp_degree_of": lambda node: holding(lambda arc: arc.dp_degree, node),
         }

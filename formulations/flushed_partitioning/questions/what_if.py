@@ -68,19 +68,19 @@ def relax(instance: FlushedInstance, dropped: frozenset[Member]) -> list[Flushed
         kept = replace(kept, devices_per_machine=None, inner_bandwidth=None)
     [flat] = flat_questions.relax(instance.flat, dropped)
     if kept.devices_per_machine is not None and _DEVICES in names:
-        flat = replace(flat, num_devices=max(instance.flat.num_devices, _unlimited(instance, kept.devices_per_machine)))
+        flat = replace(flat, num_devices=max(instance.flat.num_devices, _devices(instance, kept.devices_per_machine)))
     kept = replace(kept, flat=flat)
     return [replace(kept, flat=kept.weightless)]
 
 
-def _unlimited(instance: FlushedInstance, K1: int) -> int:
+def _devices(instance: FlushedInstance, K1: int) -> int:
     """As many devices as a machine for each replica has."""
     return K1 * min(instance.flat.num_microbatches, MAX_COUNT // K1)
 
 
 def repairs(instance: FlushedInstance, layers: Sequence[NodeId]) -> list[list[Change[FlushedInstance]]]:
     """Those of the flat instance, another schedule, a requirement less."""
-    found = [[_lifted(instance, each) for each in group] for group in flat_questions.repairs(instance.flat, layers)]
+    found = [[_lift(instance, each) for each in group] for group in flat_questions.repairs(instance.flat, layers)]
     if _is_gpipe(instance):
         found = [group for group in found if group and group[0].name != _MICROBATCHES]
         other = replace(instance, schedule=Schedule.ONE_F_ONE_B)
@@ -88,16 +88,16 @@ def repairs(instance: FlushedInstance, layers: Sequence[NodeId]) -> list[list[Ch
     return [*found, *([each] for each in one_requirement_less(instance))]
 
 
-def _lifted(instance: FlushedInstance, change: Change[Any]) -> Change[FlushedInstance]:
+def _lift(instance: FlushedInstance, change: Change[Any]) -> Change[FlushedInstance]:
     """A change of the flat instance."""
     needed = change.needed
     if needed is not None and _is_gpipe(instance):
-        needed = lambda plan: max(_held(instance, plan))  # noqa: E731
+        needed = lambda plan: max(_stage_bytes(instance, plan))  # noqa: E731
     lifted = replace(change, changed=lambda amount: _with(instance, change.changed(amount)), needed=needed)
     K1, K = instance.devices_per_machine, instance.flat.num_devices
     if K1 is None or change.name != _DEVICES:
         return lifted
-    most = _unlimited(instance, K1)
+    most = _devices(instance, K1)
     untried = f"more than {most} devices" if most < K1 * instance.flat.num_microbatches else ""
     return replace(lifted, steps=range(K + K1, most + 1, K1), untried=untried)
 
@@ -107,7 +107,7 @@ def _with(instance: FlushedInstance, flat: StageInstance) -> FlushedInstance:
     return replace(instance, flat=flat, inner_bandwidth=None if inner is None else max(inner, flat.bandwidth))
 
 
-def _held(instance: FlushedInstance, plan: StagePlan) -> list[float]:
+def _stage_bytes(instance: FlushedInstance, plan: StagePlan) -> list[float]:
     """Bytes that a device of each stage needs."""
     m = instance.flat.num_microbatches
     sums = [m] * len(plan.stages) if _is_gpipe(instance) else suffix_sums(plan)
@@ -121,13 +121,13 @@ def resources(instance: FlushedInstance) -> list[More[FlushedInstance]]:
         unit, amount = more.unit, more.amount
         if K1 is not None and more.change.name == _DEVICES:
             unit, amount = f"one more machine of {plural(K1, 'device')}", instance.flat.num_devices + K1
-        found.append(More(_lifted(instance, more.change), unit, amount))
+        found.append(More(_lift(instance, more.change), unit, amount))
     return found
 
 
 def rows(instance: FlushedInstance, plan: StagePlan) -> list[dict[str, Any]]:
     """Time of a step and memory of every stage."""
-    times, held = [step_time(instance, stage) for stage in plan.stages], _held(instance, plan)
+    times, held = [step_time(instance, stage) for stage in plan.stages], _stage_bytes(instance, plan)
     slowest, room = max(times), instance.flat.memory_bytes
     return [
         {

@@ -32,7 +32,7 @@ class HierarchicalPlan:
     stages: tuple[Superstage, ...]
 
 
-def _named(change: Callable[[StageInstance, StagePlan], StagePlan]) -> Callable[..., HierarchicalPlan]:
+def _in_superstages(change: Callable[[StageInstance, StagePlan], StagePlan]) -> Callable[..., HierarchicalPlan]:
     """What is done to the stages of a flat plan, done to those of every superstage."""
 
     def changed(instance: HierarchicalInstance, plan: HierarchicalPlan, *_: str) -> HierarchicalPlan:
@@ -46,6 +46,6 @@ def _named(change: Callable[[StageInstance, StagePlan], StagePlan]) -> Callable[
 plan_from_json, plan_to_json = exchange(
     '``{"stages": [{"dp_degree", "inner": [stage, ...]}, ...]}`` from the input side on.',
     HierarchicalPlan,
-    _named(with_ids),
-    _named(in_order),
+    _in_superstages(with_ids),
+    _in_superstages(in_order),
 )

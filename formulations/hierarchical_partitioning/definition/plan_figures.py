@@ -19,7 +19,7 @@ from formulations.hierarchical_partitioning.definition.problem import (
 )
 from formulations.simulation.simulate_chain import PipelineStage
 from formulations.stage_partitioning.definition.plan import StagePlan
-from formulations.stage_partitioning.definition.plan_figures import memory_rows, memory_stack, shown_stages, strip
+from formulations.stage_partitioning.definition.plan_figures import memory_rows, memory_stack, stage_bars, strip
 from formulations.stage_partitioning.definition.problem import suffix_sums, time_terms
 from instances.problems.hierarchical_partitioning import HierarchicalInstance, MemoryModel
 
@@ -68,7 +68,7 @@ def _times(instance: HierarchicalInstance, plan: HierarchicalPlan) -> Stack:
             f"dp {own.dp_degree} x tp {own.tp_degree}",
         )
         for stage, (i, j, outer, own) in zip(
-            shown_stages(flatten(plan), [bare.total(stage) for stage in range(len(inside))]), inside, strict=True
+            stage_bars(flatten(plan), [bare.total(stage) for stage in range(len(inside))]), inside, strict=True
         )
     ]
     return replace(bare, stages=stages)

@@ -50,7 +50,7 @@ class Data:
         return [self.reach.superstages.downsets[arc.inner] for arc in self.arcs]
 
     @cached_property
-    def held(self) -> list[int]:
+    def nodes(self) -> list[int]:
         """D \\ D' of every arc, as bits."""
         return [
             self.reach.superstages.downsets[arc.outer] & ~inner
@@ -58,9 +58,9 @@ class Data:
         ]
 
     @cached_property
-    def holding(self) -> Mapping[int, list[int]]:
+    def arcs_of(self) -> Mapping[int, list[int]]:
         """The arcs that hold each node."""
-        return {v: [a for a, bits in enumerate(self.held) if bits >> v & 1] for v in self.reach.superstages.terms.nodes}
+        return {v: [a for a, own in enumerate(self.nodes) if own >> v & 1] for v in self.reach.superstages.terms.nodes}
 
     @cached_property
     def leaving(self) -> Mapping[tuple[int, int], list[int]]:
@@ -105,7 +105,7 @@ class Paths(WithoutSizes):
             # A superstage in front of a node's is planned after it: the node is in its inner downset.
             "superstage_of": lambda node: total(bits >> index[node] & 1 for bits in data.inner),
             "same_superstage": lambda node, other: total(
-                bits >> index[node] & bits >> index[other] & 1 for bits in data.held
+                bits >> index[node] & bits >> index[other] & 1 for bits in data.nodes
             ),
         }
 
@@ -121,7 +121,7 @@ class Paths(WithoutSizes):
             path[tail, (bits, s)] = superstage.dp_degree
         taken: dict[Any, int] = {}
         for a, arc in enumerate(data.arcs):
-            ends = (data.inner[a], arc.s), (data.inner[a] | data.held[a], arc.head[1])
+            ends = (data.inner[a], arc.s), (data.inner[a] | data.nodes[a], arc.head[1])
             if arc.devices <= path.get(ends, 0) and (ends not in taken or arc.devices > data.arcs[taken[ends]].devices):
                 taken[ends] = a
         on_path = set(taken.values())

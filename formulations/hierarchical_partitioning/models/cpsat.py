@@ -266,7 +266,7 @@ class Model(cpsat.Runnable):
         inner = {
             (p, r): stage
             for p, found in enumerate(plan.stages)
-            for r, stage in enumerate(self.data.terms.chosen(StagePlan(found.inner)))
+            for r, stage in enumerate(self.data.terms.decisions_of(StagePlan(found.inner)))
         }
         degrees = {(*place, stage.tp_degree, stage.dp_degree) for place, stage in inner.items()}
         choice = {(o, *place) for place, stage in inner.items() for o in stage.options}

@@ -59,8 +59,8 @@ def build(data: Data) -> cpsat.SpokenModel:
     machines = cpsat.weighted_sum((data.arcs[a].devices, flow[a]) for a in arcs)
     model.add(machines <= data.reach.superstages.K2).with_name("machines")
     model.rows(
-        "superstage_time", data.holding,
-        lambda v: cpsat.weighted_sum((int(data.times[a]), flow[a]) for a in data.holding[v]) <= time,
+        "superstage_time", data.arcs_of,
+        lambda v: cpsat.weighted_sum((int(data.times[a]), flow[a]) for a in data.arcs_of[v]) <= time,
         "T is at least the time of the superstage that holds v, its link or its slowest stage: sum over the arcs a "
         "that hold v of time(a) flow[a] <= T [Piper, Appendix E]",
     )  # fmt: skip

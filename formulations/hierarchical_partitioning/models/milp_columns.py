@@ -45,7 +45,7 @@ def build(data: Data, target: float | None = None) -> Any:
     if target is not None:
         most, machines = (
             target / data.unit * (1 + milp.ROOM),
-            machines * len(data.holding),
+            machines * len(data.arcs_of),
         )  # each superstage holds a node
 
     model = pyo.ConcreteModel()
@@ -79,8 +79,8 @@ def build(data: Data, target: float | None = None) -> Any:
         "Appendix E]",
     )
     model.superstage_time = pyo.Constraint(
-        list(data.holding),
-        rule=lambda m, v: total(data.holding[v], data.times) <= m.time,
+        list(data.arcs_of),
+        rule=lambda m, v: total(data.arcs_of[v], data.times) <= m.time,
         doc="T is at least the time of the superstage that holds v, its link or its slowest stage: sum over the arcs a "
         "that hold v of time(a) flow[a] <= T [Piper, Appendix E]",
     )

@@ -164,10 +164,10 @@ class Superstages:
 
     def _link(self, inner: int, outer: int, d2: int) -> float:
         """Time of a machine's link; Piper, Appendix E."""
-        weight, volume = self._linked(self.downsets[outer] & ~self.downsets[inner])
+        weight, volume = self._link_load(self.downsets[outer] & ~self.downsets[inner])
         return (4 * (d2 - 1) / d2 * weight + volume) / d2 / self.instance.outer_bandwidth
 
-    def _linked(self, bits: int) -> tuple[float, float]:
+    def _link_load(self, bits: int) -> tuple[float, float]:
         """Weights of these nodes, and twice the bytes over their boundary."""
         if bits not in self._known:
             flat = self.instance.flat
@@ -196,6 +196,6 @@ class Superstages:
                 and max(before[0, 0, x - d1, devices - t * d1], times[b + x]) <= slowest
             )
             limit = target * self.d2s[-1]
-            chosen.append(self.prices.chosen(block, t, d1, self._in_flight(b + x, d1), limit))
+            chosen.append(self.prices.decisions_of(block, t, d1, self._in_flight(b + x, d1), limit))
             outer, x, devices = block.inner, x - d1, devices - t * d1
         return Superstage(d2, self.terms.plan(chosen).stages)

@@ -11,7 +11,7 @@ from formulations.hierarchical_partitioning.definition.plan import HierarchicalP
 from formulations.hierarchical_partitioning.definition.problem import evaluate, violations
 from formulations.hierarchical_partitioning.models.superstages import Floats, Superstages, largest_time
 from formulations.modelling.solve_model import begin_with, check_stop
-from formulations.stage_partitioning.models.usable_arcs import UNREACHED, WIDER, bound_by_steps, without_dominated
+from formulations.stage_partitioning.models.usable_arcs import UNREACHED, WIDER, bound_by_steps, pareto_arcs
 from solvers.outcome import Watch
 
 #: Without a plan targets rise by this factor, the next one by its square, until some plan meets one.
@@ -105,7 +105,7 @@ class Reach:
                 for s in np.flatnonzero(np.isfinite(times) & (machines <= self.superstages.K2)).tolist():
                     arc = Arc(inner, outer, s, d2, x, float(times[s]))
                     between.setdefault((arc.tail, arc.head), []).append(arc)
-        return [arc for rivals in between.values() for arc in (rivals if whole else without_dominated(rivals))]
+        return [arc for rivals in between.values() for arc in (rivals if whole else pareto_arcs(rivals))]
 
     def first(self) -> HierarchicalPlan:
         """A plan that meets the target, on the fewest machines; only where one is ``possible``."""

@@ -48,7 +48,7 @@ def place(instance: HierarchicalInstance, plan: StagePlan) -> HierarchicalPlan |
     return HierarchicalPlan(found) if math.isfinite(time) else None
 
 
-def spread(instance: HierarchicalInstance, plan: StagePlan) -> Spread | None:
+def spread_replicas(instance: HierarchicalInstance, plan: StagePlan) -> Spread | None:
     """Replicas put one by one on the first machine with t free devices; ``None`` if one finds no machine.
 
     In the order of the stages, so that neighbours share machines; where that leaves no room, by falling t, which wastes

@@ -75,14 +75,14 @@ def relax(instance: HierarchicalInstance, dropped: frozenset[Member]) -> list[Hi
         K2 = max(K2, flat.num_microbatches)
     rest = frozenset(each for each in dropped if each.name not in ("devices", "machines", _MODEL))
     [flat] = flat_questions.relax(replace(flat, num_devices=_product(K1, K2)), rest)
-    return [_placed(kept, flat, K1, K2)]
+    return [_place(kept, flat, K1, K2)]
 
 
 def _product(inner: int, machines: int) -> int:
     return min(inner * machines, MAX_COUNT)
 
 
-def _placed(instance: HierarchicalInstance, flat: StageInstance, inner: int, machines: int) -> HierarchicalInstance:
+def _place(instance: HierarchicalInstance, flat: StageInstance, inner: int, machines: int) -> HierarchicalInstance:
     """The instance with a flat one on machines; of as many of them as an instance may declare."""
     machines = max(1, min(machines, MAX_COUNT // inner))
     flat = replace(flat, num_devices=inner * machines)
@@ -102,17 +102,17 @@ def repairs(instance: HierarchicalInstance, layers: Sequence[NodeId]) -> list[li
         wanted.append("microbatches")
     for group in flat_questions.repairs(instance.flat, layers):
         if group and group[0].name in wanted:
-            found.append([_lifted(instance, each) for each in group])
+            found.append([_lift(instance, each) for each in group])
     return [*found, *([each] for each in one_requirement_less(instance))]
 
 
-def _lifted(instance: HierarchicalInstance, change: Change[Any]) -> Change[HierarchicalInstance]:
+def _lift(instance: HierarchicalInstance, change: Change[Any]) -> Change[HierarchicalInstance]:
     return replace(change, changed=lambda amount: replace(instance, flat=change.changed(amount)))
 
 
 def _memory(instance: HierarchicalInstance) -> Change[HierarchicalInstance]:
     [memory] = next(iter(flat_questions.repairs(instance.flat, [])))
-    return replace(_lifted(instance, memory), needed=lambda plan: most_memory(instance, plan))
+    return replace(_lift(instance, memory), needed=lambda plan: most_memory(instance, plan))
 
 
 def _machines(instance: HierarchicalInstance) -> Change[HierarchicalInstance]:
@@ -121,7 +121,7 @@ def _machines(instance: HierarchicalInstance) -> Change[HierarchicalInstance]:
     return Change(
         "machines",
         lambda amount: plural(int(amount), "machine"),
-        lambda amount: _placed(instance, instance.flat, instance.devices_per_machine, int(amount)),
+        lambda amount: _place(instance, instance.flat, instance.devices_per_machine, int(amount)),
         range(instance.num_machines + 1, most + 1),
         untried=f"more than {most} machines" if most < usable else "",
     )
@@ -133,7 +133,7 @@ def _devices(instance: HierarchicalInstance) -> Change[HierarchicalInstance]:
     return Change(
         "devices",
         lambda amount: f"{plural(int(amount), 'device')} in each machine",
-        lambda amount: _placed(instance, instance.flat, int(amount), instance.num_machines),
+        lambda amount: _place(instance, instance.flat, int(amount), instance.num_machines),
         range(instance.devices_per_machine + 1, most + 1),
         untried=f"more than {most} devices in each machine" if most < usable else "",
     )
@@ -166,7 +166,7 @@ def _bandwidth(instance: HierarchicalInstance, name: str) -> Change[Hierarchical
 
 def rows(instance: HierarchicalInstance, plan: HierarchicalPlan) -> list[dict[str, Any]]:
     """Time and memory of every superstage."""
-    times, held = [superstage_time(instance, each) for each in plan.stages], _held(instance, plan)
+    times, held = [superstage_time(instance, each) for each in plan.stages], _superstage_bytes(instance, plan)
     slowest, room, none = max(times), instance.flat.memory_bytes, instance.memory_model is MemoryModel.NONE
     return [
         {
@@ -183,7 +183,7 @@ def rows(instance: HierarchicalInstance, plan: HierarchicalPlan) -> list[dict[st
     ]
 
 
-def _held(instance: HierarchicalInstance, plan: HierarchicalPlan) -> list[float]:
+def _superstage_bytes(instance: HierarchicalInstance, plan: HierarchicalPlan) -> list[float]:
     """Bytes of the device of each superstage that holds most; 0 where the memory model counts nothing."""
     model, whole = instance.memory_model, flatten(plan)
     if model is MemoryModel.NONE:

@@ -90,12 +90,12 @@ class Data:
         times = [elapsed[a:b] - elapsed[start] for start, (a, b) in enumerate(zip(first, last, strict=True))]
         return np.unique(np.concatenate(times)) * self.weight
 
-    def waiting(self, plan: LayerPlan) -> int:
+    def waiting_cost(self, plan: LayerPlan) -> int:
         """What waiting for the slowest stage costs."""
         ends = [0, *accumulate(plan.lengths)]
         return self.weight * max(int(self.elapsed[after] - self.elapsed[here]) for here, after in pairwise(ends))
 
-    def sending(self, plan: LayerPlan) -> int:
+    def cut_cost(self, plan: LayerPlan) -> int:
         """What all cuts cost."""
         return sum(row[start] for row, start in zip(self.cuts[1:], accumulate(plan.lengths), strict=False))
 
@@ -213,10 +213,10 @@ class Model(cpsat.Runnable, WithoutSizes):
             plan = _plan(begun, found.values)
             own = {variable.index: value for variable, value in self.values_of(plan)}
             values = cpsat.Values(lambda variable: own[variable.index])
-            return Cheapest(cpsat.whole(found.bound) - data.weight * time, data.waiting(plan), values)
+            return Cheapest(cpsat.whole(found.bound) - data.weight * time, data.waiting_cost(plan), values)
 
         plan = watch.best_plan
-        known = math.inf if plan is None else data.waiting(plan) + data.sending(plan)
+        known = math.inf if plan is None else data.waiting_cost(plan) + data.cut_cost(plan)
         found = search_intervals(data.targets(known), cheapest, known, limits, watch, on_solution, on_bound)
         stats = {"variables": size[0], "constraints": size[1], **found.stats}
         return replace(found, solver=cpsat.version(), stats=stats)

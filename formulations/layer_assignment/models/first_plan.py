@@ -37,7 +37,7 @@ def first_plan(instance: LayerAssignmentInstance, limits: Limits) -> First:
             for _ in range(_AT_A_TIME if shake else 0):
                 j = rng.randrange(1, stages)
                 trial[j] = rng.randrange(trial[j - 1] + 1, trial[j + 1])
-            while sum(_moved(table, weight, trial, j) for j in range(1, stages)) and not watch.stopped():
+            while sum(_move_cut(table, weight, trial, j) for j in range(1, stages)) and not watch.stopped():
                 pass
             plan = plan_of(np.diff(trial))
             objective = evaluate(instance, plan)
@@ -48,7 +48,7 @@ def first_plan(instance: LayerAssignmentInstance, limits: Limits) -> First:
     return First("balanced cuts, moved one by one", find)
 
 
-def _moved(table: Tables, weight: float, ends: Floats, j: int) -> bool:
+def _move_cut(table: Tables, weight: float, ends: Floats, j: int) -> bool:
     """Move the cut before stage j to where it is best while the others stay; whether that gains anything."""
     before, after = ends[j - 1], ends[j + 1]
     at = np.arange(before + 1, after)

@@ -146,10 +146,10 @@ def factors(instance: Instance) -> list[Factor[Instance]]:
     if instance.ring_s_per_parameter:
         found.append(("all-reduce", _rings))
     found += [(f"time of layer {layer}", _layer(layer)) for layer in range(instance.num_layers)]
-    return [Factor(name, name, _scaling(instance, scaled), connected=True) for name, scaled in found]
+    return [Factor(name, name, _scale_layer(instance, scaled), connected=True) for name, scaled in found]
 
 
-def _scaling(instance: Instance, scaled: Scaled) -> Callable[[float], Instance]:
+def _scale_layer(instance: Instance, scaled: Scaled) -> Callable[[float], Instance]:
     return lambda factor: scaled(instance, factor)
 
 

@@ -46,7 +46,7 @@ class Data:
 def data_of(instance: MeshInstance, places: Placements) -> Data:
     """The instance in units that lose little of a lower bound."""
     stages, waits = instance.num_stages, instance.num_microbatches - 1
-    sending = places.sending() if instance.ordered else {}
+    sending = places.send_times() if instance.ordered else {}
     most = max(places.tensor, default=0.0) * (waits + len(places.tiles)) + max(places.data, default=0.0)
     scale = cost_scale(
         _least_s(instance, places, sending), waits + 2 * stages + 1, most + math.fsum(sending.values()) * stages
@@ -75,8 +75,8 @@ def build(data: Data) -> cpsat.SpokenModel:
         "time of the slowest stage for a micro-batch")
     longest = model.integer("longest", min(all_reduce, default=0), max(all_reduce, default=0),
         "time of the longest data-parallel all-reduce")
-    model.rows("cover", range(len(places.covering)),
-        lambda device: model.add_exactly_one(taken[q] for q in places.covering[device]),
+    model.rows("cover", range(len(places.tiles_over)),
+        lambda device: model.add_exactly_one(taken[q] for q in places.tiles_over[device]),
         "every device is in exactly one tile [AMP, section 6.3]")
     model.rows("slowest_tile", [q for q in tiles if tensor[q] > min(tensor)],
         lambda q: (slowest >= tensor[q], taken[q]),
@@ -191,7 +191,7 @@ def solve(instance: MeshInstance, limits: Limits, watch: Watch) -> Answer[Tiling
     infeasible = infeasible_answer(instance, places)
     if infeasible is not None:
         return infeasible
-    watch.bound(_least_s(instance, places, places.sending() if instance.ordered else {}), Prover.BOUNDS)
+    watch.bound(_least_s(instance, places, places.send_times() if instance.ordered else {}), Prover.BOUNDS)
     first = first_plan(places, limits)
     reason = NONE_MEETS if instance.requirements else NO_COVER
     return prove(

@@ -37,7 +37,7 @@ def first_plan(places: Placements, limits: Limits) -> First:
 
 class _Order:
     def __init__(self, places: Placements, watch: Watch) -> None:
-        self.kinds, self.sending, self.watch = places.kinds, places.sending(), watch
+        self.kinds, self.sending, self.watch = places.kinds, places.send_times(), watch
 
     def best(self, tiling: list[int]) -> list[int]:
         """From the nearest neighbours of the best first tile, moves until none helps or the watch is stopped."""

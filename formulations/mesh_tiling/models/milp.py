@@ -75,7 +75,7 @@ def sum_of(variables: Iterable[Any]) -> Any:
 def build(data: Data) -> Any:
     """The model of all tilings, and of all orders of their stages where the order counts."""
     places = data.places
-    tiles, devices, kinds = range(len(data.tensor)), range(len(places.covering)), places.of_kind
+    tiles, devices, kinds = range(len(data.tensor)), range(len(places.tiles_over)), places.of_kind
     model = pyo.ConcreteModel()
     model.taken = pyo.Var(tiles, domain=pyo.Binary, doc="taken[q]: there is a tile at place q")
     model.slowest = pyo.Var(domain=pyo.NonNegativeReals, doc="time of the slowest stage for a micro-batch")
@@ -86,17 +86,17 @@ def build(data: Data) -> Any:
 
     model.cover = pyo.Constraint(
         devices,
-        rule=lambda _, device: total(places.covering[device]) == 1,
+        rule=lambda _, device: total(places.tiles_over[device]) == 1,
         doc="every device is in exactly one tile [AMP, section 6.3]",
     )
     model.slowest_tile = pyo.Constraint(
         devices,
-        rule=lambda m, device: m.slowest >= total(places.covering[device], data.tensor),
+        rule=lambda m, device: m.slowest >= total(places.tiles_over[device], data.tensor),
         doc="it is as long as that of every tile, device by device: of the tiles over one, one is taken",
     )
     model.longest_tile = pyo.Constraint(
         devices,
-        rule=lambda m, device: m.longest >= total(places.covering[device], data.all_reduce),
+        rule=lambda m, device: m.longest >= total(places.tiles_over[device], data.all_reduce),
         doc="it is as long as that of every tile, device by device: of the tiles over one, one is taken",
     )
     # (gas - 1) max t + sum of t + the longest all-reduce + sum of e  (reconstructed)

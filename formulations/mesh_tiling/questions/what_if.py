@@ -44,11 +44,11 @@ def relax(instance: MeshInstance, dropped: frozenset[Member]) -> list[MeshInstan
         return [replace(kept, tp_degree=1, dp_degree=1)]
     devices = instance.rows * instance.columns
     sizes = [(tp, dp) for tp in range(1, devices + 1) for dp in range(1, devices // tp + 1) if devices % (tp * dp) == 0]
-    found = [_sized(kept, tp_degree=tp, dp_degree=dp) for tp, dp in sizes]
+    found = [_resize(kept, tp_degree=tp, dp_degree=dp) for tp, dp in sizes]
     return [each for each in found if each is not None]
 
 
-def _sized(instance: MeshInstance, **fields: Any) -> MeshInstance | None:
+def _resize(instance: MeshInstance, **fields: Any) -> MeshInstance | None:
     """The instance with other sizes; ``None`` if a requirement on a stage that there is no more is not met."""
     changed = replace(instance, **fields)
     kept = with_fewer_stages(changed, changed.num_stages, frozenset(OF_TILE))
@@ -71,7 +71,7 @@ def _degree(instance: MeshInstance, name: str, field: str, text: str, most: int)
     """Another degree, the nearest first; times of stages then need a profile."""
     declared = getattr(instance, field)
     every = sorted(range(1, most + 1), key=lambda degree: abs(degree - declared))
-    made = {degree: _sized(instance, **{field: degree}) for degree in every if degree != declared}
+    made = {degree: _resize(instance, **{field: degree}) for degree in every if degree != declared}
     return _in_turn(name, text, made, same_times=False)
 
 

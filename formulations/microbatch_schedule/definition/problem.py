@@ -53,7 +53,7 @@ def _rules(instance: ScheduleInstance, plan: SchedulePlan) -> list[Violation]:
     slack = TOLERANCE * plan.iteration_s
     found = _times(instance, plan, slack)
     for stage in range(len(instance.stages)):
-        found += _one_at_a_time(plan, stage, slack) + _held(instance, plan, stage)
+        found += _one_at_a_time(plan, stage, slack) + _memory_violations(instance, plan, stage)
     found += _precedence(instance, plan, slack)
     if instance.deadline_s is not None and plan.iteration_s > instance.deadline_s + slack:
         found.append(
@@ -112,7 +112,7 @@ def _one_at_a_time(plan: SchedulePlan, stage: int, slack: float) -> list[Violati
     return found
 
 
-def _held(instance: ScheduleInstance, plan: SchedulePlan, stage: int) -> list[Violation]:
+def _memory_violations(instance: ScheduleInstance, plan: SchedulePlan, stage: int) -> list[Violation]:
     found, own, peak = [], instance.stages[stage], plan.peak_in_flight(stage)
     if own.in_flight is not None and peak * own.microbatch > own.in_flight:
         found.append(

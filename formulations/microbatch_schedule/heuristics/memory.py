@@ -47,7 +47,7 @@ def least_memory(
     low, high, proved, tried = 0, len(every), 0, 0  # below `low` nothing was found, below `proved` nothing is
     while low < high and not watch.stopped():
         middle = (low + high) // 2
-        kept = _searched(instance, PassGraph(instance, rooms(instance, every[middle])), limits, watch, effort)
+        kept = _search(instance, PassGraph(instance, rooms(instance, every[middle])), limits, watch, effort)
         tried += 1
         if kept:
             high = middle
@@ -70,7 +70,7 @@ def least_memory(
     )
 
 
-def _searched(instance: ScheduleInstance, graph: PassGraph, limits: Limits, watch: Watch, effort: int) -> bool | None:
+def _search(instance: ScheduleInstance, graph: PassGraph, limits: Limits, watch: Watch, effort: int) -> bool | None:
     """Whether some rooms keep the deadline, as precedences, bounds or a schedule say (``None``: unknown)."""
     if not graph.is_possible():
         return False

@@ -149,17 +149,17 @@ def whole_seconds(graph: PassGraph) -> Units:
     horizon = math.fsum(graph.seconds) + len(graph.seconds) * max(lags, default=0.0)
     if exact is not None and horizon / exact < _MAX_UNITS:
         return Units(exact, lambda seconds: float(Fraction(repr(seconds)) / exact), True)
-    return _rounded_down(cost_scale(natural_seconds(graph), 2 * len(graph.seconds), horizon))
+    return _units_of(cost_scale(natural_seconds(graph), 2 * len(graph.seconds), horizon))
 
 
 def whole_bytes(instance: ScheduleInstance) -> Units:
     """For CP-SAT: what a stage always holds and each micro-batch's bytes are rounded down."""
     counts = [instance.num_microbatches(stage) for stage in range(len(instance.stages))]
     most = max(stage.bytes_held(count) for stage, count in zip(instance.stages, counts, strict=True))
-    return _rounded_down(cost_scale(max(stage.bytes_held(1) for stage in instance.stages), 1 + max(counts), most))
+    return _units_of(cost_scale(max(stage.bytes_held(1) for stage in instance.stages), 1 + max(counts), most))
 
 
-def _rounded_down(scale: Scale) -> Units:
+def _units_of(scale: Scale) -> Units:
     return Units(Fraction(scale.restore(1)), lambda amount: float(scale.floor(amount)))
 
 

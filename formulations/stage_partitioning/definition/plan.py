@@ -31,12 +31,12 @@ def with_ids(instance: StageInstance, declared: StagePlan, _: str = "") -> Stage
     """Texts become the ids of the nodes that they name; those that do not exist are left to ``violations``."""
     ids = {str(node): node for node in instance.index}
 
-    def named(stage: Stage) -> Stage:
+    def name_stage(stage: Stage) -> Stage:
         nodes = tuple(ids.get(str(node), node) for node in stage.nodes)
         tmpcs = {ids.get(str(node), node): name for node, name in stage.tmpcs.items()}
         return replace(stage, nodes=nodes, tmpcs=tmpcs)
 
-    return StagePlan(tuple(map(named, declared.stages)))
+    return StagePlan(tuple(map(name_stage, declared.stages)))
 
 
 def in_order(_: StageInstance, plan: StagePlan) -> StagePlan:

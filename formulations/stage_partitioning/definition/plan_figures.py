@@ -36,14 +36,14 @@ def breakdown(instance: StageInstance, plan: StagePlan) -> Breakdown:
             "bottleneck": f"stage {slowest(times)}",
             "idle_share": idle_share(times, devices, instance.num_devices),
             "devices_used": sum(devices),
-            **_as_run(instance, max(times)),
+            **_batch_figures(instance, max(times)),
         },
         lambda: _pictures(instance, plan, times, rows),
-        lambda: strip(instance, plan, shown_stages(plan, times)),
+        lambda: strip(instance, plan, stage_bars(plan, times)),
     )
 
 
-def _as_run(instance: StageInstance, time: float) -> dict[str, float | int]:
+def _batch_figures(instance: StageInstance, time: float) -> dict[str, float | int]:
     """A batch and what is done in a second, of models that say so."""
     found = throughput(instance, time)
     return {"batch_time": instance.num_microbatches * time, **found} if found else {}
@@ -52,7 +52,7 @@ def _as_run(instance: StageInstance, time: float) -> dict[str, float | int]:
 def _pictures(
     instance: StageInstance, plan: StagePlan, times: Sequence[float], rows: Sequence[Mapping[str, Any]]
 ) -> tuple[Picture, ...]:
-    stages = shown_stages(plan, times)
+    stages = stage_bars(plan, times)
     parts = time_parts(instance, plan)
     own = []
     for stage, time, s in zip(plan.stages, times, suffix_sums(plan), strict=True):
@@ -66,7 +66,7 @@ def _pictures(
     )
 
 
-def shown_stages(plan: StagePlan, times: Sequence[float]) -> tuple[shown.Stage, ...]:
+def stage_bars(plan: StagePlan, times: Sequence[float]) -> tuple[shown.Stage, ...]:
     """The stages as pictures have them, with their degrees."""
     degrees = [f"dp {stage.dp_degree} x tp {stage.tp_degree}" for stage in plan.stages]
     return stages_of(times, degrees, [stage.dp_degree for stage in plan.stages])

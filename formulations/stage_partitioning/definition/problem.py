@@ -42,7 +42,7 @@ def stage_memory(instance: StageInstance, stage: Stage, s: int) -> float:
     The cost model ``runtime`` adds `carried_bytes` * ceil(s/d).
     """
     in_flight = -(-s // stage.dp_degree)
-    chosen = [_chosen(instance, stage, node) for node in stage.nodes]
+    chosen = [_tmpc_of(instance, stage, node) for node in stage.nodes]
     activations = [*(x.activation_bytes for x in chosen), *carried_bytes(instance, stage)]
     return math.fsum([size * in_flight for size in activations] + [x.static_bytes for x in chosen])
 
@@ -79,16 +79,16 @@ def time_terms(instance: StageInstance, stage: Stage) -> dict[str, list[float]]:
     transfer: list[float] = []
     synchronisation: list[float] = []
     for node in stage.nodes:
-        x = _chosen(instance, stage, node)
+        x = _tmpc_of(instance, stage, node)
         compute.append(x.time / d)
         shared = N if instance.cost_model is not CostModel.PAPER else d
         synchronisation.append(4 * (d - 1) / d * x.weight_bytes / shared / B)
     for edge in instance.edges:
         if edge.target in inside and edge.source not in inside:
-            x = _chosen(instance, stage, edge.target)
+            x = _tmpc_of(instance, stage, edge.target)
             transfer.append(2 * (edge.bytes + x.sync_forward_bytes.get(edge.source, 0.0)) / d / B)
         if edge.source in inside and edge.target not in inside:
-            x = _chosen(instance, stage, edge.source)
+            x = _tmpc_of(instance, stage, edge.source)
             transfer.append(2 * (edge.bytes + x.sync_backward_bytes.get(edge.target, 0.0)) / d / B)
     return {"compute": compute, "transfer": transfer, "synchronisation": synchronisation}
 
@@ -210,7 +210,7 @@ def _find(instance: StageInstance, stage: Stage, node: NodeId) -> Tmpc | None:
     return next((x for x in layer.tmpcs.get(stage.tp_degree, ()) if x.id == wanted), None)
 
 
-def _chosen(instance: StageInstance, stage: Stage, node: NodeId) -> Tmpc:
+def _tmpc_of(instance: StageInstance, stage: Stage, node: NodeId) -> Tmpc:
     if node not in instance.index:
         raise ValueError(f"the instance has no node {node!r}")
     found = _find(instance, stage, node)

@@ -152,7 +152,7 @@ def pieces(instance: StageInstance, trainer: Trainer) -> tuple[Piece, ...]:
     Layers that count are those whose role is decoder, encoder or block; else those that are called transformer; else
     all but the ends (roles embedding, norm, head, loss).
     """
-    counted = _counted(instance)
+    counted = _counted_layers(instance)
     modules = _modules(instance)
     found: list[tuple[int, ...]] = []
     for nodes in _cuts(len(instance.layers), instance.edge_indices):
@@ -164,7 +164,7 @@ def pieces(instance: StageInstance, trainer: Trainer) -> tuple[Piece, ...]:
     if trainer.counts:
         found, kinds = _whole_ends(found, kinds)
     if trainer.fills:
-        found, kinds = _filled(found, kinds)
+        found, kinds = _join_ends(found, kinds)
     return tuple(
         Piece(
             nodes,
@@ -177,7 +177,7 @@ def pieces(instance: StageInstance, trainer: Trainer) -> tuple[Piece, ...]:
     )
 
 
-def _counted(instance: StageInstance) -> frozenset[int]:
+def _counted_layers(instance: StageInstance) -> frozenset[int]:
     roles = [layer.role.lower() for layer in instance.layers]
     for counts in (
         [role in _COUNTED for role in roles],
@@ -225,7 +225,7 @@ def _whole_ends(found: Sequence[tuple[int, ...]], kinds: Sequence[Kind]) -> tupl
     return merged, kept
 
 
-def _filled(found: Sequence[tuple[int, ...]], kinds: Sequence[Kind]) -> tuple[list[tuple[int, ...]], list[Kind]]:
+def _join_ends(found: Sequence[tuple[int, ...]], kinds: Sequence[Kind]) -> tuple[list[tuple[int, ...]], list[Kind]]:
     """The embedding as one piece with the first layer, and the head with the last."""
     first, last = kinds.index(Kind.DECODER), len(kinds) - 1 - kinds[::-1].index(Kind.DECODER)
     front = [v for nodes in found[: first + 1] for v in nodes]
@@ -296,7 +296,7 @@ def obstacles(instance: StageInstance, plan: StagePlan, trainer: Trainer) -> Ite
                 f"nodes {order[piece.nodes[0]]} and {order[some]} are in stages {stages[0]} and {stage_of[some]}, "
                 f"but stand together for {trainer.name}{_together(piece, trainer)}"
             )
-    yield from misshapen(instance, found, trainer)
+    yield from shape_faults(instance, found, trainer)
     chosen = ((node, stage.tmpcs[node]) for stage in plan.stages for node in stage.nodes)
     unsaid = next(((node, tmpc) for node, tmpc in chosen if not is_said(tmpc)), None)
     if unsaid is not None:
@@ -320,15 +320,15 @@ def _degree_obstacles(plan: StagePlan, trainer: Trainer) -> Iterator[str]:
     pairs = {(stage.dp_degree, stage.tp_degree) for stage in plan.stages}
     for name, degrees in (("data", sorted({d for d, _ in pairs})), ("tensor", sorted({t for _, t in pairs}))):
         if trainer.degrees is Degrees.ONE and len(degrees) > 1:
-            yield f"stages have {name}-parallel degrees {_listed(degrees)}; {trainer.name} has one for all stages"
+            yield f"stages have {name}-parallel degrees {_in_words(degrees)}; {trainer.name} has one for all stages"
     products = sorted({d * t for d, t in pairs})
     if trainer.degrees is Degrees.PRODUCT and len(products) > 1:
-        yield f"stages have {_listed(products)} devices; {trainer.name} has as many for each stage"
+        yield f"stages have {_in_words(products)} devices; {trainer.name} has as many for each stage"
     if trainer.degrees is Degrees.NONE and products != [1]:
-        yield f"stages have {_listed(products)} devices; {trainer.name} has one for each stage"
+        yield f"stages have {_in_words(products)} devices; {trainer.name} has one for each stage"
 
 
-def misshapen(instance: StageInstance, found: Sequence[Piece], trainer: Trainer) -> Iterator[str]:
+def shape_faults(instance: StageInstance, found: Sequence[Piece], trainer: Trainer) -> Iterator[str]:
     """Why a trainer that counts layers cannot run the model at all, in words; nothing if it can."""
     if not trainer.counts:
         return
@@ -366,9 +366,9 @@ def _recompute_obstacles(
             flags[place].append(flag)
     if trainer.recompute is Recompute.ALL and len({flag for row in flags for flag in row}) > 1:
         yield f"some layers are recomputed and some not; {trainer.name} recomputes all or none"
-    if trainer.recompute is Recompute.FIRST and leading(flags) is None:
+    if trainer.recompute is Recompute.FIRST and recompute_prefix(flags) is None:
         yield (
-            f"{_listed([sum(row) for row in flags])} layers of the stages are recomputed; "
+            f"{_in_words([sum(row) for row in flags])} layers of the stages are recomputed; "
             f"{trainer.name} recomputes the first n of every stage"
         )
 
@@ -382,7 +382,7 @@ def is_recomputed(instance: StageInstance, stage: Stage, piece: Piece, trainer: 
     return None
 
 
-def leading(flags: Sequence[Sequence[bool]]) -> int | None:
+def recompute_prefix(flags: Sequence[Sequence[bool]]) -> int | None:
     """The n for which the first n layers of every stage, and no others, are recomputed (``flags``); ``None``: none."""
     n = max((sum(row) for row in flags), default=0)
     return n if all(list(row) == [place < n for place in range(len(row))] for row in flags) else None
@@ -394,5 +394,5 @@ def realizable(instance: StageInstance, plan: StagePlan, name: str) -> int:
     return int(devices == instance.num_devices and not any(True for _ in obstacles(instance, plan, TRAINERS[name])))
 
 
-def _listed(numbers: Sequence[int]) -> str:
+def _in_words(numbers: Sequence[int]) -> str:
     return ", ".join(map(str, numbers)) if len(numbers) < 9 else f"{', '.join(map(str, numbers[:7]))}, ..."

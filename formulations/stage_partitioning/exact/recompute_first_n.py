@@ -43,11 +43,11 @@ class Cuts:
         #: Dynamic programs that ran.
         self.programs = 0
 
-    def all_recomputed(self, limit: float) -> tuple[float, StagePlan] | None:
+    def recompute_all(self, limit: float) -> tuple[float, StagePlan] | None:
         """The best plan below the limit that recomputes all layers, with its time: this fits if anything does."""
         if self._table.least / self._stages >= limit:
             return None
-        value, ends = self._cut(*self._table.stages(self._table.most))
+        value, ends = self._best_cuts(*self._table.stages(self._table.most))
         self._fits = bool(ends) or not self._table.saves
         return (value, self._table.plan(ends, self._table.most)) if value < limit else None
 
@@ -69,14 +69,14 @@ class Cuts:
                 longest = table.most_layers(kept < limit)
                 if n > longest or _least(times, self._stages)[0] >= limit:
                     return
-            value, ends = self._cut(times, held, fixed)
+            value, ends = self._best_cuts(times, held, fixed)
             if value < limit:
                 limit = value
                 yield value, table.plan(ends, n)
 
-    def _cut(self, times: Floats, held: Floats, fixed: Floats) -> tuple[float, list[int]]:
+    def _best_cuts(self, times: Floats, held: Floats, fixed: Floats) -> tuple[float, list[int]]:
         self.programs += 1
-        return _cut(times, held, fixed, self._memory, self._stages)
+        return _best_cuts(times, held, fixed, self._memory, self._stages)
 
 
 class _Table:
@@ -91,8 +91,8 @@ class _Table:
         resync = 4 * (d - 1) / d / (d if paper else flat.num_microbatches) / flat.bandwidth
         share = 2 / d / flat.bandwidth
         rows = [[choice.get(name) for choice in choices] for name in (PLAIN, RECOMPUTED)]
-        self.time = _read(rows, lambda x: x.time / d + resync * x.weight_bytes)
-        self.held, self.fixed = _read(rows, lambda x: x.activation_bytes), _read(rows, lambda x: x.static_bytes)
+        self.time = _table_of(rows, lambda x: x.time / d + resync * x.weight_bytes)
+        self.held, self.fixed = _table_of(rows, lambda x: x.activation_bytes), _table_of(rows, lambda x: x.static_bytes)
         ends = np.array(flat.edge_indices, np.int64).reshape(-1, 2)
         self.source, self.target = ends[:, 0], ends[:, 1]
         self.into, self.out = np.zeros((2, len(ends))), np.zeros((2, len(ends)))
@@ -157,7 +157,7 @@ class _Table:
         return StagePlan(tuple(found))
 
 
-def _read(rows: list[list[Tmpc | None]], value: object) -> Floats:
+def _table_of(rows: list[list[Tmpc | None]], value: object) -> Floats:
     """A number of each TMPC; infinite where there is none."""
     assert callable(value)
     return np.array([[np.inf if x is None else value(x) for x in row] for row in rows])
@@ -165,15 +165,15 @@ def _read(rows: list[list[Tmpc | None]], value: object) -> Floats:
 
 def _least(times: Floats, stages: int) -> Floats:
     """Least time of the slowest of so many stages from each piece on, were there memory enough."""
-    least = _ended(len(times))
+    least = _no_stages(len(times))
     for _ in range(stages):
         least = np.append(np.maximum(times, least).min(axis=1), np.inf)
     return least
 
 
-def _cut(times: Floats, held: Floats, fixed: Floats, memory: float, stages: int) -> tuple[float, list[int]]:
+def _best_cuts(times: Floats, held: Floats, fixed: Floats, memory: float, stages: int) -> tuple[float, list[int]]:
     """Least time of the slowest stage, and in front of which pieces the stages end."""
-    rows, least = np.arange(len(times)), _ended(len(times))
+    rows, least = np.arange(len(times)), _no_stages(len(times))
     picks: list[NDArray[np.int64]] = []
     for left in range(1, stages + 1):
         with np.errstate(invalid="ignore"):
@@ -188,6 +188,6 @@ def _cut(times: Floats, held: Floats, fixed: Floats, memory: float, stages: int)
     return float(least[0]), ends
 
 
-def _ended(size: int) -> Floats:
+def _no_stages(size: int) -> Floats:
     """No stage is left: all pieces must be behind."""
     return np.append(np.full(size, np.inf), 0.0)

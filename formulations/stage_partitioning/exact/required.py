@@ -70,9 +70,9 @@ class Required:
         ends = np.stack([np.zeros(member.shape[1], bool), np.ones(member.shape[1], bool)])
         unary = np.tri(self.levels + 1, self.levels, -1, dtype=bool)  # row c has c ones
         copies = [np.hstack([middle, np.broadcast_to(row, (len(middle), self.levels))]) for row in unary[1:]]
-        return _packed(np.vstack([*copies, np.hstack([ends, unary[[0, -1]]])]))
+        return _pack(np.vstack([*copies, np.hstack([ends, unary[[0, -1]]])]))
 
-    def limited(self, profile: Profile, lattice: Lattice) -> Lattice:
+    def limit_degrees(self, profile: Profile, lattice: Lattice) -> Lattice:
         """The lattice with the positions in ``profile.dp_degrees`` that stages between its downsets may have."""
         if not (self.apart or self.degrees or self.counts is not None):
             return lattice
@@ -113,11 +113,11 @@ def limits_of_requirements(instance: StageInstance) -> Required:
     for requirement in sorted(requirements_of(instance), key=lambda each: each.quantity == "num_stages"):
         quantity, arguments = resolve_requirement(VOCABULARY, instance, requirement)
         nodes = [instance.index[node] for node in arguments]
-        found = _limited(found, quantity.name, nodes, requirement)
+        found = _add_limit(found, quantity.name, nodes, requirement)
     return found
 
 
-def _limited(found: Required, quantity: str, nodes: list[int], requirement: Requirement) -> Required:
+def _add_limit(found: Required, quantity: str, nodes: list[int], requirement: Requirement) -> Required:
     """The limits with one more requirement."""
     instance, holds = found.instance, requirement.holds
     if quantity == "num_devices" and requirement.amount >= 1:
@@ -173,7 +173,7 @@ def _members(bits: Words, n: int) -> NDArray[np.bool_]:
     return np.unpackbits(bits.view(np.uint8), axis=1, bitorder="little")[:, :n].astype(bool)
 
 
-def _packed(member: NDArray[np.bool_]) -> Words:
+def _pack(member: NDArray[np.bool_]) -> Words:
     """The inverse of `_members`."""
     words = max(1, -(-member.shape[1] // 64))
     whole = np.zeros((len(member), 64 * words), bool)

@@ -132,7 +132,7 @@ class ThresholdTables:
             self.profile = self.profile._replace(weight=np.minimum(self.profile.weight, most_weight))
         self.lattice = build_lattice(self.profile, self.lattice.bits)
         if self.required is not None:
-            self.lattice = self.required.limited(self.profile, self.lattice)
+            self.lattice = self.required.limit_degrees(self.profile, self.lattice)
         self._forget_savings()
 
     def _forget_savings(self) -> None:
@@ -240,7 +240,7 @@ def solve(instance: StageInstance, limits: Limits, watch: Watch) -> Answer[Stage
             upper = better(upper, minimise(chain, watch, limits.gap, start=upper, chain=True)[0])
     search = ThresholdSearch(instance, profile, build_lattice(profile, downsets), flag)
     if limited is not None:
-        search.required, search.lattice = limited, limited.limited(profile, search.lattice)
+        search.required, search.lattice = limited, limited.limit_degrees(profile, search.lattice)
     best, bound, infeasible = minimise(search, watch, limits.gap, start=upper)
     return Answer(
         plan=best[0] if best else None, bound=bound, infeasible=infeasible, stop=watch.why(), stats=statistics(search)

@@ -74,7 +74,7 @@ class Chain:
         if not all(found):
             return None
         layers = tuple(
-            Layer(place, {t: tuple(self._summed(piece, option) for option in choice)})
+            Layer(place, {t: tuple(self._sum_piece(piece, option) for option in choice)})
             for place, (piece, choice) in enumerate(zip(self.pieces, found, strict=True))
         )
         return replace(self.instance, layers=layers, edges=self._edges, requirements=(), tied=())
@@ -99,12 +99,12 @@ class Chain:
     @cached_property
     def _edges(self) -> tuple[Edge, ...]:
         sent: dict[tuple[int, int], list[float]] = defaultdict(list)
-        for edge, u, v in self._crossing:
+        for edge, u, v in self._crossings:
             sent[self._place[u], self._place[v]].append(edge.bytes)
         return tuple(Edge(source, target, math.fsum(sizes)) for (source, target), sizes in sent.items())
 
     @cached_property
-    def _crossing(self) -> list[tuple[Edge, int, int]]:
+    def _crossings(self) -> list[tuple[Edge, int, int]]:
         """The edges between pieces, with the positions of their ends."""
         ends = zip(self.instance.edges, self.instance.edge_indices, strict=True)
         return [(edge, u, v) for edge, (u, v) in ends if self._place[u] != self._place[v]]
@@ -113,12 +113,12 @@ class Chain:
     def _of_piece(self) -> list[list[tuple[Edge, int, int]]]:
         """The edges that enter or leave each piece."""
         found: list[list[tuple[Edge, int, int]]] = [[] for _ in self.pieces]
-        for edge, u, v in self._crossing:
+        for edge, u, v in self._crossings:
             found[self._place[u]].append((edge, u, v))
             found[self._place[v]].append((edge, u, v))
         return found
 
-    def _summed(self, piece: Piece, option: Option) -> Tmpc:
+    def _sum_piece(self, piece: Piece, option: Option) -> Tmpc:
         """A TMPC of the whole piece."""
         chosen = dict(zip(piece.nodes, option.tmpcs, strict=True))
         forward: dict[int | str, list[float]] = defaultdict(list)

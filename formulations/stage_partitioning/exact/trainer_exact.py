@@ -24,7 +24,7 @@ from formulations.modelling.bisection import minimise
 from formulations.stage_partitioning.baselines import work_bound
 from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.definition.problem import allowed_dp_degrees, evaluate
-from formulations.stage_partitioning.definition.trainers import TRAINERS, Degrees, Recompute, Trainer, misshapen
+from formulations.stage_partitioning.definition.trainers import TRAINERS, Degrees, Recompute, Trainer, shape_faults
 from formulations.stage_partitioning.exact.effort import exact_supports
 from formulations.stage_partitioning.exact.recompute_first_n import Cuts
 from formulations.stage_partitioning.exact.threshold import ThresholdSearch
@@ -51,7 +51,7 @@ def solve(instance: StageInstance, limits: Limits, watch: Watch) -> Answer[Stage
     trainer = TRAINERS[str(requirements_of(instance)[0].arguments[0])]
     free = replace(instance, requirements=())
     chain = Chain(free, trainer)
-    reason = next(misshapen(free, chain.pieces, trainer), None)
+    reason = next(shape_faults(free, chain.pieces, trainer), None)
     if reason is not None:
         return Answer(infeasible=True, reason=reason)
     pairs = list(_degrees(free, trainer, len(chain.pieces)))
@@ -153,7 +153,7 @@ def _by_cuts(chain: Chain, pairs: list[tuple[int, int, int]], watch: Watch) -> A
         if flat is None or watch.stopped():
             continue
         cuts.append(Cuts(chain, flat, t, d, stages))
-        found = cuts[-1].all_recomputed(limit)
+        found = cuts[-1].recompute_all(limit)
         limit = limit if found is None else better(found)
     for each in cuts:
         for found in each.others(limit, watch):

@@ -172,7 +172,7 @@ class Terms:
             )
         )
 
-    def chosen(self, plan: StagePlan) -> tuple[Chosen, ...]:
+    def decisions_of(self, plan: StagePlan) -> tuple[Chosen, ...]:
         """The decisions that make up a plan; the inverse of ``plan``."""
         position = {
             (self.instance.layers[option.node].id, option.tp_degree, option.tmpc.id): index

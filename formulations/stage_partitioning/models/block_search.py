@@ -49,7 +49,7 @@ class BlockModel(ABC):
         """Look for a plan within the model's target; ``infeasible`` is a proof that there is none."""
 
     @abstractmethod
-    def chosen(self, values: Any) -> tuple[Chosen, ...]:
+    def decisions_of(self, values: Any) -> tuple[Chosen, ...]:
         """The stages of a solution."""
 
     @abstractmethod
@@ -58,7 +58,7 @@ class BlockModel(ABC):
 
     def decode(self, values: Any) -> StagePlan:
         """The plan of a solution."""
-        return self.terms.plan(self.chosen(values))
+        return self.terms.plan(self.decisions_of(values))
 
     def cut_off(self, plan: StagePlan, _values: Any) -> None:
         """Forbid every stage that is too large, with so many micro-batches in flight or more."""
@@ -78,7 +78,7 @@ class BlockModel(ABC):
                 self.forbid(b, stage, [o for o in block.times if o not in stage.options])
 
     def _of(self, stage: Stage) -> Chosen:
-        return self.terms.chosen(StagePlan((stage,)))[0]
+        return self.terms.decisions_of(StagePlan((stage,)))[0]
 
     def plan_within(self, target: float, limits: Limits, watch: Watch) -> Run:
         """A run whose ``values`` are a plan that the definition accepts, faster than the watch's best one, or a proof.
@@ -133,11 +133,11 @@ class BlockSearch(WithoutSizes):
             self.stats |= {name: run.stats[name] for name in ("variables", "constraints") if name in run.stats}
             return run
 
-        proved = self._relaxed(limits, watch, on_bound)
+        proved = self._refute_by_relaxations(limits, watch, on_bound)
         found = search_below_best(decide, self.terms.lower_bound, proved, limits, watch, on_solution, on_bound)
         return replace(found, stats={**self.stats, "targets": found.stats["targets"]})
 
-    def _relaxed(self, limits: Limits, watch: Watch, on_bound: Callable[[float], None]) -> float:
+    def _refute_by_relaxations(self, limits: Limits, watch: Watch, on_bound: Callable[[float], None]) -> float:
         """What relaxations alone refute; 0 where the model has none, or it refutes nothing.
 
         The terms' own lower bound says where to begin, and proves nothing here.

@@ -137,7 +137,7 @@ class Blocks:
     def of_plan(self, plan: StagePlan) -> dict[int, Chosen]:
         """The blocks of a plan's stages; none for a stage that there may not be."""
         place = {block.key: b for b, block in enumerate(self.blocks)}
-        stages = zip(suffix_sums(plan), self.terms.chosen(plan), strict=True)
+        stages = zip(suffix_sums(plan), self.terms.decisions_of(plan), strict=True)
         found = ((place.get((s, stage.tp_degree, stage.dp_degree)), stage) for s, stage in stages)
         return {b: stage for b, stage in found if b is not None}
 
@@ -159,7 +159,7 @@ class Blocks:
                     yield Block(s, t, d, key[2], *found)
 
     def _content(self, t: int, d: int, y: int) -> _Contents | None:
-        times, sizes = self._fitting(t, d, y)
+        times, sizes = self._fit(t, d, y)
         if not times:
             return None
         together = self._together(d, times, sizes)
@@ -187,7 +187,7 @@ class Blocks:
         sides = self._side(times, paid, certain, before=True), self._side(times, paid, certain, before=False)
         return times, {o: sizes[o] for o in times}, paid, tuple(self._apart(nodes, together)), sides
 
-    def _fitting(self, t: int, d: int, y: int) -> tuple[dict[int, float], dict[int, float]]:
+    def _fit(self, t: int, d: int, y: int) -> tuple[dict[int, float], dict[int, float]]:
         """Time and bytes of the options that alone exceed neither ``most`` nor M."""
         times: dict[int, float] = {}
         sizes: dict[int, float] = {}
@@ -200,10 +200,12 @@ class Blocks:
                 )
                 if time <= self.most * (1 + _NOISE) and size <= self.limit * (1 + _NOISE):
                     times[o], sizes[o] = time, size
-        kept = set(times) if self.whole else {o for v in self.terms.nodes for o in self._undominated(v, times, sizes)}
+        kept = (
+            set(times) if self.whole else {o for v in self.terms.nodes for o in self._pareto_options(v, times, sizes)}
+        )
         return {o: times[o] for o in times if o in kept}, {o: sizes[o] for o in times if o in kept}
 
-    def _undominated(self, v: int, times: Mapping[int, float], sizes: Mapping[int, float]) -> Iterator[int]:
+    def _pareto_options(self, v: int, times: Mapping[int, float], sizes: Mapping[int, float]) -> Iterator[int]:
         """A node's options that no other beats in time, bytes and crossings; of equal ones the first."""
         kept: list[int] = []
         own = sorted((times[o], sizes[o], o) for o in self.terms.of_node[v] if o in times)

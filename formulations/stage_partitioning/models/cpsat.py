@@ -187,7 +187,7 @@ class Model(BlockModel, CpsatQuantities):
         """Run CP-SAT until it has a plan, or a proof that there is none."""
         return cpsat.run(self.model, replace(limits, gap=ANY), watch, parameters=cpsat.INTEGRAL)
 
-    def chosen(self, values: cpsat.Values) -> tuple[Chosen, ...]:
+    def decisions_of(self, values: cpsat.Values) -> tuple[Chosen, ...]:
         """The stages of a solution."""
         return in_order(
             (block, [o for o in sorted(block.times) if values[self.decisions.choice[b, o]]])
@@ -223,13 +223,13 @@ class Model(BlockModel, CpsatQuantities):
 
     def _together(self, u: int, v: int) -> Any:
         model, done, name = self.model, self.decisions.done, f"together[{u},{v}]"
-        if u != v and name not in self.derived:
+        if u != v and name not in self.derived_terms:
             model.says("together", "together[u,v]: nodes u and v are in one stage, for a requirement")
             model.says("together_if", "then they are done at the same sums: done[u,s] = done[v,s]")
             model.says("together_unless", "else not: at some sum s one of them is done and the other is not")
             model.says("parted", "parted[u,v,s]: one of them is done at sum s, and the other is not")
             model.says("parted_if", "then done[u,s] + done[v,s] = 1")
-            found, parted = self.derived.setdefault(name, model.new_bool_var(name)), []
+            found, parted = self.derived_terms.setdefault(name, model.new_bool_var(name)), []
             for s in range(1, self.terms.max_s + 1):
                 same = model.add(done[u, s] == done[v, s]).with_name(f"together_if[{u},{v},{s}]")
                 same.only_enforce_if(found)
@@ -237,19 +237,19 @@ class Model(BlockModel, CpsatQuantities):
                 other = model.add(done[u, s] + done[v, s] == 1).with_name(f"parted_if[{u},{v},{s}]")
                 other.only_enforce_if(parted[-1])
             model.add_bool_or([found, *parted]).with_name(f"together_unless[{u},{v}]")
-        return self.derived.get(name, 1)
+        return self.derived_terms.get(name, 1)
 
     def _stage_of(self, v: int) -> Any:
         model, done, name = self.model, self.decisions.done, f"number[{v}]"
-        if name not in self.derived:
+        if name not in self.derived_terms:
             model.says("number", "number[v]: stages in front of the one that holds node v, for a requirement")
             model.says("own_number", "that many blocks of larger sums are taken, if node v runs at sum s")
-            found = self.derived[name] = model.new_int_var(0, self.most_stages, name)
+            found = self.derived_terms[name] = model.new_int_var(0, self.most_stages, name)
             for s in range(1, self.terms.max_s + 1):
                 front = [self.decisions.taken[b] for b, block in enumerate(self.data.blocks) if block.s > s]
                 here = [done[v, s], *([~done[v, s - 1]] if s > 1 else [])]
                 model.add(found == _sum(front)).with_name(f"own_number[{v},{s}]").only_enforce_if(here)
-        return self.derived[name]
+        return self.derived_terms[name]
 
 
 def model_within(data: Blocks, target: float | None = None) -> Model:

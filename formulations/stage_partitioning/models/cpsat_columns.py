@@ -135,15 +135,15 @@ class Model(Flow, CpsatQuantities, WithoutSizes):
         return _weighted(list(self.flow.values()), [factor(self.arcs[a]) for a in self.flow])
 
     def _of_stage_with(self, v: int, factor: Callable[[Arc], int]) -> Any:
-        return self._holding([v], factor)
+        return self._sum_holding([v], factor)
 
     def _together(self, u: int, v: int) -> Any:
-        return self._holding([u, v], lambda _: 1)
+        return self._sum_holding([u, v], lambda _: 1)
 
     def _stage_of(self, v: int) -> Any:  # those that follow its own on the path
         return self._over_stages(lambda arc: self.prices.downsets[arc.block.inner] >> v & 1)
 
-    def _holding(self, nodes: list[int], factor: Callable[[Arc], int]) -> Any:
+    def _sum_holding(self, nodes: list[int], factor: Callable[[Arc], int]) -> Any:
         held = [(a, arc) for a, arc in enumerate(self.arcs) if all(v in arc.block.nodes for v in nodes)]
         return _weighted([self.flow[a] for a, _ in held], [factor(arc) for _, arc in held])
 

@@ -56,7 +56,7 @@ class Flow:
         """The plan of the arcs of a path."""
         inwards = sorted((self.arcs[a] for a in taken), key=lambda arc: -arc.block.inner)
         return self.prices.terms.plan(
-            self.prices.chosen(arc.block, arc.tp_degree, arc.dp_degree, arc.in_flight, self.reach.target)
+            self.prices.decisions_of(arc.block, arc.tp_degree, arc.dp_degree, arc.in_flight, self.reach.target)
             for arc in inwards
         )
 

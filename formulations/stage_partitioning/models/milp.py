@@ -188,7 +188,7 @@ class Model(BlockModel, MilpQuantities):
         self.model.devices.activate()
         return bound is not None and bound > self.terms.instance.num_devices + _PART_OF_A_DEVICE
 
-    def chosen(self, values: milp.Values) -> tuple[Chosen, ...]:
+    def decisions_of(self, values: milp.Values) -> tuple[Chosen, ...]:
         """The stages of a solution."""
         model = self.model
         return in_order(

@@ -100,9 +100,9 @@ class Prices:
     @cached_property
     def work(self) -> NDArray[np.float64]:
         """A lower bound on the device-time of every downset's nodes."""
-        return self._summed([min(map(self.terms.work, found), default=0.0) for found in self.terms.of_node])
+        return self._sum_members([min(map(self.terms.work, found), default=0.0) for found in self.terms.of_node])
 
-    def _summed(self, per_node: list[float]) -> NDArray[np.float64]:
+    def _sum_members(self, per_node: list[float]) -> NDArray[np.float64]:
         found: NDArray[np.float64] = np.where(self._members, np.array(per_node), 0.0).sum(axis=1)
         return found
 
@@ -113,13 +113,13 @@ class Prices:
         def least(node: int, t: int, d: int) -> float:
             return min((self._time(row, d) for row in self._at(node, t)), default=0.0)
 
-        return {(t, d): self._summed([least(v, t, d) for v in self.terms.nodes]) for t, d in self.terms.configs}
+        return {(t, d): self._sum_members([least(v, t, d) for v in self.terms.nodes]) for t, d in self.terms.configs}
 
     @cached_property
-    def _missing(self) -> dict[int, NDArray[np.float64]]:
+    def _nodes_without_tmpc(self) -> dict[int, NDArray[np.float64]]:
         """Per t: how many nodes of every downset have no TMPC at t."""
         return {
-            t: self._summed([float(not self._options[v, t]) for v in self.terms.nodes])
+            t: self._sum_members([float(not self._options[v, t]) for v in self.terms.nodes])
             for t in self.terms.instance.tp_degrees
         }
 
@@ -156,7 +156,7 @@ class Prices:
         }
 
     @cached_property
-    def _uneven(self) -> dict[tuple[int, int], frozenset[int]]:
+    def _uneven_crossings(self) -> dict[tuple[int, int], frozenset[int]]:
         """Per node and t: the crossings that not all of its TMPCs pay."""
         crossings = list(enumerate(self.terms.crossings))
         return {
@@ -170,7 +170,7 @@ class Prices:
     def configs(self, block: Block, limit: float) -> Iterator[tuple[int, int]]:
         """The degrees with which a stage could take at most ``limit``, were there memory enough."""
         boundary = {t: common[list(block.paid)].sum() for t, common in self._common.items()}
-        complete = {t: missing[block.outer] == missing[block.inner] for t, missing in self._missing.items()}
+        complete = {t: missing[block.outer] == missing[block.inner] for t, missing in self._nodes_without_tmpc.items()}
         for (t, d), fastest in self._fastest.items():
             least = fastest[block.outer] - fastest[block.inner] + boundary[t]
             if complete[t] and least <= (limit + self._slack) * d:
@@ -226,7 +226,7 @@ class Prices:
             self._shapes[key] = shape if all(self._rows[kind] for kind, _ in by_kind) else None
         return self._shapes[key]
 
-    def chosen(self, block: Block, t: int, d: int, in_flight: int, limit: float) -> Chosen:
+    def decisions_of(self, block: Block, t: int, d: int, in_flight: int, limit: float) -> Chosen:
         """The TMPCs of a stage that has a price."""
         found = self.price(block, t, d, in_flight, limit)
         if found is None:
@@ -234,7 +234,7 @@ class Prices:
         return found[1]
 
     def _kind(self, node: int, t: int, block: Block) -> int:
-        uneven = self._uneven[node, t]
+        uneven = self._uneven_crossings[node, t]
         own = tuple(c for c in block.paid if c in uneven) if uneven else ()
         held = tuple(h for h in block.held if self.terms.carried[h].node == node) if block.held else ()
         key = node, t, own, held
@@ -280,7 +280,7 @@ class Prices:
         points: list[tuple[float, float, list[int]]] = [(0.0, 0.0, [])]
         for position, item in enumerate(items, start=1):
             time_left, size_left = budget - least_time[position], room - least_size[position]
-            points = _undominated(
+            points = _pareto_points(
                 (time + more, size + bytes_, [*picks, pick])
                 for time, size, picks in points
                 for pick, (more, bytes_) in enumerate(item.choices)
@@ -306,7 +306,7 @@ def _from_the_end(values: list[float]) -> list[float]:
     return sums[::-1]
 
 
-def _undominated(points: Iterator[tuple[float, float, list[int]]]) -> list[tuple[float, float, list[int]]]:
+def _pareto_points(points: Iterator[tuple[float, float, list[int]]]) -> list[tuple[float, float, list[int]]]:
     """The points that no other beats in time and bytes both, by ascending time."""
     kept: list[tuple[float, float, list[int]]] = []
     for point in sorted(points, key=lambda point: point[:2]):

@@ -161,18 +161,18 @@ class CpsatQuantities(StageQuantities, cpsat.Runnable):
     model: cpsat.SpokenModel
 
     @cached_property
-    def derived(self) -> dict[Any, Any]:
+    def derived_terms(self) -> dict[Any, Any]:
         """What was added for requirements."""
         return {}
 
     def _nodes_at(self, stage: int) -> list[Any]:
-        if stage in self.derived:
-            return list(self.derived[stage])
+        if stage in self.derived_terms:
+            return list(self.derived_terms[stage])
         model = self.model
         model.says("at", "at[j,v]: stage j holds node v, for a requirement")
         model.says("at_if", "then as many stages are in front of it: stage_of(v) = j")
         model.says("at_unless", "else there are not: stage_of(v) is not j")
-        held = self.derived[stage] = [model.new_bool_var(f"at[{stage},{v}]") for v in self.terms.nodes]
+        held = self.derived_terms[stage] = [model.new_bool_var(f"at[{stage},{v}]") for v in self.terms.nodes]
         for v, at in enumerate(held):
             model.add(self._stage_of(v) == stage).with_name(f"at_if[{stage},{v}]").only_enforce_if(at)
             model.add(self._stage_of(v) != stage).with_name(f"at_unless[{stage},{v}]").only_enforce_if(~at)
@@ -180,16 +180,16 @@ class CpsatQuantities(StageQuantities, cpsat.Runnable):
 
     def _degree_at(self, letter: str, degree: Callable[[Degrees], int], stage: int) -> Any:
         model, held, name = self.model, self._nodes_at(stage), f"degree_{letter}[{stage}]"
-        if name not in self.derived:
+        if name not in self.derived_terms:
             model.says(f"degree_{letter}", f"degree_{letter}[j]: {letter} of stage j, for a requirement")
             model.says("own_degree", "a stage has the degree of each of its nodes v")
             model.says("no_degree", "a stage without a node has none")
-            found = self.derived[name] = model.new_int_var(0, self.most_degree, name)
+            found = self.derived_terms[name] = model.new_int_var(0, self.most_degree, name)
             for v, at in enumerate(held):
                 own = model.add(found == self._of_stage_with(v, degree)).with_name(f"own_degree[{letter},{stage},{v}]")
                 own.only_enforce_if(at)
             model.add(found == 0).with_name(f"no_degree[{letter},{stage}]").only_enforce_if(*(~at for at in held))
-        return self.derived[name]
+        return self.derived_terms[name]
 
 
 def total(variables: list[Any], factors: list[int]) -> Any:

@@ -139,7 +139,7 @@ class Reach:
                 if self.forward[block.inner, s] + t * d + self.backward[block.outer, s + d] <= K:
                     arc = Arc(block, s, t, d, times[-(-s // d)])
                     between.setdefault((arc.tail, arc.head), []).append(arc)
-        return [arc for rivals in between.values() for arc in (rivals if whole else without_dominated(rivals))]
+        return [arc for rivals in between.values() for arc in (rivals if whole else pareto_arcs(rivals))]
 
     def plan(self) -> StagePlan:
         """A plan that meets the target, on the fewest devices; only where one is ``possible``."""
@@ -155,11 +155,11 @@ class Reach:
                 and self.backward[block.outer, s + d] + t * d == left
             )
             state, left = (block.outer, s + d), self.backward[block.outer, s + d]
-            chosen.append(self.prices.chosen(block, t, d, y, self.target))
+            chosen.append(self.prices.decisions_of(block, t, d, y, self.target))
         return self.prices.terms.plan(reversed(chosen))
 
 
-def without_dominated(rivals: list[Rival]) -> Iterator[Rival]:
+def pareto_arcs(rivals: list[Rival]) -> Iterator[Rival]:
     """The arcs that no other beats in devices and time both; ``rivals`` join the same two states."""
     fastest = math.inf
     for arc in sorted(rivals, key=lambda arc: (arc.devices, arc.time)):

@@ -141,7 +141,7 @@ class Program:
             )
         )  # fmt: skip
 
-    def restated(self, plan: StagePlan) -> StagePlan:
+    def restate(self, plan: StagePlan) -> StagePlan:
         """A plan with TMPCs as the knapsack rule chooses them."""
         position = {mask: i for i, mask in enumerate(position_masks(self.lattice.bits))}
         degrees, tp = self.profile.dp_degrees.tolist(), self.profile.tp_degrees.tolist()
@@ -196,7 +196,7 @@ def solve(
         bound, most = float(program.lattice.work[-1]) / instance.num_devices, math.inf
         watch.bound(bound, Prover.BOUNDS)
         if known is not None:
-            known = program.restated(known)
+            known = program.restate(known)
             most = evaluate(instance, known)
             watch.plan(known, most)
         done = program.run(most * (1 + PRECISION))

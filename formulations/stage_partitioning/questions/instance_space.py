@@ -56,14 +56,14 @@ def genes(limits: Mapping[str, int]) -> Genes[StageInstance]:
         (*(Gene("weight", most if degree <= limits["tp"] else 0) for degree in _DEGREES), *tmpcs),
         (Gene("bytes", most),),
         _build,
-        lambda genome: _changed(genome, lambda found: found),
+        lambda genome: _change_tmpcs(genome, lambda found: found),
         partial(_plant, 2 * most),
     )
 
 
 def _plant(most: int, genome: Genome, rng: Random) -> Genome:
     """TMPCs that take the longer the less they hold, and memory for some of the nodes on one stage."""
-    genome = _changed(genome, _traded)
+    genome = _change_tmpcs(genome, _trade_time_for_memory)
     used = [q for q in range(len(_DEGREES)) if any(x[0] for node in genome.nodes for x in _parts(node)[q])]
     in_flight, share, memory = rng.choice((1, 1, 2, 3)), rng.choice((1.0, 1.0, 0.6)), 0
     degree = rng.choice(used or [0])
@@ -83,7 +83,7 @@ def _parts(node: Numbers) -> list[list[_Tmpc]]:
     return [every[start : start + len(_IDS)] for start in range(0, len(every), len(_IDS))]
 
 
-def _changed(genome: Genome, change: Callable[[list[_Tmpc]], list[_Tmpc]]) -> Genome:
+def _change_tmpcs(genome: Genome, change: Callable[[list[_Tmpc]], list[_Tmpc]]) -> Genome:
     """The genome with the TMPCs of each node and degree changed; those that are absent have no numbers."""
     nodes = []
     for node in genome.nodes:
@@ -113,7 +113,7 @@ def _build(genome: Genome) -> StageInstance | None:
     return StageInstance("mined", tuple(layers), edges, devices, memory, 1, microbatches)
 
 
-def _traded(found: list[_Tmpc]) -> list[_Tmpc]:
+def _trade_time_for_memory(found: list[_Tmpc]) -> list[_Tmpc]:
     """The same times and bytes in another order: of two TMPCs, the first is no slower and holds no less."""
     present = [each for each in found if each[0]]
     times = sorted(time for _, time, _, _ in present)
@@ -133,7 +133,7 @@ def _recompute(genome: Genome, _value: Any) -> Genome:
         less, more = sorted((plain[2:], other[2:]), key=sum)
         return [(1, 3 * third, *more), (1, 4 * third, *less), _ABSENT]
 
-    return _changed(genome, change)
+    return _change_tmpcs(genome, change)
 
 
 def _slow(genome: Genome, rho: Fraction) -> Genome:
@@ -143,7 +143,7 @@ def _slow(genome: Genome, rho: Fraction) -> Genome:
         fastest = min((each[1] for each in found if each[0]), default=0)
         return [(each[0], min(each[1], int(rho * fastest)), *each[2:]) for each in found]
 
-    return _changed(genome, change)
+    return _change_tmpcs(genome, change)
 
 
 def _rho(text: str) -> Fraction:

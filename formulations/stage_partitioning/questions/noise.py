@@ -23,24 +23,24 @@ def _time(instance: StageInstance, position: int) -> Factor[StageInstance]:
         kept = {t: tuple(x for x in found if x.time > slope) for t, found in layer.tmpcs.items()}
         if not any(kept.values()):
             return None
-        return _scaling(instance, position, replace(layer, tmpcs={t: found for t, found in kept.items() if found}))
+        return _scale_layer(instance, position, replace(layer, tmpcs={t: found for t, found in kept.items() if found}))
 
     text = f"time of layer {layer.id}"
-    return Factor(text, text, _scaling(instance, position, layer), steeper)
+    return Factor(text, text, _scale_layer(instance, position, layer), steeper)
 
 
-def _scaling(instance: StageInstance, position: int, layer: Layer) -> Callable[[float], StageInstance]:
+def _scale_layer(instance: StageInstance, position: int, layer: Layer) -> Callable[[float], StageInstance]:
     """The instance with a layer in the place of another, by the factor of its times."""
 
-    def scaled(factor: float) -> StageInstance:
+    def scale(factor: float) -> StageInstance:
         layers = list(instance.layers)
-        layers[position] = _timed(layer, lambda: factor)
+        layers[position] = _scale_times(layer, lambda: factor)
         return replace(instance, layers=tuple(layers))
 
-    return scaled
+    return scale
 
 
-def _timed(layer: Layer, factor: Callable[[], float]) -> Layer:
+def _scale_times(layer: Layer, factor: Callable[[], float]) -> Layer:
     tmpcs = {t: tuple(replace(x, time=x.time * factor()) for x in found) for t, found in layer.tmpcs.items()}
     return replace(layer, tmpcs=tmpcs)
 
@@ -48,4 +48,4 @@ def _timed(layer: Layer, factor: Callable[[], float]) -> Layer:
 def noisy(instance: StageInstance, draw: Callable[[], float]) -> StageInstance:
     """A factor on the bandwidth, and one on the time of every TMPC."""
     bandwidth = instance.bandwidth * draw()
-    return replace(instance, bandwidth=bandwidth, layers=tuple(_timed(layer, draw) for layer in instance.layers))
+    return replace(instance, bandwidth=bandwidth, layers=tuple(_scale_times(layer, draw) for layer in instance.layers))

@@ -56,7 +56,7 @@ def members(instance: StageInstance) -> tuple[Member, ...]:
     found.append(Member("rule", "devices", f"there {'is' if K == 1 else 'are'} {plural(K, 'device')}"))
     found.append(Member("rule", "memory", f"a device has {exact_text(instance.memory_bytes)} bytes"))
     layers = sorted(instance.layers, key=lambda layer: _least(layer, K)[0])
-    return (*found, *(Member("layer", layer.id, _said(layer, K)) for layer in layers))
+    return (*found, *(Member("layer", layer.id, _describe(layer, K)) for layer in layers))
 
 
 def _divides(instance: StageInstance) -> bool:
@@ -73,7 +73,7 @@ def _least(layer: Layer, devices: int) -> tuple[float, int, str]:
     return min((each for each in every if each[1] <= devices), default=min(every))
 
 
-def _said(layer: Layer, devices: int) -> str:
+def _describe(layer: Layer, devices: int) -> str:
     needed, degree, tmpc = _least(layer, devices)
     name = f" ({layer.name})" if layer.name and str(layer.id) not in layer.name else ""
     where = "a device" if degree == 1 else f"each of {degree} devices"
@@ -102,7 +102,7 @@ def relax(instance: StageInstance, dropped: frozenset[Member]) -> list[StageInst
     free = layers_among(dropped)
     if free:
         degrees = sorted({1, *(t for layer in instance.layers for t in layer.tmpcs)})
-        changes["layers"] = tuple(_freed(layer, degrees) if layer.id in free else layer for layer in instance.layers)
+        changes["layers"] = tuple(_free(layer, degrees) if layer.id in free else layer for layer in instance.layers)
     return [replace(without_requirements(instance, dropped), **changes)]
 
 
@@ -111,17 +111,17 @@ def _multiple(count: int, most: int) -> int:
     return count * min(-(-most // count), MAX_COUNT // count)
 
 
-def _freed(layer: Layer, degrees: Sequence[int]) -> Layer:
+def _free(layer: Layer, degrees: Sequence[int]) -> Layer:
     """The layer with one more TMPC, at every degree, that takes nothing."""
 
     def free(degree: int) -> Tmpc:
         taken = {x.id for x in layer.tmpcs.get(degree, ())}
-        return Tmpc(_unused("free", taken), 0.0, 0.0, 0.0, 0.0)
+        return Tmpc(_new_name("free", taken), 0.0, 0.0, 0.0, 0.0)
 
     return replace(layer, tmpcs={**layer.tmpcs, **{t: (*layer.tmpcs.get(t, ()), free(t)) for t in degrees}})
 
 
-def _unused(name: str, taken: set[str]) -> str:
+def _new_name(name: str, taken: set[str]) -> str:
     while name in taken:
         name += "'"
     return name
@@ -134,8 +134,8 @@ def repairs(instance: StageInstance, layers: Sequence[NodeId]) -> list[list[Chan
         found.append([_microbatches(instance)])
     every = [layer.id for layer in instance.layers]
     holding = [v for v in layers if any(x.activation_bytes for found in _tmpcs(instance, v) for x in found)]
-    found.append([_recomputed(instance, [v]) for v in holding])
-    found.append([_recomputed(instance, every)])
+    found.append([_recompute(instance, [v]) for v in holding])
+    found.append([_recompute(instance, every)])
     if not instance.exactly:
         found.append([_smaller(instance)])
     return found
@@ -212,7 +212,7 @@ def _without(instance: StageInstance, name: str, text: str, fields: dict[str, An
     return Change(name, lambda _: text, lambda _: replace(instance, **fields), (1.0,), same_times=same)
 
 
-def _recomputed(instance: StageInstance, layers: Sequence[NodeId]) -> Change[StageInstance]:
+def _recompute(instance: StageInstance, layers: Sequence[NodeId]) -> Change[StageInstance]:
     """One more TMPC beside each TMPC of some layers: it keeps a share of the activations and takes 4/3 of the time."""
     chosen = set(layers)
 
@@ -238,7 +238,7 @@ def _lighter(found: Sequence[Tmpc], share: float) -> list[Tmpc]:
     made: list[Tmpc] = []
     taken = {x.id for x in found}
     for x in found:
-        name = _unused(f"{x.id} recomputed", taken)
+        name = _new_name(f"{x.id} recomputed", taken)
         taken.add(name)
         made.append(replace(x, id=name, activation_bytes=x.activation_bytes * share, time=x.time * RECOMPUTED))
     return made

@@ -17,10 +17,10 @@ class KnapsackPlan:
     choice: Mapping[NodeId, Text]
 
 
-def _built(instance: KnapsackInstance, declared: KnapsackPlan, _: str) -> KnapsackPlan:
+def _with_ids(instance: KnapsackInstance, declared: KnapsackPlan, _: str) -> KnapsackPlan:
     """Texts become the ids of the nodes that they name."""
     ids = {str(node.id): node.id for node in instance.nodes}
     return KnapsackPlan({ids.get(str(node), node): option for node, option in declared.choice.items()})
 
 
-plan_from_json, plan_to_json = exchange('``{"choice": {"node": "tmpc id"}}``.', KnapsackPlan, _built)
+plan_from_json, plan_to_json = exchange('``{"choice": {"node": "tmpc id"}}``.', KnapsackPlan, _with_ids)

@@ -26,7 +26,7 @@ def breakdown(instance: KnapsackInstance, plan: KnapsackPlan) -> Breakdown:
 def _tradeoff(instance: KnapsackInstance, plan: KnapsackPlan) -> Tradeoff:
     """The options of all nodes, and this choice beside that of the best-ratio heuristic."""
     frontier = lower_hull(instance)
-    heuristic = _published(instance)
+    heuristic = _solve_published(instance)
     nodes = [
         Options(
             str(node.id),
@@ -93,7 +93,7 @@ def _is_above(a: Choice, b: Choice, c: Choice) -> bool:
     )
 
 
-def _published(instance: KnapsackInstance) -> KnapsackPlan | None:
+def _solve_published(instance: KnapsackInstance) -> KnapsackPlan | None:
     """What Piper's heuristic chooses; ``None``: nothing fits. Its kernel is loaded when a picture is made."""
     from formulations.tmpc_knapsack.paper import solve
 

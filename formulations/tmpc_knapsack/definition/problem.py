@@ -17,7 +17,7 @@ MEMORY_SLACK = 1 + 1e-12
 
 def total_memory(instance: KnapsackInstance, plan: KnapsackPlan) -> float:
     """Bytes of the chosen TMPCs together."""
-    return math.fsum(choice.memory_bytes for choice in _chosen(instance, plan))
+    return math.fsum(choice.memory_bytes for choice in _options_of(instance, plan))
 
 
 def evaluate(instance: KnapsackInstance, plan: KnapsackPlan) -> float:
@@ -32,7 +32,7 @@ def evaluate(instance: KnapsackInstance, plan: KnapsackPlan) -> float:
     ------
     Piper, section 4: minimise the stage's total TPS, which is a sum over its nodes.
     """
-    return math.fsum(choice.time for choice in _chosen(instance, plan))
+    return math.fsum(choice.time for choice in _options_of(instance, plan))
 
 
 def violations(instance: KnapsackInstance, plan: KnapsackPlan) -> tuple[Violation, ...]:
@@ -54,7 +54,7 @@ def violations(instance: KnapsackInstance, plan: KnapsackPlan) -> tuple[Violatio
     return tuple(found)
 
 
-def _chosen(instance: KnapsackInstance, plan: KnapsackPlan) -> list[Choice]:
+def _options_of(instance: KnapsackInstance, plan: KnapsackPlan) -> list[Choice]:
     chosen = []
     for node in instance.nodes:
         wanted = plan.choice.get(node.id)

@@ -90,7 +90,7 @@ class KnapsackModel(ABC):
     def option(self, node: int, option: int) -> Any:
         """The variable that is 1 if that option is taken (positions in the instance)."""
 
-    def is_chosen(self, values: Any, node: int, option: int) -> bool:
+    def takes(self, values: Any, node: int, option: int) -> bool:
         """Whether a solution takes that option."""
         return bool(values[self.option(node, option)] > 0.5)
 
@@ -140,7 +140,7 @@ class KnapsackModel(ABC):
 
     def _choice(self, values: Any) -> list[int]:
         return [
-            next(option for option in range(len(node.options)) if self.is_chosen(values, position, option))
+            next(option for option in range(len(node.options)) if self.takes(values, position, option))
             for position, node in enumerate(self.instance.nodes)
         ]
 

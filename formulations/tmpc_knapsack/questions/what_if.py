@@ -49,10 +49,10 @@ def relax(instance: KnapsackInstance, dropped: frozenset[Member]) -> list[Knapsa
     kept, free = without_requirements(instance, dropped), layers_among(dropped)
     if "memory" in rules_among(dropped):
         kept = replace(kept, capacity_bytes=MAX_AMOUNT)
-    return [replace(kept, nodes=tuple(_freed(node) if node.id in free else node for node in kept.nodes))]
+    return [replace(kept, nodes=tuple(_without_memory(node) if node.id in free else node for node in kept.nodes))]
 
 
-def _freed(node: KnapsackNode) -> KnapsackNode:
+def _without_memory(node: KnapsackNode) -> KnapsackNode:
     return replace(node, options=tuple(replace(option, memory_bytes=0.0) for option in node.options))
 
 

@@ -39,7 +39,7 @@ def run(inputs: str | None, note: Note, certify: str | None = None) -> Evidence:
             if choice is None:
                 raise AssertionError(f"{instance.name} has a node without a TMPC at t = {t}")
             plan = baselines.make_plan(
-                instance, baselines.cut(baselines.row_of(instance), stages, apart=False), d, t, choice
+                instance, baselines.equal_groups(baselines.row_of(instance), stages, apart=False), d, t, choice
             )
             rows.append(
                 {

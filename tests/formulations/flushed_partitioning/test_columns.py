@@ -86,7 +86,7 @@ def test_a_stage_costs_what_the_definition_says(schedule: Schedule, cases: int) 
         instance = replace(random_flushed(seed, same_weights=True), schedule=schedule)
         columns = columns_of(instance, Watch(), complete=True)
         for arc in columns.arcs(whole=True)[::2]:
-            chosen = columns.prices.chosen(arc.block, arc.tp_degree, arc.dp_degree, arc.in_flight, columns.target)
+            chosen = columns.prices.decisions_of(arc.block, arc.tp_degree, arc.dp_degree, arc.in_flight, columns.target)
             (stage,) = columns.prices.terms.plan([chosen]).stages
             assert step_time(instance, stage) == pytest.approx(arc.time, rel=1e-9)
             assert synchronisation_time(instance, stage) == pytest.approx(columns.synchronisation(arc), rel=1e-9)

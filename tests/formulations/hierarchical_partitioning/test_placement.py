@@ -11,7 +11,7 @@ from oracles.hierarchical_partitioning import random_hierarchical
 import planner
 from formulations.hierarchical_partitioning.definition.problem import evaluate, flatten, violations
 from formulations.hierarchical_partitioning.paper import solve
-from formulations.hierarchical_partitioning.questions.placement import place, spread, spread_time
+from formulations.hierarchical_partitioning.questions.placement import place, spread_replicas, spread_time
 from formulations.stage_partitioning.definition.plan import Stage, StagePlan
 from instances.problems.hierarchical_partitioning import on_machines
 from planner.analysis.hierarchy import compare
@@ -60,9 +60,9 @@ def test_replicas_stay_on_one_machine() -> None:
     instance = on_machines(planner.load("chain8"), 4, 2, 1e9, 1e8)
     whole = instance.flat.layers[0].id
     stages = [Stage((whole,), d, t, {}) for d, t in ((3, 1), (1, 2), (1, 2), (1, 1))]
-    assert spread(instance, StagePlan(tuple(stages))) == [[3, 0], [0, 1], [0, 1], [1, 0]]
-    assert spread(instance, StagePlan((*stages[1:3], stages[0], stages[1]))) is None
-    assert spread(instance, StagePlan((stages[0], stages[0], stages[1]))) == [[3, 0], [1, 2], [0, 1]]
+    assert spread_replicas(instance, StagePlan(tuple(stages))) == [[3, 0], [0, 1], [0, 1], [1, 0]]
+    assert spread_replicas(instance, StagePlan((*stages[1:3], stages[0], stages[1]))) is None
+    assert spread_replicas(instance, StagePlan((stages[0], stages[0], stages[1]))) == [[3, 0], [1, 2], [0, 1]]
 
 
 def test_the_hierarchical_plan_is_never_worse_than_a_flat_one() -> None:

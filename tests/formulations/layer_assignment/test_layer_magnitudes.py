@@ -10,7 +10,7 @@ import pytest
 from oracles.layer_assignment import optimum, spread_instance
 
 from formulations.layer_assignment import exact, paper
-from formulations.layer_assignment.costs import balance, held_parameters, running_sums
+from formulations.layer_assignment.costs import balance, parameter_sums, running_sums
 from formulations.layer_assignment.definition.problem import evaluate, parameters_of, violations
 from formulations.layer_assignment.models import cpsat, milp
 from instances.problems.layer_assignment import LayerAssignmentInstance
@@ -71,7 +71,7 @@ def test_a_stage_of_small_layers_after_a_large_one_by_hand() -> None:
 def test_tables_are_sums_of_their_own_terms(cases: int) -> None:
     for case in range(cases):
         instance = spread_instance(random.Random(f"tables {case}"))
-        held = held_parameters(instance)
+        held = parameter_sums(instance)
         for start in range(instance.num_layers):
             for end in range(start + 1, instance.num_layers + 1):
                 assert held[start, end] == pytest.approx(parameters_of(instance, start, end), rel=1e-14)

@@ -39,9 +39,9 @@ BERT = ["embedding", *["Transformer layer"] * 5, "pooler"]
 def test_larger_groups_come_last() -> None:
     row = baselines.row_of(named(BERT))
     assert row == baselines.CountedLayers([0], [1, 2, 3, 4, 5], [6])
-    assert baselines.cut(row, 2, apart=False) == [[0, 1, 2], [3, 4, 5, 6]]
-    assert baselines.cut(row, 2, apart=True) == [[0], [1, 2], [3, 4, 5], [6]]
-    assert baselines.cut(row, 5, apart=False) == [[0, 1], [2], [3], [4], [5, 6]]
+    assert baselines.equal_groups(row, 2, apart=False) == [[0, 1, 2], [3, 4, 5, 6]]
+    assert baselines.equal_groups(row, 2, apart=True) == [[0], [1, 2], [3, 4, 5], [6]]
+    assert baselines.equal_groups(row, 5, apart=False) == [[0, 1], [2], [3], [4], [5, 6]]
 
 
 @pytest.mark.parametrize(("names", "devices"), [(BERT, 7), (BERT[:-1], 6), (BERT[1:], 6), (BERT[1:-1], 5)])

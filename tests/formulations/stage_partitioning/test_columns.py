@@ -228,7 +228,7 @@ def test_unpriced_stages_are_named() -> None:
     prices = Prices(Terms(instance), all_downsets(instance), Watch())
     t, d = prices.terms.configs[0]
     with pytest.raises(ValueError, match="has no price"):
-        prices.chosen(prices.blocks[0][-1], t, d, 1, -1.0)
+        prices.decisions_of(prices.blocks[0][-1], t, d, 1, -1.0)
 
 
 def test_a_plan_comes_from_the_pass_itself() -> None:

@@ -181,15 +181,15 @@ def test_a_stage_that_is_too_slow_may_be_part_of_a_faster_one(room: Any) -> None
 def test_what_is_forbidden_is_one_stage_or_all_beyond_it(room: Any) -> None:
     instance, apart = heavy_edge()
     terms = Terms(instance)
-    stage = terms.chosen(apart)[0]
+    stage = terms.decisions_of(apart)[0]
     for way, is_lost in (("forbid_alone", False), ("forbid_beyond", True)):
         built = within(room, instance, 2.0)
         getattr(built, way)(stage, *([1] if is_lost else []))
         run = built.decide(Limits(), Watch())
         assert run.infeasible is is_lost and (run.values is None) is is_lost
     built = within(room, instance, 300.0)
-    built.forbid_alone(terms.chosen(_in_one_stage())[0])
-    assert len(built.chosen(built.decide(Limits(), Watch()).values)) == 2
+    built.forbid_alone(terms.decisions_of(_in_one_stage())[0])
+    assert len(built.decisions_of(built.decide(Limits(), Watch()).values)) == 2
 
 
 @pytest.mark.parametrize("room", [cpsat, milp], ids=["cpsat", "milp"])

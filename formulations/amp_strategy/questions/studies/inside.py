@@ -45,7 +45,7 @@ def layers_of_annealing(instance: AmpInstance, limits: Limits, watch: Watch) -> 
 def tilings_of_annealing(instance: AmpInstance, limits: Limits, watch: Watch) -> Iterator[Arisen]:
     """The tiling that each placement drawn by Algorithm 2 is; Megatron's is left out where it is none."""
     for each in anneal(instance, limits, watch, paper.solve_amp):
-        tiles = None if each.plan is None else tiling(instance, each.plan)
+        tiles = None if each.plan is None else tiles_of(instance, each.plan)
         if each.plan is not None and tiles is not None:
             mesh = mesh_of(instance, each.plan)
             yield partial(Subproblem, mesh, "drawn", tiles, {**_degrees(each), "accepted": int(each.is_accepted)})
@@ -90,7 +90,7 @@ def mesh_of(instance: AmpInstance, plan: StrategyPlan) -> MeshInstance:
     )
 
 
-def tiling(instance: AmpInstance, plan: StrategyPlan) -> TilingPlan | None:
+def tiles_of(instance: AmpInstance, plan: StrategyPlan) -> TilingPlan | None:
     """The tiles that a strategy's placement lays, stage by stage; ``None`` if some stage's devices are no tile."""
     tp, dp, rows = plan.degrees.tp_degree, plan.degrees.dp_degree, instance.devices_per_node
     tiles = []

@@ -32,16 +32,16 @@ def splits(instance: HierarchicalInstance, limits: Limits, watch: Watch) -> Iter
         return
     for number in range(len(plan.stages)):
         if instance.memory_model is MemoryModel.NONE or number == len(plan.stages) - 1:
-            yield partial(_as_planned, instance, plan, number)
-            yield partial(_published, instance, plan, number, limits)
+            yield partial(_from_plan, instance, plan, number)
+            yield partial(_from_piper, instance, plan, number, limits)
 
 
-def _as_planned(instance: HierarchicalInstance, plan: HierarchicalPlan, number: int) -> Subproblem:
+def _from_plan(instance: HierarchicalInstance, plan: HierarchicalPlan, number: int) -> Subproblem:
     part = inside(instance, plan, number)
     return Subproblem(part, "as planned", StagePlan(plan.stages[number].inner), _origin(plan, number))
 
 
-def _published(instance: HierarchicalInstance, plan: HierarchicalPlan, number: int, limits: Limits) -> Subproblem:
+def _from_piper(instance: HierarchicalInstance, plan: HierarchicalPlan, number: int, limits: Limits) -> Subproblem:
     part, watch = inside(instance, plan, number), Watch(limits)
     found = flat_paper.solve(part, limits, watch).plan or watch.best_plan
     return Subproblem(part, "piper", found, _origin(plan, number))

@@ -44,7 +44,7 @@ def slowdown(instance: StageInstance) -> float:
     rho = 1.0
     for layer in instance.layers:
         for found in layer.tmpcs.values():
-            if any(_shared(x) != _shared(found[0]) for x in found):
+            if any(_exchange_of(x) != _exchange_of(found[0]) for x in found):
                 raise ValueError(f"TMPCs of node {layer.id} differ in weights or synchronisation volumes")
             times = [x.time for x in found] or [0.0]
             if max(times) > min(times):
@@ -52,7 +52,7 @@ def slowdown(instance: StageInstance) -> float:
     return rho
 
 
-def _shared(x: Tmpc) -> tuple[object, ...]:
+def _exchange_of(x: Tmpc) -> tuple[object, ...]:
     return x.weight_bytes, dict(x.sync_forward_bytes), dict(x.sync_backward_bytes)
 
 
