@@ -112,7 +112,7 @@ def to_json(value: Any) -> Any:
         return {str(key): to_json(own) for key, own in value.items()}
     if isinstance(value, Enum):
         return str(value)
-    head, keys, written = _writing(kind)
+    head, keys, written = _key_writers(kind)
     content: dict[str, Any] = {**head}
     instead = written(value)
     for key, left_out in keys:
@@ -123,7 +123,7 @@ def to_json(value: Any) -> Any:
 
 
 @cache
-def _writing(kind: type) -> tuple[dict[str, Any], tuple[tuple[str, Any], ...], Callable[[Any], Mapping[str, Any]]]:
+def _key_writers(kind: type) -> tuple[dict[str, Any], tuple[tuple[str, Any], ...], Callable[[Any], Mapping[str, Any]]]:
     """How a dataclass is written: its first keys, then each key with the value that is left out (``MISSING``: none)."""
     form = form_of(kind)
     head = {"problem": form.problem, "schema_version": 1} if form.problem else {}

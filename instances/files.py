@@ -57,7 +57,7 @@ def expect_few_lines(text: str, where: str) -> str:
 def open_file(path: Path) -> Iterator[BinaryIO]:
     """The bytes of a file, decompressed if its name ends in ``.gz``; `InstanceError` for what cannot be read."""
     try:
-        with _begun(path) as file:
+        with _open_at_once(path) as file:
             if not is_compressed(path):
                 yield file
                 return
@@ -103,7 +103,7 @@ def too_large(where: str, most: int) -> InstanceError:
 
 
 @contextmanager
-def _begun(path: Path) -> Iterator[BinaryIO]:
+def _open_at_once(path: Path) -> Iterator[BinaryIO]:
     """The bytes of a file; a named pipe is not waited for without limit, as ``open`` would."""
     try:
         number = os.open(path, os.O_RDONLY | _AT_ONCE)

@@ -46,8 +46,8 @@ class Requirement:
 
     def __str__(self) -> str:
         if self.is_alone:
-            return f"{'' if self.amount else 'not '}{_called(self.quantity, self.arguments)}"
-        return f"{_called(self.quantity, self.arguments)} {self.relation} {self.amount}"
+            return f"{'' if self.amount else 'not '}{_call_text(self.quantity, self.arguments)}"
+        return f"{_call_text(self.quantity, self.arguments)} {self.relation} {self.amount}"
 
     def holds(self, value: int) -> bool:
         """Whether a quantity of this value meets it."""
@@ -64,11 +64,11 @@ class Requirement:
         raise ValueError(f"<= or >= where it is negated, or a quantity of yes and no alone, instead of {self}")
 
 
-def _called(quantity: str, arguments: tuple[Argument, ...]) -> str:
-    return f"{quantity}({', '.join(map(_written, arguments))})" if arguments else quantity
+def _call_text(quantity: str, arguments: tuple[Argument, ...]) -> str:
+    return f"{quantity}({', '.join(map(_argument_text, arguments))})" if arguments else quantity
 
 
-def _written(argument: Argument) -> str:
+def _argument_text(argument: Argument) -> str:
     """As `parse` reads it back: names that could be taken for anything else stand in quotes."""
     if isinstance(argument, int) or (_PLAIN.fullmatch(argument) and not _NUMBER.fullmatch(argument)):
         return str(argument)
@@ -96,7 +96,7 @@ def parse(text: str) -> Requirement:
     >>> str(parse("not same_stage(3, 7)")), str(parse("num_stages<7"))
     ('not same_stage(3, 7)', 'num_stages <= 6')
     """
-    tokens = _split(text)
+    tokens = _tokens_of(text)
     is_negated = tokens[:1] == ["not"]
     del tokens[: int(is_negated)]
     quantity = tokens.pop(0) if tokens else ""
@@ -107,11 +107,11 @@ def parse(text: str) -> Requirement:
         return Requirement(quantity, arguments, "==", 0 if is_negated else 1, is_alone=True)
     if len(tokens) != 2 or not _NUMBER.fullmatch(tokens[1]):
         raise ValueError(GRAMMAR)
-    found = _related(quantity, arguments, tokens[0], int(tokens[1]))
+    found = _make_requirement(quantity, arguments, tokens[0], int(tokens[1]))
     return found.negated() if is_negated else found
 
 
-def _split(text: str) -> list[str]:
+def _tokens_of(text: str) -> list[str]:
     tokens, at = [], 0
     text = text.strip()
     while at < len(text):
@@ -144,7 +144,7 @@ def _argument(token: str) -> Argument:
     return int(token) if _NUMBER.fullmatch(token) else token
 
 
-def _related(quantity: str, arguments: tuple[Argument, ...], sign: str, amount: int) -> Requirement:
+def _make_requirement(quantity: str, arguments: tuple[Argument, ...], sign: str, amount: int) -> Requirement:
     if abs(amount) > MAX_COUNT:
         raise ValueError(f"a whole number of at most {MAX_COUNT}")
     strict = {"<": ("<=", -1), ">": (">=", 1), "=": ("==", 0)}

@@ -88,7 +88,7 @@ def _integers(least: int, most: int, from_text: bool = False) -> Callable[[Any, 
     return build
 
 
-def _tested(holds: Callable[[Any], bool]) -> Callable[[Any, Any], Any]:
+def _test(holds: Callable[[Any], bool]) -> Callable[[Any, Any], Any]:
     def tested(value: Any) -> Any:
         if not holds(value):
             raise ValueError
@@ -148,14 +148,14 @@ Text = Annotated[str, Rule("printable text", _texts(0))]
 Identifier = Annotated[str, Rule("printable text that is not empty", _texts(1))]
 NodeId = Annotated[int | str, Rule("an integer of at most 63 bits or text, printable and not empty", _node_ids)]
 Version = Annotated[
-    int, Rule("1, the only schema version there is", _tested(lambda value: value == 1 and not isinstance(value, bool)))
+    int, Rule("1, the only schema version there is", _test(lambda value: value == 1 and not isinstance(value, bool)))
 ]
 #: What an instance may remember of how it was made.
 Fact = Annotated[
     str | int | float,
     Rule(
         "text or a finite number",
-        _tested(
+        _test(
             lambda value: isinstance(value, str | int | float) and (isinstance(value, str) or abs(value) <= MAX_AMOUNT)
         ),
     ),

@@ -106,11 +106,11 @@ def record_of(kind: type) -> type:
     keys: list[Any] = []
     for key in form.keys:
         default = form.absent[key] if key in form.absent else default_of(own[key]) if key in own else None
-        keys.append((key, types[key]) if default is MISSING else (key, types[key], _defaulting(default)))
+        keys.append((key, types[key]) if default is MISSING else (key, types[key], _default_field(default)))
     return make_dataclass(kind.__name__, keys, kw_only=True)
 
 
-def _defaulting(value: Any) -> Any:
+def _default_field(value: Any) -> Any:
     return field(default_factory=lambda: value) if isinstance(value, Mapping) else value
 
 
@@ -158,7 +158,7 @@ def read_record(model: type[Record], content: Any, where: str) -> Record:
 _MOST_MISSING = 8
 
 
-def _wanted(kind: Any, location: Sequence[int | str]) -> str:
+def _kind_in_words(kind: Any, location: Sequence[int | str]) -> str:
     """What a field of a dataclass is in JSON, in words."""
     kind = _type_at(kind, location)
     if get_origin(kind) is tuple:
@@ -195,7 +195,7 @@ def _plain(kind: Any) -> Any:
     return parts[0] if isinstance(kind, UnionType) and len(parts) == 1 else kind
 
 
-def _values_wanted(missing: Sequence[tuple[int | str, ...]], names: Mapping[str, str] | None, first: str) -> str:
+def _missing_in_words(missing: Sequence[tuple[int | str, ...]], names: Mapping[str, str] | None, first: str) -> str:
     """What is expected of the first missing field, and of the others: one of those in a list stands for all."""
     named: dict[tuple[str, ...], str] = {}
     for each in missing:
@@ -226,7 +226,7 @@ def _instance_error(
     place, value, fault = path(location, names), first["input"], first["type"]
     if fault == "missing":
         found = [_place(each, depth) for each in error.errors(include_url=False) if each["type"] == "missing"]
-        return InstanceError.missing(where, place, _values_wanted(found, names, _wanted(kind, found[0])))
+        return InstanceError.missing(where, place, _missing_in_words(found, names, _kind_in_words(kind, found[0])))
     if fault in _UNKNOWN:
         beside = known if len(location) == 1 else _fields_beside(kind, location)
         return InstanceError.at(where, place, value, f"no such field{closest(location[-1], beside)}")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from solvers.external.names import REFUSED, installed
+from solvers.external.names import REFUSED, installed_solvers
 from solvers.external.process import prepared_version
 from solvers.fork_lock import ForkLock
 from solvers.outcome import DEFAULT_SOLVER, Limits
@@ -34,7 +34,7 @@ def demand_passed(backend: str, limits: Limits) -> None:
     if limits.solver == DEFAULT_SOLVER and not limits.solver_options:
         return
     if limits.solver in REFUSED:
-        others = ", ".join(installed())
+        others = ", ".join(installed_solvers())
         raise BackendError(f"solver is {limits.solver!r}; expected {REFUSED[limits.solver]}, such as {others}")
     plain = Limits(time_s=_TIME_S, solver=limits.solver, threads=limits.threads)
     with _lock.own:

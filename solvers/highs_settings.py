@@ -40,7 +40,7 @@ def configure(highs: highspy.Highs, limits: Limits, options: Mapping[str, float 
             raise ValueError(f"HiGHS option {name} is {value!r}; expected a name and a value that HiGHS knows")
     for name, text in limits.solver_options:
         refused = name in (*ours, *_OURS) or not knows(name)
-        if refused or highs.setOptionValue(name, _typed(highs, name, text)) != highspy.HighsStatus.kOk:
+        if refused or highs.setOptionValue(name, _parse_value(highs, name, text)) != highspy.HighsStatus.kOk:
             raise BackendError(f"option {name} of HiGHS is {text!r}; expected {_RULE}")
     if limits.solver_log is not None:
         log = limits.solver_log
@@ -74,7 +74,7 @@ def knows(name: str) -> bool:
         return bool(highspy.Highs().getOptionType(name)[0] == highspy.HighsStatus.kOk)
 
 
-def _typed(highs: highspy.Highs, name: str, text: str) -> Any:
+def _parse_value(highs: highspy.Highs, name: str, text: str) -> Any:
     """An option's value as HiGHS takes it; the text itself where it is none."""
     kind = highs.getOptionType(name)[1]
     try:

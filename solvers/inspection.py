@@ -101,7 +101,7 @@ class Inspectable:
     model: Any
     inspection: ClassVar[str]
 
-    def _seen(self) -> Any:
+    def _look(self) -> Any:
         return import_module(self.inspection)
 
     def quantities(self) -> Mapping[str, Callable[..., Any]]:
@@ -110,7 +110,7 @@ class Inspectable:
 
     def inspected(self) -> Sizes:
         """How large the model is, by groups."""
-        found: Sizes = self._seen().sizes(self.model)
+        found: Sizes = self._look().sizes(self.model)
         return found
 
     def relaxation(self, limits: Limits, watch: Watch | None = None) -> Relaxation:
@@ -118,28 +118,28 @@ class Inspectable:
 
         HiGHS solves it, or ``limits.solver`` where the model is one of MILPs.
         """
-        found: Relaxation = self._seen().relaxation(self.model, limits, watch)
+        found: Relaxation = self._look().relaxation(self.model, limits, watch)
         return found
 
     def text(self, suffix: str) -> str:
         """The model in the format of files with this suffix; ``ValueError`` names the suffixes there are."""
-        return str(self._seen().text(self.model, suffix))
+        return str(self._look().text(self.model, suffix))
 
     def file_order(self, suffix: str) -> list[str]:
         """The names of the variables in the order of a file with this suffix."""
-        return list(self._seen().file_order(self.model, suffix))
+        return list(self._look().file_order(self.model, suffix))
 
     def variables(self) -> Mapping[str, Any]:
         """The variables by their names in such files."""
-        return dict(self._seen().names(self.model))
+        return dict(self._look().names(self.model))
 
     def file_warning(self, suffix: str) -> str:  # noqa: ARG002 - of every format
         """What solvers may be wrong about in a file with this suffix; empty if nothing."""
-        return str(self._seen().linear(self.model).warning)
+        return str(self._look().linear(self.model).warning)
 
     def objective_of(self, values: Mapping[str, float]) -> float:
         """The model's own objective of such a solution."""
-        return float(self._seen().linear(self.model).objective_of(values))
+        return float(self._look().linear(self.model).objective_of(values))
 
 
 def why_no_bound(watch: Watch) -> str:

@@ -27,7 +27,7 @@ class Compilation:
         self.seconds = 0.0
         self._notice = notice
 
-    def _started(self) -> None:
+    def _seconds_so_far(self) -> None:
         if self.kernels == 0 and self._notice is not None:
             self._notice("compiling kernels, as the first run after installation must (a minute at most)")
         self.kernels += 1
@@ -93,7 +93,7 @@ def started() -> None:
             _began = time.perf_counter()
         _depth += 1
         for each in _heard_by:
-            each._started()
+            each._seconds_so_far()
 
 
 def ended() -> None:
@@ -107,7 +107,7 @@ def ended() -> None:
                 each.seconds += seconds
 
 
-def not_kept(why: object) -> None:
+def warn_not_cached(why: object) -> None:
     """Warn, once in a process, that kernels cannot be kept on disk."""
     global _warned
     if _warned:

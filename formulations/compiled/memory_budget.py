@@ -30,10 +30,10 @@ def demand(needed: float, what: str) -> None:
 
 def room() -> float:
     """Bytes that a table may take: half of what this process may still allocate."""
-    return _SHARE * min(_unused(), *(_allowed(*limit) for limit in _LIMITS))
+    return _SHARE * min(_free_bytes(), *(_process_allowance(*limit) for limit in _LIMITS))
 
 
-def _unused() -> float:
+def _free_bytes() -> float:
     """Bytes of memory that no process uses."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
@@ -46,7 +46,7 @@ def _unused() -> float:
 _LIMITS = (("RLIMIT_AS", 0), ("RLIMIT_DATA", 5))
 
 
-def _allowed(name: str, field: int) -> float:
+def _process_allowance(name: str, field: int) -> float:
     """Bytes that a limit of the process leaves; infinite without one."""
     soft = -1 if resource is None else resource.getrlimit(getattr(resource, name))[0]
     if soft < 0:

@@ -142,7 +142,7 @@ class _Kept(FunctionCache):  # type: ignore[misc]
             except (EOFError, pickle.UnpicklingError, AttributeError, ImportError, IndexError):
                 self.flush()
         except OSError as error:
-            compile_times.not_kept(error)
+            compile_times.warn_not_cached(error)
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
@@ -150,7 +150,7 @@ class _Kept(FunctionCache):  # type: ignore[misc]
         try:
             super().save_overload(sig, data)
         except OSError as error:
-            compile_times.not_kept(error)
+            compile_times.warn_not_cached(error)
 
 
 def _dispatcher(function: Callable[..., Any], options: dict[str, Any]) -> Any:
@@ -161,7 +161,7 @@ def _dispatcher(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     except RuntimeError as error:  # Numba's word for no folder that can be written
         if "no locator available" not in str(error):
             raise
-        compile_times.not_kept("there is no folder to write them to")
+        compile_times.warn_not_cached("there is no folder to write them to")
     return made
 
 

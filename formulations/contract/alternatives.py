@@ -81,7 +81,7 @@ class Nearby:
     refusal: Callable[[Any], str | None] = lambda _: None
 
 
-def grouping(groups: Iterable[Sequence[Argument]]) -> list[Pin]:
+def grouping_pins(groups: Iterable[Sequence[Argument]]) -> list[Pin]:
     """Pins of ``same_stage`` that only this partition of nodes into stages has.
 
     Stages that follow each other come first: where the nodes are a chain, nothing else can be joined.

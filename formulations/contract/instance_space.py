@@ -85,15 +85,15 @@ class Genes(Generic[Instance]):
         count = max(rng.randint(1, self.most_nodes), rng.randint(1, self.most_nodes))
         share = rng.choice((0.0, 0.0, 0.3, 0.6))
         node = [replace(gene, high=gene.low) if rng.random() < share else gene for gene in self.node]
-        nodes = tuple(_drawn(node, rng) for _ in range(count))
+        nodes = tuple(_draw(node, rng) for _ in range(count))
         density = rng.choice((0.2, 0.5, 0.9))
         edges = tuple(
-            (u, v, _drawn(self.edge, rng))
+            (u, v, _draw(self.edge, rng))
             for u in range(count)
             for v in range(u + 1, count)
             if self.edge is not None and rng.random() < (density if v > u + 1 else 0.8)
         )
-        return self.plant(Genome(_drawn(self.whole, rng), nodes, edges), rng)
+        return self.plant(Genome(_draw(self.whole, rng), nodes, edges), rng)
 
     def moves(self, genome: Genome, rng: Random) -> Genome:
         """The genome after one to three random changes."""
@@ -155,11 +155,11 @@ class Genes(Generic[Instance]):
         yield from ((self.edge or (), values) for _, _, values in genome.edges)
 
     def _change_whole(self, genome: Genome, rng: Random) -> Genome:
-        return replace(genome, whole=_changed(self.whole, genome.whole, genome.whole, rng))
+        return replace(genome, whole=_change(self.whole, genome.whole, genome.whole, rng))
 
     def _change_node(self, genome: Genome, rng: Random) -> Genome:
         number = rng.randrange(len(genome.nodes))
-        changed = _changed(self.node, genome.nodes[number], rng.choice(genome.nodes), rng)
+        changed = _change(self.node, genome.nodes[number], rng.choice(genome.nodes), rng)
         return replace(genome, nodes=_set(genome.nodes, number, [changed]))
 
     def _change_edge(self, genome: Genome, rng: Random) -> Genome:
@@ -170,9 +170,9 @@ class Genes(Generic[Instance]):
         known = {(u, v): values for u, v, values in genome.edges}
         values = known.pop((u, v), None)
         if values is None:
-            known[u, v] = _drawn(self.edge, rng)
+            known[u, v] = _draw(self.edge, rng)
         elif self.edge and rng.random() < 0.7:
-            known[u, v] = _changed(self.edge, values, values, rng)
+            known[u, v] = _change(self.edge, values, values, rng)
         return replace(genome, edges=tuple(sorted((*pair, values) for pair, values in known.items())))
 
     def _grow(self, genome: Genome, rng: Random) -> Genome:
@@ -180,12 +180,12 @@ class Genes(Generic[Instance]):
         if len(genome.nodes) >= self.most_nodes:
             return genome
         place = rng.randint(0, len(genome.nodes))
-        node = rng.choice(genome.nodes) if rng.random() < 0.5 else _drawn(self.node, rng)
+        node = rng.choice(genome.nodes) if rng.random() < 0.5 else _draw(self.node, rng)
         edges = {(u + (u >= place), v + (v >= place)): values for u, v, values in genome.edges}
         if self.edge is not None:
             for other in range(len(genome.nodes) + 1):
                 if other != place and rng.random() < 0.3:
-                    edges[min(place, other), max(place, other)] = _drawn(self.edge, rng)
+                    edges[min(place, other), max(place, other)] = _draw(self.edge, rng)
         nodes = (*genome.nodes[:place], node, *genome.nodes[place:])
         return Genome(genome.whole, nodes, tuple(sorted((*pair, values) for pair, values in edges.items())))
 
@@ -226,7 +226,7 @@ def positive_times(*places: int) -> Domain:
 UNIFORM_LAYERS = Domain("uniform-layers", "all nodes have the same numbers", _uniform)
 
 
-def _drawn(genes: Sequence[Gene] | None, rng: Random) -> Numbers:
+def _draw(genes: Sequence[Gene] | None, rng: Random) -> Numbers:
     return tuple(_value(gene, rng) for gene in genes or ())
 
 
@@ -239,7 +239,7 @@ def _value(gene: Gene, rng: Random) -> int:
     return rng.randint(gene.low, min(gene.high, gene.low + 3) if kind == 2 else gene.high)
 
 
-def _changed(genes: Sequence[Gene], values: Numbers, other: Numbers, rng: Random) -> Numbers:
+def _change(genes: Sequence[Gene], values: Numbers, other: Numbers, rng: Random) -> Numbers:
     """The values with one of them drawn anew, one more or less, or that of another part."""
     free = [place for place, gene in enumerate(genes) if gene.high > gene.low]
     if not free:

@@ -126,7 +126,7 @@ class Problem:
             evaluate=self.evaluate,
             violations=self.violations,
             unit=lambda _: self.unit,
-            methods=(*map(self._guarded, self.methods), witness),
+            methods=(*map(self._guard, self.methods), witness),
             choose=self._choose,
             vocabulary=self._vocabulary,
             entries={
@@ -140,17 +140,17 @@ class Problem:
 
     def evaluate(self, instance: Any, plan: Any) -> float:
         """The objective; `InstanceError` if the function fails, or returns no finite number."""
-        value = self._called("objective", self.objective, instance, plan)
+        value = self._call("objective", self.objective, instance, plan)
         if not isinstance(value, int | float) or not math.isfinite(value):
             raise InstanceError.at(self.name, "objective", value, "a finite number")
         return float(value)
 
     def violations(self, instance: Any, plan: Any) -> tuple[Violation, ...]:
         """What a plan breaks: ``decisions`` (each in its domain), else the rules by their names."""
-        outside = self._called("decisions", self._decisions.outside, instance, plan)
+        outside = self._call("decisions", self._decisions.outside, instance, plan)
         if outside:
             return tuple(outside)
-        said = {name: self._called(f"rule {name}", rule, instance, plan) for name, rule in self.rules.items()}
+        said = {name: self._call(f"rule {name}", rule, instance, plan) for name, rule in self.rules.items()}
         broken = [Violation(name, str(words)) for name, words in said.items() if words]
         return tuple(broken)
 
@@ -164,7 +164,7 @@ class Problem:
 
     def _domains(self, instance: Any) -> Domains:
         """The decisions' domains; `InstanceError` unless there are some for each field of a plan."""
-        found = self._called("decisions", self.decisions, instance)
+        found = self._call("decisions", self.decisions, instance)
         own = [each.name for each in fields(self.plan)]
         if not isinstance(found, Mapping) or set(found) != set(own):
             raise InstanceError.at(self.name, "decisions", found, f"a mapping with {', '.join(own)}")
@@ -213,7 +213,7 @@ class Problem:
         name = (fit or methods)[0].name
         return name, f"{name} is the first method of {self.name} that takes the instance"
 
-    def _called(self, what: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    def _call(self, what: str, function: Callable[..., Any], *arguments: Any) -> Any:
         try:
             return function(*arguments)
         except InstanceError:  # of the decisions inside, in these words already
@@ -223,7 +223,7 @@ class Problem:
                 f"{self.name}: {what} raised {words(error)}; expected a function that returns"
             ) from None
 
-    def _guarded(self, method: Method[Any, Any]) -> Method[Any, Any]:
+    def _guard(self, method: Method[Any, Any]) -> Method[Any, Any]:
         """The method, whose errors are reasons."""
 
         def solve(instance: Any, limits: Limits, watch: Watch, **options: Any) -> Answer[Any]:
@@ -246,7 +246,7 @@ def words(error: BaseException) -> str:
     return " ".join(f"{type(error).__name__}: {error}{where}".split())
 
 
-def known_of(instance: Any) -> Family[Any, Any] | None:
+def find_family(instance: Any) -> Family[Any, Any] | None:
     """The problem that was made of the class of this instance, if one was."""
     return next((each for each in KNOWN.values() if each.entries["kind"] is type(instance)), None)
 

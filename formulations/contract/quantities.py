@@ -119,11 +119,11 @@ def resolve_requirement(
         raise ValueError(quantity.signature)
     if requirement.is_alone and not quantity.is_yes_no:
         raise ValueError(f"a whole number to compare it with, such as {requirement.quantity} <= 6: it is no yes or no")
-    arguments = map(partial(_found, instance), quantity.domains, requirement.arguments)
+    arguments = map(partial(_find_argument, instance), quantity.domains, requirement.arguments)
     return quantity, tuple(arguments)
 
 
-def _found(instance: Any, domain: Domain, argument: Argument) -> Argument:
+def _find_argument(instance: Any, domain: Domain, argument: Argument) -> Argument:
     """The argument as the instance has it: 3 and "3" name the same node."""
     values = domain.values(instance)
     if isinstance(values, range):

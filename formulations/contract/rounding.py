@@ -20,7 +20,7 @@ _WHOLE = (Decimal(1000), Decimal(10) ** 11)
 _FINEST = Decimal(str(MIN_AMOUNT))
 
 
-def rounded_up(needed: float, slack: float = 1.0) -> float:
+def round_up(needed: float, slack: float = 1.0) -> float:
     """The least rounded amount that is enough: ``needed`` is at most ``slack`` times it, in float arithmetic.
 
     >>> rounded_up(20.168600001), rounded_up(2136.2), rounded_up(0.0)
@@ -95,17 +95,17 @@ def least_amount(
     """
     low, tries = 0.0, 0
     while needed:
-        last = step_below(rounded_up(needed, slack)) if needed < math.inf else needed
+        last = step_below(round_up(needed, slack)) if needed < math.inf else needed
         # One step below the best plan, every other time: it tends to be the least.
         trial = last if tries % 2 == 0 else min((low + needed) / 2, last)
         found = fits(trial)
         tries += 1
         if watch.stopped():
-            return Least(rounded_up(needed, slack) if needed < math.inf else None)
+            return Least(round_up(needed, slack) if needed < math.inf else None)
         if found is not None and found < needed:
             needed = found
         elif trial == last:
-            return Least(rounded_up(needed, slack) if needed < math.inf else needed, proved=True)
+            return Least(round_up(needed, slack) if needed < math.inf else needed, proved=True)
         else:
             low = trial
     return Least(0.0, proved=True)

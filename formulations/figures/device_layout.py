@@ -29,7 +29,7 @@ class Standing:
     machines: int
 
 
-def standing(bandwidth: Sequence[Sequence[float]]) -> Standing | None:
+def device_places(bandwidth: Sequence[Sequence[float]]) -> Standing | None:
     """Places for the devices of a symmetric matrix; ``None``: it shows none.
 
     >>> fast, slow = 4.0, 1.0
@@ -95,7 +95,7 @@ def _on_grid(matrix: np.ndarray) -> Standing | None:
         for torus in (False, True):
             pairs = _neighbours(sides, torus)
             if len(pairs) == links and all(near[a, b] for a, b in pairs):
-                return _unrolled(sides)
+                return _unroll(sides)
     return None
 
 
@@ -123,7 +123,7 @@ def _neighbours(sides: tuple[int, ...], torus: bool) -> set[tuple[int, int]]:
     return pairs
 
 
-def _unrolled(sides: tuple[int, ...]) -> Standing:
+def _unroll(sides: tuple[int, ...]) -> Standing:
     """Rows and columns as they are numbered, the longer side across; a third dimension is planes side by side."""
     planes, rows, columns = sides if len(sides) == 3 else (1, *sides)
     flip = rows > columns

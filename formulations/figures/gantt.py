@@ -138,7 +138,7 @@ def batch(
     backward_first: bool = True,
 ) -> Passes:
     """A batch of a flushed pipeline, from its first pass to its last; of large batches the first micro-batches."""
-    count = _shown(num_microbatches, len(own))
+    count = _label(num_microbatches, len(own))
     trace = simulate(own, count, backward_first=backward_first)
     tasks = [Task(t.stage, "F" if t.is_forward else "B", t.microbatch, t.start, t.end, t.replica) for t in trace.tasks]
     lanes = sum(stage.dp_degree for stage in own)
@@ -163,7 +163,7 @@ def one_f_one_b(instance: ScheduleInstance, stages: Sequence[Stage], unit: str =
 
     A stage warms up with as many forward passes as there are stages from it to the end.
     """
-    count = _shown(instance.minibatch, len(stages))
+    count = _label(instance.minibatch, len(stages))
     shown = ScheduleInstance(instance.name, count, instance.stages, instance.edges)
     behind = [1] * len(stages)
     for edge in sorted(instance.edges, key=lambda edge: -edge.source):
@@ -194,7 +194,7 @@ def beside_objective(
     return replace(passes, note=f"The objective, {{}}{says}{ended}{after}.", amounts=amounts)
 
 
-def _shown(num_microbatches: int, num_stages: int) -> int:
+def _label(num_microbatches: int, num_stages: int) -> int:
     return min(num_microbatches, max(4, MOST_SHOWN // (2 * num_stages)))
 
 

@@ -128,15 +128,15 @@ def _chains(count: int, edges: Sequence[tuple[int, int]], home: Mapping[int, int
         and len(before[after[operator][0]]) == 1
         and home.get(operator) == home.get(after[operator][0])
     ]
-    return _merged(count, joined)
+    return _components(count, joined)
 
 
 def _parts(count: int, edges: Sequence[tuple[int, int]], home: Mapping[int, int]) -> list[int]:
     """For each operator the first one of the connected part of its stage: stages are convex, so no cycle arises."""
-    return _merged(count, [(a, b) for a, b in edges if home.get(a) == home.get(b)])
+    return _components(count, [(a, b) for a, b in edges if home.get(a) == home.get(b)])
 
 
-def _merged(count: int, pairs: Iterable[tuple[int, int]]) -> list[int]:
+def _components(count: int, pairs: Iterable[tuple[int, int]]) -> list[int]:
     """For each number the least that pairs connect it with."""
     near: list[list[int]] = [[] for _ in range(count)]
     for a, b in pairs:

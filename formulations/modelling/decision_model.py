@@ -11,7 +11,7 @@ from typing import Any
 
 from formulations.contract.decisions import EVERY, Decisions, value_of
 from formulations.contract.family import Answer, Claim, Family, Method
-from formulations.contract.problem import known_of
+from formulations.contract.problem import find_family
 from solvers.outcome import Limits, Watch
 
 #: ``rows(instance, model)`` adds a problem's rows and its objective to a `DecisionModel`.
@@ -54,7 +54,7 @@ def _solve(rows: Rows, instance: Any, limits: Limits, watch: Watch) -> Answer[An
 
 
 def _family(instance: Any) -> Family[Any, Any]:
-    family = known_of(instance)
+    family = find_family(instance)
     assert family is not None, "its class was given to a Problem"
     return family
 

@@ -140,7 +140,7 @@ def prove(
 
     if first is not None:
         known = first.report(instance, evaluate, violations, watch)
-        answer = prove(instance, _hinted(build, watch), evaluate, violations, limits, watch, reason=reason,
+        answer = prove(instance, _with_hint(build, watch), evaluate, violations, limits, watch, reason=reason,
                        to_scale=to_scale, by=by)  # fmt: skip
         return replace(answer, stats={**answer.stats, **first.origin(known, watch)})
 
@@ -197,7 +197,7 @@ def prove(
     )
 
 
-def _hinted(build: Callable[[], Any], watch: Watch) -> Callable[[], Any]:
+def _with_hint(build: Callable[[], Any], watch: Watch) -> Callable[[], Any]:
     """Builds the model, which begins with the best plan that is known then."""
 
     def built() -> Any:

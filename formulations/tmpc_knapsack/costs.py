@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.contract.family import Answer, infeasible_by_counting
-from formulations.contract.rounding import amount_text, exactly, rounded_up
+from formulations.contract.rounding import amount_text, exactly, round_up
 from formulations.tmpc_knapsack.definition.plan import KnapsackPlan
 from formulations.tmpc_knapsack.definition.problem import MEMORY_SLACK
 from instances.parameters import MAX_AMOUNT
@@ -65,7 +65,7 @@ def infeasible_answer(instance: KnapsackInstance) -> Answer[KnapsackPlan]:
 
 def least_capacity(instance: KnapsackInstance) -> float:
     """The least rounded capacity that is feasible, in bytes."""
-    return rounded_up(least_memory(instance), MEMORY_SLACK)
+    return round_up(least_memory(instance), MEMORY_SLACK)
 
 
 def shortage(instance: KnapsackInstance) -> str:

@@ -157,7 +157,7 @@ def _amp(name: str, times: str, profiles: amp_experiments.Profiles) -> AmpInstan
 
 
 def _amp_entry(name: str) -> Entry:
-    def published(content: Any, where: str) -> AmpInstance:
+    def read_published(content: Any, where: str) -> AmpInstance:
         from instances.readers.amp_published import read_profiles
 
         return _amp(name, "published", read_profiles(content, where, name))
@@ -169,7 +169,7 @@ def _amp_entry(name: str) -> Entry:
         f"AMP's experiment {name}, four nodes of four GPUs",
         "AMP, supplement, section 6.5; layer times as published if they are at hand, else analytic "
         "(instances/generators/amp_experiments.py)",
-        published=Published(amp_experiments.PROFILES_FILE, published),
+        published=Published(amp_experiments.PROFILES_FILE, read_published),
     )
 
 
@@ -248,7 +248,7 @@ _SCHEDULE_ENTRIES = (
 )
 
 
-def _branching(generate: Callable[..., StageGraph]) -> Callable[..., StageGraph]:
+def _record_options(generate: Callable[..., StageGraph]) -> Callable[..., StageGraph]:
     """A generator that records what it was given."""
 
     def make(**given: Any) -> StageGraph:
@@ -288,7 +288,7 @@ def _branching_entry(
             metavar="B",
         ),
     )
-    return Entry(name, "stage_graph", _branching(partial(generate, **defaults)), help, source, own + shared)
+    return Entry(name, "stage_graph", _record_options(partial(generate, **defaults)), help, source, own + shared)
 
 
 _BRANCHING_ENTRIES = (

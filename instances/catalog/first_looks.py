@@ -9,10 +9,10 @@ from instances.catalog.entry import Bound, Entry
 from instances.generators.topologies import two_level
 from instances.parameters import Setting, one_of, parse_count, parse_seed
 from instances.problems import tmpc_knapsack
-from instances.problems.flushed_partitioning import FlushedInstance, flushed
+from instances.problems.flushed_partitioning import FlushedInstance, flush_pipeline
 from instances.problems.hierarchical_partitioning import HierarchicalInstance, on_machines
 from instances.problems.operator_partitioning import Operator, OperatorInstance, Tensor, TrainingMemory
-from instances.problems.pipeline_placement import PlacementInstance, placed
+from instances.problems.pipeline_placement import PlacementInstance, place_on
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from instances.problems.tmpc_knapsack import KnapsackInstance
 
@@ -47,7 +47,7 @@ def chain8_machines() -> HierarchicalInstance:
 
 def chain8_flushed() -> FlushedInstance:
     """The eight layers in a pipeline that is flushed after every batch of eight micro-batches."""
-    return flushed(replace(chain8(), name="chain8-flushed"))
+    return flush_pipeline(replace(chain8(), name="chain8-flushed"))
 
 
 def placement() -> PlacementInstance:
@@ -59,7 +59,7 @@ def placement() -> PlacementInstance:
     graph = OperatorInstance(
         "placement", operators, tensors, num_stages=2, replicas=2, bandwidth_bytes_per_s=5e9, training=TrainingMemory()
     )
-    return placed(graph, two_level(4, 2, 12e9, 3e9))
+    return place_on(graph, two_level(4, 2, 12e9, 3e9))
 
 
 def knapsack(**given: Any) -> KnapsackInstance:

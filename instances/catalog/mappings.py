@@ -58,7 +58,7 @@ _TEXTS = {
 _SOURCE = "Parmesan, section 7; numbers reconstructed (instances/generators/topologies.py)"
 
 
-def _made(kind: str, given: dict[str, Any]) -> DeviceMapping:
+def _make(kind: str, given: dict[str, Any]) -> DeviceMapping:
     """The instance; what is given is recorded in its options."""
     devices = given.get("stages", 8) * given.get("replicas", 4)
     if devices > MAX_DEVICES:
@@ -71,16 +71,16 @@ def _made(kind: str, given: dict[str, Any]) -> DeviceMapping:
 
 
 def _of_kind(kind: str) -> Callable[..., DeviceMapping]:
-    return lambda **given: _made(kind, given)
+    return lambda **given: _make(kind, given)
 
 
 def _topology(kind: str = "torus2d", matrix: str | None = None, **given: Any) -> DeviceMapping:
     """A kind that is named, or a matrix from a file."""
     if matrix is None:
-        return _made(kind, given)
+        return _make(kind, given)
     from instances.readers import bandwidth_csv  # pydantic is imported for files alone
 
-    return _made("matrix", {**given, "matrix": bandwidth_csv.read(matrix)})
+    return _make("matrix", {**given, "matrix": bandwidth_csv.read(matrix)})
 
 
 def _sizes_of(kind: str) -> tuple[Setting, ...]:

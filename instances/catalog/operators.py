@@ -18,7 +18,7 @@ _SWINS: dict[str, tuple[int, tuple[int, ...]]] = {"swin-l": (192, (2, 2, 18, 2))
 _COSTS = "times analytic (instances/generators/operator_graphs.py)"
 
 
-def _between(least: int, most: int) -> Callable[[Any], int]:
+def _count_between(least: int, most: int) -> Callable[[Any], int]:
     def parse(value: Any) -> int:
         if not least <= parse_count(value) <= most:
             raise ValueError(f"an integer from {least} to {most}")
@@ -39,7 +39,7 @@ _ACCELERATOR = Setting(
 
 
 def _batch(size: int) -> Setting:
-    return Setting("microbatch-size", _between(1, 4096), "samples of a micro-batch", str(size), metavar="B")
+    return Setting("microbatch-size", _count_between(1, 4096), "samples of a micro-batch", str(size), metavar="B")
 
 
 def _image_size(size: int) -> Setting:
@@ -63,7 +63,7 @@ def _swin(name: str, **given: Any) -> OperatorInstance:
     return swin(name, *_SWINS[name], **given)
 
 
-_LAYERS = _between(1, 512)
+_LAYERS = _count_between(1, 512)
 
 ENTRIES: tuple[Entry, ...] = (
     *(
@@ -83,7 +83,7 @@ ENTRIES: tuple[Entry, ...] = (
         "BERT-large with its pre-training heads, operator by operator",
         "Devlin et al., section 3",
         Setting("layers", _LAYERS, "transformer layers", "24", metavar="L"),
-        Setting("sequence-length", _between(1, 16384), "tokens of a sequence", "512", metavar="S"),
+        Setting("sequence-length", _count_between(1, 16384), "tokens of a sequence", "512", metavar="S"),
         _batch(8),
     ),
     *(
@@ -103,8 +103,8 @@ ENTRIES: tuple[Entry, ...] = (
         gnmt,
         "translation with stacked LSTMs, a sequence to an operator",
         "Wu et al., section 3",
-        Setting("layers", _between(2, 512), "LSTM layers of the encoder, and of the decoder", "8", metavar="L"),
-        Setting("sequence-length", _between(1, 16384), "tokens of a sequence", "50", metavar="S"),
+        Setting("layers", _count_between(2, 512), "LSTM layers of the encoder, and of the decoder", "8", metavar="L"),
+        Setting("sequence-length", _count_between(1, 16384), "tokens of a sequence", "50", metavar="S"),
         _batch(64),
     ),
 )

@@ -52,7 +52,7 @@ class _Builder:
         fixed = self.device.launch_s + max(traffic, unfilled)
         return self._add(name, fixed, flops / self.device.flops_per_s, parameters, kept, sources)
 
-    def moving(self, name: str, traffic: float, parameters: float, kept: float, sources: dict[int, float]) -> int:
+    def move(self, name: str, traffic: float, parameters: float, kept: float, sources: dict[int, float]) -> int:
         """An operator that only moves bytes: an embedding lookup, a concatenation."""
         per_sample = traffic / self.device.traffic_bytes_per_s
         return self._add(name, self.device.launch_s, per_sample, parameters, kept, sources)
@@ -66,7 +66,7 @@ class _Builder:
         self.edges += [OperatorEdge(source, index, float(size)) for source, size in sources.items()]
         return index
 
-    def done(self, name: str, devices: int, minibatch: int) -> StageGraph:
+    def finish(self, name: str, devices: int, minibatch: int) -> StageGraph:
         """The instance; the mini-batch must be positive."""
         device = self.device
         return StageGraph(
@@ -123,8 +123,8 @@ def mmt(
         _transformer_branch(builder, f"branch {branch} ", layers, hidden, sequence, heads, feedforward)
         for branch in range(branches)
     ]
-    builder.moving("concat", 2 * branches * tensor, 0, branches * tensor, dict.fromkeys(ends, tensor))
-    return builder.done(f"mmt-{branches}x{layers}", devices, minibatch or 16 * devices)
+    builder.move("concat", 2 * branches * tensor, 0, branches * tensor, dict.fromkeys(ends, tensor))
+    return builder.finish(f"mmt-{branches}x{layers}", devices, minibatch or 16 * devices)
 
 
 def _linear_branch(builder: _Builder, name: str, layers: int, hidden: int) -> int:
@@ -161,16 +161,16 @@ def dlrm(
     }
     looked_up = FLOAT_BYTES * embedding * bag
     for branch in range(sparse):
-        table = builder.moving(f"sparse {branch} embedding", 4 * looked_up, entries * embedding, looked_up, {})
+        table = builder.move(f"sparse {branch} embedding", 4 * looked_up, entries * embedding, looked_up, {})
         ends[table] = looked_up
     width = dense * hidden + sparse * embedding * bag
     joined = FLOAT_BYTES * width
-    last, size = builder.moving("interaction", 2 * joined, 0, joined, ends), joined
+    last, size = builder.move("interaction", 2 * joined, 0, joined, ends), joined
     for layer in range(top_layers):
         flops, kept = 2 * width * hidden, joined + FLOAT_BYTES * hidden
         last = builder.matrix(f"top linear {layer}", flops, width * hidden, kept, {last: size})
         width, joined, size = hidden, FLOAT_BYTES * hidden, FLOAT_BYTES * hidden
-    return builder.done(f"dlrm-{dense}+{sparse}x{layers}", devices, minibatch or 64 * devices)
+    return builder.finish(f"dlrm-{dense}+{sparse}x{layers}", devices, minibatch or 64 * devices)
 
 
 def candle_uno(
@@ -189,14 +189,14 @@ def candle_uno(
     builder = _Builder()
     tensor = FLOAT_BYTES * hidden
     ends = [_linear_branch(builder, f"branch {branch}", layers, hidden) for branch in range(branches)]
-    last = builder.moving("concat", 2 * branches * tensor, 0, branches * tensor, dict.fromkeys(ends, float(tensor)))
+    last = builder.move("concat", 2 * branches * tensor, 0, branches * tensor, dict.fromkeys(ends, float(tensor)))
     for layer in range(top_layers):
         width = branches * hidden if layer == 0 else hidden
         kept = FLOAT_BYTES * (width + hidden)
         last = builder.matrix(
             f"top linear {layer}", 2 * width * hidden, width * hidden, kept, {last: FLOAT_BYTES * width}
         )
-    return builder.done(f"candle-uno-{branches}x{layers}", devices, minibatch or 1024 * devices)
+    return builder.finish(f"candle-uno-{branches}x{layers}", devices, minibatch or 1024 * devices)
 
 
 def case_study(branches: int = 2, layers: int = 4, devices: int = 8, minibatch: int | None = None) -> StageGraph:
@@ -211,4 +211,4 @@ def sequential_transformer(layers: int = 32, devices: int = 8, minibatch: int | 
     """Appendix A.3: a chain of transformer layers, as large as those of the multi-modal transformer and as many."""
     builder = _Builder()
     _transformer_branch(builder, "", layers, 1024, 256, 16, 4096)
-    return builder.done(f"transformer-{layers}", devices, minibatch or 16 * devices)
+    return builder.finish(f"transformer-{layers}", devices, minibatch or 16 * devices)

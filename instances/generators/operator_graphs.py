@@ -19,7 +19,7 @@ from instances.problems.operator_partitioning import (
     OperatorInstance,
     TrainingMemory,
     in_topological_order,
-    merged_edges,
+    merge_edges,
 )
 
 #: Bytes of an element.
@@ -103,7 +103,7 @@ class Builder:
     def instance(self, training: TrainingMemory | None = None) -> OperatorInstance:
         """The graph; what gives nothing back is sent forward alone."""
         volumes = [(a, b, 2.0 * self._operators[a].activation_bytes) for a, b in self._links]
-        operators, tensors = in_topological_order(self._operators, merged_edges(volumes))
+        operators, tensors = in_topological_order(self._operators, merge_edges(volumes))
         return OperatorInstance(self.name, operators, tensors, training=training or TrainingMemory())
 
 
@@ -177,7 +177,7 @@ def semantic_fpn(
     for level in reversed(levels):
         now = convolution(graph, level, 256, 1, bias=True)
         if above is not None:
-            now = graph.pointwise("add", now, _enlarged(graph, above, 2))
+            now = graph.pointwise("add", now, _upsample(graph, above, 2))
         above = now
         pyramid.append(convolution(graph, now, 256, 3, bias=True))
     branches = []
@@ -185,16 +185,16 @@ def semantic_fpn(
         now = source
         for _ in range(max(1, doublings)):
             now = add_normalisation(graph, convolution(graph, now, 128, 3), "groupnorm")
-            now = _enlarged(graph, now, 2) if doublings else now
+            now = _upsample(graph, now, 2) if doublings else now
         branches.append(now)
     total = branches[0]
     for branch in branches[1:]:
         total = graph.pointwise("add", total, branch)
-    scores = _enlarged(graph, convolution(graph, total, 54, 1, bias=True), 4)
+    scores = _upsample(graph, convolution(graph, total, 54, 1, bias=True), 4)
     graph.add("loss", [scores], (1,), passes=2.0)
     return graph.instance()
 
 
-def _enlarged(graph: Builder, source: int, factor: int) -> int:
+def _upsample(graph: Builder, source: int, factor: int) -> int:
     batch, channels, height, width = graph.shape(source)
     return graph.add("upsample", [source], (batch, channels, factor * height, factor * width))

@@ -90,7 +90,7 @@ def swin(
             shifted = block % 2 == 1 and side < graph.shape(now)[1]
             now = _swin_block(graph, now, _Windows(width * 2**level // 32, side, shifted))
         if level + 1 < len(depths):
-            now = _merged(graph, now)
+            now = _merge_patches(graph, now)
     batch, _, _, channels = graph.shape(now)
     pooled = graph.add("avgpool", [_layer_norm(graph, now)], (batch, channels))
     graph.add("loss", [graph.linear(pooled, 1000)], (1,), passes=2.0)
@@ -118,7 +118,7 @@ def _swin_block(graph: Builder, source: int, windows: _Windows) -> int:
     return graph.pointwise("add", inner, source)
 
 
-def _merged(graph: Builder, source: int) -> int:
+def _merge_patches(graph: Builder, source: int) -> int:
     """Patch merging: four neighbours side by side, then half of their channels."""
     batch, height, width, channels = graph.shape(source)
     quarter = (batch, height // 2, width // 2, channels)

@@ -87,13 +87,13 @@ def squarest(devices: int, dimensions: int) -> tuple[int, ...]:
     ((8, 8), (4, 4, 4), (3, 4))
     """
 
-    def factorised(rest: int, parts: int, least: int) -> list[tuple[int, ...]]:
+    def factorise(rest: int, parts: int, least: int) -> list[tuple[int, ...]]:
         if parts == 1:
             return [(rest,)]
         firsts = [side for side in range(least, rest + 1) if side**parts <= rest and rest % side == 0]
-        return [(side, *more) for side in firsts for more in factorised(rest // side, parts - 1, side)]
+        return [(side, *more) for side in firsts for more in factorise(rest // side, parts - 1, side)]
 
-    return min(factorised(devices, dimensions, 1), key=lambda sides: sides[-1] - sides[0])
+    return min(factorise(devices, dimensions, 1), key=lambda sides: sides[-1] - sides[0])
 
 
 def random_blocks(devices: int, seed: int, block_of: Sequence[int]) -> Matrix:

@@ -78,7 +78,7 @@ class FlushedInstance:
         return replace(self.flat, layers=layers)
 
 
-def flushed(
+def flush_pipeline(
     flat: StageInstance,
     schedule: Schedule = Schedule.ONE_F_ONE_B,
     where: str = "instance",
@@ -109,6 +109,6 @@ def flushed(
 
 
 def check(instance: FlushedInstance, where: str) -> None:
-    """The rules of the flat instance, and those of `flushed`; `InstanceError` if one is broken."""
+    """The rules of the flat instance, and those of `flush_pipeline`; `InstanceError` if one is broken."""
     stage_partitioning.check(instance.flat, f"{where}: flat")
-    flushed(instance.flat, instance.schedule, where, instance.devices_per_machine, instance.inner_bandwidth)
+    flush_pipeline(instance.flat, instance.schedule, where, instance.devices_per_machine, instance.inner_bandwidth)

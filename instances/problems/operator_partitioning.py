@@ -76,7 +76,7 @@ class TrainingMemory:
     recompute: Flag = True
 
 
-def _written(instance: OperatorInstance) -> dict[str, Any]:
+def _write_keys(instance: OperatorInstance) -> dict[str, Any]:
     """Tensors between ids, and that nothing is held beside the operators' memory, where memory is limited."""
     ids = [operator.id for operator in instance.operators]
     tensors = tuple(
@@ -94,7 +94,7 @@ def _written(instance: OperatorInstance) -> dict[str, Any]:
     absent={"name": "operators", "tensors": ()},
     types={"tensors": tuple[NamedTensor, ...]},
     reader="instances.readers.operator_json:read",
-    written=_written,
+    written=_write_keys,
 )
 @dataclass(frozen=True)
 class OperatorInstance:
@@ -228,7 +228,7 @@ def in_topological_order(
     )
 
 
-def merged_edges(edges: Iterable[tuple[int, int, float]]) -> tuple[Tensor, ...]:
+def merge_edges(edges: Iterable[tuple[int, int, float]]) -> tuple[Tensor, ...]:
     """Tensors of ``(source, target, bytes)``: edges of one source with equal bytes carry the same tensor."""
     targets: dict[tuple[int, float], list[int]] = {}
     for source, target, volume in edges:

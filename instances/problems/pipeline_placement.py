@@ -70,7 +70,7 @@ class PlacementInstance:
         return len(self.bandwidth_bytes_per_s)
 
 
-def placed(
+def place_on(
     operators: OperatorInstance, matrix: tuple[tuple[float, ...], ...], where: str = "instance", **more: Any
 ) -> PlacementInstance:
     """The instance of a graph on the devices of a matrix.
@@ -93,7 +93,7 @@ def placed(
 
 
 def check(instance: PlacementInstance, where: str) -> None:
-    """The rules of the operators and of the matrix, and those of `placed`; `InstanceError` if one is broken."""
+    """The rules of the operators and of the matrix, and those of `place_on`; `InstanceError` if one is broken."""
     check_matrix(instance.bandwidth_bytes_per_s, where, "bandwidth_bytes_per_s")
     operator_partitioning.check(instance.operators, f"{where}: operators")
-    placed(instance.operators, instance.bandwidth_bytes_per_s, where)
+    place_on(instance.operators, instance.bandwidth_bytes_per_s, where)

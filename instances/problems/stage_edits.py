@@ -47,12 +47,12 @@ def lengthen(instance: StageInstance, num_layers: int) -> StageInstance:
     chain = [_COPIED, *range(free, free + num_layers - _PUBLISHED_LAYERS), _AFTER]
     model = instance.layers[instance.index[_COPIED]]
     copies = [
-        _between(model, before, node, after) for before, node, after in zip(chain, chain[1:], chain[2:], strict=False)
+        _copy(model, before, node, after) for before, node, after in zip(chain, chain[1:], chain[2:], strict=False)
     ]
     cut = next(edge for edge in instance.edges if (edge.source, edge.target) == (_COPIED, _AFTER))
     joined = {
-        _COPIED: _renamed(model, {_AFTER: chain[1]}),
-        _AFTER: _renamed(instance.layers[instance.index[_AFTER]], {_COPIED: chain[-2]}),
+        _COPIED: _rename(model, {_AFTER: chain[1]}),
+        _AFTER: _rename(instance.layers[instance.index[_AFTER]], {_COPIED: chain[-2]}),
     }
     at = instance.index[_AFTER]
     layers = [joined.get(int(layer.id), layer) for layer in instance.layers]
@@ -83,7 +83,7 @@ def first_nodes(instance: StageInstance, count: int) -> StageInstance:
 
     held = [(each, tuple(node for node in each.layers if node in nodes)) for each in instance.kept]
     orphans = [(left[0], each) for each, left in held if left and left[0] != each.layers[0]]
-    layers = [_counting(replace(layer, tmpcs=_each(layer, cut)), orphans) for layer in kept]
+    layers = [_count_activations(replace(layer, tmpcs=_each(layer, cut)), orphans) for layer in kept]
     edges = tuple(edge for edge in instance.edges if edge.source in nodes and edge.target in nodes)
     tied = (replace(each, layers=tuple(node for node in each.layers if node in nodes)) for each in instance.tied)
     shared = (
@@ -101,7 +101,7 @@ def first_nodes(instance: StageInstance, count: int) -> StageInstance:
     )
 
 
-def _counting(layer: Layer, orphans: Iterable[tuple[NodeId, KeptTensor]]) -> Layer:
+def _count_activations(layer: Layer, orphans: Iterable[tuple[NodeId, KeptTensor]]) -> Layer:
     """The layer with the activations of these that it now is the first to keep in its ``activation_bytes``."""
     for first, tensor in orphans:
         if first != layer.id:
@@ -123,7 +123,7 @@ def with_degrees(instance: StageInstance, degrees: Collection[int]) -> StageInst
     unknown = sorted(set(degrees) - set(known))
     if unknown:
         raise ValueError(f"degrees that some node has TMPCs for: {', '.join(map(str, known))}")
-    return _restricted(instance, lambda t, _: t in degrees)
+    return _restrict(instance, lambda t, _: t in degrees)
 
 
 def without_tmpcs(instance: StageInstance, names: Iterable[str]) -> StageInstance:
@@ -132,7 +132,7 @@ def without_tmpcs(instance: StageInstance, names: Iterable[str]) -> StageInstanc
     known = {x.id for layer in instance.layers for found in layer.tmpcs.values() for x in found}
     for name in sorted(gone - known):
         raise ValueError(f"ids of TMPCs that some node has{closest(name, sorted(known))}")
-    return _restricted(instance, lambda _, x: x.id not in gone)
+    return _restrict(instance, lambda _, x: x.id not in gone)
 
 
 ORDERS = ("id", "name", "depth-first", "lifo")
@@ -230,7 +230,7 @@ def _each(layer: Layer, change: Callable[[Tmpc], Tmpc]) -> dict[int, tuple[Tmpc,
     return {t: tuple(change(x) for x in found) for t, found in layer.tmpcs.items()}
 
 
-def _between(model: Layer, before: int, node: int, after: int) -> Layer:
+def _copy(model: Layer, before: int, node: int, after: int) -> Layer:
     """A copy of the node to be lengthened with, between two neighbours of a chain."""
 
     def change(x: Tmpc) -> Tmpc:
@@ -243,7 +243,7 @@ def _between(model: Layer, before: int, node: int, after: int) -> Layer:
     return replace(model, id=node, tmpcs=_each(model, change))
 
 
-def _renamed(layer: Layer, names: dict[NodeId, NodeId]) -> Layer:
+def _rename(layer: Layer, names: dict[NodeId, NodeId]) -> Layer:
     def change(x: Tmpc) -> Tmpc:
         return replace(
             x,
@@ -254,7 +254,7 @@ def _renamed(layer: Layer, names: dict[NodeId, NodeId]) -> Layer:
     return replace(layer, tmpcs=_each(layer, change))
 
 
-def _restricted(instance: StageInstance, keep: Callable[[int, Tmpc], bool]) -> StageInstance:
+def _restrict(instance: StageInstance, keep: Callable[[int, Tmpc], bool]) -> StageInstance:
     layers = []
     for layer in instance.layers:
         kept = {t: tuple(x for x in found if keep(t, x)) for t, found in layer.tmpcs.items()}

@@ -153,7 +153,7 @@ class DeviceGraph:
     bandwidth_bytes_per_s: tuple[tuple[Amount, ...], ...]
 
 
-def _written(instance: StageGraph) -> dict[str, Any]:
+def _write_keys(instance: StageGraph) -> dict[str, Any]:
     """Operators with their ids, and edges between these."""
     name = instance.id_of
     edges = [NamedEdge(name(each.source), name(each.target), each.bytes_per_sample) for each in instance.edges]
@@ -169,7 +169,7 @@ def _written(instance: StageGraph) -> dict[str, Any]:
     absent={"name": "stage graph", "memory_bytes": None, "bandwidth_bytes_per_s": 1e30, "latency_s": 0.0, "edges": ()},
     types={"memory_bytes": Amount | None, "operators": tuple[NamedOperator, ...], "edges": tuple[NamedEdge, ...]},
     reader="instances.readers.stage_graph_json:read",
-    written=_written,
+    written=_write_keys,
 )
 @dataclass(frozen=True)
 class StageGraph:

@@ -17,7 +17,7 @@ from instances.problems.operator_partitioning import (
     OperatorInstance,
     TrainingMemory,
     in_topological_order,
-    merged_edges,
+    merge_edges,
 )
 
 _FIELDS = ("forward_compute_time", "backward_compute_time", "activation_size", "parameter_size")
@@ -51,7 +51,7 @@ def read(text: str, where: str) -> OperatorInstance:
             if end not in place:
                 raise InstanceError.at(where, "an edge", end, f"an operator{closest(end, place)}")
     volumes = [(place[a], place[b], 2 * operators[a].activation_bytes) for a, b in links if a != b]
-    sorted_operators, tensors = in_topological_order(operators.values(), merged_edges(volumes), where, "the edges")
+    sorted_operators, tensors = in_topological_order(operators.values(), merge_edges(volumes), where, "the edges")
     name = PurePath(where).name.removesuffix(".txt").removesuffix(".graph") or "profile"
     return OperatorInstance(name, sorted_operators, tensors, training=TrainingMemory())
 

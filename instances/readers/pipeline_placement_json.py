@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from instances.problems.pipeline_placement import PlacementInstance, check, placed
+from instances.problems.pipeline_placement import PlacementInstance, check, place_on
 from instances.readers import operator_json
 from instances.validation import read_keys
 
@@ -14,6 +14,6 @@ def read(content: Any, where: str) -> PlacementInstance:
     given = read_keys(PlacementInstance, content, where)
     declared = {"problem": "operator_partitioning", **given.pop("operators")}
     operators = operator_json.read(declared, f"{where}: operators")
-    instance = placed(operators, given.pop("bandwidth_bytes_per_s"), where, **given)
+    instance = place_on(operators, given.pop("bandwidth_bytes_per_s"), where, **given)
     check(instance, where)
     return instance

@@ -14,7 +14,7 @@ from typing import Any
 from instances.errors import InstanceError, path
 from instances.problems.published import MILLISECONDS, UNIT_WARNING, fingerprint
 from instances.problems.stage_partitioning import StageInstance, check
-from instances.readers.stage_json import built, left_out
+from instances.readers.stage_json import build_instance, missing_static
 from instances.validation import read_keys
 
 #: Our names of fields, and the file's.
@@ -47,9 +47,9 @@ def read(content: Any, where: str) -> StageInstance:
         One line that names the field, its value and the rule.
     """
     given = read_keys(StageInstance, _in_our_words(content), where, NAMES)
-    for place, _ in left_out(given["layers"]):
+    for place, _ in missing_static(given["layers"]):
         raise InstanceError.missing(where, path(place, NAMES))
-    instance = built({**given, "name": Path(where.removesuffix(".gz")).stem or "instance"})
+    instance = build_instance({**given, "name": Path(where.removesuffix(".gz")).stem or "instance"})
     if fingerprint(instance.layers, instance.edges) in MILLISECONDS:
         instance = replace(instance, time_unit="ms", warnings=(UNIT_WARNING,))
     check(instance, where, NAMES)
@@ -58,23 +58,23 @@ def read(content: Any, where: str) -> StageInstance:
 
 def _in_our_words(content: dict[str, Any]) -> dict[str, Any]:
     """The same instance in the project's own JSON; files in the wild carry notes of their own, which are no error."""
-    found = _picked(content, "num_devices", "memory_bytes", "bandwidth", "layers", "edges")
+    found = _pick(content, "num_devices", "memory_bytes", "bandwidth", "layers", "edges")
     for name in ("maxBatchSize", "mbsInBatch"):  # the release's README calls it so, and its files so
         if name in content:
             found["num_microbatches"] = content[name]
     found["layers"] = _each(found.get("layers"), _node)
-    found["edges"] = _each(found.get("edges"), lambda edge: _picked(edge, "source", "target", "bytes"))
+    found["edges"] = _each(found.get("edges"), lambda edge: _pick(edge, "source", "target", "bytes"))
     return {"problem": "stage_partitioning", **found}
 
 
 def _node(node: Any) -> Any:
-    found = _picked(node, "id", "name", "module", "role", "tmpcs")
+    found = _pick(node, "id", "name", "module", "role", "tmpcs")
     if isinstance(found, dict) and isinstance(tmpcs := found.get("tmpcs"), dict):
-        found["tmpcs"] = {t: _each(listed, lambda x: _picked(x, *_TMPC)) for t, listed in tmpcs.items()}
+        found["tmpcs"] = {t: _each(listed, lambda x: _pick(x, *_TMPC)) for t, listed in tmpcs.items()}
     return found
 
 
-def _picked(content: Any, *names: str) -> Any:
+def _pick(content: Any, *names: str) -> Any:
     """The file's fields that we know under these names; what is no object is left to the reader's complaint."""
     if not isinstance(content, dict):
         return content

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict
 
 from instances.errors import InstanceError, closest
-from instances.problems.operator_partitioning import Operator, OperatorInstance, in_topological_order, merged_edges
+from instances.problems.operator_partitioning import Operator, OperatorInstance, in_topological_order, merge_edges
 from instances.rules import Amount, NodeId, Rule, Text
 from instances.validation import read_record
 
@@ -77,7 +77,7 @@ def read(content: Any, where: str, part: str = "forward") -> OperatorInstance:
     for each, node in nodes.items():
         members.setdefault(host[each], []).append(node)
     operators = [_operator(nodes[identity], members[identity]) for identity in place]
-    tensors = merged_edges((place[a], place[b], volume) for (a, b), volume in volumes.items())
+    tensors = merge_edges((place[a], place[b], volume) for (a, b), volume in volumes.items())
     ordered_operators, tensors = in_topological_order(operators, tensors, where, "edges")
     name = PurePath(where).name.removesuffix(".json") or "graph"
     return OperatorInstance(name, ordered_operators, tensors, bandwidth_bytes_per_s=per_ms * 1e3)

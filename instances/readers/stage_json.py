@@ -32,12 +32,12 @@ def read(content: Any, where: str, scheme: str | None = None) -> StageInstance:
     scheme = _scheme(given["layers"], given["options"], scheme, where)
     if scheme is not None:
         given["options"] = {**given["options"], SCHEME: scheme}
-    instance = built(given, None if scheme is None else SCHEMES[scheme])
+    instance = build_instance(given, None if scheme is None else SCHEMES[scheme])
     check(instance, where)
     return instance
 
 
-def built(given: Mapping[str, Any], books: Bookkeeping | None = None) -> StageInstance:
+def build_instance(given: Mapping[str, Any], books: Bookkeeping | None = None) -> StageInstance:
     """The instance whose keys are ``given``: ids as texts become those of the layers.
 
     ``books``: what TMPCs without ``static_bytes`` hold of their weights (``None``: all have them, or no weights).
@@ -75,7 +75,7 @@ def _tmpc(x: DeclaredTmpc, named: Named, books: Bookkeeping | None) -> Tmpc:
     return Tmpc(x.id, x.time, x.weight_bytes, *held, *volumes)
 
 
-def left_out(layers: tuple[DeclaredLayer, ...]) -> list[tuple[tuple[int | str, ...], float]]:
+def missing_static(layers: tuple[DeclaredLayer, ...]) -> list[tuple[tuple[int | str, ...], float]]:
     """Where TMPCs have no ``static_bytes``, and their ``weight_bytes``."""
     return [
         (("layers", number, "tmpcs", str(t), place, "static_bytes"), x.weight_bytes)
@@ -100,7 +100,7 @@ def _expect_rule_kept(layers: tuple[DeclaredLayer, ...], scheme: Any, where: str
 
 def _scheme(layers: tuple[DeclaredLayer, ...], options: Mapping[str, Any], given: str | None, where: str) -> str | None:
     """The rule for the TMPCs that leave out what is held; ``None`` if there are none, or none of them has weights."""
-    without = left_out(layers)
+    without = missing_static(layers)
     if not without:
         _expect_rule_kept(layers, options.get(SCHEME), where)
         return None

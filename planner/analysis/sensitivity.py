@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from formulations.compiled.compile_times import compiling
-from formulations.contract.rounding import rounded_up, step_below
+from formulations.contract.rounding import round_up, step_below
 from formulations.contract.what_if import Questions
 from planner.analysis.intervals import Interval, interval
 from planner.analysis.proofs import Findings, Proofs, asked_of
@@ -193,7 +193,7 @@ class _Study:
         def better(result: Result) -> bool:
             return result.objective is not None and result.objective < now * (1 - OPTIMAL_GAP)
 
-        low = min(declared, rounded_up(change.needed(plan), change.slack))
+        low = min(declared, round_up(change.needed(plan), change.slack))
         beyond = least(change, better, self._proofs.optimum)
         high = None if beyond is None else max(declared, step_below(beyond))
         ends = [None if end is None else times(declared, end, up) for end, up in ((low, True), (high, False))]

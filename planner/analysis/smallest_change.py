@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from formulations.contract.rounding import least_amount, rounded_up
+from formulations.contract.rounding import least_amount, round_up
 from formulations.contract.what_if import Change
 from planner.results.result import Result
 from solvers.outcome import Limits, Watch
@@ -40,7 +40,7 @@ def least(change: Change[Any], helps: Callable[[Result], bool], solve: Callable[
     if most is None:
         return None
     found = least_amount(fits, Watch(Limits()), change.slack, most)
-    return rounded_up(most, change.slack) if found.amount is None else found.amount
+    return round_up(most, change.slack) if found.amount is None else found.amount
 
 
 def _first(count: int, works: Callable[[int], bool]) -> int | None:

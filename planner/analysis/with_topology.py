@@ -11,7 +11,7 @@ from instances.catalog.mappings import MAX_DEVICES
 from instances.generators import topologies
 from instances.problems.device_mapping import DeviceMapping
 from instances.problems.operator_partitioning import OperatorInstance
-from instances.problems.pipeline_placement import PlacementInstance, placed
+from instances.problems.pipeline_placement import PlacementInstance, place_on
 from planner.files.load import load
 from planner.process.errors import UsageError
 
@@ -45,7 +45,7 @@ def load_placed(
     if operators.num_stages is None or operators.num_devices is not None:
         raise UsageError.at("--topology", topology, "--stages and --replicas beside it, not --devices")
     devices = operators.num_stages * operators.replicas
-    instance = placed(operators, network(topology, devices, inputs), model)
+    instance = place_on(operators, network(topology, devices, inputs), model)
     options = {**operators.options, "topology": topology}
     from formulations.pipeline_placement import FAMILY
     from planner.files import settings

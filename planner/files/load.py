@@ -10,7 +10,7 @@ from typing import Any
 import formulations
 from formulations.contract import quantities
 from formulations.contract.family import Family
-from formulations.contract.problem import known_of
+from formulations.contract.problem import find_family
 from instances.errors import InstanceError, expect
 from instances.files import expect_few_lines, read_text
 from instances.requirements import with_requirements
@@ -151,7 +151,7 @@ def family_of(instance: Any) -> Family[Any, Any]:
     UsageError
         If there is none.
     """
-    known = known_of(instance)
+    known = find_family(instance)
     if known is not None:
         return known
     home = type(instance).__module__.rpartition(".")[2]

@@ -13,7 +13,7 @@ from pathlib import Path
 from planner.process.kernels import Look, compile_all, look_at_all
 from planner.process.versions import versions
 from solvers import BACKENDS, check_solver
-from solvers.external.names import installed
+from solvers.external.names import installed_solvers
 from solvers.external.process import prepared_version
 from solvers.outcome import DEFAULT_SOLVER, Limits
 from solvers.trust.pins import PINNED, BackendError
@@ -85,7 +85,7 @@ def _backends() -> Iterator[Finding]:
 
 def _external() -> Iterator[Finding]:
     """The other solvers that ``--solver`` takes here. Nothing needs them: one that fails its exam is not run."""
-    for name in installed():
+    for name in installed_solvers():
         if name == DEFAULT_SOLVER:
             continue
         try:

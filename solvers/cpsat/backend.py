@@ -51,7 +51,7 @@ INTEGRAL: Mapping[str, Any] = {
     "cp_model_probing_level": 0,
 }
 
-#: Parameters of the short run of one worker that completes a hint: little is done before the search (`_completed`).
+#: Parameters of the short run of one worker that completes a hint: little is done before the search (`_complete_hint`).
 _COMPLETING: Mapping[str, Any] = {
     "linearization_level": 0,
     "cp_model_probing_level": 0,
@@ -139,9 +139,9 @@ def run(
     if watch.stopped():
         return Run(stop=watch.why())
     relay = Relay(on_solution, on_bound)
-    end = _searched(model, limits, parameters or {}, watch, relay)
+    end = _search(model, limits, parameters or {}, watch, relay)
     if not relay.failed and _gave_up(end, watch):
-        end = _searched(model, replace(limits, seed=(limits.seed + 1) % 2**31), parameters or {}, watch, relay)
+        end = _search(model, replace(limits, seed=(limits.seed + 1) % 2**31), parameters or {}, watch, relay)
     relay.finish()
     if end.outcome is Outcome.INVALID:
         raise ValueError(f"invalid CP-SAT model: {model.validate()}")
@@ -154,7 +154,7 @@ def weighted_sum(terms: Iterable[tuple[int, Any]]) -> Any:
     return cp_model.LinearExpr.weighted_sum([var for _, var in pairs], [factor for factor, _ in pairs])
 
 
-def _named(name: str, index: Any) -> str:
+def _by_index(name: str, index: Any) -> str:
     places = index if isinstance(index, tuple) else (index,)
     return f"{name}[{','.join(map(str, places))}]" if places else name
 
@@ -186,7 +186,7 @@ class SpokenModel(cp_model.CpModel):  # type: ignore[misc]  # ortools is untyped
     def integers(self, name: str, indices: Iterable[Any], low: int, high: int, doc: str) -> dict[Any, Any]:
         """Whole variables ``name[index]`` by their indices, and what they mean."""
         self.says(name, doc)
-        found = {index: self.new_int_var(low, high, _named(name, index)) for index in indices}
+        found = {index: self.new_int_var(low, high, _by_index(name, index)) for index in indices}
         self.variables.setdefault(name, {}).update(found)
         return found
 
@@ -204,7 +204,7 @@ class SpokenModel(cp_model.CpModel):  # type: ignore[misc]  # ortools is untyped
             made = rule(*index) if isinstance(index, tuple) else rule(index)
             row, *literals = made if isinstance(made, tuple) else (made,)
             added = row if isinstance(row, cp_model.Constraint) else self.add(row)
-            added.with_name(_named(name, index)).only_enforce_if(literals)
+            added.with_name(_by_index(name, index)).only_enforce_if(literals)
 
     def row(self, name: str, row: Any, doc: str) -> None:
         """The only row of this name, and what it says."""
@@ -264,25 +264,25 @@ class Runnable(Hinted, Inspectable):
         return found
 
 
-def _searched(model: cp_model.CpModel, limits: Limits, own: Mapping[str, Any], watch: Watch, relay: Relay) -> Ended:
+def _search(model: cp_model.CpModel, limits: Limits, own: Mapping[str, Any], watch: Watch, relay: Relay) -> Ended:
     """How CP-SAT's search ended, in its process."""
     proto = cp_model_helper.CpModelProto()
     proto.copy_from(model.proto)
     if limits.threads > 1 and proto.has_solution_hint():
-        found = _completed(proto, limits, own, watch, relay)
+        found = _complete_hint(proto, limits, own, watch, relay)
         if found is not None:
             return found
-    return _ended(proto, limits, own, watch, relay)
+    return _end_of_search(proto, limits, own, watch, relay)
 
 
-def _completed(proto: Any, limits: Limits, own: Mapping[str, Any], watch: Watch, relay: Relay) -> Ended | None:
+def _complete_hint(proto: Any, limits: Limits, own: Mapping[str, Any], watch: Watch, relay: Relay) -> Ended | None:
     """Make the hint a whole solution, or drop it; the end of the search, if that has decided the model.
 
     9.15 aborts where several workers are interleaved, there is a hint, and the first look at the model refutes it
     (``heuristics.fixed_search != nullptr``, google/or-tools issue 5025): the worker follows the hint all the same, as
     nobody learns what it has found before the others have had their turn. What one worker completes refutes that.
     """
-    end = _ended(proto, replace(limits, threads=1), {**own, **_COMPLETING}, watch, relay)
+    end = _end_of_search(proto, replace(limits, threads=1), {**own, **_COMPLETING}, watch, relay)
     if end.outcome is not Outcome.LIMIT or relay.failed or watch.stopped():
         return end
     proto.clear_solution_hint()
@@ -292,9 +292,9 @@ def _completed(proto: Any, limits: Limits, own: Mapping[str, Any], watch: Watch,
     return None
 
 
-def _ended(proto: Any, limits: Limits, own: Mapping[str, Any], watch: Watch, relay: Relay) -> Ended:
+def _end_of_search(proto: Any, limits: Limits, own: Mapping[str, Any], watch: Watch, relay: Relay) -> Ended:
     """How CP-SAT ended with these parameters; what it finds goes to the relay."""
-    task = CpTask(str(proto), str(_configured(limits, own)), is_minimum=_is_minimum(proto), log=limits.solver_log)
+    task = CpTask(str(proto), str(_configure(limits, own)), is_minimum=_is_minimum(proto), log=limits.solver_log)
     return process.run_task(OWN_CPSAT, task, watch, relay, _values)[0]
 
 
@@ -304,7 +304,7 @@ def _values(solution: Iterable[int]) -> Values:
     return Values(partial(cp_model_helper.ResponseHelper.value, response))
 
 
-def _configured(limits: Limits, own: Mapping[str, Any]) -> Any:
+def _configure(limits: Limits, own: Mapping[str, Any]) -> Any:
     parameters = cp_model_helper.SatParameters()
     parameters.num_workers = limits.threads
     parameters.interleave_search = limits.threads > 1

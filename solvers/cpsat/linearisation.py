@@ -48,7 +48,7 @@ def linear(model: cp_model.CpModel, watch: Watch | None = None) -> Linear:
         if not _is_whole(constraint):
             left_out.append(group_of(name))
         for part, each in enumerate(sums):
-            enforced = list(_enforced(each, list(constraint.enforcement_literal), domains))
+            enforced = list(_enforce(each, list(constraint.enforcement_literal), domains))
             for side, row in enumerate(enforced):
                 ending = (f"_{part}" if len(sums) > 1 else "") + (f"_{side}" if len(enforced) > 1 else "")
                 rows.append(_row(plain(name) + ending, row))
@@ -134,7 +134,7 @@ def _end(side: int, moved: int) -> int | None:
     return None if abs(side) >= _NO_SIDE else side - moved
 
 
-def _enforced(held: _Sum, literals: list[int], domains: list[list[int]]) -> Iterator[_Sum]:
+def _enforce(held: _Sum, literals: list[int], domains: list[list[int]]) -> Iterator[_Sum]:
     """The sum where all literals hold; with one off it says no more than the domains do."""
     if not literals:
         yield held

@@ -14,7 +14,7 @@ from ortools.math_opt.python import mathopt
 from solvers.external.engine import RefusedError, Tell, finite, parse_option
 from solvers.external.matrix import Matrix
 from solvers.external.messages import Ended, Outcome, Solution, Task
-from solvers.trust.pins import demand, installed
+from solvers.trust.pins import demand, installed_version
 
 #: What the solvers of MathOpt are called in results; others have their own names.
 _TITLES = {"gscip": "SCIP", "highs": "HiGHS", "cp_sat": "CP-SAT", "glop": "GLOP", "pdlp": "PDLP"}
@@ -46,7 +46,7 @@ class MathOpt:
 
     def version(self) -> str:
         """For instance ``SCIP (MathOpt 9.15.6755)``."""
-        return f"{_TITLES.get(self._name, self._name)} (MathOpt {installed('ortools')})"
+        return f"{_TITLES.get(self._name, self._name)} (MathOpt {installed_version('ortools')})"
 
     def solve(self, task: Task, tell: Tell) -> Ended:
         """Solve a model."""
@@ -71,7 +71,7 @@ class MathOpt:
                 self._kind.value,
                 mathopt.StreamableSolverInitArguments().to_proto(),
                 self._parameters(task).to_proto(),
-                _hinted(task),
+                _add_hint(task),
                 _print if task.log is not None else None,
                 mathopt.CallbackRegistration(events=events).to_proto(),
                 found if reports else None,
@@ -79,7 +79,7 @@ class MathOpt:
             )
         except Exception as error:  # pybind's own StatusNotOk, which has no type that can be named
             return Ended(Outcome.FAILED, words=str(error))
-        return _ended(result, matrix)
+        return _end_of(result, matrix)
 
     def _parameters(self, task: Task) -> Any:
         threads = None if task.threads == 1 else task.threads
@@ -143,7 +143,7 @@ def _proto(matrix: Matrix) -> Any:
     return proto
 
 
-def _hinted(task: Task) -> Any:
+def _add_hint(task: Task) -> Any:
     proto = mathopt.ModelSolveParameters().to_proto()
     if task.hint:
         hint = proto.solution_hints.add()
@@ -159,7 +159,7 @@ def _dense(vector: Any, matrix: Matrix) -> Any:
     return values
 
 
-def _ended(result: Any, matrix: Matrix) -> Ended:
+def _end_of(result: Any, matrix: Matrix) -> Ended:
     reason, bounds = result.termination.reason, result.termination.objective_bounds
     outcome = _OUTCOMES.get(reason, Outcome.FAILED)
     if reason == _Reason.TERMINATION_REASON_INFEASIBLE_OR_UNBOUNDED and matrix.is_bounded:

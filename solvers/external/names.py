@@ -16,7 +16,7 @@ REFUSED = {
 }
 
 
-def installed() -> list[str]:
+def installed_solvers() -> list[str]:
     """The names that ``--solver`` takes here, the default first; Pyomo knows more by its own names for interfaces."""
     from solvers.external.through_pyomo import INTERFACES, available
 

@@ -53,13 +53,13 @@ class CpSat:
         log = task.log
         if log is not None:
             solver.add_log_callback(lambda line: logs.append(log, line))
-        with self._stopping(solver):
+        with self._stop_polling(solver):
             response = solver.solve(model)  # type: ignore[no-untyped-call]
         solver.clear_solution_callback(listener)
-        return _ended(response)
+        return _end_of(response)
 
     @contextmanager
-    def _stopping(self, solver: Any) -> Iterator[None]:
+    def _stop_polling(self, solver: Any) -> Iterator[None]:
         """End the search within `POLL_S` once it is to stop: one that finds nothing makes no callback."""
         done = threading.Event()
 
@@ -90,7 +90,7 @@ class _Solutions(cp_model_helper.SolutionCallback):
         self._tell(Solution(array("q", response.solution), self.ObjectiveValue()))
 
 
-def _ended(response: Any) -> Ended:
+def _end_of(response: Any) -> Ended:
     found = response.status in (_Status.OPTIMAL, _Status.FEASIBLE)
     return Ended(
         _OUTCOMES.get(response.status, Outcome.LIMIT),

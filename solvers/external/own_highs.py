@@ -73,7 +73,7 @@ class Highs:
         configure(highs, task.limits, task.options)
         set_hint(highs, dict(task.hint))
         self._listen(highs, tell)
-        return _ended(highs, *self._run(highs, task))
+        return _end_of(highs, *self._run(highs, task))
 
     def _listen(self, highs: highspy.Highs, tell: Tell) -> None:
         """Wire its callbacks: they report what is found, and interrupt it once it is to stop."""
@@ -126,7 +126,7 @@ class Highs:
         return status, outcome
 
 
-def _ended(highs: highspy.Highs, status: Any, outcome: Any) -> Ended:
+def _end_of(highs: highspy.Highs, status: Any, outcome: Any) -> Ended:
     info = highs.getInfo()
     found = (
         status == _Status.kModelEmpty or info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible

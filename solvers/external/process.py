@@ -95,14 +95,14 @@ class Process:
         self._owner, self._over = os.getpid(), threading.Event()
         try:
             self._printed = tempfile.TemporaryFile(buffering=0) if name in OWN else None  # noqa: SIM115 - closed by `kill`
-            self._running, self._answers = self._started()
+            self._running, self._answers = self._start()
         except OSError as error:
             raise StartError(f"its process cannot be started: {error}") from None
         _living.add(self)
         self._messages: queue.Queue[Any] = queue.Queue(_WAITING)
         threading.Thread(target=self._read, name=f"{name}-answers", daemon=True).start()
 
-    def _started(self) -> tuple[subprocess.Popen[bytes], io.FileIO]:
+    def _start(self) -> tuple[subprocess.Popen[bytes], io.FileIO]:
         """It and its answers: not on its stdout, where whatever is imported at its start may print."""
         if os.name != "posix":  # a process is given no other pipe there
             running = self._popen(1, stdout=subprocess.PIPE)
@@ -368,7 +368,7 @@ def prepare(name: str) -> None:
         prepared_version(name)
 
 
-def _started(name: str) -> Process:
+def _take_process(name: str) -> Process:
     """A process that waits, or a new one."""
     while True:
         with _lock.own:
@@ -381,7 +381,7 @@ def _started(name: str) -> Process:
 
 def _ready(name: str, watch: Watch) -> Process | None:
     """A process that takes a task; ``None`` if the watch was stopped first."""
-    process = _started(name)
+    process = _take_process(name)
     while not process.is_ready:
         try:
             message = process.next(POLL_S)
@@ -402,14 +402,14 @@ def _ready(name: str, watch: Watch) -> Process | None:
             return None
         if name in OWN:
             raise StartError(words or f"its process needs {message.rule}")
-        raise BackendError(_missing(name, message))
+        raise BackendError(_why_unusable(name, message))
     return process
 
 
-def _missing(name: str, message: Any) -> str:
+def _why_unusable(name: str, message: Any) -> str:
     """What is wrong with a solver that takes no tasks: it is not there, or its library does not load."""
-    from solvers.external.names import installed
+    from solvers.external.names import installed_solvers
 
     if isinstance(message, Refused) and message.rule:
         return f"solver is {name!r}; expected {message.rule}"
-    return f"solver is {name!r}; expected one of those that are installed: {', '.join(installed())}"
+    return f"solver is {name!r}; expected one of those that are installed: {', '.join(installed_solvers())}"

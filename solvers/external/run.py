@@ -42,11 +42,11 @@ def run(
     known
         A hint, by columns.
     """
-    found = _claimed(lp, columns, has_objective, limits, watch, on_solution, on_bound, known)
+    found = _claims(lp, columns, has_objective, limits, watch, on_solution, on_bound, known)
     return report_run(_without_claims(found) if watch.doubted else found, on_bound)
 
 
-def _claimed(
+def _claims(
     lp: Any,
     columns: Mapping[int, int],
     has_objective: bool,
@@ -94,7 +94,7 @@ class _Call:
         relay = Relay(self.on_solution, on_bound if self.has_objective else None)
         for seed in (self.limits.seed, (self.limits.seed + 1) % 2**31):
             task = self._task(matrix, hint, seed)
-            end, version = self._ended(matrix, task, columns, relay)
+            end, version = self._end_of(matrix, task, columns, relay)
             relay.finish()
             if end.outcome not in FAILURES or self.watch.stopped():
                 break
@@ -114,7 +114,7 @@ class _Call:
             log=limits.solver_log,
         )
 
-    def _ended(self, matrix: Matrix, task: Task, columns: Mapping[int, int], relay: Relay) -> tuple[Ended, str]:
+    def _end_of(self, matrix: Matrix, task: Task, columns: Mapping[int, int], relay: Relay) -> tuple[Ended, str]:
         name = self.limits.solver
         if len(matrix.costs) == 0:  # some file formats cannot say this
             outcome = Outcome.INFEASIBLE if matrix.is_refuted else Outcome.SOLVED

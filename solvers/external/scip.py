@@ -41,7 +41,7 @@ class Scip:
         matrix = task.matrix
         if matrix.is_refuted:  # SCIP takes no row without variables
             return Ended(Outcome.INFEASIBLE)
-        model, variables = _built(matrix)
+        model, variables = _build(matrix)
         _configure(model, task)
         if task.hint:
             start = model.createPartialSol()
@@ -92,7 +92,7 @@ def _values(model: Any, variables: list[Any]) -> Any:
     return np.array([model.getSolVal(best, variable) for variable in variables])
 
 
-def _built(matrix: Matrix) -> tuple[Any, list[Any]]:
+def _build(matrix: Matrix) -> tuple[Any, list[Any]]:
     model = pyscipopt.Model()
     infinity = model.infinity()
     sides = np.clip([matrix.lower, matrix.upper], -infinity, infinity)

@@ -61,10 +61,10 @@ _OUTCOMES = {
 
 def available(name: str) -> bool:
     """Whether Pyomo finds a solver of this name."""
-    return _found(name) is not None
+    return _find_solver(name) is not None
 
 
-def _found(name: str) -> Any:
+def _find_solver(name: str) -> Any:
     for interface in INTERFACES.get(name, (name,)):
         with contextlib.suppress(Exception):  # whatever a foreign interface fails with, it is not there
             solver = pyo.SolverFactory(interface)
@@ -79,7 +79,7 @@ class ThroughPyomo:
     def __init__(self, name: str) -> None:
         logging.getLogger("pyomo").setLevel(logging.CRITICAL)
         self._name = name
-        self._solver = _found(name)
+        self._solver = _find_solver(name)
         if self._solver is None:
             raise RefusedError("")
 

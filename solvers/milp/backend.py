@@ -61,7 +61,7 @@ def version() -> str:
     return f"HiGHS {highspy.Highs().version()} (Pyomo {pyomo.__version__})"
 
 
-def trusted(bound: float, *, to_scale: bool = False) -> float:
+def proved_bound(bound: float, *, to_scale: bool = False) -> float:
     """What HiGHS's dual bound on an objective that is at least 0 proves: a little less.
 
     Models that are built again to a better scale (``to_scale``) say nothing where the objective is far below `NATURAL`:

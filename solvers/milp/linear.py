@@ -96,7 +96,7 @@ class Linear:
                 "constraints": [
                     {
                         "name": row.name,
-                        "terms": self._named(row.terms),
+                        "terms": self._name_terms(row.terms),
                         "lower": _side(row.lower),
                         "upper": _side(row.upper),
                     }
@@ -104,13 +104,13 @@ class Linear:
                 ],
                 "objective": {
                     "sense": "minimise" if self.is_minimum else "maximise",
-                    "terms": self._named(self.costs),
+                    "terms": self._name_terms(self.costs),
                     "offset": _side(self.offset),
                 },
             }
         )
 
-    def _named(self, terms: Terms) -> list[list[Any]]:
+    def _name_terms(self, terms: Terms) -> list[list[Any]]:
         return [[self.variables[place].name, _side(factor)] for place, factor in terms]
 
     def to_lp(self) -> str:
@@ -121,13 +121,13 @@ class Linear:
         if self.warning:
             yield f"\\ warning: {self.warning}"
         yield "Minimize" if self.is_minimum else "Maximize"
-        constant = [f"{_signed(self.offset)} {_ONE}"] if self.offset else []
-        yield from _wrapped(" objective:", [*self._written(self.costs), *constant])
+        constant = [f"{_with_sign(self.offset)} {_ONE}"] if self.offset else []
+        yield from _wrap(" objective:", [*self._write_terms(self.costs), *constant])
         yield "Subject To"
         for row in self.rows:
-            terms = self._written(row.terms) or [f"+ 0 {self.variables[0].name if self.variables else _ONE}"]
+            terms = self._write_terms(row.terms) or [f"+ 0 {self.variables[0].name if self.variables else _ONE}"]
             for name, relation, side in _relations(row):
-                yield from _wrapped(f" {name}:", [*terms, f"{relation} {_plain(side)}"])
+                yield from _wrap(f" {name}:", [*terms, f"{relation} {_plain(side)}"])
         yield "Bounds"
         for each in self.variables:
             low = "-infinity" if math.isinf(each.lower) else _plain(each.lower)
@@ -141,8 +141,8 @@ class Linear:
             yield from (f" {name}" for name in whole)
         yield "End"
 
-    def _written(self, terms: Terms) -> list[str]:
-        return [f"{_signed(factor)} {self.variables[place].name}" for place, factor in terms]
+    def _write_terms(self, terms: Terms) -> list[str]:
+        return [f"{_with_sign(factor)} {self.variables[place].name}" for place, factor in terms]
 
     def to_mps(self) -> str:
         """In free MPS format."""
@@ -185,7 +185,7 @@ class Linear:
         units = np.array([_unit(each) for each in self.variables])
         highs = highspy.Highs()
         highs.setOptionValue("output_flag", False)
-        lp, size, scales = self._scaled(units)
+        lp, size, scales = self._scale(units)
         highs.passModel(lp)
         infeasible, reason = linear_program.solve(highs, watch or Watch())
         seconds = time.perf_counter() - began
@@ -211,7 +211,7 @@ class Linear:
             left_out=self.left_out,
         )
 
-    def _scaled(self, units: Any) -> tuple[Any, float, Any]:
+    def _scale(self, units: Any) -> tuple[Any, float, Any]:
         """HiGHS's model, without the offset, the objective's unit, and that of each row: all powers of two."""
         lp = highspy.HighsLp()
         lp.num_col_, lp.num_row_ = len(self.variables), len(self.rows)
@@ -275,11 +275,11 @@ def _plain(value: float) -> str:
     return repr(_side(value))
 
 
-def _signed(value: float) -> str:
+def _with_sign(value: float) -> str:
     return f"{'-' if value < 0 else '+'} {_plain(abs(value))}"
 
 
-def _wrapped(first: str, words: list[str]) -> Iterator[str]:
+def _wrap(first: str, words: list[str]) -> Iterator[str]:
     """Lines of ten terms: LP readers cut long ones."""
     for start in range(0, max(1, len(words)), 10):
         yield " ".join([first if start == 0 else "  ", *words[start : start + 10]])

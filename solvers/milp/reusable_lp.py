@@ -60,11 +60,11 @@ class Repeated:
             stop=self.watch.why(),
             values=Values(self.columns, solution.col_value) if is_solved else None,
             objective=self.highs.getInfo().objective_function_value if is_solved else None,
-            bound=self._proved(np.array(solution.row_dual), upper) if solution.dual_valid else None,
+            bound=self._dual_bound(np.array(solution.row_dual), upper) if solution.dual_valid else None,
             solver=milp.version(),
         )
 
-    def _proved(self, duals: NDArray[np.float64], upper: NDArray[np.float64]) -> float:
+    def _dual_bound(self, duals: NDArray[np.float64], upper: NDArray[np.float64]) -> float:
         """What the rows' duals prove: their own part, and the least that each column's reduced cost adds to it.
 
         A dual of the wrong sign for a row without the bound that it speaks of counts as 0.

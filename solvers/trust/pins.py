@@ -14,7 +14,7 @@ class BackendError(RuntimeError):
     """A solver of a version that is not the pinned one: it is refused before it runs."""
 
 
-def installed(distribution: str) -> str:
+def installed_version(distribution: str) -> str:
     """The version of a distribution here; "absent" if there is none."""
     from importlib import metadata  # 15 ms that a command without solvers saves
 
@@ -26,7 +26,7 @@ def installed(distribution: str) -> str:
 
 def demand(distribution: str) -> None:
     """Raise `BackendError`, in one line with the way out, unless the distribution has its pinned version."""
-    found, pinned = installed(distribution), PINNED[distribution]
+    found, pinned = installed_version(distribution), PINNED[distribution]
     if found != pinned:
         raise BackendError(
             f"{distribution} is {found}; expected {pinned}, the version whose proofs were checked: "

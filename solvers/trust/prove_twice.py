@@ -58,11 +58,11 @@ def agreement(first: Run, second: Run, *, is_minimum: bool) -> Run:
         if not reason and found.values is not None:
             whose = found.solver or "the solver"
             reason = f"{whose} contradicts itself: infeasible in one order of rows and columns, and not in another"
-        return replace(found, bound=None, stop=_unproved(second.stop), reason=reason)
+        return replace(found, bound=None, stop=_without_proof(second.stop), reason=reason)
     bound = None if second.bound is None else weaker(second.bound, first.bound, is_minimum)
     best = second if _is_better(second.objective, first.objective, is_minimum) else first
     closed = best.objective is None or (bound is not None and _are_one(best.objective, bound))
-    stop = second.stop if closed else _unproved(second.stop)
+    stop = second.stop if closed else _without_proof(second.stop)
     return replace(best, bound=bound, stop=stop, reason=second.reason, stats=first.stats)
 
 
@@ -93,7 +93,7 @@ def weaker(bound: float, other: float | None, is_minimum: bool) -> float:
     return min(bound, other) if is_minimum else max(bound, other)
 
 
-def _unproved(stop: Stop) -> Stop:
+def _without_proof(stop: Stop) -> Stop:
     return Stop.COMPLETED if stop is Stop.PROVED else stop
 
 

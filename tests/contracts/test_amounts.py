@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from formulations.contract.rounding import Least, amount_text, exactly, least_amount, rounded_up, step_below
+from formulations.contract.rounding import Least, amount_text, exactly, least_amount, round_up, step_below
 from planner.display.tables import facts
 from solvers.outcome import Stop, Watch
 
@@ -30,7 +30,7 @@ def test_rounded_amounts(slack: float) -> None:
     rng = random.Random(slack)
     for _ in range(5000):
         needed = number(rng)
-        amount = rounded_up(needed, slack)
+        amount = round_up(needed, slack)
         assert float(amount_text(amount)) == amount and amount * slack >= needed
         assert amount <= needed * (1 + 1.1e-8) or amount <= needed + 1
         if amount:
@@ -48,7 +48,7 @@ def test_the_least_amount_of_plans_of_any_needs() -> None:
             return next((need for need in reversed(needs) if need <= limit), None)  # the worst that fits
 
         found = least_amount(fits, Watch())
-        assert found == Least(rounded_up(needs[0]) if needs else float("inf"), proved=True)
+        assert found == Least(round_up(needs[0]) if needs else float("inf"), proved=True)
 
 
 def test_noise_is_no_plan() -> None:

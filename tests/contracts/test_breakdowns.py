@@ -16,7 +16,7 @@ from small_instances import random_case
 import planner
 from formulations import FAMILIES
 from formulations.device_mapping.definition import problem as mapping
-from formulations.figures.device_layout import standing
+from formulations.figures.device_layout import device_places
 from formulations.figures.graph_condensation import model_graph
 from formulations.figures.plan_figures import (
     Breakdown,
@@ -368,7 +368,7 @@ def test_tmpc_knapsack() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_devices_stand_where_their_network_says(kind: str) -> None:
     devices = 4 if kind == "fig2" else 24
-    found = standing(topology(kind, devices, seed=1))
+    found = device_places(topology(kind, devices, seed=1))
     machines = {"two-level": 6, "dgx1": 3, "fig2": 2, "random-blk-1": 3}
     if kind in machines:
         assert found is not None and found.machines == machines[kind]

@@ -26,7 +26,7 @@ from small_instances import random_case
 import planner
 from formulations import FAMILIES
 from formulations.contract.family import Claim, Family, Method
-from instances.problems.flushed_partitioning import flushed
+from instances.problems.flushed_partitioning import flush_pipeline
 from instances.problems.hierarchical_partitioning import on_machines
 from instances.requirements import parse, with_requirements
 from planner.cli.solve import solve_command
@@ -188,7 +188,7 @@ EXAMPLES: dict[str, tuple[Callable[..., Any], ...]] = {
     ),
     "tmpc_knapsack": (lambda **given: _family("tmpc_knapsack").read(KNAPSACK, "example", given),),
     "flushed_partitioning": (
-        lambda **given: _family("flushed_partitioning").read(flushed(planner.load("diamond")), "diamond", given),
+        lambda **given: _family("flushed_partitioning").read(flush_pipeline(planner.load("diamond")), "diamond", given),
     ),
     "hierarchical_partitioning": (lambda **given: _hierarchical("diamond", 2, 2, **given),),
     "microbatch_schedule": (

@@ -24,7 +24,7 @@ from formulations.pipeline_placement.models import cpsat as joint
 from formulations.pipeline_placement.models import milp as placement_milp
 from formulations.pipeline_placement.models import shared
 from instances.problems.operator_partitioning import Operator, OperatorInstance, Tensor
-from instances.problems.pipeline_placement import placed
+from instances.problems.pipeline_placement import place_on
 from solvers.outcome import Limits, Run, Stop, Watch
 
 
@@ -157,6 +157,6 @@ def test_all_partitions_of_a_placement(
     operators = tuple(Operator(v, time) for v, time in enumerate(times))
     tensors = (Tensor(0, (1,), 1.0), Tensor(1, (2,), 8.0))
     graph = OperatorInstance("row", operators, tensors, num_stages=2, replicas=1)
-    instance = placed(graph, ((0.0, 4.0), (4.0, 0.0)))
+    instance = place_on(graph, ((0.0, 4.0), (4.0, 0.0)))
     found = one_by_one(room, instance, 5, monkeypatch, part=lambda plan: plan.partition, judge=shared)
     assert found == pytest.approx(expected)

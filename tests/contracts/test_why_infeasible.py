@@ -34,7 +34,7 @@ from instances.problems.flushed_partitioning import FlushedInstance
 from instances.problems.hierarchical_partitioning import on_machines
 from instances.problems.microbatch_schedule import ScheduleInstance
 from instances.problems.operator_partitioning import OperatorInstance
-from instances.problems.pipeline_placement import PlacementInstance, placed
+from instances.problems.pipeline_placement import PlacementInstance, place_on
 from instances.problems.stage_partitioning import Layer, StageInstance, Tmpc
 from planner.files.settings import parse
 from solvers.outcome import Limits, Status, Watch
@@ -112,7 +112,7 @@ def placements(rng: random.Random) -> PlacementInstance:
     made = replace(made, num_stages=made.num_stages + (rng.random() < 0.2), memory_bytes=rng.uniform(0, 15))
     devices = (made.num_stages or 1) * made.replicas
     matrix = tuple(tuple(0.0 if d == e else 2.0 for e in range(devices)) for d in range(devices))
-    return placed(made, matrix)
+    return place_on(made, matrix)
 
 
 def knapsacks(rng: random.Random) -> Any:

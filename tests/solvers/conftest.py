@@ -6,7 +6,7 @@ import pytest
 from backend_models import EXTERNAL, Bench
 
 from solvers import BACKENDS, check_solver
-from solvers.external.names import installed
+from solvers.external.names import installed_solvers
 from solvers.outcome import Limits
 
 
@@ -28,7 +28,7 @@ _QUICK = ("mathopt:gscip", "scip")
 )
 def solver(request: pytest.FixtureRequest) -> Bench:
     """A backend, or a solver that takes HiGHS's place."""
-    if request.param.solver not in installed():
+    if request.param.solver not in installed_solvers():
         pytest.skip(f"{request.param.solver} is not installed")
     check_solver.demand_passed("highs", Limits(solver=request.param.solver))  # its process starts before a test's clock
     return request.param

@@ -238,7 +238,7 @@ def test_what_cpsat_aborts_at_is_met_by_no_model_here(tmp_path: Path, monkeypatc
     instance = planner.load(str(path))
     found = planner.solve(instance, method="cpsat", limits=Limits(threads=2))
     assert (found.status, found.reason) == (Status.OPTIMAL, "requested by the user")
-    monkeypatch.setattr(cpsat, "_completed", lambda *_: None)
+    monkeypatch.setattr(cpsat, "_complete_hint", lambda *_: None)
     found = planner.solve(instance, method="cpsat", limits=Limits(threads=2))
     assert "heuristics.fixed_search != nullptr" in found.reason and found.stats["solver_aborts"] > 0
     assert found.plan is not None

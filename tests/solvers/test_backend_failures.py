@@ -124,7 +124,7 @@ def test_nothing_is_run_again_after_a_stop(bench: Bench, monkeypatch: pytest.Mon
 
 def test_only_the_pinned_version_is_run(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     distribution = BACKENDS[bench.name].distribution
-    monkeypatch.setattr(pins, "installed", lambda name: "1.14.0" if name == distribution else pins.PINNED[name])
+    monkeypatch.setattr(pins, "installed_version", lambda name: "1.14.0" if name == distribution else pins.PINNED[name])
     with pytest.raises(pins.BackendError, match=f"^{distribution} is 1.14.0; expected .* pip install {distribution}=="):
         bench.run(ITEMS)
     other = next(name for name in BACKENDS if name != bench.name)
@@ -132,7 +132,7 @@ def test_only_the_pinned_version_is_run(bench: Bench, monkeypatch: pytest.Monkey
 
 
 def test_an_absent_package_is_not_of_the_pinned_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert pins.installed("no-such-package") == "absent"
+    assert pins.installed_version("no-such-package") == "absent"
     monkeypatch.setitem(pins.PINNED, "no-such-package", "1.0")
     with pytest.raises(pins.BackendError, match=r"^no-such-package is absent; expected 1\.0"):
         pins.demand("no-such-package")

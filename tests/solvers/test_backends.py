@@ -20,16 +20,16 @@ from solvers.trust.known_models import Canary
 
 def test_bounds_are_rounded_to_what_they_prove() -> None:
     from solvers.cpsat.backend import whole
-    from solvers.milp.backend import trusted
+    from solvers.milp.backend import proved_bound
 
     assert [whole(value) for value in (-0.5, 0.0, 6.9, 7.0, 7.0 + 1e-9, 7.0 - 1e-9, 7.001)] == [0, 0, 7, 7, 7, 7, 8]
     rng = random.Random(0)
     for bits in range(1, 63):  # beyond 2^53 a float may be above the whole number that it stands for
         for number in (rng.getrandbits(bits) for _ in range(20)):
             assert number * (1 - 2.0**-50) - 1 < whole(float(number)) <= number
-    assert trusted(0.0) == trusted(1e-7) == trusted(49.0, to_scale=True) == 0.0
-    assert trusted(50.0, to_scale=True) == trusted(50.0) > 49.99
-    assert all(value * (1 - 1e-6) < trusted(value) < value - 1e-6 for value in (10.0, 1e3, 1e6))
+    assert proved_bound(0.0) == proved_bound(1e-7) == proved_bound(49.0, to_scale=True) == 0.0
+    assert proved_bound(50.0, to_scale=True) == proved_bound(50.0) > 49.99
+    assert all(value * (1 - 1e-6) < proved_bound(value) < value - 1e-6 for value in (10.0, 1e3, 1e6))
 
 
 def test_every_backend_is_examined() -> None:

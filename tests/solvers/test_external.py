@@ -21,7 +21,7 @@ from solvers import check_solver
 from solvers.external import process
 from solvers.external.matrix import Matrix
 from solvers.external.messages import Ended, Outcome, Task
-from solvers.external.names import REFUSED, installed
+from solvers.external.names import REFUSED, installed_solvers
 from solvers.milp import backend as milp
 from solvers.milp.known_models import CANARIES
 from solvers.milp.translation import translate
@@ -177,7 +177,7 @@ def test_a_solver_that_fails_its_exam_is_refused(monkeypatch: pytest.MonkeyPatch
 def test_cp_sat_of_mathopt_is_refused_and_fails_the_exam_where_variables_are_continuous() -> None:
     with pytest.raises(BackendError, match=r"^solver is 'mathopt:cp_sat'; expected one that keeps.*such as highs, "):
         Bench("highs", "mathopt:cp_sat").run(ITEMS)
-    assert "mathopt:cp_sat" in REFUSED and "mathopt:cp_sat" not in installed()
+    assert "mathopt:cp_sat" in REFUSED and "mathopt:cp_sat" not in installed_solvers()
     limits = Limits(time_s=10, solver="mathopt:cp_sat")
     found = {canary.name: canary.check(limits) for canary in CANARIES}
     assert not found["item choice"]
@@ -222,7 +222,7 @@ def test_limits_refuse_what_is_no_choice_of_a_solver(wrong: dict[str, Any]) -> N
 
 @pytest.mark.parametrize("name", ["highs", NAME, "scip"])
 def test_logs_have_what_solvers_print(name: str, tmp_path: Path) -> None:
-    if name not in installed():
+    if name not in installed_solvers():
         pytest.skip(f"{name} is not installed")
     log = tmp_path / "solver.log"
     assert Bench("highs", name).run(market_split(2, 9, slack=True), Limits(solver_log=str(log))).stop is Stop.PROVED

@@ -8,7 +8,7 @@ from typing import Any
 from instances.generators.stage_graphs import generate as mapping
 from instances.problems.amp_strategy import AmpInstance, ModelLayer, Node
 from instances.problems.device_mapping import DeviceMapping
-from instances.problems.flushed_partitioning import flushed
+from instances.problems.flushed_partitioning import flush_pipeline
 from instances.problems.hierarchical_partitioning import on_machines
 from instances.problems.layer_assignment import LayerAssignmentInstance
 from instances.problems.mesh_tiling import MeshInstance
@@ -97,8 +97,8 @@ ABSURD: Mapping[str, tuple[Callable[[], Any], ...]] = {
         lambda: stages(300, 3, 2048, 2048),
     ),
     "flushed_partitioning": (
-        lambda: flushed(stages(5_000, 1, 1024, 1024)),
-        lambda: flushed(stages(300, 3, 1_000_000, 1_000_000)),
+        lambda: flush_pipeline(stages(5_000, 1, 1024, 1024)),
+        lambda: flush_pipeline(stages(300, 3, 1_000_000, 1_000_000)),
     ),
     "hierarchical_partitioning": (
         lambda: machines(3_000, 1, 8, 64, 1024),

@@ -193,7 +193,7 @@ class Model(milp.Runnable, WithoutSizes):
 
     def lower_bound(self, bound: float) -> float:
         """A bound in seconds, less HiGHS's tolerance."""
-        return milp.trusted(bound) * self.data.unit
+        return milp.proved_bound(bound) * self.data.unit
 
 
 def model_of(instance: AmpInstance, watch: Watch | None = None, *, complete: bool = False) -> Model:
@@ -207,7 +207,7 @@ def model_of(instance: AmpInstance, watch: Watch | None = None, *, complete: boo
 
 
 def solve(instance: AmpInstance, limits: Limits, watch: Watch) -> Answer[StrategyPlan]:
-    """The best strategy, with a bound less what HiGHS's tolerances may add to it (`milp.trusted`)."""
+    """The best strategy, with a bound less what HiGHS's tolerances may add to it (`milp.proved_bound`)."""
     infeasible = infeasible_answer(instance)
     if infeasible is not None:
         return infeasible

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from formulations.device_mapping.definition.plan import Mapping
 from formulations.device_mapping.definition.problem import ring_devices, ring_seconds, sending_seconds, stage_times
-from formulations.figures.device_layout import Standing, standing
+from formulations.figures.device_layout import Standing, device_places
 from formulations.figures.plan_figures import (
     Breakdown,
     Link,
@@ -60,7 +60,7 @@ def _pictures(
 
 def _network(instance: DeviceMapping, plan: Mapping, stages: Sequence[Stage], bottleneck: int) -> Network:
     """The devices, and the links over which the plan sends what its objective counts."""
-    at = standing(instance.bandwidth_bytes_per_s) or _by_stages(instance, plan)
+    at = device_places(instance.bandwidth_bytes_per_s) or _by_stages(instance, plan)
     places: list[Place] = []
     for stage, devices in enumerate(plan.devices):
         for replica, device in enumerate(devices):

@@ -383,7 +383,7 @@ class Model(milp.Runnable, WithoutSizes):
         """A bound in seconds: a target, which rounding may have moved, or less what HiGHS's tolerances may add."""
         if self.targets is not None:
             return bound * (1 - _ROUNDING)
-        return milp.trusted(bound, to_scale=True) * self.data.unit_s
+        return milp.proved_bound(bound, to_scale=True) * self.data.unit_s
 
 
 def quantities(at: Any) -> Mapping[str, Callable[..., Any]]:

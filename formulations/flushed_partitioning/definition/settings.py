@@ -12,7 +12,7 @@ from formulations.stage_partitioning.definition.settings import describe as desc
 from formulations.stage_partitioning.definition.settings import read as read_flat
 from formulations.stage_partitioning.definition.settings import recognise as recognise_flat
 from instances.parameters import Setting, one_of, parse_count
-from instances.problems.flushed_partitioning import FlushedInstance, Schedule, flushed
+from instances.problems.flushed_partitioning import FlushedInstance, Schedule, flush_pipeline
 from instances.problems.published import UNIT_WARNING
 from instances.problems.stage_partitioning import StageInstance
 from instances.units import parse_bandwidth
@@ -63,13 +63,13 @@ def read(content: Any, where: str, overrides: Mapping[str, Any]) -> FlushedInsta
         if not isinstance(content, FlushedInstance):
             given = lazy("instances.validation:read_keys")(FlushedInstance, content, where)
             flat = read_flat(given.pop("flat"), f"{where}: flat", flat_overrides.reading(shared))
-            content = replace(flushed(flat, where=where), **given)
+            content = replace(flush_pipeline(flat, where=where), **given)
         made = replace(content, flat=flat_overrides.apply(content.flat, shared, where))
         doubtful = UNIT_WARNING in content.flat.warnings or "time-unit" in shared
         if doubtful and "fix-units" in shared and made.inner_bandwidth is not None:
             made = replace(made, inner_bandwidth=_per_unit(made.inner_bandwidth, made.flat))
     found = _with_own(made, own, per_second="fix-units" in shared)
-    checked = flushed(found.flat, found.schedule, where, found.devices_per_machine, found.inner_bandwidth)
+    checked = flush_pipeline(found.flat, found.schedule, where, found.devices_per_machine, found.inner_bandwidth)
     return replace(checked, requirements=made.requirements)
 
 

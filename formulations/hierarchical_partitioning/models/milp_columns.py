@@ -117,7 +117,7 @@ class Model(Paths, milp.Runnable):
 
     def lower_bound(self, bound: float) -> float:
         """The bound in the instance's unit, less what the solver's tolerances may have added."""
-        return min(milp.trusted(bound) * self.data.unit, self.data.reach.target)  # slower plans are not in the model
+        return min(milp.proved_bound(bound) * self.data.unit, self.data.reach.target)  # no slower plans
 
 
 def model_of(

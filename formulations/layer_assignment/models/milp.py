@@ -217,7 +217,7 @@ class Model(milp.Runnable, WithoutSizes):
 
     def lower_bound(self, bound: float) -> float:
         """A bound in seconds, less HiGHS's tolerance."""
-        return self.data.constant + milp.trusted(bound) * self.data.unit
+        return self.data.constant + milp.proved_bound(bound) * self.data.unit
 
 
 def model_of(
@@ -232,7 +232,7 @@ def model_of(
 
 
 def solve(instance: LayerAssignmentInstance, limits: Limits, watch: Watch) -> Answer[LayerPlan]:
-    """The best assignment, with a bound less what HiGHS's tolerances may add to it (`milp.trusted`)."""
+    """The best assignment, with a bound less what HiGHS's tolerances may add to it (`milp.proved_bound`)."""
     infeasible = infeasible_answer(instance)
     if infeasible is not None:
         return infeasible

@@ -234,7 +234,7 @@ class Model(Decisions, milp.Runnable):
 
     def lower_bound(self, bound: float) -> float:
         """A bound in seconds, less HiGHS's tolerance."""
-        return milp.trusted(bound, to_scale=self.data.to_scale) * self.data.unit
+        return milp.proved_bound(bound, to_scale=self.data.to_scale) * self.data.unit
 
 
 def model_of(instance: MeshInstance, watch: Watch | None = None, *, complete: bool = False) -> Model:
@@ -248,7 +248,7 @@ def model_of(instance: MeshInstance, watch: Watch | None = None, *, complete: bo
 
 
 def solve(instance: MeshInstance, limits: Limits, watch: Watch) -> Answer[TilingPlan]:
-    """The best tiling, with a bound less what HiGHS's tolerances may add to it (`milp.trusted`)."""
+    """The best tiling, with a bound less what HiGHS's tolerances may add to it (`milp.proved_bound`)."""
     places = Placements(instance)
     infeasible = infeasible_answer(instance, places)
     if infeasible is not None:

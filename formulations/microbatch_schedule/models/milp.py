@@ -221,7 +221,7 @@ class Model(ScheduleModel, milp.Runnable):
 
     def lower_bound(self, bound: float) -> float:
         """A bound in seconds, or bytes, less HiGHS's tolerance."""
-        return self.data.units.lower_bound(milp.trusted(bound))
+        return self.data.units.lower_bound(milp.proved_bound(bound))
 
 
 def model_of(instance: ScheduleInstance, watch: Watch | None = None, *, complete: bool = False) -> Model:

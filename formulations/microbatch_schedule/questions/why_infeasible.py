@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from formulations.contract.rounding import amount_text, rounded_up
+from formulations.contract.rounding import amount_text, round_up
 from formulations.microbatch_schedule.definition.plan import SchedulePlan
 from formulations.microbatch_schedule.definition.problem import violations
 from formulations.microbatch_schedule.feasibility import least_in_flight
@@ -63,7 +63,7 @@ def _has_room(instance: ScheduleInstance) -> bool:
 def _amounts(instance: ScheduleInstance) -> list[float]:
     """The rounded bytes that make a difference, ascending."""
     free = replace(instance, stages=tuple(replace(stage, memory_bytes=None) for stage in instance.stages))
-    return sorted({rounded_up(size) for size in sizes(free)})
+    return sorted({round_up(size) for size in sizes(free)})
 
 
 def _least(numbers: Sequence[Number], is_enough: Callable[[Number], bool]) -> Number | None:
@@ -82,4 +82,4 @@ def _and_a_deadline(instance: ScheduleInstance, settings: str) -> str:
     plan = SchedulePlan(run(PassGraph(instance)).passes)
     if not violations(instance, plan):
         return settings
-    return f"{settings} --deadline {amount_text(rounded_up(plan.iteration_s))}".strip()
+    return f"{settings} --deadline {amount_text(round_up(plan.iteration_s))}".strip()

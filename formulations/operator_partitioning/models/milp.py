@@ -214,7 +214,7 @@ class Model(Partition, milp.Runnable):
 
     def lower_bound(self, bound: float) -> float:
         """A bound in seconds, less HiGHS's tolerance."""
-        return milp.trusted(bound, to_scale=True) * self.unit / self.data.common_replicas
+        return milp.proved_bound(bound, to_scale=True) * self.unit / self.data.common_replicas
 
 
 def model_of(instance: OperatorInstance, watch: Watch | None = None, *, complete: bool = False) -> Model:
@@ -230,7 +230,7 @@ def model_of(instance: OperatorInstance, watch: Watch | None = None, *, complete
 
 
 def solve(instance: OperatorInstance, limits: Limits, watch: Watch) -> Answer[OperatorPlan]:
-    """The best plan, with a bound less what HiGHS's tolerances may add to it (`milp.trusted`)."""
+    """The best plan, with a bound less what HiGHS's tolerances may add to it (`milp.proved_bound`)."""
     reason = shortage(instance)
     if reason is not None:
         return infeasible_by_counting(reason)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from formulations.contract.alternatives import Axis, Nearby, Pin, grouping
+from formulations.contract.alternatives import Axis, Nearby, Pin, grouping_pins
 from formulations.operator_partitioning.definition.plan import OperatorPlan
 from formulations.operator_partitioning.definition.problem import most_memory
 from instances.problems.operator_partitioning import OperatorInstance
@@ -19,7 +19,7 @@ def pins(instance: OperatorInstance, plan: OperatorPlan) -> list[Pin]:
         Pin("replicas_of", (group[0],), count, 1, max(count, most or count))
         for group, count in zip(groups, plan.replicas, strict=True)
     ]
-    return [*grouping(groups), *replicas]
+    return [*grouping_pins(groups), *replicas]
 
 
 NEARBY = Nearby(

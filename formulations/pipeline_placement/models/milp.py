@@ -165,7 +165,7 @@ class Model(Placement, milp.Runnable):
 
     def lower_bound(self, bound: float) -> float:
         """A bound in seconds, less HiGHS's tolerance."""
-        return milp.trusted(bound, to_scale=True) * self.unit
+        return milp.proved_bound(bound, to_scale=True) * self.unit
 
 
 def model_of(instance: PlacementInstance, watch: Watch | None = None, *, complete: bool = False) -> Model:

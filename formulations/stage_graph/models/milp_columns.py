@@ -283,7 +283,7 @@ class Model(milp.Runnable, WithoutSizes):
 
     def lower_bound(self, bound: float) -> float:
         """A bound in seconds per sample, less HiGHS's tolerance."""
-        return milp.trusted(bound, to_scale=True) * self.data.unit
+        return milp.proved_bound(bound, to_scale=True) * self.data.unit
 
 
 def model_of(instance: StageGraph, watch: Watch | None = None, *, complete: bool = False) -> Model:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from formulations.contract.alternatives import Axis, Nearby, Pin, grouping
+from formulations.contract.alternatives import Axis, Nearby, Pin, grouping_pins
 from formulations.stage_graph.definition.plan import StagePlan
 from formulations.stage_graph.definition.problem import memory_bytes
 from instances.problems.stage_graph import StageGraph
@@ -17,7 +17,7 @@ def pins(instance: StageGraph, plan: StagePlan) -> list[Pin]:
     devices = [
         Pin("devices_of", (group[0],), stage.devices, 1, K) for group, stage in zip(groups, plan.stages, strict=True)
     ]
-    return [*grouping(groups), *devices]
+    return [*grouping_pins(groups), *devices]
 
 
 def memory(instance: StageGraph, plan: StagePlan) -> float:

@@ -207,7 +207,7 @@ class Model(BlockModel, MilpQuantities):
 
     def lower_bound(self, bound: float) -> float:
         """The bound in the instance's unit, less what the solver's tolerances may have added."""
-        return milp.trusted(bound, to_scale=True) * unit_of_time(self.data)
+        return milp.proved_bound(bound, to_scale=True) * unit_of_time(self.data)
 
     def forbid(self, b: int, stage: Chosen, others: Iterable[int] = ()) -> None:
         """Not all options of a stage together in block b, without one of the others."""

@@ -164,7 +164,7 @@ class Model(MilpQuantities, Flow, WithoutSizes):
 
     def lower_bound(self, bound: float) -> float:
         """The bound in the instance's unit, less what the solver's tolerances may have added."""
-        return min(milp.trusted(bound) * self.unit, self.reach.target)  # slower plans are not in the model
+        return min(milp.proved_bound(bound) * self.unit, self.reach.target)  # slower plans are not in the model
 
     def hint(self) -> Iterable[tuple[Any, float]]:
         """The path of the best known plan."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from formulations.contract.alternatives import Axis, Nearby, Pin, grouping
+from formulations.contract.alternatives import Axis, Nearby, Pin, grouping_pins
 from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.definition.problem import stage_memory, suffix_sums
 from formulations.stage_partitioning.definition.quantities import num_devices
@@ -19,7 +19,7 @@ def pins(instance: StageInstance, plan: StagePlan) -> list[Pin]:
         node, K = (stage.nodes[0],), instance.num_devices
         degrees.append(Pin("dp_degree_of", node, stage.dp_degree, 1, K))
         degrees.append(Pin("tp_degree_of", node, stage.tp_degree, instance.tp_degrees[0], instance.tp_degrees[-1]))
-    return [*grouping([stage.nodes for stage in plan.stages]), *degrees]
+    return [*grouping_pins([stage.nodes for stage in plan.stages]), *degrees]
 
 
 def memory(instance: StageInstance, plan: StagePlan) -> float:

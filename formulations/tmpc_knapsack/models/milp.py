@@ -42,7 +42,7 @@ class Model(KnapsackModel, milp.Runnable):
 
     def extra_time(self, bound: float) -> float:
         """A bound less HiGHS's tolerance."""
-        return milp.trusted(bound) * self.unit
+        return milp.proved_bound(bound) * self.unit
 
     def forbid(self, options: list[tuple[int, int]]) -> None:
         """Not every node takes one of these."""
@@ -79,5 +79,5 @@ def model_of(instance: KnapsackInstance, watch: Watch | None = None, *, complete
 
 
 def solve(instance: KnapsackInstance, limits: Limits, watch: Watch) -> Answer[KnapsackPlan]:
-    """The best choice; the bound gives up what HiGHS's tolerances may add (`milp.trusted`)."""
+    """The best choice; the bound gives up what HiGHS's tolerances may add (`milp.proved_bound`)."""
     return shared.solve(model_of, instance, limits, watch)

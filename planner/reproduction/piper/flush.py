@@ -6,7 +6,7 @@ from typing import Any
 
 from formulations.flushed_partitioning.definition.problem import depth, evaluate, simulate_batch, violations
 from formulations.stage_partitioning.definition.plan import StagePlan
-from instances.problems.flushed_partitioning import FlushedInstance, Schedule, flushed
+from instances.problems.flushed_partitioning import FlushedInstance, Schedule, flush_pipeline
 from planner.reproduction.claim import Evidence, Note, Optima
 from planner.reproduction.piper.inputs import bert, require_some, source
 from planner.results.result import Result
@@ -29,7 +29,7 @@ def run(inputs: str | None, note: Note, devices: int = 512, memory: str = "8GiB"
         note(place)
         without = optima.result(flat, place, limits=limits)
         for schedule in Schedule:
-            instance = flushed(flat, schedule)
+            instance = flush_pipeline(flat, schedule)
             best = optima.result(instance, f"{place} ({schedule})", method="labels", limits=limits)
             rows.append(
                 {

@@ -21,7 +21,7 @@ import planner
 from formulations.contract.family import UncertifiedError
 from formulations.flushed_partitioning.certificate import checker
 from formulations.flushed_partitioning.certificate.writer import write
-from instances.problems.flushed_partitioning import FlushedInstance, Schedule, flushed
+from instances.problems.flushed_partitioning import FlushedInstance, Schedule, flush_pipeline
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from planner import Stop
 from solvers.outcome import Watch
@@ -227,7 +227,7 @@ def test_a_replica_that_no_longer_fits_begins_the_next_machine() -> None:
     """b on devices 0 to 2; a on two replicas of two devices, 4 to 7: one machine of four, device 3 stays idle."""
     layers = Layer("a", {2: (Tmpc("x", 6.0, 10.0, 0.0, 1.0),)}), Layer("b", {1: (Tmpc("x", 9.0, 0.0, 0.0, 1.0),)})
     flat = StageInstance("gap", layers, (Edge("a", "b", 0.0),), 8, 1.0, 1.0, 5)
-    instance = flushed(flat, Schedule.ONE_F_ONE_B, "gap", 4, 100.0)
+    instance = flush_pipeline(flat, Schedule.ONE_F_ONE_B, "gap", 4, 100.0)
     assert least(instance) == Fraction(6, 5) * 3 + Fraction(4, 100)
     assert Fraction(certified(instance)[1]["objective"]) == least(instance)
     assert not excludes(instance, Fraction(364, 100), Fraction(3), Fraction(3))
@@ -242,7 +242,7 @@ def one_layer(**fields: Any) -> FlushedInstance:
     x = Tmpc("x", 8.0, 6.0, 3.0, 0.0)
     schedule = fields.pop("schedule", Schedule.ONE_F_ONE_B)
     flat = StageInstance("one", (Layer("v", {1: (x,)}),), (), 1, 3.0, 1.0, 1)
-    return flushed(replace(flat, **fields), schedule)
+    return flush_pipeline(replace(flat, **fields), schedule)
 
 
 @pytest.mark.parametrize(
@@ -275,7 +275,7 @@ def test_caps_by_hand(fields: dict, bound: str | None, caps: list[str], accepted
 def test_larger_degrees_allow_choices_of_less_weight() -> None:
     """8 s with 8 bytes of weights, or 12 s with one: within 4 s two replicas, or three which synchronise faster."""
     layer = Layer("v", {1: (Tmpc("heavy", 8.0, 8.0, 0.0, 0.0), Tmpc("light", 12.0, 1.0, 0.0, 0.0))})
-    instance = flushed(StageInstance("one", (layer,), (), 3, 1.0, 1.0, 3))
+    instance = flush_pipeline(StageInstance("one", (layer,), (), 3, 1.0, 1.0, 3))
     assert least(instance) == Fraction(44, 9)  # 4 s, and 4 * 2/3 * 1 / 3 s
     assert not accepts(instance, claim(instance, Fraction(5), [Fraction(39, 10)]))
     assert accepts(instance, claim(instance, Fraction(488, 100), [Fraction(3999, 1000)]))
@@ -286,7 +286,7 @@ def test_stages_side_by_side_count_once() -> None:
     x = Tmpc("x", 1.0, 0.0, 0.0, 0.0)
     ends = [("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")]
     layers, edges = tuple(Layer(v, {1: (x,)}) for v in "abcd"), tuple(Edge(u, v, 0.0) for u, v in ends)
-    instance = flushed(StageInstance("diamond", layers, edges, 4, 1.0, 1.0, 4, max_dp_degree=1))
+    instance = flush_pipeline(StageInstance("diamond", layers, edges, 4, 1.0, 1.0, 4, max_dp_degree=1))
     assert least(instance) == Fraction(3, 2)
     assert accepts(instance, claim(instance, Fraction(1499, 1000), [Fraction(9995, 10000)]))
     assert not accepts(instance, claim(instance, Fraction(3, 2), [Fraction(9995, 10000)]))

@@ -14,7 +14,7 @@ from formulations.flushed_partitioning.exact.effort import columns_supports
 from formulations.flushed_partitioning.models import cpsat_columns, milp_columns
 from formulations.flushed_partitioning.models.columns import columns_of
 from formulations.stage_partitioning.definition.plan import StagePlan
-from instances.problems.flushed_partitioning import FlushedInstance, Schedule, flushed
+from instances.problems.flushed_partitioning import FlushedInstance, Schedule, flush_pipeline
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from solvers.outcome import Limits, Watch
 
@@ -42,7 +42,7 @@ def branches(ends: list[tuple[str, str]], weight: float = 9.0) -> FlushedInstanc
     names = sorted({node for pair in ends for node in pair})
     layers = tuple(Layer(v, {1: (Tmpc("only", 1.0, weight, 0.0, 1.0),)}) for v in names)
     edges = tuple(Edge(u, v, 0.0) for u, v in ends)
-    return flushed(StageInstance("branches", layers, edges, len(names), 1.0, 1.0, 4))
+    return flush_pipeline(StageInstance("branches", layers, edges, len(names), 1.0, 1.0, 4))
 
 
 @ROOMS
@@ -70,7 +70,7 @@ def test_a_path_through_nodes_that_no_edge_joins(room: object) -> None:
     layers = [Layer(v, {1: (Tmpc("only", time, 9.0, 0.0, size),)})
               for v, time, size in (("a", 2.0, 2.0), ("b", 1.0, 1.0), ("c", 1.0, 1.0), ("d", 2.0, 2.0))]  # fmt: skip
     edges = (Edge("a", "b", 0.0), Edge("c", "d", 0.0))
-    instance = flushed(StageInstance("across", tuple(layers), edges, 3, 2.0, 1.0, 4))
+    instance = flush_pipeline(StageInstance("across", tuple(layers), edges, 3, 2.0, 1.0, 4))
     together = replace(instance, requirements=("same_stage(b, c)",))
     assert brute_force(instance) == pytest.approx(2 * (1 + 2 / 4))  # three devices: b and c share one
     for each in (instance, together):
@@ -99,7 +99,7 @@ def test_a_stage_costs_what_the_definition_says(schedule: Schedule, cases: int) 
 def test_a_shorter_synchronisation_is_kept() -> None:
     """Between the same states a slower stage on no fewer devices may synchronise for less time: it is not left out."""
     node = Layer("v", {1: (Tmpc("whole", 2.0, 100.0, 0.0, 0.0),), 2: (Tmpc("half", 3.0, 1.0, 0.0, 0.0),)})
-    instance = flushed(StageInstance("one", (node,), (), 4, 1.0, 1.0, 2))
+    instance = flush_pipeline(StageInstance("one", (node,), (), 4, 1.0, 1.0, 2))
     for room in (milp_columns, cpsat_columns):
         watch = Watch()
         watch.plan(StagePlan(()), 50.0)
@@ -115,7 +115,7 @@ def test_a_better_plan_that_requirements_exclude_narrows_nothing(room: object, k
     """Two layers are best in one stage on two devices; in two stages the slower one has a device alone."""
     layers = tuple(Layer(v, {1: (Tmpc("only", time, 0.0, 0.0, 0.0),)}) for v, time in (("a", 1.0), ("b", 3.0)))
     flat = StageInstance("two", layers, (Edge("a", "b", 0.0),), 2, 1.0, 1.0, 2)
-    instance = replace(flushed(flat), requirements=("num_stages >= 2",))
+    instance = replace(flush_pipeline(flat), requirements=("num_stages >= 2",))
     watch = Watch()
     if known is not None:
         watch.plan(StagePlan(()), known)
@@ -128,7 +128,7 @@ def test_the_devices_of_a_path_are_counted_together(room: object) -> None:
     """Of two layers either may be split over two of three devices, but not both; memory keeps them apart."""
     tmpcs = {1: (Tmpc("whole", 4.0, 0.0, 0.0, 1.0),), 2: (Tmpc("half", 1.0, 0.0, 0.0, 1.0),)}
     layers = tuple(Layer(v, tmpcs) for v in "ab")
-    instance = flushed(StageInstance("two", layers, (Edge("a", "b", 0.0),), 3, 1.0, 1.0, 2))
+    instance = flush_pipeline(StageInstance("two", layers, (Edge("a", "b", 0.0),), 3, 1.0, 1.0, 2))
     assert brute_force(instance) == pytest.approx(6.0)
     model = room.build(instance, complete=True)  # type: ignore[attr-defined]
     assert evaluate(instance, model.decode(model.run(Limits(), Watch()).values)) == pytest.approx(6.0)

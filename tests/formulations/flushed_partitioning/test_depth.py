@@ -22,7 +22,7 @@ from formulations.flushed_partitioning.models import cpsat
 from formulations.stage_partitioning.definition.plan import Stage, StagePlan
 from formulations.stage_partitioning.kernels.tables import pack
 from instances.graph import downsets
-from instances.problems.flushed_partitioning import FlushedInstance, Schedule, flushed
+from instances.problems.flushed_partitioning import FlushedInstance, Schedule, flush_pipeline
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from solvers.outcome import Limits, Stop, Watch
 
@@ -31,7 +31,7 @@ def diamond(devices: int = 4, m: int = 4, heavy: float = 0.0) -> FlushedInstance
     """a in front of b and c, both in front of d; no communication."""
     layers = tuple(Layer(v, {1: (Tmpc("x", 8.0, heavy, 1.0, 0.0),)}) for v in "abcd")
     edges = tuple(Edge(u, v, 0.0) for u, v in ("ab", "ac", "bd", "cd"))
-    return flushed(StageInstance("diamond", layers, edges, devices, 100.0, 10.0, m))
+    return flush_pipeline(StageInstance("diamond", layers, edges, devices, 100.0, 10.0, m))
 
 
 def plan(*stages: str) -> StagePlan:
@@ -150,7 +150,7 @@ def test_reached_sets_fill_a_word_at_most() -> None:
 def test_reached_sets_follow_the_order_of_the_downsets() -> None:
     """A bottleneck that rules out a node's only TMPC changes the order of the downsets and of the reached sets."""
     layers = [Layer(v, {1: (Tmpc("x", time, 0.0, 1.0, 0.0),)}) for v, time in (("a", 10.0), ("b", 1000.0))]
-    instance = flushed(StageInstance("two", tuple(layers), (), 4, 100.0, 10.0, 4))
+    instance = flush_pipeline(StageInstance("two", tuple(layers), (), 4, 100.0, 10.0, 4))
     search = labels.Search(instance, labels.all_downsets(instance.flat, 10), Watch())
     before = search.lattice.bits.copy()
     for T, moved in ((1.0, True), (1000.0, False)):
@@ -164,7 +164,7 @@ def test_light_weights_count_beside_heavy_ones() -> None:
     """b and c side by side take one step; replicated as one stage also a synchronisation, which 1e17 bytes may hide."""
     for order in permutations("abc"):
         layers = tuple(Layer(v, {1: (Tmpc("x", 1.0, 1e17 if v == "a" else 1.0, 0.0, 0.0),)}) for v in order)
-        instance = flushed(StageInstance("heavy", layers, (), 3, 1.0, 1.0, 4))
+        instance = flush_pipeline(StageInstance("heavy", layers, (), 3, 1.0, 1.0, 4))
         answer = labels.solve(instance, Limits(), Watch())
         assert evaluate(instance, answer.plan) == pytest.approx(1.0)
         assert answer.bound <= 1.0
@@ -283,6 +283,6 @@ def test_bert_on_64_devices_is_proved(published, schedule: str, time: float) -> 
     import planner
 
     flat = planner.load(published / "piper" / "bert32a100.json", devices=64, microbatches=64, memory="8GiB")
-    found = planner.solve(flushed(flat, Schedule(schedule)), method="labels")
+    found = planner.solve(flush_pipeline(flat, Schedule(schedule)), method="labels")
     assert found.objective == pytest.approx(time, rel=1e-8) and found.gap <= 1e-6 and found.seconds < allowed_s(10)
     assert np.isfinite(found.bound)

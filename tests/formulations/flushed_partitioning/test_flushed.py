@@ -17,7 +17,7 @@ from formulations.flushed_partitioning.models import cpsat, milp
 from formulations.stage_partitioning.definition.plan import Stage, StagePlan
 from instances.errors import InstanceError
 from instances.graph import topological_order
-from instances.problems.flushed_partitioning import FlushedInstance, Schedule, flushed
+from instances.problems.flushed_partitioning import FlushedInstance, Schedule, flush_pipeline
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from solvers.cpsat import backend
 from solvers.milp import backend as milp_backend
@@ -26,7 +26,7 @@ from solvers.outcome import Limits, Watch
 
 def chain() -> FlushedInstance:
     layers = tuple(Layer(v, {1: (Tmpc("x", 12.0, 10.0, 2.0, 1.0),)}) for v in "ab")
-    return flushed(StageInstance("ab", layers, (Edge("a", "b", 20.0),), 3, 100.0, 10.0, 4))
+    return flush_pipeline(StageInstance("ab", layers, (Edge("a", "b", 20.0),), 3, 100.0, 10.0, 4))
 
 
 PLAN = StagePlan((Stage(("a",), 2, 1, {"a": "x"}), Stage(("b",), 1, 1, {"b": "x"})))
@@ -72,7 +72,7 @@ def test_simulated_by_hand() -> None:
     )
     flat = StageInstance("ab", layers, (Edge("a", "b", 0.0),), 3, 100.0, 10.0, 4)
     for schedule, end in ((Schedule.ONE_F_ONE_B, 26), (Schedule.GPIPE, 28)):
-        assert simulate_batch(flushed(flat, schedule), PLAN) == pytest.approx(end / 4 + 0.5), schedule
+        assert simulate_batch(flush_pipeline(flat, schedule), PLAN) == pytest.approx(end / 4 + 0.5), schedule
 
 
 def test_labels_agree_with_brute_force(cases: int) -> None:
@@ -96,7 +96,7 @@ def test_the_model_rounds_to_a_true_bound() -> None:
     """A third is no whole number of units: what the model counts for C lies above it, the bound it gives does not."""
     layer = Layer("a", {1: (Tmpc("x", 1.0, 0.0, 1.0, 0.0),)})
     for schedule in Schedule:
-        instance = flushed(StageInstance("third", (layer,), (), 3, 100.0, 1.0, 3), schedule)
+        instance = flush_pipeline(StageInstance("third", (layer,), (), 3, 100.0, 1.0, 3), schedule)
         answer = cpsat.solve(instance, Limits(), Watch())
         assert 0.333333 < answer.bound <= 1 / 3 == evaluate(instance, answer.plan)
 
@@ -104,7 +104,7 @@ def test_the_model_rounds_to_a_true_bound() -> None:
 def test_weights_that_take_ages_to_synchronise_fit_into_the_model() -> None:
     """At 1e-6 bytes per second two replicas would take 4e9 s; one has no plan that is quicker than its 0.8 s."""
     layer = Layer("a", {1: (Tmpc("x", 0.8, 4000.0, 0.0, 0.0),)})
-    instance = flushed(StageInstance("slow", (layer,), (), 2, 1.0, 1e-6, 4))
+    instance = flush_pipeline(StageInstance("slow", (layer,), (), 2, 1.0, 1e-6, 4))
     answer = cpsat.solve(instance, Limits(time_s=20), Watch())
     assert evaluate(instance, answer.plan) == brute_force(instance)
     assert answer.bound <= brute_force(instance)
@@ -114,7 +114,7 @@ def test_the_model_counts_every_micro_batch_in_flight() -> None:
     """GPipe with five: at d = 2 a replica holds three, at d = 1 all five."""
     layer = Layer("a", {1: (Tmpc("x", 1.0, 0.0, 1.0, 0.0),)})
     for memory, infeasible in ((3.0, False), (2.0, True)):
-        instance = flushed(StageInstance("five", (layer,), (), 2, memory, 1.0, 5), Schedule.GPIPE)
+        instance = flush_pipeline(StageInstance("five", (layer,), (), 2, memory, 1.0, 5), Schedule.GPIPE)
         assert backend.run(cpsat.model_of(instance).model, Limits()).infeasible is infeasible
         assert milp_backend.run(milp.model_of(instance).model, Limits()).infeasible is infeasible
 
@@ -122,13 +122,13 @@ def test_the_model_counts_every_micro_batch_in_flight() -> None:
 def test_bytes_of_more_micro_batches_than_devices_fit_into_the_model() -> None:
     """Under GPipe a stage may hold all of them: 6144 times 1e30 bytes beside a limit of 1e30."""
     layer = Layer("a", {1: (Tmpc("x", 1.0, 0.0, 1e30, 1.0),)})
-    instance = flushed(StageInstance("many", (layer,), (), 2, 1e30, 1.0, 6144), Schedule.GPIPE)
+    instance = flush_pipeline(StageInstance("many", (layer,), (), 2, 1e30, 1.0, 6144), Schedule.GPIPE)
     assert cpsat.solve(instance, Limits(time_s=20), Watch()).infeasible
 
 
 def test_a_stage_that_is_too_large_is_cut_off_at_all_degrees_that_leave_as_much_in_flight() -> None:
     layer = Layer("a", {1: (Tmpc("x", 1.0, 0.0, 1.0, 0.0),)})
-    instance = flushed(StageInstance("five", (layer,), (), 2, 100.0, 1.0, 5), Schedule.GPIPE)
+    instance = flush_pipeline(StageInstance("five", (layer,), (), 2, 100.0, 1.0, 5), Schedule.GPIPE)
     model = milp.model_of(instance, complete=True)
     plan = model.decode(model.run(Limits(), Watch()).values)
     assert plan.stages[0].dp_degree == 2
@@ -183,7 +183,7 @@ def test_the_milp_itself_finds_the_optimum(cases: int) -> None:
 def test_the_plan_without_flushes_can_be_the_wrong_one() -> None:
     """Few micro-batches: four stages are best without flushes, but fill and drain cost them a quarter of the time."""
     flat = planner.load("chain8", microbatches=8, devices=8)
-    instance = flushed(flat)
+    instance = flush_pipeline(flat)
     without = planner.solve(flat, method="exact")
     best = planner.solve(instance, method="labels")
     plan = FAMILY.plan_from_json(instance, without.plan)
@@ -224,7 +224,7 @@ def test_instances_follow_overrides() -> None:
         with pytest.raises(InstanceError, match="schedule"):
             FAMILY.read(content, "here", {"schedule": "dapple"})
     with pytest.raises(InstanceError, match="exactly"):
-        flushed(replace(chain().flat, exactly=True))
+        flush_pipeline(replace(chain().flat, exactly=True))
 
 
 def test_a_stage_that_only_rounding_let_in_is_cut_off_at_once() -> None:
@@ -234,13 +234,13 @@ def test_a_stage_that_only_rounding_let_in_is_cut_off_at_once() -> None:
     )
     flat = StageInstance("starved", layers, (), 3, 0.0, 1.0, 6)
     for schedule in Schedule:
-        found = planner.solve(flushed(flat, schedule), method="cpsat")
+        found = planner.solve(flush_pipeline(flat, schedule), method="cpsat")
         assert found.status == "infeasible" and found.stats["rounds"] <= 13, schedule
 
 
 def test_requirements_survive_overrides() -> None:
     flat = planner.load("chain8", first=3)
-    content = {**FAMILY.to_json(flushed(flat)), "requirements": ["num_stages == 2"]}
+    content = {**FAMILY.to_json(flush_pipeline(flat)), "requirements": ["num_stages == 2"]}
     for instance in (planner.load(content, schedule="gpipe", devices=3), FAMILY.read(planner.load(content), "", {})):
         assert instance.requirements == ("num_stages == 2",)
         assert len(planner.solve(instance, method="cpsat").plan["stages"]) == 2

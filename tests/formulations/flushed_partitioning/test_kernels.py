@@ -18,7 +18,7 @@ from formulations.flushed_partitioning.exact import labels
 from formulations.flushed_partitioning.exact.pareto_set import Found
 from formulations.flushed_partitioning.kernels import depth
 from formulations.stage_partitioning.definition.problem import MEMORY_SLACK
-from instances.problems.flushed_partitioning import FlushedInstance, flushed
+from instances.problems.flushed_partitioning import FlushedInstance, flush_pipeline
 from instances.problems.stage_partitioning import Layer, StageInstance, Tmpc
 from solvers.outcome import Watch
 
@@ -160,7 +160,7 @@ def test_least_degrees_by_their_definition(cases: int) -> None:
 
 def one_node(**given: float) -> FlushedInstance:
     layer = Layer("a", {1: (Tmpc("x", 8.0, 6.0, 1.0, 0.0),)})
-    return flushed(StageInstance("one", (layer,), (), 2, 100.0, 1.0, 4, **given))
+    return flush_pipeline(StageInstance("one", (layer,), (), 2, 100.0, 1.0, 4, **given))
 
 
 def test_a_pass_that_is_stopped_says_so() -> None:

@@ -20,7 +20,7 @@ from formulations.stage_partitioning.definition.plan import Stage, StagePlan
 from instances.errors import InstanceError
 from instances.exchange import to_json
 from instances.exchange import to_json as flat_to_json
-from instances.problems.flushed_partitioning import FlushedInstance, Schedule, check, flushed
+from instances.problems.flushed_partitioning import FlushedInstance, Schedule, check, flush_pipeline
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from planner.analysis.explain import explain
 from planner.cli.app import main
@@ -31,7 +31,7 @@ def three(devices: int = 8, machine: int = 4, inner: float = 100.0) -> FlushedIn
     """a, b, c in a chain; 10 bytes of weights each, a bandwidth of 10 between machines."""
     layers = tuple(Layer(v, {t: (Tmpc("x", 12.0 / t, 10.0, 1.0, 0.0),) for t in (1, 2, 8)}) for v in ("a", "b", "c"))
     flat = StageInstance("abc", layers, (Edge("a", "b", 0.0), Edge("b", "c", 0.0)), devices, 1e3, 10.0, 8)
-    return flushed(flat, Schedule.ONE_F_ONE_B, "here", machine, inner)
+    return flush_pipeline(flat, Schedule.ONE_F_ONE_B, "here", machine, inner)
 
 
 def plan(*degrees: tuple[int, int]) -> StagePlan:
@@ -71,7 +71,7 @@ def test_places_by_hand(degrees: tuple, lies: tuple | None, longest: float | Non
 def test_one_machine_is_one_network() -> None:
     instance = three(machine=8)
     flat = replace(instance, devices_per_machine=None, inner_bandwidth=None)
-    fast = flushed(replace(flat.flat, bandwidth=100.0))
+    fast = flush_pipeline(replace(flat.flat, bandwidth=100.0))
     made = plan((2, 1), (3, 1), (3, 1))
     assert evaluate(instance, made) == pytest.approx(evaluate(fast, made))
     assert evaluate(replace(instance, inner_bandwidth=10.0), made) == evaluate(flat, made)
@@ -104,7 +104,7 @@ def test_labels_synchronise_as_some_placement_does(cases: int) -> None:
         search = labels.Search(instance, downsets, Watch())
         T = 1.2 * search.work_bound
         for label in search.labels_at(T, np.full(9, np.inf), plain=False) or []:
-            found = search.found(label, T)
+            found = search.plan_of_label(label, T)
             assert found.sync <= search.pool.sync[label] * (1 + 1e-9), seed
             straddling += found.sync > 0 and instance.devices_per_machine < instance.flat.num_devices
     assert straddling > cases / 10
@@ -176,7 +176,7 @@ def test_fixed_units_are_those_of_both_networks() -> None:
 def test_json_and_overrides(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     instance = three()
     assert planner.load(to_json(instance)) == instance
-    assert "devices_per_machine" not in to_json(flushed(instance.flat))
+    assert "devices_per_machine" not in to_json(flush_pipeline(instance.flat))
     made = planner.load(flat_to_json(instance.flat), problem="flushed_partitioning", devices_per_machine=2,
                         inner_bandwidth="50B/s")  # fmt: skip
     assert (made.devices_per_machine, made.inner_bandwidth) == (2, 50.0)

@@ -22,7 +22,7 @@ from formulations.pipeline_placement.certificate.writer import write
 from formulations.pipeline_placement.definition.plan import plan_from_json
 from formulations.pipeline_placement.definition.problem import violations
 from instances.problems.operator_partitioning import Operator, OperatorInstance, Tensor
-from instances.problems.pipeline_placement import PlacementInstance, placed
+from instances.problems.pipeline_placement import PlacementInstance, place_on
 from solvers.outcome import Stop, Watch
 
 
@@ -103,7 +103,7 @@ def hand(**changes: object) -> PlacementInstance:
     graph = replace(OperatorInstance("hand", operators, tensors, 2, 1, 1.0), **changes)
     size = (graph.num_stages or 0) * graph.replicas
     matrix = tuple(tuple(float(a != b) for b in range(size)) for a in range(size))
-    return placed(graph, matrix, objective="full")
+    return place_on(graph, matrix, objective="full")
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_optima_by_hand(changes: dict, best: float) -> None:
 def test_a_ring_of_four_passes_each_replica_once() -> None:
     """Links of 4 bytes/s around a square, of 1 byte/s across it: 1 s, and 2 * 3 / 4 * 8 bytes over the fast ones."""
     matrix = tuple(tuple(0.0 if a == b else 4.0 if (a - b) % 2 else 1.0 for b in range(4)) for a in range(4))
-    instance = placed(OperatorInstance("square", (Operator("a", 1.0, 8.0),), (), 1, 4, 1.0), matrix, objective="full")
+    instance = place_on(OperatorInstance("square", (Operator("a", 1.0, 8.0),), (), 1, 4, 1.0), matrix, objective="full")
     assert optimum(instance) == 4
     assert proves(instance, 4 - Fraction(1, 10**9)) and not proves(instance, Fraction(4))
 
@@ -135,7 +135,7 @@ def test_a_ring_of_four_passes_each_replica_once() -> None:
 @pytest.mark.parametrize(("excess", "fits"), [(0.9e-12, True), (1.1e-12, False)])
 def test_memory_that_the_definition_admits_is_admitted(excess: float, fits: bool) -> None:
     operators = (Operator("a", 1.0, memory_bytes=1.0), Operator("b", 1.0, memory_bytes=excess))
-    instance = placed(OperatorInstance("tight", operators, (), 1, 1, 1.0, memory_bytes=1.0), ((0.0,),))
+    instance = place_on(OperatorInstance("tight", operators, (), 1, 1, 1.0, memory_bytes=1.0), ((0.0,),))
     assert (optimum(instance) == 2) is fits and proves(instance, None) is not fits
 
 

@@ -11,7 +11,7 @@ from oracles.pipeline_placement import optimum, random_instance
 from formulations.pipeline_placement.definition.problem import evaluate
 from formulations.pipeline_placement.models import milp
 from instances.problems.operator_partitioning import Operator, OperatorInstance, Tensor
-from instances.problems.pipeline_placement import PlacementInstance, placed
+from instances.problems.pipeline_placement import PlacementInstance, place_on
 from solvers.milp.backend import run
 from solvers.outcome import Limits, Watch
 
@@ -26,7 +26,7 @@ def diamond(objective: str, replicas: int = 2) -> PlacementInstance:
     graph = OperatorInstance("diamond", operators, tensors, num_stages=3, replicas=replicas)
     count = 3 * replicas
     matrix = tuple(tuple(0.0 if d == e else 8.0 / (1 + (d + e) % 3) for e in range(count)) for d in range(count))
-    return placed(graph, matrix, objective=objective)
+    return place_on(graph, matrix, objective=objective)
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)

@@ -20,7 +20,7 @@ from formulations.pipeline_placement.models import cpsat, milp
 from formulations.pipeline_placement.models.two_phase import best_start
 from instances.errors import InstanceError
 from instances.problems.operator_partitioning import Operator, OperatorInstance, Tensor
-from instances.problems.pipeline_placement import PlacementInstance, placed
+from instances.problems.pipeline_placement import PlacementInstance, place_on
 from planner.analysis.with_topology import load_placed
 from planner.cli.app import main
 from solvers.outcome import Limits, Watch
@@ -53,7 +53,7 @@ def test_volumes_may_take_far_longer_than_computing(objective: str) -> None:
     tensors = (Tensor(0, (1, 2), 1e12), Tensor(1, (2,), 1e-6))
     graph = OperatorInstance("far", operators, tensors, num_stages=3, replicas=2)
     matrix = tuple(tuple(0.0 if d == e else 10.0 ** (max(d, e) + min(d, e)) for e in range(6)) for d in range(6))
-    instance = placed(graph, matrix, objective=objective)
+    instance = place_on(graph, matrix, objective=objective)
     found = planner.solve(instance, method="joint", limits=Limits(time_s=20))
     assert found.objective == pytest.approx(optimum(instance), rel=1e-9)
     assert found.status is planner.Status.OPTIMAL and found.bound <= optimum(instance) * (1 + 1e-12)
@@ -77,7 +77,7 @@ def test_replicas_need_not_be_in_the_order_of_devices(
     graph = OperatorInstance("crossed", operators, tensors, num_stages=stages, replicas=replicas)
     speed = {True: 4.0, False: 1.0}
     matrix = tuple(tuple(0.0 if d == e else speed[(min(d, e), max(d, e)) in fast] for e in range(4)) for d in range(4))
-    instance = placed(graph, matrix, objective=objective)
+    instance = place_on(graph, matrix, objective=objective)
     for room in (cpsat, milp):
         built = room.model_of(instance)
         run = built.run(Limits(time_s=20), Watch())
@@ -110,7 +110,7 @@ def chain() -> PlacementInstance:
     graph = OperatorInstance("chain", operators, tensors, num_stages=2, replicas=2, bandwidth_bytes_per_s=2.0)
     fast, slow = 4.0, 1.0
     matrix = tuple(tuple(0.0 if d == e else fast if d // 2 == e // 2 else slow for e in range(4)) for d in range(4))
-    return placed(graph, matrix)
+    return place_on(graph, matrix)
 
 
 def test_a_price_by_hand() -> None:
@@ -140,7 +140,7 @@ def test_rules_of_both_phases(stages: Any, devices: Any, rule: str) -> None:
 
 def test_as_many_devices_as_replicas_of_stages() -> None:
     with pytest.raises(InstanceError, match="4: 2 stages times 2 replicas"):
-        placed(chain().operators, ((0.0, 1.0), (1.0, 0.0)))
+        place_on(chain().operators, ((0.0, 1.0), (1.0, 0.0)))
 
 
 def test_a_step_without_links_is_the_textbook_one() -> None:

@@ -25,7 +25,7 @@ from formulations.stage_partitioning.definition.plan import Stage, StagePlan, pl
 from formulations.stage_partitioning.definition.problem import stage_memory, suffix_sums
 from instances.errors import InstanceError
 from instances.exchange import to_json
-from instances.problems.flushed_partitioning import FlushedInstance, Schedule, flushed
+from instances.problems.flushed_partitioning import FlushedInstance, Schedule, flush_pipeline
 from instances.problems.stage_edits import as_run, first_nodes
 from instances.problems.stage_partitioning import (
     CostModel,
@@ -160,9 +160,9 @@ def test_a_certificate_is_of_one_set_of_kept_tensors() -> None:
     assert checker.Instance(parsed(instance)).digest != checker.Instance(parsed(other)).digest
     plan = planner.solve(instance, method="exact")
     with pytest.raises(UncertifiedError, match="activations that layers of several stages keep"):
-        write_flushed(flushed(instance), None, 1.0, Watch())
+        write_flushed(flush_pipeline(instance), None, 1.0, Watch())
     with pytest.raises(RejectedError, match="kept: "):  # a plan by hand might not fit with them
-        flushed_checker.Instance(parsed(flushed(instance)))
+        flushed_checker.Instance(parsed(flush_pipeline(instance)))
     assert plan.status in ("optimal", "infeasible")
 
 

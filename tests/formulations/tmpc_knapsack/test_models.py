@@ -70,7 +70,7 @@ def test_pinned_decisions_fit_from_the_capacity_on(room: ModuleType, capacity: f
     run = model.run(SECONDS, Watch(SECONDS), lambda _: None, lambda _: None)
     assert run.infeasible is not fits
     if fits:
-        assert {(v, j) for v in range(2) for j in range(2) if model.is_chosen(run.values, v, j)} == pinned
+        assert {(v, j) for v in range(2) for j in range(2) if model.takes(run.values, v, j)} == pinned
 
 
 @ROOMS
@@ -78,7 +78,7 @@ def test_every_node_takes_exactly_one(room: ModuleType) -> None:
     """Without the memory row's help: taking no option would be cheapest, taking two would save memory."""
     model = room.model_of(make(10, [(1, 1), (2, 1)], [(3, 1), (9, 1)]))
     run = model.run(SECONDS, Watch(SECONDS), lambda _: None, lambda _: None)
-    assert [[model.is_chosen(run.values, v, j) for j in range(2)] for v in range(2)] == [[True, False]] * 2
+    assert [[model.takes(run.values, v, j) for j in range(2)] for v in range(2)] == [[True, False]] * 2
 
 
 def test_a_plan_that_only_rounding_let_through_is_cut_off() -> None:

@@ -14,7 +14,7 @@ from small_instances import known_optimum, random_case
 
 import planner
 from formulations.contract.rounding import step_below
-from instances.problems.flushed_partitioning import Schedule, flushed
+from instances.problems.flushed_partitioning import Schedule, flush_pipeline
 from instances.problems.hierarchical_partitioning import MemoryModel, on_machines
 from instances.problems.stage_graph import AffineTime, DeviceGraph, Operator, OperatorEdge, StageGraph
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
@@ -93,7 +93,7 @@ def test_machines_and_memory_models_by_hand() -> None:
 
 
 def test_a_schedule_by_hand() -> None:
-    found = planner.explain(flushed(layers_of(1.0, 1.0, 0.0, 1, 1), Schedule.GPIPE))
+    found = planner.explain(flush_pipeline(layers_of(1.0, 1.0, 0.0, 1, 1), Schedule.GPIPE))
     assert [each.name for each in found.conflict] == ["schedule", "devices", "memory", 0]
     named = {each.change: each.amount for each in found.repairs}
     assert named["memory"] == named["devices"] == 2 and "schedule" in named and "microbatches" not in named

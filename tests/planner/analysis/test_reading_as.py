@@ -10,7 +10,7 @@ import pytest
 
 import planner
 from instances.errors import InstanceError
-from instances.problems.flushed_partitioning import Schedule, flushed
+from instances.problems.flushed_partitioning import Schedule, flush_pipeline
 from instances.problems.hierarchical_partitioning import MemoryModel, on_machines
 from planner.display.tables import table_of_objects
 from planner.files.load import family_of
@@ -37,9 +37,9 @@ def test_on_machines_as_if_the_file_said_so(tmp_path: Path) -> None:
 
 def test_with_flushes_as_if_the_file_said_so() -> None:
     flat = planner.load("chain8", devices=3)
-    assert planner.load("chain8", problem="flushed_partitioning", devices=3) == flushed(flat)
+    assert planner.load("chain8", problem="flushed_partitioning", devices=3) == flush_pipeline(flat)
     made = planner.load("chain8", problem="flushed_partitioning", devices=3, schedule="gpipe")
-    assert made == flushed(flat, Schedule.GPIPE)
+    assert made == flush_pipeline(flat, Schedule.GPIPE)
 
 
 def test_bandwidths_of_a_cluster_are_per_second_where_units_are_fixed() -> None:

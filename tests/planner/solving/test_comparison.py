@@ -104,7 +104,7 @@ def test_the_default_methods_are_those_that_fit() -> None:
 @pytest.fixture
 def wrong_highspy(monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = {**pins.PINNED, "highspy": "1.14.0"}
-    monkeypatch.setattr(pins, "installed", lambda name: wrong[name])
+    monkeypatch.setattr(pins, "installed_version", lambda name: wrong[name])
 
 
 @pytest.mark.usefixtures("wrong_highspy")

@@ -12,7 +12,7 @@ from typing import Any
 from oracles import stage_partitioning
 from strategies import random_stage_instance
 
-from instances.problems.flushed_partitioning import FlushedInstance, Schedule, flushed
+from instances.problems.flushed_partitioning import FlushedInstance, Schedule, flush_pipeline
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 
 
@@ -33,7 +33,7 @@ def random_flushed(seed: int, *, same_weights: bool = False, **fixed) -> Flushed
             for layer in flat.layers
         ]
         flat = replace(flat, layers=tuple(layers))
-    return flushed(flat, rng.choice(list(Schedule)))
+    return flush_pipeline(flat, rng.choice(list(Schedule)))
 
 
 def on_machines(seed: int, **fixed) -> FlushedInstance:
@@ -50,7 +50,7 @@ def on_machines(seed: int, **fixed) -> FlushedInstance:
     ]  # fmt: skip
     flat = replace(instance.flat, layers=tuple(layers), num_microbatches=m, num_devices=K, bandwidth=rng.choice([1, 4]))
     K1 = rng.choice([size for size in range(1, K + 1) if K % size == 0])
-    return flushed(flat, instance.schedule, "machines", K1, flat.bandwidth * rng.choice([2, 5, 50]))
+    return flush_pipeline(flat, instance.schedule, "machines", K1, flat.bandwidth * rng.choice([2, 5, 50]))
 
 
 def _one_layer_each(rng: random.Random) -> FlushedInstance:
@@ -69,7 +69,7 @@ def _one_layer_each(rng: random.Random) -> FlushedInstance:
     edges = tuple(Edge(u, v, 0) for u, v in pairwise(names))
     K1, machines = rng.choice([(3, 2), (2, 3), (4, 2)])
     flat = StageInstance("each", tuple(layers), edges, K1 * machines, 1, 1, rng.choice([8, 12]))
-    return flushed(flat, rng.choice(list(Schedule)), "machines", K1, rng.choice([2, 5, 50]))
+    return flush_pipeline(flat, rng.choice(list(Schedule)), "machines", K1, rng.choice([2, 5, 50]))
 
 
 def brute_force(instance: FlushedInstance) -> float | None:

@@ -8,7 +8,7 @@ from itertools import pairwise, permutations, product
 from typing import Any
 
 from instances.problems.operator_partitioning import Operator, OperatorInstance, Tensor, in_topological_order
-from instances.problems.pipeline_placement import PlacementInstance, placed
+from instances.problems.pipeline_placement import PlacementInstance, place_on
 
 
 def random_instance(rng: random.Random, stages: int, replicas: int, objective: str) -> PlacementInstance:
@@ -26,7 +26,7 @@ def random_instance(rng: random.Random, stages: int, replicas: int, objective: s
     matrix = tuple(
         tuple(0.0 if d == e else speeds[max(d, e), min(d, e)] for e in range(devices)) for d in range(devices)
     )
-    return placed(graph, matrix, objective=objective)
+    return place_on(graph, matrix, objective=objective)
 
 
 def price(instance: PlacementInstance, home: tuple[int, ...], device: dict[tuple[int, int], int]) -> float:
