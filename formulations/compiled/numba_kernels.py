@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
-from typing import Annotated, Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
-from numpy.typing import NDArray
 
 from formulations.compiled import compile_times
 
@@ -37,16 +36,7 @@ TRUTHS = types.Array(types.boolean, 1, "C")
 FLAG = types.Array(types.uint8, 1, "C")
 INT, FLOAT, TRUTH = types.int64, types.float64, types.boolean
 
-#: The same in the declaration of a ``NamedTuple`` (`record`), whose numbers are plain ones.
-Ints = Annotated[NDArray[np.int64], INTS]
-Ints2 = Annotated[NDArray[np.int64], INTS2]
-Ints3 = Annotated[NDArray[np.int64], INTS3]
-Shorts = Annotated[NDArray[np.int32], SHORTS]
-Floats = Annotated[NDArray[np.float64], FLOATS]
-Floats2 = Annotated[NDArray[np.float64], FLOATS2]
-Floats3 = Annotated[NDArray[np.float64], FLOATS3]
-Words2 = Annotated[NDArray[np.uint64], WORDS2]
-Truths = Annotated[NDArray[np.bool_], TRUTHS]
+#: Numbers in the declaration of a ``NamedTuple`` (`record`).
 _NUMBERS = {int: INT, float: FLOAT, bool: TRUTH}
 
 #: Bridges from Python and C to functions of whole tables would take a sixth of the compile time.
@@ -109,20 +99,17 @@ def is_cached(made: Any, arguments: tuple[Any, ...]) -> bool:
     return made._cache.load_overload(arguments, made.targetctx) is not None
 
 
-def record(kind: Any, /, **fields: Any) -> Any:
-    """The Numba type of a ``NamedTuple`` class whose fields have these types; without them those that it declares.
+def record(kind: Any) -> Any:
+    """The Numba type of a ``NamedTuple`` class whose fields are numbers and `array_types`."""
+    return types.BaseTuple.from_types(map(_type_of, get_type_hints(kind, include_extras=True).values()), kind)
 
-    Raises
-    ------
-    TypeError
-        If the fields are not those of the class.
-    """
-    if not fields:
-        declared = get_type_hints(kind, include_extras=True).items()
-        fields = {name: getattr(hint, "__metadata__", [_NUMBERS.get(hint)])[0] for name, hint in declared}
-    if set(fields) != set(kind._fields):
-        raise TypeError(f"{kind.__name__} has the fields {kind._fields}; types are given for {tuple(fields)}")
-    return types.BaseTuple.from_types([fields[name] for name in kind._fields], kind)
+
+def _type_of(hint: Any) -> Any:
+    if hint in _NUMBERS:
+        return _NUMBERS[hint]
+    array, dimensions = get_args(hint)
+    scalar = get_args(get_args(array)[1])[0]
+    return types.Array(numpy_support.from_dtype(np.dtype(scalar)), dimensions, "C")
 
 
 class _Kept(FunctionCache):  # type: ignore[misc]

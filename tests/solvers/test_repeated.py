@@ -56,7 +56,7 @@ def test_wrong_duals_prove_less_and_never_too_much() -> None:
         duals = np.array(repeated.highs.getSolution().row_dual)
         rng = np.random.default_rng(seed)
         for scale in (0.1, 1.0, 10.0):
-            proved = repeated._proved(duals + scale * rng.standard_normal(len(duals)), repeated.upper)
+            proved = repeated._dual_bound(duals + scale * rng.standard_normal(len(duals)), repeated.upper)
             assert proved <= found.objective + 1e-9
             weaker += proved < found.objective - 1e-3
     assert weaker > 20

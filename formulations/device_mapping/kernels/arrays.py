@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from formulations.compiled.numba_kernels import Floats, Floats2, Ints
+from formulations.compiled.array_types import Floats, Floats2, Ints
 
 
 class Tables(NamedTuple):

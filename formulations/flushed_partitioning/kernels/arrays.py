@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from formulations.compiled.array_types import Floats, Ints, Words
-from formulations.compiled.numba_kernels import FLOATS, INTS, INTS2, WORDS2, record
+from formulations.compiled.array_types import Floats, Ints, Ints2, Words2
+from formulations.compiled.numba_kernels import record
 
 
 class ReachedSets(NamedTuple):
@@ -17,9 +17,9 @@ class ReachedSets(NamedTuple):
     """
 
     width: Ints
-    node: Ints
-    mask: Words
-    reach: Words
+    node: Ints2
+    mask: Words2
+    reach: Words2
 
 
 class Pool(NamedTuple):
@@ -33,7 +33,7 @@ class Pool(NamedTuple):
     s: Ints
     devices: Ints
     sync: Floats
-    depth: Ints
+    depth: Ints2
     next: Ints
     back: Ints
     low: Ints
@@ -41,5 +41,5 @@ class Pool(NamedTuple):
     dp: Ints
 
 
-REACHED_SETS = record(ReachedSets, width=INTS, node=INTS2, mask=WORDS2, reach=WORDS2)
-POOL = record(Pool, s=INTS, devices=INTS, sync=FLOATS, depth=INTS2, next=INTS, back=INTS, low=INTS, tp=INTS, dp=INTS)
+REACHED_SETS = record(ReachedSets)
+POOL = record(Pool)

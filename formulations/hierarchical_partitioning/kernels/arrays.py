@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from formulations.compiled.array_types import Floats, Ints
-from formulations.compiled.numba_kernels import FLOAT, FLOATS, FLOATS2, INT, INTS, SHORTS, TRUTHS, record
+from formulations.compiled.array_types import Flags, Floats, Floats2, Ints, Shorts
+from formulations.compiled.numba_kernels import record
 
 
 class Links(NamedTuple):
@@ -22,8 +19,8 @@ class Links(NamedTuple):
 
     weight: Floats
     pair_start: Ints
-    larger: NDArray[np.int32]
-    base: Floats
+    larger: Shorts
+    base: Floats2
     crossed: Floats
     num_devices: int
     num_machines: int
@@ -44,26 +41,12 @@ class Arcs(NamedTuple):
     first: Ints
     begin: Ints
     end: Ints
-    refused: NDArray[np.bool_]
-    to: NDArray[np.int32]
-    degree: NDArray[np.int32]
-    tensor: NDArray[np.int32]
+    refused: Flags
+    to: Shorts
+    degree: Shorts
+    tensor: Shorts
     size: Ints
 
 
-LINKS = record(
-    Links,
-    weight=FLOATS,
-    pair_start=INTS,
-    larger=SHORTS,
-    base=FLOATS2,
-    crossed=FLOATS,
-    num_devices=INT,
-    num_machines=INT,
-    inner_bandwidth=FLOAT,
-    bandwidth=FLOAT,
-    memory_model=INT,
-)
-ARCS = record(
-    Arcs, first=INTS, begin=INTS, end=INTS, refused=TRUTHS, to=SHORTS, degree=SHORTS, tensor=SHORTS, size=INTS
-)
+LINKS = record(Links)
+ARCS = record(Arcs)

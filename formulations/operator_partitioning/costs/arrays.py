@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from formulations.compiled.numba_kernels import Floats, Ints, Words2
+from formulations.compiled.array_types import Floats, Ints, Words2
 
 
 class Graph(NamedTuple):

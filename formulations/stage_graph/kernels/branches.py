@@ -8,20 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from formulations.compiled.numba_kernels import (
-    FLAG,
-    INT,
-    INTS,
-    Floats,
-    Floats2,
-    Floats3,
-    Ints,
-    Ints2,
-    Truths,
-    compile_kernels,
-    inner,
-    kernel,
-)
+from formulations.compiled.array_types import Flags, Floats, Floats2, Floats3, Ints, Ints2
+from formulations.compiled.numba_kernels import FLAG, INT, INTS, compile_kernels, inner, kernel
 
 #: More devices than any instance has.
 NONE = 1 << 14
@@ -41,7 +29,7 @@ class Upsets(NamedTuple):
     """
 
     states: Ints2
-    first: Truths
+    first: Flags
     lengths: Ints
     ranks: Ints2
     weights: Floats

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from formulations.compiled.numba_kernels import FLAG, FLOAT, INT, Floats, Ints, Shorts, compile_kernels, inner, kernel
+from formulations.compiled.array_types import Floats, Ints, Shorts
+from formulations.compiled.numba_kernels import FLAG, FLOAT, INT, compile_kernels, inner, kernel
 
 #: Why the loop gave up: stopped, or too many labels.
 STOPPED, FULL = -1, -2

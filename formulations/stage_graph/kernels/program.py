@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from formulations.compiled.array_types import Floats, Floats3, Ints, Ints2, Ints3
 from formulations.compiled.numba_kernels import (
     FLAG,
     FLOAT,
@@ -22,11 +23,6 @@ from formulations.compiled.numba_kernels import (
     SHORTS2,
     SHORTS3,
     TRUTH,
-    Floats,
-    Floats3,
-    Ints,
-    Ints2,
-    Ints3,
     compile_kernels,
     inner,
     kernel,

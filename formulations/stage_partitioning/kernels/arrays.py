@@ -4,24 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from formulations.compiled.array_types import Floats, Ints
-from formulations.compiled.numba_kernels import (
-    FLOAT,
-    FLOATS,
-    FLOATS2,
-    FLOATS3,
-    INT,
-    INTS,
-    INTS2,
-    INTS3,
-    SHORTS2,
-    SHORTS3,
-    WORDS2,
-    record,
-)
+from formulations.compiled.array_types import Floats, Floats2, Floats3, Ints, Ints2, Shorts2, Shorts3
+from formulations.compiled.numba_kernels import record
 from formulations.stage_partitioning.kernels.tables import Lattice, Profile
 
 
@@ -36,14 +20,14 @@ class Scratch(NamedTuple):
     the stage, -1 if it is not assembled.
     """
 
-    slot_of: Ints
+    slot_of: Ints2
     next_slot: Ints
     steps: Ints
-    owner: NDArray[np.int32]
-    rise: Floats
-    saving: Floats
-    sum_rise: Floats
-    sum_saving: Floats
+    owner: Shorts2
+    rise: Floats2
+    saving: Floats2
+    sum_rise: Floats3
+    sum_saving: Floats3
     size: Ints
     nodes: Ints
     start: Ints
@@ -84,90 +68,14 @@ class SwapOrders(NamedTuple):
     """
 
     use: Ints
-    length: Ints
-    owner: NDArray[np.int32]
-    rise: Floats
-    saving: Floats
+    length: Ints2
+    owner: Shorts3
+    rise: Floats3
+    saving: Floats3
 
 
-PROFILE = record(
-    Profile,
-    tp_degrees=INTS,
-    dp_degrees=INTS,
-    resync=FLOATS,
-    num_tmpcs=INTS2,
-    time=FLOATS3,
-    weight=FLOATS3,
-    per_microbatch=FLOATS3,
-    static=FLOATS3,
-    volume_in=FLOATS3,
-    volume_out=FLOATS3,
-    uniform=INTS,
-    source=INTS,
-    target=INTS,
-    in_start=INTS,
-    in_edges=INTS,
-    out_start=INTS,
-    out_edges=INTS,
-    original=INTS3,
-    carried=FLOATS3,
-    carried_start=INTS,
-    holders=INTS,
-    holders_start=INTS,
-    num_devices=INT,
-    max_s=INT,
-    memory=FLOAT,
-)
-LATTICE = record(
-    Lattice,
-    bits=WORDS2,
-    work=FLOATS,
-    time=FLOATS2,
-    weight=FLOATS2,
-    fast_per_microbatch=FLOATS2,
-    fast_static=FLOATS2,
-    light_per_microbatch=FLOATS2,
-    light_static=FLOATS2,
-    missing=INTS2,
-    entering=FLOATS2,
-    leaving=FLOATS2,
-    edge_both=FLOATS2,
-    crossing_start=INTS,
-    crossing_edges=INTS,
-    least_d=SHORTS2,
-    most_d=SHORTS2,
-)
-SCRATCH = record(
-    Scratch,
-    slot_of=INTS2,
-    next_slot=INTS,
-    steps=INTS,
-    owner=SHORTS2,
-    rise=FLOATS2,
-    saving=FLOATS2,
-    sum_rise=FLOATS3,
-    sum_saving=FLOATS3,
-    size=INTS,
-    nodes=INTS,
-    start=INTS,
-    base=FLOATS,
-    weight=FLOATS,
-    per_microbatch=FLOATS,
-    static=FLOATS,
-    cost=FLOATS,
-    memory=FLOATS,
-    choice=INTS,
-)
-CALL_SCRATCH = record(
-    CallScratch,
-    nodes=INTS,
-    start=INTS,
-    base=FLOATS,
-    weight=FLOATS,
-    per_microbatch=FLOATS,
-    static=FLOATS,
-    cost=FLOATS,
-    memory=FLOATS,
-    choice=INTS,
-)
-SWAP_ORDERS = record(SwapOrders, use=INTS, length=INTS2, owner=SHORTS3, rise=FLOATS3, saving=FLOATS3)
+PROFILE = record(Profile)
+LATTICE = record(Lattice)
+SCRATCH = record(Scratch)
+CALL_SCRATCH = record(CallScratch)
+SWAP_ORDERS = record(SwapOrders)

@@ -15,7 +15,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.compiled.array_types import Flags, Floats, Ints, Words
+from formulations.compiled.array_types import (
+    Flags,
+    Floats,
+    Floats2,
+    Floats3,
+    Ints,
+    Ints2,
+    Ints3,
+    Shorts2,
+    Words,
+    Words2,
+)
 from formulations.compiled.memory_budget import demand
 from formulations.stage_partitioning.definition.plan import Stage, StagePlan
 from formulations.stage_partitioning.definition.problem import MEMORY_SLACK, allowed_dp_degrees
@@ -42,13 +53,13 @@ class Profile(NamedTuple):
     tp_degrees: Ints
     dp_degrees: Ints
     resync: Floats
-    num_tmpcs: Ints
-    time: Floats
-    weight: Floats
-    per_microbatch: Floats
-    static: Floats
-    volume_in: Floats
-    volume_out: Floats
+    num_tmpcs: Ints2
+    time: Floats3
+    weight: Floats3
+    per_microbatch: Floats3
+    static: Floats3
+    volume_in: Floats3
+    volume_out: Floats3
     uniform: Ints
     source: Ints
     target: Ints
@@ -56,8 +67,8 @@ class Profile(NamedTuple):
     in_edges: Ints
     out_start: Ints
     out_edges: Ints
-    original: Ints
-    carried: Floats
+    original: Ints3
+    carried: Floats3
     carried_start: Ints
     holders: Ints
     holders_start: Ints
@@ -79,22 +90,22 @@ class Lattice(NamedTuple):
     i lies, and there is no such stage where they cross; (0, 0) where nothing limits stages (`exact.required`).
     """
 
-    bits: Words
+    bits: Words2
     work: Floats
-    time: Floats
-    weight: Floats
-    fast_per_microbatch: Floats
-    fast_static: Floats
-    light_per_microbatch: Floats
-    light_static: Floats
-    missing: Ints
-    entering: Floats
-    leaving: Floats
-    edge_both: Floats
+    time: Floats2
+    weight: Floats2
+    fast_per_microbatch: Floats2
+    fast_static: Floats2
+    light_per_microbatch: Floats2
+    light_static: Floats2
+    missing: Ints2
+    entering: Floats2
+    leaving: Floats2
+    edge_both: Floats2
     crossing_start: Ints
     crossing_edges: Ints
-    least_d: NDArray[np.int32]
-    most_d: NDArray[np.int32]
+    least_d: Shorts2
+    most_d: Shorts2
 
 
 def build_profile(instance: StageInstance, *, prune: bool) -> Profile:
