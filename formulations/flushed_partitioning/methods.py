@@ -23,8 +23,6 @@ _code = lazy("formulations.flushed_partitioning")
 #: More downsets than this make more pairs than are walked over in minutes.
 MAX_DOWNSETS = 20_000
 
-#: What a path of stages says without counting them from the input side.
-_ON_PATHS = frozenset({"num_stages", "num_devices", "same_stage", "stage_of", "tp_degree_of", "dp_degree_of"})
 _COLUMNS = f"graphs of at most {FEW_DOWNSETS} downsets, TMPCs of equal weights, one network"
 
 
@@ -92,7 +90,7 @@ METHODS: tuple[Method[FlushedInstance, StagePlan], ...] = (
         solve=_code.models.cpsat_columns.solve,
         backend="cpsat",
         build=_code.models.cpsat_columns.build,
-        honours=_ON_PATHS,
+        honours=names(VOCABULARY),
         supports=_code.exact.effort.columns_supports,
         limits=_COLUMNS,
         effort=lambda instance: columns_effort(instance.flat),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import TypeVar
 
 State = TypeVar("State", bound=Hashable)
+Ends = TypeVar("Ends", bound=Hashable)
 
 
 def on_paths(
@@ -37,3 +38,12 @@ def is_path(arcs: Collection[tuple[State, State]], start: State, is_end: Callabl
     while at in following and steps <= len(arcs):
         at, steps = following[at], steps + 1
     return is_end(at) and steps == len(arcs)
+
+
+def arcs_on(path: Mapping[Ends, int], ends: Sequence[Ends], devices: Sequence[int]) -> set[int]:
+    """The arcs that stand for a path: of those that join the same states, on no more devices, the one with most."""
+    taken: dict[Ends, int] = {}
+    for a, (joined, count) in enumerate(zip(ends, devices, strict=True)):
+        if count <= path.get(joined, 0) and (joined not in taken or count > devices[taken[joined]]):
+            taken[joined] = a
+    return set(taken.values())

@@ -67,12 +67,16 @@ class Extensible(Protocol):
         """Hold an expression (or a number) to ``<=``, ``>=`` or ``==`` an amount."""
 
 
-def add_requirements(model: Extensible, vocabulary: Iterable[Quantity], instance: Any) -> None:
-    """Add the instance's requirements to its model, as constraints ``required[0]``, ``required[1]``, ..."""
+Extended = TypeVar("Extended", bound=Extensible)
+
+
+def add_requirements(model: Extended, vocabulary: Iterable[Quantity], instance: Any) -> Extended:
+    """The model, with the instance's requirements as constraints ``required[0]``, ``required[1]``, ..."""
     for number, requirement in enumerate(requirements_of(instance)):
         quantity, arguments = resolve_requirement(vocabulary, instance, requirement)
         expression = model.quantities()[quantity.name](*arguments)
         model.add_row(f"required[{number}]", expression, requirement.relation, requirement.amount)
+    return model
 
 
 def begin_with(

@@ -214,9 +214,7 @@ def model_of(instance: AmpInstance, watch: Watch | None = None, *, complete: boo
     watch = watch or Watch()
     with stops_with(watch):
         data = data_of(instance, watch, complete=complete)
-        found = Model(*build(data), data)
-        add_requirements(found, VOCABULARY, instance)
-    return found
+        return add_requirements(Model(*build(data), data), VOCABULARY, instance)
 
 
 def solve(instance: AmpInstance, limits: Limits, watch: Watch) -> Answer[StrategyPlan]:

@@ -7,8 +7,6 @@ Source: this project.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from itertools import pairwise, permutations
 from typing import Any
 
@@ -17,11 +15,11 @@ from ortools.sat.python import cp_model
 from formulations.contract.family import Answer
 from formulations.flushed_partitioning.definition.quantities import VOCABULARY
 from formulations.flushed_partitioning.models.columns import SENTENCES, Columns, columns_of, solve_with
-from formulations.modelling.solve_model import WithoutSizes, add_requirements, check_stop
+from formulations.modelling.solve_model import add_requirements, check_stop
 from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.models.flow import Flow
 from formulations.stage_partitioning.models.stage_costs import NOISE
-from formulations.stage_partitioning.models.usable_arcs import Arc
+from formulations.stage_partitioning.models.stage_quantities import CpsatQuantities
 from instances.problems.flushed_partitioning import FlushedInstance
 from solvers.cpsat import backend as cpsat
 from solvers.outcome import Limits, OnBound, OnSolution, Run, Watch
@@ -31,8 +29,10 @@ _START = (0, 0)
 _sum, _weighted = cp_model.LinearExpr.sum, cp_model.LinearExpr.weighted_sum
 
 
-class Model(Flow, WithoutSizes, cpsat.Runnable):
+class Model(Flow, CpsatQuantities):
     """``flow[a]`` is 1 if the plan has the stage of arc a; ``total`` is m times the objective in whole units."""
+
+    weighted_sum = staticmethod(cpsat.weighted_sum)
 
     def __init__(self, columns: Columns, *, whole: bool) -> None:
         self.columns = self.reach = columns
@@ -44,7 +44,7 @@ class Model(Flow, WithoutSizes, cpsat.Runnable):
         most, top = columns.most_stages, columns.target * 2
         self.costs = cost_scale(columns.prices.terms.lower_bound, 2, (2 * m + most + len(self.arcs)) * top)
         cp.says("flow", "flow[a]: the plan has the stage of arc a, nodes D \\ D' with degrees (t, d) at a sum s")
-        self.flow = [cp.new_bool_var(f"flow[{a}]") for a in range(len(self.arcs))]
+        self.flow = {a: cp.new_bool_var(f"flow[{a}]") for a in range(len(self.arcs))}
         self.steps = [self.costs.floor(arc.time) for arc in self.arcs]
         self.syncs = [self.costs.floor(columns.synchronisation(arc)) for arc in self.arcs]
         # The slowest stage of a plan is one of the columns: no other time needs to be tried.
@@ -68,7 +68,7 @@ class Model(Flow, WithoutSizes, cpsat.Runnable):
         cp.says("devices", "its stages take at most K devices: sum over a of t d flow[a] <= K [Piper, section 3.1]")
         leaving: dict[tuple[int, int], list[Any]] = {}
         entering: dict[tuple[int, int], list[Any]] = {}
-        for taken, arc in zip(self.flow, self.arcs, strict=True):
+        for taken, arc in zip(self.flow.values(), self.arcs, strict=True):
             leaving.setdefault(arc.tail, []).append(taken)
             entering.setdefault(arc.head, []).append(taken)
         cp.add_exactly_one(leaving.get(_START, [])).with_name("one_path")
@@ -76,12 +76,8 @@ class Model(Flow, WithoutSizes, cpsat.Runnable):
             if at != _START and at[0] != self.columns.last:
                 row = _sum(leaving.get(at, [])) == _sum(entering.get(at, []))
                 cp.add(row).with_name(f"conserved[{at[0]},{at[1]}]")
-        devices = self._on_path(lambda arc: arc.devices)
+        devices = self._over_stages(lambda arc: arc.devices)
         cp.add(devices <= self.columns.instance.num_devices).with_name("devices")
-
-    def _on_path(self, factor: Callable[[Arc], int]) -> Any:
-        """A whole number of every arc of the path, summed."""
-        return _weighted(self.flow, list(map(factor, self.arcs)))
 
     def _times(self) -> None:
         """C and R are at least those of every stage."""
@@ -94,10 +90,6 @@ class Model(Flow, WithoutSizes, cpsat.Runnable):
             self.model.add(step <= self.time).with_name(f"stage_time[{v}]")
             self.model.add(sync <= self.synchronisation).with_name(f"stage_synchronisation[{v}]")
 
-    def _together(self, u: int, v: int) -> Any:
-        """1 if a stage holds both nodes."""
-        return self._on_path(lambda arc: int(u in arc.block.nodes and v in arc.block.nodes))
-
     def _depth(self) -> None:
         """L: 1 and the deep l."""
         cp, columns, most = self.model, self.columns, self.columns.most_stages
@@ -105,7 +97,7 @@ class Model(Flow, WithoutSizes, cpsat.Runnable):
         for number, (shallower, deeper) in enumerate(pairwise(self.deep), start=3):
             cp.add_implication(deeper, shallower).with_name(f"deeper[{number}]")
         if columns.is_chain:
-            cp.add(_sum(self.flow) <= depth).with_name("path_depth")
+            cp.add(_sum(list(self.flow.values())) <= depth).with_name("path_depth")
             return
         path = columns.longest_path()
         crossed = len(path) - sum(self._together(u, v) for u, v in pairwise(path))
@@ -132,31 +124,6 @@ class Model(Flow, WithoutSizes, cpsat.Runnable):
             if depth > 1:
                 row.only_enforce_if(self.deep[depth - 2])
 
-    def quantities(self) -> Mapping[str, Callable[..., Any]]:
-        """The quantities of a plan that are sums over its path; it does not count its stages from the input side."""
-        index, downsets = self.columns.flushed.flat.index, self.prices.downsets
-
-        def holding(factor: Callable[[Arc], int], *nodes: Any) -> Any:
-            return self._on_path(lambda arc: factor(arc) if all(index[v] in arc.block.nodes for v in nodes) else 0)
-
-        return {
-            "num_stages": lambda: holding(lambda _: 1),
-            "num_devices": lambda: holding(lambda arc: arc.devices),
-            "same_stage": lambda node, other: holding(lambda _: 1, node, other),
-            "stage_of": lambda node: self._on_path(lambda arc: downsets[arc.block.inner] >> index[node] & 1),
-            "tp_degree_of": lambda node: holding(lambda arc: arc.tp_degree, node),
-            "dp_degree_of": lambda node: holding(lambda arc: arc.dp_degree, node),
-        }
-
-    def values_of(self, plan: StagePlan) -> Iterator[tuple[Any, int]]:
-        """The path of a plan, as pairs of a variable and its value; a dominated stage by one that dominates it."""
-        on_path = self.path_of(plan)
-        yield from ((self.flow[a], int(a in on_path)) for a in range(len(self.arcs)))
-
-    def decode(self, values: Any) -> StagePlan:
-        """The plan of a solution."""
-        return self.plan_of(a for a in range(len(self.arcs)) if values[self.flow[a]])
-
     def lower_bound(self, bound: float) -> float:
         """A bound in the instance's unit, less what sums in another order may differ by; it is times m in the model."""
         units = self.costs.restore(cpsat.whole(bound)) / self.microbatches * (1 - NOISE)
@@ -164,16 +131,13 @@ class Model(Flow, WithoutSizes, cpsat.Runnable):
 
     def run(self, limits: Limits, watch: Watch, on_solution: OnSolution = None, on_bound: OnBound = None) -> Run:
         """Run CP-SAT on it; ``stats`` counts downsets and arcs."""
-        run = super().run(limits, watch, on_solution, on_bound)
-        return replace(run, stats={**run.stats, "downsets": len(self.prices.downsets), "arcs": len(self.arcs)})
+        return self.with_counts(super().run(limits, watch, on_solution, on_bound))
 
 
 def build(instance: FlushedInstance, watch: Watch | None = None, *, complete: bool = False) -> Model:
     """The CP-SAT model of all plans that are hardly slower than the watch's best one; as `columns.columns_of`."""
     columns = columns_of(instance, watch or Watch(), complete=complete)
-    model = Model(columns, whole=complete or bool(instance.requirements))
-    add_requirements(model, VOCABULARY, instance)
-    return model
+    return add_requirements(Model(columns, whole=complete or bool(instance.requirements)), VOCABULARY, instance)
 
 
 def solve(instance: FlushedInstance, limits: Limits, watch: Watch) -> Answer[StagePlan]:

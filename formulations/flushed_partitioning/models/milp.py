@@ -96,9 +96,7 @@ def model_of(instance: FlushedInstance, watch: Watch | None = None, *, complete:
     """The model of an instance (`data_of`), with its requirements; `solve_model.Stopped` once the watch is."""
     data = data_of(instance, watch or Watch(), complete=complete)
     with stops_with(data.watch):
-        found = Model(build(data), data)
-    add_requirements(found, VOCABULARY, instance)
-    return found
+        return add_requirements(Model(build(data), data), VOCABULARY, instance)
 
 
 def solve(instance: FlushedInstance, limits: Limits, watch: Watch) -> Answer[StagePlan]:

@@ -59,14 +59,6 @@ class Model(flat_columns.Model):
             doc=SENTENCES["stage_synchronisation"],
         )
 
-    def _together(self, u: int, v: int) -> Any:
-        """1 if a stage holds both nodes."""
-        return weighted_sum(
-            (1.0, self.model.flow[a])
-            for a, arc in enumerate(self.arcs)
-            if u in arc.block.nodes and v in arc.block.nodes
-        )
-
     def _depth(self) -> None:
         """L: 1 and the deep l."""
         model, columns, most = self.model, self.columns, self.columns.most_stages
@@ -121,9 +113,7 @@ class Model(flat_columns.Model):
 def build(instance: FlushedInstance, watch: Watch | None = None, *, complete: bool = False) -> Model:
     """The Pyomo model of all plans that are hardly slower than the watch's best one; as `columns.columns_of`."""
     columns = columns_of(instance, watch or Watch(), complete=complete)
-    model = Model(columns, whole=complete or bool(instance.requirements))
-    add_requirements(model, VOCABULARY, instance)
-    return model
+    return add_requirements(Model(columns, whole=complete or bool(instance.requirements)), VOCABULARY, instance)
 
 
 def solve(instance: FlushedInstance, limits: Limits, watch: Watch) -> Answer[StagePlan]:

@@ -26,6 +26,7 @@ from formulations.hierarchical_partitioning.methods import MAX_DOWNSETS
 from formulations.hierarchical_partitioning.models.first_plan import first_plan
 from formulations.hierarchical_partitioning.models.superstages import Superstages
 from formulations.hierarchical_partitioning.models.usable_arcs import Arc, Reach, first_reach
+from formulations.modelling.layered_paths import arcs_on
 from formulations.modelling.solve_model import Model, WithoutSizes, prove
 from formulations.stage_partitioning.models.usable_arcs import WIDER
 from instances.problems.hierarchical_partitioning import HierarchicalInstance
@@ -112,19 +113,17 @@ class Paths(WithoutSizes):
     def values_of(self, plan: HierarchicalPlan) -> Iterator[tuple[Any, int]]:
         """The path of a plan, as pairs of a variable and its value; a dominated superstage by one that dominates it."""
         data = self.data
-        path, bits, s = {}, 0, 0
+        path, bits, s = dict[Any, int](), 0, 0
         for superstage in reversed(plan.stages):
             tail = bits, s
             index = data.reach.superstages.instance.flat.index
             bits |= sum(1 << index[node] for stage in superstage.inner for node in stage.nodes)
             s += superstage.dp_degree * sum(stage.dp_degree for stage in superstage.inner)
             path[tail, (bits, s)] = superstage.dp_degree
-        taken: dict[Any, int] = {}
-        for a, arc in enumerate(data.arcs):
-            ends = (data.inner[a], arc.s), (data.inner[a] | data.nodes[a], arc.head[1])
-            if arc.devices <= path.get(ends, 0) and (ends not in taken or arc.devices > data.arcs[taken[ends]].devices):
-                taken[ends] = a
-        on_path = set(taken.values())
+        ends = [
+            ((data.inner[a], arc.s), (data.inner[a] | data.nodes[a], arc.head[1])) for a, arc in enumerate(data.arcs)
+        ]
+        on_path = arcs_on(path, ends, [arc.devices for arc in data.arcs])
         yield from ((self.flow[a], int(a in on_path)) for a in range(len(data.arcs)))
 
     def decode(self, values: Any) -> HierarchicalPlan:

@@ -366,9 +366,7 @@ def model_of(
     """The model of an instance, with its requirements; nothing is left out for a known plan, ``complete`` or not."""
     with stops_with(watch or Watch()):
         data = data_of(instance)
-        found = Model(build(data), data)
-        add_requirements(found, VOCABULARY, instance)
-    return found
+        return add_requirements(Model(build(data), data), VOCABULARY, instance)
 
 
 def solve(instance: HierarchicalInstance, limits: Limits, watch: Watch) -> Answer[HierarchicalPlan]:

@@ -14,14 +14,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import pyomo.environ as pyo
 
 from formulations.contract.family import Answer
 from formulations.hierarchical_partitioning.definition.plan import HierarchicalPlan
 from formulations.hierarchical_partitioning.definition.quantities import VOCABULARY
 from formulations.hierarchical_partitioning.models.columns import START, Data, Paths, solve_with, usable
-from formulations.modelling.linear_paths import LinearPaths
 from formulations.modelling.solve_model import add_requirements
 from formulations.stage_partitioning.models import by_target
 from instances.problems.hierarchical_partitioning import HierarchicalInstance
@@ -107,12 +105,9 @@ class Model(Paths, milp.Runnable):
         if self.target is None or on_solution is None or on_bound is None:
             run = super().run(limits, watch, on_solution, on_bound)
         else:
-            reach, arcs = self.data.reach, self.data.arcs
-            paths = by_target.Paths(arcs, reach.last, reach.superstages.K2, reach.target, self.data.unit)
-            times = np.array([arc.time for arc in arcs])
-            programs = LinearPaths(self.model, list(self.flow.values()), paths.ends, times, paths.is_end, limits, watch)
-            run = by_target.search(paths, programs.within, limits, watch, on_solution, on_bound)
-            run = replace(run, solver=programs.program.solver, stats={**programs.program.stats, **run.stats})
+            reach = self.data.reach
+            paths = by_target.Paths(self.data.arcs, reach.last, reach.superstages.K2, reach.target, self.data.unit)
+            run = by_target.search_linear(paths, self.model, self.flow, limits, watch, on_solution, on_bound)
         return replace(run, stats={**run.stats, **self.counts()})
 
     def lower_bound(self, bound: float) -> float:
@@ -128,9 +123,7 @@ def model_of(
     with stops_with(watch):
         data = data_of(instance, watch, complete=complete)
         target = data.reach.target if search and not instance.requirements else None
-        found = Model(build(data, target), data, target)
-        add_requirements(found, VOCABULARY, instance)
-    return found
+        return add_requirements(Model(build(data, target), data, target), VOCABULARY, instance)
 
 
 def solve(instance: HierarchicalInstance, limits: Limits, watch: Watch) -> Answer[HierarchicalPlan]:

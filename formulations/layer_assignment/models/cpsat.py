@@ -269,9 +269,8 @@ def model_of(
     The sum of all stages is a constant and stays outside.
     """
     data = data_of(instance, watch or Watch(), complete=complete)
-    found = Model(*build(data), data, search and not data.rings and not instance.requirements)
-    add_requirements(found, VOCABULARY, instance)
-    return found
+    searches = search and not data.rings and not instance.requirements
+    return add_requirements(Model(*build(data), data, searches), VOCABULARY, instance)
 
 
 def solve(instance: LayerAssignmentInstance, limits: Limits, watch: Watch) -> Answer[LayerPlan]:

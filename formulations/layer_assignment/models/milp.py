@@ -226,9 +226,7 @@ def model_of(
     """The model of an instance (`data_of`), with its requirements; to be searched by targets if it has none."""
     data = data_of(instance, watch or Watch(), complete=complete)
     target = max(data.waiting.values()) if search and not data.all_reduce and not instance.requirements else None
-    found = Model(build(data, target), data, target)
-    add_requirements(found, VOCABULARY, instance)
-    return found
+    return add_requirements(Model(build(data, target), data, target), VOCABULARY, instance)
 
 
 def solve(instance: LayerAssignmentInstance, limits: Limits, watch: Watch) -> Answer[LayerPlan]:

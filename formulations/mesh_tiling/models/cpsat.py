@@ -180,9 +180,7 @@ def model_of(
     """The model of an instance, with its requirements."""
     with stops_with(watch or Watch()):
         data = data_of(instance, Placements(instance))
-        found = Model(build(data), data)
-        add_requirements(found, VOCABULARY, instance)
-    return found
+        return add_requirements(Model(build(data), data), VOCABULARY, instance)
 
 
 def solve(instance: MeshInstance, limits: Limits, watch: Watch) -> Answer[TilingPlan]:

@@ -242,9 +242,7 @@ def model_of(instance: MeshInstance, watch: Watch | None = None, *, complete: bo
     watch = watch or Watch()
     with stops_with(watch):
         data = data_of(instance, watch, complete=complete)
-        found = Model(build(data), data)
-        add_requirements(found, VOCABULARY, instance)
-    return found
+        return add_requirements(Model(build(data), data), VOCABULARY, instance)
 
 
 def solve(instance: MeshInstance, limits: Limits, watch: Watch) -> Answer[TilingPlan]:

@@ -178,9 +178,7 @@ def model_of(
     data = data_of(instance, watch, complete=complete, graph=graph)
     model, start, first, iteration = build(data)
     strengthen(model, first)
-    found = Model(data, model, start, first, iteration)
-    add_requirements(found, VOCABULARY, instance)
-    return found
+    return add_requirements(Model(data, model, start, first, iteration), VOCABULARY, instance)
 
 
 def solve(instance: ScheduleInstance, limits: Limits, watch: Watch) -> Answer[SchedulePlan]:

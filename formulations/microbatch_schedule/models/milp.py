@@ -229,9 +229,7 @@ def model_of(instance: ScheduleInstance, watch: Watch | None = None, *, complete
     data = data_of(instance, watch, complete=complete)
     model = build(data)
     strengthen(model, data)
-    found = Model(data, model)
-    add_requirements(found, VOCABULARY, instance)
-    return found
+    return add_requirements(Model(data, model), VOCABULARY, instance)
 
 
 def solve(instance: ScheduleInstance, limits: Limits, watch: Watch) -> Answer[SchedulePlan]:

@@ -10,14 +10,13 @@ Source: reconstructed; the states are those of Piper's dynamic program, section 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 
-from formulations.modelling.linear_paths import PathWithin
+from formulations.modelling.linear_paths import LinearPaths, PathWithin
 from formulations.modelling.threshold_search import Cheapest, search_intervals
 from formulations.stage_partitioning.models.stage_costs import SAME
 from solvers.outcome import Limits, Run, Watch
@@ -63,15 +62,6 @@ class Paths:
     target: float
     unit: float
 
-    @cached_property
-    def ends(self) -> list[tuple[State, State]]:
-        """The states that each arc joins."""
-        return [(arc.tail, arc.head) for arc in self.arcs]
-
-    def is_end(self, state: State) -> bool:
-        """Whether a plan is complete there."""
-        return state[0] == self.last
-
 
 def search(
     paths: Paths,
@@ -99,3 +89,19 @@ def search(
     )  # fmt: skip
     objective, bound = (None if value is None else value / paths.unit for value in (found.objective, found.bound))
     return replace(found, objective=objective, bound=bound)
+
+
+def search_linear(
+    paths: Paths,
+    model: Any,
+    flow: Mapping[int, Any],
+    limits: Limits,
+    watch: Watch,
+    on_solution: Callable[[Any], None],
+    on_bound: Callable[[float], None],
+) -> Run:
+    """The least target that is met, by linear programs: those of ``model``, whose ``flow[a]`` is 1 for arcs taken."""
+    ends, times = [(arc.tail, arc.head) for arc in paths.arcs], np.array([arc.time for arc in paths.arcs])
+    programs = LinearPaths(model, list(flow.values()), ends, times, lambda state: state[0] == paths.last, limits, watch)
+    found = search(paths, programs.within, limits, watch, on_solution, on_bound)
+    return replace(found, solver=programs.program.solver, stats={**programs.program.stats, **found.stats})

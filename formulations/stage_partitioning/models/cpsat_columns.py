@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,10 +18,8 @@ from ortools.sat.python import cp_model
 
 from formulations.contract.family import Answer
 from formulations.modelling.linear_paths import PathWithin
-from formulations.modelling.solve_model import WithoutSizes
 from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.models import by_target, flow
-from formulations.stage_partitioning.models.assignment_data import Terms
 from formulations.stage_partitioning.models.flow import Flow
 from formulations.stage_partitioning.models.stage_costs import Prices
 from formulations.stage_partitioning.models.stage_quantities import CpsatQuantities
@@ -99,12 +97,14 @@ def build(data: Data, target: float | None = None) -> tuple[cpsat.SpokenModel, d
     return model, flow
 
 
-class Model(Flow, CpsatQuantities, WithoutSizes):
+class Model(Flow, CpsatQuantities):
     """The model of what is in reach.
 
     ``whole``: with arcs that another one beats, which requirements may ask for. ``search``: it is run by targets, and
     begins with one.
     """
+
+    weighted_sum = staticmethod(cpsat.weighted_sum)
 
     def __init__(self, prices: Prices, reach: Reach, whole: bool = False, search: bool = False) -> None:
         self.prices, self.reach, self.target = prices, reach, reach.target if search else None
@@ -113,47 +113,15 @@ class Model(Flow, CpsatQuantities, WithoutSizes):
             self.model, self.flow = build(self.data, self.target)
         self.arcs = self.data.arcs
 
-    def values_of(self, plan: StagePlan) -> Iterator[tuple[Any, int]]:
-        """The path of a plan, as pairs of a variable and its value; a dominated stage by one that dominates it."""
-        on_path = self.path_of(plan)
-        return ((taken, int(a in on_path)) for a, taken in self.flow.items())
-
-    def decode(self, values: Any) -> StagePlan:
-        """The plan of a solution."""
-        return self.plan_of(a for a, taken in self.flow.items() if values[taken])
-
     def lower_bound(self, bound: float) -> float:
         """The bound in the instance's unit: times are rounded down, and slower plans than the target are not there."""
         return min(self.data.scale.restore(max(0, cpsat.whole(bound))), self.reach.target)
 
-    @property
-    def terms(self) -> Terms:
-        """The instance's."""
-        return self.prices.terms
-
-    def _over_stages(self, factor: Callable[[Arc], int]) -> Any:
-        return _weighted(list(self.flow.values()), [factor(self.arcs[a]) for a in self.flow])
-
-    def _of_stage_with(self, v: int, factor: Callable[[Arc], int]) -> Any:
-        return self._sum_holding([v], factor)
-
-    def _together(self, u: int, v: int) -> Any:
-        return self._sum_holding([u, v], lambda _: 1)
-
-    def _stage_of(self, v: int) -> Any:  # those that follow its own on the path
-        return self._over_stages(lambda arc: self.prices.downsets[arc.block.inner] >> v & 1)
-
-    def _sum_holding(self, nodes: list[int], factor: Callable[[Arc], int]) -> Any:
-        held = [(a, arc) for a, arc in enumerate(self.arcs) if all(v in arc.block.nodes for v in nodes)]
-        return _weighted([self.flow[a] for a, _ in held], [factor(arc) for _, arc in held])
-
     def run(self, limits: Limits, watch: Watch, on_solution: OnSolution = None, on_bound: OnBound = None) -> Run:
         """Search by targets (`by_target`), or run the model as it is; ``stats`` counts downsets and arcs as well."""
         if self.target is not None and on_solution is not None and on_bound is not None:
-            run = self._by_target(limits, watch, on_solution, on_bound)
-        else:
-            run = super().run(limits, watch, on_solution, on_bound)
-        return replace(run, stats={**run.stats, "downsets": len(self.prices.downsets), "arcs": len(self.arcs)})
+            return self.with_counts(self._by_target(limits, watch, on_solution, on_bound))
+        return self.with_counts(super().run(limits, watch, on_solution, on_bound))
 
     def _by_target(
         self, limits: Limits, watch: Watch, on_solution: Callable[[Any], None], on_bound: Callable[[float], None]

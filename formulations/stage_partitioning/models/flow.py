@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from formulations.contract.family import Answer
-from formulations.modelling.solve_model import Extensible, Stopped, add_requirements
+from formulations.modelling.layered_paths import arcs_on
+from formulations.modelling.solve_model import Extensible, Stopped, WithoutSizes, add_requirements
 from formulations.modelling.solve_model import Model as Modelled
 from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.definition.quantities import VOCABULARY
@@ -15,50 +17,71 @@ from formulations.stage_partitioning.model_size import MAX_DOWNSETS, columns_sup
 from formulations.stage_partitioning.models.assignment_data import Terms
 from formulations.stage_partitioning.models.solving import prove
 from formulations.stage_partitioning.models.stage_costs import Prices
+from formulations.stage_partitioning.models.stage_quantities import StageQuantities
 from formulations.stage_partitioning.models.usable_arcs import SAME, WIDER, Arc, Reach, first_reach
 from instances.graph import downsets
 from instances.problems.stage_partitioning import StageInstance
-from solvers.outcome import Limits, Prover, Stop, Watch
+from solvers.outcome import Limits, Prover, Run, Stop, Watch
 
 #: The target of a model whose plans do not meet the requirements rises by this factor, the next by its square.
 GROWTH = 1.25
 
 
-class Flow:
-    """Arcs of priced stages; a path of them is a plan."""
+class Flow(StageQuantities, WithoutSizes):
+    """A model of paths of priced stages: ``flow[a]`` is 1 if the plan has the stage of arc a."""
 
     prices: Prices
     reach: Reach
     arcs: list[Arc]
+    flow: Mapping[int, Any]
+    #: The solver's sum of factor times variable.
+    weighted_sum: Callable[[Iterable[tuple[int, Any]]], Any]
 
-    def path_of(self, plan: StagePlan) -> set[int]:
-        """The arcs of a plan's path; a dominated stage by one that dominates it."""
-        path = {}
-        bits = s = 0
+    @property
+    def terms(self) -> Terms:
+        """The instance's."""
+        return self.prices.terms
+
+    def values_of(self, plan: StagePlan) -> Iterator[tuple[Any, int]]:
+        """The path of a plan, as pairs of a variable and its value; a dominated stage by one that dominates it."""
+        index, path, bits, s = self.reach.instance.index, dict[Any, int](), 0, 0
         for stage in reversed(plan.stages):
             tail = bits, s
-            bits |= sum(1 << self.reach.instance.index[node] for node in stage.nodes)
+            bits |= sum(1 << index[node] for node in stage.nodes)
             s += stage.dp_degree
             path[tail, (bits, s)] = stage.dp_degree * stage.tp_degree
-        taken: dict[Any, int] = {}
-        for a, arc in enumerate(self.arcs):
-            ends = self._ends(arc)
-            if arc.devices <= path.get(ends, 0) and (ends not in taken or arc.devices > self.arcs[taken[ends]].devices):
-                taken[ends] = a
-        return set(taken.values())
+        on_path = arcs_on(path, [self._ends(arc) for arc in self.arcs], [arc.devices for arc in self.arcs])
+        return ((taken, int(a in on_path)) for a, taken in self.flow.items())
 
     def _ends(self, arc: Arc) -> tuple[tuple[int, int], tuple[int, int]]:
         """The states that an arc joins, as downsets and sums."""
         (inner, before), (outer, after) = arc.tail, arc.head
         return (self.prices.downsets[inner], before), (self.prices.downsets[outer], after)
 
-    def plan_of(self, taken: Iterable[int]) -> StagePlan:
-        """The plan of the arcs of a path."""
-        inwards = sorted((self.arcs[a] for a in taken), key=lambda arc: -arc.block.inner)
+    def decode(self, values: Any) -> StagePlan:
+        """The plan of a solution."""
+        taken = [self.arcs[a] for a, variable in self.flow.items() if values[variable] > 0.5]
         return self.prices.terms.plan(
             self.prices.decisions_of(arc.block, arc.tp_degree, arc.dp_degree, arc.in_flight, self.reach.target)
-            for arc in inwards
+            for arc in sorted(taken, key=lambda arc: -arc.block.inner)
         )
+
+    def with_counts(self, run: Run) -> Run:
+        """The run, whose ``stats`` count downsets and arcs as well."""
+        return replace(run, stats={**run.stats, "downsets": len(self.prices.downsets), "arcs": len(self.arcs)})
+
+    def _over_stages(self, factor: Callable[[Arc], int]) -> Any:
+        factors = ((factor(self.arcs[a]), taken) for a, taken in self.flow.items())
+        return self.weighted_sum((amount, taken) for amount, taken in factors if amount)
+
+    def _of_stage_with(self, v: int, factor: Callable[[Arc], int]) -> Any:
+        return self._over_stages(lambda arc: factor(arc) if v in arc.block.nodes else 0)
+
+    def _together(self, u: int, v: int) -> Any:
+        return self._over_stages(lambda arc: int(u in arc.block.nodes and v in arc.block.nodes))
+
+    def _stage_of(self, v: int) -> Any:  # those that follow its own on the path
+        return self._over_stages(lambda arc: self.prices.downsets[arc.block.inner] >> v & 1)
 
 
 class FlowModel(Modelled[StagePlan], Extensible, Protocol):
@@ -93,9 +116,7 @@ def build(
 
 def _within(kind: Kind[Built], prices: Prices, target: float) -> Built:
     """The model of all plans of at most ``target`` that meet the requirements."""
-    model = kind(prices, Reach(prices, target), True, False)
-    add_requirements(model, VOCABULARY, prices.terms.instance)
-    return model
+    return add_requirements(kind(prices, Reach(prices, target), True, False), VOCABULARY, prices.terms.instance)
 
 
 def solve(

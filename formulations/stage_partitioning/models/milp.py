@@ -275,9 +275,8 @@ def model_within(data: Blocks, target: float | None = None) -> Model:
 
 def model_of(instance: StageInstance, watch: Watch | None = None, *, complete: bool = False) -> Model:
     """The model of an instance (`block_search.data_of`), with its requirements."""
-    found = model_within(block_search.data_of(instance, watch or Watch(), complete=complete))
-    add_requirements(found, VOCABULARY, instance)
-    return found
+    data = block_search.data_of(instance, watch or Watch(), complete=complete)
+    return add_requirements(model_within(data), VOCABULARY, instance)
 
 
 def solve(instance: StageInstance, limits: Limits, watch: Watch) -> Answer[StagePlan]:

@@ -18,20 +18,16 @@ Source: this project; downsets, states and TPS(S, t, d, s) are Piper's, section 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 import pyomo.environ as pyo
 
 from formulations.contract.family import Answer
-from formulations.modelling.linear_paths import LinearPaths
-from formulations.modelling.solve_model import WithoutSizes
 from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.models import by_target, flow
-from formulations.stage_partitioning.models.assignment_data import Terms
 from formulations.stage_partitioning.models.flow import Flow
 from formulations.stage_partitioning.models.stage_costs import Prices
 from formulations.stage_partitioning.models.stage_quantities import MilpQuantities
@@ -138,29 +134,21 @@ def build(data: Data, target: float | None = None) -> pyo.ConcreteModel:
     return model
 
 
-class Model(MilpQuantities, Flow, WithoutSizes):
+class Model(Flow, MilpQuantities):
     """The model of what is in reach; times are in parts of ``unit``.
 
     ``whole``: with arcs that another one beats, which requirements may ask for. ``search``: it is run by targets, and
     begins with one.
     """
 
+    weighted_sum = staticmethod(weighted_sum)
+
     def __init__(self, prices: Prices, reach: Reach, whole: bool = False, search: bool = False) -> None:
         self.prices, self.reach, self.target = prices, reach, reach.target if search else None
         with stops_with(prices.watch):
             self.data = data_of(prices, reach, whole=whole)
             self.model = build(self.data, self.target)
-        self.arcs, self.unit = list(self.data.arcs), self.data.unit
-
-    def values_of(self, plan: StagePlan) -> Iterator[tuple[Any, int]]:
-        """The path of a plan, as pairs of a variable and its value; a dominated stage by one that dominates it."""
-        on_path = self.path_of(plan)
-        for a in range(len(self.arcs)):
-            yield self.model.flow[a], int(a in on_path)
-
-    def decode(self, values: milp.Values) -> StagePlan:
-        """The plan of a solution."""
-        return self.plan_of(a for a in range(len(self.arcs)) if values[self.model.flow[a]] > 0.5)
+        self.arcs, self.unit, self.flow = list(self.data.arcs), self.data.unit, dict(self.model.flow.items())
 
     def lower_bound(self, bound: float) -> float:
         """The bound in the instance's unit, less what the solver's tolerances may have added."""
@@ -171,36 +159,15 @@ class Model(MilpQuantities, Flow, WithoutSizes):
         plan = self.prices.watch.best_plan
         return () if plan is None else self.values_of(plan)
 
-    @property
-    def terms(self) -> Terms:
-        """The instance's."""
-        return self.prices.terms
-
-    def _over_stages(self, factor: Callable[[Arc], int]) -> Any:
-        factors = ((factor(arc), a) for a, arc in enumerate(self.arcs))
-        return weighted_sum((amount, self.model.flow[a]) for amount, a in factors if amount)
-
-    def _of_stage_with(self, v: int, factor: Callable[[Arc], int]) -> Any:
-        return self._over_stages(lambda arc: factor(arc) if v in arc.block.nodes else 0)
-
-    def _together(self, u: int, v: int) -> Any:
-        return self._over_stages(lambda arc: int(u in arc.block.nodes and v in arc.block.nodes))
-
-    def _stage_of(self, v: int) -> Any:  # those that follow its own on the path
-        return self._over_stages(lambda arc: self.prices.downsets[arc.block.inner] >> v & 1)
-
     def run(self, limits: Limits, watch: Watch, on_solution: OnSolution = None, on_bound: OnBound = None) -> Run:
         """Search by targets, or run the model as it is; ``stats`` counts downsets and arcs as well."""
         if self.target is None or on_solution is None or on_bound is None:
-            run = super().run(limits, watch, on_solution, on_bound)
-        else:
-            reach, flow = self.reach, list(self.model.flow.values())
-            paths = by_target.Paths(self.arcs, reach.last, reach.instance.num_devices, reach.target, self.unit)
-            times = np.array([arc.time for arc in self.arcs])
-            programs = LinearPaths(self.model, flow, paths.ends, times, paths.is_end, limits, watch)
-            run = by_target.search(paths, programs.within, limits, watch, on_solution, on_bound)
-            run = replace(run, solver=programs.program.solver, stats={**programs.program.stats, **run.stats})
-        return replace(run, stats={**run.stats, "downsets": len(self.prices.downsets), "arcs": len(self.arcs)})
+            return self.with_counts(super().run(limits, watch, on_solution, on_bound))
+        reach = self.reach
+        paths = by_target.Paths(self.arcs, reach.last, reach.instance.num_devices, reach.target, self.unit)
+        return self.with_counts(
+            by_target.search_linear(paths, self.model, self.flow, limits, watch, on_solution, on_bound)
+        )
 
 
 def model_of(instance: StageInstance, watch: Watch | None = None, *, complete: bool = False) -> Model:

@@ -73,9 +73,8 @@ def build(data: Data) -> tuple[cpsat.SpokenModel, list[list[cp_model.IntVar]], S
 
 def model_of(instance: KnapsackInstance, watch: Watch | None = None, *, complete: bool = False) -> Model:
     """The model of an instance (`data_of`), with its requirements."""
-    found = Model(instance, *build(data_of(instance, watch or Watch(), complete=complete)))
-    add_requirements(found, VOCABULARY, instance)
-    return found
+    data = data_of(instance, watch or Watch(), complete=complete)
+    return add_requirements(Model(instance, *build(data)), VOCABULARY, instance)
 
 
 def solve(instance: KnapsackInstance, limits: Limits, watch: Watch) -> Answer[KnapsackPlan]:
