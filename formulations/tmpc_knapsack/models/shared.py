@@ -1,4 +1,4 @@
-"""What the two solver models share: sizes, and how a solution and a bound are read."""
+"""What the two solver models share: the numbers they are made of, and how a solution and a bound are read."""
 
 from __future__ import annotations
 
@@ -28,93 +28,79 @@ _FAR = 2.0
 #: At this gap to the relaxation the search for a first plan ends.
 _ROUNDED_GAP = 0.01
 
-
-def fastest(instance: KnapsackInstance) -> list[float]:
-    """Least time of every node."""
-    return [min(option.time for option in node.options) for node in instance.nodes]
-
-
-def extra_times(instance: KnapsackInstance, known: float | None) -> list[list[float]]:
-    """Time of every option above its node's fastest; beside a plan of ``known`` no more than twice what that has.
-
-    No better plan takes an option that alone costs as much, so its costs are counted in full; where some options take
-    10^5 times as long as others, those that matter would be lost in the solvers' roundings and tolerances.
-    """
-    extra = [[option.time - best for option in node.options]
-             for node, best in zip(instance.nodes, fastest(instance), strict=True)]  # fmt: skip
-    if known is None:
-        return extra
-    most = _FAR * max(0.0, known - math.fsum(fastest(instance)))
-    return [[min(time, most) for time in times] for times in extra]
-
-
-def sizes(instance: KnapsackInstance) -> tuple[list[list[float]], float]:
-    """Memory of every option, and the limit; what exceeds the limit alone is cut to about twice the limit.
-
-    Cutting keeps such options out as before, and coefficients near the limit's size.
-    """
-    limit = instance.capacity_bytes * MEMORY_SLACK
-    too_large = float(math.floor(2 * limit) + 1)
-    return [[min(option.memory_bytes, too_large) for option in node.options] for node in instance.nodes], limit
+#: A node and one of its options, by position.
+Option = tuple[int, int]
 
 
 @dataclass(frozen=True)
 class Data:
-    """Of every option its ``memory`` and its ``extra`` time above the node's fastest option, in the instance's units.
+    """``options`` of each node; of each option its ``memory``, and its ``extra`` time above the node's fastest one.
 
-    ``fastest`` is the least time of every node, ``limit`` the bytes that all nodes may take.
+    All nodes may take ``limit`` bytes. ``fastest`` is the time of all nodes' fastest options together. Units are the
+    instance's, but where a model has its own.
     """
 
-    memory: list[list[float]]
+    options: list[list[Option]]
+    memory: Mapping[Option, float]
     limit: float
-    extra: list[list[float]]
-    fastest: list[float]
+    extra: Mapping[Option, float]
+    fastest: float
 
 
 def data_of(instance: KnapsackInstance, watch: Watch, *, complete: bool) -> Data:
-    """What both models are made of.
+    """The instance, with all times as they are if ``complete``.
 
-    Times far beyond those of the best plan that the watch knows are not distinguished (`extra_times`), unless
-    ``complete``.
+    Else, beside a plan that the watch knows, none is more than twice what that has above the fastest options. No better
+    plan takes an option that alone costs as much, so its costs are counted in full; where some options take 10^5 times
+    as long as others, those that matter would be lost in the solvers' roundings and tolerances.
     """
-    extra = extra_times(instance, None if complete else watch.best_objective)
-    return Data(*sizes(instance), extra, fastest(instance))
+    every = {(v, j): x for v, node in enumerate(instance.nodes) for j, x in enumerate(node.options)}
+    options = [[(v, j) for j in range(len(node.options))] for v, node in enumerate(instance.nodes)]
+    least = [min(x.time for x in node.options) for node in instance.nodes]
+    known = None if complete else watch.best_objective
+    most = math.inf if known is None else _FAR * max(0.0, known - math.fsum(least))
+    limit = instance.capacity_bytes * MEMORY_SLACK
+    # What alone exceeds the limit is kept out by twice the limit as well, and coefficients stay near the limit's size.
+    too_large = float(math.floor(2 * limit) + 1)
+    return Data(
+        options,
+        {o: min(x.memory_bytes, too_large) for o, x in every.items()},
+        limit,
+        {(v, j): min(x.time - least[v], most) for (v, j), x in every.items()},
+        math.fsum(least),
+    )
 
 
 class KnapsackModel(ABC):
-    """A solver's model of an instance; its objective is time above the fastest options, in units of its own."""
+    """A solver's model of an instance: ``chosen[v, j]`` is 1 if node v takes its option j.
+
+    Its objective is time above the fastest options, in units of its own.
+    """
 
     instance: KnapsackInstance
-
-    @abstractmethod
-    def option(self, node: int, option: int) -> Any:
-        """The variable that is 1 if that option is taken (positions in the instance)."""
-
-    def takes(self, values: Any, node: int, option: int) -> bool:
-        """Whether a solution takes that option."""
-        return bool(values[self.option(node, option)] > 0.5)
+    chosen: Mapping[Option, Any]
+    #: The solver's sum of factor times variable.
+    weighted_sum: Callable[[Iterable[tuple[int, Any]]], Any]
+    #: As of `solve_model.Extensible`.
+    add_row: Callable[[str, Any, str, int], None]
+    #: Choices that `forbid` has ruled out.
+    num_forbidden = 0
 
     @abstractmethod
     def extra_time(self, bound: float) -> float:
         """A bound on the model's objective as time above the fastest options, not rounded up."""
 
-    @abstractmethod
-    def forbid(self, options: list[tuple[int, int]]) -> None:
-        """Demand that not every node takes one of these (node, option)."""
-
-    @abstractmethod
-    def total(self, options: Iterable[tuple[int, int]]) -> Any:
-        """How many of these (node, option) are taken: a linear expression."""
+    def takes(self, values: Any, node: int, option: int) -> bool:
+        """Whether a solution takes that option."""
+        return bool(values[self.chosen[node, option]] > 0.5)
 
     def quantities(self) -> Mapping[str, Callable[..., Any]]:
         """The quantities of a choice."""
 
         def taken(option: str, node: NodeId | None = None) -> Any:
-            return self.total(
-                (v, j)
-                for v, each in enumerate(self.instance.nodes)
-                for j, found in enumerate(each.options)
-                if found.id == option and node in (None, each.id)
+            nodes = self.instance.nodes
+            return self._number(
+                (v, j) for v, j in self.chosen if nodes[v].options[j].id == option and node in (None, nodes[v].id)
             )
 
         return {"chosen": lambda node, option: taken(option, node), "num_chosen": taken}
@@ -125,35 +111,35 @@ class KnapsackModel(ABC):
 
     def lower_bound(self, bound: float) -> float:
         """A bound on the model's objective as total time."""
-        total = math.fsum(fastest(self.instance)) + max(0.0, self.extra_time(bound))
+        fastest = math.fsum(min(option.time for option in node.options) for node in self.instance.nodes)
+        total = fastest + max(0.0, self.extra_time(bound))
         return total - _ROUNDING * total * (len(self.instance.nodes) + 1)
 
     def values_of(self, plan: KnapsackPlan) -> Iterator[tuple[Any, int]]:
         """The values of all variables in a plan."""
-        for v, node in enumerate(self.instance.nodes):
-            for j, option in enumerate(node.options):
-                yield self.option(v, j), int(plan.choice[node.id] == option.id)
+        for (v, j), variable in self.chosen.items():
+            node = self.instance.nodes[v]
+            yield variable, int(plan.choice[node.id] == node.options[j].id)
 
     def cut_off(self, _plan: KnapsackPlan, values: Any) -> None:
         """Forbid the choice together with all that are at least as large in every node."""
-        self.forbid(_at_least_as_large(self.instance, self._choice(values)))
+        nodes, choice = self.instance.nodes, self._choice(values)
+        size = [node.options[j].memory_bytes for node, j in zip(nodes, choice, strict=True)]
+        self.forbid([(v, j) for v, j in self.chosen if nodes[v].options[j].memory_bytes >= size[v]])
+
+    def forbid(self, options: list[Option]) -> None:
+        """Demand that not every node takes one of these."""
+        self.add_row(f"forbidden[{self.num_forbidden}]", self._number(options), "<=", len(self.instance.nodes) - 1)
+        self.num_forbidden += 1
+
+    def _number(self, options: Iterable[Option]) -> Any:
+        return self.weighted_sum((1, self.chosen[each]) for each in options)
 
     def _choice(self, values: Any) -> list[int]:
         return [
             next(option for option in range(len(node.options)) if self.takes(values, position, option))
             for position, node in enumerate(self.instance.nodes)
         ]
-
-
-#: The sentences of both models, by group.
-SAYS = {
-    "chosen": "chosen[v,j]: node v takes its option j",
-    "one_tmpc": 'a node takes exactly one TMPC: "choose one TMPC X in T(v, t) for each v in S": sum over j of '
-    "chosen[v,j] = 1 [Piper, section 4]",
-    "memory": 'total memory is within the capacity: "staying under the memory limit M": sum over v, j of memory(v,j) '
-    "chosen[v,j] <= M [Piper, section 4]",
-    "forbidden": "what has more bytes than fit, which only rounding or tolerances admitted, is cut off",
-}
 
 
 def solve(
@@ -168,12 +154,3 @@ def solve(
         return build(instance, watch)
 
     return prove(instance, model, evaluate, violations, limits, watch, reason=reason, to_scale=True, first=first)
-
-
-def _at_least_as_large(instance: KnapsackInstance, choice: list[int]) -> list[tuple[int, int]]:
-    return [
-        (position, option)
-        for position, node in enumerate(instance.nodes)
-        for option, other in enumerate(node.options)
-        if other.memory_bytes >= node.options[choice[position]].memory_bytes
-    ]
