@@ -1,7 +1,12 @@
-"""Layer assignment as a MILP (Pyomo, HiGHS): a path through the layers, one arc for each stage.
+"""Layer assignment as a MILP (Pyomo, HiGHS): a path through the layers, one arc (j, a, b) for each stage j.
 
-With a number in place of what waiting costs the relaxation is that of a path, which is exact: `Model.run` searches
-those numbers (`modelling.threshold_search`) where there is no all-reduce and no requirement. Symbols as in the README.
+AMP's Equation 4 over all ways to cut L layers into S stages, of which each takes the layers a to b - 1 that follow::
+
+    min (gas - 1) max_j t_j  +  sum_j e_j  [ + max_j A_j ]      (the sum of all t_j is a constant)
+
+With a number in place of the first part (``target``) the relaxation is that of a path, which is exact: `Model.run`
+searches those numbers (`modelling.threshold_search`) where there is no all-reduce and no requirement. Symbols as in
+the README.
 """
 
 # mypy: disallow_untyped_calls=False
@@ -64,8 +69,7 @@ class Data:
 def data_of(instance: LayerAssignmentInstance, watch: Watch, *, complete: bool) -> Data:
     """The instance without the stages that alone cost more than a known assignment, unless ``complete``.
 
-    Where none is known (`ceiling`) they count as no dearer than that: HiGHS's bounds are wrong beside numbers that are
-    far too large.
+    Without one nothing costs more than what `ceiling` says: HiGHS's bounds are wrong beside far larger numbers.
     """
     layers, stages, table = instance.num_layers, instance.num_stages, tables(instance)
     weight, constant = instance.num_microbatches - 1, math.fsum(instance.layer_time_s)
@@ -151,9 +155,9 @@ def build(data: Data, target: float | None = None) -> Any:
         rule=lambda _, j: total(of_stage[j], data.all_reduce) <= all_reduce,
         doc="the slowest all-reduce takes as long as every stage's: all_reduce >= A_j [reconstructed]",
     )
-    # (gas - 1) max t + sum of e + A: AMP's Equation 4 less its constant, the sum of t, and with A [reconstructed].
-    # A stage that begins at a layer pays for the cut before it.
-    model.step = pyo.Objective(expr=waiting + total((arc for arc in arcs if arc[0]), data.cut) + all_reduce)
+    # AMP's Equation 4 less the sum of t, and with A [reconstructed]; later stages pay for the cut before them.
+    cuts = total((arc for arc in arcs if arc[0]), data.cut)
+    model.step = pyo.Objective(expr=waiting + cuts + all_reduce)
     return model
 
 
@@ -178,6 +182,7 @@ class Model(milp.Runnable, WithoutSizes):
             found = paths.within(target)
             if found is None:
                 return None
+            # The program's objective has the largest target in place of waiting; what is asked for is the rest of it.
             return Cheapest(None if found.bound is None else found.bound - most, found.slowest, found.values)
 
         plan = watch.best_objective

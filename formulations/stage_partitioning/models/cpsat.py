@@ -2,8 +2,13 @@
 
 A block b = (s, t, d) is a stage with degrees (t, d) whose data-parallel degrees and those of all later stages sum to s,
 so that y = ceil(s/d) micro-batches are in flight in it; what it may hold is in the data (`blocks`). Its nodes v run
-with an option o = (v, t, X), X in T(v, t). With a number T for the slowest stage's time (``target``) the relaxation is
-strong: `block_search` looks for plans within such numbers.
+with an option o = (v, t, X), X in T(v, t)::
+
+    min T   a path of blocks from s = d (the last stage) on, on K devices; every node in one block, with one option;
+            no edge from a later stage to an earlier one; in each block  bytes <= M,  time of nodes and crossings <= T
+
+With a number T for the slowest stage's time (``target``) the relaxation is strong: `block_search` looks for plans
+within such numbers.
 
 Exact for the instance as declared: any number of TMPCs, weights and volumes that differ between them, any degrees,
 several sources and sinks, "at most" and "exactly" N. Costs and bytes are rounded down (`solvers.scaling`), so the bound
@@ -84,11 +89,15 @@ def build(data: Blocks, target: float | None = None) -> tuple[cpsat.SpokenModel,
     time = most if target is not None else model.integer("time", 0, most,
         "T, the Time-Per-Sample: that of the slowest stage, in whole units [Piper, section 3.2]")
 
-    def held(v: int, *where: int) -> Any:  # 1 if one of these blocks holds node v
+    def number(where: Iterable[int]) -> Any:  # how many of these blocks are taken
+        return _sum([taken[b] for b in where])
+
+    def holds(v: int, *where: int) -> Any:  # 1 if one of these blocks holds node v
         return _sum([choice[b, o] for b in where for o in data.own(v, b)])
 
+    # Stages follow each other, on K devices [Piper, section 3.1].
     def conserved(s: int) -> Any:
-        in_front, here = (_sum([taken[b] for b in where[s]]) for where in (data.leaving, data.of_sum))
+        in_front, here = number(data.leaving[s]), number(data.of_sum[s])
         return in_front == here if instance.exactly and s != instance.num_microbatches else in_front <= here
 
     model.row("one_path", model.add_exactly_one([taken[b] for b in data.leaving[0]]),
@@ -99,9 +108,10 @@ def build(data: Blocks, target: float | None = None) -> tuple[cpsat.SpokenModel,
     devices = _weighted(taken, [block.devices for block in blocks])
     model.row("devices", devices <= instance.num_devices,
         "the stages take disjoint sets of devices: sum of t d taken[b] <= K [Piper, section 3.1]")
+    # Every node runs in one of them, and no edge goes backwards [Piper, section 3.1].
     model.rows("done_so_far", done,
-        lambda v, s: done[v, s] == done.get((v, s - 1), 0) + held(v, *data.of_sum[s]),
-        "what is done grows by what blocks hold: done[v,s] = done[v,s-1] + sum over b of sum s of held(v,b)")
+        lambda v, s: done[v, s] == done.get((v, s - 1), 0) + holds(v, *data.of_sum[s]),
+        "what is done grows by what blocks hold: done[v,s] = done[v,s-1] + sum over b of sum s of holds(v,b)")
     model.rows("one_place", terms.nodes, lambda v: done[v, terms.max_s] == 1,
         "a node is in one stage, with one TMPC: done[v,s] = 1 at the largest s [Piper, section 3.1]")
     model.rows("forward", [(u, v, s) for u, v in instance.edge_indices for s in sums[:-1]],
@@ -110,9 +120,10 @@ def build(data: Blocks, target: float | None = None) -> tuple[cpsat.SpokenModel,
     model.rows("not_empty", every, lambda b: taken[b] <= _sum([choice[b, o] for o in blocks[b].times]),
         "a stage holds a node: taken[b] <= sum over o of choice[b,o]")
     model.rows("apart", [(b, group) for b in every for group in range(len(blocks[b].apart))],
-        lambda b, group: _sum([held(v, b) for v in blocks[b].apart[group]]) <= taken[b],
+        lambda b, group: _sum([holds(v, b) for v in blocks[b].apart[group]]) <= taken[b],
         "only a stage that is taken holds nodes, and of those that exceed T or M together one at most: sum over such v "
-        "of held(v,b) <= taken[b] [this project]")
+        "of holds(v,b) <= taken[b] [this project]")
+    # What a stage holds fits its devices [Piper, section 3.5], and it takes T at most [Piper, sections 3.2 and 4].
     # The limit is rounded down as all sizes are: a sum that keeps M keeps it in whole units, too.
     model.rows("memory", [b for b in every if sum(blocks[b].sizes.values()) > data.limit],
         lambda b: _weighted([choice[b, o] for o in blocks[b].sizes],
@@ -123,7 +134,7 @@ def build(data: Blocks, target: float | None = None) -> tuple[cpsat.SpokenModel,
     def boundary(b: int, c: int) -> Any:
         crossing = terms.crossings[c]
         runs = _sum([choice[b, o] for o in crossing.options if o in blocks[b].times])
-        return runs <= held(crossing.other, b) + paid[b, c]
+        return runs <= holds(crossing.other, b) + paid[b, c]
 
     def stage_time(b: int) -> Any:
         own = [*((choice[b, o], each) for o, each in blocks[b].times.items()),

@@ -2,8 +2,13 @@
 
 A block b = (s, t, d) is a stage with degrees (t, d) whose data-parallel degrees and those of all later stages sum to s,
 so that y = ceil(s/d) micro-batches are in flight in it; what it may hold is in the data (`blocks`). Its nodes v run
-with an option o = (v, t, X), X in T(v, t). With a number T for the slowest stage's time (``target``) no big-M is left,
-and the relaxation is strong: `block_search` looks for plans within such numbers.
+with an option o = (v, t, X), X in T(v, t)::
+
+    min T   a path of blocks from s = d (the last stage) on, on K devices; every node in one block, with one option;
+            no edge from a later stage to an earlier one; in each block  bytes <= M,  time of nodes and crossings <= T
+
+With a number T for the slowest stage's time (``target``) no big-M is left, and the relaxation is strong:
+`block_search` looks for plans within such numbers.
 
 Exact for the instance as declared; times are in parts of T (without a target: of what bounds it) and bytes in parts
 of M, so that HiGHS works on numbers of natural size, and a plan that its tolerances let through is cut off. (Tolerances
@@ -57,9 +62,6 @@ def build(data: Blocks, target: float | None = None) -> pyo.ConcreteModel:
     terms, blocks, every = data.terms, data.blocks, range(len(data.blocks))
     instance, time_unit, byte_unit = terms.instance, unit_of_time(data, target), (data.limit or 1.0) / milp.NATURAL
 
-    def held(m: Any, v: int, *where: int) -> Any:  # 1 if one of these blocks holds node v
-        return weighted_sum((1.0, m.choice[b, o]) for b in where for o in data.own(v, b))
-
     model = pyo.ConcreteModel()
     model.taken = pyo.Var(every, domain=pyo.Binary, doc="taken[b]: the plan has the stage of block b = (s,t,d), with "
                           "degrees (t,d); those of it and of all later stages sum to s")  # fmt: skip
@@ -73,14 +75,18 @@ def build(data: Blocks, target: float | None = None) -> pyo.ConcreteModel:
         model.time = pyo.Var(bounds=(0, data.most / time_unit * (1 + milp.ROOM)),
                              doc="T, the Time-Per-Sample: that of the slowest stage [Piper, section 3.2]")  # fmt: skip
 
-    def through(m: Any, where: Iterable[int]) -> Any:
-        return weighted_sum((1.0, m.taken[b]) for b in where)
+    def number(where: Iterable[int]) -> Any:  # how many of these blocks are taken
+        return weighted_sum((1.0, model.taken[b]) for b in where)
 
-    def conserved(m: Any, s: int) -> Any:
-        in_front, here = through(m, data.leaving[s]), through(m, data.of_sum[s])
+    def holds(v: int, *where: int) -> Any:  # 1 if one of these blocks holds node v
+        return weighted_sum((1.0, model.choice[b, o]) for b in where for o in data.own(v, b))
+
+    # Stages follow each other, on K devices [Piper, section 3.1].
+    def conserved(_: Any, s: int) -> Any:
+        in_front, here = number(data.leaving[s]), number(data.of_sum[s])
         return in_front == here if instance.exactly and s != instance.num_microbatches else in_front <= here
 
-    model.one_path = pyo.Constraint(rule=lambda m: through(m, data.leaving[0]) == 1, doc="one block is the last stage, "
+    model.one_path = pyo.Constraint(expr=number(data.leaving[0]) == 1, doc="one block is the last stage, "
                                     "with s = d: sum of taken[b] over those = 1")  # fmt: skip
     model.conserved = pyo.Constraint(
         range(1, terms.max_s + 1), rule=conserved,
@@ -90,10 +96,11 @@ def build(data: Blocks, target: float | None = None) -> pyo.ConcreteModel:
     model.devices = pyo.Constraint(expr=devices <= instance.num_devices, doc="the stages take disjoint sets of "
                                    "devices: sum of t d taken[b] <= K [Piper, section 3.1]")  # fmt: skip
 
+    # Every node runs in one of them, and no edge goes backwards [Piper, section 3.1].
     model.done_so_far = pyo.Constraint(
         model.done.index_set(),
-        rule=lambda m, v, s: m.done[v, s] - (m.done[v, s - 1] if s else 0) == held(m, v, *data.of_sum[s]),
-        doc="what is done grows by what blocks hold: done[v,s] = done[v,s-1] + sum over b of sum s of held(v,b)",
+        rule=lambda m, v, s: m.done[v, s] - (m.done[v, s - 1] if s else 0) == holds(v, *data.of_sum[s]),
+        doc="what is done grows by what blocks hold: done[v,s] = done[v,s-1] + sum over b of sum s of holds(v,b)",
     )
     model.one_place = pyo.Constraint(terms.nodes, rule=lambda m, v: m.done[v, terms.max_s] == 1, doc="a node is in one "
                                      "stage, with one TMPC: done[v,s] = 1, s largest [Piper, section 3.1]")  # fmt: skip
@@ -105,9 +112,11 @@ def build(data: Blocks, target: float | None = None) -> pyo.ConcreteModel:
         doc="a stage holds a node: taken[b] <= sum over o of choice[b,o]")  # fmt: skip
     model.apart = pyo.Constraint(
         ((b, group) for b, block in enumerate(blocks) for group in range(len(block.apart))),
-        rule=lambda m, b, group: pyo.quicksum(held(m, v, b) for v in blocks[b].apart[group]) <= m.taken[b],
+        rule=lambda m, b, group: pyo.quicksum(holds(v, b) for v in blocks[b].apart[group]) <= m.taken[b],
         doc="only a stage that is taken holds nodes, and of those that exceed T or M together one at most: sum over "
-        "such v of held(v,b) <= taken[b] [this project]")  # fmt: skip
+        "such v of holds(v,b) <= taken[b] [this project]")  # fmt: skip
+
+    # What a stage holds fits its devices [Piper, section 3.5], and it takes T at most [Piper, sections 3.2 and 4].
     model.memory = pyo.Constraint(
         (b for b, block in enumerate(blocks) if sum(block.sizes.values()) > data.limit),
         rule=lambda m, b: weighted_sum((in_units(y, byte_unit), m.choice[b, o]) for o, y in blocks[b].sizes.items())
@@ -117,7 +126,7 @@ def build(data: Blocks, target: float | None = None) -> pyo.ConcreteModel:
     def boundary(m: Any, b: int, c: int) -> Any:
         crossing = terms.crossings[c]
         runs = weighted_sum((1.0, m.choice[b, o]) for o in crossing.options if o in blocks[b].times)
-        return runs - held(m, crossing.other, b) <= m.paid[b, c]
+        return runs - holds(crossing.other, b) <= m.paid[b, c]
 
     def stage_time(m: Any, b: int) -> Any:
         running = [(in_units(time, time_unit), m.choice[b, o]) for o, time in blocks[b].times.items()]
