@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import product
 from typing import Any
 
@@ -154,12 +153,8 @@ def brute_force(
         Claim.EXACT,
         "every plan, one after the other",
         solve,
-        supports=partial(_too_many, decisions),
+        supports=lambda instance: f"more than {MOST_PLANS:,} plans" if decisions.count(instance) > MOST_PLANS else None,
         limits=f"at most {MOST_PLANS:,} plans",
         effort=lambda instance: 1e3 * decisions.count(instance),
         honours=names(vocabulary),
     )
-
-
-def _too_many(decisions: Decisions, instance: Any) -> str | None:
-    return f"more than {MOST_PLANS:,} plans" if decisions.count(instance) > MOST_PLANS else None

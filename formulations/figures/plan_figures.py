@@ -115,10 +115,9 @@ class Stack:
 
     def total(self, stage: int) -> float:
         """The stage's number: the sum of its parts, or what happens beside them and takes longer."""
-        return max(math.fsum(part[stage] for part in self.parts.values()), *self._besides(stage))
-
-    def _besides(self, stage: int) -> list[float]:
-        return [0.0, *(part[stage] for part in self.beside.values())]
+        return max(
+            math.fsum(part[stage] for part in self.parts.values()), 0.0, *(part[stage] for part in self.beside.values())
+        )
 
 
 def states(weights: Sequence[float], copies: float) -> dict[str, list[float]]:

@@ -77,10 +77,6 @@ def _program_states(instance: Instance) -> float:
     return program_states(instance.num_layers, instance.num_stages)
 
 
-def _needs_parameters(instance: Instance) -> str | None:
-    return None if instance.parameters else "the layers' parameters are unknown"
-
-
 _fits_program = _at_most(_program_states, PROGRAM_STATES, "states of the published program")
 
 METHODS: tuple[Method[Instance, LayerPlan], ...] = (
@@ -165,7 +161,7 @@ METHODS: tuple[Method[Instance, LayerPlan], ...] = (
         claim=Claim.HEURISTIC,
         source="stages balanced by parameters",
         solve=_code.paper.solve_parameters,
-        supports=_needs_parameters,
+        supports=lambda instance: None if instance.parameters else "the layers' parameters are unknown",
         limits="instances whose layers declare their parameters",
     ),
 )

@@ -69,9 +69,9 @@ def solve(
                 if watch.stopped():
                     return Answer(bound=bound, stop=watch.why(), stats={"partitions": tried})
                 tried += 1
-                d = _best_degree(instance, stages, t, choice)
-                if d is not None:
-                    plan = make_plan(instance, stages, d, t, choice)
+                degrees, slowest = _times(instance, stages, t, choice)
+                if len(degrees):
+                    plan = make_plan(instance, stages, int(degrees[slowest.argmin()]), t, choice)
                     watch.plan(plan, evaluate(instance, plan))
     plan, _ = watch.incumbent()
     reason = "" if plan else "no equal partition fits the devices and memory, which proves nothing"
@@ -156,12 +156,6 @@ def _choices(instance: StageInstance, t: int) -> Iterator[list[Tmpc]]:
         choice = uniform_choice(instance, t, name)
         if choice is not None:
             yield choice
-
-
-def _best_degree(instance: StageInstance, stages: list[list[int]], t: int, choice: Sequence[Tmpc]) -> int | None:
-    """The d that makes the slowest stage fastest; ``None`` if none fits."""
-    degrees, slowest = _times(instance, stages, t, choice)
-    return int(degrees[slowest.argmin()]) if len(degrees) else None
 
 
 def _times(instance: StageInstance, stages: list[list[int]], t: int, choice: Sequence[Tmpc]) -> tuple[Ints, Floats]:

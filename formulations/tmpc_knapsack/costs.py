@@ -53,13 +53,8 @@ def least_memory(instance: KnapsackInstance) -> float:
     return math.fsum(min(option.memory_bytes for option in node.options) for node in instance.nodes)
 
 
-def is_infeasible(instance: KnapsackInstance) -> bool:
-    """Whether even the smallest options do not fit together."""
-    return least_memory(instance) > instance.capacity_bytes * MEMORY_SLACK
-
-
 def infeasible_answer(instance: KnapsackInstance) -> Answer[KnapsackPlan]:
-    """The answer to an instance that ``is_infeasible``, with what would help."""
+    """The answer to an instance whose smallest options do not fit together, with what would help."""
     return infeasible_by_counting(shortage(instance))
 
 

@@ -23,7 +23,7 @@ from formulations.tmpc_knapsack.costs import arrays, infeasible_answer, plan_of
 from formulations.tmpc_knapsack.definition.plan import KnapsackPlan
 from formulations.tmpc_knapsack.definition.problem import evaluate
 from formulations.tmpc_knapsack.kernels import published, search
-from instances.errors import InstanceError
+from instances.errors import expect
 from instances.problems.tmpc_knapsack import KnapsackInstance
 from solvers.outcome import Limits, Prover, Stop, Watch
 
@@ -51,7 +51,10 @@ def solve(instance: KnapsackInstance, _limits: Limits, watch: Watch, knapsack: s
         ``sort-once`` on a node with more than two options.
     """
     if knapsack == "sort-once":
-        _check_pairs(instance)
+        rule = "at most 2 for --knapsack sort-once (rerank and truncating take any number)"
+        for position, node in enumerate(instance.nodes):
+            count = len(node.options)
+            expect(count <= 2, instance.name, f"len(nodes[{position}].options)", count, rule)
     table = arrays(instance)
     choice = np.zeros(len(instance.nodes), np.int64)
     with alarm(watch):
@@ -64,17 +67,6 @@ def solve(instance: KnapsackInstance, _limits: Limits, watch: Watch, knapsack: s
     bound = _relaxation(instance)
     watch.bound(bound, Prover.BOUNDS)
     return Answer(plan=plan, bound=bound, stop=Stop.COMPLETED, options=options)
-
-
-def _check_pairs(instance: KnapsackInstance) -> None:
-    for position, node in enumerate(instance.nodes):
-        if len(node.options) > 2:
-            raise InstanceError.at(
-                instance.name,
-                f"len(nodes[{position}].options)",
-                len(node.options),
-                "at most 2 for --knapsack sort-once (rerank and truncating take any number)",
-            )
 
 
 def _relaxation(instance: KnapsackInstance) -> float:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from instances.catalog.entry import Bound, Entry
 from instances.errors import InstanceError
 from instances.generators import topologies
 from instances.generators.stage_graphs import GRAPHS, figure_2, generate
-from instances.parameters import Setting, one_of, parse_count, within
+from instances.parameters import Setting, one_of, parse_count, parse_seed, within
 from instances.problems.device_mapping import DeviceMapping
 from instances.units import parse_bandwidth
 
@@ -26,10 +26,6 @@ def _sides(value: Any) -> tuple[int, ...]:
         raise ValueError("the sides of a grid such as 4x8 or 4x4x4") from None
 
 
-def _seed(value: Any) -> int:
-    return 0 if value in (0, "0") else parse_count(value)
-
-
 _BANDWIDTH = within(parse_bandwidth, 1.0)
 _SIZES = {
     "per_node": Setting("per-node", parse_count, "two-level: devices of a machine", "4", metavar="G"),
@@ -42,7 +38,7 @@ _STAGES = (
     Setting("stages", parse_count, "number of pipeline stages", "8", metavar="S"),
     Setting("replicas", parse_count, "replicas of each stage", "4", metavar="R"),
     Setting("graph", one_of(*GRAPHS), "a chain of stages, or one with skip connections", "chain", metavar="chain|skip"),
-    Setting("seed", _seed, "seed of the random numbers", "0", metavar="N"),
+    Setting("seed", parse_seed, "seed of the random numbers", "0", metavar="N"),
 )
 _TEXTS = {
     "two-level": "machines of a few devices, fast inside and slow between them",
@@ -58,7 +54,7 @@ _TEXTS = {
 _SOURCE = "Parmesan, section 7; numbers reconstructed (instances/generators/topologies.py)"
 
 
-def _make(kind: str, given: dict[str, Any]) -> DeviceMapping:
+def _make(kind: str, **given: Any) -> DeviceMapping:
     """The instance; what is given is recorded in its options."""
     devices = given.get("stages", 8) * given.get("replicas", 4)
     if devices > MAX_DEVICES:
@@ -70,17 +66,13 @@ def _make(kind: str, given: dict[str, Any]) -> DeviceMapping:
         raise InstanceError(f"{kind}: {error}") from None
 
 
-def _of_kind(kind: str) -> Callable[..., DeviceMapping]:
-    return lambda **given: _make(kind, given)
-
-
 def _topology(kind: str = "torus2d", matrix: str | None = None, **given: Any) -> DeviceMapping:
     """A kind that is named, or a matrix from a file."""
     if matrix is None:
-        return _make(kind, given)
+        return _make(kind, **given)
     from instances.readers import bandwidth_csv  # pydantic is imported for files alone
 
-    return _make("matrix", {**given, "matrix": bandwidth_csv.read(matrix)})
+    return _make("matrix", **given, matrix=bandwidth_csv.read(matrix))
 
 
 def _sizes_of(kind: str) -> tuple[Setting, ...]:
@@ -102,7 +94,7 @@ ENTRIES = (
         ),
     ),
     *(
-        Entry(kind, "device_mapping", _of_kind(kind), text, _SOURCE, (*_STAGES, *_sizes_of(kind)))
+        Entry(kind, "device_mapping", partial(_make, kind), text, _SOURCE, (*_STAGES, *_sizes_of(kind)))
         for kind, text in _TEXTS.items()
     ),
     Entry(

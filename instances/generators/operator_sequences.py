@@ -143,9 +143,8 @@ def gnmt(
     """
     graph = Builder(name, DEVICES[device])
     wide = (microbatch_size, sequence_length, hidden_size)
-    source, target = (
-        graph.add("embedding", [_tokens(graph, wide)], wide, parameters=vocabulary * hidden_size) for _ in range(2)
-    )
+    words = [graph.add("input", [], wide[:2], passes=0, gradient=False) for _ in range(2)]
+    source, target = (graph.add("embedding", [each], wide, parameters=vocabulary * hidden_size) for each in words)
     encoder = graph.pointwise("dropout", source)
     ways = [_lstm(graph, [encoder], hidden_size) for _ in range(2)]
     encoder = graph.add("concat", ways, (*wide[:2], 2 * hidden_size))
@@ -163,10 +162,6 @@ def gnmt(
         decoder = graph.pointwise("add", out, decoder) if layer > 1 else out
     graph.add("loss", [graph.linear(decoder, vocabulary)], (1,), passes=2.0)
     return graph.instance()
-
-
-def _tokens(graph: Builder, wide: tuple[int, ...]) -> int:
-    return graph.add("input", [], wide[:2], passes=0, gradient=False)
 
 
 def _lstm(graph: Builder, inputs: list[int], hidden_size: int) -> int:

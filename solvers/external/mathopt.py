@@ -72,7 +72,7 @@ class MathOpt:
                 mathopt.StreamableSolverInitArguments().to_proto(),
                 self._parameters(task).to_proto(),
                 _add_hint(task),
-                _print if task.log is not None else None,
+                (lambda lines: print("\n".join(lines), flush=True)) if task.log is not None else None,
                 mathopt.CallbackRegistration(events=events).to_proto(),
                 found if reports else None,
                 None,
@@ -115,10 +115,6 @@ def _set(parameters: Any, solver: str, name: str, text: str) -> None:
     else:
         raise RefusedError(f"none, as MathOpt passes none on to {solver}")
     kinds[type(value)][name] = value
-
-
-def _print(lines: Any) -> None:
-    print("\n".join(lines), flush=True)
 
 
 def _proto(matrix: Matrix) -> Any:

@@ -18,8 +18,8 @@ from solvers.callback_bridge import Relay
 from solvers.external import process
 from solvers.external.matrix import Matrix
 from solvers.external.messages import FAILURES, Ended, Outcome, Task
-from solvers.outcome import OPTIMAL_GAP, Limits, OnBound, OnSolution, Run, Stop, Watch
-from solvers.trust.prove_twice import agreement, alone, reorder, report_run, weaker
+from solvers.outcome import OPTIMAL_GAP, Limits, OnBound, OnSolution, Run, Watch
+from solvers.trust.prove_twice import prove_twice, report_run, without_proof
 from solvers.values import Values
 
 
@@ -42,42 +42,17 @@ def run(
     known
         A hint, by columns.
     """
-    found = _claims(lp, columns, has_objective, limits, watch, on_solution, on_bound, known)
-    return report_run(_without_claims(found) if watch.doubted else found, on_bound)
-
-
-def _claims(
-    lp: Any,
-    columns: Mapping[int, int],
-    has_objective: bool,
-    limits: Limits,
-    watch: Watch,
-    on_solution: OnSolution,
-    on_bound: OnBound,
-    known: Mapping[int, float],
-) -> Run:
-    """What the solver claims, in both runs; believed or not."""
-    matrix = Matrix.of(lp)
-    call = _Call(has_objective, limits, watch, on_solution)
-    first = call.once(matrix, columns, known, None if matrix.is_whole.any() else on_bound)
-    if not matrix.is_whole.any():
-        return first
-    if first.stop is not Stop.PROVED:
-        return alone(first, is_minimum=matrix.is_minimum)
-    other, moved = reorder(lp, limits.seed)
-    place = {variable: moved[column] for variable, column in columns.items()}
-    found = known if first.values is None else dict(enumerate(first.values.numbers))
-    hint = {moved[column]: float(value) for column, value in found.items()}
-    report = on_bound and (lambda bound: on_bound(weaker(bound, first.bound, matrix.is_minimum)))
-    second = replace(call, limits=replace(limits, seed=(limits.seed + 1) % 2**31)).once(
-        Matrix.of(other), place, hint, report
+    found = prove_twice(
+        _Call(has_objective, limits, watch, on_solution).once, lp, columns, known, limits.seed, on_bound
     )
-    return agreement(first, second, is_minimum=matrix.is_minimum)
+    if watch.doubted:  # nothing that it claims is believed
+        found = replace(found, bound=None, infeasible=False, stop=without_proof(found.stop))
+    return report_run(found, on_bound)
 
 
 def run_relaxation(lp: Any, columns: Mapping[int, int], has_objective: bool, limits: Limits, watch: Watch) -> Run:
     """Run ``limits.solver`` on a ``HighsLp`` without whole numbers, once."""
-    return _Call(has_objective, limits, watch, None).once(Matrix.of(lp).relaxed(), columns, {}, None)
+    return _Call(has_objective, limits, watch, None).run_matrix(Matrix.of(lp).relaxed(), columns, {}, None)
 
 
 @dataclass(frozen=True)
@@ -89,8 +64,17 @@ class _Call:
     watch: Watch
     on_solution: OnSolution
 
-    def once(self, matrix: Matrix, columns: Mapping[int, int], hint: Mapping[int, float], on_bound: OnBound) -> Run:
-        """One run; a solver that fails is run again with another seed."""
+    def once(
+        self, lp: Any, columns: Mapping[int, int], hint: Mapping[int, float], on_bound: OnBound, is_second: bool
+    ) -> Run:
+        """One run; the second one with another seed."""
+        limits = replace(self.limits, seed=(self.limits.seed + 1) % 2**31) if is_second else self.limits
+        return replace(self, limits=limits).run_matrix(Matrix.of(lp), columns, hint, on_bound)
+
+    def run_matrix(
+        self, matrix: Matrix, columns: Mapping[int, int], hint: Mapping[int, float], on_bound: OnBound
+    ) -> Run:
+        """Run it on a matrix; a solver that fails is run again with another seed."""
         relay = Relay(self.on_solution, on_bound if self.has_objective else None)
         for seed in (self.limits.seed, (self.limits.seed + 1) % 2**31):
             task = self._task(matrix, hint, seed)
@@ -144,8 +128,3 @@ class _Call:
             reason=f"{version} failed: {end.words}" if failed else "",
             stats={"variables": len(matrix.costs), "constraints": len(matrix.least), **end.stats},
         )
-
-
-def _without_claims(run: Run) -> Run:
-    stop = Stop.COMPLETED if run.stop is Stop.PROVED else run.stop
-    return replace(run, bound=None, infeasible=False, stop=stop)

@@ -31,9 +31,9 @@ from solvers.highs_settings import configure
 from solvers.highs_settings import knows as knows
 from solvers.inspection import REQUIRED, Inspectable, unit_of
 from solvers.milp.translation import translate
-from solvers.outcome import DEFAULT_SOLVER, Limits, OnBound, OnSolution, Run, Stop, Watch
+from solvers.outcome import DEFAULT_SOLVER, Limits, OnBound, OnSolution, Run, Watch
 from solvers.trust.pins import demand
-from solvers.trust.prove_twice import agreement, alone, reorder, report_run, weaker
+from solvers.trust.prove_twice import prove_twice, report_run
 from solvers.values import Values as Values
 
 #: The size of a typical objective in a model's units; HiGHS's tolerances are absolute, and small beside it.
@@ -165,20 +165,7 @@ def run(
         return external.run(highs.getLp(), columns, has_objective, limits, watch, on_solution, on_bound, known)
     configure(highs, limits, options or {})  # refuses what HiGHS does not know
     call = _Call(has_objective, limits, watch, options or {}, on_solution)
-    if not _has_integers(highs):
-        return call.once(highs.getLp(), columns, known, on_bound)
-    is_minimum = highs.getObjectiveSense()[1] == highspy.ObjSense.kMinimize
-    # Bounds of the first run wait for the second one: a watch does not take back what was reported.
-    first = call.once(highs.getLp(), columns, known, None)
-    if first.stop is not Stop.PROVED:
-        return report_run(alone(first, is_minimum=is_minimum), on_bound)
-    again, moved = reorder(highs.getLp(), limits.seed)
-    found = known if first.values is None else dict(enumerate(first.values.numbers))
-    moved_hint = {moved[column]: float(value) for column, value in found.items()}
-    place = {variable: moved[column] for variable, column in columns.items()}
-    report = on_bound and (lambda bound: on_bound(weaker(bound, first.bound, is_minimum)))
-    second = call.once(again, place, moved_hint, report, presolve="off")
-    return report_run(agreement(first, second, is_minimum=is_minimum), on_bound)
+    return report_run(prove_twice(call.once, highs.getLp(), columns, known, limits.seed, on_bound), on_bound)
 
 
 @dataclass(frozen=True)
@@ -197,10 +184,10 @@ class _Call:
         columns: Mapping[int, int],
         hint: Mapping[int, float],
         on_bound: OnBound,
-        presolve: str = "choose",
+        is_second: bool = False,
     ) -> Run:
-        """One run, in HiGHS's process."""
-        relay = Relay(self.on_solution, on_bound)
+        """One run, in HiGHS's process; the second one without presolve."""
+        relay, presolve = Relay(self.on_solution, on_bound), "off" if is_second else "choose"
         is_minimum = lp.sense_ == highspy.ObjSense.kMinimize
         task = LpTask(pack(lp), self.limits, self.options, presolve, is_minimum, tuple(hint.items()))
         end, _ = process.run_task(OWN_HIGHS, task, self.watch, relay, lambda values: Values(columns, values))
@@ -234,10 +221,6 @@ class _Call:
                 **end.stats,
             },
         )
-
-
-def _has_integers(highs: highspy.Highs) -> bool:
-    return any(kind != highspy.HighsVarType.kContinuous for kind in highs.getLp().integrality_)
 
 
 class Hinted:

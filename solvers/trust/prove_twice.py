@@ -6,6 +6,7 @@ orders (docs/findings.md); hardly ever are two searches that differ in both wron
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import highspy
@@ -48,6 +49,37 @@ def reorder(lp: highspy.HighsLp, seed: int) -> tuple[highspy.HighsLp, list[int]]
     return found, [int(place) for place in column_at]
 
 
+#: One run of a model: its columns by a variable's id, a hint by columns, a listener, and whether it is the second one.
+Once = Callable[[highspy.HighsLp, Mapping[int, int], Mapping[int, float], OnBound, bool], Run]
+
+
+def prove_twice(
+    once: Once,
+    lp: highspy.HighsLp,
+    columns: Mapping[int, int],
+    known: Mapping[int, float],
+    seed: int,
+    on_bound: OnBound,
+) -> Run:
+    """What both runs prove; only one where there are no integers, or the first one proves nothing.
+
+    The final bound is the caller's to report.
+    """
+    if all(kind == highspy.HighsVarType.kContinuous for kind in lp.integrality_):
+        return once(lp, columns, known, on_bound, False)
+    is_minimum = lp.sense_ == highspy.ObjSense.kMinimize
+    # Bounds of the first run wait for the second one: a watch does not take back what was reported.
+    first = once(lp, columns, known, None, False)
+    if first.stop is not Stop.PROVED:
+        return alone(first, is_minimum=is_minimum)
+    other, moved = reorder(lp, seed)
+    found = known if first.values is None else dict(enumerate(first.values.numbers))
+    hint = {moved[column]: float(value) for column, value in found.items()}
+    place = {variable: moved[column] for variable, column in columns.items()}
+    report = on_bound and (lambda bound: on_bound(_weaker(bound, first.bound, is_minimum)))
+    return agreement(first, once(other, place, hint, report, True), is_minimum=is_minimum)
+
+
 def agreement(first: Run, second: Run, *, is_minimum: bool) -> Run:
     """What both runs prove, with the better of their solutions; ``first`` ended with a proof."""
     if first.infeasible and second.infeasible:
@@ -58,11 +90,11 @@ def agreement(first: Run, second: Run, *, is_minimum: bool) -> Run:
         if not reason and found.values is not None:
             whose = found.solver or "the solver"
             reason = f"{whose} contradicts itself: infeasible in one order of rows and columns, and not in another"
-        return replace(found, bound=None, stop=_without_proof(second.stop), reason=reason)
-    bound = None if second.bound is None else weaker(second.bound, first.bound, is_minimum)
+        return replace(found, bound=None, stop=without_proof(second.stop), reason=reason)
+    bound = None if second.bound is None else _weaker(second.bound, first.bound, is_minimum)
     best = second if _is_better(second.objective, first.objective, is_minimum) else first
     closed = best.objective is None or (bound is not None and _are_one(best.objective, bound))
-    stop = second.stop if closed else _without_proof(second.stop)
+    stop = second.stop if closed else without_proof(second.stop)
     return replace(best, bound=bound, stop=stop, reason=second.reason, stats=first.stats)
 
 
@@ -86,14 +118,15 @@ def report_run(run: Run, on_bound: OnBound) -> Run:
     return run
 
 
-def weaker(bound: float, other: float | None, is_minimum: bool) -> float:
+def _weaker(bound: float, other: float | None, is_minimum: bool) -> float:
     """The bound that claims less; the first one where there is no other."""
     if other is None:
         return bound
     return min(bound, other) if is_minimum else max(bound, other)
 
 
-def _without_proof(stop: Stop) -> Stop:
+def without_proof(stop: Stop) -> Stop:
+    """How a run has ended that proves nothing."""
     return Stop.COMPLETED if stop is Stop.PROVED else stop
 
 

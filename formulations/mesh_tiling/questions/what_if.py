@@ -61,7 +61,9 @@ def repairs(instance: MeshInstance, _: Sequence[int | str]) -> list[list[Change[
     found = [
         _degree(instance, "tp", "tp_degree", "a tensor-parallel degree of {}", most),
         _degree(instance, "dp", "dp_degree", "a data-parallel degree of {}", most),
-        _larger(instance, "rows", "{} devices in each node", instance.rows, _with_rows),
+        _larger(
+            instance, "rows", "{} devices in each node", instance.rows, lambda mesh, rows: replace(mesh, rows=rows)
+        ),
         _larger(instance, "nodes", "{} nodes, the further ones as the last", instance.columns, _with_nodes),
     ]
     return [[each] for each in (*found, *one_requirement_less(instance))]
@@ -92,10 +94,6 @@ def _in_turn(
     known = {amount: each for amount, each in made.items() if each is not None}
     says: Callable[[float], str] = lambda amount: text.format(int(amount))  # noqa: E731
     return Change(name, says, lambda amount: known[int(amount)], tuple(known), same_times=same_times, in_turn=True)
-
-
-def _with_rows(instance: MeshInstance, rows: int) -> MeshInstance:
-    return replace(instance, rows=rows)
 
 
 def _with_nodes(instance: MeshInstance, nodes: int) -> MeshInstance:

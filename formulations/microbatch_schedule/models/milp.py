@@ -7,7 +7,6 @@ Source: reconstructed; the rules are those of GraphPipe, sections 3 (C4) and 6.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
@@ -26,7 +25,7 @@ from formulations.modelling.solve_model import add_requirements
 from formulations.simulation.simulate_graph import PassGraph
 from instances.problems.microbatch_schedule import ScheduleInstance
 from solvers.milp import backend as milp
-from solvers.outcome import Limits, Run, Stop, Watch
+from solvers.outcome import Limits, OnBound, OnSolution, Run, Stop, Watch
 
 
 def data_of(instance: ScheduleInstance, watch: Watch | None, *, complete: bool) -> Data:
@@ -204,13 +203,7 @@ class Model(ScheduleModel, milp.Runnable):
             self.model.add_component(name, pyo.Constraint(pyo.Any, doc=says))
         self.model.component(name)[index] = row
 
-    def run(
-        self,
-        limits: Limits,
-        watch: Watch,
-        on_solution: Callable[[Any], None] | None = None,
-        on_bound: Callable[[float], None] | None = None,
-    ) -> Run:
+    def run(self, limits: Limits, watch: Watch, on_solution: OnSolution = None, on_bound: OnBound = None) -> Run:
         """Run HiGHS; where even the shortest iteration is late, by its bound, there is no schedule."""
         found, deadline_s = super().run(limits, watch, on_solution, on_bound), self.data.deadline_s
         if self.data.held or deadline_s is None or found.bound is None:

@@ -117,7 +117,8 @@ def memory_rows(instance: StageInstance, plan: StagePlan, sums: Sequence[int] | 
     """
     rows = []
     for stage, s in zip(plan.stages, suffix_sums(plan) if sums is None else sums, strict=True):
-        static = _static_bytes(instance, stage)
+        layers = (instance.layers[instance.index[node]] for node in stage.nodes)
+        static = math.fsum(tmpc_of(layer, stage).static_bytes for layer in layers)
         total = stage_memory(instance, stage, s)
         rows.append(
             {
@@ -134,7 +135,3 @@ def memory_rows(instance: StageInstance, plan: StagePlan, sums: Sequence[int] | 
 def tmpc_of(layer: Layer, stage: Stage) -> Tmpc:
     """The TMPC that a stage chooses for a layer."""
     return next(x for x in layer.tmpcs[stage.tp_degree] if x.id == stage.tmpcs[layer.id])
-
-
-def _static_bytes(instance: StageInstance, stage: Stage) -> float:
-    return math.fsum(tmpc_of(instance.layers[instance.index[node]], stage).static_bytes for node in stage.nodes)
