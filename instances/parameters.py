@@ -154,6 +154,17 @@ def parse_seed(value: Any) -> int:
     return 0 if value in (0, "0") else parse_count(value)
 
 
+def count_between(least: int, most: int) -> Callable[[Any], int]:
+    """A parser of counts from ``least`` to ``most``."""
+
+    def parse(value: Any) -> int:
+        if not least <= parse_count(value) <= most:
+            raise ValueError(f"an integer from {least} to {most}")
+        return parse_count(value)
+
+    return parse
+
+
 def one_of(*choices: str) -> Callable[[Any], str]:
     """A parser that accepts these words."""
 

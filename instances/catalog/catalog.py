@@ -19,7 +19,7 @@ from instances.catalog.operators import ENTRIES as _OPERATOR_ENTRIES
 from instances.errors import InstanceError
 from instances.generators import amp_experiments, branching, transformer
 from instances.generators.transformer import Architecture
-from instances.parameters import Setting, one_of, parse_amount, parse_count, parse_flag, parse_seed
+from instances.parameters import Setting, count_between, one_of, parse_amount, parse_count, parse_flag, parse_seed
 from instances.problems import layer_assignment, mesh_tiling, microbatch_schedule
 from instances.problems.amp_strategy import AmpInstance
 from instances.problems.layer_assignment import LayerAssignmentInstance
@@ -27,23 +27,7 @@ from instances.problems.stage_edits import MAX_LAYERS
 from instances.problems.stage_graph import StageGraph
 from instances.problems.stage_partitioning import StageInstance
 
-
-def _layer_count(value: Any) -> int:
-    if parse_count(value) > MAX_LAYERS:
-        raise ValueError(f"an integer from 1 to {MAX_LAYERS}")
-    return parse_count(value)
-
-
-def _mesh_side(value: Any) -> int:
-    if parse_count(value) > 256:
-        raise ValueError("an integer from 1 to 256")
-    return parse_count(value)
-
-
-def _dimension(value: Any) -> int:
-    if parse_count(value) > 2**18:
-        raise ValueError(f"an integer from 1 to {2**18}")
-    return parse_count(value)
+_layer_count, _mesh_side, _dimension = (count_between(1, most) for most in (MAX_LAYERS, 256, 2**18))
 
 
 def _parameters(model: Architecture) -> tuple[Setting, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 from instances.catalog.entry import Entry
 from instances.generators.operator_graphs import DEVICES, resnet, semantic_fpn
 from instances.generators.operator_sequences import bert, gnmt, swin
-from instances.parameters import Setting, one_of, parse_count
+from instances.parameters import Setting, count_between, one_of, parse_count
 from instances.problems.operator_partitioning import OperatorInstance
 
 #: Swin-L is published; of Swin-U only the name is, so its sizes are reconstructed.
@@ -16,15 +16,6 @@ _RESNETS = {"resnet50": (3, 4, 6, 3), "resnet152": (3, 8, 36, 3)}
 _SWINS: dict[str, tuple[int, tuple[int, ...]]] = {"swin-l": (192, (2, 2, 18, 2)), "swin-u": (384, (2, 2, 42, 2))}
 
 _COSTS = "times analytic (instances/generators/operator_graphs.py)"
-
-
-def _count_between(least: int, most: int) -> Callable[[Any], int]:
-    def parse(value: Any) -> int:
-        if not least <= parse_count(value) <= most:
-            raise ValueError(f"an integer from {least} to {most}")
-        return parse_count(value)
-
-    return parse
 
 
 def _image(value: Any) -> int:
@@ -39,7 +30,7 @@ _ACCELERATOR = Setting(
 
 
 def _batch(size: int) -> Setting:
-    return Setting("microbatch-size", _count_between(1, 4096), "samples of a micro-batch", str(size), metavar="B")
+    return Setting("microbatch-size", count_between(1, 4096), "samples of a micro-batch", str(size), metavar="B")
 
 
 def _image_size(size: int) -> Setting:
@@ -63,7 +54,7 @@ def _swin(name: str, **given: Any) -> OperatorInstance:
     return swin(name, *_SWINS[name], **given)
 
 
-_LAYERS = _count_between(1, 512)
+_LAYERS = count_between(1, 512)
 
 ENTRIES: tuple[Entry, ...] = (
     *(
@@ -83,7 +74,7 @@ ENTRIES: tuple[Entry, ...] = (
         "BERT-large with its pre-training heads, operator by operator",
         "Devlin et al., section 3",
         Setting("layers", _LAYERS, "transformer layers", "24", metavar="L"),
-        Setting("sequence-length", _count_between(1, 16384), "tokens of a sequence", "512", metavar="S"),
+        Setting("sequence-length", count_between(1, 16384), "tokens of a sequence", "512", metavar="S"),
         _batch(8),
     ),
     *(
@@ -103,8 +94,8 @@ ENTRIES: tuple[Entry, ...] = (
         gnmt,
         "translation with stacked LSTMs, a sequence to an operator",
         "Wu et al., section 3",
-        Setting("layers", _count_between(2, 512), "LSTM layers of the encoder, and of the decoder", "8", metavar="L"),
-        Setting("sequence-length", _count_between(1, 16384), "tokens of a sequence", "50", metavar="S"),
+        Setting("layers", count_between(2, 512), "LSTM layers of the encoder, and of the decoder", "8", metavar="L"),
+        Setting("sequence-length", count_between(1, 16384), "tokens of a sequence", "50", metavar="S"),
         _batch(64),
     ),
 )

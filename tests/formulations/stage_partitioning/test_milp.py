@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import json
 import random
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from model_checks import (
     check_answer,
-    check_pinned,
     check_stopped_builds,
     check_stops,
-    hair_too_large,
-    knowing,
     long_chain,
     published_bert,
 )
@@ -24,20 +20,10 @@ from strategies import random_stage_instance, with_magnitudes
 
 import solvers.milp.backend
 from formulations import stage_partitioning
-from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.definition.problem import evaluate
 from formulations.stage_partitioning.models import milp
 from formulations.stage_partitioning.models.solving import begin
-from instances.problems.stage_partitioning import StageInstance
 from solvers.outcome import Limits, Stop, Watch
-
-
-def pinned(instance: StageInstance, plan: StagePlan) -> tuple[bool, float | None]:
-    model = milp.model_of(instance, complete=True)
-    for variable, value in model.values_of(plan):
-        variable.fix(value)
-    run = model.run(Limits(), Watch(), lambda _: None, lambda _: None)
-    return run.infeasible, None if run.bound is None else model.lower_bound(run.bound)
 
 
 def test_agrees_with_brute_force_at_many_magnitudes(cases: int) -> None:
@@ -51,43 +37,6 @@ def test_agrees_with_brute_force_at_many_magnitudes_on_more(cases: int) -> None:
     for seed in range(200_000, 200_000 + cases):
         instance = random_stage_instance(seed, max_nodes=6, max_devices=6)
         check_answer(milp.solve, with_magnitudes(instance, random.Random(f"magnitudes {seed}")), gap=2e-6)
-
-
-def test_a_pinned_plan_is_feasible_exactly_if_it_breaks_no_rule(cases: int) -> None:
-    seen = [check_pinned(random_stage_instance(seed), seed, pinned) for seed in range(3 * cases)]
-    assert seen.count(True) >= cases // 8 and seen.count(False) >= cases // 4
-
-
-def test_an_optimal_plan_is_feasible_in_the_model_with_itself_as_hint() -> None:
-    for seed in range(6):
-        instance = random_stage_instance(seed)
-        plan = check_answer(milp.solve, instance).plan
-        if plan is not None:
-            model = milp.model_of(instance, knowing(instance, plan))
-            run = model.run(Limits(), Watch(), lambda _: None, lambda _: None)
-            assert evaluate(instance, model.decode(run.values)) == pytest.approx(evaluate(instance, plan), rel=1e-6)
-
-
-@pytest.mark.parametrize("change", [-1, 0, 1])
-@pytest.mark.parametrize("name", ["memory_bytes", "num_devices", "num_microbatches"])
-def test_a_budget_holds_below_at_and_above(name: str, change: int) -> None:
-    tried = 0
-    for seed in range(400):
-        instance = random_stage_instance(seed, memory="tight", cost_model="paper", exactly=False, max_dp=False)
-        value = getattr(instance, name) + change
-        if value >= 1 and len(instance.layers) > 1:
-            check_answer(milp.solve, replace(instance, **{name: value}))
-            tried += 1
-        if tried == 2:
-            return
-    raise AssertionError("too few instances")
-
-
-def test_what_only_rounding_lets_through_is_cut_off() -> None:
-    instance = hair_too_large()
-    answer = check_answer(milp.solve, instance)
-    assert answer.plan is not None
-    assert answer.plan.stages[0].tmpcs == {"a": "lean", "b": "fast"}
 
 
 def test_no_false_optimum_of_tight_tolerances() -> None:
