@@ -100,11 +100,13 @@ def test_nothing_is_compiled_but_as_a_kernel() -> None:
                 assert names.isdisjoint(alias.name for alias in node.names), path
 
 
-def test_a_record_must_have_the_fields_of_its_class() -> None:
-    with pytest.raises(TypeError, match="has the fields"):
-        numba_kernels.record(
-            import_module("formulations.flushed_partitioning.kernels.arrays").ReachedSets, width=numba_kernels.INTS
-        )
+def test_the_types_of_a_record_are_those_of_its_fields() -> None:
+    arrays = import_module("formulations.flushed_partitioning.kernels.arrays")
+    found = numba_kernels.record(arrays.ReachedSets)
+    words = numba_kernels.WORDS2
+    assert (found.instance_class, *found.types) == (
+        arrays.ReachedSets, numba_kernels.INTS, numba_kernels.INTS2, words, words,
+    )  # fmt: skip
 
 
 def test_an_array_of_another_type_is_an_error_not_a_compilation() -> None:

@@ -219,10 +219,7 @@ def model_of(instance: AmpInstance, watch: Watch | None = None, *, complete: boo
 
 def solve(instance: AmpInstance, limits: Limits, watch: Watch) -> Answer[StrategyPlan]:
     """The best strategy; the bound is within 1e-7 of it unless 56 bits are too few for the spread of the costs."""
-    infeasible = infeasible_answer(instance)
-    if infeasible is not None:
-        return infeasible
-    first = first_plan(instance, limits)
-    return prove(
-        instance, lambda: model_of(instance, watch), evaluate, violations, limits, watch, to_scale=True, first=first
-    )
+    return infeasible_answer(instance) or prove(
+        instance, lambda: model_of(instance, watch), evaluate, violations, limits, watch, to_scale=True,
+        first=first_plan(instance, limits),
+    )  # fmt: skip

@@ -206,10 +206,7 @@ def model_of(instance: AmpInstance, watch: Watch | None = None, *, complete: boo
 
 def solve(instance: AmpInstance, limits: Limits, watch: Watch) -> Answer[StrategyPlan]:
     """The best strategy, with a bound less what HiGHS's tolerances may add to it (`milp.proved_bound`)."""
-    infeasible = infeasible_answer(instance)
-    if infeasible is not None:
-        return infeasible
-    first = first_plan(instance, limits)
-    return prove(
-        instance, lambda: model_of(instance, watch), evaluate, violations, limits, watch, to_scale=True, first=first
-    )
+    return infeasible_answer(instance) or prove(
+        instance, lambda: model_of(instance, watch), evaluate, violations, limits, watch, to_scale=True,
+        first=first_plan(instance, limits),
+    )  # fmt: skip

@@ -275,11 +275,7 @@ def model_of(
 
 def solve(instance: LayerAssignmentInstance, limits: Limits, watch: Watch) -> Answer[LayerPlan]:
     """The best assignment; the bound is within 1e-7 of it unless 56 bits are too few for the spread of the costs."""
-    infeasible = infeasible_answer(instance)
-    if infeasible is not None:
-        return infeasible
-    first = first_plan(instance, limits)
-    return prove(
+    return infeasible_answer(instance) or prove(
         instance, lambda: model_of(instance, watch, search=True), evaluate, violations, limits, watch, to_scale=True,
-        first=first,
+        first=first_plan(instance, limits),
     )  # fmt: skip

@@ -236,12 +236,8 @@ def model_of(
 
 def solve(instance: LayerAssignmentInstance, limits: Limits, watch: Watch) -> Answer[LayerPlan]:
     """The best assignment, with a bound less what HiGHS's tolerances may add to it (`milp.proved_bound`)."""
-    infeasible = infeasible_answer(instance)
-    if infeasible is not None:
-        return infeasible
-
-    def model() -> Model:
-        return model_of(instance, watch, search=limits.solver == DEFAULT_SOLVER)
-
-    first = first_plan(instance, limits)
-    return prove(instance, model, evaluate, violations, limits, watch, to_scale=True, first=first)
+    search = limits.solver == DEFAULT_SOLVER
+    return infeasible_answer(instance) or prove(
+        instance, lambda: model_of(instance, watch, search=search), evaluate, violations, limits, watch, to_scale=True,
+        first=first_plan(instance, limits),
+    )  # fmt: skip

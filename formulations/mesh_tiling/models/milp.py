@@ -248,19 +248,8 @@ def model_of(instance: MeshInstance, watch: Watch | None = None, *, complete: bo
 def solve(instance: MeshInstance, limits: Limits, watch: Watch) -> Answer[TilingPlan]:
     """The best tiling, with a bound less what HiGHS's tolerances may add to it (`milp.proved_bound`)."""
     places = Placements(instance)
-    infeasible = infeasible_answer(instance, places)
-    if infeasible is not None:
-        return infeasible
-    first = first_plan(places, limits)
     reason = NONE_MEETS if instance.requirements else NO_COVER
-    return prove(
-        instance,
-        lambda: model_of(instance, watch),
-        evaluate,
-        violations,
-        limits,
-        watch,
-        reason=reason,
-        to_scale=True,
-        first=first,
-    )
+    return infeasible_answer(instance, places) or prove(
+        instance, lambda: model_of(instance, watch), evaluate, violations, limits, watch,
+        reason=reason, to_scale=True, first=first_plan(places, limits),
+    )  # fmt: skip
