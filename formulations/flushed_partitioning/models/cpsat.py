@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ortools.sat.python import cp_model
-
 from formulations.contract.family import Answer
 from formulations.flushed_partitioning.definition.problem import evaluate, violations
 from formulations.flushed_partitioning.definition.quantities import VOCABULARY
@@ -30,41 +28,40 @@ def build(data: FlushedBlocks) -> tuple[cpsat.SpokenModel, flat.Variables]:
     """The flat model of the instance without weights (``time`` is C), with L, R and the objective added."""
     model, variables = flat.build(data)
     second, m, most = flat.scales(data)[0], data.microbatches, len(data.terms.stages)
-    sums, done, says = range(1, data.terms.max_s + 1), variables.done, model.says
+    sums, done, edges = range(1, data.terms.max_s + 1), variables.done, data.flushed.flat.edge_indices
     slowest, longest = second.ceil(data.most) + 1, second.ceil(data.longest) + 1
-    says("time", "C, compute and communication of the slowest stage per micro-batch, in whole units")
-    says("synchronisation", "R, the longest synchronisation of a stage per micro-batch, in whole units")
-    synchronisation = model.new_int_var(0, longest, "synchronisation")
-    says("total", "the objective, times m: (m + L - 1) C + m R, in whole units")
-    total = model.new_int_var(0, (m + most) * slowest + m * longest, "total")
-    says("level", "level[s]: at least the stages on the longest path from sum s on, itself included")
-    level = {s: model.new_int_var(1, most, f"level[{s}]") for s in sums}
-    says("deep", "deep[l]: some path may have l stages or more")
-    deep = {depth: model.new_bool_var(f"deep[{depth}]") for depth in range(2, most + 1)}
+    # fmt: off
+    model.says("time", "C, compute and communication of the slowest stage per micro-batch, in whole units")
+    synchronisation = model.integer("synchronisation", 0, longest,
+        "R, the longest synchronisation of a stage per micro-batch, in whole units")
+    total = model.integer("total", 0, (m + most) * slowest + m * longest,
+        "the objective, times m: (m + L - 1) C + m R, in whole units")
+    level = model.integers("level", sums, 1, most,
+        "level[s]: at least the stages on the longest path from sum s on, itself included")
+    deep = model.booleans("deep", range(2, most + 1), "deep[l]: some path may have l stages or more")
 
-    says("in_front", "an edge (u,v) from sum s to a smaller one puts s in front of it: level_s > level_after")
-    for u, v in data.flushed.flat.edge_indices:
-        for s in sums:
-            for after in range(1, s):
-                both = [done[u, s], done[v, after], ~done[u, s - 1], *([~done[v, after - 1]] if after > 1 else [])]
-                in_front = model.add(level[s] >= level[after] + 1).with_name(f"in_front[{u},{v},{s},{after}]")
-                in_front.only_enforce_if(both)
-    says("shallow", "no path is longer unless it is said to be: level_s <= l - 1 if not deep[l]")
-    for depth, is_deep in deep.items():
-        for s in sums:
-            model.add(level[s] <= depth - 1).with_name(f"shallow[{depth},{s}]").only_enforce_if(~is_deep)
-    says("stage_synchronisation", "R is at least the synchronisation of a stage: 4 (d-1)/d sum of X.w / (B m) <= R "
-         "[reconstructed]")  # fmt: skip
-    for b, block in enumerate(data.blocks):
-        units = [second.floor(data.synchronisation(b, o)) for o in block.times]
-        sync = cp_model.LinearExpr.weighted_sum([variables.choice[b, o] for o in block.times], units)
-        model.add(sync <= synchronisation).with_name(f"stage_synchronisation[{b}]")
-    says("batch_time", "with l stages on a path a batch takes m + l - 1 steps: total >= (m + l - 1) C + m R if deep[l]")
-    for depth in range(1, most + 1):
-        steps = model.add(total >= (m + depth - 1) * variables.time + m * synchronisation)
-        steps.with_name(f"batch_time[{depth}]")
-        if depth > 1:
-            steps.only_enforce_if(deep[depth])
+    def in_front(u: int, v: int, s: int, after: int) -> tuple[Any, ...]:
+        before = [~done[u, s - 1], *([~done[v, after - 1]] if after > 1 else [])]
+        return level[s] >= level[after] + 1, done[u, s], done[v, after], *before
+
+    def stage_synchronisation(b: int) -> Any:
+        own = {o: second.floor(data.synchronisation(b, o)) for o in data.blocks[b].times}
+        return cpsat.weighted_sum((units, variables.choice[b, o]) for o, units in own.items()) <= synchronisation
+
+    def batch_time(depth: int) -> tuple[Any, ...]:
+        row = total >= (m + depth - 1) * variables.time + m * synchronisation
+        return row, *([deep[depth]] if depth > 1 else [])
+
+    model.rows("in_front", [(u, v, s, after) for u, v in edges for s in sums for after in range(1, s)], in_front,
+        "an edge (u,v) from sum s to a smaller one puts s in front of it: level_s > level_after")
+    model.rows("shallow", [(depth, s) for depth in deep for s in sums],
+        lambda depth, s: (level[s] <= depth - 1, ~deep[depth]),
+        "no path is longer unless it is said to be: level_s <= l - 1 if not deep[l]")
+    model.rows("stage_synchronisation", range(len(data.blocks)), stage_synchronisation,
+        "R is at least the synchronisation of a stage: 4 (d-1)/d sum of X.w / (B m) <= R [reconstructed]")
+    model.rows("batch_time", range(1, most + 1), batch_time,
+        "with l stages on a path a batch takes m + l - 1 steps: total >= (m + l - 1) C + m R if deep[l]")
+    # fmt: on
     model.minimize(total)
     return model, variables
 

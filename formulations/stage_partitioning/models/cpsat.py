@@ -159,28 +159,30 @@ def build(data: Blocks, target: float | None = None) -> tuple[cpsat.SpokenModel,
 
 def strengthen(model: cpsat.SpokenModel, data: Blocks, variables: Variables, target: float | None = None) -> None:
     """Implied rows that the relaxation does not have."""
-    taken, choice, paid = variables.taken, variables.choice, variables.paid
+    taken, choice, paid, blocks = variables.taken, variables.choice, variables.paid, data.blocks
+
+    def pays(b: int, number: int) -> Any:
+        side = blocks[b].sides[number]
+        free = [choice[b, o] for v in side.free for o in data.own(v, b)]
+        return taken[b] <= _sum([*(paid[b, c] for c in side.crossings), *(choice[b, o] for o in side.options), *free])
+
+    # fmt: off
     # The first node of a stage, in any order of the graph, has no predecessor in it, and the last one no successor.
     for number, (name, end) in enumerate((("begins", "predecessor"), ("ends", "successor"))):
-        model.says(name, f"implied: a stage has a node with no {end} in it, which pays a crossing or is free of them")
-        for b, block in enumerate(data.blocks):
-            side = block.sides[number]
-            free = [choice[b, o] for v in side.free for o in data.own(v, b)]
-            pays = _sum([*(paid[b, c] for c in side.crossings), *(choice[b, o] for o in side.options), *free])
-            model.add(taken[b] <= pays).with_name(f"{name}[{b}]")
+        model.rows(name, range(len(blocks)), lambda b, number=number: pays(b, number),
+            f"implied: a stage has a node with no {end} in it, which pays a crossing or is free of them")
     # Nothing is behind the last stage, so that the successors of its last node would have to be in it.
-    model.says("holds_sink", "implied: the last stage holds a node without successors")
-    for b in data.leaving[0]:
-        sinks = _sum([choice[b, o] for v in data.sinks for o in data.own(v, b)])
-        model.add(taken[b] <= sinks).with_name(f"holds_sink[{b}]")
+    model.rows("holds_sink", data.leaving[0],
+        lambda b: taken[b] <= _sum([choice[b, o] for v in data.sinks for o in data.own(v, b)]),
+        "implied: the last stage holds a node without successors")
     if target is None:  # each stage takes T on its t d devices at most, and all have K; with a number stage_time has it
         second = scales(data)[0]
-        model.says("all_device_time", "implied: all stages together have K devices for T each")
-        times = [(variable, block.devices * second.floor(time)) for b, block in enumerate(data.blocks)
+        times = ((block.devices * second.floor(time), variable) for b, block in enumerate(blocks)
                  for variable, time in [*((choice[b, o], time) for o, time in block.times.items()),
-                                        *((paid[b, c], time) for c, time in block.paid.items())]]  # fmt: skip
-        total = _weighted([variable for variable, _ in times], [units for _, units in times])
-        model.add(total <= data.terms.instance.num_devices * variables.time).with_name("all_device_time")
+                                        *((paid[b, c], time) for c, time in block.paid.items())])
+        model.row("all_device_time", cpsat.weighted_sum(times) <= data.terms.instance.num_devices * variables.time,
+            "implied: all stages together have K devices for T each")
+    # fmt: on
 
 
 @dataclass(eq=False)

@@ -62,37 +62,34 @@ def data_of(prices: Prices, reach: Reach, *, whole: bool) -> Data:
 
 def build(data: Data, target: float | None = None) -> tuple[cpsat.SpokenModel, dict[int, Any]]:
     """The model of a path, and ``flow[a]``; with a target through the arcs within it, on the fewest devices."""
-    model = cpsat.SpokenModel()
-    says = model.says
-    says("flow", "flow[a]: the plan has the stage of arc a, nodes D \\ D' with degrees (t, d) at a sum of degrees s")
-    used = [a for a, arc in enumerate(data.arcs) if target is None or arc.time <= target]
-    flow = {a: model.new_bool_var(f"flow[{a}]") for a in used}
+    model, arcs = cpsat.SpokenModel(), data.arcs
+    # fmt: off
+    flow = model.booleans("flow", [a for a, arc in enumerate(arcs) if target is None or arc.time <= target],
+        "flow[a]: the plan has the stage of arc a, nodes D \\ D' with degrees (t, d) at a sum of degrees s")
     leaving, entering = defaultdict[Any, list[Any]](list), defaultdict[Any, list[Any]](list)
     for a, taken in flow.items():
-        leaving[data.arcs[a].tail].append(taken)
-        entering[data.arcs[a].head].append(taken)
+        leaving[arcs[a].tail].append(taken)
+        entering[arcs[a].head].append(taken)
 
-    says("one_path", "one path begins at the empty set: sum over the arcs a that leave it of flow[a] = 1")
-    model.add(_sum(leaving.pop((0, 0), [])) == 1).with_name("one_path")
-    says("conserved", "it leaves a state (D,s) as often as it enters it, up to V: sum over a that leave of flow[a] = "
-         "sum over a that enter of flow[a]")  # fmt: skip
-    for at in sorted(leaving.keys() | entering.keys()):
-        if at[0] != data.last:
-            model.add(_sum(leaving[at]) == _sum(entering[at])).with_name(f"conserved[{at[0]},{at[1]}]")
-    devices = _weighted(list(flow.values()), [data.arcs[a].devices for a in flow])
+    model.row("one_path", _sum(leaving.pop((0, 0), [])) == 1,
+        "one path begins at the empty set: sum over the arcs a that leave it of flow[a] = 1")
+    model.rows("conserved", sorted(at for at in leaving.keys() | entering.keys() if at[0] != data.last),
+        lambda *at: _sum(leaving[at]) == _sum(entering[at]),
+        "it leaves a state (D,s) as often as it enters it, up to V: sum over a that leave of flow[a] = sum over a that "
+        "enter of flow[a]")
+    devices = cpsat.weighted_sum((arcs[a].devices, taken) for a, taken in flow.items())
     if target is not None:  # a path on more than K devices refutes it, and all arcs are fast enough
         model.minimize(devices)
         return model, flow
-    says("devices", "the stages of the path take at most K devices: sum over a of t d flow[a] <= K [Piper, section "
-         "3.1]")  # fmt: skip
-    model.add(devices <= data.num_devices).with_name("devices")
-    says("time", "T, the Time-Per-Sample: that of the slowest stage, in whole units [Piper, section 3.2]")
-    time = model.new_int_var(0, data.most, "time")
-    says("stage_time", "T is at least the time of the stage that holds v: sum over the arcs a that hold v of TPS(a) "
-         "flow[a] <= T [Piper, section 4]")  # fmt: skip
-    for v, holding in enumerate(data.holding):
-        own = _weighted([flow[a] for a in holding], [data.times[a] for a in holding])
-        model.add(own <= time).with_name(f"stage_time[{v}]")
+    model.row("devices", devices <= data.num_devices,
+        "the stages of the path take at most K devices: sum over a of t d flow[a] <= K [Piper, section 3.1]")
+    time = model.integer("time", 0, data.most,
+        "T, the Time-Per-Sample: that of the slowest stage, in whole units [Piper, section 3.2]")
+    model.rows("stage_time", range(len(data.holding)),
+        lambda v: cpsat.weighted_sum((data.times[a], flow[a]) for a in data.holding[v]) <= time,
+        "T is at least the time of the stage that holds v: sum over the arcs a that hold v of TPS(a) flow[a] <= T "
+        "[Piper, section 4]")
+    # fmt: on
     model.minimize(time)
     return model, flow
 
