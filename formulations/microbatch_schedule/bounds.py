@@ -6,12 +6,34 @@ Source: Jackson's preemptive schedule, the usual bound of one machine with heads
 from __future__ import annotations
 
 import heapq
+from dataclasses import dataclass
 
-from formulations.microbatch_schedule.chains import Chains, chains
 from formulations.simulation.simulate_graph import PassGraph
 
 #: Floats add up to a little more or less than the numbers they stand for.
 SAFE = 1 - 1e-12
+
+
+@dataclass(frozen=True)
+class Chains:
+    """For each pass the seconds that must lie before its start and after its end."""
+
+    heads: list[float]
+    tails: list[float]
+
+
+def chains(graph: PassGraph) -> Chains:
+    """Longest chains of precedences, without regard to stages being busy. The graph must be possible."""
+    order = graph.sorted()
+    heads, tails = [0.0] * len(order), [0.0] * len(order)
+    for number in order:
+        end = heads[number] + graph.seconds[number]
+        for later, lag in graph.after[number]:
+            heads[later] = max(heads[later], end + lag)
+    for number in reversed(order):
+        for later, lag in graph.after[number]:
+            tails[number] = max(tails[number], lag + graph.seconds[later] + tails[later])
+    return Chains(heads, tails)
 
 
 def iteration_bound(graph: PassGraph, known: Chains | None = None) -> float:

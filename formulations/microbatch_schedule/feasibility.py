@@ -8,8 +8,7 @@ from typing import Any
 from formulations.contract.family import Answer, infeasible_by_counting
 from formulations.contract.quantities import judge
 from formulations.contract.rounding import exactly
-from formulations.microbatch_schedule.bounds import SAFE, iteration_bound
-from formulations.microbatch_schedule.chains import chains
+from formulations.microbatch_schedule.bounds import SAFE, chains, iteration_bound
 from formulations.microbatch_schedule.definition.plan import SchedulePlan
 from formulations.microbatch_schedule.definition.problem import evaluate, violations
 from formulations.simulation.simulate_graph import GraphTrace, PassGraph

@@ -34,12 +34,9 @@ class Matrix:
         """Of a ``HighsLp``."""
         import highspy
 
-        held = lp.a_matrix_
-        start, inner = np.array(held.start_, np.int64), np.array(held.index_, np.int64)
-        factors = np.array(held.value_, np.float64)
-        outer = np.repeat(np.arange(max(0, len(start) - 1)), np.diff(start))
-        by_column = held.format_ == highspy.MatrixFormat.kColwise
-        row, column = (inner, outer) if by_column else (outer, inner)
+        from solvers.trust.prove_twice import entries
+
+        row, column, factors = entries(lp)
         order = np.lexsort((column, row))
         order = order[factors[order] != 0.0]
         counts = np.bincount(row[order], minlength=lp.num_row_)

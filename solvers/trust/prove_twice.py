@@ -8,11 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import highspy
 import numpy as np
 
 from solvers.outcome import OPTIMAL_GAP, OnBound, Run, Stop
+
+
+def entries(lp: highspy.HighsLp) -> tuple[Any, Any, Any]:
+    """Row, column and value of each entry of a ``HighsLp``'s matrix."""
+    held = lp.a_matrix_
+    # An empty list makes no array of integers.
+    start, inner = np.array(held.start_, np.int64), np.array(held.index_, np.int64)
+    outer = np.repeat(np.arange(max(0, len(start) - 1)), np.diff(start))
+    by_column = held.format_ == highspy.MatrixFormat.kColwise
+    row, column = (inner, outer) if by_column else (outer, inner)
+    return row, column, np.array(held.value_, np.float64)
 
 
 def reorder(lp: highspy.HighsLp, seed: int) -> tuple[highspy.HighsLp, list[int]]:
@@ -23,13 +35,7 @@ def reorder(lp: highspy.HighsLp, seed: int) -> tuple[highspy.HighsLp, list[int]]
     rng = np.random.default_rng(seed)
     rows, columns = rng.permutation(lp.num_row_), rng.permutation(lp.num_col_)
     row_at, column_at = np.argsort(rows), np.argsort(columns)
-    matrix = lp.a_matrix_
-    # An empty list makes no array of integers.
-    start, inner = np.array(matrix.start_, np.int64), np.array(matrix.index_, np.int64)
-    factors = np.array(matrix.value_, np.float64)
-    outer = np.repeat(np.arange(len(start) - 1), np.diff(start))
-    by_column = matrix.format_ == highspy.MatrixFormat.kColwise
-    row, column = (inner, outer) if by_column else (outer, inner)
+    row, column, factors = entries(lp)
     row, column = row_at[row], column_at[column]
     order = np.lexsort((row, column))
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 
-from formulations.microbatch_schedule.chains import chains
+from formulations.microbatch_schedule.bounds import chains
 from formulations.microbatch_schedule.heuristics.orders import kfkb_orders
 from formulations.simulation.simulate_graph import GraphTrace, PassGraph, run
 from solvers.outcome import Watch

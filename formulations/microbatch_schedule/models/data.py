@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from formulations.microbatch_schedule.bounds import SAFE
-from formulations.microbatch_schedule.chains import chains
+from formulations.microbatch_schedule.bounds import SAFE, chains
 from formulations.microbatch_schedule.definition.plan import SchedulePlan
 from formulations.simulation.simulate_graph import GraphTrace, PassGraph, run
 from instances.problems.microbatch_schedule import ScheduleInstance

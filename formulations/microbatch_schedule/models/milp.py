@@ -14,7 +14,7 @@ from typing import Any
 import pyomo.environ as pyo
 
 from formulations.contract.family import Answer
-from formulations.microbatch_schedule.chains import Chains, chains
+from formulations.microbatch_schedule.bounds import Chains, chains
 from formulations.microbatch_schedule.definition.plan import SchedulePlan
 from formulations.microbatch_schedule.definition.problem import TOLERANCE
 from formulations.microbatch_schedule.definition.quantities import VOCABULARY

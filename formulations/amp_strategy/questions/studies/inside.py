@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import pairwise
 
@@ -21,20 +21,16 @@ from instances.problems.mesh_tiling import MeshInstance
 from solvers.outcome import Limits, Watch
 
 
-def layers_of_amp(instance: AmpInstance, _limits: Limits, watch: Watch) -> Iterator[Arisen]:
-    """The layer assignment of each strategy of Algorithm 1."""
-    return _assignments(instance, "amp", rank_degrees(instance, watch, paper.solve_amp))
+def _ranked(
+    method: str, assign: Callable[[AmpInstance], Assign], instance: AmpInstance, _: Limits, watch: Watch
+) -> Iterator[Arisen]:
+    """The layer assignment of each strategy of Algorithm 1, or of what takes its place."""
+    return _assignments(instance, method, rank_degrees(instance, watch, assign(instance)))
 
 
-def layers_of_released(instance: AmpInstance, _limits: Limits, watch: Watch) -> Iterator[Arisen]:
-    """Those of the released program."""
-    assign: Assign = released_assignment(instance)
-    return _assignments(instance, "amp-released", rank_degrees(instance, watch, assign))
-
-
-def layers_of_megatron(instance: AmpInstance, _limits: Limits, watch: Watch) -> Iterator[Arisen]:
-    """Those that Megatron's split cuts."""
-    return _assignments(instance, "megatron", rank_degrees(instance, watch, paper.solve_megatron))
+layers_of_amp = partial(_ranked, "amp", lambda _: paper.solve_amp)
+layers_of_released = partial(_ranked, "amp-released", released_assignment)
+layers_of_megatron = partial(_ranked, "megatron", lambda _: paper.solve_megatron)
 
 
 def layers_of_annealing(instance: AmpInstance, limits: Limits, watch: Watch) -> Iterator[Arisen]:
