@@ -24,11 +24,12 @@ from solvers.cpsat import backend as cpsat
 from solvers.outcome import Limits, Watch
 
 
-def build(data: FlushedBlocks) -> tuple[cpsat.SpokenModel, flat.Variables]:
+def build(data: FlushedBlocks) -> cpsat.SpokenModel:
     """The flat model of the instance without weights (``time`` is C), with L, R and the objective added."""
-    model, variables = flat.build(data)
+    model = flat.build(data)
     second, m, most = flat.scales(data)[0], data.microbatches, len(data.terms.stages)
-    sums, done, edges = range(1, data.terms.max_s + 1), variables.done, data.flushed.flat.edge_indices
+    done, choice, time = model.variables["done"], model.variables["choice"], model.variables["time"][()]
+    sums, edges = range(1, data.terms.max_s + 1), data.flushed.flat.edge_indices
     slowest, longest = second.ceil(data.most) + 1, second.ceil(data.longest) + 1
     # fmt: off
     model.says("time", "C, compute and communication of the slowest stage per micro-batch, in whole units")
@@ -46,10 +47,10 @@ def build(data: FlushedBlocks) -> tuple[cpsat.SpokenModel, flat.Variables]:
 
     def stage_synchronisation(b: int) -> Any:
         own = {o: second.floor(data.synchronisation(b, o)) for o in data.blocks[b].times}
-        return cpsat.weighted_sum((units, variables.choice[b, o]) for o, units in own.items()) <= synchronisation
+        return cpsat.weighted_sum((units, choice[b, o]) for o, units in own.items()) <= synchronisation
 
     def batch_time(depth: int) -> tuple[Any, ...]:
-        row = total >= (m + depth - 1) * variables.time + m * synchronisation
+        row = total >= (m + depth - 1) * time + m * synchronisation
         return row, *([deep[depth]] if depth > 1 else [])
 
     model.rows("in_front", [(u, v, s, after) for u, v in edges for s in sums for after in range(1, s)], in_front,
@@ -63,7 +64,7 @@ def build(data: FlushedBlocks) -> tuple[cpsat.SpokenModel, flat.Variables]:
         "with l stages on a path a batch takes m + l - 1 steps: total >= (m + l - 1) C + m R if deep[l]")
     # fmt: on
     model.minimize(total)
-    return model, variables
+    return model
 
 
 class Model(FlushedModel, flat.Model):
@@ -73,7 +74,7 @@ class Model(FlushedModel, flat.Model):
 
     def cut_off(self, plan: StagePlan, values: Any) -> None:
         """Not this combination of decisions, which only rounded bytes allowed, nor any with a stage as large."""
-        decided = [*self.decisions.taken, *self.decisions.choice.values()]
+        decided = [*self.taken.values(), *self.choice.values()]
         self.model.says("forbidden", "a plan with more bytes than fit, which only rounding admitted, is cut off")
         cut = self.model.add_bool_or([~each for each in decided if values[each]])
         cut.with_name(f"forbidden[{len(self.model.proto.constraints)}]")
@@ -89,7 +90,7 @@ def model_of(instance: FlushedInstance, watch: Watch | None = None, *, complete:
     """The model of an instance (`data_of`), with its requirements; `solve_model.Stopped` once the watch is."""
     data = data_of(instance, watch or Watch(), complete=complete)
     with stops_with(data.watch):
-        return add_requirements(Model(*build(data), data), VOCABULARY, instance)
+        return add_requirements(Model(build(data), data), VOCABULARY, instance)
 
 
 def solve(instance: FlushedInstance, limits: Limits, watch: Watch) -> Answer[StagePlan]:

@@ -182,7 +182,7 @@ class Model(milp.Runnable, WithoutSizes):
             found = paths.within(target)
             if found is None:
                 return None
-            # The program's objective has the largest target in place of waiting; what is asked for is the rest of it.
+            # The objective of the program has the largest target in place of waiting: the rest of it is the bound.
             return Cheapest(None if found.bound is None else found.bound - most, found.slowest, found.values)
 
         plan = watch.best_objective

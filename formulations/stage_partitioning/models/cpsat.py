@@ -48,17 +48,6 @@ _weighted = cp_model.LinearExpr.weighted_sum
 _DIGITS = 30
 
 
-@dataclass(frozen=True)
-class Variables:
-    """Those of a model, by block b, option o, node v, sum s and crossing c; ``time`` is T, or its number of units."""
-
-    taken: list[Any]
-    choice: dict[tuple[int, int], Any]
-    done: dict[tuple[int, int], Any]
-    paid: dict[tuple[int, int], Any]
-    time: Any
-
-
 def scales(data: Blocks, target: float | None = None) -> tuple[Scale, Scale]:
     """Whole units of times and of bytes."""
     terms, count = data.terms, len(data.terms.options) + len(data.terms.crossings)
@@ -69,16 +58,16 @@ def scales(data: Blocks, target: float | None = None) -> tuple[Scale, Scale]:
     return cost_scale(terms.lower_bound, count + 1, data.largest), byte
 
 
-def build(data: Blocks, target: float | None = None) -> tuple[cpsat.SpokenModel, Variables]:
+def build(data: Blocks, target: float | None = None) -> cpsat.SpokenModel:
     """The model of ``data``; with a target (``data.most``) of plans within it, the one on the fewest devices first."""
     terms, blocks, model = data.terms, data.blocks, cpsat.SpokenModel()
     instance, every, sums = terms.instance, range(len(data.blocks)), range(1, data.terms.max_s + 1)
     time_scale, byte_scale = scales(data, target)
 
     # fmt: off
-    taken = list(model.booleans("taken", every,
+    taken = model.booleans("taken", every,
         "taken[b]: the plan has the stage of block b = (s,t,d), with degrees (t,d); those of it and of all later "
-        "stages sum to s").values())
+        "stages sum to s")
     choice = model.booleans("choice", [(b, o) for b in every for o in blocks[b].times],
         "choice[b,o]: option o, a TMPC of a node, runs in block b")
     done = model.booleans("done", [(v, s) for v in terms.nodes for s in sums],
@@ -105,7 +94,7 @@ def build(data: Blocks, target: float | None = None) -> tuple[cpsat.SpokenModel,
     model.rows("conserved", sums, conserved,
         "a block with s_b - d_b = s stands in front of one of sum s; the path ends anywhere, or at N if exactly N is "
         "required: sum of taken[b] over b with s_b - d_b = s <= sum over b with s_b = s [Piper, section 3.1]")
-    devices = _weighted(taken, [block.devices for block in blocks])
+    devices = cpsat.weighted_sum((block.devices, taken[b]) for b, block in enumerate(blocks))
     model.row("devices", devices <= instance.num_devices,
         "the stages take disjoint sets of devices: sum of t d taken[b] <= K [Piper, section 3.1]")
     # Every node runs in one of them, and no edge goes backwards [Piper, section 3.1].
@@ -152,14 +141,14 @@ def build(data: Blocks, target: float | None = None) -> tuple[cpsat.SpokenModel,
     # With a number for T: a bound above K devices refutes it.
     model.minimize(time if target is None else devices)
     # fmt: on
-    found = Variables(taken, choice, done, paid, time)
-    strengthen(model, data, found, target)
-    return model, found
+    strengthen(model, data, target)
+    return model
 
 
-def strengthen(model: cpsat.SpokenModel, data: Blocks, variables: Variables, target: float | None = None) -> None:
+def strengthen(model: cpsat.SpokenModel, data: Blocks, target: float | None = None) -> None:
     """Implied rows that the relaxation does not have."""
-    taken, choice, paid, blocks = variables.taken, variables.choice, variables.paid, data.blocks
+    blocks = data.blocks
+    taken, choice, paid = (model.variables[name] for name in ("taken", "choice", "paid"))
 
     def pays(b: int, number: int) -> Any:
         side = blocks[b].sides[number]
@@ -176,11 +165,11 @@ def strengthen(model: cpsat.SpokenModel, data: Blocks, variables: Variables, tar
         lambda b: taken[b] <= _sum([choice[b, o] for v in data.sinks for o in data.own(v, b)]),
         "implied: the last stage holds a node without successors")
     if target is None:  # each stage takes T on its t d devices at most, and all have K; with a number stage_time has it
-        second = scales(data)[0]
-        times = ((block.devices * second.floor(time), variable) for b, block in enumerate(blocks)
-                 for variable, time in [*((choice[b, o], time) for o, time in block.times.items()),
-                                        *((paid[b, c], time) for c, time in block.paid.items())])
-        model.row("all_device_time", cpsat.weighted_sum(times) <= data.terms.instance.num_devices * variables.time,
+        second, time = scales(data)[0], model.variables["time"][()]
+        times = ((block.devices * second.floor(each), variable) for b, block in enumerate(blocks)
+                 for variable, each in [*((choice[b, o], each) for o, each in block.times.items()),
+                                        *((paid[b, c], each) for c, each in block.paid.items())])
+        model.row("all_device_time", cpsat.weighted_sum(times) <= data.terms.instance.num_devices * time,
             "implied: all stages together have K devices for T each")
     # fmt: on
 
@@ -193,8 +182,10 @@ class Model(BlockModel, CpsatQuantities):
     parameters: ClassVar[Mapping[str, Any]] = {**cpsat.INTEGRAL, "linearization_level": 2}
 
     model: cpsat.SpokenModel
-    decisions: Variables
     data: Blocks
+
+    def __post_init__(self) -> None:
+        self.taken, self.choice, self.done = (self.model.variables[name] for name in ("taken", "choice", "done"))
 
     def decide(self, limits: Limits, watch: Watch) -> Run:
         """Run CP-SAT until it has a plan, or a proof that there is none."""
@@ -203,17 +194,17 @@ class Model(BlockModel, CpsatQuantities):
     def decisions_of(self, values: cpsat.Values) -> tuple[Chosen, ...]:
         """The stages of a solution."""
         return in_order(
-            (block, [o for o in sorted(block.times) if values[self.decisions.choice[b, o]]])
+            (block, [o for o in sorted(block.times) if values[self.choice[b, o]]])
             for b, block in enumerate(self.data.blocks)
-            if values[self.decisions.taken[b]]
+            if values[self.taken[b]]
         )
 
     def values_of(self, plan: StagePlan) -> Iterator[tuple[Any, int]]:
         """The blocks and options of a plan, as pairs of a variable and its value."""
         own = self.data.of_plan(plan)
-        for b, taken in enumerate(self.decisions.taken):
+        for b, taken in self.taken.items():
             yield taken, int(b in own)
-        for (b, o), choice in self.decisions.choice.items():
+        for (b, o), choice in self.choice.items():
             yield choice, int(b in own and o in own[b].options)
 
     def lower_bound(self, bound: float) -> float:
@@ -223,19 +214,21 @@ class Model(BlockModel, CpsatQuantities):
     def forbid(self, b: int, stage: Chosen, others: Iterable[int] = ()) -> None:
         """Not all options of a stage together in block b, without one of the others."""
         self.model.says("forbidden", "a stage that takes too much, which only rounding admitted, is cut off")
-        choice = self.decisions.choice
+        choice = self.choice
         literals = [*(~choice[b, o] for o in stage.options), *(choice[b, o] for o in others)]
         self.model.add_bool_or(literals).with_name(f"forbidden[{len(self.model.proto.constraints)}]")
 
     def _over_stages(self, factor: Callable[[Block], int]) -> Any:
-        return _weighted(self.decisions.taken, [factor(block) for block in self.data.blocks])
+        return cpsat.weighted_sum((factor(block), self.taken[b]) for b, block in enumerate(self.data.blocks))
 
     def _of_stage_with(self, v: int, factor: Callable[[Block], int]) -> Any:
-        own = [(b, o) for b in range(len(self.data.blocks)) for o in self.data.own(v, b)]
-        return _weighted([self.decisions.choice[each] for each in own], [factor(self.data.blocks[b]) for b, _ in own])
+        blocks = enumerate(self.data.blocks)
+        return cpsat.weighted_sum(
+            (factor(block), self.choice[b, o]) for b, block in blocks for o in self.data.own(v, b)
+        )
 
     def _together(self, u: int, v: int) -> Any:
-        model, done, name = self.model, self.decisions.done, f"together[{u},{v}]"
+        model, done, name = self.model, self.done, f"together[{u},{v}]"
         if u != v and name not in self.derived_terms:
             model.says("together", "together[u,v]: nodes u and v are in one stage, for a requirement")
             model.says("together_if", "then they are done at the same sums: done[u,s] = done[v,s]")
@@ -253,13 +246,13 @@ class Model(BlockModel, CpsatQuantities):
         return self.derived_terms.get(name, 1)
 
     def _stage_of(self, v: int) -> Any:
-        model, done, name = self.model, self.decisions.done, f"number[{v}]"
+        model, done, name = self.model, self.done, f"number[{v}]"
         if name not in self.derived_terms:
             model.says("number", "number[v]: stages in front of the one that holds node v, for a requirement")
             model.says("own_number", "that many blocks of larger sums are taken, if node v runs at sum s")
             found = self.derived_terms[name] = model.new_int_var(0, self.most_stages, name)
             for s in range(1, self.terms.max_s + 1):
-                front = [self.decisions.taken[b] for b, block in enumerate(self.data.blocks) if block.s > s]
+                front = [self.taken[b] for b, block in enumerate(self.data.blocks) if block.s > s]
                 here = [done[v, s], *([~done[v, s - 1]] if s > 1 else [])]
                 model.add(found == _sum(front)).with_name(f"own_number[{v},{s}]").only_enforce_if(here)
         return self.derived_terms[name]
@@ -268,7 +261,7 @@ class Model(BlockModel, CpsatQuantities):
 def model_within(data: Blocks, target: float | None = None) -> Model:
     """The model of data, as `build` makes it."""
     with stops_with(data.watch):
-        return Model(*build(data, target), data)
+        return Model(build(data, target), data)
 
 
 def model_of(instance: StageInstance, watch: Watch | None = None, *, complete: bool = False) -> Model:

@@ -73,4 +73,4 @@ def test_twelve_nodes_of_the_published_bert(published: Path) -> None:
 
 def test_no_formula_bounds_the_time_from_below() -> None:
     """The bound that the units are chosen by is no constraint: the proof is the solver's."""
-    assert cpsat.model_of(long_chain(4, 4)).decisions.time.proto.domain[0] == 0
+    assert cpsat.model_of(long_chain(4, 4)).model.variables["time"][()].proto.domain[0] == 0

@@ -135,7 +135,7 @@ def _keep_only(built: Any, kept: set[int]) -> None:
     """Fix which blocks are taken."""
     for b in range(len(built.data.blocks)):
         if isinstance(built, cpsat.Model):
-            built.model.add(built.decisions.taken[b] == int(b in kept))
+            built.model.add(built.taken[b] == int(b in kept))
         else:
             built.model.taken[b].fix(int(b in kept))
 
