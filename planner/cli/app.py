@@ -20,7 +20,7 @@ from typer.core import TyperGroup
 
 from formulations.compiled.compile_times import KernelCacheWarning
 from instances.errors import InstanceError
-from planner.cli import completion, options
+from planner.cli import completion, moved_options, options
 from planner.cli.alternatives import alternatives_command
 from planner.cli.bench import bench_command
 from planner.cli.capture import calibrate_command, import_command, profile_command
@@ -64,9 +64,12 @@ def main(arguments: list[str] | None = None) -> int:
     """Run one command; returns its exit code. Bad input is one line on stderr."""
     with _process_manners():
         try:
-            options.bring_problems(sys.argv[1:] if arguments is None else arguments)
-            command = application(_command_name(arguments))
-            code = command(args=arguments, prog_name="planner", standalone_mode=False)
+            given, note = moved_options.as_now(sys.argv[1:] if arguments is None else arguments)
+            options.bring_problems(given)
+            command = application(_command_name(given))
+            code = command(args=given, prog_name="planner", standalone_mode=False)
+            if note and "--quiet" not in given:
+                _complain(note)
             sys.stdout.flush()
             return int(code or 0)
         except (InstanceError, UsageError, BackendError) as error:
@@ -352,9 +355,9 @@ def _examples(name: str) -> str | None:
     return None if examples is None else "\n".join(("Examples:", *(f"  {example}" for example in examples)))
 
 
-def _command_name(arguments: list[str] | None) -> str | None:
+def _command_name(arguments: list[str]) -> str | None:
     """The command among the arguments, or among those that a shell wants to have completed; no option before it."""
-    given = completion.unfinished() if completion.is_asked() else sys.argv[1:] if arguments is None else arguments
+    given = completion.unfinished() if completion.is_asked() else arguments
     return given[0] if given else None
 
 

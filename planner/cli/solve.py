@@ -8,17 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from planner.cli import completion
-from planner.cli.alternatives import alternatives_command
 from planner.cli.common import READING, Inputs, Instance, Plans, Reading, Search, load_instance, plans_of
 from planner.cli.outputs import Certificate, Outputs, Solved
-from planner.cli.sweep import sweep_command
 from planner.files.choices import split
 from planner.process.errors import UsageError
-
-
-def _moved(metavar: str, **rules: Any) -> Any:
-    """An option that is now one of another command."""
-    return typer.Option(metavar=metavar, hidden=True, **rules)
 
 
 def solve_command(
@@ -46,58 +39,15 @@ def solve_command(
     ] = None,
     certificate: Certificate = None,
     inputs: Inputs = None,
-    alternatives: Annotated[int | None, _moved("N", min=1)] = None,
-    within: Annotated[str | None, _moved("1%")] = None,
-    pareto: Annotated[str | None, _moved("AXES")] = None,
-    batch_size: Annotated[int | None, _moved("B", min=1)] = None,
-    grad_accum: Annotated[str | None, _moved("G,...")] = None,
-    microbatch_sizes: Annotated[str | None, _moved("B,...")] = None,
-    jobs: Annotated[int, _moved("N", min=1)] = 1,
     **settings: Any,
 ) -> None:
     """Find a plan; --exact proves it optimal, otherwise its gap is reported."""
     from planner.analysis.compare_with_paper import solve_beside
-    from planner.display.progress import note
     from planner.solving.solve import solve
 
     if portfolio and method != "auto":
         raise UsageError.at("--method", method, "none beside --portfolio")
     method = "portfolio" if portfolio else method
-    near: dict[str, Any] = {"--alternatives": alternatives, "--within": within, "--pareto": pareto}
-    swept: dict[str, Any] = {"--batch-size": batch_size, "--grad-accum": grad_accum}
-    swept |= {"--microbatch-sizes": microbatch_sizes, "--jobs": None if jobs == 1 else jobs}
-    orders = settings.get("linearize")
-    if isinstance(orders, str) and "," in orders:
-        swept["--linearize"] = orders
-    for name in ("--grad-accum", "--microbatch-sizes", "--jobs"):
-        if swept[name] is not None and batch_size is None:
-            raise UsageError.at(name, swept[name], "a --batch-size beside it")
-    for moved, command in ((near, "alternatives"), (swept, "sweep")):
-        old = next((name for name, value in moved.items() if value is not None), None)
-        if old is None:
-            continue
-        others = {"--compare": compare or None, "--plan": plan, "--topology": topology}
-        # The count of a tensor's consumers is an instance's own: alternatives count plans.
-        near_only = {"--count": settings.get("count")}
-        others |= near_only if command == "alternatives" else {**near, "--certificate": certificate}
-        for name, value in others.items():
-            if value is not None:
-                raise UsageError.at(name, "given" if value is True else value, f"none beside {old}")
-        shared: dict[str, Any] = {
-            "instance": instance, "method": method, "search": search, "outputs": outputs, "inputs": inputs, **settings
-        }  # fmt: skip
-        try:
-            if command == "alternatives":
-                shared |= {"count": alternatives, "within": within, "pareto": pareto, "certificate": certificate}
-                alternatives_command(**shared)
-            shared |= {"orders": orders, "linearize": None} if "--linearize" in swept and batch_size is None else {}
-            sweep_command(
-                **shared, exact=exact, batch_size=batch_size, grad_accum=grad_accum, jobs=jobs,
-                microbatch_sizes=microbatch_sizes,
-            )  # fmt: skip
-        except typer.Exit:
-            note(outputs.quiet, f"note: solve {old} is now planner {command}")
-            raise
     outputs = replace(outputs, certificate=certificate)
     outputs.refuse(search.solver_log, instance, *([] if topology is None else [topology]))
     limits = search.limits()

@@ -105,6 +105,7 @@ VALUES = {
     "solve chain8 --exact --within -1%": "--within is '-1%'; expected a share",
     "solve chain8 --exact --within near": "--within is 'near'; expected a share",
     "solve chain8 --exact --alternatives 2 --gap 0.1": "--gap is 0.1; expected at most 1e-06",
+    "solve dgx1 --alternatives 2 --count 3": "--count is '3'; expected none beside --alternatives",
     "solve chain8 --alternatives 2 --pareto time,memory": "--pareto is 'time,memory'; expected none",
     "solve knapsack --exact --alternatives 2": "there are answers for stage_partitioning",
     "solve resnet50 --devices 4 --exact --within 1%": "number of stages is free; give --stages",
