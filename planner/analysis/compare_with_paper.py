@@ -61,7 +61,8 @@ def solve_beside(
         with compiling(notice):
             family.load()
             paper = papers_method(family, instance)
-        own = {} if paper is None else {name: options[name] for name in options if _has(paper, name)}
+        known = () if paper is None else {option.name.replace("-", "_") for option in paper.options}
+        own = {name: options[name] for name in options if name.replace("-", "_") in known}
         rest = {name: value for name, value in options.items() if name not in own}
         found = [solve(instance, method=method, exact=True, limits=limits, options=rest, **listening)]
         if paper is None:
@@ -81,7 +82,3 @@ def papers_method(family: Family[Any, Any], instance: Any) -> Method[Any, Any] |
     """The first heuristic, as the family lists them, that takes the instance; ``None``: there is none."""
     heuristics = (method for method in family.methods if method.claim is Claim.HEURISTIC)
     return next((method for method in heuristics if method.refusal(instance) is None), None)
-
-
-def _has(method: Method[Any, Any], option: str) -> bool:
-    return option.replace("_", "-") in {each.name for each in method.options}

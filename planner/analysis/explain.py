@@ -11,7 +11,7 @@ from typing import Any
 
 from formulations.compiled.compile_times import compiling
 from formulations.contract.what_if import Change, Member, Questions
-from planner.analysis.proofs import Findings, Proofs, asked_of
+from planner.analysis.proofs import Findings, Proofs, asked_of, beats
 from planner.analysis.smallest_change import least
 from planner.files.load import validate
 from planner.files.settings import expect_types
@@ -151,9 +151,8 @@ def explain(
         family.load()
         proofs = Proofs(instance, limits or Limits(), listen)
         asked = _Asked(instance, questions, proofs)
-        with proofs.attentive():
+        with proofs.into(asked.found):
             asked.ask()
-    proofs.end(asked.found)
     return asked.found
 
 
@@ -234,9 +233,6 @@ class _Asked:
         now = found.objective
         assert now is not None
 
-        def better(result: Result) -> bool:
-            return result.objective is not None and result.objective < now * (1 - OPTIMAL_GAP)
-
         self.found.gains = gains = []
         for more in self._questions.resources(self._instance):
             with_more = self._proofs.optimum(more.change.changed(more.amount)).objective
@@ -246,7 +242,7 @@ class _Asked:
             gains.append(gained)
             if not now or not others:
                 continue
-            amount = least(more.change, better, self._proofs.optimum)
+            amount = least(more.change, beats(now), self._proofs.optimum)
             if amount is not None:
                 then = self._proofs.optimum(more.change.changed(amount)).objective
                 says = more.change.says(amount)

@@ -18,7 +18,7 @@ from planner.results.result import Result
 from planner.solving.choose import candidates
 from planner.solving.solve import run
 from planner.solving.worker import Received, signals_stop
-from solvers.outcome import Limits, Status, Stop, Watch
+from solvers.outcome import OPTIMAL_GAP, Limits, Status, Stop, Watch
 
 #: A gap at which any plan is enough.
 ANY_PLAN = 1 - 1e-9
@@ -68,6 +68,11 @@ class Findings:
         }
 
 
+def beats(now: float) -> Callable[[Result], bool]:
+    """Whether a result is better than an optimum, beyond rounding."""
+    return lambda result: result.objective is not None and result.objective < now * (1 - OPTIMAL_GAP)
+
+
 class EndedError(Exception):
     """The limit came, or a signal, or no exact method ended with a proof."""
 
@@ -89,11 +94,14 @@ class Proofs:
         self._received: Received | None = None
 
     @contextmanager
-    def attentive(self) -> Iterator[None]:
-        """Inside, Ctrl-C and SIGTERM end the proofs (`EndedError`), also between two of them; it is caught here."""
-        # ``stop`` then says why there are no more; what is known is kept.
+    def into(self, found: Findings) -> Iterator[None]:
+        """Inside, Ctrl-C and SIGTERM end the proofs (`EndedError`), also between two of them; it is caught here.
+
+        What is known is kept, with why and when the proofs ended, and how many there were.
+        """
         with signals_stop(Watch(Limits())) as self._received, suppress(EndedError):
             yield
+        found.stop, found.proofs, found.seconds, found.signal = self.stop, self.count, self.seconds, self.signal
 
     @property
     def seconds(self) -> float:
@@ -120,10 +128,6 @@ class Proofs:
     def known(self, instance: Any) -> dict[str, Any]:
         """The fields of `Findings` that are the same whatever is asked."""
         return {"problem": self.family.name, "instance": instance.name, "unit": self.family.unit(instance)}
-
-    def end(self, found: Findings) -> None:
-        """Say why and when the proofs ended, and how many there were."""
-        found.stop, found.proofs, found.seconds, found.signal = self.stop, self.count, self.seconds, self.signal
 
     def _run(self, instance: Any, gap: float, family: Family[Any, Any]) -> Result:
         left = self._left()

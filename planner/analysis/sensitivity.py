@@ -15,7 +15,7 @@ from formulations.compiled.compile_times import compiling
 from formulations.contract.rounding import round_up, step_below
 from formulations.contract.what_if import Questions
 from planner.analysis.intervals import Interval, interval
-from planner.analysis.proofs import Findings, Proofs, asked_of
+from planner.analysis.proofs import Findings, Proofs, asked_of, beats
 from planner.analysis.smallest_change import least
 from planner.files.load import family_of, validate
 from planner.files.settings import expect_types
@@ -153,9 +153,8 @@ def sensitivity(
         family.load()
         proofs = Proofs(instance, limits, listen)
         study = _Study(instance, questions, proofs)
-        with proofs.attentive():
+        with proofs.into(study.found):
             study.run(float(noise), samples, limits.seed, others)
-    proofs.end(study.found)
     return study.found
 
 
@@ -187,14 +186,10 @@ class _Study:
 
     def _amounts(self, change: Any, plan: Any, found: Result) -> Interval:
         """From what the plan needs to just below the least amount with a better plan: more takes no plan away."""
-        now, declared = found.objective, change.declared
-        assert now is not None
-
-        def better(result: Result) -> bool:
-            return result.objective is not None and result.objective < now * (1 - OPTIMAL_GAP)
-
+        declared = change.declared
+        assert found.objective is not None
         low = min(declared, round_up(change.needed(plan), change.slack))
-        beyond = least(change, better, self._proofs.optimum)
+        beyond = least(change, beats(found.objective), self._proofs.optimum)
         high = None if beyond is None else max(declared, step_below(beyond))
         ends = [None if end is None else times(declared, end, up) for end, up in ((low, True), (high, False))]
         return Interval(change.name, ends[0], ends[1], True, 0, low, high)

@@ -114,7 +114,9 @@ def application(wanted: str | None = None) -> typer.Typer:
             taken = offered.taken() if name == wanted else ()
             function = options.with_choices(command.function, taken, problem=offered.problem, require=offered.require)
             cls = options.help_class(offered.about, offered.pointer.format(name))
-        app.command(name, epilog=_examples(name), cls=cls)(function)
+        examples = (f"  {example}" for example in _EXAMPLES.get(name, ()))
+        epilog = "\n".join(("Examples:", *examples)) if name in _EXAMPLES else None
+        app.command(name, epilog=epilog, cls=cls)(function)
     return app
 
 
@@ -348,11 +350,6 @@ _EXAMPLES: dict[str, tuple[str, ...]] = {
         "planner extract dgx1 --problem device_mapping --out targets.jsonl",
     ),
 }
-
-
-def _examples(name: str) -> str | None:
-    examples = _EXAMPLES.get(name)
-    return None if examples is None else "\n".join(("Examples:", *(f"  {example}" for example in examples)))
 
 
 def _command_name(arguments: list[str]) -> str | None:

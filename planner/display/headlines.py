@@ -117,10 +117,6 @@ def _stack(picture: Stack) -> str:
     return said
 
 
-def _passes(picture: Passes) -> str:
-    return f"bubble: {percent(picture.bubble_share)} of the time"
-
-
 def _graph(picture: Graph) -> str:
     cut = [arc for arc in picture.arcs if arc.is_cut]
     inside = sum(node.count for node in picture.nodes)
@@ -206,7 +202,7 @@ def _saving(picture: Heat, own: float | None, value: float | None) -> str:
 _SAID: dict[type, Callable[[Any], str]] = {
     Strip: _strip,
     Stack: _stack,
-    Passes: _passes,
+    Passes: lambda picture: f"bubble: {percent(picture.bubble_share)} of the time",
     Graph: _graph,
     Network: _network,
     Matrix: _matrix,

@@ -70,8 +70,10 @@ def draw_validation(found: Validation) -> list[str]:
     if not can_draw() or not found.records:
         return []
     feasible = [record for record in found.records if not record["infeasible"]]
-    losses = {name: _column(feasible, name, "loss") for name in found.methods}
-    names = dict.fromkeys([*(name for name in found.methods if _is_timed(found, name)), found.against])
+    losses = {name: [record["rows"][name]["loss"] for record in feasible] for name in found.methods}
+    # A plan that came from elsewhere has no seconds.
+    timed = [name for name in found.methods if any(record["rows"][name]["seconds"] for record in found.records)]
+    names = dict.fromkeys([*timed, found.against])
     seconds = {name: _seconds(feasible, name) for name in names}
     known = ["optimum"] * (found.unproved < len(feasible)) + ["best bound"] * (found.unproved > 0)
     reference = " or ".join(known)
@@ -96,15 +98,6 @@ def _features(
         values = [record[field] for record in records]
         if any(value is not None for value in values):
             yield scattered(values, losses, name, f"Loss over {name}")
-
-
-def _is_timed(found: Validation, name: str) -> bool:
-    """Whether a row is a method: a plan that came from elsewhere has no seconds."""
-    return any(record["rows"][name]["seconds"] for record in found.records)
-
-
-def _column(records: Sequence[Mapping[str, Any]], method: str, field: str) -> list[float | None]:
-    return [record["rows"][method][field] for record in records]
 
 
 def _seconds(records: Sequence[Mapping[str, Any]], method: str) -> list[float | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from planner.files.write import write_atomically
 from planner.process.errors import UsageError
@@ -60,11 +60,6 @@ def write_trace(path: str, instance: Any, plan: Mapping[str, Any]) -> None:
     write_atomically(path, json.dumps(chrome_trace(tasks, instance.name), allow_nan=False) + "\n", "--trace")
 
 
-def _own_tasks(_instance: Any, plan: Mapping[str, Any]) -> Sequence[Task]:
-    tasks: Sequence[Task] = plan["tasks"]
-    return tasks
-
-
 def simulated_tasks(instance: Any, plan: Mapping[str, Any]) -> list[Task]:
     """The passes of a simulated 1F1B step of a placed pipeline, on its slowest replica."""
     from formulations.pipeline_placement import FAMILY
@@ -76,7 +71,7 @@ def simulated_tasks(instance: Any, plan: Mapping[str, Any]) -> list[Task]:
 
 #: For each problem whose plans are schedules, or can be simulated, what its passes are.
 _TASKS: Mapping[str, Callable[[Any, Mapping[str, Any]], Sequence[Task]]] = {
-    "microbatch_schedule": _own_tasks,
+    "microbatch_schedule": lambda _, plan: cast("Sequence[Task]", plan["tasks"]),
     "pipeline_placement": simulated_tasks,
 }
 
