@@ -27,7 +27,7 @@ def main() -> None:
 
     said = environment.refusal()
     if said is not None:
-        sys.exit(_refused(said))
+        sys.exit(_print_refusal(said))
     gc.set_threshold(_OBJECTS, *gc.get_threshold()[1:])
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
     from planner.process import signals, streams
@@ -43,7 +43,7 @@ def main() -> None:
         said = environment.system_error_line(error)
         if said is None:
             raise
-        sys.exit(_refused(said))
+        sys.exit(_print_refusal(said))
 
     code = streams.exit_code_after_flush(command_line(), out)
     signals.listen(lambda _: os._exit(code))
@@ -57,7 +57,7 @@ def main() -> None:
     os._exit(code)  # the streams hold nothing back
 
 
-def _refused(said: str) -> int:
+def _print_refusal(said: str) -> int:
     print(said, file=sys.stderr, flush=True)
     return _BAD_INPUT
 

@@ -161,7 +161,7 @@ class _Asked:
 
     def __init__(self, instance: Any, questions: Questions[Any], proofs: Proofs) -> None:
         self._instance, self._questions, self._proofs = instance, questions, proofs
-        self.found = Explanation(**proofs.known(instance))
+        self.found = Explanation(**proofs.subject(instance))
 
     def ask(self) -> None:
         """Find out; `EndedError` where the time is over, after which what is known is kept."""

@@ -31,7 +31,7 @@ class Seen:
         unknown: dict[str, Any] = {"root_bound": None, "root_seconds": None, "files": []}
         if self.sizes is None:
             unbuilt: dict[str, Any] = {"variables": None, "constraints": None, "nonzeros": None, "groups": []}
-            return {**opened.named(), **unbuilt, **unknown, "reason": self.missing}
+            return {**opened.head(), **unbuilt, **unknown, "reason": self.missing}
         shown, root = opened.to_json(self.sizes) | unknown, self.root
         if root is None:
             return shown

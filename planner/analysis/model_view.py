@@ -302,7 +302,7 @@ class OpenModel:
 
         return plan_in_file(self._family, self._method, self.instance, self._built, path)
 
-    def named(self) -> dict[str, Any]:
+    def head(self) -> dict[str, Any]:
         """What it is a model of, in JSON types."""
         return {
             "problem": self._family.name,
@@ -317,7 +317,7 @@ class OpenModel:
         """Sizes and groups, in JSON types (docs/interface.md); ``sizes`` where they are known."""
         found = sizes or self.sizes()
         return {
-            **self.named(),
+            **self.head(),
             "variables": {
                 "total": found.variables,
                 "binary": found.binary,

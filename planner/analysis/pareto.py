@@ -112,7 +112,7 @@ def pareto(
             _sweep(optima, axes)
     except Unfinished:
         is_complete = False
-    points = _unbeaten(optima.points, axes)
+    points = _drop_dominated(optima.points, axes)
     units = {_TIME: first.unit, **{name: axis.unit for name, axis in optima.axes.items()}}
     return Front(axes, units, tuple(points), is_complete, variants)
 
@@ -218,7 +218,7 @@ def _no_slower(time: float, other: float) -> bool:
     return time <= other * (1 + OPTIMAL_GAP)
 
 
-def _unbeaten(points: Iterable[Point], axes: tuple[str, ...]) -> list[Point]:
+def _drop_dominated(points: Iterable[Point], axes: tuple[str, ...]) -> list[Point]:
     """Those that no other beats; of equal ones the first."""
     kept: list[Point] = []
     for point in sorted(points, key=lambda each: tuple(each.amounts[axis] for axis in axes)):

@@ -115,29 +115,29 @@ class Proofs:
         """
         found = self._run(instance, 0.0, self.family if explained else self._silent)
         if found.status not in (Status.OPTIMAL, Status.INFEASIBLE):
-            raise self._ended(found)
+            raise self._end_error(found)
         return found
 
     def plan(self, instance: Any) -> Result:
         """Any plan, or the proof that there is none; `EndedError` if there is neither."""
         found = self._run(instance, ANY_PLAN, self._silent)
         if found.plan is None and found.status is not Status.INFEASIBLE:
-            raise self._ended(found)
+            raise self._end_error(found)
         return found
 
-    def known(self, instance: Any) -> dict[str, Any]:
+    def subject(self, instance: Any) -> dict[str, Any]:
         """The fields of `Findings` that are the same whatever is asked."""
         return {"problem": self.family.name, "instance": instance.name, "unit": self.family.unit(instance)}
 
     def _run(self, instance: Any, gap: float, family: Family[Any, Any]) -> Result:
-        left = self._left()
+        left = self._time_left()
         self.signal = self._received.signal if self._received is not None else None
         if self.signal is not None or left == 0:
             self.stop = Stop.TIME_LIMIT if self.signal is None else Stop.INTERRUPTED
             raise EndedError
         limits = replace(self._limits, gap=gap, time_s=left)
         for method, _ in self._methods(instance, limits):
-            found = run(family, method, instance, replace(limits, time_s=self._left()), {}, "")
+            found = run(family, method, instance, replace(limits, time_s=self._time_left()), {}, "")
             proved = found.status in (Status.OPTIMAL, Status.INFEASIBLE) or (gap and found.plan is not None)
             if proved or found.stop not in (Stop.SIZE_LIMIT, Stop.COMPLETED):
                 break
@@ -146,7 +146,7 @@ class Proofs:
             self._listen(self.count)
         return found
 
-    def _left(self) -> float | None:
+    def _time_left(self) -> float | None:
         return None if self._limits.time_s is None else max(0.0, self._limits.time_s - self.seconds)
 
     def _methods(self, instance: Any, limits: Limits) -> Iterator[tuple[Method[Any, Any], str]]:
@@ -161,6 +161,6 @@ class Proofs:
             reasons = "; ".join(f"{method.name}: {method.refusal(instance)}" for method in exact)
             raise UsageError.at("INSTANCE", self.family.name, f"one that an exact method takes ({reasons})") from None
 
-    def _ended(self, found: Result) -> EndedError:
+    def _end_error(self, found: Result) -> EndedError:
         self.signal, self.stop = found.signal, found.stop
         return EndedError(found.reason)

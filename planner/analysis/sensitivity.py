@@ -163,7 +163,7 @@ class _Study:
 
     def __init__(self, instance: Any, questions: Questions[Any], proofs: Proofs) -> None:
         self._instance, self._questions, self._proofs = instance, questions, proofs
-        self.found = Sensitivity(**proofs.known(instance))
+        self.found = Sensitivity(**proofs.subject(instance))
 
     def run(self, noise: float, samples: int, seed: int, scenarios: list[Any]) -> None:
         """All of it; `EndedError` where the time is over, after which what is known is kept."""

@@ -354,7 +354,7 @@ _EXAMPLES: dict[str, tuple[str, ...]] = {
 
 def _command_name(arguments: list[str]) -> str | None:
     """The command among the arguments, or among those that a shell wants to have completed; no option before it."""
-    given = completion.unfinished() if completion.is_asked() else arguments
+    given = completion.words_to_complete() if completion.is_asked() else arguments
     return given[0] if given else None
 
 

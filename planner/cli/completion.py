@@ -22,7 +22,7 @@ def is_asked() -> bool:
     return "_PLANNER_COMPLETE" in os.environ
 
 
-def unfinished() -> list[str]:
+def words_to_complete() -> list[str]:
     """The words of the command line that a shell wants to have completed."""
     text = next((os.environ[name] for name in _WORDS if name in os.environ), "")
     return text.split()[1:]
@@ -35,7 +35,7 @@ def entries(incomplete: str) -> list[str]:
     return _starting(incomplete, catalog())
 
 
-def made(incomplete: str) -> list[str]:
+def names_to_make(incomplete: str) -> list[str]:
     """What ``planner make`` makes."""
     return [*_starting(incomplete, [METHOD, TEMPLATE]), *entries(incomplete)]
 
@@ -47,7 +47,7 @@ def problems(incomplete: str) -> list[str]:
     return _starting(incomplete, (family.name for family in FAMILIES))
 
 
-def listed(incomplete: str) -> list[str]:
+def names_to_list(incomplete: str) -> list[str]:
     """Names of problems and of catalog instances."""
     return [*problems(incomplete), *entries(incomplete)]
 
@@ -73,17 +73,17 @@ def methods(incomplete: str) -> list[str]:
     """
     from planner.experiments.validation.sources import first_name
     from planner.files.load import problem_of
-    from planner.plugins.registry import functions_in, installed
+    from planner.plugins.registry import functions_in, installed_methods
 
     before, sign, last = incomplete.rpartition(",")
-    name = next((word for word in unfinished()[1:] if not word.startswith("-")), "")
-    offered = [*functions_in(last.rpartition(":")[0]), *installed()]
+    name = next((word for word in words_to_complete()[1:] if not word.startswith("-")), "")
+    offered = [*functions_in(last.rpartition(":")[0]), *installed_methods()]
     with suppress(InstanceError, UsageError):  # no instance yet
         offered = ["auto", *(method.name for method in problem_of(first_name(name)).methods), *offered]
     return [before + sign + each for each in _starting(last, offered)]
 
 
-def known(values: Mapping[str, Any]) -> dict[str, Any]:
+def values_on_line(values: Mapping[str, Any]) -> dict[str, Any]:
     """What stands on an unfinished command line; standard input is not read, as the shell's keys come from there."""
     from planner.files.read import STANDARD
 

@@ -19,7 +19,7 @@ def list_command(
         typer.Argument(
             metavar="PROBLEM|INSTANCE",
             help="one problem, with its options; or which methods take an instance",
-            autocompletion=completion.listed,
+            autocompletion=completion.names_to_list,
         ),
     ] = None,
     view: Reading = READING,
@@ -46,7 +46,9 @@ def list_command(
 def make_command(
     name: Annotated[
         str,
-        typer.Argument(metavar="NAME|method|template", help="catalog name, or a blank", autocompletion=completion.made),
+        typer.Argument(
+            metavar="NAME|method|template", help="catalog name, or a blank", autocompletion=completion.names_to_make
+        ),
     ],
     of: Annotated[
         str | None,

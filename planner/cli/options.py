@@ -74,17 +74,17 @@ def with_choices(
     reads_as = [each for each in ours if each.name not in own]
     parameters = [first, *reads_as, *fixed, *(_parameter(choice) for choice in offered if choice.name not in own)]
 
-    def called(**values: Any) -> None:
+    def run_command(**values: Any) -> None:
         for name, group in groups.items():
             given = {each.name: values.pop(each.name) for each in _options_of(group.default)}
             values[name] = replace(group.default, **given)
         command(**values)
 
-    called.__doc__ = command.__doc__
-    called.__name__ = command.__name__
-    called.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    called.__annotations__ = {each.name: each.annotation for each in parameters}
-    return called
+    run_command.__doc__ = command.__doc__
+    run_command.__name__ = command.__name__
+    run_command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    run_command.__annotations__ = {each.name: each.annotation for each in parameters}
+    return run_command
 
 
 def bring_problems(arguments: Iterable[str]) -> None:
@@ -113,7 +113,7 @@ def help_class(about: About, pointer: str) -> type[TyperCommand]:
     class Explained(TyperCommand):
         def shell_complete(self, ctx: Any, incomplete: str) -> Any:
             with suppress(InstanceError, UsageError):  # no instance yet
-                self.params = _reveal(self.params, about(completion.known(ctx.params)))
+                self.params = _reveal(self.params, about(completion.values_on_line(ctx.params)))
             return super().shell_complete(ctx, incomplete)
 
         def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

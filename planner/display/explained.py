@@ -54,16 +54,16 @@ def _repairs(repairs: Sequence[Repair], found: Explanation) -> Iterator[str]:
     if not repairs:
         if found.stop is Stop.PROVED:
             yield "No single change of those that are tried repairs it."
-            yield from _untried(found)
+            yield from _untried_lines(found)
         return
     yield "Any one of these repairs it, each the smallest of its kind that is tried (solved again):"
     for each in repairs:
         worth = "" if each.objective is None else f": {number(each.objective)} {found.unit}"
         yield f"  {each.says}{worth}"
-    yield from _untried(found)
+    yield from _untried_lines(found)
 
 
-def _untried(found: Explanation) -> Iterator[str]:
+def _untried_lines(found: Explanation) -> Iterator[str]:
     if found.untried:
         yield f"Not tried: {'; '.join(found.untried)}."
 

@@ -89,7 +89,7 @@ def read_declared(content: Any, where: str, problem: str | None, overrides: Mapp
 
 def problem_name(problem: str) -> str:
     """The name of a problem that is named so, or by what a user brings it by; of others, that name."""
-    found = problems.brought(problem)
+    found = problems.load_problem(problem)
     return problem if found is None else found.name
 
 
@@ -98,10 +98,10 @@ def family_named(name: str) -> Family[Any, Any]:
     for family in formulations.FAMILIES:
         if family.name == name:
             return family
-    found = problems.brought(name)
+    found = problems.load_problem(name)
     if found is None:
         raise UsageError.unknown(
-            "problem", name, [*(family.name for family in formulations.FAMILIES), *problems.installed()]
+            "problem", name, [*(family.name for family in formulations.FAMILIES), *problems.installed_problems()]
         )
     return found
 
@@ -199,7 +199,7 @@ def recognise_family(content: Any, where: str) -> Family[Any, Any]:
         if family.recognise(content):
             return family
     known = [family.name for family in formulations.FAMILIES]
-    if isinstance(content, dict) and str(content.get("problem")) in problems.installed():
+    if isinstance(content, dict) and str(content.get("problem")) in problems.installed_problems():
         return family_named(content["problem"])
     if isinstance(content, dict) and "problem" in content:
         raise InstanceError.at(where, "problem", content["problem"], f"one of {closest(content['problem'], known)}")

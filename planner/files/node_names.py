@@ -30,11 +30,13 @@ def with_names(plan: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, A
     {'stages': [{'nodes': [0, 1], 'names': 'a .. b'}, {'nodes': [2], 'names': 'b'}]}
     """
     return (
-        {key: value for name, part in plan.items() for key, value in _named(name, part, names)} if names else dict(plan)
+        {key: value for name, part in plan.items() for key, value in _add_names(name, part, names)}
+        if names
+        else dict(plan)
     )
 
 
-def _named(key: str, part: Any, names: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
+def _add_names(key: str, part: Any, names: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
     if isinstance(part, Mapping):
         yield key, with_names(part, names)
     elif key == "nodes":

@@ -31,14 +31,14 @@ IMPORT_S = 60.0
 _BROUGHT: dict[str, Family[Any, Any]] = {}
 
 
-def brought(name: str) -> Family[Any, Any] | None:
+def load_problem(name: str) -> Family[Any, Any] | None:
     """The problem that ``FILE.py:PROBLEM`` or an installed package's name stands for; ``None``: it is neither.
 
     `UsageError` if the file cannot be imported or has no such problem, or another problem has its name.
     """
     known = _address(name)
     if known not in _BROUGHT:
-        target = in_file(name, "--problem", "FILE.py:PROBLEM") or installed().get(name)
+        target = in_file(name, "--problem", "FILE.py:PROBLEM") or installed_problems().get(name)
         if target is None:
             return None
         _examine(target)
@@ -64,7 +64,7 @@ def _address(name: str) -> str:
 
 
 @cache
-def installed() -> Mapping[str, Target]:
+def installed_problems() -> Mapping[str, Target]:
     """The problems that installed packages offer, by name."""
     from importlib import metadata
 

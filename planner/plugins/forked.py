@@ -53,7 +53,7 @@ class Deadline:
         """Seconds that are left."""
         return max(0.0, self.until - time.monotonic())
 
-    def missed(self, name: str) -> str:
+    def late_words(self, name: str) -> str:
         """In words, that what is called so is late."""
         return f"{name} is not done after {self.limit_s:g} s; expected an end within --time-limit"
 
@@ -140,7 +140,7 @@ def _follow(process: Supervised, deadline: Deadline) -> Outcome:
     if last is not None:
         return Outcome(End(last["kind"]), last.get("value"), last.get("words", ""), has_begun, printed)
     if is_over:
-        return Outcome(End.LATE, words=deadline.missed(process.name), has_begun=has_begun, printed=printed)
+        return Outcome(End.LATE, words=deadline.late_words(process.name), has_begun=has_begun, printed=printed)
     return Outcome(End.ENDED, words=f"{process.name}: process {process.ending()}", has_begun=has_begun, printed=printed)
 
 

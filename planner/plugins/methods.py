@@ -50,7 +50,7 @@ BEGIN_S = 2.0
 _PRINTED = 2000
 
 
-def brought(family: Family[Any, Any], name: str) -> Method[Any, Any] | None:
+def load_method(family: Family[Any, Any], name: str) -> Method[Any, Any] | None:
     """The method of this name that was registered or installed, or ``FILE.py:FUNCTION``; ``None``: there is none.
 
     `UsageError` if the file cannot be imported, has no such function, or its function cannot be called with an
@@ -111,7 +111,7 @@ def _load_target(target: Target) -> Loaded:
         return _KNOWN[target]
     process = _start(target)
     try:
-        reply = _loaded(process)
+        reply = _await_load(process)
     finally:
         process.end()
     if isinstance(reply, Loaded):
@@ -128,7 +128,7 @@ def _start(target: Target) -> Supervised:
     return process
 
 
-def _loaded(process: Supervised) -> Loaded | Refused:
+def _await_load(process: Supervised) -> Loaded | Refused:
     until = time.perf_counter() + IMPORT_S
     try:
         for line in process.replies(lambda: time.perf_counter() > until or pending() is not None):
@@ -157,7 +157,7 @@ class _Running:
         """Start a process and wait until it has imported the function."""
         process = _start(self._target)
         try:
-            self._ready.loaded = _loaded(process)
+            self._ready.loaded = _await_load(process)
         except BaseException:
             process.end()
             raise
@@ -198,7 +198,7 @@ class _Running:
                     raise ReplyError(f"{reply.kind} {'after' if has_begun else 'before'} began")
                 has_begun = True
                 if isinstance(reply, Failed | Returned):
-                    return self._ended(reply, judge, watch)
+                    return self._end_failure(reply, judge, watch)
                 self._take(reply, judge, watch)
         except ReplyError as error:
             return "error", f"its process {_NO_REPLY}: {error}"
@@ -218,12 +218,12 @@ class _Running:
             judge.bound(reply.value)
 
     @staticmethod
-    def _ended(reply: Failed | Returned, judge: Judge, watch: Watch) -> tuple[str, str] | None:
+    def _end_failure(reply: Failed | Returned, judge: Judge, watch: Watch) -> tuple[str, str] | None:
         if isinstance(reply, Failed):
             return "error", reply.words
         if reply.late:  # its watch ended a moment before ours
             watch.stop(Stop.TIME_LIMIT)
-        return judge.returned(reply.plan)
+        return judge.judge_end(reply.plan)
 
     def _over(self, process: Supervised, watch: Watch) -> Callable[[], bool]:
         """Whether the process is to be ended: at once, or with a watch after it was given the chance to return."""
@@ -257,7 +257,7 @@ class Judge:
             self._remark(f"reported {broken}")
         return broken
 
-    def returned(self, content: Any) -> tuple[str, str] | None:
+    def judge_end(self, content: Any) -> tuple[str, str] | None:
         """Judge what the function returned at its end; how it failed, if it did."""
         if content is None:
             return None if self._plan is not None else ("no_plan", "returned None, not a plan")
@@ -334,7 +334,7 @@ def plan_as_method(family: Family[Any, Any], name: str, plan: str | Mapping[str,
     def solve(instance: Any, _limits: Limits, _watch: Watch) -> Answer[Any]:
         judge = Judge(family, instance, name, Claim.HEURISTIC, None)
         is_result = "plan" in content and "status" in content
-        failure = judge.returned(content["plan"] if is_result else dict(content))
+        failure = judge.judge_end(content["plan"] if is_result else dict(content))
         if failure is not None:
             failure = failure[0], failure[1].replace("returned", f"{holder} holds", 1)
         return judge.answer(failure, {"sha256": sha256})

@@ -97,7 +97,7 @@ def pickle_by_value(name: str, function: Callable[..., Any]) -> Target:
                 cloudpickle.unregister_pickle_by_value(module)
 
 
-def installed() -> Mapping[str, Target]:
+def installed_methods() -> Mapping[str, Target]:
     """The functions that installed packages offer, by name."""
     from importlib import metadata  # 20 ms that commands without such names save
 
@@ -112,7 +112,7 @@ def target_of(name: str) -> Target | None:
 
     `UsageError` if it looks like a file, and there is none, or no function is named.
     """
-    found = installed().get(name)
+    found = installed_methods().get(name)
     if found is not None:
         return found
     return in_file(name, "method", "FILE.py:FUNCTION", _TEXTS.get())

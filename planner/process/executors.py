@@ -55,7 +55,7 @@ def place(jobs: int = 1, dask: str | None = None) -> Opened:
     if dask is not None and jobs != 1:
         raise UsageError.at("--jobs", jobs, "none beside --dask")
     if dask is not None:
-        _distributed()
+        _import_distributed()
         return lambda: _cluster(dask)
     if jobs < 1:
         raise UsageError.at("--jobs", jobs, "at least 1")
@@ -202,7 +202,7 @@ def _exit_after(sentinel: int) -> None:
 
 @contextmanager
 def _cluster(address: str) -> Iterator[Executor]:
-    distributed = _distributed()
+    distributed = _import_distributed()
     try:
         client = distributed.Client(address, timeout=CONNECT_S)
     except Exception as error:  # each kind of address (tcp, tls, ucx, ...) fails in its own way
@@ -216,7 +216,7 @@ def _cluster(address: str) -> Iterator[Executor]:
         raise WorkersLostError.at("--dask", address, f"a scheduler and workers that live ({said})") from None
 
 
-def _distributed() -> Any:
+def _import_distributed() -> Any:
     try:
         import distributed
     except ImportError:

@@ -80,14 +80,15 @@ def other_settings(instance: Instance, plan: JsonObject, where: str = "plan") ->
         return ()
     here = declared_options(instance)
     return tuple(
-        f"{override.name} was {_given(made, override.name)} when {where} was made and is {_given(here, override.name)}"
+        f"{override.name} was {_setting_text(made, override.name)} when {where} was made"
+        f" and is {_setting_text(here, override.name)}"
         " here, where the plan is judged"
         for override in family_of(instance).overrides
         if made.get(override.name) != here.get(override.name)
     )
 
 
-def _given(options: Mapping[str, Any], name: str) -> str:
+def _setting_text(options: Mapping[str, Any], name: str) -> str:
     value = options.get(name, "not given")
     return f"{value:.12g}" if isinstance(value, float) else str(value)
 

@@ -15,7 +15,7 @@ from solvers.outcome import DEFAULT_SOLVER, Limits
 from solvers.trust.pins import BackendError
 
 
-def _needed(method: Method[Any, Any]) -> list[str]:
+def _backends_of(method: Method[Any, Any]) -> list[str]:
     """The backends that run models of a method, or of the methods that it runs at once."""
     members = method.members if isinstance(method, Portfolio) else (method,)
     return [each.backend for each in members if each.backend]
@@ -50,7 +50,7 @@ def examine_solver(methods: Sequence[Method[Any, Any]], limits: Limits) -> None:
         raise UsageError.at("solver log", limits.solver_log, f"a method that is a model, such as milp; {names} is none")
     try:
         for method in methods:
-            for backend in _needed(method):
+            for backend in _backends_of(method):
                 check_solver.demand_passed(backend, taken[method.name])
                 BACKENDS[backend].start()
     except BackendError as refused:
@@ -63,7 +63,7 @@ def prepare_method(method: Method[Any, Any]) -> float:
     Returns the seconds of waiting; 0 for a method that needs no process.
     """
     method.load()
-    needed = _needed(method)
+    needed = _backends_of(method)
     began = time.perf_counter()
     for backend in needed:
         BACKENDS[backend].prepare()

@@ -110,7 +110,7 @@ def certify(
 
 def _write(family: Family[Any, Any], instance: Any, result: Result, limits: Limits) -> tuple[dict[str, Any], float]:
     """The content of a certificate, and the seconds it took; `UncertifiedError`."""
-    reason, certificates = uncertified(family, instance, result), family.certificates
+    reason, certificates = why_uncertified(family, instance, result), family.certificates
     if reason is not None or certificates is None:
         raise UncertifiedError(reason)
     bound = float("inf") if result.bound is None else result.bound
@@ -126,7 +126,7 @@ def _write(family: Family[Any, Any], instance: Any, result: Result, limits: Limi
     return worker.outcome, worker.seconds
 
 
-def uncertified(family: Family[Any, Any], instance: Any, result: Result) -> str | None:
+def why_uncertified(family: Family[Any, Any], instance: Any, result: Result) -> str | None:
     """Why a result has no certificate, as far as that is known without writing one; ``None``: `certify` tries."""
     if family.certificates is None:
         return f"{family.name} has no certificates yet"

@@ -39,7 +39,7 @@ def candidates(
     ``exact``, or if no method, or no exact one under ``exact``, takes the instance.
     """
     if name != AUTO:
-        yield _requested(family, instance, name, exact), "requested by the user"
+        yield _find_requested(family, instance, name, exact), "requested by the user"
         return
     chosen, reason = family.choose(instance, limits, exact)
     preferred = family.method(chosen)
@@ -98,7 +98,7 @@ def _in_order(
     return [methods[place] for place in sorted(range(len(methods)), key=rank)]
 
 
-def _requested(family: Family[Any, Any], instance: Any, name: str, exact: bool) -> Method[Any, Any]:
+def _find_requested(family: Family[Any, Any], instance: Any, name: str, exact: bool) -> Method[Any, Any]:
     method = find_method(family, name)
     if exact and method.claim is not Claim.EXACT:
         raise UsageError.at("method", name, f"an exact method, as required; one of {', '.join(exact_names(family))}")
@@ -117,11 +117,11 @@ def find_method(family: Family[Any, Any], name: str) -> Method[Any, Any]:
     for method in family.methods:
         if method.name == name:
             return method
-    found = methods.brought(family, name) if isinstance(name, str) else None
+    found = methods.load_method(family, name) if isinstance(name, str) else None
     if found is None:
         known = (method.name for method in family.methods)
         raise UsageError.unknown(
-            "method", name, [AUTO, *known, *registry.functions_of(family.name), *registry.installed()]
+            "method", name, [AUTO, *known, *registry.functions_of(family.name), *registry.installed_methods()]
         )
     return found
 

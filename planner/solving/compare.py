@@ -24,7 +24,7 @@ from planner.results.events import Listen
 from planner.results.optimality_loss import optimum_of, with_losses
 from planner.results.result import Result, html_table, summary
 from planner.solving.backends import examine_solver
-from planner.solving.certify import certified_into, uncertified
+from planner.solving.certify import certified_into, why_uncertified
 from planner.solving.choose import find_method
 from planner.solving.solve import run, silent
 from planner.types import Instance, Json, JsonObject
@@ -158,7 +158,7 @@ def crosscheck(
         examine_solver(chosen, limits)
         results, found, left_out = _run_each(family, chosen, instance, limits, given, listen, notice, ended)
     found += contradictions(results)
-    without = {r.method: uncertified(family, instance, r) for r in results if is_proved(r)}
+    without = {r.method: why_uncertified(family, instance, r) for r in results if is_proved(r)}
     if certificates is not None:
         for number, result in enumerate(results):
             if is_proved(result):

@@ -168,7 +168,7 @@ class Judge:
 
     def _best_proof(self, own: Proof | None, plan: Any, objective: float | None) -> Proof | None:
         """The best proof, with those of the methods before this one; each bound stays its method's."""
-        best = max(self.known.believed(objective), key=lambda each: each.bound, default=None)
+        best = max(self.known.proofs_beside(objective), key=lambda each: each.bound, default=None)
         if best is None:
             return own
         if objective is not None and exceeds(best.bound, objective):

@@ -48,7 +48,7 @@ class Known:
         self._proofs.extend(proofs)
         self._by_claim.append(by_claim)
 
-    def believed(self, objective: float | None) -> list[Proof]:
+    def proofs_beside(self, objective: float | None) -> list[Proof]:
         """The proofs that count beside a plan of this objective (``None``: beside no plan)."""
         is_doubted = bool(self.doubted or self._false_claim(objective))
         return [each for each in self._proofs if not (each.is_claim and is_doubted)]

@@ -98,7 +98,7 @@ def solve(
         for chosen, reason in _to_try(family, instance, limits, method or AUTO, exact):
             if any(each.plan is not None for each in known.results) and not _may_prove(chosen, instance):
                 continue
-            left = replace(limits, time_s=_left(limits, time.perf_counter() - began, known.results, proof_wanted))
+            left = replace(limits, time_s=_time_left(limits, time.perf_counter() - began, known.results, proof_wanted))
             examine_solver([chosen], limits)
             try:
                 given = method_options([chosen], options or {})[chosen.name]
@@ -127,7 +127,7 @@ def _may_prove(method: Method[Any, Any], instance: Any) -> bool:
     return method.claim is Claim.EXACT and method.too_large(instance) is None
 
 
-def _left(limits: Limits, elapsed_s: float, before: Sequence[Result], proof_wanted: bool) -> float | None:
+def _time_left(limits: Limits, elapsed_s: float, before: Sequence[Result], proof_wanted: bool) -> float | None:
     """What a method may take: choosing counts, and the methods before it, but not what came before their clocks."""
     for each in before:
         elapsed_s -= cast("float", each.stats["compile_seconds"]) + cast("float", each.stats.get("start_seconds", 0.0))
@@ -305,7 +305,7 @@ def _teller(
     since_s = known.seconds
 
     def tell(seconds: float, objective: float | None, bound: float | None) -> None:
-        bounds = [each.bound for each in known.believed(objective)]
+        bounds = [each.bound for each in known.proofs_beside(objective)]
         best = max([*bounds, *([] if bound is None else [bound])], default=None)
         listen(Event(family.name, instance.name, method.name, since_s + seconds, objective, best))
 

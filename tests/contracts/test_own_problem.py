@@ -186,9 +186,9 @@ def test_an_installed_package_offers_its_problem(run: Run, monkeypatch: pytest.M
     (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: own-problems\nVersion: 1.0\n")
     (folder / "entry_points.txt").write_text("[dnn_planner.problems]\nbin_split = own_problems:PROBLEM\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    files.installed.cache_clear()
+    files.installed_problems.cache_clear()
     try:
         code, out, err = run("solve", "five.json", "--exact")
         assert code == 0 and "objective  9 bytes" in out, err
     finally:
-        files.installed.cache_clear()
+        files.installed_problems.cache_clear()

@@ -82,7 +82,7 @@ def material(
         settings = {**settings, "topology": topology}
     log, left_out = EventFile(None, listen), []
 
-    def noticed(line: str) -> None:
+    def keep_left_out(line: str) -> None:
         if "is left out" in line:
             left_out.append(line)
         notice(line)
@@ -95,7 +95,7 @@ def material(
         options=options,
         reproducers=None,
         listen=log.listen,
-        notice=noticed,
+        notice=keep_left_out,
         ended=log.end,
     )
     proof = _certification(instance, report, limits)

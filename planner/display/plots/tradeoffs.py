@@ -124,8 +124,8 @@ def _options(found: Tradeoff) -> list[Chart]:
             None,
             "datum.by !== 'none'",
             **at,
-            shape=_ranged(by, choosers, 0),
-            color=_ranged(by, choosers, 1),
+            shape=_by_chooser(by, choosers, 0),
+            color=_by_chooser(by, choosers, 1),
             tooltip=hover,
         ),
     ]
@@ -135,7 +135,7 @@ def _options(found: Tradeoff) -> list[Chart]:
     return [Chart(f"The options of each node{left}", text, spec, {"options": rows, "counts": counts})]
 
 
-def _ranged(by: Mapping[str, Any], choosers: Sequence[str], which: int) -> dict[str, Any]:
+def _by_chooser(by: Mapping[str, Any], choosers: Sequence[str], which: int) -> dict[str, Any]:
     """The encoding of those who chose options, by the marks (0) or colours (1) of `_CHOOSERS`."""
     return {**by, "scale": {"domain": choosers, "range": [_CHOOSERS[each][which] for each in choosers]}}
 

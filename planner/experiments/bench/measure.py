@@ -135,7 +135,7 @@ def measure(
         Local processes, or the address of a dask scheduler; runs that share a machine take longer.
     """
 
-    def kept(_position: int, row: MeasuredRow) -> int | None:
+    def keep_row(_position: int, row: MeasuredRow) -> int | None:
         keep(row)
         return row.signal
 
@@ -144,19 +144,19 @@ def measure(
         (each, repeats, certificates)
         for case in found
         if pending() is None  # before the instance is read
-        for each in _planned(case, limits, inputs, seeds or (limits.seed,))
+        for each in _plan_runs(case, limits, inputs, seeds or (limits.seed,))
         if each.key not in known
     )
-    return run_tasks(opened, _Planned.row, planned, kept)
+    return run_tasks(opened, _Planned.row, planned, keep_row)
 
 
-def _planned(case: Case, limits: Limits, inputs: str | None, seeds: Sequence[int]) -> Iterator[_Planned]:
+def _plan_runs(case: Case, limits: Limits, inputs: str | None, seeds: Sequence[int]) -> Iterator[_Planned]:
     methods = _methods(case, inputs, limits)
     examine_solver(methods, limits)
     for method in methods:
         for seed in seeds:
             own = replace(limits_for(method, limits), seed=seed)
-            source = None if method in family_of(_loaded(case, inputs)).methods else method.source
+            source = None if method in family_of(_load_case(case, inputs)).methods else method.source
             files = texts_of([method.name] if method.name not in case.plans else [])
             yield _Planned(case, method.name, source, own, inputs, files)
 
@@ -165,7 +165,7 @@ def _planned(case: Case, limits: Limits, inputs: str | None, seeds: Sequence[int
 _LAST: dict[str, Any] = {}
 
 
-def _loaded(case: Case, inputs: str | None) -> Any:
+def _load_case(case: Case, inputs: str | None) -> Any:
     key = as_json([case.instance, case.settings, inputs])
     found = _LAST.get(key)
     if found is None:
@@ -201,7 +201,7 @@ class _Planned:
     def row(self, repeats: int, certificates: str | None = None) -> MeasuredRow:
         """Measure it, and certify what is proved into a folder."""
         results = []
-        instance = _loaded(self.case, self.inputs)
+        instance = _load_case(self.case, self.inputs)
         family = family_of(instance)
         with texts(self.texts):
             method = self._method(family)
@@ -256,7 +256,7 @@ class _Planned:
 
 def _methods(case: Case, inputs: str | None, limits: Limits) -> list[Method[Any, Any]]:
     """The case's methods, with `EVERY` spelled out and ``auto`` resolved (a row can be found again), and its plans."""
-    instance = _loaded(case, inputs)
+    instance = _load_case(case, inputs)
     family = family_of(instance)
     found: list[Method[Any, Any]] = []
     for name in case.methods:

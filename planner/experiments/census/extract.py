@@ -160,7 +160,7 @@ def _columns(arrow: Any, calls: Subproblems, origins: Sequence[Origin], node: An
     sizes = np.concatenate([np.full(len(rows), len(found.nodes)) for found, rows in groups])
     lengths = np.concatenate([np.full(len(rows), len(found.tmpcs)) for found, rows in groups])
 
-    def repeated(part: str) -> Any:
+    def repeat(part: str) -> Any:
         return np.concatenate([np.tile(getattr(found, part), len(rows)) for found, rows in groups])
 
     def lists(counts: Any, values: Any) -> Any:
@@ -170,10 +170,10 @@ def _columns(arrow: Any, calls: Subproblems, origins: Sequence[Origin], node: An
         y = np.array([origin.y for origin in rows])[:, None]
         return (found.per_microbatch * y + found.static).ravel()
 
-    ids = repeated("nodes") if node == arrow.int64() else [str(each) for each in repeated("nodes").tolist()]
+    ids = repeat("nodes") if node == arrow.int64() else [str(each) for each in repeat("nodes").tolist()]
     columns["nodes"] = lists(sizes, arrow.array(ids, node))
-    columns["options"] = lists(sizes, arrow.array(repeated("counts")))
-    columns["tmpcs"] = lists(lengths, arrow.array(repeated("tmpcs").tolist(), arrow.string()))
-    columns["time"] = lists(lengths, arrow.array(repeated("time")))
+    columns["options"] = lists(sizes, arrow.array(repeat("counts")))
+    columns["tmpcs"] = lists(lengths, arrow.array(repeat("tmpcs").tolist(), arrow.string()))
+    columns["time"] = lists(lengths, arrow.array(repeat("time")))
     columns["memory_bytes"] = lists(lengths, arrow.array(np.concatenate([memory(*group) for group in groups])))
     return columns

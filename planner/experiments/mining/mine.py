@@ -162,12 +162,12 @@ def mine(
             each.load()
         run = _Run(pair, limits, count, loss == NO_PLAN, listen)
         held = _domains(found, domains or {})
-        search = LossSearch(genes, held, run.score, run.used, Random(limits.seed), enough)
+        search = LossSearch(genes, held, run.score, run.used_share, Random(limits.seed), enough)
         if not search.any_in_domain():
             names = ", ".join([*(f"{name}={value}" for name, value in (most or {}).items()), *(domains or {})])
             raise UsageError.at("--max and --domain", names, "limits and domains that some instance lies in")
         search.run()
-    return run.mined(search)
+    return run.outcome(search)
 
 
 def choose_problem(method: str, against: str | None, problem: str | None) -> tuple[Family[Any, Any], str]:
@@ -193,7 +193,7 @@ class _Run:
         self._evaluations, self._without_plan, self._worst = 0, 0, 0.0
         self._signal: int | None = None
 
-    def used(self) -> float:
+    def used_share(self) -> float:
         """The part of the budget that is used up; all of it after a signal."""
         if self._signal is not None or pending() is not None:
             return 1.0
@@ -209,7 +209,7 @@ class _Run:
     def score(self, search: LossSearch, genome: Genome) -> tuple[float, Evaluation | None]:
         """The loss, or 1 for no plan if that is wanted; -1 where nothing can be compared."""
         built = search.genes.build(genome)
-        if built is None or self.used() >= 1:
+        if built is None or self.used_share() >= 1:
             return -1.0, None
         instance = validate(built)
         if not self._pair.takes(instance):
@@ -236,7 +236,7 @@ class _Run:
     def _seconds(self) -> float:
         return time.perf_counter() - self._began
 
-    def mined(self, search: LossSearch) -> Mined:
+    def outcome(self, search: LossSearch) -> Mined:
         """What was found; its plans are judged once more, on the instance as its file has it."""
         best = search.best
         evidence = None if best is None else best.evidence

@@ -37,15 +37,15 @@ class ScoredGenome:
 class LossSearch:
     """A search for the highest score, or (where ``enough`` is given) the smallest genome with a score of that.
 
-    ``score(search, genome)`` are the score, below 0 for what has none, and the evidence for it. ``used()`` is the part
-    of the budget that is used up. ``best`` is what was found; ``worst_of`` has the highest score for each number of
-    nodes.
+    ``score(search, genome)`` are the score, below 0 for what has none, and the evidence for it. ``used_share()`` is
+    the part of the budget that is used up. ``best`` is what was found; ``worst_of`` has the highest score for each
+    number of nodes.
     """
 
     genes: Genes[Any]
     domains: Mapping[Domain, Any]
     score: Callable[[LossSearch, Genome], tuple[float, Any]]
-    used: Callable[[], float]
+    used_share: Callable[[], float]
     rng: Random
     enough: float | None = None
     best: ScoredGenome | None = None
@@ -54,7 +54,7 @@ class LossSearch:
 
     def run(self) -> None:
         """Search until the budget is used up."""
-        while self.used() < 1 - LAST_SHARE:
+        while self.used_share() < 1 - LAST_SHARE:
             self._climb(self._start())
         if self.best is not None:
             self._shrink(self.best)
@@ -81,7 +81,11 @@ class LossSearch:
         now, idle = self._evaluate(start), 0
         for _ in range(_MOVES):
             patience = PATIENCE if now.score > 0 else NO_LOSS_PATIENCE
-            if idle == patience or self.used() >= 1 - LAST_SHARE or (self.enough is not None and self._is_best(now)):
+            if (
+                idle == patience
+                or self.used_share() >= 1 - LAST_SHARE
+                or (self.enough is not None and self._is_best(now))
+            ):
                 break
             moved = self._into_domains(self.genes.moves(now.genome, self.rng))
             if moved is None or moved == now.genome or len(moved.nodes) > self.genes.most_nodes:
@@ -116,7 +120,7 @@ class LossSearch:
 
     def _step(self, found: ScoredGenome, kept: float) -> ScoredGenome | None:
         for genome in self.genes.smaller(found.genome):
-            if self.used() >= 1:
+            if self.used_share() >= 1:
                 return None
             held = self._into_domains(genome)
             if held is None or self._size(held) >= found.size:

@@ -33,12 +33,12 @@ class Fared:
     seconds: float
 
 
-def infeasible(records: Iterable[Mapping[str, Any]]) -> int:
+def count_infeasible(records: Iterable[Mapping[str, Any]]) -> int:
     """Of how many instances it is proved that there is no plan."""
     return sum(record["infeasible"] for record in records)
 
 
-def unproved(records: Iterable[Mapping[str, Any]]) -> int:
+def count_unproved(records: Iterable[Mapping[str, Any]]) -> int:
     """Of how many instances neither an optimum is proved nor that there is no plan."""
     return sum(record["optimum"] is None and not record["infeasible"] for record in records)
 

@@ -114,7 +114,7 @@ def _collect(children: list[_Child], deadline: Deadline) -> None:
         if pending() is not None:
             raise InterruptedRunError
         if not deadline.left_s():
-            raise RunError(deadline.missed(next(child.name for child in children if not child.is_done)))
+            raise RunError(deadline.late_words(next(child.name for child in children if not child.is_done)))
         failures = _receive(children)
         if failures:
             failures += _receive(children)  # those that were connected with one that died fail as well

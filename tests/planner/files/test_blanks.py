@@ -72,4 +72,4 @@ def test_functions_of_a_file_are_completed(run: Run, monkeypatch: pytest.MonkeyP
     assert completion.methods("./mine.py:") == ["./mine.py:solve", "./mine.py:search"]
     assert completion.methods("piped") == ["pipedream"]
     assert completion.methods("./absent.py:") == []
-    assert "method" in completion.made("me")
+    assert "method" in completion.names_to_make("me")

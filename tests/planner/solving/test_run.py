@@ -26,7 +26,7 @@ from formulations.contract.family import Answer, Lazy, lazy
 from planner import CrosscheckError, Limits, Status, Stop, UsageError
 from planner.solving.judge import Judge
 from planner.solving.known import Known
-from planner.solving.solve import _left, run
+from planner.solving.solve import _time_left, run
 from solvers import Backend
 from solvers.outcome import Watch
 
@@ -185,7 +185,7 @@ def test_waiting_for_a_solver_is_told_from_compiling(monkeypatch: pytest.MonkeyP
     assert result.status is Status.OPTIMAL and result.seconds < 0.2
     assert result.stats["start_seconds"] >= 0.3 > 0.25 > result.stats["compile_seconds"] >= 0.1
     assert "start_seconds" not in planner.solve(FEASIBLE, method="exact").stats
-    left = _left(
+    left = _time_left(
         Limits(time_s=1.0), 0.5 + result.stats["start_seconds"] + result.stats["compile_seconds"], [result], True
     )
     assert left == pytest.approx(0.5)
