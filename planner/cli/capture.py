@@ -157,10 +157,10 @@ def calibrate_command(
 ) -> None:
     """Fit rates of products and memory to measured forward passes, with intervals and errors of the fit."""
     from planner.display.models import show_fit
-    from planner.training.capture.device_rates import calibrated
+    from planner.training.capture.device_rates import calibrate
     from planner.training.capture.import_model import shares_of
 
-    found = calibrated(measurements)
+    found = calibrate(measurements)
     names = ("measurements", "median_error", "worst_error", "worst")
     shown = {**{name: getattr(found, name) for name in names}, **shares_of(found, hardware, dtype)}
     view.show(shown, show_fit)

@@ -55,10 +55,10 @@ def cluster_ops(ops: Mapping[str, Traced], modules: Mapping[str, str], granulari
         The classes of the model's modules by path.
     """
     key = (lambda _: None) if granularity is Granularity.OP else keys(modules, [op.path for op in ops.values()])
-    label = _labelled(ops, key)
+    label = _label_ops(ops, key)
     label = _acyclic(ops, label)
-    label = _absorbed(ops, label)
-    return _ordered(ops, label)
+    label = _absorb_light(ops, label)
+    return _order(ops, label)
 
 
 def keys(modules: Mapping[str, str], paths: Collection[str]) -> Callable[[str], str | None]:
@@ -113,7 +113,7 @@ def _children(path: str, modules: Mapping[str, str]) -> set[str]:
     return {other[len(start) :].partition(".")[0] for other in modules if other.startswith(start)}
 
 
-def _labelled(ops: Mapping[str, Traced], key: Callable[[str], str | None]) -> dict[str, str]:
+def _label_ops(ops: Mapping[str, Traced], key: Callable[[str], str | None]) -> dict[str, str]:
     """The first op of the part that each op belongs to; parts other than blocks fall into connected components."""
     label: dict[str, str] = {}
     parts: dict[str, list[str]] = {}
@@ -166,7 +166,7 @@ def _acyclic(ops: Mapping[str, Traced], label: Mapping[str, str]) -> dict[str, s
     return {name: leader[each] for name, each in label.items()}
 
 
-def _absorbed(ops: Mapping[str, Traced], label: dict[str, str]) -> dict[str, str]:
+def _absorb_light(ops: Mapping[str, Traced], label: dict[str, str]) -> dict[str, str]:
     """Labels without operations and parameters join their one predecessor, or else their one successor.
 
     Neither makes a cycle: a second path between the two would enter, or leave, by another neighbour.
@@ -200,7 +200,7 @@ def _absorbed(ops: Mapping[str, Traced], label: dict[str, str]) -> dict[str, str
     return {name: last(each) for name, each in label.items()}
 
 
-def _ordered(ops: Mapping[str, Traced], label: Mapping[str, str]) -> list[list[str]]:
+def _order(ops: Mapping[str, Traced], label: Mapping[str, str]) -> list[list[str]]:
     from instances.graph import topological_order
 
     members: dict[str, list[str]] = {}
@@ -243,6 +243,6 @@ def role_of(path: str, kind: str, model: str, *, block: bool, first: bool, last:
     return "head" if last else ""
 
 
-def numbered(sequence: Sequence[list[str]]) -> dict[str, int]:
+def node_numbers(sequence: Sequence[list[str]]) -> dict[str, int]:
     """The node of every op."""
     return {name: node for node, members in enumerate(sequence) for name in members}

@@ -108,7 +108,7 @@ def _rate(slowness: float, error: float) -> Rate:
     return Rate(1 / slowness, 1 / (slowness + 2 * error), 1 / quickest if quickest > 0 else None)
 
 
-def calibrated(file: str) -> Fit:
+def calibrate(file: str) -> Fit:
     """The fit of a table of measurements; `InstanceError` for what breaks a rule, `UsageError` for no file."""
     if not Path(file).is_file():
         raise UsageError.at("MEASUREMENTS", file, "a file that is there")

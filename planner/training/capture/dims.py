@@ -31,7 +31,7 @@ _VIEWS = frozenset(
 )
 
 
-def followed(op: Any, before: Shape, after: Shape, dim: int) -> int | None:
+def follow_split(op: Any, before: Shape, after: Shape, dim: int) -> int | None:
     """The split dimension of an op's result; `MIXED` if it has none, ``None`` if that is not known here.
 
     Parameters
@@ -45,7 +45,7 @@ def followed(op: Any, before: Shape, after: Shape, dim: int) -> int | None:
     """
     target, rank = op.target, len(before)
     if target in _VIEWS:
-        return _viewed(before, after, dim)
+        return _dim_of_view(before, after, dim)
     if target is aten.transpose.int:
         one, other = (int(each) % rank for each in op.args[1:3])
         return {one: other, other: one}.get(dim, dim)
@@ -63,10 +63,10 @@ def followed(op: Any, before: Shape, after: Shape, dim: int) -> int | None:
         return MIXED if joined == dim else dim
     if is_attention(op):
         return MIXED if dim >= rank - 2 else len(after) - rank + dim
-    return _aligned(before, after, dim)
+    return _align(before, after, dim)
 
 
-def _viewed(before: Shape, after: Shape, dim: int) -> int:
+def _dim_of_view(before: Shape, after: Shape, dim: int) -> int:
     """The dimension with as many places before it, if shares of one are shares of the other."""
     if before[dim] == 1:
         return MIXED
@@ -77,7 +77,7 @@ def _viewed(before: Shape, after: Shape, dim: int) -> int:
     return MIXED
 
 
-def _aligned(before: Shape, after: Shape, dim: int) -> int | None:
+def _align(before: Shape, after: Shape, dim: int) -> int | None:
     """The same dimension, counted from the last one: of ops by element, of parts along it, of what spreads others."""
     place = len(after) - len(before) + dim
     return place if place >= dim and after[place] <= before[dim] else None

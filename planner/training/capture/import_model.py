@@ -294,7 +294,7 @@ def measure(
     """Measure the nodes of the model that ``FILE.py:FUNCTION`` makes, in this process, and make an instance of them.
 
     ``memory`` and ``bandwidth`` are those of the devices that it is planned for, with units; other parameters are as of
-    `bring` and `profile.profiled`.
+    `bring` and `profile.profile_nodes`.
 
     Raises
     ------
@@ -308,13 +308,13 @@ def measure(
     facts = _of_model(example)
     if facts["dtype"] not in DTYPES:
         raise UsageError.at(model, f"parameters of {facts['dtype']}", f"one of {', '.join(DTYPES)}")
-    from planner.training.capture.profile import instance_of, profiled
+    from planner.training.capture.profile import instance_of, profile_nodes
     from planner.training.capture.trace import capture
 
     captured = capture(example.model, example.args, example.kwargs, name=model, granularity=granularity)
     captured = replace(captured, name=example.name)
     try:
-        found = profiled(captured, example.args, example.kwargs, repeats=repeats, warmup=warmup)
+        found = profile_nodes(captured, example.args, example.kwargs, repeats=repeats, warmup=warmup)
     except Exception as error:  # whatever the model does with its data
         raise UsageError(f"{model}: run is {words(error)!r}; expected a model that runs with these inputs") from error
     device = str(next(example.model.parameters()).device)

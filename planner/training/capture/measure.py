@@ -17,7 +17,7 @@ from planner.training.capture.captured import OpCost
 from planner.training.capture.ops import ATTENTION, LOOKUPS, aten, is_in_place
 
 
-def measured(module: torch.fx.GraphModule, inputs: Mapping[str, Any]) -> dict[str, OpCost]:
+def measure_ops(module: torch.fx.GraphModule, inputs: Mapping[str, Any]) -> dict[str, OpCost]:
     """The costs of every ``call_function`` node of a graph module, by name.
 
     Parameters
@@ -33,11 +33,11 @@ def measured(module: torch.fx.GraphModule, inputs: Mapping[str, Any]) -> dict[st
     at hand would keep.
     """
     mode = FakeTensorMode()
-    fake = {name: _faked(value, mode) for name, value in inputs.items()}
+    fake = {name: _fake(value, mode) for name, value in inputs.items()}
     run = _Run(module, mode)
     counter = FlopCounterMode(
         display=False,
-        custom_mapping={aten._grouped_mm: _grouped, aten._scaled_grouped_mm: _grouped},
+        custom_mapping={aten._grouped_mm: _count_grouped, aten._scaled_grouped_mm: _count_grouped},
     )
     run.counter = counter
     with mode, counter, torch.autograd.graph.saved_tensors_hooks(run.keep, lambda kept: kept), torch.enable_grad():
@@ -45,7 +45,7 @@ def measured(module: torch.fx.GraphModule, inputs: Mapping[str, Any]) -> dict[st
     return run.costs
 
 
-def _faked(value: Any, mode: FakeTensorMode) -> Any:
+def _fake(value: Any, mode: FakeTensorMode) -> Any:
     return mode.from_tensor(value) if isinstance(value, torch.Tensor) else value
 
 
@@ -87,17 +87,17 @@ class _Run(torch.fx.Interpreter):
         found = self.faked.get(id(value))
         if found is None:
             found = self.faked[id(value)] = self.mode.from_tensor(value)
-            self._known(found)
+            self._keep_input(found)
         return found
 
     def placeholder(self, target: Any, args: Any, kwargs: Any) -> Any:
         """An input, which every stage has."""
         value = super().placeholder(target, args, kwargs)
         for tensor in _tensors(value):
-            self._known(tensor)
+            self._keep_input(tensor)
         return value
 
-    def _known(self, tensor: torch.Tensor) -> None:
+    def _keep_input(self, tensor: torch.Tensor) -> None:
         storage = tensor.untyped_storage()
         self.alive.append(storage)
         self.known.add(storage._cdata)
@@ -124,7 +124,7 @@ class _Run(torch.fx.Interpreter):
             cost.flops = _total(self.counter) - before
         self.now = ""
         outputs = list(_tensors(result))
-        made = self._made(n.name, outputs)
+        made = self._makes_storage(n.name, outputs)
         if made or is_in_place(n.target):
             reads = [self.env[source] for source in n.all_input_nodes]
             taken = sum(_size(each) for value in reads for each in _tensors(value))
@@ -135,7 +135,7 @@ class _Run(torch.fx.Interpreter):
         cost.shapes = tuple(tuple(each.shape) for each in outputs)
         return result
 
-    def _made(self, name: str, outputs: list[torch.Tensor]) -> bool:
+    def _makes_storage(self, name: str, outputs: list[torch.Tensor]) -> bool:
         """Whether the op makes a storage rather than a view."""
         new = False
         for each in outputs:
@@ -182,7 +182,7 @@ def _total(counter: FlopCounterMode) -> float:
     return float(sum(counter.flop_counts["Global"].values()))
 
 
-def _grouped(a: Any, b: Any, *_: Any, **__: Any) -> int:
+def _count_grouped(a: Any, b: Any, *_: Any, **__: Any) -> int:
     """Operations of a grouped matrix product: every row (or column) belongs to one group.
 
     Shapes: (T, K) x (G, K, N), (G, M, K) x (K, T), (M, T) x (T, N) with one product for each group, or (G, M, K) x

@@ -44,7 +44,7 @@ class Measured:
         return (max(sums) - min(sums)) / statistics.median(sums) if sums else 0.0
 
 
-def profiled(
+def profile_nodes(
     captured: Captured, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, repeats: int = 5, warmup: int = 1
 ) -> list[Measured]:
     """Run every node alone, ``warmup`` times and then ``repeats`` times.
@@ -141,7 +141,7 @@ class _Nodes:
         for parameter in self.captured.module.parameters():
             parameter.grad = None
         for name in self.given[node.id]:
-            env[self.graph[name]] = _detached(env[self.graph[name]])
+            env[self.graph[name]] = _detach(env[self.graph[name]])
         return forward, backward
 
 
@@ -150,5 +150,5 @@ def _differentiable(value: Any) -> list[torch.Tensor]:
     return [each for each in parts if isinstance(each, torch.Tensor) and each.requires_grad]
 
 
-def _detached(value: Any) -> Any:
+def _detach(value: Any) -> Any:
     return value.detach() if isinstance(value, torch.Tensor) else value

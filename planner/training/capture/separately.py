@@ -96,7 +96,7 @@ class CapturedInstance:
 
 
 @contextmanager
-def prepared(folder: str, *packages: str) -> Iterator[None]:
+def prepare_torch(folder: str, *packages: str) -> Iterator[None]:
     """PyTorch is imported with what torch.export needs, for forks of this process; its compiler writes to ``folder``.
 
     Raises
@@ -150,7 +150,7 @@ def bring_separately(kind: str, model: str, *, time_limit: float, **more: Any) -
         return {**said, "figures": found.to_json(), "notes": found.computed_whole()}
 
     started = time.perf_counter()
-    said, found = _said(_Brought, work, "planner import", kind, model, time_limit)
+    said, found = _run_work(_Brought, work, "planner import", kind, model, time_limit)
     figures = {**said["figures"], "seconds": time.perf_counter() - started}
     return replace(found, figures=figures, notes=tuple(said["notes"]))
 
@@ -164,7 +164,7 @@ def measure_separately(model: str, *, time_limit: float, **more: Any) -> Capture
         said = _instance_of(found.instance, found.captured.warnings)
         return {**said, "figures": found.to_json(), "table": found.table()}
 
-    said, found = _said(_Profiled, work, "planner profile", "torch", model, time_limit)
+    said, found = _run_work(_Profiled, work, "planner profile", "torch", model, time_limit)
     return replace(found, table=said["table"])
 
 
@@ -178,23 +178,23 @@ def _instance_of(instance: Any, warnings: Sequence[str]) -> dict[str, Any]:
     return {"instance": family_of(instance).to_json(instance), "warnings": list(warnings)}
 
 
-def _said(
+def _run_work(
     schema: type[BaseModel], work: Callable[[Begin], Any], command: str, kind: str, model: str, time_limit: float
 ) -> tuple[dict[str, Any], CapturedInstance]:
     """What comes of the work, by its schema, and the instance in it."""
     expect_limit(time_limit)
     packages = ("transformers",) if kind == "hf" else ()
     expect_packages("torch", *packages, for_what=command)
-    with scratch.folder() as folder, prepared(folder, *packages):
+    with scratch.folder() as folder, prepare_torch(folder, *packages):
         outcome = run_in_fork(work, model, Deadline.after(time_limit), file_of(model))
     if outcome.end is not End.RETURNED:
         raise refusal(outcome)
-    said = checked(outcome.value, schema, model)
+    said = check_reply(outcome.value, schema, model)
     instance = read_declared(said["instance"], model, None, {})
     return said, CapturedInstance(instance, said["figures"], tuple(said["warnings"]), (), outcome.printed)
 
 
-def checked(value: Any, schema: type[BaseModel], model: str) -> dict[str, Any]:
+def check_reply(value: Any, schema: type[BaseModel], model: str) -> dict[str, Any]:
     """A reply that keeps a schema, as it is; `UsageError` for another one, as the user's code ran where it was made."""
     try:
         schema.model_validate(value)

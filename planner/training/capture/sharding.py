@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from planner.training.capture.captured import Captured, Node
-from planner.training.capture.dims import MIXED, followed
+from planner.training.capture.dims import MIXED, follow_split
 from planner.training.capture.ops import LOOKUPS, PRODUCTS, REDUCTIONS, SELECTIONS, is_attention
 
 
@@ -117,7 +117,7 @@ class _Walk:
         """Shares of the split dimension stay equal: a degree has to divide it in every result."""
         shapes = self.captured.costs[op.name].shapes
         known = [each for each in given if each.name in self.dims] if shapes else []
-        found = {followed(op, self._shape(each), shapes[0], self.dims[each.name]) for each in known} - {None}
+        found = {follow_split(op, self._shape(each), shapes[0], self.dims[each.name]) for each in known} - {None}
         if len(found) > 1 or MIXED in found:
             self.found.sizes.add(1)
         elif found:
@@ -177,14 +177,14 @@ class _Walk:
     def _lookup(self, op: Any) -> None:
         """The largest table of a node that only looks up is split by rows, if inputs of the model choose among them."""
         name = self.reads(op.args[0])[0]
-        if self._given(op.args[1]) and self.shapes[name] == max(
+        if self._depends_on_input(op.args[1]) and self.shapes[name] == max(
             shape for shape in self.shapes.values() if len(shape) == 2
         ):
             self.found.parameters.add(name)
             self.found.forward_bytes += self.captured.costs[op.name].output_bytes
             self.found.sizes.add(self.shapes[name][0])
 
-    def _given(self, op: Any) -> bool:
+    def _depends_on_input(self, op: Any) -> bool:
         """Whether an op depends on an input of the model."""
         waiting, seen = [op], {op}
         while waiting:

@@ -13,7 +13,7 @@ from planner.process.target import words
 from planner.training.capture import clusters
 from planner.training.capture.captured import MOST_DOWNSETS, Captured, Node, OpCost, Parameter, Transfer
 from planner.training.capture.clusters import Granularity, Traced
-from planner.training.capture.measure import measured
+from planner.training.capture.measure import measure_ops
 from planner.training.capture.models import quiet
 from planner.training.capture.ops import CHECKS, LOOKUPS, PICKS
 from solvers.gc_pause import no_collection
@@ -52,7 +52,7 @@ def capture(
 
     Source
     ------
-    Reconstructed; `clusters.gathered` and `measure.measured` say what is counted and how.
+    Reconstructed; `clusters.gathered` and `measure.measure_ops` say what is counted and how.
     """
     kwargs = dict(kwargs or {})
     with quiet(), no_collection():
@@ -62,8 +62,8 @@ def capture(
             rule = "a model that torch.export can trace with these inputs"
             raise UsageError(f"{name}: trace is {words(error)!r}; expected {rule}") from error
         module = _plain(program)
-        costs = measured(module, placeholders(program, module, args, kwargs))
-    return _captured(model, program, module, costs, name, Granularity(granularity))
+        costs = measure_ops(module, placeholders(program, module, args, kwargs))
+    return _assemble(model, program, module, costs, name, Granularity(granularity))
 
 
 def _plain(program: torch.export.ExportedProgram) -> torch.fx.GraphModule:
@@ -94,7 +94,7 @@ def _keywords(program: torch.export.ExportedProgram) -> list[str]:
     return list(given[1]) if given is not None else []
 
 
-def _captured(
+def _assemble(
     model: torch.nn.Module,
     program: torch.export.ExportedProgram,
     module: torch.fx.GraphModule,
@@ -120,7 +120,7 @@ def _captured(
     flow = {op: each for op, each in traced.items() if op in through}
     modules = {path: type(found).__name__ for path, found in model.named_modules()}
     members = clusters.cluster_ops(flow, modules, granularity)
-    node_of = clusters.numbered(members)
+    node_of = clusters.node_numbers(members)
     transfers = _transfers(calls, node_of, costs)
     pairs = sorted({(each.source, target) for each in transfers for target in each.targets})
     nodes = _nodes(members, traced, read, costs, modules, pairs)
@@ -134,7 +134,7 @@ def _captured(
         costs=costs,
         names={attribute: each.name for attribute, each in parameters.items()},
         transfers=transfers,
-        tied=_tied(nodes),
+        tied=_find_ties(nodes),
         downsets=_downsets(len(nodes), pairs),
         warnings=tuple(_doubts(calls, read, costs, through)),
     )
@@ -231,7 +231,7 @@ def _common(
     return paths.pop() if len(paths) == 1 and part == "" else part
 
 
-def _tied(nodes: tuple[Node, ...]) -> dict[str, tuple[int, ...]]:
+def _find_ties(nodes: tuple[Node, ...]) -> dict[str, tuple[int, ...]]:
     readers: dict[str, list[int]] = {}
     for node in nodes:
         for each in node.parameters:

@@ -127,7 +127,7 @@ def layout(instance: Any, plan: Any, family: str, orders: Sequence[str] | None =
     if family not in _LAYOUTS:
         raise UsageError.at("INSTANCE", family, f"an instance of one of {', '.join(_LAYOUTS)}")
     made = _LAYOUTS[family](instance, plan)
-    return made if orders is None else _reordered(made, orders)
+    return made if orders is None else _reorder(made, orders)
 
 
 def orders_of(schedule: SchedulePlan) -> list[str]:
@@ -137,7 +137,7 @@ def orders_of(schedule: SchedulePlan) -> list[str]:
     return ["".join("F" if task.is_forward else "B" for task in schedule.by_stage.get(stage, [])) for stage in stages]
 
 
-def _reordered(made: Layout, orders: Sequence[str]) -> Layout:
+def _reorder(made: Layout, orders: Sequence[str]) -> Layout:
     count = made.duties[-1].stage + 1
     if len(orders) != count:
         raise UsageError.at("--passes", f"{len(orders)} stages", f"the {count} stages of the plan")

@@ -47,22 +47,24 @@ def _of_graphs(captured: Captured, instance: Any) -> Iterator[Difference]:
     for place, (found, expected) in enumerate(zip(own, names, strict=False)):
         if found != expected:
             yield f"a model whose node {place} is {found}", expected
-    wanted = set(_sent(captured, instance))
-    edges = {pair for pair, size in _declared(instance).items() if size or pair in wanted}  # others are of --linearize
+    wanted = set(_sent_bytes(captured, instance))
+    edges = {
+        pair for pair, size in _declared_bytes(instance).items() if size or pair in wanted
+    }  # others are of --linearize
     for u, v in sorted(edges - wanted):
         yield f"a model without an edge from {own[u]} to {own[v]}", "one"
     for u, v in sorted(wanted - edges):
         yield f"a model with an edge from {own[u]} to {own[v]}", "none"
 
 
-def _declared(instance: Any) -> dict[tuple[int, int], float]:
+def _declared_bytes(instance: Any) -> dict[tuple[int, int], float]:
     """Bytes of an instance's edges, by place."""
     if hasattr(instance, "layers"):
         return {pair: edge.bytes for pair, edge in zip(instance.edge_indices, instance.edges, strict=True)}
     return {(edge.source, edge.target): edge.bytes_per_sample for edge in instance.edges}
 
 
-def _sent(captured: Captured, instance: Any) -> dict[tuple[int, int], float]:
+def _sent_bytes(captured: Captured, instance: Any) -> dict[tuple[int, int], float]:
     """Bytes of the model's edges, by place; under the cost model ``runtime`` those that pass from each to the next."""
     edges = edge_bytes(captured)
     if getattr(instance, "cost_model", None) is not CostModel.RUNTIME:
@@ -99,8 +101,8 @@ def _of_bytes(captured: Captured, instance: Any, whole: Callable[[], tuple[Captu
         for size in sizes:
             if not _equal(found, size):
                 yield f"a model with {found:.12g} bytes of {kind} in {name}", f"{size:.12g}"
-    sent = _sent(captured, instance)
-    edges = {pair: size for pair, size in _declared(instance).items() if pair in sent}
+    sent = _sent_bytes(captured, instance)
+    edges = {pair: size for pair, size in _declared_bytes(instance).items() if pair in sent}
     if part and any(not _equal(sent[pair], size) for pair, size in edges.items()):
         all_samples, count = whole()
         sent = {pair: size / count for pair, size in edge_bytes(all_samples).items()}

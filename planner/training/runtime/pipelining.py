@@ -120,10 +120,10 @@ class Pipelined(Process):
                 return made
 
             def get_fwd_send_ops(self, fwd_chunk_id: int) -> Any:
-                return process.counted(super().get_fwd_send_ops(fwd_chunk_id))
+                return process.count_bytes(super().get_fwd_send_ops(fwd_chunk_id))
 
             def get_bwd_send_ops(self, bwd_chunk_id: int) -> Any:
-                return process.counted(super().get_bwd_send_ops(bwd_chunk_id))
+                return process.count_bytes(super().get_bwd_send_ops(bwd_chunk_id))
 
         incoming, outgoing = ([_example(each) for each in side] for side in (self.incoming, self.outgoing))
         if not outgoing:
@@ -131,7 +131,7 @@ class Pipelined(Process):
         stage = Timed(Stage(), self.stage, count, self.device, tuple(incoming), tuple(outgoing), group=group)
         return stage, timings
 
-    def counted(self, messages: Any) -> Any:
+    def count_bytes(self, messages: Any) -> Any:
         """Messages that are about to be sent, their bytes counted."""
         self.bytes_sent += sum(each.tensor.numel() * each.tensor.element_size() for each in messages)
         return messages

@@ -397,11 +397,11 @@ def _move(module: Any, device: Any) -> None:
     if device.type == "cpu":
         return
 
-    def moved(each: Any) -> Any:
+    def move(each: Any) -> Any:
         return device if isinstance(each, torch.device) else each
 
     for node in module.graph.nodes:
-        node.args, node.kwargs = map_aggregate(node.args, moved), map_aggregate(node.kwargs, moved)
+        node.args, node.kwargs = map_aggregate(node.args, move), map_aggregate(node.kwargs, move)
     module.recompile()
     module.to(device)
 

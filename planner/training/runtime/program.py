@@ -47,7 +47,7 @@ class Program:
         return list(_pytree.tree_leaves((args, kwargs)))
 
 
-def owned(graph_module: Any) -> list[Any]:
+def ops_of_stages(graph_module: Any) -> list[Any]:
     """The operations of a graph that depend on a parameter, in its order: those that belong to one stage."""
     import torch
 
@@ -81,7 +81,7 @@ def settle(graph_module: Any, node_of: Mapping[str, NodeId]) -> dict[Any, NodeId
     import operator
 
     found: dict[Any, NodeId] = {}
-    for each in owned(graph_module):
+    for each in ops_of_stages(graph_module):
         if each.target is operator.getitem and each.args[0] in found:
             found[each] = found[each.args[0]]
         elif each.name in node_of:
@@ -117,7 +117,7 @@ def names_modules(graph_module: Any, names: Mapping[NodeId, str]) -> bool:
     """Whether all nodes are named like modules, and every operation that reads parameters lies in one of them."""
     paths = _paths(names)
     modules = {path for path, _ in graph_module.named_modules()} | _stacks(graph_module)
-    reading = [each for each in owned(graph_module) if _reads(graph_module, each)]
+    reading = [each for each in ops_of_stages(graph_module) if _reads(graph_module, each)]
     return paths.keys() <= modules and all(_longest(_path(each), paths) is not None for each in reading)
 
 
@@ -130,7 +130,7 @@ def by_modules(graph_module: Any, names: Mapping[NodeId, str]) -> dict[str, Node
     paths = _paths(names)
     order = {node: place for place, node in enumerate(names)}
     found: dict[str, NodeId] = {}
-    for each in owned(graph_module):
+    for each in ops_of_stages(graph_module):
         named = _longest(_path(each), paths)
         inputs = [found[other.name] for other in each.all_input_nodes if other.name in found]
         found[each.name] = max(inputs, key=order.__getitem__) if named is None else named

@@ -14,7 +14,7 @@ from planner.process import scratch
 from planner.process.errors import UsageError
 from planner.results.check import check as judge
 from planner.results.check import read_plan
-from planner.training.capture.separately import file_of, prepared, refusal
+from planner.training.capture.separately import file_of, prepare_torch, refusal
 from planner.training.runtime.launch import InterruptedRunError, RunError, run_all
 from planner.training.runtime.layout import Duty, Layout, Timing, layout, orders_of, simulate
 from planner.training.runtime.member import run_process
@@ -191,7 +191,7 @@ def run_plan(
             return {"failed": str(error)}
         return {"found": asdict(numbers)}
 
-    with scratch.folder() as folder, prepared(folder):
+    with scratch.folder() as folder, prepare_torch(folder):
         deadline = Deadline.after(time_limit)
         outcome = run_in_fork(work, model, deadline, file_of(model))
     return _run(outcome, made, model)
@@ -290,7 +290,7 @@ def run_program(
     begin()
     reports: list[Report] = run_all(lambda rank: run_process(job, rank), names, deadline)
     whole = run_all(lambda _: _whole(job), ["the whole model"], deadline)[0] if check else None
-    return _judged(job, reports, whole, simulated)
+    return _judge(job, reports, whole, simulated)
 
 
 def _whole(job: Job) -> tuple[float, Mapping[str, Any]]:
@@ -310,7 +310,7 @@ def _whole(job: Job) -> tuple[float, Mapping[str, Any]]:
     return total, {name: each.grad for name, each in model.named_parameters() if each.requires_grad}
 
 
-def _judged(
+def _judge(
     job: Job, reports: Sequence[Report], whole: tuple[float, Mapping[str, Any]] | None, simulated: Sequence[Timing]
 ) -> Numbers:
     made = job.layout
@@ -349,7 +349,7 @@ def _judged(
         tolerance,
         tuple(sorted(measured, key=lambda each: (each.start_s, each.rank))),
         tuple(simulated),
-        _resimulated(made, measured),
+        _simulate_again(made, measured),
     )
 
 
@@ -359,7 +359,7 @@ def _collective_planned(job: Job, duty: Duty) -> float:
     return samples * math.fsum(block.reduced_bytes() for block in job.stages.blocks[duty.stage])
 
 
-def _resimulated(made: Layout, measured: Sequence[Timing]) -> float:
+def _simulate_again(made: Layout, measured: Sequence[Timing]) -> float:
     duties = []
     for rank, duty in enumerate(made.duties):
         seconds = {

@@ -109,22 +109,22 @@ class _Pass(fx.Interpreter):  # type: ignore[misc]
             place = split.columns[node.name]
             left = node.args[place].name
             if left not in self.copies:  # one for all products that take it: its gradient is summed once
-                self.copies[left] = _replicated(args[place], mesh)
+                self.copies[left] = _replicate(args[place], mesh)
             args = (*args[:place], self.copies[left], *args[place + 1 :])
         if node.name in split.apart:
             return _taken_apart(node.target, *args, mesh=mesh)
-        made = _called(node.target, args, kwargs, mesh)
+        made = _call(node.target, args, kwargs, mesh)
         return _whole(made) if node.name in split.rows else made
 
 
-def _replicated(value: Any, mesh: DeviceMesh) -> Any:
+def _replicate(value: Any, mesh: DeviceMesh) -> Any:
     """A plain tensor as one that all processes have whole; its gradient is summed where they have parts of it."""
     if isinstance(value, torch.Tensor) and not isinstance(value, DTensor):
         return DTensor.from_local(value, mesh, [Replicate()], run_check=False)
     return value
 
 
-def _called(target: Callable[..., Any], args: Any, kwargs: Any, mesh: DeviceMesh) -> Any:
+def _call(target: Callable[..., Any], args: Any, kwargs: Any, mesh: DeviceMesh) -> Any:
     """An op on tensors of which some are shared."""
     shared = [each for each in _pytree.tree_leaves((args, kwargs)) if isinstance(each, DTensor)]
     dim = _own_heads(target, shared)
@@ -135,7 +135,7 @@ def _called(target: Callable[..., Any], args: Any, kwargs: Any, mesh: DeviceMesh
     if target in ATTENTION or all(isinstance(each.placements[0], Replicate) for each in shared):
         args, kwargs = _pytree.tree_map(_whole, (args, kwargs))  # DTensor has no rule for all kernels of attention
     elif shared:
-        args, kwargs = _pytree.tree_map(lambda each: _replicated(each, mesh), (args, kwargs))
+        args, kwargs = _pytree.tree_map(lambda each: _replicate(each, mesh), (args, kwargs))
     return target(*args, **kwargs)
 
 
@@ -154,7 +154,7 @@ def _local(value: Any, dim: int, mesh: DeviceMesh) -> Any:
     if isinstance(value, torch.Tensor) and not isinstance(value, DTensor):
         if value.dim() < -dim or value.shape[dim] == 1:
             return value
-        value = _replicated(value, mesh).redistribute(placements=[Shard(dim + value.dim())])
+        value = _replicate(value, mesh).redistribute(placements=[Shard(dim + value.dim())])
     return value.to_local() if isinstance(value, DTensor) else value
 
 

@@ -45,7 +45,7 @@ def program(named: str, instance: Any, num_samples: int, degrees: Mapping[NodeId
     example = given_example = example_in(named, meta=False)
     if hasattr(instance, "minibatch"):
         example = replace(example, args=_first(example.args), kwargs=_first(example.kwargs))
-    captured, node_of = _bound(named, example, instance, given_example)
+    captured, node_of = _bind(named, example, instance, given_example)
     traced = captured.program.example_inputs[1]  # keyword arguments in the order of the graph
     given = example.args, {name: example.kwargs[name] for name in traced}
     ids = list(modules_of(instance))
@@ -54,7 +54,7 @@ def program(named: str, instance: Any, num_samples: int, degrees: Mapping[NodeId
         if writer in node_of:
             node_of[operation] = node_of[writer]
     whole = captured.module if _without_dropout(named, captured.module) else example.model
-    samples = tuple(_drawn(given, sample) for sample in range(num_samples))
+    samples = tuple(_draw(given, sample) for sample in range(num_samples))
     return Program(example.model, whole, captured.module, node_of, samples, shared)
 
 
@@ -80,14 +80,14 @@ def _samples(inputs: Any) -> int:
     return int(tensors[0].shape[0]) if tensors else 1
 
 
-def _bound(named: str, example: Any, instance: Any, whole: Any) -> tuple[Any, dict[str, NodeId]]:
+def _bind(named: str, example: Any, instance: Any, whole: Any) -> tuple[Any, dict[str, NodeId]]:
     """The captured model, and the node of the instance of each of its operations.
 
     An instance that was imported or profiled has the bytes of the model, too; one made by hand may have its own.
     """
     made_as = granularity_of(instance)
     for granularity in [made_as] if made_as else ["block", "op"]:
-        captured = _captured(named, example, granularity)
+        captured = _capture(named, example, granularity)
         other = other_graph(captured, instance)
         if made_as and other is None:
             all_samples = partial(_with_samples, named, whole, granularity)
@@ -105,7 +105,7 @@ def _bound(named: str, example: Any, instance: Any, whole: Any) -> tuple[Any, di
     raise UsageError.at("--model", f"a model of nodes {nodes}, ...", f"the model that {instance.name} was made of")
 
 
-def _captured(named: str, example: Any, granularity: str) -> Any:
+def _capture(named: str, example: Any, granularity: str) -> Any:
     from planner.training.capture.trace import capture
 
     with redirect_stderr(io.StringIO()), redirect_stdout(io.StringIO()):  # graphs that torch.export prints
@@ -113,7 +113,7 @@ def _captured(named: str, example: Any, granularity: str) -> Any:
 
 
 def _with_samples(named: str, example: Any, granularity: str) -> tuple[Any, int]:
-    return _captured(named, example, granularity), _samples((example.args, dict(example.kwargs)))
+    return _capture(named, example, granularity), _samples((example.args, dict(example.kwargs)))
 
 
 def modules_of(instance: Any) -> dict[NodeId, str]:
@@ -153,14 +153,14 @@ def _without_dropout(named: str, graph_module: Any) -> bool:
     return found
 
 
-def _drawn(arguments: Any, sample: int) -> Any:
+def _draw(arguments: Any, sample: int) -> Any:
     """Arguments of a sample like those of sample 0: whole numbers are shuffled, other ones drawn with their spread."""
     import torch
     from torch.utils import _pytree
 
     generator = torch.Generator().manual_seed(sample)
 
-    def drawn(leaf: Any) -> Any:
+    def draw(leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor) or leaf.dtype == torch.bool or not leaf.numel() or sample == 0:
             return leaf
         if not leaf.is_floating_point():
@@ -168,4 +168,4 @@ def _drawn(arguments: Any, sample: int) -> Any:
         spread, mean = torch.std_mean(leaf.detach().double(), correction=0)
         return torch.randn(leaf.shape, generator=generator).mul_(float(spread)).add_(float(mean)).to(leaf.dtype)
 
-    return _pytree.tree_map(drawn, arguments)
+    return _pytree.tree_map(draw, arguments)

@@ -23,9 +23,9 @@ def chrome_trace(found: Run) -> dict[str, Any]:
 
 
 def _events(group: int, name: str, made: Layout, timings: Sequence[Timing], factor: float) -> list[dict[str, Any]]:
-    events: list[dict[str, Any]] = [_named("process_name", group, 0, name)]
+    events: list[dict[str, Any]] = [_name_event("process_name", group, 0, name)]
     for rank, duty in enumerate(made.duties):
-        events.append(_named("thread_name", group, rank, str(duty)))
+        events.append(_name_event("thread_name", group, rank, str(duty)))
     samples = {
         (rank, each.is_forward, each.index): each.samples
         for rank, duty in enumerate(made.duties)
@@ -49,5 +49,5 @@ def _events(group: int, name: str, made: Layout, timings: Sequence[Timing], fact
     return events
 
 
-def _named(what: str, group: int, row: int, name: str) -> dict[str, Any]:
+def _name_event(what: str, group: int, row: int, name: str) -> dict[str, Any]:
     return {"name": what, "ph": "M", "pid": group, "tid": row, "args": {"name": name}}

@@ -12,7 +12,7 @@ from __future__ import annotations
 from itertools import accumulate, pairwise
 
 from planner.training.trainers.layout import Layer, Layout, Stage
-from planner.training.trainers.literals import constant, constants, wanted
+from planner.training.trainers.literals import constant, constants, read_constant
 
 _FILE = '''"""A plan's layout for DeepSpeed: {world} devices, pipeline {pp} x data {dp} x tensor {tp}.
 
@@ -71,10 +71,10 @@ def write(layout: Layout) -> str:
 def read(text: str) -> Layout:
     """The layout of such a file, a layer for each module; `ValueError` for another text."""
     found = constants(text)
-    parts, recomputed = wanted(found, "PARTS", list), set(wanted(found, "RECOMPUTED", list))
-    dp, tp = wanted(found, "DATA_PARALLEL", int), wanted(found, "TENSOR_PARALLEL", int)
-    names = wanted(found, "LAYERS", list)
+    parts, recomputed = read_constant(found, "PARTS", list), set(read_constant(found, "RECOMPUTED", list))
+    dp, tp = read_constant(found, "DATA_PARALLEL", int), read_constant(found, "TENSOR_PARALLEL", int)
+    names = read_constant(found, "LAYERS", list)
     if parts[:1] != [0] or parts[-1:] != [len(names)] or sorted(parts) != parts:
         raise ValueError(f"PARTS is {parts}; expected rising numbers from 0 to {len(names)}, the number of layers")
     layers = [Layer("", tuple(modules), place in recomputed) for place, modules in enumerate(names)]
-    return Layout(tuple(Stage(tuple(layers[start:end]), dp, tp) for start, end in pairwise(parts))).named()
+    return Layout(tuple(Stage(tuple(layers[start:end]), dp, tp) for start, end in pairwise(parts))).by_module()

@@ -110,9 +110,9 @@ def export(
     unit = family.unit(instance)
     others = other_settings(instance, plan, where)
     if found.layout is not None:
-        text, lossless = _written(found.layout, wanted)
+        text, lossless = _write(found.layout, wanted)
         return Exported(wanted.name, text, lossless, notes=(*others, *found.notes), unit=unit)
-    refused = _listed(found.refused)
+    refused = _list(found.refused)
     if not nearest:
         return Exported(wanted.name, None, False, refused, notes=others, unit=unit)
     near = _nearest(instance, verdict.objective, wanted, refused, limits, unit)
@@ -132,13 +132,13 @@ def _plan_of(plan: JsonObject, problem: str, name: str, where: str) -> Mapping[s
     return held
 
 
-def _written(layout: Layout, wanted: Format) -> tuple[str, bool]:
+def _write(layout: Layout, wanted: Format) -> tuple[str, bool]:
     """The text, and whether it has the whole layout."""
     text = wanted.write(layout)
-    return text, wanted.read(text) == (layout.counted() if wanted.trainer.counts else layout.named())
+    return text, wanted.read(text) == (layout.by_count() if wanted.trainer.counts else layout.by_module())
 
 
-def _listed(reasons: tuple[str, ...]) -> str:
+def _list(reasons: tuple[str, ...]) -> str:
     more = len(reasons) - _SHOWN
     return "; ".join([*reasons[:_SHOWN], *([f"and {more} more"] if more > 0 else [])])
 
@@ -165,5 +165,5 @@ def _nearest(
     near = Nearest(result.plan, result.objective, loss, result.status is Status.OPTIMAL)
     if found.layout is None:
         return Exported(wanted.name, None, False, refused, None, notes=found.refused, unit=unit)
-    text, lossless = _written(found.layout, wanted)
+    text, lossless = _write(found.layout, wanted)
     return Exported(wanted.name, text, lossless, refused, near, found.notes, unit, result.signal)

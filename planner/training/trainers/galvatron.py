@@ -25,14 +25,14 @@ def write(layout: Layout) -> str:
     batch = layout.num_microbatches or 1
     content = {
         "pp_deg": layout.pp_degree,
-        "tp_sizes_enc": _joined(tp),
-        "tp_consecutive_flags": _joined([1] * len(tp)),
-        "dp_types_enc": _joined([0] * len(tp)),
-        "use_sp": _joined([0] * len(tp)),
-        "checkpoint": _joined(flags),
+        "tp_sizes_enc": _join(tp),
+        "tp_consecutive_flags": _join([1] * len(tp)),
+        "dp_types_enc": _join([0] * len(tp)),
+        "use_sp": _join([0] * len(tp)),
+        "checkpoint": _join(flags),
         "global_bsz": batch,
         "chunks": max(1, batch // max(stage.dp_degree for stage in layout.stages)),
-        "pp_division": _joined([len(row) for row in rows]),
+        "pp_division": _join([len(row) for row in rows]),
         "pipeline_type": "pipedream_flush",
         "default_dp_type": "ddp",
         "vtp": layout.stages[0].tp_degree,
@@ -59,7 +59,7 @@ def read(text: str) -> Layout:
     return Layout(tuple(Stage(row, devices // t, t) for row, t in zip(rows, first, strict=True)))
 
 
-def _joined(values: list[int]) -> str:
+def _join(values: list[int]) -> str:
     return ",".join(map(str, values))
 
 

@@ -72,7 +72,7 @@ class Layout:
         """The layers of all stages."""
         return tuple(layer for stage in self.stages for layer in stage.layers)
 
-    def named(self) -> Layout:
+    def by_module(self) -> Layout:
         """The layout as a format has it that names modules and no roles: a layer for each module."""
         return self._with(
             [
@@ -81,7 +81,7 @@ class Layout:
             ]
         )
 
-    def counted(self) -> Layout:
+    def by_count(self) -> Layout:
         """The layout as a format has it that counts layers between an embedding and a head.
 
         Layers of an end that stand in one stage are one; an end that is absent is added.

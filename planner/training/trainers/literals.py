@@ -35,7 +35,7 @@ def constants(text: str) -> dict[str, Any]:
     return found
 
 
-def wanted(found: dict[str, Any], name: str, kind: type) -> Any:
+def read_constant(found: dict[str, Any], name: str, kind: type) -> Any:
     """One of the constants; `ValueError` if it is absent or of another type."""
     if not isinstance(found.get(name), kind):
         raise ValueError(f"{name} is {found.get(name)!r}; expected a constant of type {kind.__name__}")

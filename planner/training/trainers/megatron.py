@@ -26,7 +26,7 @@ def write(layout: Layout) -> str:
 
     ``layout`` has one pair of degrees, and the first n decoder layers of every stage are recomputed.
     """
-    counted = layout.counted()
+    counted = layout.by_count()
     recomputed = max((sum(layer.recompute for layer in row) for row in counted.decoders()), default=0)
     arguments = [
         f"--num-layers {sum(map(len, counted.decoders()))}",

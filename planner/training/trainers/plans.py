@@ -47,17 +47,17 @@ def layout_of(instance: Any, plan: Any, wanted: Format) -> TranslatedPlan:
         raise UsageError.at("INSTANCE", f"one of {problem}", f"an instance of {', '.join(PROBLEMS)}")
     if problem == "layer_assignment":
         notes = ["one device for a stage: the plan has no degrees"]
-        return _checked(_of_lengths(plan.lengths, instance), wanted, notes)
+        return _check(_of_lengths(plan.lengths, instance), wanted, notes)
     if problem == "amp_strategy":
         degrees = plan.degrees
         layout = _of_lengths(plan.lengths, instance, degrees.dp_degree, degrees.tp_degree)
-        return _checked(layout, wanted, [f"micro-batches of {degrees.microbatch} samples"])
+        return _check(layout, wanted, [f"micro-batches of {degrees.microbatch} samples"])
     if problem == "stage_partitioning":
         return _of_stages(instance, plan, wanted)
-    return _of_stages(instance.flat, plan if problem == "flushed_partitioning" else _flattened(plan), wanted)
+    return _of_stages(instance.flat, plan if problem == "flushed_partitioning" else _flatten(plan), wanted)
 
 
-def _flattened(plan: Any) -> StagePlan:
+def _flatten(plan: Any) -> StagePlan:
     """The stages of all superstages, each of which has its replicas on every machine of its superstage."""
     return StagePlan(
         tuple(
@@ -76,7 +76,7 @@ def _of_stages(flat: StageInstance, plan: StagePlan, wanted: Format) -> Translat
     stage_of = {flat.index[node]: place for place, stage in enumerate(plan.stages) for node in stage.nodes}
     rows: list[list[Layer]] = [[] for _ in plan.stages]
     notes = []
-    called, said = _called(list(_modules(found)), wanted)
+    called, said = _rename_modules(list(_modules(found)), wanted)
     notes += said if found[0].modules else []
     for piece, modules in zip(found, called, strict=True):
         place = stage_of[piece.nodes[0]]
@@ -89,7 +89,7 @@ def _of_stages(flat: StageInstance, plan: StagePlan, wanted: Format) -> Translat
         notes.append("the instance names no modules: layers are called layers.0, layers.1, ...")
     degrees = zip(rows, plan.stages, strict=True)
     stages = tuple(Stage(tuple(row), stage.dp_degree, stage.tp_degree) for row, stage in degrees)
-    return _checked(Layout(stages, num_microbatches=flat.num_microbatches), wanted, notes)
+    return _check(Layout(stages, num_microbatches=flat.num_microbatches), wanted, notes)
 
 
 def _modules(found: Iterable[Piece]) -> Iterator[tuple[str, ...]]:
@@ -108,7 +108,7 @@ def _modules(found: Iterable[Piece]) -> Iterator[tuple[str, ...]]:
         seen[kind] += 1
 
 
-def _called(modules: list[tuple[str, ...]], wanted: Format) -> tuple[list[tuple[str, ...]], list[str]]:
+def _rename_modules(modules: list[tuple[str, ...]], wanted: Format) -> tuple[list[tuple[str, ...]], list[str]]:
     """The modules of each piece as a trainer with a model of its own calls them, and what was assumed."""
     if wanted.name != "torchtitan":
         return modules, []
@@ -132,13 +132,13 @@ def _of_lengths(lengths: Sequence[int], instance: Any, dp_degree: int = 1, tp_de
     return Layout(tuple(Stage(row, dp_degree, tp_degree) for row in rows))
 
 
-def _checked(layout: Layout, wanted: Format, notes: list[str]) -> TranslatedPlan:
+def _check(layout: Layout, wanted: Format, notes: list[str]) -> TranslatedPlan:
     """The layout, unless something stands where the format cannot have it."""
-    refused = tuple(_misplaced(layout, wanted))
+    refused = tuple(_find_misplaced(layout, wanted))
     return TranslatedPlan(None if refused else layout, refused, tuple(notes))
 
 
-def _misplaced(layout: Layout, wanted: Format) -> Iterator[str]:
+def _find_misplaced(layout: Layout, wanted: Format) -> Iterator[str]:
     name = wanted.name
     if wanted.trainer.counts:
         for role in (EMBEDDING, HEAD):

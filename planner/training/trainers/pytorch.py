@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib.resources import files
 
 from planner.training.trainers.layout import Layer, Layout, Stage
-from planner.training.trainers.literals import constant, constants, wanted
+from planner.training.trainers.literals import constant, constants, read_constant
 
 _HERE = "# What the plan says."
 
@@ -33,9 +33,9 @@ def write(layout: Layout) -> str:
 def read(text: str) -> Layout:
     """The layout of such a script, a layer for each module; `ValueError` for another text."""
     found = constants(text)
-    rows, recomputed = wanted(found, "STAGES", list), set(wanted(found, "RECOMPUTED", list))
-    dp, tp = wanted(found, "DATA_PARALLEL", int), wanted(found, "TENSOR_PARALLEL", int)
-    virtual = wanted(found, "STAGES_PER_RANK", int)
+    rows, recomputed = read_constant(found, "STAGES", list), set(read_constant(found, "RECOMPUTED", list))
+    dp, tp = read_constant(found, "DATA_PARALLEL", int), read_constant(found, "TENSOR_PARALLEL", int)
+    virtual = read_constant(found, "STAGES_PER_RANK", int)
     if virtual < 1 or len(rows) % virtual:
         raise ValueError(f"{len(rows)} stages, {virtual} on each rank; expected as many on each")
     stages = (Stage(tuple(Layer("", (name,), name in recomputed) for name in row), dp, tp) for row in rows)

@@ -56,15 +56,15 @@ def writer(server: Server) -> Callable[[Layout], str]:
 def reader(server: Server) -> Callable[[str], Layout]:
     """What reads the layout back; `ValueError` for another text."""
 
-    def found(pattern: str, text: str) -> str:
+    def find(pattern: str, text: str) -> str:
         match = re.search(pattern, text)
         if match is None:
             raise ValueError(f"the text has no {pattern}; expected what is written for {server.command.split()[0]}")
         return match.group(1)
 
     def read(text: str) -> Layout:
-        lengths = [int(length) for length in found(rf"{server.variable}=(\d+(?:,\d+)*)\s", text).split(",")]
-        pp, tp, dp = (int(found(rf"{option} (\d+)", text)) for option in (server.pp, server.tp, server.dp))
+        lengths = [int(length) for length in find(rf"{server.variable}=(\d+(?:,\d+)*)\s", text).split(",")]
+        pp, tp, dp = (int(find(rf"{option} (\d+)", text)) for option in (server.pp, server.tp, server.dp))
         if pp != len(lengths):
             raise ValueError(f"{len(lengths)} lengths for {pp} stages")
         rows = between_ends([[Layer(DECODER)] * length for length in lengths])

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from itertools import takewhile
 
 from planner.training.trainers.layout import Layer, Layout, Stage
-from planner.training.trainers.literals import constant, constants, wanted
+from planner.training.trainers.literals import constant, constants, read_constant
 
 _PARALLELISM = "config.parallelism."
 _MODE = "config.activation_checkpoint.mode"
@@ -95,11 +95,11 @@ def write(layout: Layout) -> str:
 def read(text: str) -> Layout:
     """The layout of a recipe, a layer for each module; `ValueError` for another text."""
     found = constants(text)
-    pp = wanted(found, _PARALLELISM + "pipeline_parallel_degree", int)
-    dp = wanted(found, _PARALLELISM + "data_parallel_replicate_degree", int)
-    tp = wanted(found, _PARALLELISM + "tensor_parallel_degree", int)
-    recomputed = set(wanted(found, "BLOCKS", list) if wanted(found, _MODE, str) == "full" else [])
-    parts = wanted(found, "MODULE_FQNS_PER_MODEL_PART", list)
+    pp = read_constant(found, _PARALLELISM + "pipeline_parallel_degree", int)
+    dp = read_constant(found, _PARALLELISM + "data_parallel_replicate_degree", int)
+    tp = read_constant(found, _PARALLELISM + "tensor_parallel_degree", int)
+    recomputed = set(read_constant(found, "BLOCKS", list) if read_constant(found, _MODE, str) == "full" else [])
+    parts = read_constant(found, "MODULE_FQNS_PER_MODEL_PART", list)
     if pp < 1 or len(parts) % pp:
         raise ValueError(f"{len(parts)} parts of the model on {pp} ranks; expected as many on each")
     stages = tuple(Stage(tuple(Layer("", (name,), name in recomputed) for name in part), dp, tp) for part in parts)

@@ -18,7 +18,7 @@ from instances.generators.hardware import Hardware  # noqa: E402
 from planner.cli.app import main  # noqa: E402
 from planner.process.errors import UsageError  # noqa: E402
 from planner.training.capture.choices import Work  # noqa: E402
-from planner.training.capture.profile import Measured, _Nodes, instance_of, profiled  # noqa: E402
+from planner.training.capture.profile import Measured, _Nodes, instance_of, profile_nodes  # noqa: E402
 from planner.training.capture.trace import capture, placeholders  # noqa: E402
 
 MACHINE = Hardware("here", {"fp32": 1.0}, 1e9, 1.0, 1e9, 1e9, 4, "measured")
@@ -51,7 +51,7 @@ def test_nodes_that_run_alone_compute_what_the_model_does(make: Any):
 def test_every_node_is_measured_so_many_times():
     model, inputs = language(device="cpu")
     captured = capture(model, inputs)
-    found = profiled(captured, inputs, {}, repeats=3, warmup=0)
+    found = profile_nodes(captured, inputs, {}, repeats=3, warmup=0)
     assert [each.node for each in found] == list(captured.nodes)
     assert all(len(each.forward_s) == len(each.backward_s) == 3 for each in found)
     assert all(min(each.forward_s) > 0 and min(each.backward_s) > 0 for each in found)
@@ -72,7 +72,7 @@ def test_times_of_the_instance_are_medians():
 def test_a_model_without_data_is_refused():
     model, inputs = language(device="meta")
     with pytest.raises(UsageError, match="expected a model with data in its parameters"):
-        profiled(capture(model, inputs), inputs, {})
+        profile_nodes(capture(model, inputs), inputs, {})
 
 
 MODEL = """

@@ -21,7 +21,7 @@ from planner.training.trainers.layout import DECODER, EMBEDDING, HEAD, Layer, La
 
 def seen(layout: Layout, name: str) -> Layout:
     """As the format has it."""
-    return layout.counted() if FORMATS[name].trainer.counts else layout.named()
+    return layout.by_count() if FORMATS[name].trainer.counts else layout.by_module()
 
 
 def round_trip(name: str, case: int) -> None:
@@ -85,7 +85,7 @@ def test_python_files_compile(name: str) -> None:
 def test_names_are_data(name: str, module: str) -> None:
     layout = Layout((Stage((Layer(DECODER, (module,)), Layer(DECODER, ("b",)))),))
     text = FORMATS[name].write(layout)
-    assert FORMATS[name].read(text) == layout.named()
+    assert FORMATS[name].read(text) == layout.by_module()
     if name != "accelerate":
         compile(text, "plan.py", "exec")
 
@@ -130,13 +130,13 @@ def test_other_texts_are_refused(name: str) -> None:
 def test_layouts_between_ends() -> None:
     d = Layer(DECODER)
     bare = Layout((Stage((d, d)), Stage((d,))))
-    assert [[x.role for x in stage.layers] for stage in bare.counted().stages] == [
+    assert [[x.role for x in stage.layers] for stage in bare.by_count().stages] == [
         [EMBEDDING, DECODER, DECODER],
         [DECODER, HEAD],
     ]
     ends = Layout((Stage((Layer(EMBEDDING, ("a",)), Layer(EMBEDDING, ("b",)), d)), Stage((Layer(HEAD, ("h",)),))))
-    assert [len(stage.layers) for stage in ends.counted().stages] == [2, 1]
-    assert [x.modules for x in ends.named().layers] == [("a",), ("b",), ("h",)]
+    assert [len(stage.layers) for stage in ends.by_count().stages] == [2, 1]
+    assert [x.modules for x in ends.by_module().layers] == [("a",), ("b",), ("h",)]
     with pytest.raises(ValueError, match="data-parallel degrees 1, 2"):
         assert replace(bare, stages=(bare.stages[0], replace(bare.stages[1], dp_degree=2))).dp_degree
 
