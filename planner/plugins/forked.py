@@ -134,7 +134,7 @@ def _follow(process: Supervised, deadline: Deadline) -> Outcome:
         is_over = over()
     finally:
         process.end()
-    printed = "\n".join(filter(None, [process.note, process.printed()]))
+    printed = "\n".join(filter(None, [process.note, process.output_tail()]))
     if pending() is not None:
         return Outcome(End.INTERRUPTED, has_begun=has_begun)
     if last is not None:

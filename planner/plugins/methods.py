@@ -176,7 +176,7 @@ class _Running:
             process.send((self._family.name, instance, limits))
             failure = self._follow(process, judge, watch)
         stats = {"sha256": self._target.sha256} if self._target.file else {}
-        if printed := process.printed():
+        if printed := process.output_tail():
             stats["printed"] = printed[-_PRINTED:]
         if process.note:
             stats["supervision"] = process.note

@@ -13,7 +13,7 @@ was sent, and a reply is a line of bytes. What comes back is foreign: parse it b
             ...  # judge the line; leaving the loop is fine
     finally:
         process.end()  # whatever happened: nothing that it started is left
-    process.ending(), process.printed()  # in words, if it ended by itself; and the last of what it printed
+    process.ending(), process.output_tail()  # in words, if it ended by itself; and the last of what it printed
 
 No Ctrl-C reaches the process, as it has a session of its own. It ends with the planner, whatever ends that.
 """
@@ -130,10 +130,10 @@ class Supervised:
 
     def last_words(self) -> str:
         """The same, with the last line that it printed."""
-        lines = self.printed().splitlines()
+        lines = self.output_tail().splitlines()
         return f"{self.ending()}, and printed last: {lines[-1][:_LAST_WORDS]}" if lines else self.ending()
 
-    def printed(self) -> str:
+    def output_tail(self) -> str:
         """The end of what it printed, in lines without control characters."""
         text = self._output.decode(errors="replace")
         lines = ("".join(sign if sign.isprintable() else " " for sign in line).rstrip() for line in text.splitlines())

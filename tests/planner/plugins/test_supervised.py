@@ -64,7 +64,7 @@ def test_objects_go_there_and_lines_come_back(start: Start) -> None:
     for size in (0, 1 << 22, 3):  # more than a pipe holds
         process.send(size * "x")
     assert list(process.replies(within(20))) == [b"0", str(1 << 22).encode(), b"3"]
-    assert (process.ending(), process.printed()) == ("ended with exit code 7", "said")
+    assert (process.ending(), process.output_tail()) == ("ended with exit code 7", "said")
     process.end()
     process.end()
 
