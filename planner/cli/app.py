@@ -29,7 +29,7 @@ from planner.cli.certify import certify_command, checker_command, verify_command
 from planner.cli.common import BAD_INPUT, CONTRADICTION
 from planner.cli.crosscheck import crosscheck_command
 from planner.cli.diff import diff_command
-from planner.cli.explain import explain_command
+from planner.cli.explain import explain_command, sensitivity_command
 from planner.cli.export import export_command
 from planner.cli.formulations import formulations_command
 from planner.cli.frontier import frontier_command
@@ -38,13 +38,12 @@ from planner.cli.list_make_doctor import (
     list_command,
     make_command,
     reproduce_command,
+    schema_command,
 )
 from planner.cli.mine import mine_command
 from planner.cli.model import model_command
 from planner.cli.report import report_command
 from planner.cli.run import fidelity_command, run_command
-from planner.cli.schema import schema_command
-from planner.cli.sensitivity import sensitivity_command
 from planner.cli.solve import check_command, solve_command
 from planner.cli.sweep import sweep_command
 from planner.cli.typer_errors import words

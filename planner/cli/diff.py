@@ -18,7 +18,7 @@ def diff_command(
     **settings: Any,
 ) -> None:
     """Compare two plans of an instance: what differs, by layer and by stage, and what it costs."""
-    from planner.analysis.difference import diff, plan_within
+    from planner.analysis.difference import diff
     from planner.display.differences import panels, show_difference
     from planner.display.plots.files import require_drawable, save
     from planner.files.destinations import refuse_outputs
@@ -28,9 +28,8 @@ def diff_command(
     if picture is not None:
         require_drawable(picture)
     declared = view.load(instance, settings)
-    one, other = read_plan(plan_a), read_plan(plan_b)
-    found = diff(one, other, declared, where=(plan_a, plan_b))
-    drawn = [] if picture is None else panels(found, declared, [plan_within(one), plan_within(other)])
+    found = diff(read_plan(plan_a), read_plan(plan_b), declared, where=(plan_a, plan_b))
+    drawn = [] if picture is None else panels(found)
     view.show(found, show_difference)
     if picture is not None:
         save(drawn, picture)

@@ -1,10 +1,25 @@
-"""The command that says why there is no plan, or what binds the best one: ``explain``."""
+"""The commands of many small proofs: ``explain``, and ``sensitivity``, how far an optimal plan can be trusted."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated, Any, NoReturn
 
-from planner.cli.common import INFEASIBLE, NO_PROOF, READING, Instance, ProofsTime, Reading, Seed, leave, limits_of
+import typer
+
+from planner.cli.common import (
+    INFEASIBLE,
+    NO_PROOF,
+    READING,
+    Instance,
+    ProofsTime,
+    Reading,
+    Seed,
+    leave,
+    limits_of,
+    share_of,
+)
 
 
 def explain_command(
@@ -17,15 +32,46 @@ def explain_command(
     """Show why there is no plan and what would repair it, or what binds and what more of it would gain."""
     from planner.analysis.explain import explain
     from planner.display.explained import show
+
+    declared = view.load(instance, settings)
+    _prove(partial(explain, declared, limits=limits_of(time_limit, seed=seed)), show, view)
+
+
+def sensitivity_command(
+    instance: Instance,
+    noise: Annotated[str, typer.Option(metavar="SHARE", help="how far times and bandwidth may be off")] = "10%",
+    samples: Annotated[int, typer.Option(metavar="N", help="instances with noise", min=1)] = 100,
+    scenarios: Annotated[
+        str | None, typer.Option(metavar="FILE.json", help="a list of instances, names or overrides to be ready for")
+    ] = None,
+    seed: Annotated[int, typer.Option(metavar="N", help="seed of the noise")] = 0,
+    time_limit: ProofsTime = None,
+    view: Reading = READING,
+    **settings: Any,
+) -> None:
+    """Show within which factors of its numbers the best plan stays best, and what it loses beyond."""
+    from planner.analysis.sensitivity import sensitivity
+    from planner.display.sensitivity import show
+    from planner.files.scenarios import read_scenarios
+
+    rule = "a share above 0 and below 100 %, such as 10% or 0.1"
+    share = share_of("--noise", noise, rule, lambda share: 0 < share < 1)
+    declared = view.load(instance, settings)
+    others = [] if scenarios is None else read_scenarios(scenarios, instance, view.inputs, settings)
+    limits = limits_of(time_limit, seed=seed)
+    study = partial(sensitivity, declared, noise=share, samples=samples, scenarios=others, limits=limits)
+    _prove(study, show, view)
+
+
+def _prove(study: Callable[..., Any], show: Callable[[Any], None], view: Reading) -> NoReturn:
+    """Run a study whose proofs are counted, show what it finds, and exit."""
     from planner.display.progress import counter
     from planner.process.signals import defer
     from solvers.outcome import Status, Stop
 
-    declared = view.load(instance, settings)
-    limits = limits_of(time_limit, seed=seed)
     with defer():
         with counter(view.quiet, "proofs") as listen:
-            found = explain(declared, limits=limits, listen=listen, notice=view.note)
+            found = study(listen=listen, notice=view.note)
         view.show(found, show)
     code = INFEASIBLE if found.status is Status.INFEASIBLE else 0
     leave(found.signal, code if found.stop is Stop.PROVED else NO_PROOF)

@@ -1,4 +1,4 @@
-"""The commands around the instances: ``list``, ``make``, ``bench``, ``doctor`` and ``reproduce``."""
+"""The commands around the instances: ``list``, ``make``, ``schema``, ``doctor`` and ``reproduce``."""
 
 from __future__ import annotations
 
@@ -80,8 +80,7 @@ def make_command(
 def _blank(name: str, of: str | None, out: str | None, settings: dict[str, Any]) -> str:
     """The text of `planner make method PROBLEM`, or of a template; a file that is there may be somebody's work."""
     from planner.files.settings import UnknownSettingError
-    from planner.files.template import template
-    from planner.plugins.blank import blank
+    from planner.plugins.blank import blank, template
 
     given = next((name for name, value in settings.items() if value not in (None, False, [])), None)
     if given is not None:
@@ -93,12 +92,28 @@ def _blank(name: str, of: str | None, out: str | None, settings: dict[str, Any])
     return (blank if name == completion.METHOD else template)(of).rstrip("\n")
 
 
+def schema_command(
+    problem: Annotated[
+        str, typer.Argument(metavar="PROBLEM", help="such as stage_partitioning", autocompletion=completion.problems)
+    ],
+    out: Out = None,
+) -> None:
+    """Print the format of a problem's instance files as JSON Schema, for editors and validators."""
+    import json
+
+    from planner.files.destinations import refuse_outputs
+    from planner.files.schema import schema
+
+    refuse_outputs({"--out": out})
+    deliver(json.dumps(schema(problem), indent=1) + "\n", out)
+
+
 def doctor_command(
     compiling: Annotated[bool, typer.Option("--compile", help="compile all kernels first, on all cores")] = False,
     view: View = VIEW,
 ) -> None:
     """Check the installation: versions, small models, which kernels are compiled; exit 1 if a check fails."""
-    from planner.display.installation import show_findings
+    from planner.display.listing import show_findings
     from planner.process.installation import examine
 
     findings = examine(compiling=compiling)

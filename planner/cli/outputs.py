@@ -109,9 +109,9 @@ class Outputs(Group):
             print_json({**result.to_json(), **compared, **({} if found.more is None else found.more.to_json())})
             return
         if found.rows:
-            from planner.display.sweep import show_rows
+            from planner.display.nearby import show_sweep
 
-            show_rows(found.rows, result.unit)
+            show_sweep(found.rows, result.unit)
             result = replace(result, stats={name: value for name, value in result.stats.items() if name != "sweep"})
         family = family_of(loaded)
         plan = result.own_plan

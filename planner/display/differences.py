@@ -12,7 +12,7 @@ from formulations.figures.plan_figures import Stack
 from planner.analysis.difference import Decision, DecisionRow, Difference
 from planner.display.headlines import amount
 from planner.display.plots.chart import Chart
-from planner.display.plots.marks import layer, mark, pixels_per, stage_colour, text_where, tooltip, x_of
+from planner.display.plots.marks import layer, mark, nominal, pixels_per, span, stage_colour, text_where, tooltip, x_of
 from planner.display.plots.strips import stack
 from planner.display.tables import brief, percent, with_unit
 from planner.display.terminal import say
@@ -75,15 +75,10 @@ def _words(row: DecisionRow, decided: Decision | None) -> str:
     return ", ".join(f"{name} {brief(decided.get(name, _NONE))}" for name in row.differs)
 
 
-def panels(found: Difference, instance: Any = None, plans: Sequence[Any] = ()) -> list[Chart]:
+def panels(found: Difference) -> list[Chart]:
     """Both plans as strips, a box for each node or layer; what differs is marked between; then what their stages cost.
 
     Stages of the second plan have the colour of the stage of the first that they share most with.
-
-    Parameters
-    ----------
-    instance, plans
-        The two plans in their JSON form, for the bars; without them there are none.
 
     Raises
     ------
@@ -99,7 +94,7 @@ def panels(found: Difference, instance: Any = None, plans: Sequence[Any] = ()) -
         f"; the second is {_loss(found.loss)}" if found.loss else ""
     )
     strip = _strips(f"{found.instance}: two plans", says, strips, changed)
-    return [strip, *_bars(found, instance, plans, match_colours(*strips))]
+    return [strip, *_bars(found, match_colours(*strips))]
 
 
 def _loss(loss: float) -> str:
@@ -127,18 +122,17 @@ def _strips(title: str, says: str, strips: Sequence[Sequence[str | None]], chang
     title_of_x = "nodes or layers in the order of the first plan; numbers are stages"
     x = x_of("start", title=title_of_x, axis=_NO_NUMBERS, scale=scale)
     order = ["first", "differs", "second"]
-    y = {"field": "row", "type": "nominal", "title": None, "sort": order, "axis": {"ticks": False}}
+    y = nominal("row", title=None, sort=order, axis={"ticks": False})
     room = f"(datum.end - datum.start) * {pixels_per(len(nodes))} > 7 * datum.label.length + 4"
     layers = [
         layer(
             mark("bar", stroke="@paper", strokeWidth=1.2, height={"band": 0.9}),
             "runs",
-            x=x,
-            x2={"field": "end"},
+            **span("x", x, "start", "end"),
             color=stage_colour(colours),
             tooltip=tooltip({"row": "plan", "label": "stage"}),
         ),
-        layer(mark("bar", color="@alarm", height={"band": 0.3}), "changed", x=x, x2={"field": "end"}),
+        layer(mark("bar", color="@alarm", height={"band": 0.3}), "changed", **span("x", x, "start", "end")),
         layer(
             mark("text", tooltip=None),
             "runs",
@@ -175,19 +169,16 @@ def _as_number(stage: str) -> int:
     return int(stage) if stage.isdecimal() else -1
 
 
-def _bars(found: Difference, instance: Any, plans: Sequence[Any], colours: Sequence[dict[str, int]]) -> Iterator[Chart]:
+def _bars(found: Difference, colours: Sequence[dict[str, int]]) -> Iterator[Chart]:
     """What the stages of both plans cost, on one scale, in the colours that they have in the strips."""
-    if instance is None:
+    breakdown, verdicts = family_of(found.of).breakdown, (found.first, found.second)
+    if breakdown is None:
         return
-    family = family_of(instance)
-    stacks: list[Stack] = []
-    for plan in plans:
-        breakdown = family.breakdown(instance, family.plan_from_json(instance, plan)) if family.breakdown else None
-        stacks += [each for each in (breakdown.pictures if breakdown else ()) if isinstance(each, Stack)][:1]
-    if len(stacks) < len(plans):
+    pictures = [breakdown(found.of, verdict.plan).pictures for verdict in verdicts]
+    stacks = [stack for own in pictures for stack in [each for each in own if isinstance(each, Stack)][:1]]
+    if len(stacks) < len(verdicts):
         return
     most = max(each.total(stage) for each in stacks for stage in range(len(each.stages)))
-    verdicts = (found.first, found.second)
     charts = []
     for each, own in zip(stacks, colours, strict=True):
         charts += stack(each, most, [own.get(stage.label, place) for place, stage in enumerate(each.stages)])

@@ -1,9 +1,9 @@
-"""What there is: families and their methods, catalog instances, versions."""
+"""What there is: families and their methods, catalog instances, versions, and the health of the installation."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import formulations
@@ -15,6 +15,7 @@ from planner.display.terminal import bold, console, grid
 from planner.files import choices
 from planner.files.load import UnknownInstanceError, catalog, family_of, load, problem_name
 from planner.process.errors import UsageError
+from planner.process.installation import Finding
 from planner.process.versions import versions
 from planner.solving.predicted_runtime import predicted_s
 from planner.solving.solve import silent
@@ -141,6 +142,17 @@ def show_problem(found: Mapping[str, Any]) -> None:
     inside = ((f"{each['problem']} --from {each['method']}", sentence(each["says"])) for each in family["subproblems"])
     _show("Subproblems for planner extract and census --problem", inside)
     _show(f"Instances of {family['name']}", _instances(found, family["name"]))
+
+
+def show_findings(findings: Sequence[Finding]) -> None:
+    """Print a line for each that ``planner doctor`` found."""
+    from rich.text import Text
+
+    health = {True: Text("ok", "green"), False: Text("FAILED", "bold red")}
+    out = console()
+    out.print(grid((health[found.healthy], found.name, found.detail) for found in findings))
+    failed = sum(not found.healthy for found in findings)
+    out.print("all checks passed" if not failed else f"{failed} of {len(findings)} checks failed")
 
 
 def sentence(text: str) -> str:

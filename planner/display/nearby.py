@@ -1,12 +1,13 @@
-"""Alternatives and fronts as tables a person reads."""
+"""Alternatives, fronts and sweeps over micro-batch sizes as tables a person reads."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from planner.analysis.alternatives import Alternatives
 from planner.analysis.pareto import Front
+from planner.analysis.sweep import SweepRow, time_per_sequence
 from planner.display import tables
 from planner.display.terminal import console, table
 from planner.results.result import Result
@@ -50,6 +51,17 @@ def show_front(found: Front) -> None:
     out.print(table(heads, rows))
     words = "no plan beats any of these" if found.is_complete else "incomplete: points may be missing or be beaten"
     out.print(f"{words} ({found.effort.solved} solves)", highlight=False)
+
+
+def show_sweep(rows: Sequence[SweepRow], unit: str) -> None:
+    """Print the rows of a sweep over micro-batch sizes, best first."""
+    heads = ("g", "b'", "N", "status", f"per sample ({unit})", f"per sequence ({unit})", "gap", "seconds")
+    shown = []
+    for row in sorted(rows, key=time_per_sequence):
+        numbers = ["" if value is None else f"{value:.6g}" for value in (row.objective, row.time_per_sequence, row.gap)]
+        counts = (row.grad_accum, row.microbatch_size, row.microbatches)
+        shown.append([*map(str, counts), row.status, *numbers, f"{row.seconds:.2f}"])
+    console().print(table(heads, shown, title="gradient accumulation and micro-batch size", left=["status"]))
 
 
 def _heading(plan: Mapping[str, Any] | None) -> str:

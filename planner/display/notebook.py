@@ -77,7 +77,7 @@ def of_difference(found: Difference) -> str:
 
     html = html_table(plan_rows(found))
     if found.plans is not None and can_draw() and has_stages(found):
-        return html + _image(panels(found, found.of, found.plans), _WIDTH)
+        return html + _image(panels(found), _WIDTH)
     return html + html_table([vars(row) for row in found.decisions if row.differs])
 
 

@@ -74,10 +74,10 @@ def draft_file(path: str | Path, option: str = "--out") -> Iterator[Path]:
             drafts.discard(name)
 
 
-def append(path: Path, text: str, option: str = "--out") -> None:
+def append(path: Path, text: str) -> None:
     """Add text to a file, all of it or nothing; `UsageError` if it cannot be written."""
     content = text.encode()
-    with writable(path, option), path.open("ab", buffering=0) as file:
+    with writable(path, "--out"), path.open("ab", buffering=0) as file:
         before = file.tell()
         try:
             while content:

@@ -1,8 +1,9 @@
-"""A commented blank for a method: what an instance holds, what a plan is, and a function that runs as it stands."""
+"""What to start from: a commented blank for a method, which runs as it stands, and a small instance to be edited."""
 
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import textwrap
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from typing import Any, get_args, get_type_hints
 
 from formulations.contract.family import Claim, Family
 from planner.files.load import examples_of, family_named
+from planner.files.write import plain
 
 _WIDTH = 100
 
@@ -69,6 +71,12 @@ def blank(problem: str) -> str:
         instance="\n".join(_classes(type(instance))),
         plan=_comment(_form(family)),
     )
+
+
+def template(problem: str) -> str:
+    """A small instance of the problem as indented JSON, with every key that its file has a use for; `UsageError`."""
+    family = family_named(problem)
+    return min((json.dumps(plain(family.to_json(each)), indent=1) for _, each in examples_of(family)), key=len)
 
 
 def _form(family: Family[Any, Any]) -> str:

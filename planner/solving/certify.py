@@ -26,6 +26,9 @@ from planner.solving.worker import Worker, attend, signals_stop
 from planner.types import Instance, JsonObject
 from solvers.outcome import Limits, Status, Watch
 
+#: The option that names a folder of certificates.
+_FOLDER = "--certify"
+
 
 @dataclass(frozen=True)
 class Certification:
@@ -137,26 +140,24 @@ def why_uncertified(family: Family[Any, Any], instance: Any, result: Result) -> 
     return family.certificates.refusal(instance)
 
 
-def certified_into(
-    folder: str, instance: Instance, result: Result, *, limits: Limits | None = None, option: str = "--certify"
-) -> Certification:
+def certified_into(folder: str, instance: Instance, result: Result, *, limits: Limits | None = None) -> Certification:
     """As `certify`; the certificate is written into a folder (made if need be), and its instance beside it.
 
     ``result.certificate`` then names the ``file``; both names follow from what is in them, so what is written
     twice is there once.
 
-    `UsageError` if it cannot be written; ``option`` names the folder.
+    `UsageError` if it cannot be written.
     """
     found = certify(instance, result, limits=limits)
     if found.content is None or found.result.certificate is None:
         return found
-    with writable(folder, option):
+    with writable(folder, _FOLDER):
         Path(folder).mkdir(parents=True, exist_ok=True)
     content = json.dumps(plain(family_of(instance).to_json(instance)), allow_nan=False) + "\n"
     stem = Path(folder) / f"{result.problem}-{_short(content)}"
     path = f"{stem}-{_short(found.text)}.certificate.json"
-    write_atomically(f"{stem}.instance.json", content, option)
-    write_atomically(path, found.text, option)
+    write_atomically(f"{stem}.instance.json", content, _FOLDER)
+    write_atomically(path, found.text, _FOLDER)
     return replace(found, result=replace(found.result, certificate={**found.result.certificate, "file": path}))
 
 

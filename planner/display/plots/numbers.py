@@ -90,9 +90,7 @@ def bars(
     return Chart(title, text, {"data": {"name": "bars"}, "height": _HEIGHT, "layer": layers}, {"bars": rows})
 
 
-def ranked(
-    rows: Sequence[Row], xlabel: str, title: str = "", text: str = "", *, is_log: bool = False, has_axis: bool = True
-) -> Chart:
+def ranked(rows: Sequence[Row], xlabel: str, title: str = "", text: str = "") -> Chart:
     """A bar along the page for each row, the first on top, with what is said of it at its end.
 
     Parameters
@@ -101,18 +99,12 @@ def ranked(
         ``name``, ``value`` (``None``: no bar), ``tooltip``, and the number of the bar's ``colour``.
     """
     known = [row["value"] for row in rows if row["value"]]
-    least = min(known) / 3 if is_log else 0.0
-    most = max(known, default=0.0) * (6 if is_log else 1.35) or 1.0
-    scale = {"type": "log" if is_log else "linear", "domain": [least, most], "nice": False}
-    x = x_of(
-        "value",
-        title=xlabel,
-        scale=scale,
-        axis={"tickCount": 4} if known and has_axis else {"labels": False, "ticks": False, "grid": False},
-    )
+    most = 1.35 * max(known, default=0.0) or 1.0
+    axis = {"tickCount": 4} if known else {"labels": False, "ticks": False, "grid": False}
+    x = x_of("value", title=xlabel, scale={"type": "linear", "domain": [0.0, most], "nice": False}, axis=axis)
     y = nominal("name", sort=None, title=None, axis={**NAMES, "domain": False, "labelLimit": 400})
     colours = nominal("colour", legend=None, scale={"domain": list(range(len(LINES))), "range": list(LINES)})
-    placed = [{**row, "end": row["value"] or least, "least": least} for row in rows]
+    placed = [{**row, "end": row["value"] or 0.0} for row in rows]
     spec = {
         "data": {"name": "methods"},
         "height": _BAR * len(rows),
@@ -121,7 +113,7 @@ def ranked(
             layer(
                 mark("bar", height={"band": 0.6}),
                 x=x,
-                x2={"field": "least"},
+                x2={"datum": 0},
                 color=colours,
                 tooltip=tooltip({"name": "of", "said": "value"}),
             ),

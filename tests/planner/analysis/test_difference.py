@@ -96,7 +96,7 @@ def test_as_text_as_json_and_as_a_picture(tmp_path: Path, capsys: pytest.Capture
 
 def test_a_stage_has_one_colour_in_strips_and_bars() -> None:
     instance = planner.load("chain8")
-    strip, *bars = panels(diff(FIRST, SECOND, instance), instance, [FIRST, SECOND])
+    strip, *bars = panels(diff(FIRST, SECOND, instance))
     both = [row["stage"] for row in strip.datasets["runs"]]  # stages 0 and 1 of the first, 0, 1 and 2 of the second
     assert len(both) == 5 and both[4] == both[1] != both[3]
     for chart, expected in zip(bars, (both[:2], both[2:]), strict=True):
