@@ -388,7 +388,7 @@ def test_a_plan_that_the_definition_cannot_judge_is_a_result(monkeypatch: pytest
 
     judge = methods.Judge(replace(FAMILY, violations=fails), FOUR, "mine", Claim.HEURISTIC, None)
     reason = "returned what the definition of counting cannot judge: TypeError: nobody has thought of it"
-    assert judge.returned({"picked": [1]}) == ("invalid_plan", reason)
+    assert judge.judge_end({"picked": [1]}) == ("invalid_plan", reason)
 
 
 @pytest.mark.parametrize(
