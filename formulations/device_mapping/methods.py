@@ -7,7 +7,7 @@ from formulations.contract.quantities import names
 from formulations.device_mapping.definition.plan import Mapping
 from formulations.device_mapping.definition.quantities import VOCABULARY
 from formulations.device_mapping.definition.settings import Instance
-from instances.parameters import Setting, parse_count, parse_search_timeout
+from instances.parameters import Setting, one_of, parse_amount, parse_count, parse_search_timeout, within
 from solvers.outcome import Limits
 
 _code = lazy("formulations.device_mapping")
@@ -45,6 +45,23 @@ def _fits_milp(instance: Instance) -> str | None:
 _TARGETS = Setting(
     "targets", parse_count, "number of targets that are searched at a time", metavar="N", default="the threads"
 )
+#: The text names neither order (`paper.ORDERS`, `paper.DEVICE_ORDERS`).
+_ORDERS = (
+    Setting(
+        "order",
+        one_of("auto", "replica-major", "stage-major", "longest-ring-first"),
+        "which stage replica a search assigns next; auto: stage-major where rings count, else replica-major",
+        metavar="auto|replica-major|stage-major|longest-ring-first",
+        default="auto",
+    ),
+    Setting(
+        "device-order",
+        one_of("adjacent", "number"),
+        "which device a search tries first: the fastest link to the node before, or the least number",
+        metavar="adjacent|number",
+        default="adjacent",
+    ),
+)
 
 METHODS: tuple[Method[Instance, Mapping], ...] = (
     Method(
@@ -79,7 +96,15 @@ METHODS: tuple[Method[Instance, Mapping], ...] = (
                 metavar="SECONDS|none",
                 default="5",
             ),
+            Setting(
+                "search-devices",
+                within(parse_amount, 1.0),
+                "a search is cut off after so many devices tried, too",
+                metavar="N",
+                default="no limit",
+            ),
             _TARGETS,
+            *_ORDERS,
         ),
     ),
     Method(
@@ -89,7 +114,7 @@ METHODS: tuple[Method[Instance, Mapping], ...] = (
         solve=_code.paper.solve_without_timeout,
         supports=_index_rings,
         limits="all but free rings of more than three replicas under the full objective",
-        options=(_TARGETS,),
+        options=(_TARGETS, *_ORDERS),
     ),
     Method(
         name="anneal",

@@ -8,11 +8,14 @@
 | epsilon                  | ``PRECISION`` (relative)                                         |
 | targets of a batch       | ``_targets``                                                     |
 | checking scheme          | ``checking_scheme``                                              |
+| next stage, next device  | ``order``, ``device_order`` (the text names neither)             |
 
 A search that ran out of time counts as not found: ``low`` rises then, and is no bound. ``proved`` rises only by
 searches that came to their end.
 
-Source: Parmesan, section 5. The listings of its appendix are not public; the orders and the scheme are reconstructed.
+Source: Parmesan, section 5. Algorithm 2 (Appendix D) is not public. Its text says "it tries to assign the next unmapped
+stage s by checking all the unallocated devices", but neither which stage is next nor which device comes first, on which
+it depends how far a search comes before it is cut off. Both orders are options here, and the result states them.
 """
 
 from __future__ import annotations
@@ -41,6 +44,14 @@ from solvers.outcome import Limits, Prover, Stop, Watch
 PRECISION, PROOF_PRECISION = 1e-4, 1e-7
 #: Seconds that one search may take.
 SEARCH_TIMEOUT_S = 5.0
+#: The next node is the next stage of the replica, the next replica of the stage, or the latter with the stages of the
+#: longest rings first. ``auto`` keeps together what is settled together: a stage where rings count, else a replica.
+ORDERS = ("auto", "replica-major", "stage-major", "longest-ring-first")
+#: Devices by their number; or first the one with the fastest link to the device of the last node before that the next
+#: one exchanges anything with.
+DEVICE_ORDERS = ("adjacent", "number")
+#: What comes closest to Table 2 on the reconstructed networks of 64 devices (docs/findings.md, Parmesan, section 5).
+ORDER, DEVICE_ORDER = ORDERS[0], DEVICE_ORDERS[0]
 #: Seconds between checks whether a search should end.
 _POLL_S = 0.02
 
@@ -51,15 +62,26 @@ def solve(
     watch: Watch,
     search_timeout: float | None = SEARCH_TIMEOUT_S,
     targets: int | None = None,
+    order: str = ORDER,
+    device_order: str = DEVICE_ORDER,
+    search_devices: float | None = None,
 ) -> Answer[Mapping]:
     """Algorithm 1 with batches of targets and a timeout for each search (``None``: none, and then it is exact).
 
-    ``targets`` is the number of searches of a batch, by default one for each thread.
+    Parameters
+    ----------
+    targets
+        The number of searches of a batch, by default one for each thread.
+    order, device_order
+        In which order a search takes nodes (`ORDERS`) and tries devices (`DEVICE_ORDERS`); see `checking_scheme`.
+    search_devices
+        A search is cut off after so many devices tried, too (``None``: not). That depends on no machine.
     """
     state = _Interval(instance, watch, limits.seed)
-    inner = _Searcher(instance, search_timeout, watch)
+    inner = _Searcher(instance, search_timeout, watch, order, device_order, search_devices)
+    is_proof = search_timeout is None and search_devices is None
     count = targets or limits.threads
-    for _ in _batches(state, inner, watch, PROOF_PRECISION if search_timeout is None else PRECISION, count):
+    for _ in _batches(state, inner, watch, PROOF_PRECISION if is_proof else PRECISION, count):
         pass
     return Answer(
         plan=state.plan,
@@ -72,7 +94,13 @@ def solve(
             "devices_tried": inner.tried,
             "assumed_bound": state.low,
         },
-        options={"search-timeout": search_timeout, "targets": count},
+        options={
+            "search-timeout": search_timeout,
+            "search-devices": search_devices,
+            "targets": count,
+            "order": order,
+            "device-order": device_order,
+        },
     )
 
 
@@ -96,10 +124,15 @@ def decisions(instance: DeviceMapping, limits: Limits, watch: Watch) -> Iterator
 
 
 def solve_without_timeout(
-    instance: DeviceMapping, limits: Limits, watch: Watch, targets: int | None = None
+    instance: DeviceMapping,
+    limits: Limits,
+    watch: Watch,
+    targets: int | None = None,
+    order: str = ORDER,
+    device_order: str = DEVICE_ORDER,
 ) -> Answer[Mapping]:
     """Algorithm 1 as its proof of optimality has it: every search comes to its end."""
-    return solve(instance, limits, watch, None, targets)
+    return solve(instance, limits, watch, None, targets, order, device_order)
 
 
 @dataclass(frozen=True)
@@ -158,16 +191,25 @@ class _Interval:
         """How much of the lower end of the interval is no proof."""
         if not self.timed_out:
             return ""
-        return f"{self.timed_out} of {self.searches} searches ran out of time and count as not found, which is no proof"
+        return f"{self.timed_out} of {self.searches} searches were cut off and count as not found, which is no proof"
 
 
 class _Searcher:
     """Algorithm 2 for one instance, callable from several threads."""
 
-    def __init__(self, instance: DeviceMapping, timeout: float | None, watch: Watch) -> None:
+    def __init__(
+        self,
+        instance: DeviceMapping,
+        timeout: float | None,
+        watch: Watch,
+        order: str = ORDER,
+        device_order: str = DEVICE_ORDER,
+        most: float | None = None,
+    ) -> None:
         self._instance, self._timeout, self._watch = instance, timeout, watch
+        self._most = np.inf if most is None else most
         self._table = tables(instance)
-        self._scheme = checking_scheme(instance, self._table)
+        self._scheme = checking_scheme(instance, self._table, order, device_order)
         # Rings are searched by replica number: with rings in any order, what is not found may exist beside tensors.
         self._exhaustive = instance.ring == "index" or instance.objective != "full" or instance.replicas < 4
         self._lock = threading.Lock()
@@ -181,7 +223,7 @@ class _Searcher:
             np.zeros(1, np.uint8),
         )
         with _clock(self._timeout, self._watch, flag):
-            found = published.search(self._table, *self._scheme, target, device, tried, flag)
+            found = published.search(self._table, self._scheme, target, self._most, device, tried, flag)
         with self._lock:
             self.tried += int(tried[0])
         if found != published.FOUND:
@@ -219,36 +261,45 @@ def _targets(low: float, high: float, count: int) -> list[float]:
     return [low + (high - low) * i / (count + 1) for i in range(1, count + 1)]
 
 
-def checking_scheme(instance: DeviceMapping, table: Tables) -> tuple[Any, Any, Any]:
-    """The order of the nodes, and after each of them the nodes whose times are settled then.
+def checking_scheme(
+    instance: DeviceMapping, table: Tables, order: str = ORDER, device_order: str = DEVICE_ORDER
+) -> published.Scheme:
+    """The orders of nodes and devices, and after each node those whose times are settled then.
 
-    Where only rings count, stage after stage, and each link of a ring is checked on its own: the slowest one decides.
-    Else replica after replica, its stages in topological order, and a node is settled with the last of itself, its
-    neighbours and, where rings count too, all replicas of its stage.
+    Where only rings count, each link of a ring is checked on its own: the slowest one decides. Else a node is settled
+    with the last of itself, its neighbours and, where rings count too, all replicas of its stage.
     """
     S, R = instance.num_stages, instance.replicas
-    sequence = topological_order(S, [(edge.source, edge.target) for edge in instance.edges])
+    stages = topological_order(S, [(edge.source, edge.target) for edge in instance.edges])
     ring_only = table.links > 0 and len(table.other) == 0
-    if ring_only:
-        order = [stage * R + replica for stage in sequence for replica in range(R)]
+    if order == "longest-ring-first":
+        stages = sorted(stages, key=lambda stage: -table.ring_bytes[stage])
+    if order == "replica-major" or (order == "auto" and not table.links):
+        nodes = [stage * R + replica for replica in range(R) for stage in stages]
     else:
-        order = [stage * R + replica for replica in range(R) for stage in sequence]
-    at = {node: k for k, node in enumerate(order)}
-    settled: list[list[int]] = [[] for _ in order]
-
-    def settle(node: int, parts: list[int]) -> None:
-        settled[max(at[part] for part in parts)].append(node)
-
+        nodes = [stage * R + replica for stage in stages for replica in range(R)]
+    at = {node: k for k, node in enumerate(nodes)}
+    settled: list[list[int]] = [[] for _ in nodes]
+    anchor = np.full(len(nodes), -1)
     for stage in range(S):
         near = table.other[table.start[stage] : table.start[stage + 1]]
         for replica in range(R):
             node = stage * R + replica
-            if ring_only:
-                after = stage * R + (replica + 1) % R
-                if replica < table.links:
-                    settle(node, [node, after])
-                continue
-            ring = [stage * R + each for each in range(R)] if table.links else []
-            settle(node, [node, *(int(s) * R + replica for s in near), *ring])
-    first = np.cumsum([0, *map(len, settled)])
-    return np.array(order), first, np.array([node for nodes in settled for node in nodes], np.int64)
+            beside = [int(s) * R + replica for s in near]
+            ring = [stage * R + (replica + step) % R for step in (1, -1)] if table.links else []
+            before = [at[part] for part in (*beside, *ring) if at[part] < at[node]]
+            if device_order == "adjacent" and before:
+                anchor[at[node]] = nodes[max(before)]
+            if ring_only and replica < table.links:
+                settled[max(at[node], at[ring[0]])].append(node)
+            elif not ring_only:
+                whole = [stage * R + each for each in range(R)] if table.links else []
+                settled[max(at[part] for part in (node, *beside, *whole))].append(node)
+    far = table.slowness + np.where(np.eye(len(nodes), dtype=bool), np.inf, 0.0)
+    return published.Scheme(
+        np.array(nodes),
+        np.cumsum([0, *map(len, settled)]),
+        np.array([node for part in settled for node in part], np.int64),
+        anchor,
+        np.vstack([np.argsort(far, axis=1, kind="stable"), np.arange(len(nodes))]),
+    )

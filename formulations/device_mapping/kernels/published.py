@@ -7,53 +7,77 @@ Source: Parmesan, section 5.1; its appendix with the listing is not public, the 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from formulations.compiled.array_types import Ints, Ints2
 from formulations.compiled.numba_kernels import FLAG, FLOAT, INTS, compile_kernels, kernel
 from formulations.device_mapping.kernels.arrays import Tables
 
 FOUND, NONE, STOPPED = 1, 0, -1
 
 
-@kernel(Tables, INTS, INTS, INTS, FLOAT, INTS, INTS, FLAG)
-def search(tables: Any, order: Any, first: Any, checked: Any, target: Any, device: Any, nodes: Any, flag: Any) -> Any:
-    """Assign nodes in order, devices by number; NONE is a proof, up to rounding, that no mapping meets the target.
+class Scheme(NamedTuple):
+    """In which order a search assigns nodes and tries devices, and what it checks when: the checking scheme.
 
     Parameters
     ----------
-    order, first, checked
-        The checking scheme: after ``order[k]`` has its device, the times of ``checked[first[k]:first[k + 1]]`` are
-        settled and compared with the target. Where only rings count, a node stands for its link to the next replica.
+    order
+        The nodes, shape (n,).
+    first, checked
+        After ``order[k]`` has its device, the times of ``checked[first[k]:first[k + 1]]`` are settled and compared with
+        the target; shapes (n + 1,) and (n,). Where only rings count, a node stands for its link to the next replica.
+    anchor
+        The node whose device says in which order the devices of ``order[k]`` are tried, shape (n,); -1: none.
+    near
+        Devices in the order in which they are tried beside device d, and last where there is none; shape (n + 1, n).
+    """
+
+    order: Ints
+    first: Ints
+    checked: Ints
+    anchor: Ints
+    near: Ints2
+
+
+@kernel(Tables, Scheme, FLOAT, FLOAT, INTS, INTS, FLAG)
+def search(tables: Any, scheme: Any, target: Any, most: Any, device: Any, nodes: Any, flag: Any) -> Any:
+    """Assign nodes and try devices in the orders of the scheme; NONE: up to rounding, no mapping meets the target.
+
+    Parameters
+    ----------
     device
         Output, shape (n,): the device of each node (only if FOUND).
     nodes
         ``nodes[0]`` counts the devices tried.
     flag
-        The search returns STOPPED soon after ``flag[0]`` becomes nonzero.
+        The search returns STOPPED soon after ``flag[0]`` becomes nonzero, and after ``most`` devices tried.
     """
+    order, first, checked, anchor, near = scheme.order, scheme.first, scheme.checked, scheme.anchor, scheme.near
     slowness, base, start, other, volume = tables.slowness, tables.base, tables.start, tables.other, tables.volume
     ring_bytes, links, replicas = tables.ring_bytes, tables.links, tables.replicas
     n = len(order)
     alone = links > 0 and len(other) == 0
     used = np.zeros(n, np.uint8)
+    tried = np.zeros(n, np.int64)
     device[:] = -1
     k = 0
     while k >= 0:
         if k == n:
             return FOUND
         v = order[k]
-        d = device[v]
-        if d >= 0:
-            used[d] = 0
-        d += 1
-        while d < n:
+        if device[v] >= 0:
+            used[device[v]] = 0
+        beside = device[anchor[k]] if anchor[k] >= 0 else n
+        fits = False
+        while not fits and tried[k] < n:
+            d = near[beside, tried[k]]
+            tried[k] += 1
             if used[d]:
-                d += 1
                 continue
             nodes[0] += 1
-            if nodes[0] & 4095 == 0 and flag[0]:
+            if nodes[0] > most or (nodes[0] & 4095 == 0 and flag[0]):
                 return STOPPED
             device[v] = d
             fits = True
@@ -70,14 +94,12 @@ def search(tables: Any, order: Any, first: Any, checked: Any, target: Any, devic
                 if seconds + ring_bytes[s] * slowest > target:
                     fits = False
                     break
-            if fits:
-                break
-            d += 1
-        if d < n:
-            used[d] = 1
+        if fits:
+            used[device[v]] = 1
             k += 1
         else:
             device[v] = -1
+            tried[k] = 0
             k -= 1
     return NONE
 

@@ -13,14 +13,14 @@ from formulations.pipeline_placement.definition.simulate import simulate
 from formulations.pipeline_placement.definition.stages import step_seconds
 from planner.files.load import family_of
 from planner.reproduction.claim import Evidence, Note, verified_result
-from planner.reproduction.parmesan.cells import TIME_LIMIT_S
+from planner.reproduction.parmesan.cells import SEARCH, TIME_LIMIT_S
 from planner.reproduction.parmesan.models import MODELS, map_partition
 from planner.results.result import Result
 from solvers.outcome import Limits
 
 ALPHAS = ("0", "0.0001", "0.001", "0.01", "0.1")
 CLUSTERS = ("16", "32", "64", "128")
-TIMEOUTS = ("0.05", "0.5", "5")
+SEARCHES = ("1e4", "1e5", "1e6")
 TARGETS = ("1", "2", "4")
 OBJECTIVES = ("p2p", "allreduce", "full")
 #: Variants of the first phase: name, method, options.
@@ -63,7 +63,7 @@ def run(
             plan = found.own_plan
             published = published or plan
             instance = map_partition(graph, plan, replicas, network, "auto")
-            placed = verified_result(instance, "parmesan", limits=limits)
+            placed = verified_result(instance, "parmesan", limits=limits, **SEARCH)
             rows.append(_row(model, "partition", name, found, known, instance, placed))
         rows += _mappings(model, graph, published, replicas, network, limits, note)
     notes = (
@@ -99,9 +99,9 @@ def _mappings(
 ) -> list[dict[str, Any]]:
     rows = []
     variants = [
-        *((f"timeout {seconds} s", "auto", {"search_timeout": seconds}) for seconds in TIMEOUTS),
-        *((f"{count} targets at a time", "auto", {"targets": count, "search_timeout": "0.5"}) for count in TARGETS),
-        *((f"objective {objective}", objective, {"search_timeout": "0.5"}) for objective in OBJECTIVES),
+        *((f"{most} devices tried in a search", "auto", {"search_devices": most}) for most in SEARCHES),
+        *((f"{count} targets at a time", "auto", {"targets": count}) for count in TARGETS),
+        *((f"objective {objective}", objective, {}) for objective in OBJECTIVES),
     ]
     bounds: dict[str, float | None] = {}
     for name, objective, options in variants:
@@ -109,7 +109,7 @@ def _mappings(
         instance = map_partition(graph, plan, replicas, network, objective)
         if instance.objective not in bounds:
             bounds[instance.objective] = verified_result(instance, "exact", limits=limits).bound
-        found = verified_result(instance, "parmesan", limits=limits, **options)
+        found = verified_result(instance, "parmesan", limits=limits, **{**SEARCH, **options})
         rows.append(_row(model, "mapping", name, found, bounds[instance.objective], instance, found))
     return rows
 

@@ -41,6 +41,13 @@ _OBJECTIVE = Setting(
     default="auto",
 )
 
+_GRAPH = "stages of SemanticFPN, or a chain with skip connections"
+
+
+def _graph(default: str) -> Setting:
+    return Setting("graph", one_of("semantic-fpn", "skip"), _GRAPH, metavar="semantic-fpn|skip", default=default)
+
+
 CLAIMS: tuple[Claim, ...] = (
     Claim(
         "parmesan-fig-2",
@@ -65,13 +72,17 @@ CLAIMS: tuple[Claim, ...] = (
             _OBJECTIVE,
             Setting("devices", parse_degrees, "only cells with so many devices", metavar="64,256,512", default="all"),
             Setting("topologies", _networks, "only these networks", metavar="KIND,...", default="all"),
-            Setting(
-                "graph",
-                one_of("semantic-fpn", "skip"),
-                "stages of SemanticFPN, or a chain with skip connections",
-                metavar="semantic-fpn|skip",
-                default="semantic-fpn",
-            ),
+            _graph("semantic-fpn"),
+        ),
+    ),
+    Claim(
+        "parmesan-orders",
+        "Parmesan, Algorithm 2 (reconstructed)",
+        "the orders of nodes and devices that the paper leaves open, on the cells of Table 2 with 64 devices",
+        _code.orders.run,
+        (
+            Setting("search-devices", parse_amount, "devices that one search tries", metavar="N", default="1e6"),
+            _graph("skip"),
         ),
     ),
     Claim(
@@ -84,7 +95,7 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "parmesan-ablation",
         "Parmesan, Appendix J (reconstructed)",
-        "each part of the flow left out or varied: clustering, refinement, alpha, K, timeout, targets, objective",
+        "each part of the flow left out or varied: clustering, refinement, alpha, K, searches, targets, objective",
         _code.ablation.run,
         (_TIME, Setting("models", _models, "only these", metavar="NAME,...", default="resnet-152,semantic-fpn")),
     ),

@@ -45,7 +45,7 @@ def run(
             left_out = (devices and stages * replicas not in devices) or (topologies and kind not in topologies)
             if paper is None or left_out:
                 continue
-            instance = _instance(graph, kind, stages, replicas, objective, time_limit)
+            instance = instance_of(graph, kind, stages, replicas, objective, time_limit)
             row = cell(kind, instance, time_limit, note)
             rows.append({**row, "paper_speedup": paper, **speedups(row)})
     notes = (
@@ -55,7 +55,8 @@ def run(
     return Evidence(tuple(rows), f"stage graphs: {graph}; networks of seed 0", notes=(*notes, count_proved(rows)))
 
 
-def _instance(graph: str, kind: str, stages: int, replicas: int, objective: str, time_limit: float) -> Any:
+def instance_of(graph: str, kind: str, stages: int, replicas: int, objective: str, time_limit: float) -> Any:
+    """A cell's instance, of a stage graph of `GRAPHS`."""
     if graph == "skip":
         return load(kind, stages=stages, replicas=replicas, graph=graph, objective=objective)
     return map_partition(*partition_model(graph, "parmesan", stages, replicas, time_limit), replicas, kind, objective)

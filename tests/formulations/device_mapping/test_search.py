@@ -31,7 +31,8 @@ def test_without_timeouts_algorithm_1_is_optimal(cases: int) -> None:
         method = FAMILY.method("parmesan-no-timeout")
         if method.supports(instance) is not None:
             continue
-        answer = method.solve(instance, Limits(threads=1 + case % 3), Watch())
+        orders = {"order": paper.ORDERS[case % 4], "device_order": paper.DEVICE_ORDERS[case // 4 % 2]}
+        answer = method.solve(instance, Limits(threads=1 + case % 3), Watch(), **orders)
         optimum = least_seconds(instance)
         assert answer.plan is not None and answer.bound is not None
         assert evaluate(instance, answer.plan) == pytest.approx(optimum, rel=1e-6, abs=1e-12)
@@ -136,16 +137,41 @@ def test_batches_of_targets_agree_with_one_at_a_time() -> None:
     assert len({round(result.objective or 0, 9) for result in found}) == 1
 
 
+@pytest.mark.parametrize("order", paper.ORDERS)
 @pytest.mark.parametrize("objective", ["p2p", "allreduce", "full"])
-def test_the_checking_scheme_settles_every_node_once_everything_it_needs_is_there(objective: str) -> None:
+def test_the_checking_scheme_settles_every_node_once_everything_it_needs_is_there(objective: str, order: str) -> None:
     instance = planner.load("topology", kind="mesh2d", stages=6, replicas=4, graph="skip", objective=objective)
-    order, first, checked = paper.checking_scheme(instance, tables(instance))
-    assert sorted(order) == sorted(checked) == list(range(24))
+    scheme = paper.checking_scheme(instance, tables(instance), order)
+    assert sorted(scheme.order) == sorted(scheme.checked) == list(range(24))
     for k in range(24):
-        there = set(order[: k + 1].tolist())
-        for node in checked[first[k] : first[k + 1]]:
+        there = set(scheme.order[: k + 1].tolist())
+        for node in scheme.checked[scheme.first[k] : scheme.first[k + 1]]:
             assert _needed(instance, int(node)) <= there
-            assert not _needed(instance, int(node)) <= there - {int(order[k])}, "it could have been checked before"
+            assert not _needed(instance, int(node)) <= there - {int(scheme.order[k])}, "it could be checked before"
+
+
+@pytest.mark.parametrize(
+    ("objective", "order", "nodes", "anchors"),
+    [
+        ("p2p", "auto", [0, 3, 1, 4, 2, 5], [-1, 0, -1, 1, -1, 2]),
+        ("allreduce", "auto", [0, 1, 2, 3, 4, 5], [-1, 0, 1, -1, 3, 4]),
+        ("full", "auto", [0, 1, 2, 3, 4, 5], [-1, 0, 1, 0, 3, 4]),
+        ("full", "replica-major", [0, 3, 1, 4, 2, 5], [-1, 0, 0, 1, 1, 2]),
+        ("allreduce", "longest-ring-first", [3, 4, 5, 0, 1, 2], [-1, 3, 4, -1, 0, 1]),
+    ],
+)
+def test_orders_of_two_stages_of_three_replicas(
+    objective: str, order: str, nodes: list[int], anchors: list[int]
+) -> None:
+    """Node 3 s + r; an anchor is the last node before that the next one exchanges anything with."""
+    stages = (MappingStage(1.0, 1.0), MappingStage(1.0, 2.0))
+    speed = tuple(tuple(float(abs(a - b)) for b in range(6)) for a in range(6))
+    instance = DeviceMapping("orders", stages, (MappingEdge(0, 1, 1.0),), 3, speed, objective=objective)
+    scheme = paper.checking_scheme(instance, tables(instance), order)
+    assert scheme.order.tolist() == nodes and scheme.anchor.tolist() == anchors
+    assert scheme.near[2].tolist() == [5, 0, 4, 1, 3, 2] and scheme.near[6].tolist() == list(range(6))
+    by_number = paper.checking_scheme(instance, tables(instance), order, "number")
+    assert set(by_number.anchor.tolist()) == {-1}
 
 
 def _needed(instance: DeviceMapping, node: int) -> set[int]:
