@@ -92,6 +92,13 @@ def _effort(power: float) -> Callable[[StageGraph], float]:
 
 
 _ANY_DEGREE = Setting("any-degree", parse_flag, "allow data-parallel degrees that are not powers of two", is_flag=True)
+_RANK = Setting(
+    "rank",
+    one_of("in-flight", "memory"),
+    "which plan of a part is kept: of fewest samples in flight (section 5), or of least peak memory",
+    metavar="in-flight|memory",
+    default="in-flight",
+)
 
 suits = _code.downsets.suits
 
@@ -111,13 +118,7 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         effort=_effort(2),
         options=(
             _ANY_DEGREE,
-            Setting(
-                "rank",
-                one_of("memory", "in-flight"),
-                "the plan that PickBetter keeps: of least memory, or of fewest samples in flight",
-                metavar="memory|in-flight",
-                default="memory",
-            ),
+            _RANK,
             Setting(
                 "terminals",
                 one_of("branch", "series"),
@@ -138,7 +139,7 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         source="PipeDream as GraphPipe, section 7.1, describes it: a chain of all operators",
         solve=_code.paper.graphpipe.solve_pipedream,
         effort=_effort(2),
-        options=(_ANY_DEGREE,),
+        options=(_ANY_DEGREE, _RANK),
     ),
     _heuristic(
         name="piper-dp",

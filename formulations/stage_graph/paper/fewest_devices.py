@@ -223,7 +223,7 @@ def _published(search: Fewest, sizes: list[int], watch: Watch) -> Iterator[Stage
     degrees = powers_of_two(search.devices)
     if search.devices**3 > _PUBLISHED:
         return
-    published = Search(search.costs, search.segment, Reach.OWNER, degrees, True, False, watch)
+    published = Search(search.costs, search.segment, Reach.OWNER, degrees, False, False, watch)
     work = published.program.count * search.devices**3
     for microbatch in sizes[: _PUBLISHED // work]:
         plan = published.best_at(microbatch) if not watch.stopped() else None

@@ -39,7 +39,7 @@ def solve_graphpipe(
     watch: Watch,
     *,
     any_degree: bool = False,
-    rank: str = "memory",
+    rank: str = "in-flight",
     terminals: str = "branch",
 ) -> Answer[StagePlan]:
     """GraphPipe: series-parallel decomposition; one micro-batch size and 1F1B, or what the instance's schedule allows.
@@ -49,7 +49,9 @@ def solve_graphpipe(
     any_degree
         Data-parallel degrees need not be powers of two.
     rank
-        PickBetter takes the plan with the least peak ``memory`` (the paper), or the fewest samples ``in-flight``.
+        Of the plans of a part of the graph that meet the target, the one with the fewest samples ``in-flight`` at its
+        source stage is kept (section 5: "the number of in-flight micro-batches for the source stage [...] is
+        minimized"), or the one with the least peak ``memory`` (the comment on PickBetter in Algorithm 1).
     terminals
         Who owns an operator at which branches fork or join: one ``branch`` may (as in the paper's example), or only the
         enclosing ``series``.
@@ -76,8 +78,9 @@ def solve_pipedream(
     watch: Watch,
     *,
     any_degree: bool = False,
+    rank: str = "in-flight",
 ) -> Answer[StagePlan]:
-    """PipeDream: a chain of all operators, a sequential pipeline with 1F1B.
+    """PipeDream: a chain of all operators, a sequential pipeline with 1F1B; ``rank`` as in `solve_graphpipe`.
 
     Source
     ------
@@ -85,7 +88,8 @@ def solve_pipedream(
     """
     costs = Costs(instance)
     try:
-        search = Search(costs, chain(costs), Reach.NONE, degrees_of(instance, any_degree), True, True, watch)
+        degrees = degrees_of(instance, any_degree)
+        search = Search(costs, chain(costs), Reach.NONE, degrees, rank == "memory", True, watch)
     except TooLargeError as error:
         return Answer(stop=watch.why(Stop.SIZE_LIMIT), reason=str(error))
     return _searched(instance, watch, search, None, {})
@@ -148,7 +152,7 @@ def each_size(
 def default_search(instance: StageGraph, watch: Watch) -> Search:
     """The search of ``graphpipe`` without options; `TooLargeError` if it has too many transitions."""
     costs = Costs(instance)
-    return Search(costs, decompose(costs).segment, reach_of(), degrees_of(instance, False), True, False, watch)
+    return Search(costs, decompose(costs).segment, reach_of(), degrees_of(instance, False), False, False, watch)
 
 
 def reach_of(terminals: str = "branch") -> Reach:
