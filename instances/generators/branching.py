@@ -3,7 +3,7 @@
 Shapes are those of the paper (Appendix A.2, sections 7.2 and 7.5); its profiles are not public. An operator's time is
 affine in the samples: per sample the arithmetic and the memory traffic, and a fixed part that makes small micro-batches
 expensive: launching kernels, reading the weights, and arithmetic that does not fill the device. A backward pass takes
-twice a forward pass. Everything is fp32, as in the paper.
+twice a forward pass. Everything is fp32; the paper names no precision.
 
 Source: GraphPipe, Appendix A.2 (shapes, mini-batches). Constants: chosen (README of formulations/stage_graph).
 """

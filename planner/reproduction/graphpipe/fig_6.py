@@ -18,6 +18,7 @@ from planner.reproduction.graphpipe.plans import (
     TIME_LIMIT_S,
     columns,
     effort,
+    memory_near,
     plan_by,
     ratio,
     settings_of,
@@ -36,6 +37,7 @@ def run(
     models: Sequence[str] = MODELS,
     methods: Sequence[str] = METHODS,
     memory: float | None = None,
+    near: float | None = None,
     shapes: str = "appendix",
     time_limit: float = TIME_LIMIT_S,
 ) -> Evidence:
@@ -43,9 +45,11 @@ def run(
     rows: list[Row] = []
     for model in models:
         for count in devices:
-            given = settings_of(count, SHAPES[shapes][model], memory)
+            shape = SHAPES[shapes][model]
+            least = memory_near(model, near, time_limit, note, **settings_of(count, shape))
+            given = settings_of(count, shape, memory if least is None else least)
             instance: Any = load(model, **given)
-            place = {"devices": count, "minibatch": instance.minibatch}
+            place = {"devices": count, "minibatch": instance.minibatch, "memory_bytes": instance.memory_bytes}
             cell = []
             for method in methods:
                 found = plan_by(model, method, time_limit, note, **given)
@@ -112,7 +116,7 @@ def _bottlenecks(rows: Sequence[Row]) -> Iterator[str]:
     found = (f"{method} in {_whole(rows, method)}" for method in ("pipedream", "graphpipe"))
     yield (
         f"the plan of the least bottleneck has b = B for {', '.join(found)}; this and the previous sentence hold for "
-        "the memory of these devices: where it is short, Equation 2 decides (--memory 1.5GB --models mmt --devices 8)"
+        "the memory of these devices: where it is short, Equation 2 decides (--near 25)"
     )
 
 

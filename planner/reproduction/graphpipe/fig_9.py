@@ -13,6 +13,7 @@ from planner.reproduction.graphpipe.plans import (
     MODELS,
     SHAPES,
     TIME_LIMIT_S,
+    memory_near,
     plan_by,
     ratio,
     settings_of,
@@ -32,6 +33,7 @@ def run(
     devices: Sequence[int] = DEVICES,
     models: Sequence[str] = MODELS,
     memory: float | None = None,
+    near: float | None = None,
     shapes: str = "appendix",
     time_limit: float = TIME_LIMIT_S,
 ) -> Evidence:
@@ -39,7 +41,9 @@ def run(
     rows: list[Row] = []
     for model in models:
         for count in devices:
-            rows += _strategies(model, settings_of(count, SHAPES[shapes][model], memory), time_limit, note)
+            shape = SHAPES[shapes][model]
+            least = memory_near(model, near, time_limit, note, **settings_of(count, shape))
+            rows += _strategies(model, settings_of(count, shape, memory if least is None else least), time_limit, note)
     notes = (
         "sequential: pipedream's quickest plan; same-stages: its stages without the order that the chain adds; "
         "parallel: graphpipe at that micro-batch size; graphpipe, graphpipe-plus: the quickest plan of all sizes",

@@ -23,6 +23,8 @@ SEQUENTIAL = ("pipedream", "piper-dp")
 DEVICES = (4, 8, 16, 32)
 #: Seconds for each method on each instance by default.
 TIME_LIMIT_S = 60.0
+#: The least memory of a method is found to within this, relative.
+_LEAST = 0.005
 #: Branches as Appendix A.2 has them (the catalog's own), and as the text of section 7.2.
 SHAPES: Mapping[str, Mapping[str, Mapping[str, int]]] = {
     "appendix": {model: {} for model in MODELS},
@@ -64,6 +66,25 @@ def plan_by(model: str, method: str, time_limit: float, note: Note, **declared: 
     shown = ", ".join(f"{name} {value}" for name, value in declared.items())
     note(f"{model}, {shown}: {method}")
     return verified_result(load(model, **declared), method, limits=Limits(time_s=time_limit))
+
+
+def memory_near(model: str, percent: float | None, time_limit: float, note: Note, **declared: Any) -> float | None:
+    """So many percent above the least memory, in bytes, with which ``pipedream`` has a plan; ``None`` for ``None``.
+
+    Appendix A.2 chooses mini-batches "such that the system operates close to the memory limit" and prints no memory in
+    use: this is such a limit in this cost model, by the method that is compared with.
+    """
+    if percent is None:
+        return None
+    note(f"{model}: the least memory with which pipedream has a plan")
+    instance: Any = load(model, **declared)
+    low, high = 0.0, float(instance.memory_bytes)
+    while high - low > _LEAST * high:
+        middle = (low + high) / 2
+        limits = Limits(time_s=time_limit)
+        found = verified_result(load(model, **{**declared, "memory": middle}), "pipedream", limits=limits)
+        low, high = (low, middle) if found.plan is not None else (middle, high)
+    return high * (1 + percent / 100)
 
 
 def columns(found: Result, microbatch: int | None = None) -> dict[str, Any]:
