@@ -1,0 +1,197 @@
+"""The event model of a synchronous iteration: fixed orders of actions on devices, transfers, gradient sums.
+
+A device runs its actions in its order. F of a stage waits for F of the stages before it, B for its own F and for B of
+the stages behind it, W for its own B. An action starts once its device is free and all of that has arrived::
+
+    end = max(end of the one before on the device, end of each that it waits for + transfer) + its seconds
+
+No clocks are compared unless links send one thing at a time, so there are no ties, and the iteration is the longest
+path of one graph: longer actions never make it shorter. Transfers inside an action's seconds are delays of zero.
+
+Source: Narayanan et al. 2021, section 2.2, for what waits for what; docs/the-clock.md has the assumptions.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+from formulations.simulation.orders import Action, Kind, Order
+
+#: When gradients are summed over replicas: after a device's own last action, after that of all devices, or a stage's
+#: sum from its own last gradient on, one at a time on a device.
+Gradients = Literal["after", "barrier", "overlapped"]
+
+
+class DeadlockError(ValueError):
+    """Orders in which no device can ever start its next action."""
+
+
+@dataclass(frozen=True)
+class Stages:
+    """Global stages: seconds of a micro-batch's actions, which stage hands to which, and how long that takes.
+
+    ``weight_s`` is empty where B is the whole backward pass. ``delay_s`` of an edge holds both ways, between devices.
+    With ``links`` an ordered pair of devices sends one thing at a time: what is ready first goes first, and of these B
+    before F, lower stages and micro-batches before higher ones.
+    """
+
+    forward_s: tuple[float, ...]
+    backward_s: tuple[float, ...]
+    edges: tuple[tuple[int, int], ...]
+    weight_s: tuple[float, ...] = ()
+    delay_s: Mapping[tuple[int, int], float] = field(default_factory=dict)
+    links: bool = False
+
+    def seconds(self, action: Action) -> float:
+        """How long an action takes."""
+        return {"F": self.forward_s, "B": self.backward_s, "W": self.weight_s}[action.kind][action.stage]
+
+    @cached_property
+    def before(self) -> tuple[tuple[int, ...], ...]:
+        """The stages whose outputs a stage takes."""
+        return tuple(tuple(s for s, t in self.edges if t == stage) for stage in range(len(self.forward_s)))
+
+    @cached_property
+    def behind(self) -> tuple[tuple[int, ...], ...]:
+        """The stages that take a stage's output."""
+        return tuple(tuple(t for s, t in self.edges if s == stage) for stage in range(len(self.forward_s)))
+
+    def num_needs(self, action: Action) -> int:
+        """For how many actions one waits."""
+        if action.kind == "F":
+            return len(self.before[action.stage])
+        return 1 + (len(self.behind[action.stage]) if action.kind == "B" else 0)
+
+    def waiting_for(self, action: Action) -> Iterable[Action]:
+        """The actions that wait for one."""
+        kind, stage, j = action
+        if kind == "F":
+            yield from (Action("F", after, j) for after in self.behind[stage])
+            yield Action("B", stage, j)
+        elif kind == "B":
+            yield from (Action("B", before, j) for before in self.before[stage])
+            yield Action("W", stage, j)
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """What happened: when every action ended, and what it waited for last (``None``: nothing)."""
+
+    stages: Stages
+    orders: tuple[Order, ...]
+    end_s: Mapping[Action, float]
+    cause: Mapping[Action, Action | None]
+
+    @property
+    def makespan_s(self) -> float:
+        """When the last action ended."""
+        return max(self.end_s.values(), default=0.0)
+
+    def critical_path(self) -> Counter[tuple[Kind, int]]:
+        """How many actions of each kind and stage a longest path holds: that many times their seconds, and delays.
+
+        With delays of zero the sum is the makespan, and a lower bound on it for all other seconds of the same orders.
+        """
+        at: Action | None = max(self.end_s, key=self.end_s.__getitem__, default=None)
+        found: Counter[tuple[Kind, int]] = Counter()
+        while at is not None:
+            found[at.kind, at.stage] += 1
+            at = self.cause[at]
+        return found
+
+    def with_gradients(self, sums_s: Sequence[float], when: Gradients = "barrier") -> float:
+        """Seconds from an idle start to the end of the last gradient sum, of ``sums_s`` of each global stage."""
+        if when == "barrier":
+            return self.makespan_s + max(self._on_device(order, sums_s) for order in self.orders)
+        if when == "after":
+            return max(self.end_s[order[-1]] + self._on_device(order, sums_s) for order in self.orders if order)
+        last = 0.0
+        for order in self.orders:
+            ready: dict[int, float] = {}
+            for action in order:
+                if action.kind != "F":
+                    ready[action.stage] = self.end_s[action]
+            clock = 0.0
+            for stage, at in sorted(ready.items(), key=lambda item: (item[1], item[0])):
+                clock = max(clock, at) + sums_s[stage]
+            last = max(last, clock)
+        return max(last, self.makespan_s)
+
+    @staticmethod
+    def _on_device(order: Order, sums_s: Sequence[float]) -> float:
+        return sum(sums_s[stage] for stage in sorted({action.stage for action in order}))
+
+
+def simulate(stages: Stages, orders: Sequence[Order]) -> Iteration:
+    """Run the orders, every action as early as they allow.
+
+    Raises
+    ------
+    DeadlockError
+        If some action can never start.
+    """
+    return _Run(stages, tuple(orders)).run()
+
+
+class _Run:
+    """Ends are taken in the order of time, so that links serve what is ready first."""
+
+    def __init__(self, stages: Stages, orders: tuple[Order, ...]) -> None:
+        self.stages, self.orders = stages, orders
+        self.device = {action: i for i, order in enumerate(orders) for action in order}
+        self.position = [0] * len(orders)
+        # Of each device when it is free, and the action that freed it.
+        self.free: list[tuple[float, Action | None]] = [(0.0, None)] * len(orders)
+        # Of each action what is still missing, and what has arrived last.
+        self.missing = {action: stages.num_needs(action) for action in self.device}
+        self.arrived: dict[Action, tuple[float, Action]] = {}
+        self.link_free: dict[tuple[int, int], float] = {}
+        self.ends: list[tuple[float, Action]] = []
+        self.end_s: dict[Action, float] = {}
+        self.cause: dict[Action, Action | None] = {}
+
+    def run(self) -> Iteration:
+        for device in range(len(self.orders)):
+            self._start(device)
+        while self.ends:
+            end, action = heapq.heappop(self.ends)
+            for waiting in self.stages.waiting_for(action):
+                if waiting in self.device:
+                    self._arrive(waiting, action, end)
+        stuck = [order[at] for order, at in zip(self.orders, self.position, strict=True) if at < len(order)]
+        if stuck:
+            raise DeadlockError("deadlock: " + ", ".join("{}({}, {})".format(*action) for action in stuck) + " wait")
+        return Iteration(self.stages, self.orders, self.end_s, self.cause)
+
+    def _arrive(self, waiting: Action, action: Action, end: float) -> None:
+        source, target = self.device[action], self.device[waiting]
+        if source != target:
+            edge = (action.stage, waiting.stage) if action.kind == "F" else (waiting.stage, action.stage)
+            delay = self.stages.delay_s.get(edge, 0.0)
+            if self.stages.links:
+                end = max(end, self.link_free.get((source, target), 0.0))
+                self.link_free[source, target] = end + delay
+            end += delay
+        if waiting not in self.arrived or end > self.arrived[waiting][0]:
+            self.arrived[waiting] = (end, action)
+        self.missing[waiting] -= 1
+        self._start(target)
+
+    def _start(self, device: int) -> None:
+        """Start the device's next actions while all that they wait for has arrived; their ends are events to come."""
+        order = self.orders[device]
+        while self.position[device] < len(order) and not self.missing[order[self.position[device]]]:
+            action = order[self.position[device]]
+            free, before = self.free[device]
+            arrival, cause = self.arrived.get(action, (0.0, None))
+            end = max(free, arrival) + self.stages.seconds(action)
+            self.position[device] += 1
+            self.free[device] = (end, action)
+            self.end_s[action] = end
+            self.cause[action] = cause if arrival > free else before
+            heapq.heappush(self.ends, (end, action))
