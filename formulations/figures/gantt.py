@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
 from formulations.figures.plan_figures import Passes, Stage, Task
+from formulations.simulation.iteration import Iteration
 from formulations.simulation.simulate_chain import PipelineStage, Trace, simulate
 from formulations.simulation.simulate_graph import Pass, PassGraph, kfkb, run
 from instances.problems.microbatch_schedule import ScheduleInstance
@@ -129,22 +131,26 @@ def _waits(own: Sequence[PipelineStage], stage: int, pace: float, trace: Trace) 
     return empty / whole, full / whole
 
 
-def batch(
-    own: Sequence[PipelineStage],
-    stages: Sequence[Stage],
-    num_microbatches: int,
-    unit: str,
-    *,
-    backward_first: bool = True,
-) -> Passes:
-    """A batch of a flushed pipeline, from its first pass to its last; of large batches the first micro-batches."""
-    count = _label(num_microbatches, len(own))
-    trace = simulate(own, count, backward_first=backward_first)
-    tasks = [Task(t.stage, "F" if t.is_forward else "B", t.microbatch, t.start, t.end, t.replica) for t in trace.tasks]
-    lanes = sum(stage.dp_degree for stage in own)
-    share = waiting_share(tasks, lanes, 0.0, trace.makespan)
-    title, end = _title("A batch, simulated", count, num_microbatches), trace.makespan
-    return Passes(title, sorted(tasks), stages, share, unit, end=end if count == num_microbatches else None)
+def batch(simulated: Callable[[int], Iteration], stages: Sequence[Stage], num_microbatches: int, unit: str) -> Passes:
+    """A batch of a flushed pipeline, from its first pass to its last; of large batches the first micro-batches.
+
+    ``simulated(count)`` runs so many of them, with an order for every replica of every stage, stage by stage.
+    """
+    count = _num_drawn(num_microbatches, len(stages))
+    found = simulated(count)
+    tasks, replicas = [], Counter[int]()
+    for order in found.orders:
+        for action in order:
+            end = found.end_s[action]
+            begin = end - found.stages.seconds(action)
+            tasks.append(Task(action.stage, action.kind, action.microbatch, begin, end, replicas[action.stage]))
+        if order:
+            replicas[order[0].stage] += 1
+    share = waiting_share(tasks, len(found.orders), 0.0, found.makespan_s)
+    title = _title("A batch, simulated", count, num_microbatches)
+    return Passes(
+        title, sorted(tasks), stages, share, unit, end=found.makespan_s if count == num_microbatches else None
+    )
 
 
 def of_passes(title: str, passes: Sequence[Pass], stages: Sequence[Stage], unit: str = "s") -> Passes:
@@ -163,7 +169,7 @@ def one_f_one_b(instance: ScheduleInstance, stages: Sequence[Stage], unit: str =
 
     A stage warms up with as many forward passes as there are stages from it to the end.
     """
-    count = _label(instance.minibatch, len(stages))
+    count = _num_drawn(instance.minibatch, len(stages))
     shown = ScheduleInstance(instance.name, count, instance.stages, instance.edges)
     behind = [1] * len(stages)
     for edge in sorted(instance.edges, key=lambda edge: -edge.source):
@@ -194,7 +200,7 @@ def beside_objective(
     return replace(passes, note=f"The objective, {{}}{says}{ended}{after}.", amounts=amounts)
 
 
-def _label(num_microbatches: int, num_stages: int) -> int:
+def _num_drawn(num_microbatches: int, num_stages: int) -> int:
     return min(num_microbatches, max(4, MOST_SHOWN // (2 * num_stages)))
 
 

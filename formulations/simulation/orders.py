@@ -16,6 +16,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from formulations.simulation.simulate_chain import PipelineStage, in_flight
+from formulations.simulation.simulate_chain import simulate as simulate_chain
+
 Kind = Literal["F", "B", "W"]
 
 
@@ -92,6 +95,32 @@ def alternating(forward: Sequence[Action], backward: Sequence[Action], warm_up: 
     begun = min(warm_up, len(forward))
     turns = [action for pair in zip(forward[begun:], backward, strict=False) for action in pair]
     return (*forward[:begun], *turns, *backward[len(forward) - begun :])
+
+
+def replicated(name: str, degrees: Sequence[int], num_microbatches: int, *, all_replicas: bool = True) -> list[Order]:
+    """GPipe or 1F1B on a chain of stages of these data-parallel degrees: the order of every replica, stage by stage.
+
+    Micro-batch j runs on replica j mod d of a stage. Where all degrees are the same, replicas are pipelines of their
+    own; the first of each stage has the most micro-batches, and needs no other one (``all_replicas``). Where they are
+    not, 1F1B is what the greedy rule does with ceil(s/d) in flight if all stages keep pace, as a fixed order.
+
+    Source: Narayanan et al. 2021, section 2.2; unequal degrees are reconstructed, as no trainer is known to run them.
+    """
+    p, uniform = len(degrees), len(set(degrees)) == 1
+    if name == "gpipe" or uniform:
+        found = []
+        for stage, d in enumerate(degrees):
+            for replica in range(d if all_replicas or not uniform else 1):
+                own = range(replica, num_microbatches, d)
+                forward, backward = ([Action(kind, stage, j) for j in own] for kind in _FORWARD_BACKWARD)
+                found.append(alternating(forward, backward, len(own) if name == "gpipe" else p - 1 - stage))
+        return found
+    # A forward pass takes d, a backward pass 2 d: every stage has the same time per micro-batch.
+    paced = [PipelineStage(d, d, 2 * d, most) for d, most in zip(degrees, in_flight(degrees), strict=True)]
+    orders: dict[tuple[int, int], list[Action]] = {(i, r): [] for i, d in enumerate(degrees) for r in range(d)}
+    for task in simulate_chain(paced, num_microbatches).tasks:
+        orders[task.stage, task.replica].append(Action("F" if task.is_forward else "B", task.stage, task.microbatch))
+    return [tuple(order) for order in orders.values()]
 
 
 def _gpipe(p: int, m: int, _: int) -> tuple[Order, ...]:

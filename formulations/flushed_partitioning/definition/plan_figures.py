@@ -13,7 +13,7 @@ from formulations.flushed_partitioning.definition.problem import (
     depth,
     evaluate,
     places,
-    simulated_stages,
+    simulated,
     step_time,
     synchronisation_times,
 )
@@ -82,13 +82,7 @@ def _pictures(
 def _passes(instance: FlushedInstance, plan: StagePlan, rings: Sequence[float], stages: Sequence[Stage]) -> Passes:
     """A batch as it runs, which the objective counts in another way."""
     flat = instance.flat
-    passes = batch(
-        simulated_stages(instance, plan),
-        stages,
-        flat.num_microbatches,
-        flat.time_unit,
-        backward_first=instance.schedule is Schedule.ONE_F_ONE_B,
-    )
+    passes = batch(lambda count: simulated(instance, plan, count), stages, flat.num_microbatches, flat.time_unit)
     filling = depth(instance, plan) - 1
     sooner = "faster stages fill and drain the pipeline sooner, and " if filling else ""
     says = (

@@ -20,7 +20,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from formulations.contract.violation import Violation
-from formulations.simulation.simulate_chain import PipelineStage, simulate
+from formulations.simulation.iteration import Iteration, Stages, simulate
+from formulations.simulation.orders import replicated
 from formulations.stage_partitioning.definition import problem as flat_problem
 from formulations.stage_partitioning.definition.plan import Stage, StagePlan
 from formulations.stage_partitioning.definition.problem import MEMORY_SLACK, stage_memory, stage_time
@@ -106,20 +107,18 @@ def synchronisation_times(instance: FlushedInstance, plan: StagePlan) -> tuple[f
 
 
 def depth(instance: FlushedInstance, plan: StagePlan) -> int:
-    """L: the number of stages on the longest path of the stage graph, which has an edge where a layer edge crosses.
-
-    Edges that run backwards or leave the plan (which break other rules) are not followed.
-    """
-    stage_of = {node: position for position, stage in enumerate(plan.stages) for node in stage.nodes}
-    behind: list[set[int]] = [set() for _ in plan.stages]
-    for edge in instance.flat.edges:
-        source, target = stage_of.get(edge.source), stage_of.get(edge.target)
-        if source is not None and target is not None and source < target:
-            behind[source].add(target)
+    """L: the number of stages on the longest path of the stage graph, which has an edge where a layer edge crosses."""
     longest = [1] * len(plan.stages)
-    for position in reversed(range(len(plan.stages))):
-        longest[position] += max((longest[after] for after in behind[position]), default=0)
+    for source, target in sorted(stage_edges(instance, plan), reverse=True):
+        longest[source] = max(longest[source], 1 + longest[target])
     return max(longest, default=0)
+
+
+def stage_edges(instance: FlushedInstance, plan: StagePlan) -> set[tuple[int, int]]:
+    """Which stages hand a tensor to which; edges that run backwards or leave the plan are left out."""
+    stage_of = {node: position for position, stage in enumerate(plan.stages) for node in stage.nodes}
+    pairs = {(stage_of.get(edge.source), stage_of.get(edge.target)) for edge in instance.flat.edges}
+    return {(s, t) for s, t in pairs if s is not None and t is not None and s < t}
 
 
 def objective(instance: FlushedInstance, depth: int, bottleneck: float, synchronisation: float) -> float:
@@ -181,22 +180,28 @@ def _gpipe_memory(instance: FlushedInstance, plan: StagePlan) -> Iterator[Violat
             )
 
 
-def simulated_stages(instance: FlushedInstance, plan: StagePlan) -> list[PipelineStage]:
-    """The stages for the event simulation; a backward pass takes twice a forward pass."""
-    m, gpipe = instance.flat.num_microbatches, instance.schedule is Schedule.GPIPE
-    stages = []
-    for stage, s in zip(plan.stages, flat_problem.suffix_sums(plan), strict=True):
-        own = step_time(instance, stage) * stage.dp_degree
-        stages.append(PipelineStage(stage.dp_degree, own / 3, own * 2 / 3, m if gpipe else -(-s // stage.dp_degree)))
-    return stages
+def simulated(
+    instance: FlushedInstance, plan: StagePlan, num_microbatches: int, *, all_replicas: bool = True
+) -> Iteration:
+    """So many micro-batches in the schedule's fixed order (`simulation.orders.replicated`); backward passes are 2/3.
+
+    Stages wait for those that they have tensors from. Tensors between stages are part of their passes, as in Piper's
+    cost model.
+    """
+    steps = [step_time(instance, stage) * stage.dp_degree for stage in plan.stages]
+    stages = Stages(
+        tuple(step / 3 for step in steps), tuple(step * 2 / 3 for step in steps), tuple(stage_edges(instance, plan))
+    )
+    degrees = [stage.dp_degree for stage in plan.stages]
+    orders = replicated(instance.schedule, degrees, num_microbatches, all_replicas=all_replicas)
+    return simulate(stages, orders)
 
 
 def simulate_batch(instance: FlushedInstance, plan: StagePlan) -> float:
-    """Time per sample of one batch in the event simulation.
+    """Time per sample of one simulated batch, with the longest synchronisation after it.
 
-    The formula takes every stage for the slowest one while the pipeline fills and drains; the simulation does not, but
-    makes replicas wait for their own micro-batches, and lets a stage hold ceil(s/d) of them (1F1B) or all (GPipe).
+    The formula takes every stage for the slowest one while the pipeline fills and drains, and a replica for d times as
+    fast; the simulation has the replicas' own micro-batches.
     """
-    m, gpipe = instance.flat.num_microbatches, instance.schedule is Schedule.GPIPE
-    batch = simulate(simulated_stages(instance, plan), m, backward_first=not gpipe).makespan / m
-    return batch + max(synchronisation_times(instance, plan))
+    m = instance.flat.num_microbatches
+    return simulated(instance, plan, m, all_replicas=False).makespan_s / m + max(synchronisation_times(instance, plan))

@@ -64,14 +64,14 @@ def test_simulated_by_hand() -> None:
     """Four micro-batches on two replicas of a (forwards 4, backwards 8) and on b (1 and 2), then half a unit to sync.
 
     1F1B: a holds ceil(3/2) = 2, b one. b is through with them at 7, 10, 13, 16; the first replica of a is busy from 0
-    to 24, the second waits from 8 to 10 and ends at 26. GPipe: b runs two forward passes before its first backward
-    pass, and all four before its second one, so the second replica waits until 12 and ends at 28.
+    to 24, the second waits from 8 to 10 and ends at 26. GPipe: b runs all four forward passes by 10, and its backward
+    passes end at 12, 14, 16, 18, so the second replica begins its first one at 14 and ends at 30.
     """
     layers = tuple(
         Layer(v, {1: (Tmpc("x", time, weight, 2.0, 1.0),)}) for v, time, weight in (("a", 12.0, 10.0), ("b", 3.0, 0.0))
     )
     flat = StageInstance("ab", layers, (Edge("a", "b", 0.0),), 3, 100.0, 10.0, 4)
-    for schedule, end in ((Schedule.ONE_F_ONE_B, 26), (Schedule.GPIPE, 28)):
+    for schedule, end in ((Schedule.ONE_F_ONE_B, 26), (Schedule.GPIPE, 30)):
         assert simulate_batch(flush_pipeline(flat, schedule), PLAN) == pytest.approx(end / 4 + 0.5), schedule
 
 
