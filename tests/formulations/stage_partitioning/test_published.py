@@ -21,11 +21,11 @@ OPTIMA = [
     ("gnmt", 2, "2.5GiB", None, 263.354289),
 ]
 
-#: The same where the published heuristic was run.
+#: The same where the published heuristic was run. GNMT takes minutes on eight devices, seconds on two.
 PIPER = [
     ("resnet", 32, "2GiB", None, 24.6259),
-    ("gnmt", 8, "1.2GiB", None, 68.565564),
-    ("gnmt", 2, "2.5GiB", None, 263.354289),
+    pytest.param("gnmt", 8, "1.2GiB", None, 68.565564, marks=pytest.mark.slow),
+    pytest.param("gnmt", 2, "2.5GiB", None, 263.354289, marks=pytest.mark.slow),
 ]
 
 
