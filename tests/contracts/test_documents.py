@@ -40,6 +40,12 @@ def test_doctests() -> None:
     assert attempted >= 10
 
 
+@pytest.mark.parametrize("page", [path.name for path in ROOT.glob("docs/*.md") if ">>>" in path.read_text()])
+def test_sessions_of_pages_run(page: str) -> None:
+    outcome = doctest.testfile(str(ROOT / "docs" / page), module_relative=False)
+    assert outcome.failed == 0 < outcome.attempted
+
+
 @pytest.mark.parametrize(
     "family",
     [
