@@ -61,6 +61,10 @@ class Stages:
         """The stages that take a stage's output."""
         return tuple(tuple(t for s, t in self.edges if s == stage) for stage in range(len(self.forward_s)))
 
+    def has(self, kind: Kind) -> bool:
+        """Whether there are such actions: W only where backward passes are split."""
+        return kind != "W" or bool(self.weight_s)
+
     def num_needs(self, action: Action) -> int:
         """For how many actions one waits."""
         if action.kind == "F":
@@ -75,7 +79,8 @@ class Stages:
             yield Action("B", stage, j)
         elif kind == "B":
             yield from (Action("B", before, j) for before in self.before[stage])
-            yield Action("W", stage, j)
+            if self.has("W"):
+                yield Action("W", stage, j)
 
 
 @dataclass(frozen=True)
@@ -139,59 +144,95 @@ def simulate(stages: Stages, orders: Sequence[Order]) -> Iteration:
 
 
 class _Run:
-    """Ends are taken in the order of time, so that links serve what is ready first."""
+    """Actions by number: (kind, stage) by kind, then micro-batches of each.
+
+    Links serve what is ready first, so with them ends are taken in the order of time; without them in any.
+    """
 
     def __init__(self, stages: Stages, orders: tuple[Order, ...]) -> None:
         self.stages, self.orders = stages, orders
-        self.device = {action: i for i, order in enumerate(orders) for action in order}
-        self.position = [0] * len(orders)
-        # Of each device when it is free, and the action that freed it.
-        self.free: list[tuple[float, Action | None]] = [(0.0, None)] * len(orders)
-        # Of each action what is still missing, and what has arrived last.
-        self.missing = {action: stages.num_needs(action) for action in self.device}
-        self.arrived: dict[Action, tuple[float, Action]] = {}
+        self.most = 1 + max((action.microbatch for order in orders for action in order), default=0)
+        groups = [(kind, stage) for kind in _KINDS for stage in range(len(stages.forward_s))]
+        self.group = {group: number for number, group in enumerate(groups)}
+        self.seconds = [stages.seconds(Action(kind, stage, 0)) if stages.has(kind) else 0.0 for kind, stage in groups]
+        # Of each group those that wait for it, and the seconds that this takes between devices.
+        self.waiting = [
+            [
+                (self.group[other.kind, other.stage], stages.delay_s.get(_edge(kind, stage, other.stage), 0.0))
+                for other in stages.waiting_for(Action(kind, stage, 0))
+            ]
+            for kind, stage in groups
+        ]
+        needs = [stages.num_needs(Action(kind, stage, 0)) for kind, stage in groups]
+        count = len(groups) * self.most
+        self.queues = [[self.group[k, stage] * self.most + j for k, stage, j in order] for order in orders]
+        self.device = [-1] * count
+        for device, queue in enumerate(self.queues):
+            for number in queue:
+                self.device[number] = device
+        # Of each action how many that it waits for are still missing, when the last has arrived, and which that was.
+        self.missing = [needs[number // self.most] for number in range(count)]
+        self.arrival, self.cause = [0.0] * count, [-1] * count
+        self.end = [0.0] * count
+        self.position, self.free = [0] * len(orders), [0.0] * len(orders)
         self.link_free: dict[tuple[int, int], float] = {}
-        self.ends: list[tuple[float, Action]] = []
-        self.end_s: dict[Action, float] = {}
-        self.cause: dict[Action, Action | None] = {}
+        self.ended: list[tuple[float, Action, int]] = []
+        self.push, self.pop = (heapq.heappush, heapq.heappop) if stages.links else (list.append, list.pop)
 
     def run(self) -> Iteration:
         for device in range(len(self.orders)):
             self._start(device)
-        while self.ends:
-            end, action = heapq.heappop(self.ends)
-            for waiting in self.stages.waiting_for(action):
-                if waiting in self.device:
-                    self._arrive(waiting, action, end)
+        while self.ended:
+            self._hand_on(self.pop(self.ended)[-1])
         stuck = [order[at] for order, at in zip(self.orders, self.position, strict=True) if at < len(order)]
         if stuck:
             raise DeadlockError("deadlock: " + ", ".join("{}({}, {})".format(*action) for action in stuck) + " wait")
-        return Iteration(self.stages, self.orders, self.end_s, self.cause)
+        actions = {number: action for queue, order in zip(self.queues, self.orders, strict=True)
+                   for number, action in zip(queue, order, strict=True)}  # fmt: skip
+        return Iteration(
+            self.stages,
+            self.orders,
+            {action: self.end[number] for number, action in actions.items()},
+            {action: actions.get(self.cause[number]) for number, action in actions.items()},
+        )
 
-    def _arrive(self, waiting: Action, action: Action, end: float) -> None:
-        source, target = self.device[action], self.device[waiting]
-        if source != target:
-            edge = (action.stage, waiting.stage) if action.kind == "F" else (waiting.stage, action.stage)
-            delay = self.stages.delay_s.get(edge, 0.0)
-            if self.stages.links:
-                end = max(end, self.link_free.get((source, target), 0.0))
-                self.link_free[source, target] = end + delay
-            end += delay
-        if waiting not in self.arrived or end > self.arrived[waiting][0]:
-            self.arrived[waiting] = (end, action)
-        self.missing[waiting] -= 1
-        self._start(target)
+    def _hand_on(self, number: int) -> None:
+        """What waits for an action that has ended gets what it made."""
+        group, j = divmod(number, self.most)
+        source, end = self.device[number], self.end[number]
+        for other, delay in self.waiting[group]:
+            waiting, arrival = other * self.most + j, end
+            target = self.device[waiting]
+            if target < 0:
+                continue
+            if target != source:
+                if self.stages.links:
+                    arrival = max(end, self.link_free.get((source, target), 0.0))
+                    self.link_free[source, target] = arrival + delay
+                arrival += delay
+            if self.cause[waiting] < 0 or arrival > self.arrival[waiting]:
+                self.arrival[waiting], self.cause[waiting] = arrival, number
+            self.missing[waiting] -= 1
+            if not self.missing[waiting]:
+                self._start(target)
 
     def _start(self, device: int) -> None:
         """Start the device's next actions while all that they wait for has arrived; their ends are events to come."""
-        order = self.orders[device]
-        while self.position[device] < len(order) and not self.missing[order[self.position[device]]]:
-            action = order[self.position[device]]
-            free, before = self.free[device]
-            arrival, cause = self.arrived.get(action, (0.0, None))
-            end = max(free, arrival) + self.stages.seconds(action)
-            self.position[device] += 1
-            self.free[device] = (end, action)
-            self.end_s[action] = end
-            self.cause[action] = cause if arrival > free else before
-            heapq.heappush(self.ends, (end, action))
+        queue, at, free = self.queues[device], self.position[device], self.free[device]
+        while at < len(queue) and not self.missing[queue[at]]:
+            number = queue[at]
+            if self.arrival[number] <= free and at:
+                self.cause[number] = queue[at - 1]
+            free = max(free, self.arrival[number]) + self.seconds[number // self.most]
+            self.end[number] = free
+            self.push(self.ended, (free, self.orders[device][at], number))
+            at += 1
+        self.position[device], self.free[device] = at, free
+
+
+_KINDS: tuple[Kind, ...] = ("F", "B", "W")
+
+
+def _edge(kind: Kind, stage: int, other: int) -> tuple[int, int]:
+    """The edge over which an action of a stage hands to another stage; gradients run backwards."""
+    return (stage, other) if kind == "F" else (other, stage)
