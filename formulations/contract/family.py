@@ -18,6 +18,7 @@ from formulations.contract.quantities import Quantity, unknown_to, unmet
 from formulations.contract.violation import Violation as Violation
 from formulations.contract.what_if import Questions
 from formulations.figures.plan_figures import Breakdown
+from formulations.simulation.clock import Clock
 from instances.errors import InstanceError, closest, expect
 from instances.exchange import form_of
 from instances.parameters import Setting
@@ -256,6 +257,11 @@ class Family(Generic[Instance, Plan]):
     def breakdown(self) -> Callable[[Instance, Plan], Breakdown] | None:
         """``breakdown(instance, plan)``: the figures and pictures of a plan."""
         return self.entries.get("breakdown")
+
+    @property
+    def clock(self) -> Callable[[Instance, Plan], Clock] | None:
+        """``clock(instance, plan)``: which clock the objective is, with a simulated iteration; ``None``: no clock."""
+        return self.entries.get("clock")
 
     @property
     def certificates(self) -> Certificates[Instance] | None:

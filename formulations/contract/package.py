@@ -25,6 +25,7 @@ _SMALL = {
 #: Functions whose modules may import solvers and tables: they are imported when they are called.
 _LATE = {
     "breakdown": ("definition.plan_figures", "breakdown"),
+    "clock": ("definition.clock", "clock"),
     "why_infeasible": ("questions.why_infeasible", "why_infeasible"),
     "mining": ("questions.instance_space", "mining"),
     "questions": ("questions.what_if", "questions"),

@@ -9,9 +9,10 @@ from dataclasses import replace
 from itertools import pairwise
 
 from formulations.figures.plan_figures import Passes, Stage, Task
+from formulations.simulation import simulate_graph
 from formulations.simulation.iteration import Iteration
 from formulations.simulation.simulate_chain import PipelineStage, Trace, simulate
-from formulations.simulation.simulate_graph import Pass, PassGraph, kfkb, run
+from formulations.simulation.simulate_graph import Pass
 from instances.problems.microbatch_schedule import ScheduleInstance
 
 #: A picture has at most about so many passes; longer simulations are shown in part.
@@ -165,18 +166,11 @@ def of_passes(title: str, passes: Sequence[Pass], stages: Sequence[Stage], unit:
 
 
 def one_f_one_b(instance: ScheduleInstance, stages: Sequence[Stage], unit: str = "s") -> Passes:
-    """An iteration of equal micro-batches in the order of 1F1B; of large ones the first micro-batches alone.
-
-    A stage warms up with as many forward passes as there are stages from it to the end.
-    """
+    """An iteration of equal micro-batches in the order of 1F1B; of large ones the first micro-batches alone."""
     count = _num_drawn(instance.minibatch, len(stages))
     shown = ScheduleInstance(instance.name, count, instance.stages, instance.edges)
-    behind = [1] * len(stages)
-    for edge in sorted(instance.edges, key=lambda edge: -edge.source):
-        behind[edge.source] = max(behind[edge.source], behind[edge.target] + 1)
-    orders = [kfkb(count, min(count, each), 1) for each in behind]
     title = _title("An iteration, simulated (1F1B)", count, instance.minibatch)
-    passes = of_passes(title, run(PassGraph(shown), orders).passes, stages, unit)
+    passes = of_passes(title, simulate_graph.one_f_one_b(shown).passes, stages, unit)
     return passes if count == instance.minibatch else replace(passes, end=None)
 
 

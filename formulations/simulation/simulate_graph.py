@@ -296,6 +296,17 @@ class _Run:
         return False
 
 
+def one_f_one_b(instance: ScheduleInstance) -> GraphTrace:
+    """An iteration in the order of 1F1B: a stage warms up with as many forward passes as stages from it to the end.
+
+    Stages are numbered from the input side on, and all have micro-batches of one sample.
+    """
+    behind, count = [1] * len(instance.stages), instance.minibatch
+    for edge in sorted(instance.edges, key=lambda edge: -edge.source):
+        behind[edge.source] = max(behind[edge.source], behind[edge.target] + 1)
+    return run(PassGraph(instance), [kfkb(count, min(count, each), 1) for each in behind])
+
+
 def kfkb(count: int, warm_up: int, k: int) -> str:
     """F^l (B^k F^k)* and backward passes at the end, of ``count`` micro-batches.
 

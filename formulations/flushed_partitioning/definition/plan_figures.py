@@ -13,10 +13,10 @@ from formulations.flushed_partitioning.definition.problem import (
     depth,
     evaluate,
     places,
-    simulated,
     step_time,
     synchronisation_times,
 )
+from formulations.stage_partitioning.definition.batch import simulated
 from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.definition.plan_figures import (
     memory_rows,
@@ -82,7 +82,9 @@ def _pictures(
 def _passes(instance: FlushedInstance, plan: StagePlan, rings: Sequence[float], stages: Sequence[Stage]) -> Passes:
     """A batch as it runs, which the objective counts in another way."""
     flat = instance.flat
-    passes = batch(lambda count: simulated(instance, plan, count), stages, flat.num_microbatches, flat.time_unit)
+    passes = batch(
+        lambda count: simulated(flat, plan, instance.schedule, count), stages, flat.num_microbatches, flat.time_unit
+    )
     filling = depth(instance, plan) - 1
     sooner = "faster stages fill and drain the pipeline sooner, and " if filling else ""
     says = (

@@ -20,30 +20,24 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from formulations.contract.violation import Violation
-from formulations.simulation.iteration import Iteration, Stages, simulate
-from formulations.simulation.orders import replicated
 from formulations.stage_partitioning.definition import problem as flat_problem
+from formulations.stage_partitioning.definition.batch import gradient_bytes, simulated, stage_edges
+from formulations.stage_partitioning.definition.batch import step_time as flat_step_time
 from formulations.stage_partitioning.definition.plan import Stage, StagePlan
-from formulations.stage_partitioning.definition.problem import MEMORY_SLACK, stage_memory, stage_time
+from formulations.stage_partitioning.definition.problem import MEMORY_SLACK, stage_memory
 from instances.problems.flushed_partitioning import FlushedInstance, Schedule
 
 
 def step_time(instance: FlushedInstance, stage: Stage) -> float:
     """Compute and communication of a stage per micro-batch, shared by its d replicas."""
-    return stage_time(instance.weightless, stage)
+    return flat_step_time(instance.flat, stage)
 
 
 def synchronisation_time(instance: FlushedInstance, stage: Stage, *, inside: bool = False) -> float:
     """Exchange of a stage's gradients after the batch, per micro-batch of it; ``inside``: in one machine."""
-    flat, d = instance.flat, stage.dp_degree
-    weights = [
-        x.weight_bytes
-        for node in stage.nodes
-        for x in flat.layers[flat.index[node]].tmpcs[stage.tp_degree]
-        if x.id == stage.tmpcs[node]
-    ]
+    flat = instance.flat
     bandwidth = instance.inner_bandwidth if inside and instance.inner_bandwidth is not None else flat.bandwidth
-    return 4 * (d - 1) / d * math.fsum(weights) / bandwidth / flat.num_microbatches
+    return gradient_bytes(flat, stage) / bandwidth / flat.num_microbatches
 
 
 @dataclass(frozen=True)
@@ -109,16 +103,9 @@ def synchronisation_times(instance: FlushedInstance, plan: StagePlan) -> tuple[f
 def depth(instance: FlushedInstance, plan: StagePlan) -> int:
     """L: the number of stages on the longest path of the stage graph, which has an edge where a layer edge crosses."""
     longest = [1] * len(plan.stages)
-    for source, target in sorted(stage_edges(instance, plan), reverse=True):
+    for source, target in sorted(stage_edges(instance.flat, plan), reverse=True):
         longest[source] = max(longest[source], 1 + longest[target])
     return max(longest, default=0)
-
-
-def stage_edges(instance: FlushedInstance, plan: StagePlan) -> set[tuple[int, int]]:
-    """Which stages hand a tensor to which; edges that run backwards or leave the plan are left out."""
-    stage_of = {node: position for position, stage in enumerate(plan.stages) for node in stage.nodes}
-    pairs = {(stage_of.get(edge.source), stage_of.get(edge.target)) for edge in instance.flat.edges}
-    return {(s, t) for s, t in pairs if s is not None and t is not None and s < t}
 
 
 def objective(instance: FlushedInstance, depth: int, bottleneck: float, synchronisation: float) -> float:
@@ -180,28 +167,12 @@ def _gpipe_memory(instance: FlushedInstance, plan: StagePlan) -> Iterator[Violat
             )
 
 
-def simulated(
-    instance: FlushedInstance, plan: StagePlan, num_microbatches: int, *, all_replicas: bool = True
-) -> Iteration:
-    """So many micro-batches in the schedule's fixed order (`simulation.orders.replicated`); backward passes are 2/3.
-
-    Stages wait for those that they have tensors from. Tensors between stages are part of their passes, as in Piper's
-    cost model.
-    """
-    steps = [step_time(instance, stage) * stage.dp_degree for stage in plan.stages]
-    stages = Stages(
-        tuple(step / 3 for step in steps), tuple(step * 2 / 3 for step in steps), tuple(stage_edges(instance, plan))
-    )
-    degrees = [stage.dp_degree for stage in plan.stages]
-    orders = replicated(instance.schedule, degrees, num_microbatches, all_replicas=all_replicas)
-    return simulate(stages, orders)
-
-
 def simulate_batch(instance: FlushedInstance, plan: StagePlan) -> float:
     """Time per sample of one simulated batch, with the longest synchronisation after it.
 
-    The formula takes every stage for the slowest one while the pipeline fills and drains, and a replica for d times as
-    fast; the simulation has the replicas' own micro-batches.
+    The formula takes every stage for the slowest one while the pipeline fills and drains, and d replicas for one stage
+    that is d times as fast; the simulation gives each replica its own micro-batches.
     """
     m = instance.flat.num_microbatches
-    return simulated(instance, plan, m, all_replicas=False).makespan_s / m + max(synchronisation_times(instance, plan))
+    end = simulated(instance.flat, plan, instance.schedule, m, all_replicas=False).makespan_s
+    return end / m + max(synchronisation_times(instance, plan))

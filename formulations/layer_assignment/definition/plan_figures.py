@@ -6,13 +6,13 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-from formulations.figures.gantt import beside_objective, forward_and_backward, one_f_one_b
+from formulations.figures.gantt import beside_objective, one_f_one_b
 from formulations.figures.objective_parts import equation_4
 from formulations.figures.plan_figures import Breakdown, Item, Passes, Stack, Stage, Strip, slowest, stages_of
+from formulations.layer_assignment.definition.clock import pipeline
 from formulations.layer_assignment.definition.plan import LayerPlan
 from formulations.layer_assignment.definition.problem import Terms, cuts, parameters_of, terms
 from instances.problems.layer_assignment import LayerAssignmentInstance
-from instances.problems.microbatch_schedule import ScheduleEdge, ScheduleInstance, ScheduleStage
 
 
 def breakdown(instance: LayerAssignmentInstance, plan: LayerPlan, degrees: str = "") -> Breakdown:
@@ -44,7 +44,7 @@ def breakdown(instance: LayerAssignmentInstance, plan: LayerPlan, degrees: str =
             _strip(instance, plan, stages),
             Stack("A micro-batch in each stage", stages, {"compute": times}, "time of a micro-batch", "s"),
             equation_4(times, sending, rings, instance.num_microbatches, stages),
-            _passes(instance, times, sending, found, stages),
+            _passes(instance, plan, sending, found, stages),
         ),
         lambda: _strip(instance, plan, stages),
     )
@@ -69,13 +69,13 @@ def _strip(instance: LayerAssignmentInstance, plan: LayerPlan, stages: Sequence[
 
 def _passes(
     instance: LayerAssignmentInstance,
-    times: Sequence[float],
+    plan: LayerPlan,
     sending: Sequence[float],
     found: Terms,
     stages: Sequence[Stage],
 ) -> Passes:
     """One replica's pipeline, which the objective counts in another way."""
-    passes = one_f_one_b(_schedule(instance, times, sending), stages)
+    passes = one_f_one_b(pipeline(instance, plan), stages)
     sent = (
         "sends once over every cut and makes no stage wait for what is sent; here every micro-batch is sent, forward "
         "and backward, and stages wait for it"
@@ -83,13 +83,3 @@ def _passes(
     counted = sent if any(sending) else "counts the slowest stage for all micro-batches but one, and all stages once"
     step = math.fsum([found.waiting, found.filling, found.sending, found.all_reduce])
     return beside_objective(passes, step, f" for a step, {counted}", found.all_reduce)
-
-
-def _schedule(instance: LayerAssignmentInstance, times: Sequence[float], sending: Sequence[float]) -> ScheduleInstance:
-    """One replica's pipeline; half of a cut's seconds go each way."""
-    return ScheduleInstance(
-        instance.name,
-        instance.num_microbatches,
-        tuple(ScheduleStage(*forward_and_backward(time)) for time in times),
-        tuple(ScheduleEdge(stage, stage + 1, seconds / 2) for stage, seconds in enumerate(sending[:-1])),
-    )

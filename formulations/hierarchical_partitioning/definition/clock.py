@@ -1,0 +1,12 @@
+"""The objective is that of a pipeline that never runs empty; pipelines inside of pipelines are not simulated."""
+
+from __future__ import annotations
+
+from formulations.hierarchical_partitioning.definition.plan import HierarchicalPlan
+from formulations.simulation.clock import Clock
+from instances.problems.hierarchical_partitioning import HierarchicalInstance
+
+
+def clock(instance: HierarchicalInstance, _: HierarchicalPlan) -> Clock:
+    """A steady state alone."""
+    return Clock("steady", None, instance.flat.num_microbatches, None)

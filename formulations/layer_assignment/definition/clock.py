@@ -1,0 +1,33 @@
+"""AMP's Equation 4 is a formula of a step; an iteration is the step under 1F1B."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+from formulations.figures.gantt import forward_and_backward
+from formulations.layer_assignment.definition.plan import LayerPlan
+from formulations.layer_assignment.definition.problem import cuts, terms
+from formulations.simulation.clock import Clock
+from formulations.simulation.simulate_graph import one_f_one_b
+from instances.problems.layer_assignment import LayerAssignmentInstance
+from instances.problems.microbatch_schedule import ScheduleEdge, ScheduleInstance, ScheduleStage
+
+
+def pipeline(instance: LayerAssignmentInstance, plan: LayerPlan) -> ScheduleInstance:
+    """One replica's pipeline; a backward pass takes two thirds, and half of a cut's seconds go each way."""
+    parts = list(pairwise(cuts(plan)))
+    times = [math.fsum(instance.layer_time_s[start:end]) for start, end in parts]
+    sending = [instance.cut_cost(end - 1, stage) for stage, (_, end) in enumerate(parts[:-1])]
+    return ScheduleInstance(
+        instance.name,
+        instance.num_microbatches,
+        tuple(ScheduleStage(*forward_and_backward(time)) for time in times),
+        tuple(ScheduleEdge(stage, stage + 1, seconds / 2) for stage, seconds in enumerate(sending)),
+    )
+
+
+def clock(instance: LayerAssignmentInstance, plan: LayerPlan) -> Clock:
+    """The formula beside the simulated step, with the formula's all-reduce after it."""
+    end = one_f_one_b(pipeline(instance, plan)).iteration_s
+    return Clock("formula", "1f1b", instance.num_microbatches, end + terms(instance, plan).all_reduce)

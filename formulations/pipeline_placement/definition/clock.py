@@ -1,0 +1,13 @@
+"""The objective is that of a pipeline that never runs empty; an iteration is a step under 1F1B."""
+
+from __future__ import annotations
+
+from formulations.pipeline_placement.definition.plan import PlacementPlan
+from formulations.pipeline_placement.definition.simulate import simulate_plan
+from formulations.simulation.clock import Clock
+from instances.problems.pipeline_placement import PlacementInstance
+
+
+def clock(instance: PlacementInstance, plan: PlacementPlan) -> Clock:
+    """The slowest stage beside the simulated step of the slowest replica, with its all-reduce."""
+    return Clock("steady", "1f1b", instance.microbatches, simulate_plan(instance, plan).seconds)

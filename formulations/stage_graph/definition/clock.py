@@ -1,0 +1,15 @@
+"""GraphPipe's Equation 1 is that of a pipeline that never runs empty; an iteration is simulated beside it."""
+
+from __future__ import annotations
+
+from formulations.simulation.clock import Clock
+from formulations.stage_graph.definition.plan import StagePlan
+from formulations.stage_graph.definition.problem import iteration_s
+from instances.problems.stage_graph import StageGraph
+
+
+def clock(instance: StageGraph, plan: StagePlan) -> Clock:
+    """Either objective beside the iteration of the plan's own order: F^l (B^k F^k)* B^rest on every stage."""
+    return Clock(
+        "iteration" if instance.objective == "iteration" else "steady", None, None, iteration_s(instance, plan)
+    )

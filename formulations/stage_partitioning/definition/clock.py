@@ -1,0 +1,14 @@
+"""Piper's objective is that of a pipeline that never runs empty; an iteration is one batch under 1F1B."""
+
+from __future__ import annotations
+
+from formulations.simulation.clock import Clock
+from formulations.stage_partitioning.definition.batch import gradient_bytes, iteration
+from formulations.stage_partitioning.definition.plan import StagePlan
+from instances.problems.stage_partitioning import StageInstance
+
+
+def clock(instance: StageInstance, plan: StagePlan) -> Clock:
+    """A steady state beside one batch of all micro-batches."""
+    longest = max(gradient_bytes(instance, stage) for stage in plan.stages) / instance.bandwidth
+    return Clock("steady", "1f1b", instance.num_microbatches, iteration(instance, plan, "1f1b", longest))

@@ -1,0 +1,45 @@
+"""Which clock an objective is, problem by problem, and the simulated iteration beside it."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from random_instances import LIMITS, warmed
+from small_instances import random_case
+
+from formulations import FAMILIES
+from formulations.stage_partitioning.definition.batch import step_time
+from planner.solving.solve import run
+
+#: What has no pipeline, or none of its own.
+NO_CLOCK = {"tmpc_knapsack", "mesh_tiling", "device_mapping", "operator_partitioning"}
+CASES = 8
+
+
+@pytest.mark.parametrize("name", [family.name for family in FAMILIES])
+def test_pipelines_say_which_clock_they_are(name: str) -> None:
+    """An iteration is the objective where that is one, and no shorter than the work of any replica."""
+    family, seen = warmed(name), 0
+    assert (family.clock is None) == (name in NO_CLOCK)
+    for number in range(CASES if family.clock else 0):
+        instance = random_case(name, 30, number)
+        method = next(method for method in family.methods if method.supports(instance) is None)
+        result = run(family, method, instance, LIMITS, {})
+        if result.own_plan is None or family.clock is None:
+            continue
+        clock, seen = family.clock(instance, result.own_plan), seen + 1
+        if clock.iteration_s is None:
+            assert name == "hierarchical_partitioning" and clock.kind == "steady"
+            continue
+        assert math.isfinite(clock.iteration_s) and clock.iteration_s >= 0, number
+        if clock.kind == "iteration" and getattr(instance, "objective", "time") != "memory":
+            assert clock.iteration_s == pytest.approx(result.objective, rel=1e-9), number
+        if name in ("stage_partitioning", "flushed_partitioning"):
+            flat = getattr(instance, "flat", instance)
+            unit_s = 1e-3 if flat.time_unit == "ms" else 1.0
+            for stage in result.own_plan.stages:
+                rounds = -(-flat.num_microbatches // stage.dp_degree)
+                work = rounds * step_time(flat, stage) * stage.dp_degree * unit_s
+                assert clock.iteration_s >= work * (1 - 1e-9), number
+    assert seen > 2 or family.clock is None
