@@ -106,6 +106,32 @@ def test_a_false_first_proof_is_none(monkeypatch: pytest.MonkeyPatch, sense: Any
     assert all(sign * bound >= 24 - 1e-6 for bound in reported)
 
 
+def test_a_refuted_proof_is_replaced_by_that_of_a_third_run() -> None:
+    """The second run has a solution below what the first one proved; what the third one proves counts with it."""
+    lp = translate(items())[0].getLp()
+    lp.sense_ = highspy.ObjSense.kMinimize
+    false, true = (Run(Stop.PROVED, values=f"{each}", objective=each, bound=each) for each in (5.0, 4.0))
+    none = Run(Stop.PROVED, infeasible=True)
+    hints: list[Any] = []
+
+    def outcome(*ends: Run) -> Run:
+        runs = iter(ends)
+        hints.clear()
+
+        def once(_lp: Any, _columns: Any, hint: Any, _report: Any, _second: bool) -> Run:
+            hints.append(dict(hint))
+            return next(runs)
+
+        return prove_twice.prove_twice(once, lp, {}, {0: 1.0}, 0, None)
+
+    for first in (false, none):
+        run = outcome(first, true, true)
+        assert (run.stop, run.objective, run.bound) == (Stop.PROVED, 4.0, 4.0)
+        assert hints == [{0: 1.0}, {}, {}]
+    late = outcome(false, true, Run(Stop.TIME_LIMIT, bound=3.0))
+    assert (late.stop, late.objective, late.bound) == (Stop.TIME_LIMIT, 4.0, 3.0)
+
+
 def test_a_single_run_closes_no_gap(monkeypatch: pytest.MonkeyPatch) -> None:
     """The second run ends without a word: what the first one proved is a plan and a bound apart from it."""
     once = milp._Call.once

@@ -8,12 +8,15 @@ import pyomo.environ as pyo
 import pytest
 from oracles.pipeline_placement import optimum, random_instance
 
+from formulations.device_mapping.definition.plan import Mapping
+from formulations.operator_partitioning.definition.plan import OperatorPlan
+from formulations.pipeline_placement.definition.plan import PlacementPlan
 from formulations.pipeline_placement.definition.problem import evaluate
 from formulations.pipeline_placement.models import milp
 from instances.problems.operator_partitioning import Operator, OperatorInstance, Tensor
 from instances.problems.pipeline_placement import PlacementInstance, place_on
 from solvers.milp.backend import run
-from solvers.outcome import Limits, Watch
+from solvers.outcome import Limits, Stop, Watch
 
 SHAPES = [(2, 2), (3, 1), (1, 3), (4, 1), (2, 1)]
 OBJECTIVES = ("p2p", "allreduce", "full")
@@ -72,3 +75,38 @@ def test_links_and_places_agree() -> None:
         built.model.objective.deactivate()
         built.model.any_plan = pyo.Objective(expr=0.0)
         assert run(built.model, Limits(), Watch()).infeasible is not fits, (d, e)
+
+
+def test_a_plan_to_begin_with_hides_no_better_one() -> None:
+    """HiGHS 1.12 calls this plan of 46.5 optimal in one order of rows of five once it knows it; 43.75 is."""
+    instance = false_proof()
+    plan = PlacementPlan(
+        OperatorPlan(((0, 1, 2, 3), (4,), (5,), (6, 7)), (2, 2, 2, 2)), Mapping(((3, 7), (5, 4), (1, 6), (2, 0)))
+    )
+    watch = Watch()
+    watch.plan(plan, evaluate(instance, plan))
+    assert evaluate(instance, plan) == 46.5
+    built = milp.model_of(instance, watch)
+    built.begin_with(built.values_of(plan))
+    found = built.run(Limits(), Watch())
+    assert found.stop is Stop.PROVED and found.values is not None
+    assert evaluate(instance, built.decode(found.values)) == 43.75 == pytest.approx(found.bound * built.unit, rel=1e-6)
+
+
+def false_proof() -> PlacementInstance:
+    """Eight operators on eight devices of three speeds, drawn at random."""
+    computed, weights = (6, 8, 6, 6, 17, 12, 18, 15), (7, 0, 10, 4, 16, 16, 5, 13)
+    sent = (
+        (0, (1, 3), 18),
+        (1, (2, 5), 17),
+        (2, (3, 5), 2),
+        (3, (4,), 12),
+        (4, (5, 6), 11),
+        (5, (6, 7), 14),
+        (6, (7,), 18),
+    )
+    rows = ("04422244", "40442444", "44042412", "24401224", "22210422", "24424022", "44122204", "44242240")
+    operators = tuple(Operator(v, float(c), float(w)) for v, (c, w) in enumerate(zip(computed, weights, strict=True)))
+    tensors = tuple(Tensor(source, targets, float(size)) for source, targets, size in sent)
+    graph = OperatorInstance("drawn", operators, tensors, num_stages=4, replicas=2, bandwidth_bytes_per_s=1.0)
+    return place_on(graph, tuple(tuple(float(each) for each in row) for row in rows))
