@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from formulations.contract.family import lazy
 from instances.parameters import Setting, parse_count, parse_flag
 from instances.problems.stage_graph import parse_ratio
 from planner.reproduction.claim import Claim, Evidence, Note
@@ -25,15 +24,13 @@ def table_2(
     _inputs: str | None, note: Note, *, ratio: tuple[int, int] = (1, 2), max: int = 8, powers_of_two: bool = False
 ) -> Evidence:
     """Table 2 against the exact minimum for all micro-batches and k up to a number."""
-    compare, scheduled = (
-        lazy(f"formulations.microbatch_schedule.questions.studies.table_2:{name}")
-        for name in ("compare", "schedule_case")
-    )
+    from planner.reproduction.graphpipe.table_2 import compare, schedule_case
+
     numbers = [1 << power for power in range(max.bit_length())] if powers_of_two else list(range(1, max + 1))
     found = compare(ratio, numbers, note)
     totals = {name: found.total(name) for name in ("cases", "equal", "too_small", "too_large")}
     checked = {
-        kind: None if case is None else scheduled(case, ratio, _LIMITS)
+        kind: None if case is None else schedule_case(case, ratio, _LIMITS)
         for kind, case in (("too_small", found.too_small), ("too_large", found.too_large))
     }
     which = "powers of two" if powers_of_two else "integers"

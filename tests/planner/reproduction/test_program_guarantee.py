@@ -16,11 +16,11 @@ from formulations.stage_partitioning import FAMILY
 from formulations.stage_partitioning.definition.problem import evaluate, violations
 from formulations.stage_partitioning.paper import piper
 from formulations.stage_partitioning.questions.instance_space import mining
-from formulations.stage_partitioning.questions.studies.guarantee import hard_for_slowdown, slowdown
 from instances.problems.stage_partitioning import CostModel, StageInstance
 from planner.experiments.mining.mine import mine
 from planner.experiments.mining.search import within_domains
 from planner.files.load import validate
+from planner.reproduction.piper.program_guarantee import hard_for_slowdown, slowdown
 from planner.solving.solve import run
 from solvers.outcome import Limits, Watch
 

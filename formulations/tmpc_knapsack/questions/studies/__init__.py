@@ -1,1 +1,0 @@
-"""Studies of the paper's claims about this problem; no methods."""
