@@ -23,9 +23,9 @@ _FINEST = Decimal(str(MIN_AMOUNT))
 def round_up(needed: float, slack: float = 1.0) -> float:
     """The least rounded amount that is enough: ``needed`` is at most ``slack`` times it, in float arithmetic.
 
-    >>> rounded_up(20.168600001), rounded_up(2136.2), rounded_up(0.0)
+    >>> round_up(20.168600001), round_up(2136.2), round_up(0.0)
     (20.1686001, 2137.0, 0.0)
-    >>> rounded_up(3000.0000000001, slack=1 + 1e-12)
+    >>> round_up(3000.0000000001, slack=1 + 1e-12)
     3000.0
     """
     exact = Decimal(needed)

@@ -195,8 +195,8 @@ def test_the_plan_without_flushes_can_be_the_wrong_one() -> None:
 def test_how_far_the_formula_is_from_a_simulated_batch(cases: int) -> None:
     """Chains with a stage for every node and d = 1.
 
-    GPipe is never slower than the formula, which takes every stage for the slowest one while the pipeline fills and
-    drains. 1F1B may be, since a stage with room for L - i micro-batches waits for the one in front of it.
+    Neither schedule's fixed order is slower than the formula, which takes every stage for the slowest one while the
+    pipeline fills and drains.
     """
     ratios: dict[Schedule, list[float]] = {schedule: [] for schedule in Schedule}
     for seed in range(3 * cases):
@@ -213,8 +213,7 @@ def test_how_far_the_formula_is_from_a_simulated_batch(cases: int) -> None:
         # the slowest stage alone takes m steps of the m + L - 1
         assert time / formula >= flat.num_microbatches / (flat.num_microbatches + len(layers) - 1) - 1e-9
     assert min(map(len, ratios.values())) > 10
-    assert max(ratios[Schedule.GPIPE]) <= 1 + 1e-9
-    assert 1 < max(ratios[Schedule.ONE_F_ONE_B]) < 1.5
+    assert all(max(each) <= 1 + 1e-9 for each in ratios.values())
 
 
 def test_instances_follow_overrides() -> None:
