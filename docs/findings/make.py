@@ -1,15 +1,17 @@
-"""Draw the pictures of the findings anew: ``python docs/findings/make.py``.
+"""Draw the pictures of the findings anew, and write the page of printed numbers: ``python docs/findings/make.py``.
 
 Each shows numbers of its section of findings.md, which says how they were measured; a number that its section does not
-have is an error, so that text and picture are one.
+have is an error, so that text and picture are one. Numbers that are called printed have their origin in printed.toml.
 """
 
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from planner.display.plots import Chart, ranked, save
 
@@ -83,7 +85,7 @@ FINDINGS = (
         "Piper, Table 1",
         "The plan of a chain is not the plan of the graph",
         "ms per sample, Resnet50 on 32 devices of 1.5 GiB",
-        (theirs("printed", "61.209"), theirs("best of four orders", "53.497"), Bar("optimum of the graph", "50.977")),
+        (theirs("printed", "61.2086"), theirs("best of four orders", "53.497"), Bar("optimum of the graph", "50.977")),
     ),
     Finding(
         "Piper, Appendix F and section 5",
@@ -224,11 +226,11 @@ FINDINGS = (
         "In one program on one cost model the search is faster on two of three models",
         "times as fast as PipeDream (CPU time, both readings of the branches)",
         (
-            theirs("MMT, printed at least", "14.8"),
+            theirs("MMT, printed at least", "14.7"),
             Bar("MMT, here at most", "7.2"),
             theirs("DLRM, printed at least", "9.2"),
             Bar("DLRM, here at most", "0.91"),
-            theirs("CANDLE-Uno, printed at least", "10.5"),
+            theirs("CANDLE-Uno, printed at least", "10.4"),
             Bar("CANDLE-Uno, here at most", "2.7"),
         ),
     ),
@@ -331,6 +333,42 @@ def missing(finding: Finding, text: str) -> Iterator[str]:
             yield f"{finding.section}: no number {bar.number} ({bar.label})"
 
 
+def origins() -> list[dict[str, Any]]:
+    """What printed.toml has: where a number is called printed, and where it comes from."""
+    found: list[dict[str, Any]] = tomllib.loads((HERE / "printed.toml").read_text())["printed"]
+    return found
+
+
+def origin(record: dict[str, Any]) -> str:
+    """A paper and its place, a release's function, or a command of ours."""
+    named = ("paper", "release", "ours")
+    if sum(name in record for name in named) != 1 or ("paper" in record) != ("place" in record):
+        raise SystemExit(f"printed.toml, {record['where']}: one of {', '.join(named)}; a place for a paper alone")
+    if "paper" in record:
+        return f"{record['paper']}, {record['place']}"
+    return f"its release: {record['release']}" if "release" in record else f"ours: {record['ours']}"
+
+
+_PRINTED_PAGE = """# Printed numbers
+
+Where each number comes from that a [finding](findings.md) or a claim of `planner reproduce` calls printed: the paper
+and its place, or its release. A module of `planner/reproduction` has the numbers of a whole table in a constant.
+Written by `python docs/findings/make.py` from `docs/findings/printed.toml`, which tests compare with texts and claims.
+
+| where | numbers | from |
+| --- | --- | --- |
+"""
+
+
+def page() -> str:
+    """printed.toml as a page."""
+    rows = []
+    for record in origins():
+        numbers = ", ".join(record.get("numbers", ())) or f"`{record['constant']}`"
+        rows.append(f"| {'; '.join(record['where'])} | {numbers} | {origin(record)} |")
+    return _PRINTED_PAGE + "\n".join(rows) + "\n"
+
+
 def chart(finding: Finding) -> Chart:
     """Bars with their numbers as the section has them, and so without an axis."""
     rows = [{"name": bar.label, "value": bar.value, "said": bar.said, "colour": bar.whose} for bar in finding.bars]
@@ -352,6 +390,7 @@ def main() -> None:
         raise SystemExit("\n".join(lacks))
     for finding in FINDINGS:
         save([chart(finding)], str(HERE / finding.file), width=560)
+    (HERE.parent / "printed-numbers.md").write_text(page())
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from instances.problems.amp_strategy import AmpInstance
 from planner.reproduction.amp import published
 from planner.reproduction.amp.notes import sentences
 from planner.reproduction.amp.strategies import Strategy, examine, lengths_by
-from planner.reproduction.amp.tables import TABLES, Printed
+from planner.reproduction.amp.tables import PRINTED, Printed
 from planner.reproduction.claim import ClaimTables, Evidence, Note
 
 _ANALYTIC = "analytic layer times; the published profiles are not here, so no printed number is compared"
@@ -69,7 +69,7 @@ def _compared(name: str, lengths: Sequence[int], printed: Sequence[int]) -> str:
 
 
 def _tables(instance: AmpInstance, found: Mapping[Degrees, Strategy], runs: Runs) -> ClaimTables:
-    rows = tuple(_table_row(instance, found, runs, printed) for printed in TABLES[instance.name])
+    rows = tuple(_table_row(instance, found, runs, printed) for printed in PRINTED[instance.name])
     seconds = [row["seconds_met"] for row in rows if row["seconds_met"] is not None]
     words = [row["cuts"] for row in rows]
     return ClaimTables(

@@ -23,7 +23,7 @@ _SIXTEEN_MIXED = (0, 3, 5, 7, 9, 11, 13, 15, 16, 17, 19, 20, 21, 22, 23, 25, 30)
 _SIXTEEN_GAN = (0, 5, 8, 11, 14, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 56)
 
 #: Rows by experiment.
-TABLES: dict[str, tuple[Printed, ...]] = {
+PRINTED: dict[str, tuple[Printed, ...]] = {
     "homogeneous": (
         Printed(6, "megatron", 1, (0, 30), 1, 1, "1.32"),
         Printed(6, "megatron", 2, (0, 14, 30), 1, 2, "1.37"),

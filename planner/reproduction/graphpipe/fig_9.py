@@ -24,6 +24,8 @@ _code = lazy("planner.reproduction.graphpipe")
 
 DEVICES = (32,)
 _KEYS = ("microbatch", "stages", "depth", "tps_s", "iteration_s", "samples_per_s", "peak_memory_bytes")
+#: Speedups over a sequential pipeline.
+_PRINTED = {"parallel": "1.12 to 1.40", "graphpipe": "1.25 to 1.61"}
 Row = dict[str, Any]
 
 
@@ -83,11 +85,10 @@ def _quickest(found: Any, microbatch: int | None = None) -> Mapping[str, Any]:
 
 
 def _sentences(rows: Sequence[Row]) -> list[str]:
-    printed = {"parallel": "1.12 to 1.40", "graphpipe": "1.25 to 1.61"}
     notes = []
     for strategy in ("same-stages", "parallel", "graphpipe", "graphpipe-plus"):
         own = [row for row in rows if row["strategy"] == strategy]
-        beside = f" (printed: {printed[strategy]})" if strategy in printed else ""
+        beside = f" (printed: {_PRINTED[strategy]})" if strategy in _PRINTED else ""
         notes.append(f"{strategy} over sequential: {spread(row['speedup'] for row in own)}{beside}")
     sizes = {(row["model"], row["devices"], row["strategy"]): row["microbatch"] for row in rows}
     for model, devices in dict.fromkeys((row["model"], row["devices"]) for row in rows):

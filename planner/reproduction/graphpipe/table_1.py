@@ -86,7 +86,7 @@ def _sentences(rows: Sequence[Row]) -> list[str]:
         notes.append(
             f"{model}: the sequential search looks at {spread(row['transitions_ratio'] for row in here)} times as many "
             f"transitions as graphpipe and takes {spread(row['cpu_ratio'] for row in here)} times as long "
-            f"(printed: {spread((row['paper_ratio'] for row in here), 1)})"
+            f"(by the printed seconds: {spread((row['paper_ratio'] for row in here), 1)})"
         )
     own = [row for row in rows if row["method"] == "graphpipe" and row["paper_s"] is not None]
     if own:

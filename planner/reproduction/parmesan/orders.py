@@ -26,7 +26,7 @@ VARIANTS = (
 SEARCH_DEVICES = 1e6
 _DEVICES = 64
 #: A printed speedup has one decimal.
-_PRINTED_HALF = 0.05
+_HALF_DIGIT = 0.05
 
 
 def run(_inputs: str | None, note: Note, search_devices: float = SEARCH_DEVICES, graph: str = GRAPHS[1]) -> Evidence:
@@ -58,7 +58,7 @@ def run(_inputs: str | None, note: Note, search_devices: float = SEARCH_DEVICES,
 def _sentences(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for order, devices in VARIANTS:
         name = f"{order}, {devices}"
-        below = sum(row[name] < row["paper_speedup"] - _PRINTED_HALF for row in rows)
+        below = sum(row[name] < row["paper_speedup"] - _HALF_DIGIT for row in rows)
         apart = math.exp(sum(abs(math.log(row[name] / row["paper_speedup"])) for row in rows) / len(rows))
         yield (
             f"{name}: below the printed speedup in {below} of {len(rows)} cells; a factor of {apart:.2f} from it in "

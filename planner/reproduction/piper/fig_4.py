@@ -14,7 +14,7 @@ from planner.reproduction.piper.inputs import PUBLISHED, bert, source
 
 MICROBATCHES = (128, 512)
 #: d, t, number of stages, and the time per sample that the release prints for each number of micro-batches.
-_CONFIGURATIONS = (
+_RELEASED = (
     (32, 1, 2, ("0.0211166", "0.0207219")),
     (16, 1, 4, ("0.021238", "0.0210344")),
     (8, 1, 8, ("0.0219414", "0.0218345")),
@@ -38,7 +38,7 @@ def run(inputs: str | None, note: Note, certify: str | None = None) -> Evidence:
         )
         note(f"{instance.name}: {microbatches} micro-batches")
         best = optima.of(instance, f"{microbatches} micro-batches")
-        for d, t, stages, released in _CONFIGURATIONS:
+        for d, t, stages, released in _RELEASED:
             choice = baselines.uniform_choice(instance, t, _RECOMPUTED)
             if choice is None:
                 raise AssertionError(f"{instance.name} has a node without a TMPC at t = {t}")

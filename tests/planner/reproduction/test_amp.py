@@ -23,7 +23,7 @@ from instances.generators.amp_experiments import (
 from planner.process.errors import UsageError
 from planner.reproduction.amp.notes import spearman
 from planner.reproduction.amp.strategies import examine
-from planner.reproduction.amp.tables import TABLES
+from planner.reproduction.amp.tables import PRINTED
 from planner.reproduction.reproduce import reproduce
 
 #: Strategies; printed rows; of those, the same cuts, and equivalent ones.
@@ -230,7 +230,7 @@ def test_printed_cuts_and_lengths_are_inverse() -> None:
 
 
 def test_the_printed_tables_are_cuts_of_the_models() -> None:
-    for name, rows in TABLES.items():
+    for name, rows in PRINTED.items():
         for row in rows:
             assert row.cuts[0] == 0 and row.cuts[-1] == (56 if name == "het_model" else 30)
             assert all(before < after for before, after in pairwise(row.cuts))

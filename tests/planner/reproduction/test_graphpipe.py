@@ -172,3 +172,18 @@ def test_words() -> None:
     assert {
         f"graphpipe-{name}" for name in ("table-1", "table-2", "fig-2", "fig-5", "fig-6", "fig-7", "fig-9")
     } <= names
+
+
+def test_near_the_memory_limit_data_parallelism_has_no_plan_and_the_graph_is_ahead() -> None:
+    """Memory 25 % above the least with which the chain has a plan: it binds, so that sizes differ."""
+    methods = "data-parallel,pipedream,graphpipe"
+    found = reproduce("graphpipe-fig-6", devices="4", models="mmt", methods=methods, near="25").evidence
+    rows = {row["method"]: row for row in found.rows}
+    assert rows["data-parallel"]["samples_per_s"] is None
+    assert 2.6e9 < rows["graphpipe"]["memory_bytes"] < 2.7e9
+    assert (rows["pipedream"]["microbatch"], rows["graphpipe"]["microbatch"]) == (1, 2)
+    assert round(rows["graphpipe"]["speedup"], 2) == 1.13
+    least = plan_by(
+        "mmt", "pipedream", 60.0, lambda _line: None, devices=4, memory=rows["graphpipe"]["memory_bytes"] / 1.26
+    )
+    assert least.plan is None

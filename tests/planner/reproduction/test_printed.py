@@ -1,0 +1,133 @@
+"""Every number that a finding or a claim calls printed has its origin in docs/findings/printed.toml."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from paths import ROOT
+
+DOCS, CLAIMS = ROOT / "docs", ROOT / "planner" / "reproduction"
+NUMBER = r"\d+(?:,\d{3})*(?:\.\d+)?"
+LIST = rf"{NUMBER}(?:(?: to | and |, |-){NUMBER})*"
+#: "(printed: 1.2 to 1.6)", "Printed are ... .", "printed 22", "printed at least 14.7", "1.1, 1.1 and 1.0 are printed".
+FORMS = (
+    r"\(printed: ([^()]*)\)",
+    r"[Pp]rinted are (.*?)(?:\. |\.?$|; )",
+    rf"[Pp]rinted(?: within| at least|,? up to)? ({LIST})",
+    rf"({LIST})(?: %)? (?:is|are) printed",
+)
+
+
+def called_printed(text: str) -> Iterator[str]:
+    """The numbers that a text calls printed, and those of its tables' columns that do."""
+    heads: list[int] = []
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")] if line.strip().startswith("|") else []
+        if not cells:
+            heads = []
+        elif not heads:
+            heads = [at for at, cell in enumerate(cells) if cell.startswith("printed")] or [-1]
+        else:
+            yield from (number for at in heads if at >= 0 for number in re.findall(NUMBER, cells[at]))
+    prose = " ".join(line.strip() for line in text.splitlines() if not line.strip().startswith(("|", "![")))
+    for form in FORMS:
+        for found in re.findall(form, prose):
+            yield from re.findall(NUMBER, found)
+
+
+@pytest.fixture(scope="module")
+def made() -> Iterator[ModuleType]:
+    """docs/findings/make.py."""
+    pytest.importorskip("vl_convert")
+    found = importlib.util.spec_from_file_location("origins_of_findings", DOCS / "findings" / "make.py")
+    assert found is not None and found.loader is not None
+    module = sys.modules[found.name] = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    yield module
+    del sys.modules[found.name]
+
+
+def recorded(made: Any, where: str) -> set[str]:
+    """The numbers recorded for a section of the findings or a claim's module."""
+    return {
+        number
+        for record in made.origins()
+        if any(where.startswith(each) for each in record["where"])
+        for number in record.get("numbers", ())
+    }
+
+
+def claim_modules() -> Iterator[tuple[str, Path]]:
+    for path in sorted(CLAIMS.glob("*/*.py")):
+        yield f"{path.parent.name}/{path.stem}", path
+
+
+def test_numbers_that_findings_call_printed_have_an_origin(made: Any) -> None:
+    sections = made.sections((DOCS / "findings.md").read_text())
+    bars = {f.section: [b.number for b in f.bars if "printed" in b.label] for f in made.FINDINGS}
+    called = {heading: {*called_printed(body)} for heading, body in sections.items()}
+    for section, numbers in bars.items():
+        heading = next(heading for heading in sections if heading.startswith(section))
+        called[heading] |= set(numbers)
+    lacking = {heading: found - recorded(made, heading) for heading, found in called.items()}
+    assert {heading: found for heading, found in lacking.items() if found} == {}
+    assert sum(map(len, called.values())) > 20
+
+
+def test_numbers_that_claims_call_printed_have_an_origin(made: Any) -> None:
+    lacking: dict[str, set[str]] = {}
+    constants = set()
+    for where, path in claim_modules():
+        tree = ast.parse(path.read_text())
+        texts = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
+        found = {number for text in texts if isinstance(text, str) for number in called_printed(text)}
+        if found - recorded(made, where):
+            lacking[where] = found - recorded(made, where)
+        for node in tree.body:
+            if not isinstance(node, ast.Assign | ast.AnnAssign):
+                continue
+            target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
+            if isinstance(target, ast.Name) and re.fullmatch("_?(PRINTED|RELEASED)", target.id):
+                constants.add((where, target.id))
+    assert lacking == {}
+    records = [record for record in made.origins() if "constant" in record]
+    known = {(where, record["constant"]) for record in records for where in record["where"] if "/" in where}
+    assert constants == known and len(known) > 10
+
+
+def test_every_record_is_used_and_the_page_has_all(made: Any) -> None:
+    sections = made.sections((DOCS / "findings.md").read_text())
+    modules = dict(claim_modules())
+    for record in made.origins():
+        for where in record["where"]:
+            own = [body for heading, body in sections.items() if heading.startswith(where)]
+            assert where in modules or len(own) == 1, where
+            for number in record.get("numbers", ()) if own else ():
+                assert re.search(rf"(?<![\d.]){re.escape(number)}(?![\d])", own[0]), (where, number)
+    assert (DOCS / "printed-numbers.md").read_text() == made.page()
+
+
+def test_a_record_has_one_origin(made: Any) -> None:
+    with pytest.raises(SystemExit, match="one of paper, release, ours"):
+        made.origin({"where": ["x"], "paper": "Piper", "place": "Table 1", "ours": "a command"})
+    with pytest.raises(SystemExit, match="a place for a paper"):
+        made.origin({"where": ["x"], "paper": "Piper"})
+
+
+def test_forms_in_which_a_number_is_called_printed() -> None:
+    text = """A gain (printed: 1.2 to 1.6; up to 2). Printed are 9 to 21 on all, and 74 on one.
+        It is 2.5, where 1.1 and 1.0 are printed. The printed 61.2086.
+
+        | here | printed, there |
+        |---|---|
+        | 7 | 8.5 |
+        """
+    assert sorted(called_printed(text)) == ["1.0", "1.1", "1.2", "1.6", "2", "21", "61.2086", "74", "8.5", "9"]
