@@ -45,9 +45,8 @@ def run(
     rows: list[Row] = []
     for model in models:
         for count in devices:
-            shape = SHAPES[shapes][model]
-            least = memory_near(model, near, time_limit, note, **settings_of(count, shape))
-            given = settings_of(count, shape, memory if least is None else least)
+            given = settings_of(count, SHAPES[shapes][model], memory)
+            given |= memory_near(model, near, time_limit, note, **given)
             instance: Any = load(model, **given)
             place = {"devices": count, "minibatch": instance.minibatch, "memory_bytes": instance.memory_bytes}
             cell = []

@@ -43,9 +43,9 @@ def run(
     rows: list[Row] = []
     for model in models:
         for count in devices:
-            shape = SHAPES[shapes][model]
-            least = memory_near(model, near, time_limit, note, **settings_of(count, shape))
-            rows += _strategies(model, settings_of(count, shape, memory if least is None else least), time_limit, note)
+            given = settings_of(count, SHAPES[shapes][model], memory)
+            given |= memory_near(model, near, time_limit, note, **given)
+            rows += _strategies(model, given, time_limit, note)
     notes = (
         "sequential: pipedream's quickest plan; same-stages: its stages without the order that the chain adds; "
         "parallel: graphpipe at that micro-batch size; graphpipe, graphpipe-plus: the quickest plan of all sizes",

@@ -68,14 +68,14 @@ def plan_by(model: str, method: str, time_limit: float, note: Note, **declared: 
     return verified_result(load(model, **declared), method, limits=Limits(time_s=time_limit))
 
 
-def memory_near(model: str, percent: float | None, time_limit: float, note: Note, **declared: Any) -> float | None:
-    """So many percent above the least memory, in bytes, with which ``pipedream`` has a plan; ``None`` for ``None``.
+def memory_near(model: str, percent: float | None, time_limit: float, note: Note, **declared: Any) -> dict[str, float]:
+    """``memory``: so many percent above the least, in bytes, with which ``pipedream`` has a plan; none for ``None``.
 
     Appendix A.2 chooses mini-batches "such that the system operates close to the memory limit" and prints no memory in
     use: this is such a limit in this cost model, by the method that is compared with.
     """
     if percent is None:
-        return None
+        return {}
     note(f"{model}: the least memory with which pipedream has a plan")
     instance: Any = load(model, **declared)
     low, high = 0.0, float(instance.memory_bytes)
@@ -84,7 +84,7 @@ def memory_near(model: str, percent: float | None, time_limit: float, note: Note
         limits = Limits(time_s=time_limit)
         found = verified_result(load(model, **{**declared, "memory": middle}), "pipedream", limits=limits)
         low, high = (low, middle) if found.plan is not None else (middle, high)
-    return high * (1 + percent / 100)
+    return {"memory": high * (1 + percent / 100)}
 
 
 def columns(found: Result, microbatch: int | None = None) -> dict[str, Any]:
