@@ -1,6 +1,6 @@
 """The orders that Algorithm 2 leaves open, each on the cells of Table 2 with 64 devices.
 
-The networks are reconstructed: which order the paper took cannot be given, only how often each reaches what is printed.
+The networks are reconstructed: which order the paper took is not known, only how often each reaches what is printed.
 """
 
 from __future__ import annotations
