@@ -33,7 +33,8 @@ def device_places(bandwidth: Sequence[Sequence[float]]) -> Standing | None:
     """Places for the devices of a symmetric matrix; ``None``: it shows none.
 
     >>> fast, slow = 4.0, 1.0
-    >>> found = device_places([[0, fast, slow, slow], [fast, 0, slow, slow], [slow, slow, 0, fast], [slow, slow, fast, 0]])
+    >>> one, other = [[0, fast, slow, slow], [fast, 0, slow, slow]], [[slow, slow, 0, fast], [slow, slow, fast, 0]]
+    >>> found = device_places([*one, *other])
     >>> found.machine if found else None
     (0, 0, 1, 1)
     """

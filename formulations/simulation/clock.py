@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
+
+#: More actions are not simulated: they take seconds.
+MOST_ACTIONS = 500_000
 
 
 @dataclass(frozen=True)
@@ -18,11 +23,16 @@ class Clock:
         The orders that are simulated (`formulations.simulation.orders.SCHEDULES`); ``None``: the plan's own.
     microbatches
         Of one batch; ``None`` where stages have micro-batches of their own.
-    iteration_s
+    simulate
         Seconds of one batch under these orders, with the sum of the gradients after it; ``None``: not simulated.
     """
 
     kind: Literal["steady", "formula", "iteration"]
     schedule: str | None
     microbatches: int | None
-    iteration_s: float | None
+    simulate: Callable[[], float | None]
+
+    @cached_property
+    def iteration_s(self) -> float | None:
+        """What ``simulate`` finds."""
+        return self.simulate()

@@ -19,7 +19,8 @@ INTERRUPTED = (
     '{"problem": "", "instance": "", "method": "", "claim": "", "status": "unknown", "stop": "interrupted", '
     '"objective": null, "bound": null, "gap": null, "unit": "", "seconds": 0.0, "proved_by": null, '
     '"reason": "interrupted before anything was known", "solver": "", "seed": 0, "threads": 1, "options": {}, '
-    '"stats": {}, "verified": false, "plan": null, "certificate": null, "loss": null, "fingerprint": null}\n'
+    '"stats": {}, "verified": false, "plan": null, "certificate": null, "loss": null, "clock": null, '
+    '"fingerprint": null}\n'
 )
 BAD_INPUT = 2
 BROKEN_PIPE = 128 + 13

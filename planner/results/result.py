@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from planner.types import Json, JsonObject
 from solvers.outcome import Status, Stop
+
+if TYPE_CHECKING:
+    from formulations.simulation.clock import Clock
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,30 @@ class Result:
 
         shown = {name: value for name, value in vars(self).items() if name not in ("signal", "of", "own_plan")}
         shown |= {"status": self.status.value, "stop": self.stop.value, "options": dict(self.options)}
-        return {**shown, "fingerprint": fingerprint(self.of, self.plan)}
+        clock = self.clock()
+        of_clock = (
+            None
+            if clock is None
+            else {
+                "kind": clock.kind,
+                "schedule": clock.schedule,
+                "microbatches": clock.microbatches,
+                "iteration_s": clock.iteration_s,
+            }
+        )
+        return {**shown, "clock": of_clock, "fingerprint": fingerprint(self.of, self.plan)}
+
+    def clock(self) -> Clock | None:
+        """Which clock the objective is, beside a simulated iteration (docs/the-clock.md).
+
+        ``None`` without a plan, for problems without a pipeline, and where the instance is not known.
+        """
+        from formulations import FAMILIES
+
+        family = next((family for family in FAMILIES if family.name == self.problem), None)
+        if family is None or family.clock is None or self.of is None or self.own_plan is None:
+            return None
+        return family.clock(self.of, self.own_plan)
 
     def to_records(self) -> list[dict[str, Json]]:
         """The plan's stages, or other parts, one plain dict each (`pandas.DataFrame` takes the list); empty: no plan.

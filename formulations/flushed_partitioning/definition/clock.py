@@ -11,5 +11,10 @@ from instances.problems.flushed_partitioning import FlushedInstance
 
 def clock(instance: FlushedInstance, plan: StagePlan) -> Clock:
     """The formula beside the simulated batch."""
-    m, longest = instance.flat.num_microbatches, max(synchronisation_times(instance, plan))
-    return Clock("formula", str(instance.schedule), m, iteration(instance.flat, plan, instance.schedule, longest * m))
+    m = instance.flat.num_microbatches
+
+    def simulate() -> float | None:
+        longest = max(synchronisation_times(instance, plan))
+        return iteration(instance.flat, plan, instance.schedule, longest * m)
+
+    return Clock("formula", str(instance.schedule), m, simulate)

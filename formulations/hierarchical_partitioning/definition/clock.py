@@ -9,4 +9,4 @@ from instances.problems.hierarchical_partitioning import HierarchicalInstance
 
 def clock(instance: HierarchicalInstance, _: HierarchicalPlan) -> Clock:
     """A steady state alone."""
-    return Clock("steady", None, instance.flat.num_microbatches, None)
+    return Clock("steady", None, instance.flat.num_microbatches, lambda: None)

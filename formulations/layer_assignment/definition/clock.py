@@ -29,5 +29,8 @@ def pipeline(instance: LayerAssignmentInstance, plan: LayerPlan) -> ScheduleInst
 
 def clock(instance: LayerAssignmentInstance, plan: LayerPlan) -> Clock:
     """The formula beside the simulated step, with the formula's all-reduce after it."""
-    end = one_f_one_b(pipeline(instance, plan)).iteration_s
-    return Clock("formula", "1f1b", instance.num_microbatches, end + terms(instance, plan).all_reduce)
+
+    def simulate() -> float:
+        return one_f_one_b(pipeline(instance, plan)).iteration_s + terms(instance, plan).all_reduce
+
+    return Clock("formula", "1f1b", instance.num_microbatches, simulate)

@@ -9,4 +9,4 @@ from instances.problems.microbatch_schedule import ScheduleInstance
 
 def clock(_: ScheduleInstance, plan: SchedulePlan) -> Clock:
     """The plan's own passes."""
-    return Clock("iteration", None, None, plan.iteration_s)
+    return Clock("iteration", None, None, lambda: plan.iteration_s)

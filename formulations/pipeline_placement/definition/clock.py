@@ -10,4 +10,4 @@ from instances.problems.pipeline_placement import PlacementInstance
 
 def clock(instance: PlacementInstance, plan: PlacementPlan) -> Clock:
     """The slowest stage beside the simulated step of the slowest replica, with its all-reduce."""
-    return Clock("steady", "1f1b", instance.microbatches, simulate_plan(instance, plan).seconds)
+    return Clock("steady", "1f1b", instance.microbatches, lambda: simulate_plan(instance, plan).seconds)

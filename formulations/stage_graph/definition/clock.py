@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from formulations.simulation.clock import Clock
 from formulations.stage_graph.definition.plan import StagePlan
 from formulations.stage_graph.definition.problem import iteration_s
@@ -10,6 +12,5 @@ from instances.problems.stage_graph import StageGraph
 
 def clock(instance: StageGraph, plan: StagePlan) -> Clock:
     """Either objective beside the iteration of the plan's own order: F^l (B^k F^k)* B^rest on every stage."""
-    return Clock(
-        "iteration" if instance.objective == "iteration" else "steady", None, None, iteration_s(instance, plan)
-    )
+    kind: Literal["steady", "iteration"] = "iteration" if instance.objective == "iteration" else "steady"
+    return Clock(kind, None, None, lambda: iteration_s(instance, plan))

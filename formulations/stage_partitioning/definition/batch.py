@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from formulations.simulation.clock import MOST_ACTIONS
 from formulations.simulation.iteration import Iteration, Stages, simulate
 from formulations.simulation.orders import replicated
 from formulations.stage_partitioning.definition.plan import Stage, StagePlan
@@ -50,7 +51,9 @@ def simulated(
     return simulate(Stages(forward, backward, tuple(sorted(stage_edges(instance, plan)))), orders)
 
 
-def iteration(instance: StageInstance, plan: StagePlan, schedule: str, gradients: float) -> float:
-    """Seconds of a batch, with ``gradients`` of the instance's time units after it."""
+def iteration(instance: StageInstance, plan: StagePlan, schedule: str, gradients: float) -> float | None:
+    """Seconds of a batch, with ``gradients`` of the instance's time units after it; ``None``: too many actions."""
+    if 2 * len(plan.stages) * instance.num_microbatches > MOST_ACTIONS:
+        return None
     end = simulated(instance, plan, schedule, instance.num_microbatches, all_replicas=False).makespan_s
     return (end + gradients) * (1e-3 if instance.time_unit == "ms" else 1.0)

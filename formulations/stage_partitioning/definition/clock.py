@@ -10,5 +10,9 @@ from instances.problems.stage_partitioning import StageInstance
 
 def clock(instance: StageInstance, plan: StagePlan) -> Clock:
     """A steady state beside one batch of all micro-batches."""
-    longest = max(gradient_bytes(instance, stage) for stage in plan.stages) / instance.bandwidth
-    return Clock("steady", "1f1b", instance.num_microbatches, iteration(instance, plan, "1f1b", longest))
+
+    def simulate() -> float | None:
+        longest = max(gradient_bytes(instance, stage) for stage in plan.stages) / instance.bandwidth
+        return iteration(instance, plan, "1f1b", longest)
+
+    return Clock("steady", "1f1b", instance.num_microbatches, simulate)

@@ -52,7 +52,8 @@ def run(inputs: str | None, note: Note, devices: int = 512, memory: str = "8GiB"
             f"{memory} a device; flat: the best plan for a pipeline without flushes, priced with them "
             "(- where it does not fit the schedule's memory), exact: the best plan with flushes",
             optima.sentence(),
-            "simulated: one batch in the fixed order of its schedule (docs/the-clock.md); lost: what the flat plan takes more",
+            "simulated: one batch in the fixed order of its schedule (docs/the-clock.md)",
+            "lost: what the flat plan takes more",
         ),
     )
 
