@@ -54,7 +54,7 @@ def test_the_result_object_has_every_field(run: Run, problem: Problem) -> None:
     _, out, err = run("solve", problem(), "--exact", "--json", "--seed", "3")
     result = json.loads(out)
     keys = "problem instance method claim status stop objective bound gap unit seconds proved_by reason "
-    keys += "solver seed threads options stats verified plan certificate loss fingerprint"
+    keys += "solver seed threads options stats verified plan certificate loss clock fingerprint"
     assert list(result) == keys.split()
     assert (result["status"], result["stop"], result["seed"], result["verified"]) == ("optimal", "proved", 3, True)
     assert err == ""
