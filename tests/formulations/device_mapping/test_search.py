@@ -130,6 +130,17 @@ def test_a_timeout_is_no_proof() -> None:
     assert result.bound == pytest.approx(simple_bound(instance))
 
 
+def test_a_search_is_cut_off_after_so_many_devices_tried() -> None:
+    """The same on every machine, and no proof either."""
+    instance = planner.load("torus2d", stages=16, replicas=4, objective="allreduce")
+    given = {"search-timeout": "none", "search-devices": "100"}
+    first, again = (planner.solve(instance, method="parmesan", options=given) for _ in range(2))
+    assert first.plan == again.plan and first.stats["devices_tried"] == again.stats["devices_tried"]
+    assert first.stats["searches_timed_out"] > 0 and "cut off" in first.reason
+    assert first.stats["devices_tried"] <= 101 * first.stats["searches"]
+    assert first.bound == pytest.approx(simple_bound(instance))
+
+
 def test_batches_of_targets_agree_with_one_at_a_time() -> None:
     instance = planner.load("two-level", stages=4, replicas=2, objective="p2p")
     found = [planner.solve(instance, method="parmesan-no-timeout", options={"targets": n}) for n in (1, 2, 5)]

@@ -165,11 +165,13 @@ def test_the_bottleneck_distinguishes_graphs_from_chains_where_memory_is_short(
 
 
 @pytest.mark.parametrize(
-    ("rank", "stages", "depth", "iteration"), [("memory", 7, 4, 0.2961), ("in-flight", 5, 3, 0.2879)]
+    ("reading", "stages", "depth", "iteration"), [({"rank": "memory"}, 7, 4, 0.2961), ({}, 5, 3, 0.2879)]
 )
-def test_less_memory_can_be_the_deeper_pipeline(rank: str, stages: int, depth: int, iteration: float) -> None:
+def test_less_memory_can_be_the_deeper_pipeline(
+    reading: dict[str, str], stages: int, depth: int, iteration: float
+) -> None:
     instance = planner.load("graphpipe-case-study", devices=8)
-    sweep = planner.solve(instance, method="graphpipe", options={"rank": rank}).stats["sweep"]
+    sweep = planner.solve(instance, method="graphpipe", options=reading).stats["sweep"]
     row = next(each for each in sweep if each["microbatch"] == 4)
     assert (row["stages"], row["depth"], round(row["iteration_s"], 4)) == (stages, depth, iteration)
     assert round(1e3 * row["tps_s"], 4) == 2.0617 and f"{iteration} s" in FINDINGS
