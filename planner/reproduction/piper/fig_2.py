@@ -107,4 +107,4 @@ def _finite(times: list[float]) -> Curve:
 
 def _grid(most: int) -> list[int]:
     """Device counts that are shown: dense where the curves bend, then every 64."""
-    return [k for k in (*range(2, 32, 2), *range(32, 64, 8), *range(64, most, 64), most) if k <= most]
+    return sorted({k for k in (*range(2, 32, 2), *range(32, 64, 8), *range(64, most, 64), most) if k <= most})
