@@ -9,7 +9,7 @@ from planner.process.errors import UsageError, closest
 
 #: Where to find what was a command or an option.
 _GONE = {
-    "hierarchy": "planner.analysis.hierarchy.compare in Python (notebooks/06_strategies.ipynb)",
+    "hierarchy": "solve --problem hierarchical_partitioning (notebooks/06_strategies.ipynb)",
     "--resource": "none: the model has the rows of precedence, which --resource cap was",
 }
 

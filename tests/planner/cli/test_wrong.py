@@ -20,7 +20,7 @@ WORDS = {
     "reproduce": "^CLAIM",
     "bench": "expected an INSTANCE or --suite",
     "bench FILE --suite absent.jsonl": "No such file",
-    "hierarchy": "^the command is 'hierarchy'; expected planner.analysis.hierarchy.compare",
+    "hierarchy": "^the command is 'hierarchy'; expected solve --problem hierarchical_partitioning",
     "solv": "^the command is 'solv'; expected one of solve, ",
     "--versoin": "unknown option --versoin for planner; expected one of --version",
     "verify a b c": "^Got unexpected extra argument(s) (c)",

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import math
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from flat_plans import place, spread_replicas, spread_time
 from oracles.hierarchical_partitioning import random_hierarchical
 
 import planner
 from formulations.hierarchical_partitioning.definition.problem import evaluate, flatten, violations
 from formulations.hierarchical_partitioning.paper import solve
-from formulations.hierarchical_partitioning.questions.placement import place, spread_replicas, spread_time
 from formulations.stage_partitioning.definition.plan import Stage, StagePlan
-from instances.problems.hierarchical_partitioning import on_machines
-from planner.analysis.hierarchy import compare
-from planner.cli.app import main
-from planner.process.errors import UsageError
+from instances.problems.hierarchical_partitioning import HierarchicalInstance, on_machines
 from solvers.outcome import Limits, Watch
 
 
@@ -65,29 +63,41 @@ def test_replicas_stay_on_one_machine() -> None:
     assert spread_replicas(instance, StagePlan((stages[0], stages[0], stages[1]))) == [[3, 0], [1, 2], [0, 1]]
 
 
+def promised_and_taken(instance: HierarchicalInstance) -> list[tuple[float, float | None]]:
+    """What the flat optimum at each bandwidth promises, and the time of its plan on the machines."""
+    found = []
+    for bandwidth in (instance.inner_bandwidth, instance.outer_bandwidth):
+        flat = planner.solve(replace(instance.flat, bandwidth=bandwidth), exact=True)
+        placed, counts = place(instance, flat.own_plan), spread_replicas(instance, flat.own_plan)
+        times = [evaluate(instance, placed)] if placed else []
+        times += [spread_time(instance, flat.own_plan, counts)] if counts else []
+        found.append((flat.objective, min(times, default=None)))
+    return found
+
+
 def test_the_hierarchical_plan_is_never_worse_than_a_flat_one() -> None:
-    found = compare("chain8", devices_per_machine=2, num_machines=2, inner_bandwidth="1GB/s", outer_bandwidth="10MB/s")
-    flat = [row for row in found.rows if row.model.startswith("flat")]
-    assert len(flat) == 2 and found.rows[-1].loss == 0.0
-    assert any(row.loss is not None and row.loss > 0 for row in flat)
-    assert all(row.loss is None or row.loss >= 0 for row in flat)
+    instance = on_machines(planner.load("chain8"), 2, 2, 1e9, 1e7)
+    optimum = planner.solve(instance, exact=True).objective
+    losses = [time / optimum - 1 for _, time in promised_and_taken(instance) if time is not None]
+    assert losses and min(losses) >= 0 and max(losses) > 0
 
 
-def test_the_command_of_old_names_the_function(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["hierarchy", "chain8"]) == 2
-    assert "planner.analysis.hierarchy.compare" in capsys.readouterr().err
-
-
-def test_bandwidths_follow_fixed_units(tmp_path) -> None:
-    from dataclasses import replace
-
-    from instances.exchange import to_json
-
-    content = to_json(replace(planner.load("diamond"), time_unit="ms"))
-    path = tmp_path / "ms.json"
-    path.write_text(json.dumps(content))
-    cluster = {"devices_per_machine": 2, "num_machines": 2, "inner_bandwidth": "4GB/s", "outer_bandwidth": "2GB/s"}
-    fixed = compare(str(path), fix_units=True, time_unit="ms", **cluster)
-    assert math.isclose(fixed.options["outer-bandwidth"], 2e6)
-    with pytest.raises(UsageError):
-        compare("diamond", **{**cluster, "inner_bandwidth": "fast"})
+@pytest.mark.paper
+@pytest.mark.parametrize(
+    ("memory", "flat", "optimum"),
+    [
+        ("80GB", [(0.0164, 0.1029), (0.0297, 0.1016)], 0.0286),
+        ("2GiB", [(0.0257, 0.0801), (0.0397, 0.0743)], 0.0411),
+    ],
+)
+def test_what_a_flat_network_promises_on_the_machines_of_the_paper(
+    memory: str, flat: list[tuple[float, float]], optimum: float, published: Path
+) -> None:
+    """The figures of docs/findings.md: the time that each bandwidth promises, and that of its plan on the machines."""
+    instance = planner.load(
+        published / "piper" / "bert32a100.json", problem="hierarchical_partitioning", memory=memory,
+        devices_per_machine=8, num_machines=8, inner_bandwidth="300GB/s", outer_bandwidth="25GB/s",
+        memory_model="precise",
+    )  # fmt: skip
+    assert planner.solve(instance, exact=True).objective == pytest.approx(optimum, abs=5e-5)
+    assert promised_and_taken(instance) == [pytest.approx(each, abs=5e-5) for each in flat]

@@ -1,5 +1,7 @@
 """A flat plan on machines: as superstages where its degrees allow it, else replica by replica, and what it costs there.
 
+This is how docs/findings.md measures what the flat network model promises (Piper, Appendix E).
+
 Source: this project; the costs are those of Piper, Appendix E, and `spread_time` is their only extension.
 """
 
