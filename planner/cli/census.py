@@ -77,36 +77,24 @@ def census_command(
     **settings: Any,
 ) -> None:
     """Solve every subproblem of a planner's run exactly and compare what was chosen inside."""
-    from planner.display.census import show_census, show_each
+    from planner.display.census import show_census
     from planner.display.progress import progress_bar
-    from planner.experiments.census.census_of_rows import census_of
+    from planner.experiments.census import census
     from planner.experiments.census.inner_rows import inside_of
-    from planner.experiments.census.run import census
     from planner.process.signals import defer
     from solvers.outcome import OPTIMAL_GAP
 
     limits = limits_of(time_limit, OPTIMAL_GAP, seed, 1)
     declared = view.load(instance, settings, topology)
     inside = inside_of(declared, problem, method)
-    walked = inside.walk is not None
-    only_rows = {"--sample": sample, "--against": against}
-    only_knapsacks = {"--crosscheck": crosscheck or None, "--fresh": fresh or None}
-    for flag, given in (only_rows if walked else only_knapsacks).items():
-        if given is not None:
-            raise UsageError.at(flag, given, f"left out: it is not of the subproblems of {inside.problem}")
-    common: dict[str, Any] = {
-        "jobs": jobs, "dask": dask, "seed": seed, "end_to_end": end_to_end, "limits": limits, "out": out,
-        "notice": view.note,
-    }  # fmt: skip
     with defer():
-        found: Any
-        with progress_bar(view.quiet, "chunks" if walked else "instances") as listen:
-            if walked:
-                found = census(declared, sample=crosscheck, fresh=fresh, listen=listen, **common)
-            else:
-                common |= {"problem": inside.problem, "method": inside.method, "against": against, "sample": sample}
-                found = census_of(declared, listen=listen, **common)
-        view.show(found, show_census if walked else show_each)
+        with progress_bar(view.quiet, "chunks" if inside.walk else "instances") as listen:
+            found = census(
+                declared, problem=inside.problem, method=inside.method, against=against, jobs=jobs, dask=dask,
+                sample=sample, crosscheck=crosscheck, seed=seed, end_to_end=end_to_end, limits=limits, out=out,
+                fresh=fresh, listen=listen, notice=view.note,
+            )  # fmt: skip
+        view.show(found, show_census)
     if found.signal:
         view.note(f"{found.progress} in {found.out}; the same command resumes")
     if not found.agree:

@@ -1,35 +1,74 @@
-"""The census of any kind of subproblems: each of a run's solved exactly, and compared with what was chosen inside.
+"""The census of any kind of subproblems but knapsacks: the optimum of each, beside what was chosen inside.
+
+A proved optimum is a line of ``optima.jsonl`` in the census's folder, under what it is of; so a census that was killed
+goes on where it was, as long as the program is the same, and another one of the same subproblems begins there.
 
 Source: Piper, Appendix C, for other planners than Piper's.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
+import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
-from formulations.contract.family import Claim, Family
+from formulations.contract.family import Claim
 from formulations.contract.inner_problems import Inside
-from planner.experiments.census.inner_rows import InnerRow, inside_of, rows
-from planner.experiments.census.optima import Optima, Optimum
-from planner.experiments.runner import safe_name, write_or_note, write_worst
-from planner.files.load import family_named, family_of, validate
-from planner.files.settings import declared_options
+from planner.experiments.census.inner_rows import InnerRow, rows
+from planner.experiments.census.totals import WORST, Census, compare_runs
+from planner.experiments.runner import Journal, open_folder, safe_name, write_or_note, write_worst
+from planner.files.destinations import writable
+from planner.files.load import family_named, family_of
 from planner.files.write import as_json
 from planner.plugins.method_names import AUTO
 from planner.process.errors import UsageError
+from planner.process.executors import Ended
 from planner.process.signals import pending
+from planner.process.versions import versions
 from planner.results.check import exceeds
 from planner.results.optimality_loss import losses, optimum_of, spread
-from planner.solving.solve import run
+from planner.solving.solve import solve
 from planner.solving.worker import signals_stop
-from solvers.outcome import OPTIMAL_GAP, Limits, Stop, Watch
+from solvers.outcome import OPTIMAL_GAP, Limits, Status, Stop, Watch
 
-#: The worst subproblems of each inner heuristic that are kept.
-WORST = 5
+_FILE = "optima.jsonl"
+#: Whose versions an optimum depends on.
+_PROGRAM = ("dnn-planner", "ortools", "highspy", "numba")
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """What an exact method found of an instance: ``status`` and ``reason`` as in a result.
+
+    ``cpu_seconds`` is the time of the process that ran it.
+    """
+
+    status: str
+    objective: float | None
+    bound: float | None
+    method: str
+    reason: str
+    cpu_seconds: float
+
+
+def find_optimum(problem: str, content: str, limits: Limits, against: str) -> Optimum | None:
+    """The optimum of the instance in JSON ``content``, by an exact method; ``None`` if a signal ended the search."""
+    began = time.process_time()
+    instance = family_named(problem).read(json.loads(content), "subproblem", {})
+    try:
+        result = solve(instance, method=against, exact=True, limits=limits)
+    except UsageError as refused:  # no exact method takes it
+        return Optimum(Status.UNKNOWN, None, None, "", str(refused), time.process_time() - began)
+    if result.signal is not None or result.stop is Stop.INTERRUPTED:
+        return None
+    took = time.process_time() - began
+    return Optimum(result.status, result.objective, result.bound, result.method, result.reason, took)
 
 
 @dataclass
@@ -68,153 +107,117 @@ class Tally:
     worst: list[dict[str, Any]] = field(default_factory=list)
 
 
-@dataclass
-class EachCensus:
-    """The totals of a census of rows; ``complete``: nothing ended it early.
-
-    ``end_to_end``: the objective of the method as it is (``published``) and with every subproblem solved exactly
-    (``exact_inside``), and how much more the former is (``loss``; below 0: less). ``cpu_seconds``: of the exact
-    methods, those of optima found before included. ``contradictions``: claims that exclude each other, in words.
-    """
-
-    problem: str
-    instance: str
-    options: dict[str, Any]
-    inside: Inside
-    complete: bool
-    tallies: dict[str, Tally]
-    end_to_end: dict[str, Any] | None
-    contradictions: list[str]
-    seconds: float
-    cpu_seconds: float
-    out: str
-    signal: int | None = None
-    lost: str | None = None
-    unwritten: list[str] = field(default_factory=list)
-
-    @property
-    def agree(self) -> bool:
-        """Whether no two claims exclude each other."""
-        return not self.contradictions
+@dataclass(kw_only=True)
+class RowCensus(Census):
+    """The totals of a census of rows: a `Tally` for each inner heuristic."""
 
     @property
     def progress(self) -> str:
         """How far it came, in words that continue "in a folder"."""
-        return f"the optima of {sum(each.instances for each in self.tallies.values())} subproblems lie"
+        return f"the optima of {self.counts['instances']} subproblems lie"
 
-    def to_json(self) -> dict[str, Any]:
-        """The object that ``planner census --problem P --json`` prints."""
+    def figures(self) -> dict[str, Any]:
+        """What its JSON object has of its own."""
         return {
-            **{name: getattr(self, name) for name in ("problem", "instance", "options")},
             "subproblem": self.inside.problem,
             "method": self.inside.method,
-            "complete": self.complete,
-            "instances": sum(each.instances for each in self.tallies.values()),
-            "variants": {name: asdict(tally) for name, tally in self.tallies.items()},
-            **{name: getattr(self, name) for name in ("end_to_end", "contradictions", "seconds", "cpu_seconds", "out")},
+            "variants": {name: asdict(tally) for name, tally in self.variants.items()},
+            "contradictions": self.contradictions,
         }
 
 
-def census_of(
-    instance: Any,
-    *,
-    problem: str | None = None,
-    method: str | None = None,
-    against: str | None = None,
-    jobs: int = 1,
-    dask: str | None = None,
-    sample: int | None = None,
-    seed: int = 0,
-    end_to_end: bool = True,
-    limits: Limits | None = None,
-    out: str | None = None,
-    listen: Callable[[int, int], None] = lambda _done, _all: None,
-    notice: Callable[[str], None] = lambda _line: None,
-) -> EachCensus:
-    """Solve the subproblems of a run on ``instance`` exactly, and compare them with what was chosen inside.
+class Rows:
+    """A census of rows at work: ``left`` has the subproblems whose optimum is not in its folder yet.
 
-    Parameters
-    ----------
-    problem, method
-        The family of the subproblems, and the method in whose run they arise (`inside_of`).
-    against
-        The exact method that finds the optima; default: the one that fits.
-    jobs, dask
-        Local processes, or the address of a dask scheduler.
-    sample, seed
-        That many of the subproblems at random; ``None``: all. The seed is also that of the methods.
-    end_to_end
-        Also run the method as it is and with exact subproblems.
-    limits
-        Of the run, of each exact method and of each method end to end; default: a minute.
-    out
-        Folder of the optima and of the worst subproblems; default: ``census/NAME-PROBLEM-METHOD``.
-    listen
-        Called with the optima that are known and their number.
-
-    Raises
-    ------
-    UsageError
-        If there are no such subproblems, the method does not take the instance, or ``out`` holds something else.
-    CrosscheckError
-        If what was chosen inside is no plan of its subproblem.
+    A file that cannot be written (a full disk) is one of its ``failures`` and does not end the census.
     """
-    instance = validate(instance, requirements=False)
-    inside, family = inside_of(instance, problem, method), family_of(instance)
-    if inside.walk is not None:
-        raise UsageError.at(
-            "problem", inside.problem, "one whose subproblems are rows (planner.experiments.census.census has these)"
+
+    units, work = "optima", staticmethod(find_optimum)
+
+    def __init__(
+        self,
+        instance: Any,
+        inside: Inside,
+        against: str | None,
+        limits: Limits,
+        sample: int | None,
+        out: str | None,
+        notice: Callable[[str], None],
+    ) -> None:
+        self._instance, self._inside, self._began = instance, inside, time.perf_counter()
+        exact = [each.name for each in family_named(inside.problem).methods if each.claim is Claim.EXACT]
+        if against is not None and against not in exact:
+            raise UsageError.unknown("--against", against, exact)
+        out = out or f"census/{safe_name(instance.name)}-{inside.problem}-{inside.method}"
+        self.path, self.failures = Path(out), list[str]()
+        if open_folder(out) and not self.path.joinpath(_FILE).is_file():
+            raise UsageError.at("--out", out, "an empty folder, or one of a census of such subproblems")
+        self._journal = Journal(self.path / _FILE, "key", "their optima are found again")
+        with writable(self._journal.path, "--out"), self._journal.path.open("a"):  # whether it can be written
+            pass
+        known = {key: {**record} for key, record in self._journal.records(notice).items()}
+        self._optima = {record.pop("key"): Optimum(**record) for record in known.values()}
+        watch = Watch(limits)
+        with signals_stop(watch):
+            self._rows = list(rows(instance, inside, limits, sample, limits.seed, watch))
+        if watch.reason is Stop.TIME_LIMIT:
+            said = f"{len(self._rows)} subproblems of its beginning"
+            notice(f"the run of {inside.method} was ended at the time limit: {said}")
+        program = as_json({name: versions().get(name) for name in _PROGRAM})
+        begins = f"{inside.problem} {against or AUTO} {program}"
+        self._keys = [hashlib.sha256(f"{begins} {row.content}".encode()).hexdigest() for row in self._rows]
+        contents = dict(zip(self._keys, (row.content for row in self._rows), strict=True))
+        self.total = len(contents)
+        self.left = {
+            key: (inside.problem, content, limits, against or AUTO)
+            for key, content in contents.items()
+            if key not in self._optima
+        }
+
+    def keep(self, key: str, found: Optimum | None) -> int | None:
+        """Keep an optimum, if it is proved in the folder as well; the signal that there is none for."""
+        if found is None:
+            return pending() or signal.SIGINT
+        self._optima[key] = found
+        if found.status in (Status.OPTIMAL, Status.INFEASIBLE):
+            write_or_note(self.failures, lambda: self._journal.keep([{"key": key, **asdict(found)}]))
+        return None
+
+    def sum_up(self, ended: Ended) -> RowCensus:
+        """The totals of what is known, with the worst subproblems as files."""
+        pairs = [
+            (row, self._optima[key]) for row, key in zip(self._rows, self._keys, strict=True) if key in self._optima
+        ]
+        by_inner = {row.inner: [pair for pair in pairs if pair[0].inner == row.inner] for row in self._rows}
+        variants = {inner: _tally(own) for inner, own in by_inner.items()}
+        worst = {inner: _rank(own)[:WORST] for inner, own in by_inner.items()}
+        texts = {inner.replace(" ", "-"): [as_json(row.to_json()) for _, row in own] for inner, own in worst.items()}
+        files = write_worst(self.path, texts, lambda write: write_or_note(self.failures, write))
+        for (inner, own), (_, paths) in zip(worst.items(), files, strict=True):
+            variants[inner].worst = [{"loss": loss, "file": path} for (loss, _), path in zip(own, paths, strict=True)]
+        return RowCensus(
+            instance=self._instance,
+            inside=self._inside,
+            complete=len(pairs) == len(self._rows) and pending() is None,
+            counts={"instances": len(pairs)},
+            variants=variants,
+            out=str(self.path),
+            seconds=time.perf_counter() - self._began,
+            cpu_seconds=math.fsum(each.cpu_seconds for each in {id(each): each for _, each in pairs}.values()),
+            contradictions=[words for pair in pairs for words in _contradictions(*pair)],
+            signal=ended.signal,
+            lost=ended.lost,
         )
-    limits = replace(limits or Limits(time_s=60.0), seed=seed)
-    began = time.perf_counter()
-    optima = Optima(
-        out or f"census/{safe_name(instance.name)}-{inside.problem}-{inside.method}",
-        inside.problem,
-        notice,
-        _exact(inside.problem, against),
-    )
-    watch = Watch(limits)
-    with signals_stop(watch):
-        found = list(rows(instance, inside, limits, sample, seed, watch))
-    if watch.reason is Stop.TIME_LIMIT:
-        notice(f"the run of {inside.method} was ended at the time limit: {len(found)} subproblems of its beginning")
-    contents = [row.content for row in found]
-    lost = optima.find(contents, limits, jobs, dask, listen).lost
-    known = [optima.known.get(optima.key(content)) for content in contents]
-    pairs = [(row, each) for row, each in zip(found, known, strict=True) if each is not None]
-    result = EachCensus(
-        problem=family.name,
-        instance=instance.name,
-        options=declared_options(instance),
-        inside=inside,
-        complete=len(pairs) == len(found) and pending() is None,
-        tallies={inner: _tally([pair for pair in pairs if pair[0].inner == inner])
-                 for inner in dict.fromkeys(row.inner for row in found)},
-        end_to_end=None,
-        contradictions=[words for pair in pairs for words in _contradictions(*pair)],
-        seconds=0.0,
-        cpu_seconds=math.fsum(each.cpu_seconds for each in {id(each): each for _, each in pairs}.values()),
-        out=str(optima.path),
-    )  # fmt: skip
-    ranked = {inner: _rank([pair for pair in pairs if pair[0].inner == inner])[:WORST] for inner in result.tallies}
-    texts = {inner.replace(" ", "-"): [as_json(row.to_json()) for _, row in worst] for inner, worst in ranked.items()}
-    files = write_worst(optima.path, texts, lambda write: write_or_note(optima.failures, write))
-    for (inner, worst), (_, paths) in zip(ranked.items(), files, strict=True):
-        kept = [{"loss": loss, "file": path} for (loss, _), path in zip(worst, paths, strict=True)]
-        result.tallies[inner].worst = kept
-    if end_to_end and inside.exactly is not None and pending() is None and lost is None:
-        result.end_to_end = _end_to_end(family, instance, inside, limits)
-    result.signal, result.lost, result.seconds = pending(), lost, time.perf_counter() - began
-    result.unwritten = list(dict.fromkeys(optima.failures))
-    return result
 
-
-def _exact(problem: str, name: str | None) -> str:
-    """The name of an exact method of a problem; `UsageError` if it is none."""
-    exact = [each.name for each in family_named(problem).methods if each.claim is Claim.EXACT]
-    if name is not None and name not in exact:
-        raise UsageError.unknown("--against", name, exact)
-    return name or AUTO
+    def end_to_end(self, limits: Limits) -> tuple[dict[str, Any] | None, int | None]:
+        """The method as it is against itself with every subproblem solved exactly, if there is such a run."""
+        if self._inside.exactly is None:
+            return None, None
+        family = family_of(self._instance)
+        published = family.method(self._inside.method)
+        exactly = replace(published, solve=self._inside.exactly)
+        runs: dict[str, Any] = {"published": (published, {}), "exact_inside": (exactly, {})}
+        return compare_runs(family, self._instance, runs, limits)
 
 
 Pair = tuple[InnerRow, Optimum]
@@ -306,18 +309,3 @@ def _rank(pairs: Sequence[Pair]) -> list[tuple[float, InnerRow]]:
         if loss is not None and loss > OPTIMAL_GAP:
             ranked.append((loss, row))
     return sorted(ranked, key=lambda pair: -pair[0])
-
-
-def _end_to_end(family: Family[Any, Any], instance: Any, inside: Inside, limits: Limits) -> dict[str, Any] | None:
-    """What the losses inside do to the whole plan; ``None`` if a signal ended it."""
-    published = family.method(inside.method)
-    assert inside.exactly is not None
-    values = []
-    for method in (published, replace(published, solve=inside.exactly)):
-        result = run(family, method, instance, limits, {})
-        if result.signal is not None:
-            return None
-        values.append(result.objective)
-    as_it_is, exactly = values
-    loss = as_it_is / exactly - 1 if as_it_is is not None and exactly else None
-    return {"published": as_it_is, "exact_inside": exactly, "loss": loss, "unit": family.unit(instance)}

@@ -20,7 +20,7 @@ from formulations.stage_partitioning.questions.studies.subproblems import Option
 from formulations.tmpc_knapsack import FAMILY as KNAPSACK
 from instances.files import is_compressed
 from planner.experiments.census.inner_rows import inside_of, rows
-from planner.experiments.census.run import chunks_of, draw_sample
+from planner.experiments.census.knapsacks import chunks_of, draw_sample
 from planner.files.load import validate
 from planner.files.rows import SUFFIXES, pyarrow
 from planner.files.write import as_json, draft_file

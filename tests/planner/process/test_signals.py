@@ -15,7 +15,6 @@ from counting import Counting
 import planner
 from formulations.contract.inner_problems import Inside, Subproblem
 from planner.cli.app import main
-from planner.experiments.census.census_of_rows import census_of
 from planner.experiments.census.run import census
 from planner.process import signals
 from planner.process.streams import Lasting
@@ -71,7 +70,7 @@ def test_a_noted_signal_ends_a_census_between_chunks(listening: list[int], tmp_p
             send()
 
     with signals.defer():
-        found = census(planner.load("chain8"), out=str(tmp_path), listen=listen, sample=3)
+        found = census(planner.load("chain8"), out=str(tmp_path), listen=listen, crosscheck=3)
     assert found.signal == signal.SIGINT and 2 <= found.chunks_done < found.chunks
     assert found.crosscheck is None and found.end_to_end is None and listening == []
 
@@ -84,7 +83,7 @@ def test_a_noted_signal_ends_a_census_of_rows(listening: list[int], tmp_path: Pa
             send()
 
     with signals.defer():
-        found = census_of(planner.load("amp-homogeneous"), listen=listen, **rows)
+        found = census(planner.load("amp-homogeneous"), listen=listen, **rows)
     assert found.signal == signal.SIGINT and not found.complete and found.end_to_end is None
     assert found.to_json()["instances"] == 2 and listening == []
 
@@ -98,9 +97,9 @@ def test_a_signal_ends_the_run_in_which_subproblems_arise(
             yield lambda: Subproblem(instance, "search", None)
 
     inside = Inside("parmesan", "device_mapping", "", arise=endless)
-    monkeypatch.setattr("planner.experiments.census.census_of_rows.inside_of", lambda *_: inside)
+    monkeypatch.setattr("planner.experiments.census.run.inside_of", lambda *_: inside)
     with signals.defer():
-        found = census_of(planner.load("fig2"), out=str(tmp_path))
+        found = census(planner.load("fig2"), out=str(tmp_path))
     assert found.signal == signal.SIGINT and not found.complete and listening == []
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import planner
-from planner.experiments.census import census_of
-from planner.experiments.census.census_of_rows import EachCensus
+from planner.experiments.census import census
+from planner.experiments.census.totals import Census
 from solvers.outcome import Limits
 
 #: Cluster, method inside: optimal, all, mean and worst loss in percent, loss of the best strategy in percent.
@@ -26,9 +26,9 @@ AMP = [
 ]
 
 
-def _census(instance: Any, tmp_path: Path, **given: Any) -> EachCensus:
+def _census(instance: Any, tmp_path: Path, **given: Any) -> Census:
     limits = Limits(time_s=30.0)
-    found = census_of(instance, out=str(tmp_path / "census"), limits=limits, **{"end_to_end": False, **given})
+    found = census(instance, out=str(tmp_path / "census"), limits=limits, **{"end_to_end": False, **given})
     assert found.complete and found.agree
     return found
 
@@ -40,7 +40,7 @@ def test_layers_of_amp_strategies(
 ) -> None:  # fmt: skip
     instance = planner.load(cluster, inputs=str(published))
     found = _census(instance, tmp_path, problem="layer_assignment", method=inner, end_to_end=True)
-    tally = found.tallies[inner]
+    tally = found.variants[inner]
     assert (tally.optimal, tally.instances, tally.unproved) == (optimal, instances, 0)
     assert tally.mean_loss is not None and tally.worst_loss is not None and found.end_to_end is not None
     shown = (tally.mean_loss, tally.worst_loss, found.end_to_end["loss"])
@@ -52,12 +52,12 @@ def test_layers_of_amp_strategies(
 def test_states_of_the_dynamic_program(published: Path, tmp_path: Path) -> None:
     instance = planner.load("resnet50.graph.txt", inputs=str(published), stages=4)
     found = _census(instance, tmp_path, method="dp", against="cpsat")
-    assert (found.tallies["dp"].instances, found.tallies["dp"].optimal) == (290, 290)
+    assert (found.variants["dp"].instances, found.variants["dp"].optimal) == (290, 290)
 
 
 @pytest.mark.slow
 def test_parts_of_the_case_study(tmp_path: Path) -> None:
-    found = _census(planner.load("graphpipe-case-study", devices=8), tmp_path, problem="stage_graph").tallies
+    found = _census(planner.load("graphpipe-case-study", devices=8), tmp_path, problem="stage_graph").variants
     assert {name: (each.optimal, each.instances) for name, each in found.items()} == {
         "powers of two": (76, 100),
         "other counts": (19, 100),
@@ -74,5 +74,5 @@ def test_the_whole_case_study(devices: int, percent: float) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("model", "plans"), [("mmt", 8), ("dlrm", 10), ("graphpipe-case-study", 8)])
 def test_schedules_of_its_plans(model: str, plans: int, tmp_path: Path) -> None:
-    found = _census(planner.load(model, devices=8), tmp_path, problem="microbatch_schedule").tallies
+    found = _census(planner.load(model, devices=8), tmp_path, problem="microbatch_schedule").variants
     assert (found["1f1b"].optimal, found["1f1b"].instances) == (plans, plans)

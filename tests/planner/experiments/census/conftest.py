@@ -7,7 +7,8 @@ from strategies import random_stage_instance
 
 from formulations.stage_partitioning.questions.studies.subproblems import Subproblems
 from instances.problems.stage_partitioning import StageInstance
-from planner.experiments.census.run import Census, census
+from planner.experiments.census import census
+from planner.experiments.census.knapsacks import KnapsackCensus
 
 
 @pytest.fixture(scope="module")
@@ -29,5 +30,5 @@ def _fails(instance: StageInstance) -> bool:
 
 
 @pytest.fixture(scope="module")
-def whole(instance: StageInstance, tmp_path_factory: pytest.TempPathFactory) -> Census:
-    return census(instance, out=str(tmp_path_factory.mktemp("whole")), sample=3)
+def whole(instance: StageInstance, tmp_path_factory: pytest.TempPathFactory) -> KnapsackCensus:
+    return census(instance, out=str(tmp_path_factory.mktemp("whole")), crosscheck=3)

@@ -25,7 +25,7 @@ from formulations.contract.inner_problems import Inside, Subproblem
 from formulations.device_mapping import paper
 from formulations.device_mapping.definition.plan import Mapping
 from planner.cli.app import main
-from planner.experiments.census.census_of_rows import census_of
+from planner.experiments.census import census
 from planner.experiments.census.extract import extract
 from planner.experiments.census.inner_rows import InnerRow, rows
 from planner.files.write import as_json
@@ -111,13 +111,13 @@ def test_rows_stand_on_their_own(problem: str, inside: Inside, tmp_path: Path) -
 
 def test_the_layers_of_amp_by_brute_force(tmp_path: Path) -> None:
     instance = _amp_with_losses()
-    census = census_of(instance, problem="layer_assignment", method="amp", limits=LIMITS, out=str(tmp_path / "census"))
+    found = census(instance, problem="layer_assignment", method="amp", limits=LIMITS, out=str(tmp_path / "census"))
     losses = []
     for row in rows(instance, _inside("amp_strategy", "amp"), LIMITS):
         optimum = layer_oracle.optimum(row.instance)
         assert optimum is not None and row.objective is not None
         losses.append(row.objective / optimum - 1)
-    tally = census.tallies["amp"]
+    tally = found.variants["amp"]
     missed = [loss for loss in losses if loss > 1e-6]
     assert missed
     assert (tally.instances, tally.suboptimal, tally.optimal) == (len(losses), len(missed), len(losses) - len(missed))
@@ -127,7 +127,7 @@ def test_the_layers_of_amp_by_brute_force(tmp_path: Path) -> None:
     worst = planner.load(tally.worst[0]["file"])
     assert worst.origin["parent"] == instance.name
     best = amp_oracle.brute_force(instance)
-    assert census.end_to_end is not None and census.end_to_end["exact_inside"] >= best * (1 - 1e-9)
+    assert found.end_to_end is not None and found.end_to_end["exact_inside"] >= best * (1 - 1e-9)
 
 
 def _inside(problem: str, method: str) -> Inside:
@@ -148,8 +148,8 @@ def _amp_with_losses() -> Any:
 def test_searches_that_are_cut_off_miss_plans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     instance = _mapping()
     decisions = (
-        census_of(instance, limits=LIMITS, out=str(tmp_path / "whole"), against="cpsat", end_to_end=False)
-        .tallies["search"]
+        census(instance, limits=LIMITS, out=str(tmp_path / "whole"), against="cpsat", end_to_end=False)
+        .variants["search"]
         .decisions
     )
     assert decisions is not None and decisions["found"] > 0 and decisions["impossible"] > 0
@@ -162,8 +162,8 @@ def test_searches_that_are_cut_off_miss_plans(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(paper, "SEARCH_TIMEOUT_S", 0.0)
     monkeypatch.setattr(paper.published, "search", lambda *_: paper.published.STOPPED)
     cut = (
-        census_of(instance, limits=LIMITS, out=str(tmp_path / "cut"), against="cpsat", end_to_end=False)
-        .tallies["search"]
+        census(instance, limits=LIMITS, out=str(tmp_path / "cut"), against="cpsat", end_to_end=False)
+        .variants["search"]
         .decisions
     )
     assert cut is not None and cut["missed"] > 0 and cut["found"] == 0
@@ -173,8 +173,8 @@ def test_searches_that_are_cut_off_miss_plans(tmp_path: Path, monkeypatch: pytes
 def test_a_refutation_that_is_false_is_a_contradiction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     instance = _mapping()
     monkeypatch.setattr(paper.published, "search", lambda *_: paper.published.NONE)
-    census = census_of(instance, out=str(tmp_path / "census"), against="cpsat", end_to_end=False)
-    assert not census.agree and "proves that there is none" in census.contradictions[0]
+    found = census(instance, out=str(tmp_path / "census"), against="cpsat", end_to_end=False)
+    assert not found.agree and "proves that there is none" in found.contradictions[0]
 
 
 def test_what_is_no_plan_is_refused() -> None:
@@ -188,18 +188,18 @@ def test_what_is_no_plan_is_refused() -> None:
 def test_an_exact_method_can_be_named(tmp_path: Path) -> None:
     instance = _amp_with_losses()
     found = [
-        census_of(instance, against=name, out=str(tmp_path / "census"), limits=LIMITS, end_to_end=False, sample=2)
+        census(instance, against=name, out=str(tmp_path / "census"), limits=LIMITS, end_to_end=False, sample=2)
         for name in ("cpsat", "milp", None)
     ]
     methods = [json.loads(line)["method"] for line in (tmp_path / "census" / "optima.jsonl").read_text().splitlines()]
     assert methods[:4] == ["cpsat", "cpsat", "milp", "milp"] and methods[4] not in ("cpsat", "milp")
-    assert len({each.tallies["amp"].suboptimal for each in found}) == 1
+    assert len({each.variants["amp"].suboptimal for each in found}) == 1
 
 
 @pytest.mark.slow
 def test_processes_agree(tmp_path: Path) -> None:
     instance = _amp_with_losses()
-    found = [census_of(instance, jobs=jobs, out=str(tmp_path / str(jobs)), limits=LIMITS).to_json() for jobs in (1, 2)]
+    found = [census(instance, jobs=jobs, out=str(tmp_path / str(jobs)), limits=LIMITS).to_json() for jobs in (1, 2)]
     for each in found:
         for name in ("seconds", "cpu_seconds", "out"):
             del each[name]
@@ -210,18 +210,18 @@ def test_processes_agree(tmp_path: Path) -> None:
 
 def test_a_census_resumes(tmp_path: Path) -> None:
     instance, out = _amp_with_losses(), tmp_path / "census"
-    first = census_of(instance, out=str(out), limits=LIMITS, end_to_end=False)
+    first = census(instance, out=str(out), limits=LIMITS, end_to_end=False)
     kept = (out / "optima.jsonl").read_text().splitlines()
-    assert len(kept) == first.tallies["amp"].distinct > 2
+    assert len(kept) == first.variants["amp"].distinct > 2
     (out / "optima.jsonl").write_text("\n".join(kept[:2]) + "\n" + kept[2][:40])  # killed while it wrote
     lines: list[str] = []
-    again = census_of(instance, out=str(out), limits=LIMITS, end_to_end=False, notice=lines.append)
+    again = census(instance, out=str(out), limits=LIMITS, end_to_end=False, notice=lines.append)
     assert lines == [f"2 of {len(kept)} optima lie in {out} already"]
     assert {**again.to_json(), "seconds": 0, "cpu_seconds": 0} == {**first.to_json(), "seconds": 0, "cpu_seconds": 0}
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thing").touch()
     with pytest.raises(UsageError, match="an empty folder"):
-        census_of(instance, out=str(tmp_path / "other"))
+        census(instance, out=str(tmp_path / "other"))
 
 
 def test_samples_of_rows(tmp_path: Path) -> None:
@@ -245,16 +245,16 @@ def test_every_row_has_the_same_chance() -> None:
 
 
 def test_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    parent, out, census = tmp_path / "parent.json", tmp_path / "rows.jsonl", str(tmp_path / "census")
+    parent, out, folder = tmp_path / "parent.json", tmp_path / "rows.jsonl", str(tmp_path / "census")
     parent.write_text(as_json(family_named("amp_strategy").to_json(_amp_with_losses())))
     kind = ["--problem", "layer_assignment", "--from", "amp"]
     assert main(["extract", str(parent), *kind, "--out", str(out), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["rows"] == len(out.read_text().splitlines()) > 0 and found["method"] == "amp"
-    assert main(["census", str(parent), *kind, "--out", census, "--json"]) == 0
+    assert main(["census", str(parent), *kind, "--out", folder, "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert shown["subproblem"] == "layer_assignment" and shown["instances"] == found["rows"] and shown["complete"]
-    assert main(["census", str(parent), *kind, "--out", census, "--jobs", "2"]) == 0
+    assert main(["census", str(parent), *kind, "--out", folder, "--jobs", "2"]) == 0
     said = capsys.readouterr().out
     assert "sub-optimal" in said and "end to end" in said
 
@@ -270,7 +270,7 @@ def test_an_operator_graph_on_a_network(tmp_path: Path) -> None:
 
 def test_a_run_that_reaches_its_limit_is_reported(tmp_path: Path) -> None:
     lines: list[str] = []
-    census_of(_mapping(), out=str(tmp_path), limits=Limits(time_s=0.0), end_to_end=False, notice=lines.append)
+    census(_mapping(), out=str(tmp_path), limits=Limits(time_s=0.0), end_to_end=False, notice=lines.append)
     assert lines == ["the run of parmesan was ended at the time limit: 0 subproblems of its beginning"]
 
 

@@ -24,17 +24,18 @@ from instances.problems.stage_partitioning import StageInstance
 from planner.cli.app import main
 from planner.display.census import show_census
 from planner.display.tables import percent
-from planner.experiments.census.run import WORST, Census, census, chunks_of
+from planner.experiments.census import census
+from planner.experiments.census.knapsacks import WORST, KnapsackCensus, chunks_of
 from planner.files.write import as_json
 from planner.process.executors import place, run_each
 
 
-def totals(found: Census) -> dict[str, Any]:
+def totals(found: KnapsackCensus) -> dict[str, Any]:
     """What must not depend on how the census ran."""
     return {"counts": found.counts, "chunks": found.chunks_done, "variants": found.variants}
 
 
-def test_in_process(whole: Census, instance: StageInstance) -> None:
+def test_in_process(whole: KnapsackCensus, instance: StageInstance) -> None:
     counts = whole.counts
     assert counts["instances"] == counts["all_fastest_feasible"] + counts["infeasible"] + counts["nontrivial"]
     assert whole.chunks_done == whole.chunks > 3
@@ -62,7 +63,7 @@ def test_in_process(whole: Census, instance: StageInstance) -> None:
     assert all(one["up_to"] == other["above"] for one, other in pairwise(bins))
 
 
-def test_the_worst_of_all_chunks_are_kept(whole: Census, instance: StageInstance) -> None:
+def test_the_worst_of_all_chunks_are_kept(whole: KnapsackCensus, instance: StageInstance) -> None:
     calls = Subproblems(instance)
     for name, tally in calls.survey(1, calls.num_downsets, worst=WORST).rules.items():
         assert [gap for gap, _ in whole.variants[name].worst] == [gap for gap, _ in tally.worst]
@@ -70,7 +71,7 @@ def test_the_worst_of_all_chunks_are_kept(whole: Census, instance: StageInstance
         assert whole.variants[name].histogram == tally.histogram
 
 
-def test_end_to_end(whole: Census, instance: StageInstance) -> None:
+def test_end_to_end(whole: KnapsackCensus, instance: StageInstance) -> None:
     assert whole.end_to_end is not None
     for name in ("piper", "exact"):
         options = {"knapsack": whole.variant} if name == "piper" else {}
@@ -79,7 +80,7 @@ def test_end_to_end(whole: Census, instance: StageInstance) -> None:
     assert whole.end_to_end["loss"] == piper / exact - 1 > 0.4
 
 
-def test_worst_instances_are_files_that_show_the_gap(whole: Census) -> None:
+def test_worst_instances_are_files_that_show_the_gap(whole: KnapsackCensus) -> None:
     for name, variant in whole.variants.items():
         assert len(whole.worst_files[name]) == len(variant.worst) > 0
         for (gap, origin), path in zip(variant.worst, whole.worst_files[name], strict=True):
@@ -92,7 +93,7 @@ def test_worst_instances_are_files_that_show_the_gap(whole: Census) -> None:
 
 
 @pytest.mark.slow
-def test_two_processes(whole: Census, instance: StageInstance, tmp_path: Path) -> None:
+def test_two_processes(whole: KnapsackCensus, instance: StageInstance, tmp_path: Path) -> None:
     found = census(instance, jobs=2, out=str(tmp_path), end_to_end=False)
     assert totals(found) == totals(whole)
     assert found.end_to_end is None and found.crosscheck is None
@@ -108,7 +109,7 @@ def cluster() -> Iterator[str]:
         yield local.scheduler_address
 
 
-def test_dask_cluster(whole: Census, instance: StageInstance, cluster: str, tmp_path: Path) -> None:
+def test_dask_cluster(whole: KnapsackCensus, instance: StageInstance, cluster: str, tmp_path: Path) -> None:
     """Totals as in process, though a worker is killed in the middle."""
     assert totals(census(instance, dask=cluster, out=str(tmp_path), end_to_end=False)) == totals(whole)
     marks = tmp_path / "marks"
@@ -169,7 +170,7 @@ def test_interrupted_census_says_so(
         if done == 2:
             raise raised
 
-    found = census(instance, out=str(tmp_path), sample=2, listen=interrupt)
+    found = census(instance, out=str(tmp_path), crosscheck=2, listen=interrupt)
     assert (found.chunks_done, found.signal) == (2, number)
     assert found.to_json()["complete"] is False
     assert found.crosscheck is None and found.end_to_end is None
@@ -184,7 +185,7 @@ def test_chunks_cover_all_outer_downsets() -> None:
 
 
 def test_command(
-    whole: Census, instance: StageInstance, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any
+    whole: KnapsackCensus, instance: StageInstance, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("problem.json").write_text(as_json(FAMILY.to_json(instance)))
@@ -223,9 +224,9 @@ def test_what_witnesses_say_is_handed_on(
         asked.append(given)
         return reports[len(asked) - 1]
 
-    monkeypatch.setattr("planner.experiments.census.run.crosscheck", answer)
+    monkeypatch.setattr("planner.experiments.census.knapsacks.crosscheck", answer)
     lines: list[str] = []
-    found = census(instance, out=str(tmp_path), sample=9, seed=4, end_to_end=False, notice=lines.append)
+    found = census(instance, out=str(tmp_path), crosscheck=9, seed=4, end_to_end=False, notice=lines.append)
     assert found.crosscheck is not None and not found.agree
     output = {name: found.crosscheck[name] for name in ("checked", "unproved", "contradictions")}
     assert output == {"checked": 3, "unproved": 2, "contradictions": ["two: cpsat says 2"]}
@@ -237,7 +238,7 @@ def test_what_witnesses_say_is_handed_on(
     assert main(["census", "problem.json", "--crosscheck", "3", "--no-end-to-end", "--quiet"]) == 5
 
 
-def test_what_cannot_be_compared_is_said(whole: Census, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_compared_is_said(whole: KnapsackCensus, capsys: pytest.CaptureFixture[str]) -> None:
     show_census(replace(whole, end_to_end={"piper": None, "exact": None, "loss": None, "reason": "too large"}))
     assert "end to end: not compared (too large)" in capsys.readouterr().out
 

@@ -16,16 +16,17 @@ import planner
 from formulations.stage_partitioning import FAMILY
 from instances.problems.stage_partitioning import StageInstance
 from planner.cli.app import main
-from planner.experiments.census.run import Census, census
+from planner.experiments.census import census
+from planner.experiments.census.knapsacks import KnapsackCensus
 from planner.files.write import as_json
 
 
-def totals(found: Census) -> dict[str, Any]:
+def totals(found: KnapsackCensus) -> dict[str, Any]:
     """What must not depend on how the census ran."""
     return {"counts": found.counts, "chunks": found.chunks_done, "variants": found.variants}
 
 
-def test_resumes_from_the_chunks_that_are_there(whole: Census, instance: StageInstance, tmp_path: Path) -> None:
+def test_resumes_from_the_chunks_that_are_there(whole: KnapsackCensus, instance: StageInstance, tmp_path: Path) -> None:
     census(instance, out=str(tmp_path), end_to_end=False)
     journal = tmp_path / "journal.jsonl"
     kept = journal.read_text().splitlines(keepends=True)[1::2]
@@ -54,7 +55,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("jobs", [pytest.param(1, marks=pytest.mark.slow), 2])
-def test_a_killed_census_goes_on(jobs: int, whole: Census, instance: StageInstance, tmp_path: Path) -> None:
+def test_a_killed_census_goes_on(jobs: int, whole: KnapsackCensus, instance: StageInstance, tmp_path: Path) -> None:
     problem, folder = tmp_path / "problem.json", tmp_path / "out"
     problem.write_text(as_json(FAMILY.to_json(instance)))
     script = tmp_path / "killed.py"  # workers that are spawned import it again
@@ -88,7 +89,7 @@ def test_the_folder_of_an_odd_name_lies_here(tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_full_disk_costs_the_chunks_and_not_the_census(
-    whole: Census, instance: StageInstance, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    whole: KnapsackCensus, instance: StageInstance, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     problem = tmp_path / "problem.json"
     problem.write_text(as_json(FAMILY.to_json(instance)))

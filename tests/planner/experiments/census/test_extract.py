@@ -17,7 +17,7 @@ from instances.errors import InstanceError
 from instances.problems.stage_partitioning import StageInstance
 from planner.cli.app import main
 from planner.experiments.census.extract import extract
-from planner.experiments.census.run import chunks_of, draw_sample
+from planner.experiments.census.knapsacks import chunks_of, draw_sample
 from planner.files.rows import split_row
 from planner.files.write import as_json
 
