@@ -1,11 +1,12 @@
-"""The table of optima over devices and micro-batches, from one run."""
+"""Tables of optima: by devices and the sum of data-parallel degrees from one run, or by devices and memory."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -13,12 +14,68 @@ from formulations.compiled.compile_times import compiling
 from formulations.compiled.memory_budget import SizeError
 from formulations.contract.family import no_preparation
 from formulations.figures.plan_figures import Heat, least_of
-from planner.analysis.optima import Optima, expect_tables
+from instances.units import parse_bytes
+from planner.files.load import family_of, validate
 from planner.files.settings import declared_options, expect_types
 from planner.process.errors import UsageError
 from planner.solving.solve import silent
 from planner.solving.worker import Worker, attend, signals_stop
 from solvers.outcome import Limits, Stop, Watch
+
+#: The one problem that has these tables.
+_FAMILY = "stage_partitioning"
+#: So many devices more, and these multiples of the instance's own memory, where nothing else is said.
+MORE_DEVICES, MULTIPLES = 8, (0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Optima(ABC):
+    """Least times per sample, ``None`` where no plan is feasible; no ``times`` at all if the run was stopped.
+
+    ``stop`` says why the run ended, ``signal`` is the one that stopped it; ``options``: how the instance was declared.
+    """
+
+    instance: str
+    unit: str
+    times: list[list[float | None]] | None
+    seconds: float
+    stop: Stop
+    options: dict[str, Any]
+    stats: dict[str, Any] = field(default_factory=dict)
+    signal: int | None = None
+
+    @property
+    @abstractmethod
+    def heat(self) -> Heat:
+        """The table as a heat map."""
+
+    @property
+    @abstractmethod
+    def columns(self) -> dict[str, list[float | None]]:
+        """For each heading of the CSV file the optima on at most 1, 2, ... devices."""
+
+    def head(self) -> dict[str, Any]:
+        """What the JSON objects of all tables begin with."""
+        return {
+            "problem": _FAMILY,
+            "instance": self.instance,
+            "stop": self.stop.value,
+            "unit": self.unit,
+            "seconds": self.seconds,
+            "options": self.options,
+        }
+
+    @abstractmethod
+    def to_json(self) -> dict[str, Any]:
+        """The object that ``planner frontier --json`` prints."""
+
+    def to_csv(self) -> str:
+        """A line for every number of devices; empty where nothing is feasible."""
+        rows = zip(*self.columns.values(), strict=True)
+        lines = [
+            ",".join([str(k), *("" if time is None else repr(time) for time in row)]) for k, row in enumerate(rows, 1)
+        ]
+        return "\n".join([",".join(["devices", *self.columns]), *lines]) + "\n"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +120,52 @@ class Frontier(Optima):
         return {**self.head(), "stats": self.stats, "corners": corners, "time_per_sample": self.times}
 
 
+@dataclass(frozen=True, kw_only=True)
+class ByMemory(Optima):
+    """The least time per sample on at most k devices of each memory.
+
+    ``times[row][k - 1]`` belongs to ``memories[row]`` bytes, which rise. ``devices`` and ``memory_bytes`` are the
+    instance's own.
+    """
+
+    devices: int
+    memory_bytes: float
+    memories: tuple[float, ...]
+
+    @property
+    def columns(self) -> dict[str, list[float | None]]:
+        """A column for every memory in bytes."""
+        return dict(zip((f"{memory:.17g}" for memory in self.memories), self.times or [], strict=False))
+
+    @property
+    def heat(self) -> Heat:
+        """The table as a heat map, with the instance's own cell marked; its headline says what more would buy."""
+        times = self.times or []
+        return Heat(
+            "Least time per sample by devices and memory",
+            range(1, len(times[0]) + 1 if times else 1),
+            self.memories if times else (),
+            times,
+            "devices",
+            "memory of a device",
+            "time per sample",
+            least_of(times),
+            self.unit,
+            (self.memories.index(self.memory_bytes), self.devices - 1) if times else None,
+            yunit="bytes",
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that ``planner frontier --memories ... --json`` prints."""
+        return {
+            **self.head(),
+            "devices": self.devices,
+            "memory_bytes": self.memory_bytes,
+            "memories_bytes": list(self.memories),
+            "time_per_sample": self.times,
+        }
+
+
 def frontier(instance: Any, *, limits: Limits | None = None, notice: Callable[[str], None] = silent) -> Frontier:
     """The whole table, exactly, for an instance whose devices and micro-batches are the largest of interest.
 
@@ -84,13 +187,13 @@ def frontier(instance: Any, *, limits: Limits | None = None, notice: Callable[[s
     expect_types(limits=limits, notice=notice)
     began = time.perf_counter()
     with compiling(notice):
-        from formulations.stage_partitioning.questions.studies import frontier as room
+        from formulations.stage_partitioning.questions.studies import frontier as study
 
     stats: dict[str, Any] = {"compile_seconds": time.perf_counter() - began}
     limits = limits or Limits()
     instance = expect_tables(instance)
     watch = Watch(limits)
-    worker = Worker(no_preparation, lambda: room.frontier(instance, watch), watch)
+    worker = Worker(no_preparation, lambda: study.frontier(instance, watch), watch)
     with signals_stop(watch) as received:
         try:
             returned = attend(worker, watch, limits, received)
@@ -103,4 +206,78 @@ def frontier(instance: Any, *, limits: Limits | None = None, notice: Callable[[s
         return made(times=None, corners=[], seconds=seconds, stop=watch.why(), stats=stats, signal=received.signal)
     times = [[time if math.isfinite(time) else None for time in row] for row in found.times[1:, 1:].tolist()]
     stats = {**found.stats, **stats}
-    return made(times=times, corners=room.corners(found.times), seconds=worker.seconds, stop=Stop.PROVED, stats=stats)
+    return made(times=times, corners=study.corners(found.times), seconds=worker.seconds, stop=Stop.PROVED, stats=stats)
+
+
+def by_memory(
+    instance: Any,
+    memories: Sequence[float] = (),
+    more_devices: int = MORE_DEVICES,
+    *,
+    limits: Limits | None = None,
+    notice: Callable[[str], None] = silent,
+) -> ByMemory:
+    """The least time per sample, exactly, for up to ``more_devices`` more devices and each memory: a table for each.
+
+    Parameters
+    ----------
+    instance
+        Of stage partitioning; its batch has as many micro-batches whatever the devices.
+    memories
+        In bytes; the instance's own is among them anyway. None: `MULTIPLES` of its own.
+    limits
+        The time is for all tables together.
+    notice
+        As of `frontier`.
+
+    Raises
+    ------
+    UsageError
+        As of `frontier`.
+    """
+    began, limits = time.perf_counter(), limits or Limits()
+    instance = expect_tables(instance)
+    own = float(instance.memory_bytes)
+    wanted = tuple(sorted({own, *(memories or (own * each for each in MULTIPLES))}))
+    times: list[list[float | None]] = []
+    stop, signal = Stop.PROVED, None
+    for memory in wanted:
+        larger = replace(instance, num_devices=instance.num_devices + more_devices, memory_bytes=memory)
+        spent = time.perf_counter() - began
+        left = None if limits.time_s is None else max(0.0, limits.time_s - spent)
+        found = frontier(larger, limits=replace(limits, time_s=left), notice=notice)
+        stop, signal = found.stop, found.signal
+        if found.times is None:
+            break
+        times.append(found.best)
+    return ByMemory(
+        instance=instance.name,
+        unit=instance.time_unit,
+        times=times if len(times) == len(wanted) else None,
+        seconds=time.perf_counter() - began,
+        stop=stop,
+        options=declared_options(instance),
+        signal=signal,
+        devices=instance.num_devices,
+        memory_bytes=own,
+        memories=wanted,
+    )
+
+
+def expect_tables(instance: Any) -> Any:
+    """The instance, if it keeps its rules; `UsageError` if its problem has no such tables."""
+    instance = validate(instance, requirements=False)
+    if (name := family_of(instance).name) != _FAMILY:
+        raise UsageError.at("INSTANCE", name, f"an instance of {_FAMILY}")
+    return instance
+
+
+def parse_memories(text: str) -> tuple[float, ...]:
+    """``"4GiB,8GiB"`` in bytes; `UsageError` that names the option otherwise."""
+    try:
+        found = tuple(parse_bytes(part.strip()) for part in text.split(","))
+    except ValueError:
+        found = ()
+    if not found or not all(0 < each < 1e30 for each in found):
+        raise UsageError.at("--memories", text, "sizes with commas, such as 4GiB,8GiB,16GiB")
+    return found

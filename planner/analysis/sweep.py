@@ -18,7 +18,7 @@ import formulations
 from formulations.compiled.compile_times import compiling
 from formulations.figures.plan_figures import Heat, least_of
 from instances.parameters import MAX_COUNT, parse_count
-from planner.analysis.merge_results import union
+from planner.analysis.orders import union
 from planner.files import settings
 from planner.files.load import catalog, family_of, load
 from planner.process.errors import UsageError

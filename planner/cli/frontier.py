@@ -10,7 +10,7 @@ import typer
 from planner.cli.common import NO_PROOF, Instance, Reading, leave, limits_of
 
 if TYPE_CHECKING:
-    from planner.analysis.optima import Optima
+    from planner.analysis.frontier import Optima
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,7 @@ def frontier_command(
     **settings: Any,
 ) -> None:
     """Find every optimum up to K devices and N micro-batches in one run, or by memory (stage partitioning)."""
-    from planner.analysis.frontier import frontier
-    from planner.analysis.memories import by_memory, parse_memories
+    from planner.analysis.frontier import by_memory, frontier, parse_memories
     from planner.display.optima import show_optima, writes
     from planner.display.plots.files import require_drawable
     from planner.files.destinations import refuse_outputs

@@ -59,32 +59,20 @@ def validate_command(
     from planner.display.plots.files import can_draw
     from planner.display.populations import draw_validation, show_validation, why_no_pictures
     from planner.display.progress import progress_bar
-    from planner.experiments.validation.run import prepare
+    from planner.experiments.validation.run import validate
     from planner.files.choices import split
     from planner.files.rows import is_columnar
     from planner.process.signals import defer
 
     limits = limits_of(time_limit, seed=seed, threads=threads)
     overrides, options = split(settings)
-    ready = prepare(
-        instances,
-        methods=names_of(methods),
-        against=against,
-        out=out,
-        count=count,
-        seed=seed,
-        jobs=jobs,
-        dask=dask,
-        plans=plans_of(plan),
-        limits=limits,
-        options=options,
-        worst=worst,
-        inputs=view.inputs,
-        overrides=overrides,
-    )
     with defer():
         with progress_bar(view.quiet, "instances") as listen:
-            found = ready.run(listen, view.note)
+            found = validate(
+                instances, methods=names_of(methods), against=against, out=out, count=count, seed=seed, jobs=jobs,
+                dask=dask, plans=plans_of(plan), limits=limits, options=options, worst=worst, inputs=view.inputs,
+                listen=listen, notice=view.note, **overrides,
+            )  # fmt: skip
         view.show(found, show_validation)
         pictures = draw_validation(found)
     if pictures or not can_draw():

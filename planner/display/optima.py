@@ -6,9 +6,7 @@ from collections.abc import Callable, Iterator
 
 from rich.console import Console
 
-from planner.analysis.frontier import Frontier
-from planner.analysis.memories import ByMemory
-from planner.analysis.optima import Optima, some_devices
+from planner.analysis.frontier import ByMemory, Frontier, Optima
 from planner.display import tables
 from planner.display.headlines import amount, headline
 from planner.display.plots.chart import Chart
@@ -24,8 +22,10 @@ def show_optima(found: Optima) -> None:
     out = console()
     out.print(bold(found.instance), f" {tables.facts(found.options)}")
     out.print(f"{found.seconds:.4g} s ({found.stop})  {tables.facts(found.stats)}".rstrip())
-    if found.times is not None:
-        _show_table(found, out)
+    if found.times is not None and isinstance(found, ByMemory):
+        _show_by_memory(found, out)
+    elif found.times is not None and isinstance(found, Frontier):
+        _show_frontier(found, out)
 
 
 def writes(found: Optima, out: str | None, picture: str | None) -> Iterator[Callable[[], None]]:
@@ -59,13 +59,6 @@ def lines(found: Optima) -> Chart:
     return frontier(times, found.unit, title, says)
 
 
-def _show_table(found: Optima, out: Console) -> None:
-    if isinstance(found, ByMemory):
-        _show_by_memory(found, out)
-    elif isinstance(found, Frontier):
-        _show_frontier(found, out)
-
-
 def _show_frontier(found: Frontier, out: Console) -> None:
     """Print how large it is, and its best entries for a few numbers of devices."""
     rows = found.times or [[]]
@@ -74,7 +67,7 @@ def _show_frontier(found: Frontier, out: Console) -> None:
         return
     out.print(f"{len(rows)} x {len(rows[0])} entries, {plural(len(found.corners), 'corner')}")
     shown = []
-    for k in some_devices(len(rows)):
+    for k in _some_devices(len(rows)):
         row = rows[k - 1]
         shown.append((str(k), tables.number(row[-1]), "-" if row[-1] is None else str(row.index(row[-1]) + 1)))
     out.print(table(("devices", f"best, {found.unit}", "smallest sum of degrees that gives it"), shown))
@@ -84,7 +77,12 @@ def _show_by_memory(found: ByMemory, out: Console) -> None:
     """Print the least times for a few numbers of devices, and what more would buy."""
     rows = found.times or [[]]
     heads = ["devices", *(amount(memory, "bytes") for memory in found.memories)]
-    counts = sorted({*some_devices(len(rows[0])), found.devices})
+    counts = sorted({*_some_devices(len(rows[0])), found.devices})
     out.print(f"least time per sample, {found.unit}, by devices and memory of a device", highlight=False)
     out.print(table(heads, ([str(k), *(tables.number(row[k - 1]) for row in rows)] for k in counts)))
     out.print(headline(found.heat), highlight=False)
+
+
+def _some_devices(most: int) -> list[int]:
+    """Powers of two, and the largest number."""
+    return sorted({1 << power for power in range(most.bit_length()) if 1 << power <= most} | {most})

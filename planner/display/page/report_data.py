@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from formulations.figures.plan_figures import Heat
-from planner.analysis.memories import MORE_DEVICES, by_memory
+from planner.analysis.frontier import MORE_DEVICES, by_memory
 from planner.analysis.with_topology import load_placed
 from planner.files.choices import split
 from planner.files.load import load

@@ -26,7 +26,8 @@ from planner.files.load import family_of
 from planner.files.settings import expect_types, method_options
 from planner.plugins.registry import functions_of
 from planner.process.errors import UsageError
-from planner.process.executors import Ended, Opened, place, run_tasks
+from planner.process.executors import place, run_tasks
+from planner.process.signals import end_if_pending
 from planner.results.check import read_plan
 from planner.results.result import html_table
 from planner.solving.backends import examine_solver
@@ -139,36 +140,10 @@ def validate(
     UsageError
         If a method or option is unknown, a source is empty, or the folder holds something else.
     """
-    expect_types(listen=listen, notice=notice)
-    ready = prepare(
-        sources, methods=methods, against=against, out=out, count=count, seed=seed, jobs=jobs, dask=dask, plans=plans,
-        limits=limits, options=options, worst=worst, inputs=inputs, overrides=overrides,
-    )  # fmt: skip
-    return ready.run(listen, notice)
-
-
-def prepare(
-    sources: str | Instance | Sequence[str | Instance],
-    *,
-    methods: Sequence[str] | None,
-    against: str | None,
-    out: str | os.PathLike[str],
-    count: int | None,
-    seed: int,
-    jobs: int,
-    dask: str | None,
-    plans: Mapping[str, str | JsonObject] | None,
-    limits: Limits | None,
-    options: Mapping[str, Any] | None,
-    worst: int,
-    inputs: str | None,
-    overrides: Mapping[str, Any],
-) -> Prepared:
-    """A validation before anything is written or solved; arguments and errors as of `validate`."""
-    expect_types(limits=limits, options=options, plans=plans, inputs=inputs)
+    expect_types(listen=listen, notice=notice, limits=limits, options=options, plans=plans, inputs=inputs)
     expect_types(against=against, out=out, count=count, jobs=jobs, dask=dask, worst=worst)
     expect_methods(methods)
-    opened = place(jobs, dask)
+    opened, out = place(jobs, dask), os.fspath(out)
     if worst < 0:
         raise UsageError.at("--worst", worst, "at least 0")
     listed = [sources] if isinstance(sources, str) or not isinstance(sources, Sequence) else sources
@@ -178,69 +153,47 @@ def prepare(
     names, work = _work(family, methods, against, plans or {}, limits, options)
     if (jobs > 1 or dask) and (local := set(work.names) & set(functions_of(family.name))):
         raise UsageError.at("methods", ", ".join(sorted(local)), "FILE.py:FUNCTION beside --jobs or --dask")
-    return Prepared(family, population, size_of, against, names, work, opened, os.fspath(out), worst)
+    end_if_pending()  # before anything is written or solved
+    began = time.perf_counter()
+    title = {**_title(family, work, against), "population": population.digest}
+    folder = Folder(out, "validation", HEADER, title, fingerprint(title), "their instances are solved again")
+    folder.head()
+    if not (folder.path / POPULATION).exists():
+        population.write(folder.path / POPULATION)
+    records = folder.records(notice)
+    distinct = population.distinct
+    if records:
+        notice(f"{len(records)} of {len(distinct)} distinct instances lie in {out} already")
+    listen(len(records), len(distinct))
 
-
-@dataclass(frozen=True)
-class Prepared:
-    """A validation whose instances are read and whose methods are found."""
-
-    family: Family[Any, Any]
-    population: Population
-    size_of: str
-    against: str
-    names: Sequence[str]
-    work: Work
-    opened: Opened
-    out: str
-    worst: int
-
-    def run(self, listen: Callable[[int, int], None], notice: Callable[[str], None]) -> Validation:
-        """Solve what is not in the folder yet, and sum up; arguments and errors as of `validate`."""
-        began, population = time.perf_counter(), self.population
-        title = {**_title(self.family, self.work, self.against), "population": population.digest}
-        again = "their instances are solved again"
-        folder = Folder(self.out, "validation", HEADER, title, fingerprint(title), again)
-        folder.head()
-        if not (folder.path / POPULATION).exists():
-            population.write(folder.path / POPULATION)
-        records = folder.records(notice)
-        if records:
-            notice(f"{len(records)} of {len(population.distinct)} distinct instances lie in {self.out} already")
-        ended = self._solve(folder, records, listen)
-        every = list(_expand(population, records))
-        worst = {name: tally.worst(every, name, self.worst) for name in self.names}
-        return Validation(
-            problem=self.family.name,
-            against=self.against,
-            instances=len(every),
-            wanted=len(population.origins),
-            infeasible=tally.count_infeasible(every),
-            unproved=tally.count_unproved(every),
-            methods={name: tally.totals_of(every, name) for name in self.names},
-            worst=folder.write_worst({n: [population.text(each["number"]) for each in worst[n]] for n in worst}),
-            out=self.out,
-            size_of=self.size_of,
-            table=write_table(folder.path, tally.flat(every)),
-            contradictions=_contradictions(folder, self.family, population, records),
-            records=every,
-            seconds=time.perf_counter() - began,
-            signal=ended.signal,
-            lost=ended.lost,
-        )
-
-    def _solve(self, folder: Folder, records: dict[int, Record], listen: Callable[[int, int], None]) -> Ended:
-        distinct = self.population.distinct
-        left = [number for number in distinct if number not in records]
+    def keep(_position: int, done: tuple[list[Record], int | None]) -> int | None:
+        found, stopped = done
+        records.update(folder.keep(found))
         listen(len(records), len(distinct))
+        return stopped
 
-        def keep(_position: int, done: tuple[list[Record], int | None]) -> int | None:
-            found, stopped = done
-            records.update(folder.keep(found))
-            listen(len(records), len(distinct))
-            return stopped
-
-        return run_tasks(self.opened, solve_all, _tasks(self.work, self.population, left), keep)
+    left = [number for number in distinct if number not in records]
+    ended = run_tasks(opened, solve_all, _tasks(work, population, left), keep)
+    every = list(_expand(population, records))
+    lost = {name: tally.worst(every, name, worst) for name in names}
+    return Validation(
+        problem=family.name,
+        against=against,
+        instances=len(every),
+        wanted=len(population.origins),
+        infeasible=tally.count_infeasible(every),
+        unproved=tally.count_unproved(every),
+        methods={name: tally.totals_of(every, name) for name in names},
+        worst=folder.write_worst({n: [population.text(each["number"]) for each in lost[n]] for n in lost}),
+        out=out,
+        size_of=size_of,
+        table=write_table(folder.path, tally.flat(every)),
+        contradictions=_contradictions(folder, family, population, records),
+        records=every,
+        seconds=time.perf_counter() - began,
+        signal=ended.signal,
+        lost=ended.lost,
+    )
 
 
 def _members(sources: Sequence[Any], count: int | None, seed: int) -> Iterator[Member]:
@@ -261,6 +214,7 @@ def _population(
         if family is None:
             family = family_of(instance)
             size_of = size(family, instance)[0]
+        end_if_pending()
         population.add(family.to_json(instance), instance.name, member.origin)
     if family is None:
         raise UsageError.at("SOURCE", "nothing", "at least one instance")

@@ -11,7 +11,7 @@ import pytest
 
 import planner
 from formulations.figures.plan_figures import Heat, least_of
-from planner.analysis.memories import by_memory
+from planner.analysis.frontier import by_memory
 from planner.analysis.sweep import SweepRow, heat_of
 from planner.cli.app import main
 from planner.display.headlines import headline

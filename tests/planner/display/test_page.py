@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import planner
-from planner.analysis.memories import by_memory
+from planner.analysis.frontier import by_memory
 from planner.cli.app import main
 from planner.display.page import document
 from planner.display.page import report_data as material_of
