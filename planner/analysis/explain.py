@@ -11,8 +11,7 @@ from typing import Any
 
 from formulations.compiled.compile_times import compiling
 from formulations.contract.what_if import Change, Member, Questions
-from planner.analysis.proofs import Findings, Proofs, asked_of, beats
-from planner.analysis.smallest_change import least
+from planner.analysis.proofs import Findings, Proofs, asked_of, beats, least
 from planner.files.load import validate
 from planner.files.settings import expect_types
 from planner.results.result import Result

@@ -17,8 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from formulations.contract.alternatives import Nearby
-from planner.analysis.alternatives import nearby_of
-from planner.analysis.nearby import Unfinished, Variants, verify_plan
+from planner.analysis.alternatives import Unfinished, Variants, nearby_of, verify_plan
 from planner.files.load import family_of, validate
 from planner.process.errors import UsageError
 from planner.results.result import Result

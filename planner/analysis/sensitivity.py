@@ -15,8 +15,7 @@ from formulations.compiled.compile_times import compiling
 from formulations.contract.rounding import round_up, step_below
 from formulations.contract.what_if import Questions
 from planner.analysis.intervals import Interval, interval
-from planner.analysis.proofs import Findings, Proofs, asked_of, beats
-from planner.analysis.smallest_change import least
+from planner.analysis.proofs import Findings, Proofs, asked_of, beats, least
 from planner.files.load import family_of, validate
 from planner.files.settings import expect_types
 from planner.process.errors import UsageError

@@ -1,8 +1,9 @@
-"""The sweep over gradient accumulation g and micro-batch size b' of Piper's Appendix A.
+"""Several variants of one instance as one result: the sweep of Piper's Appendix A, and several linear orders.
 
-A batch of at most B' sequences is g * s * b' of them, s being the sum of data-parallel degrees; so for every (g, b')
-the sum is bounded by N = B' / (g b'), rounded down, and the layers are profiled at b'. Plans of different b' are
-compared by time per sequence: time per sample over b'.
+Appendix A sweeps over gradient accumulation g and micro-batch size b'. A batch of at most B' sequences is g * s * b' of
+them, s being the sum of data-parallel degrees; so for every (g, b') the sum is bounded by N = B' / (g b'), rounded
+down, and the layers are profiled at b'. Plans of different b' are compared by time per sequence: time per sample
+over b'.
 
 That is all that g does in the paper: a stage's weights are synchronised every d micro-batches whatever g is, so with
 its cost model a larger g is never faster. The table shows what it costs.
@@ -10,7 +11,8 @@ its cost model a larger g is never faster. The table shows what it costs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +20,6 @@ import formulations
 from formulations.compiled.compile_times import compiling
 from formulations.figures.plan_figures import Heat, least_of
 from instances.parameters import MAX_COUNT, parse_count
-from planner.analysis.orders import union
 from planner.files import settings
 from planner.files.load import catalog, family_of, load
 from planner.process.errors import UsageError
@@ -26,7 +27,7 @@ from planner.process.executors import place, run_tasks
 from planner.process.signals import defer, end_if_pending
 from planner.results.result import Result
 from planner.solving.solve import silent, solve
-from solvers.outcome import Limits, Status
+from solvers.outcome import OPTIMAL_GAP, Limits, Status, Stop, relative_gap
 
 _SIZE = "{b}"
 
@@ -116,7 +117,7 @@ def sweep(
         arguments.pop("listen", None)
     several = len(set(microbatch_sizes)) > 1
     instances: list[Any] = []
-    tried: dict[int, _Tried] = {}
+    tried: dict[int, tuple[SweepRow, Result, Any]] = {}
 
     def tasks() -> Iterator[tuple[Any, Limits, dict[str, Any]]]:
         for instance in _instances(name, fitting, several, batch_size, inputs, given, notice):
@@ -129,7 +130,7 @@ def sweep(
         time = None if result.objective is None else result.objective / b
         count = batch_size // (g * b)
         row = SweepRow(g, b, count, str(result.status), result.objective, time, result.gap, result.seconds)
-        tried[position] = _Tried(row, result, instances[position])
+        tried[position] = row, result, instances[position]
         if left.time_s is not None:
             left = replace(left, time_s=max(0.0, left.time_s - result.seconds))
         return result.signal
@@ -142,15 +143,28 @@ def sweep(
         raise UsageError(lost)
     if lost:
         notice(f"warning: {lost}; {len(tried)} of {len(fitting)} combinations were solved")
-    every = [tried[position] for position in sorted(tried)]
+    rows, results, loaded = zip(*(tried[position] for position in sorted(tried)), strict=True)
     # Without any plan, a result that is still open stands for the sweep.
-    best = min(every, key=lambda one: (time_per_sequence(one.row), one.result.status is Status.INFEASIBLE))
-    result = _unite(best, every, whole=len(every) == len(fitting))
-    return (
-        replace(result, options={**result.options, "batch-size": batch_size}),
-        best.instance,
-        [one.row for one in every],
+    best = min(range(len(rows)), key=lambda n: (time_per_sequence(rows[n]), results[n].status is Status.INFEASIBLE))
+    row, result = rows[best], results[best]
+    where = f"least time per sequence at g = {row.grad_accum}, b' = {row.microbatch_size}"
+    # Bounds are of time per sample, of as many sequences as a micro-batch has.
+    bounds = [
+        each.bound and each.bound * row.microbatch_size / own.microbatch_size
+        for own, each in zip(rows, results, strict=True)
+        if each.status is not Status.INFEASIBLE
+    ]
+    settings_of = {"grad-accum": row.grad_accum, "microbatch-sizes": row.microbatch_size, "batch-size": batch_size}
+    united = union(
+        result,
+        results,
+        bounds,
+        is_whole=len(rows) == len(fitting),
+        reason="; ".join(part for part in (result.reason, where if row.objective is not None else "") if part),
+        options={**result.options, **settings_of},
+        stats={**result.stats, "sweep": [vars(each) for each in rows]},
     )
+    return united, loaded[best], list(rows)
 
 
 def _instances(
@@ -185,32 +199,6 @@ def _instances(
 def _solve_one(instance: Any, limits: Limits, arguments: dict[str, Any]) -> Result:
     with defer():
         return solve(instance, limits=limits, **arguments)
-
-
-@dataclass(frozen=True)
-class _Tried:
-    row: SweepRow
-    result: Result
-    instance: Any
-
-    def bound(self, size: int) -> float | None:
-        """The result's bound, as time per sample of ``size`` sequences."""
-        return None if self.result.bound is None else self.result.bound * size / self.row.microbatch_size
-
-
-def _unite(best: _Tried, tried: Sequence[_Tried], *, whole: bool) -> Result:
-    """The best result with bound, status, seconds and signal of all; ``whole``: all combinations ran."""
-    row, every = best.row, [one.result for one in tried]
-    where = f"least time per sequence at g = {row.grad_accum}, b' = {row.microbatch_size}"
-    return union(
-        best.result,
-        every,
-        [one.bound(row.microbatch_size) for one in tried if one.result.status is not Status.INFEASIBLE],
-        is_whole=whole,
-        reason="; ".join(part for part in (best.result.reason, where if row.objective is not None else "") if part),
-        options={**best.result.options, "grad-accum": row.grad_accum, "microbatch-sizes": row.microbatch_size},
-        stats={**best.result.stats, "sweep": [vars(one.row) for one in tried]},
-    )
 
 
 def heat_of(rows: Sequence[SweepRow], unit: str) -> Heat:
@@ -251,3 +239,141 @@ def _profile(name: str, size: int, several: bool) -> dict[str, Any]:
         rule = "one size for one profile; or a name with {b}, or a catalog model, for several"
         raise UsageError.at("--microbatch-sizes", size, rule)
     return {}
+
+
+_SETTING = "linearize"
+#: Figures of what would make an infeasible instance feasible.
+_LEAST = ("least_memory_bytes", "fewest_devices")
+
+
+def load_orders(path_or_name: str | os.PathLike[str], *, inputs: str | None = None, **overrides: Any) -> dict[str, Any]:
+    """The instance once for every order that ``linearize`` names (separated by commas); else once, under ``""``.
+
+    Arguments and errors are those of `planner.load`.
+    """
+    given = overrides.get(_SETTING)
+    orders = [part.strip() for part in given.split(",")] if isinstance(given, str) and "," in given else []
+    if not orders:
+        return {"": load(path_or_name, inputs=inputs, **overrides)}
+    return {order: load(path_or_name, inputs=inputs, **{**overrides, _SETTING: order}) for order in orders}
+
+
+def solve_orders(
+    instances: Mapping[str, Any],
+    *,
+    limits: Limits | None = None,
+    notice: Callable[[str], None] = silent,
+    **arguments: Any,
+) -> Result:
+    """The best result over the instances, one after the other within one time limit.
+
+    The feasible set is the union of the orders' own: the least of the objectives counts, and the least bound holds.
+
+    Parameters
+    ----------
+    instances
+        By the name of their order (`load_orders`); all of the same problem.
+    limits
+        The time is shared: an order gets what the ones before it left.
+    notice
+        As for `planner.solve`, once for all orders.
+    **arguments
+        As for `planner.solve`.
+
+    Returns
+    -------
+    Result
+        The best order's, with bound, status, seconds and signal of all orders together; ``stats["orders"]`` has
+        every order's objective. Infeasible if all orders are.
+    """
+    left = limits or Limits()
+    results: dict[str, Result] = {}
+    with compiling(notice):
+        for name, instance in instances.items():
+            result = solve(instance, limits=left, **arguments)
+            results[name] = result
+            if result.signal:
+                break
+            if left.time_s is not None:
+                left = replace(left, time_s=max(0.0, left.time_s - result.seconds))
+    every = list(results.values())
+    if len(instances) == 1:
+        return every[0]
+    order, best = min(results.items(), key=lambda item: _height(item[1].objective))
+    figures = _figures(every) if best.objective is None else {}
+    return union(
+        best,
+        every,
+        [result.bound for result in every if result.status is not Status.INFEASIBLE],
+        is_whole=len(results) == len(instances),
+        reason=_reason(results, order),
+        options={**best.options, _SETTING: ",".join(results)},
+        stats={**best.stats, **figures, "orders": {name: result.objective for name, result in results.items()}},
+    )
+
+
+def best_order(result: Result, instances: Mapping[str, Any]) -> str:
+    """The name of the order that the result's plan is of; the first one where there is none."""
+    objectives: Any = result.stats.get("orders", {})
+    return min(objectives, key=lambda order: _height(objectives[order]), default=next(iter(instances)))
+
+
+def union(
+    best: Result, every: Sequence[Result], bounds: Sequence[float | None], *, is_whole: bool, **changes: Any
+) -> Result:
+    """The best result with bound, status, seconds and signal of all.
+
+    Parameters
+    ----------
+    bounds
+        Of the results that are not infeasible, in the best one's unit; ``None`` where there is none.
+    is_whole
+        Whether all runs of the question are among them: else nothing is proved.
+    changes
+        Other fields of the result.
+    """
+    known = [bound for bound in bounds if bound is not None]
+    bound = min(known) if is_whole and known and len(known) == len(bounds) else None
+    gap = relative_gap(best.objective, bound)
+    if best.objective is not None:
+        status = Status.OPTIMAL if gap is not None and gap <= OPTIMAL_GAP else Status.FEASIBLE
+    else:
+        proved = is_whole and all(result.status is Status.INFEASIBLE for result in every)
+        status = Status.INFEASIBLE if proved else Status.UNKNOWN
+    proved = status in (Status.OPTIMAL, Status.INFEASIBLE)
+    signal = next((result.signal for result in every if result.signal), None)
+    unproved = next((result.stop for result in every if result.stop is not Stop.PROVED), None)
+    stop = unproved or (Stop.INTERRUPTED if signal else Stop.COMPLETED)
+    provers = dict.fromkeys(result.proved_by for result in every if result.proved_by)
+    return replace(
+        best,
+        status=status,
+        stop=Stop.PROVED if proved else stop,
+        proved_by=", ".join(provers) if bound is not None or status is Status.INFEASIBLE else None,
+        bound=bound,
+        gap=gap,
+        seconds=sum(result.seconds for result in every),
+        signal=signal,
+        **changes,
+    )
+
+
+def _reason(results: Mapping[str, Result], order: str) -> str:
+    """That of the best order; of each order, where none has a plan: what would help one does not help another."""
+    if results[order].objective is None:
+        return "; ".join(f"order {name}: {result.reason}" for name, result in results.items() if result.reason)
+    return "; ".join(part for part in (results[order].reason, f"best of {len(results)} orders: {order}") if part)
+
+
+def _figures(every: Sequence[Result]) -> dict[str, Any]:
+    """The least of each figure of what would make it feasible; absent where some order has none."""
+    figures: list[Mapping[str, Any]] = [each.stats for each in every]
+    return {
+        name: None if any(each.get(name) is None for each in figures) else min(each[name] for each in figures)
+        for name in _LEAST
+        if any(name in each for each in figures)
+    }
+
+
+def _height(objective: float | None) -> float:
+    return float("inf") if objective is None else objective

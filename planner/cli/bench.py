@@ -53,8 +53,7 @@ def bench_command(
     from planner.display.bench import markdown, show_comparison, show_rows
     from planner.display.tables import print_json
     from planner.experiments.bench import folders
-    from planner.experiments.bench.calibrate import calibration_table
-    from planner.experiments.bench.measure import MeasuredRow, measure, with_losses
+    from planner.experiments.bench.measure import MeasuredRow, calibration_table, measure, with_losses
     from planner.experiments.bench.suites import cases
     from planner.experiments.runner import open_folder
     from planner.files.destinations import refuse_outputs, refuse_overwriting

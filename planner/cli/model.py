@@ -56,8 +56,7 @@ def model_command(
     **settings: Any,
 ) -> None:
     """Look at a method's model: groups of variables and constraints, coefficients, root bound, files."""
-    from planner.analysis.model_stats import look
-    from planner.analysis.model_view import declarative
+    from planner.analysis.model_view import declarative, look
     from planner.analysis.model_view import model as opened
     from planner.display.models import show_model
     from planner.display.progress import doing
@@ -99,7 +98,7 @@ def _first(names: list[str]) -> str:
 def _judge(found: OpenModel, path: str, watch: Watch, view: View) -> None:
     """Print what a solution is worth, and end: 1 if its plan breaks a rule, 3 if a limit came before the model."""
     from formulations.modelling.solve_model import Stopped
-    from planner.analysis.model_stats import unbuilt
+    from planner.analysis.model_view import unbuilt
     from planner.display.models import show_model
     from planner.display.tables import show_result
 

@@ -43,8 +43,7 @@ def sweep_command(
     **settings: Any,
 ) -> None:
     """Solve for every micro-batch size of a batch, or along every linear order, and keep the best plan."""
-    from planner.analysis.orders import best_order, load_orders, solve_orders
-    from planner.analysis.sweep import parse_counts, sweep
+    from planner.analysis.sweep import best_order, load_orders, parse_counts, solve_orders, sweep
     from planner.display.plots.files import require_drawable
 
     outputs.refuse(search.solver_log, instance)

@@ -142,11 +142,9 @@ class Folder:
         return {record["number"]: json.loads(as_json(record)) for record in records}
 
     def write_worst(self, worst: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-        """The worst instances by whose they are, each as a file of its own; earlier ones are removed."""
-        for old in self.path.glob("worst-*.json"):
-            old.unlink()
+        """`write_worst` into this folder, without the files that could not be written."""
         found = write_worst(self.path, worst, self._try)
-        return {name: [path for path in paths if path] for name, paths in found}
+        return {name: [path for path in paths if path] for name, paths in found.items()}
 
     def _try(self, write: Callable[[], None]) -> bool:
         if not self._is_strict:
@@ -157,17 +155,23 @@ class Folder:
 
 def write_worst(
     folder: Path, worst: Mapping[str, Sequence[str]], tried: Callable[[Callable[[], None]], bool]
-) -> Iterator[tuple[str, list[str | None]]]:
-    """By name the files of the worst instances, the worst first; ``None`` for those that could not be written."""
+) -> dict[str, list[str | None]]:
+    """Write the worst instances by whose they are, the worst first, each to a file of its own; remove earlier ones.
+
+    Returns the files; ``None`` for those that could not be written.
+    """
+    for old in folder.glob("worst-*.json"):
+        old.unlink()
     stems: set[str] = set()
+    found: dict[str, list[str | None]] = {}
     for name, texts in worst.items():
         stem = re.sub(r"[^\w.-]+", "_", name).strip("._")
         while stem in stems:
             stem += "_"
         stems.add(stem)
-        files = {folder / f"worst-{stem}-{rank}.json": text + "\n" for rank, text in enumerate(texts, 1)}
-        is_there = {path: tried(partial(write_atomically, path, content)) for path, content in files.items()}
-        yield name, [str(path) if is_there[path] else None for path in files]
+        files = [(folder / f"worst-{stem}-{rank}.json", text + "\n") for rank, text in enumerate(texts, 1)]
+        found[name] = [str(file) if tried(partial(write_atomically, file, text)) else None for file, text in files]
+    return found
 
 
 def write_or_note(failures: list[str], write: Callable[[], None]) -> bool:

@@ -93,7 +93,7 @@ def test_the_object_of_an_interrupted_command_is_a_result() -> None:
 def test_a_signal_during_imports_is_one_object(number: int, code: int) -> None:
     """The command's own import waits for the signal, as a slow disk would make it."""
     slow = (
-        "import sys, os, time, planner.analysis.orders; "
+        "import sys, os, time; "
         "from planner.__main__ import main; from planner.results import events; "
         "sys.modules['planner.analysis.sweep'] = type('Slow', (), {'__getattr__': lambda *_: (print('here', "
         "file=sys.stderr, flush=True), time.sleep(60))})(); main()"

@@ -30,7 +30,7 @@ PER_SECOND = {"s": 1, "ms": 1000}
 
 
 def _order(value: Any) -> str:
-    """One topological order by name; several of them are handled by `planner.analysis.orders`."""
+    """One topological order by name; several of them are handled by `planner.analysis.sweep`."""
     known = " or ".join(stage_edits.ORDERS)
     if isinstance(value, str) and "," in value:
         raise ValueError(f"one order here, {known}: planner sweep --orders takes several")

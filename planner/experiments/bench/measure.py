@@ -25,7 +25,7 @@ from planner.solving.certify import certified_into
 from planner.solving.choose import find_method, pick
 from planner.solving.compare import is_proved, plans_as_methods, sane
 from planner.solving.solve import run
-from solvers.outcome import Limits
+from solvers.outcome import Limits, Stop
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -276,3 +276,30 @@ def with_losses(rows: Iterable[MeasuredRow]) -> list[MeasuredRow]:
         for index, loss in zip(indices, own, strict=True):
             found[index] = replace(found[index], loss=loss)
     return found
+
+
+def calibration_table(rows: Iterable[MeasuredRow], inputs: str | None = None) -> dict[str, Any]:
+    """The table: of every method the fewest seconds for a predicted step in any of the rows that measured it.
+
+    The fewest, as small instances are mostly overhead; runs that a limit ended count with the limit. So predictions err
+    on the short side. Methods that predict nothing are left out, and so are runs that gave up for the instance's size,
+    which did not take their steps.
+    """
+    rates: dict[str, list[float]] = {}
+    loaded: dict[str, Any] = {}
+    found = list(rows)
+    for row in found:
+        if row.stop == Stop.SIZE_LIMIT:
+            continue
+        key = f"{row.case} {row.settings}"
+        if key not in loaded:
+            loaded[key] = load(row.case, inputs=inputs, **split(row.settings)[0])
+        family = family_of(loaded[key])
+        effort = {method.name: method.effort for method in family.methods}.get(row.method, lambda _: 0.0)(loaded[key])
+        if effort > 0:  # those that users brought predict nothing
+            rates.setdefault(f"{family.name}/{row.method}", []).append(row.seconds / effort)
+    return {
+        "date": max(row.date for row in found),
+        "machine": found[0].machine,
+        "seconds_per_step": {name: float(f"{min(each):.2g}") for name, each in sorted(rates.items())},
+    }

@@ -193,7 +193,7 @@ class Rows:
         worst = {inner: _rank(own)[:WORST] for inner, own in by_inner.items()}
         texts = {inner.replace(" ", "-"): [as_json(row.to_json()) for _, row in own] for inner, own in worst.items()}
         files = write_worst(self.path, texts, lambda write: write_or_note(self.failures, write))
-        for (inner, own), (_, paths) in zip(worst.items(), files, strict=True):
+        for (inner, own), (_, paths) in zip(worst.items(), files.items(), strict=True):
             variants[inner].worst = [{"loss": loss, "file": path} for (loss, _), path in zip(own, paths, strict=True)]
         return RowCensus(
             instance=self._instance,

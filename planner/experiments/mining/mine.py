@@ -11,10 +11,9 @@ from typing import Any
 
 import formulations
 from formulations.compiled.compile_times import compiling
-from formulations.contract.family import Claim, Family
+from formulations.contract.family import Claim, Family, Method
 from formulations.contract.instance_space import Domain, Genome, InstanceSpace
 from instances.parameters import parse_count
-from planner.experiments.mining.evaluation import Evaluation, Pair
 from planner.experiments.mining.search import LossSearch
 from planner.files.load import family_named, read_declared, validate
 from planner.files.settings import method_options
@@ -23,11 +22,78 @@ from planner.plugins import registry
 from planner.process.errors import CrosscheckError, UsageError
 from planner.process.signals import pending
 from planner.results.check import agree, check
+from planner.results.optimality_loss import losses
 from planner.results.result import Result
 from planner.solving.choose import exact_names, find_method, reference_name
-from planner.solving.solve import silent
+from planner.solving.solve import run, silent
 from planner.types import Instance
-from solvers.outcome import OPTIMAL_GAP, Limits, Stop
+from solvers.outcome import OPTIMAL_GAP, Limits, Status, Stop
+
+#: Seconds for a method on one instance; a result that a limit cut short is no evidence against it.
+EVALUATION_S = 10.0
+#: However late it is, a method has so many.
+LEAST_S = 0.1
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The results of both methods on an instance, and the loss to the optimum that the reference proved.
+
+    ``loss`` is ``None`` where nothing is lost that could be measured; ``is_without_plan``: the method came to its end
+    without a plan, although there is one.
+    """
+
+    instance: Any
+    result: Result | None
+    reference: Result
+    loss: float | None
+    is_without_plan: bool = False
+
+    @property
+    def signal(self) -> int | None:
+        """The signal that interrupted one of the runs."""
+        return self.reference.signal or (self.result.signal if self.result else None)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A method, the reference that it is measured against, and their options by the methods' names."""
+
+    family: Family[Any, Any]
+    method: Method[Any, Any]
+    reference: Method[Any, Any]
+    options: Mapping[str, Mapping[str, Any]]
+
+    def takes(self, instance: Any) -> bool:
+        """Whether both methods take the instance."""
+        return self.method.refusal(instance) is None and self.reference.refusal(instance) is None
+
+    def evaluate(self, instance: Any, limits: Limits, ends: float = math.inf) -> Evaluation:
+        """Run the reference, and the method where the reference has an optimum.
+
+        Each has `EVALUATION_S`, and both together what is left until ``ends`` (of ``time.perf_counter``).
+
+        `CrosscheckError` if a plan breaks a rule, or a bound lies above a verified plan.
+        """
+        reference = run(self.family, self.reference, instance, _until(limits, ends), self.options[self.reference.name])
+        if reference.status is not Status.OPTIMAL:
+            return Evaluation(instance, None, reference, None)
+        result = run(self.family, self.method, instance, _until(limits, ends), self.options[self.method.name])
+        known = [(result.objective, result.bound), (reference.objective, reference.bound)]
+        is_over = result.stop in (Stop.COMPLETED, Stop.PROVED)
+        return Evaluation(
+            instance,
+            result,
+            reference,
+            losses(known)[0] if is_over else None,
+            is_over and result.objective is None and "left_behind" not in result.stats,
+        )
+
+
+def _until(limits: Limits, ends: float) -> Limits:
+    """The limits with the time that a method has now: at least a little, as it has to be prepared."""
+    return replace(limits, time_s=min(EVALUATION_S, max(LEAST_S, ends - time.perf_counter())))
+
 
 #: What is looked for in place of a loss: an instance with a plan on which the method has none.
 NO_PLAN = "no-plan"

@@ -186,7 +186,7 @@ def test_an_interruption_gives_what_is_known(monkeypatch: pytest.MonkeyPatch) ->
         result = real(*args, **kwargs)
         return replace(result, signal=int(signal.SIGINT)) if len(calls) == 4 else result
 
-    monkeypatch.setattr("planner.analysis.nearby.solve", interrupted)
+    monkeypatch.setattr("planner.analysis.alternatives.solve", interrupted)
     found = alternatives(instance, first, count=50)
     assert found.effort.signal == signal.SIGINT and not found.is_complete and 1 <= len(found.plans) < 50
     assert len(calls) == 4

@@ -12,7 +12,7 @@ import planner
 from formulations.contract.rounding import step_below
 from instances.problems.stage_edits import linearise
 from instances.problems.stage_partitioning import Layer, StageInstance, Tmpc
-from planner.analysis.orders import best_order, load_orders, solve_orders
+from planner.analysis.sweep import best_order, load_orders, solve_orders
 from planner.cli.app import main
 from planner.process.errors import UsageError
 from solvers.outcome import Limits, Status, Stop
@@ -53,7 +53,7 @@ def test_a_bound_is_lost_with_the_order_that_has_none(monkeypatch: pytest.Monkey
         proved, status=Status.UNKNOWN, stop=Stop.TIME_LIMIT, objective=None, bound=None, gap=None, plan=None
     )
     results: list[Any] = [proved, limited]
-    monkeypatch.setattr("planner.analysis.orders.solve", lambda *_, **__: results.pop(0))
+    monkeypatch.setattr("planner.analysis.sweep.solve", lambda *_, **__: results.pop(0))
     found = solve_orders({"id": None, "lifo": None}, limits=Limits(time_s=5))
     assert (found.status, found.stop, found.bound, found.objective) == (
         Status.FEASIBLE, Stop.TIME_LIMIT, None, proved.objective
@@ -63,7 +63,7 @@ def test_a_bound_is_lost_with_the_order_that_has_none(monkeypatch: pytest.Monkey
 def test_infeasible_is_not_proved_by_some_orders(monkeypatch: pytest.MonkeyPatch) -> None:
     proved = planner.solve(planner.load("diamond", memory="1B"), method="exact")
     results: list[Any] = [proved, replace(proved, status=Status.UNKNOWN, stop=Stop.SIZE_LIMIT)]
-    monkeypatch.setattr("planner.analysis.orders.solve", lambda *_, **__: results.pop(0))
+    monkeypatch.setattr("planner.analysis.sweep.solve", lambda *_, **__: results.pop(0))
     found = solve_orders({"id": None, "lifo": None})
     assert (found.status, found.stop) == (Status.UNKNOWN, Stop.SIZE_LIMIT)
 
@@ -76,7 +76,7 @@ def one_after_the_other(monkeypatch: pytest.MonkeyPatch, results: list[Any]) -> 
         seen.append(limits)
         return results[len(seen) - 1]
 
-    monkeypatch.setattr("planner.analysis.orders.solve", solve)
+    monkeypatch.setattr("planner.analysis.sweep.solve", solve)
     return seen
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from planner.analysis.orders import best_order, load_orders
+from planner.analysis.sweep import best_order, load_orders
 from planner.cli.app import main
 
 MODEL = ["solve", "resnet50", "--stages", "2", "--replicas", "1", "--quiet", "--method", "parmesan"]
@@ -35,7 +35,7 @@ def test_the_order_of_the_best_plan_is_the_one_that_is_drawn(tmp_path: Path, mon
     pytest.importorskip("vl_convert")
     drawn = []
     monkeypatch.setattr("planner.display.pictures.draw", lambda _path, instance, _plan: drawn.append(instance))
-    monkeypatch.setattr("planner.analysis.orders.best_order", lambda _result, orders: list(orders)[-1])
+    monkeypatch.setattr("planner.analysis.sweep.best_order", lambda _result, orders: list(orders)[-1])
     given = ["solve", "diamond", "--linearize", "id,lifo", "--plot", str(tmp_path / "plan.svg"), "--quiet"]
     assert main(given) == 0
     by_order = load_orders("diamond", linearize="id,lifo")

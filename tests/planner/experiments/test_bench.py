@@ -12,8 +12,7 @@ import pytest
 from planner.cli.app import main
 from planner.display.bench import markdown
 from planner.experiments.bench import folders, measure
-from planner.experiments.bench.calibrate import calibration_table
-from planner.experiments.bench.measure import MeasuredRow
+from planner.experiments.bench.measure import MeasuredRow, calibration_table
 from planner.experiments.bench.suites import EVERY, SUITES
 from planner.files.load import catalog, family_of, load
 from planner.process.errors import UsageError

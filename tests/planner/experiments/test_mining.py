@@ -21,9 +21,8 @@ import planner
 from formulations import FAMILIES
 from formulations.contract.family import Answer
 from formulations.contract.instance_space import Domain, Genes, Genome
-from planner.experiments.mining.evaluation import EVALUATION_S, Pair
 from planner.experiments.mining.files import files_of, writes
-from planner.experiments.mining.mine import _check_again, mine
+from planner.experiments.mining.mine import EVALUATION_S, Pair, _check_again, mine
 from planner.experiments.mining.search import LossSearch, within_domains
 from planner.files.load import validate
 from planner.solving.certify import Verification

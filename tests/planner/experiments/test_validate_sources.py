@@ -15,8 +15,7 @@ import planner
 from formulations.tmpc_knapsack import FAMILY
 from instances.problems.tmpc_knapsack import generate
 from planner.cli.app import main
-from planner.experiments.validation.generators import generator
-from planner.experiments.validation.sources import Member, first_name, members
+from planner.experiments.validation.sources import Member, first_name, generator, members
 from planner.files.rows import count_rows, read_rows
 from planner.process.errors import UsageError
 

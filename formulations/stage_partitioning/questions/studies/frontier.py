@@ -2,7 +2,7 @@
 
 Source: Piper, section 4: dp[V][k][s] (its Figure 2). The recursion is the paper's, knapsacks are exact, and "at most"
 replaces "exactly" for both k and s, which lets most of the work be skipped (`kernels.frontier_table.fill`). Graphs of
-many downsets are treated entry by entry (`frontier_entries`).
+many downsets are treated entry by entry (`entry_by_entry`).
 """
 
 from __future__ import annotations
@@ -13,15 +13,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.compiled.array_types import Floats
-from formulations.compiled.downsets import all_downsets, too_many
+from formulations.compiled.array_types import Floats, Words
+from formulations.compiled.downsets import all_downsets, chain_downsets, linear_orders, too_many
 from formulations.compiled.memory_budget import SizeError, demand
 from formulations.modelling import bisection
+from formulations.modelling.bisection import minimise
+from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.exact import threshold
+from formulations.stage_partitioning.exact.threshold import ThresholdSearch, better
 from formulations.stage_partitioning.kernels import frontier_table
 from formulations.stage_partitioning.kernels.tables import Lattice, Profile, build_lattice, build_profile
 from formulations.stage_partitioning.methods import MAX_DOWNSETS
-from formulations.stage_partitioning.questions.studies.frontier_entries import entry_by_entry, num_entries
 from instances.problems.stage_partitioning import StageInstance
 from solvers.outcome import Watch
 
@@ -68,8 +70,7 @@ def frontier(instance: StageInstance, watch: Watch) -> Frontier | None:
     if lattice is None or _is_blurred(profile, lattice):
         if num_entries(K, S, max(instance.tp_degrees, default=1)) > MAX_PROOFS:
             raise SizeError("the weights differ too much in size for a table that large; try fewer --devices")
-        entries = entry_by_entry(instance, downsets, watch)
-        return entries and Frontier(*entries)
+        return entry_by_entry(instance, downsets, watch)
     demand(8.0 * D * (S + 1) * (K + 1), "the table of all devices and sums")
     table = np.full((D, S + 1, K + 1), np.inf)
     table[0] = 0.0
@@ -125,3 +126,46 @@ def _size(instance: StageInstance, max_s: int) -> tuple[int, int, int]:
             "try --linearize, fewer --devices or --microbatches"
         )
     return D, K, max_s
+
+
+Found = tuple[StagePlan, float] | None
+
+
+def num_entries(K: int, S: int, largest_t: int) -> int:
+    """How many entries differ from a neighbour's at all: degrees t up to ``largest_t`` use up both bounds."""
+    return sum(max(0, min(K, s * largest_t) - s + 1) for s in range(1, S + 1))
+
+
+def entry_by_entry(instance: StageInstance, downsets: Words, watch: Watch) -> Frontier | None:
+    """The table where there are many downsets: each entry proved by threshold tests; ``None`` if stopped.
+
+    The recursion visits every pair of downsets for all entries at once, and finds the least time of each stage. With
+    tens of thousands of downsets and few entries it is far cheaper to prove each entry by the exact method: its tests
+    only visit the pairs that some plan may use, its start is the best plan of single linear orders or of a neighbouring
+    entry, and most entries take a test or two.
+    """
+    quiet, flag = watch.part(silent=True), np.frombuffer(watch.flag, np.uint8)
+    profile = build_profile(instance, prune=True)
+    K, S, largest_t = instance.num_devices, profile.max_s, max(instance.tp_degrees, default=1)
+    chains = [
+        ThresholdSearch(instance, profile, build_lattice(profile, chain_downsets(order)), flag)
+        for order in linear_orders(instance)
+    ]
+    search = ThresholdSearch(instance, profile, build_lattice(profile, downsets), flag)
+    best: list[list[Found]] = [[None] * (S + 1) for _ in range(K + 1)]
+    for k in range(1, K + 1):
+        for s in range(1, S + 1):
+            best[k][s] = better(best[k - 1][s], best[k][s - 1])
+            if s > k or k > s * largest_t:  # the sum cannot be used up, or the devices cannot
+                continue
+            for lattice in chains:
+                lattice.limit_cluster(k, s)
+                best[k][s] = minimise(lattice, quiet, 0.0, start=best[k][s], chain=True)[0]
+            search.limit_cluster(k, s)
+            best[k][s] = minimise(search, quiet, 0.0, start=best[k][s])[0]
+            if watch.stopped():
+                return None
+    times = np.array([[np.inf if found is None else found[1] for found in row] for row in best])
+    pairs, _, knapsacks = search.counts.tolist()
+    stats = {"downsets": len(downsets), "tests": search.tests, "pairs": pairs, "knapsacks": knapsacks}
+    return Frontier(times, stats)

@@ -6,7 +6,7 @@ import pytest
 
 import planner
 from formulations.figures.plan_figures import Breakdown
-from planner.analysis.orders import union
+from planner.analysis.sweep import union
 from planner.display.tables import show_breakdown
 from solvers.outcome import Status, Stop
 
