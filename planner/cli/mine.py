@@ -55,7 +55,7 @@ def mine_command(
     if out.startswith("/dev/") or (os.path.exists(out) and not os.path.isfile(out)):
         raise UsageError.at("--out", out, "a file, beside which the plans get files of their own")
     files = files_of(out, method, against)
-    for name in files.every():
+    for name in files:
         refuse_overwriting(name)
     if time_limit is None and count is None:
         time_limit = DEFAULT_TIME_S

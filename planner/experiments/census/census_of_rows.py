@@ -13,6 +13,7 @@ import json
 import math
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -190,7 +191,11 @@ class Rows:
         ]
         by_inner = {row.inner: [pair for pair in pairs if pair[0].inner == row.inner] for row in self._rows}
         variants = {inner: _tally(own) for inner, own in by_inner.items()}
-        worst = {inner: _rank(own)[:WORST] for inner, own in by_inner.items()}
+        ranked = {inner: [(judge(*pair)[1] or 0.0, pair[0]) for pair in own] for inner, own in by_inner.items()}
+        worst = {
+            inner: sorted((each for each in own if each[0] > OPTIMAL_GAP), key=lambda each: -each[0])[:WORST]
+            for inner, own in ranked.items()
+        }
         texts = {inner.replace(" ", "-"): [as_json(row.to_json()) for _, row in own] for inner, own in worst.items()}
         files = write_worst(self.path, texts, lambda write: write_or_note(self.failures, write))
         for (inner, own), (_, paths) in zip(worst.items(), files.items(), strict=True):
@@ -223,60 +228,48 @@ class Rows:
 Pair = tuple[InnerRow, Optimum]
 
 
-def loss_of(row: InnerRow, optimum: Optimum) -> tuple[float | None, bool]:
-    """What the plan that was chosen inside loses, and whether that is to a proved optimum."""
-    both = [(row.objective, None), (optimum.objective, optimum.bound)]
-    return losses(both)[0], optimum_of(both) is not None
+def judge(row: InnerRow, optimum: Optimum) -> tuple[str, float | None]:
+    """What became of a subproblem, as a field of `Tally` or a key of its ``decisions``, and what was lost inside."""
+    if row.decision is None:
+        both = [(row.objective, None), (optimum.objective, optimum.bound)]
+        loss = losses(both)[0]
+        if optimum.status == "infeasible":
+            return "infeasible", None
+        if optimum_of(both) is None:
+            return "unproved", None
+        if row.objective is None:
+            return "no_plan", None
+        return "optimal" if loss is not None and loss <= OPTIMAL_GAP else "suboptimal", loss
+    target = row.decision.target
+    if row.decision.answer:
+        return "found", None
+    best = min((each for each in (row.objective, optimum.objective) if each is not None), default=math.inf)
+    if best <= target:
+        return "missed", target / optimum.objective - 1 if optimum.objective else None
+    is_out = optimum.status == "infeasible" or (optimum.bound is not None and exceeds(optimum.bound, target))
+    return "impossible" if is_out else "open", None
 
 
 def _tally(pairs: Sequence[Pair]) -> Tally:
-    tally = Tally(instances=len(pairs), distinct=len({row.content for row, _ in pairs}))
-    lost = []
-    for row, optimum in pairs:
-        loss, is_proved = loss_of(row, optimum)
-        if optimum.status == "infeasible":
-            tally.infeasible += 1
-        elif not is_proved:
-            tally.unproved += 1
-        elif row.objective is None:
-            tally.no_plan += 1
-        elif loss is None or loss > OPTIMAL_GAP:
-            tally.suboptimal += 1
-        else:
-            tally.optimal += 1
-        if is_proved and loss is not None and row.decision is None:
-            lost.append(loss)
-    if lost:
-        tally.mean_loss, tally.p95_loss, tally.worst_loss = spread(lost)
-    if any(row.decision is not None for row, _ in pairs):
-        tally.decisions = _count_decisions(pairs)
-        tally.optimal = tally.suboptimal = tally.no_plan = tally.unproved = 0  # a plan within a target need not be best
-    return tally
-
-
-def _count_decisions(pairs: Sequence[Pair]) -> dict[str, int]:
-    counts = dict.fromkeys(("found", "impossible", "missed", "cut_off", "open"), 0)
-    for row, optimum in pairs:
-        truth = _truth(row, optimum)
-        assert row.decision is not None
-        if row.decision.answer:
-            counts["found"] += 1
-            continue
-        counts["cut_off"] += not row.decision.is_proved
-        counts["open" if truth is None else "missed" if truth else "impossible"] += 1
-    return counts
-
-
-def _truth(row: InnerRow, optimum: Optimum) -> bool | None:
-    """Whether there is a plan of at most the decision's target; ``None``: nobody knows."""
-    assert row.decision is not None
-    best = min((each for each in (row.objective, optimum.objective) if each is not None), default=math.inf)
-    if best <= row.decision.target:
-        return True
-    is_out = optimum.status == "infeasible" or (
-        optimum.bound is not None and exceeds(optimum.bound, row.decision.target)
+    judged = [judge(*pair) for pair in pairs]
+    counts = Counter(outcome for outcome, _ in judged)
+    tally = Tally(
+        instances=len(pairs),
+        distinct=len({row.content for row, _ in pairs}),
+        optimal=counts["optimal"],
+        suboptimal=counts["suboptimal"],
+        no_plan=counts["no_plan"],
+        infeasible=sum(optimum.status == "infeasible" for _, optimum in pairs),
+        unproved=counts["unproved"],
     )
-    return False if is_out else None
+    decisions = [row.decision for row, _ in pairs if row.decision is not None]
+    lost = [loss for _, loss in judged if loss is not None]
+    if decisions:
+        tally.decisions = {name: counts[name] for name in ("found", "impossible", "missed", "cut_off", "open")}
+        tally.decisions["cut_off"] = sum(not each.answer and not each.is_proved for each in decisions)
+    elif lost:
+        tally.mean_loss, tally.p95_loss, tally.worst_loss = spread(lost)
+    return tally
 
 
 def _contradictions(row: InnerRow, optimum: Optimum) -> list[str]:
@@ -293,19 +286,3 @@ def _contradictions(row: InnerRow, optimum: Optimum) -> list[str]:
         found.append(f"{who} has a verified plan of {optimum.objective!r}, but {row.inner} proves that there is none "
                      f"of {decision.target!r}")  # fmt: skip
     return found
-
-
-def _rank(pairs: Sequence[Pair]) -> list[tuple[float, InnerRow]]:
-    """The subproblems of one inner heuristic on which it loses, with the loss, the worst first."""
-    ranked: list[tuple[float, InnerRow]] = []
-    for row, optimum in pairs:
-        loss, is_proved = loss_of(row, optimum)
-        if row.decision is not None:
-            missed = not row.decision.answer and bool(_truth(row, optimum))
-            assert optimum.objective is not None or not missed
-            loss = row.decision.target / optimum.objective - 1 if missed and optimum.objective else None
-        elif not is_proved:
-            loss = None
-        if loss is not None and loss > OPTIMAL_GAP:
-            ranked.append((loss, row))
-    return sorted(ranked, key=lambda pair: -pair[0])

@@ -6,13 +6,12 @@ Source: Piper, Appendix C (its sample of knapsack instances).
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Protocol, TextIO, cast
+from typing import Any, TextIO, cast
 
 import numpy as np
 
@@ -33,11 +32,8 @@ RUN_S = 60.0
 _BLOCK = 20_000
 
 
-class Sink(Protocol):
-    """Where rows go."""
-
-    def write(self, calls: Subproblems, origins: Sequence[Origin]) -> None:
-        """Append the instances that arise there."""
+#: Appends the instances that arise there.
+Write = Callable[[Sequence[Origin]], None]
 
 
 def extract(
@@ -89,12 +85,10 @@ def extract(
     except ValueError as error:
         raise UsageError(f"{instance.name}: {error}") from None
     written = 0
-    with (
-        draft_file(path) as draft,
-        (_parquet if path.suffix == ".parquet" else partial(_json_lines, path))(draft, calls) as sink,
-    ):
+    opened = _parquet if path.suffix == ".parquet" else _json_lines
+    with draft_file(path) as draft, opened(path, draft, calls) as write:
         for block in _blocks(calls, sample, seed, nontrivial):
-            sink.write(calls, block)
+            write(block)
             written += len(block)
     return written
 
@@ -113,13 +107,11 @@ def _blocks(calls: Subproblems, sample: int | None, seed: int, nontrivial: bool)
 
 
 @contextmanager
-def _json_lines(path: Path, draft: Path, _: Subproblems) -> Iterator[Sink]:
-    class Lines:
-        def write(self, calls: Subproblems, origins: Sequence[Origin]) -> None:
-            file.writelines(as_json(KNAPSACK.to_json(calls.knapsack(origin))) + "\n" for origin in origins)
-
+def _json_lines(path: Path, draft: Path, calls: Subproblems) -> Iterator[Write]:
     with _lines(path, draft) as file:
-        yield Lines()
+        yield lambda origins: file.writelines(
+            as_json(KNAPSACK.to_json(calls.knapsack(origin))) + "\n" for origin in origins
+        )
 
 
 def _lines(path: Path, draft: Path) -> TextIO:
@@ -128,7 +120,7 @@ def _lines(path: Path, draft: Path) -> TextIO:
 
 
 @contextmanager
-def _parquet(draft: Path, calls: Subproblems) -> Iterator[Sink]:
+def _parquet(_path: Path, draft: Path, calls: Subproblems) -> Iterator[Write]:
     arrow = pyarrow()
     numbered = all(isinstance(layer.id, int) for layer in calls.instance.layers)
     node = arrow.int64() if numbered else arrow.string()
@@ -140,13 +132,12 @@ def _parquet(draft: Path, calls: Subproblems) -> Iterator[Sink]:
     }  # fmt: skip
     schema = arrow.schema(list(kinds.items()), metadata={"problem": KNAPSACK.name, "schema_version": "1"})
 
-    class Columns:
-        def write(self, calls: Subproblems, origins: Sequence[Origin]) -> None:
-            rows = _columns(arrow, calls, origins, node)
-            writer.write_table(arrow.table([rows[name] for name in kinds], schema=schema))
+    def write(origins: Sequence[Origin]) -> None:
+        rows = _columns(arrow, calls, origins, node)
+        writer.write_table(arrow.table([rows[name] for name in kinds], schema=schema))
 
     with arrow.parquet.ParquetWriter(draft, schema, compression="zstd") as writer:
-        yield Columns()
+        yield write
 
 
 def _columns(arrow: Any, calls: Subproblems, origins: Sequence[Origin], node: Any) -> Mapping[str, Any]:

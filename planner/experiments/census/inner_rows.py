@@ -32,19 +32,16 @@ class InnerRow:
     objective: float | None
     decision: Decision | None
 
-    @property
-    def family(self) -> Family[Any, Any]:
-        """The family that the instance is of."""
-        return family_of(self.instance)
-
     def to_json(self) -> dict[str, Any]:
         """What a file of rows holds of it: the instance in its family's own JSON."""
-        return self.family.to_json(self.instance)
+        content: dict[str, Any] = family_of(self.instance).to_json(self.instance)
+        return content
 
     @cached_property
     def content(self) -> str:
         """The instance as JSON, without a name and an origin of its own."""
-        return as_json(self.family.to_json(replace(self.instance, name=self.family.name, origin={})))
+        family = family_of(self.instance)
+        return as_json(family.to_json(replace(self.instance, name=family.name, origin={})))
 
 
 def inside_of(instance: Any, problem: str | None, method: str | None) -> Inside:

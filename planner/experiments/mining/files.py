@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from planner.experiments.mining.mine import Mined
 from planner.files.write import plain, write_atomically
@@ -20,18 +19,13 @@ from solvers.outcome import Limits
 CERTIFY_S = 60.0
 
 
-@dataclass(frozen=True)
-class Files:
+class Files(NamedTuple):
     """Where the instance, the plan of the method, that of the reference, and the certificate go."""
 
     out: str
     plan: str
     optimal: str
     certificate: str
-
-    def every(self) -> tuple[str, ...]:
-        """All of them."""
-        return self.out, self.plan, self.optimal, self.certificate
 
 
 def files_of(out: str, method: str, against: str) -> Files:

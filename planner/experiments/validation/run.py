@@ -47,7 +47,8 @@ WORST = 5
 class Validation:
     """How methods fared on a population.
 
-    ``instances`` were validated, of ``wanted``; ``methods`` has the totals by method, ``worst`` the files of the
+    ``instances`` were validated, of ``wanted``: of ``infeasible`` it is proved that there is no plan, of ``unproved``
+    neither that nor an optimum; ``methods`` has the totals by method, ``worst`` the files of the
     instances on which it lost most. ``records`` hold what came of every instance, in order, ``table`` is the file of
     rows, ``contradictions`` are claims that exclude each other. ``signal`` ended it early, if one did, and ``lost``
     says how its workers did.
@@ -181,8 +182,8 @@ def validate(
         against=against,
         instances=len(every),
         wanted=len(population.origins),
-        infeasible=tally.count_infeasible(every),
-        unproved=tally.count_unproved(every),
+        infeasible=sum(record["infeasible"] for record in every),
+        unproved=sum(record["optimum"] is None and not record["infeasible"] for record in every),
         methods={name: tally.totals_of(every, name) for name in names},
         worst=folder.write_worst({n: [population.text(each["number"]) for each in lost[n]] for n in lost}),
         out=out,

@@ -33,16 +33,6 @@ class Fared:
     seconds: float
 
 
-def count_infeasible(records: Iterable[Mapping[str, Any]]) -> int:
-    """Of how many instances it is proved that there is no plan."""
-    return sum(record["infeasible"] for record in records)
-
-
-def count_unproved(records: Iterable[Mapping[str, Any]]) -> int:
-    """Of how many instances neither an optimum is proved nor that there is no plan."""
-    return sum(record["optimum"] is None and not record["infeasible"] for record in records)
-
-
 def totals_of(records: Sequence[Mapping[str, Any]], method: str) -> Fared:
     """The totals of one method; sums are exactly rounded, so that no order of the records changes them."""
     rows = [record["rows"][method] for record in records]

@@ -306,7 +306,7 @@ def test_plans_and_certificates_are_judged_again(monkeypatch: pytest.MonkeyPatch
         _check_again(family, replace(found, result=replace(found.result, objective=2 * found.result.objective)))
     mined = released()
     files = files_of("worst.json.gz", "amp-released", "./a/mine.py:solve")
-    assert files.every() == (
+    assert files == (
         "worst.json.gz", "worst.amp-released.json", "worst.mine-solve.json", "worst.certificate.json"
     )  # fmt: skip
     made, certificate = writes(mined, files)

@@ -62,13 +62,21 @@ def frontier(instance: StageInstance, watch: Watch) -> Frontier | None:
     if instance.exactly:
         raise ValueError("a frontier is over sums of at most s; leave --exactly out")
     profile = build_profile(instance, prune=True)
-    D, K, S = _size(instance, profile.max_s)
     downsets = all_downsets(instance, MAX_DOWNSETS)
     if downsets is None:
-        raise AssertionError("counted downsets have disappeared")
+        raise SizeError(f"{too_many(len(instance.layers), MAX_DOWNSETS)}; try --linearize")
+    D, K, S = len(downsets), instance.num_devices, profile.max_s
+    proofs = num_entries(K, S, max(instance.tp_degrees, default=1))
+    steps = 0.5 * D * D * len(instance.tp_degrees) * S * K
+    is_large = D * (S + 1) * (K + 1) > MAX_ENTRIES or steps > MAX_STEPS
+    if proofs > MAX_PROOFS if D > _ENTRIES_FROM else is_large:
+        raise SizeError(
+            f"{D} downsets, {K} devices and {S} micro-batches are too much for a table of all of them; "
+            "try --linearize, fewer --devices or --microbatches"
+        )
     lattice = None if D > _ENTRIES_FROM else build_lattice(profile, downsets)
     if lattice is None or _is_blurred(profile, lattice):
-        if num_entries(K, S, max(instance.tp_degrees, default=1)) > MAX_PROOFS:
+        if proofs > MAX_PROOFS:
             raise SizeError("the weights differ too much in size for a table that large; try fewer --devices")
         return entry_by_entry(instance, downsets, watch)
     demand(8.0 * D * (S + 1) * (K + 1), "the table of all devices and sums")
@@ -107,25 +115,6 @@ def corners(times: NDArray[np.float64]) -> list[tuple[int, int, float]]:
     fewer[1:], smaller[:, 1:] = times[:-1], times[:, :-1]
     k, s = np.nonzero(finite & (times < fewer) & (times < smaller))
     return list(zip(k.tolist(), s.tolist(), times[k, s].tolist(), strict=True))
-
-
-def _size(instance: StageInstance, max_s: int) -> tuple[int, int, int]:
-    """Numbers of downsets, devices and sums, if they fit."""
-    downsets = all_downsets(instance, MAX_DOWNSETS)
-    if downsets is None:
-        raise SizeError(f"{too_many(len(instance.layers), MAX_DOWNSETS)}; try --linearize")
-    D, K = len(downsets), instance.num_devices
-    if D > _ENTRIES_FROM:
-        too_large = num_entries(K, max_s, max(instance.tp_degrees, default=1)) > MAX_PROOFS
-    else:
-        steps = 0.5 * D * D * len(instance.tp_degrees) * max_s * K
-        too_large = D * (max_s + 1) * (K + 1) > MAX_ENTRIES or steps > MAX_STEPS
-    if too_large:
-        raise SizeError(
-            f"{D} downsets, {K} devices and {max_s} micro-batches are too much for a table of all of them; "
-            "try --linearize, fewer --devices or --microbatches"
-        )
-    return D, K, max_s
 
 
 Found = tuple[StagePlan, float] | None
