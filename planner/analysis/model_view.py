@@ -377,20 +377,15 @@ def _opposite(stated: Stated) -> Requirement:
         raise UsageError.at("requirement", str(stated), str(rule)) from None
 
 
-def _whole(amount: object) -> int:
-    try:
-        return int(operator.index(amount))  # type: ignore[arg-type]
-    except TypeError:
-        raise UsageError.at("the amount of a requirement", amount, "a whole number") from None
-
-
-def _argument(given: object) -> Argument:
-    if isinstance(given, str):
-        return given
+def _whole(given: object, what: str = "the amount of a requirement", rule: str = "a whole number") -> int:
     try:
         return int(operator.index(given))  # type: ignore[arg-type]
     except TypeError:
-        raise UsageError.at("an argument of a quantity", given, "a whole number or a name") from None
+        raise UsageError.at(what, given, rule) from None
+
+
+def _argument(given: object) -> Argument:
+    return given if isinstance(given, str) else _whole(given, "an argument of a quantity", "a whole number or a name")
 
 
 def _in_order(

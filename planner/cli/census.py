@@ -42,8 +42,7 @@ def extract_command(
     **settings: Any,
 ) -> None:
     """Write the subproblems of a planner's run to a file, one to a row (FILE#ROW is an INSTANCE)."""
-    from planner.experiments.census.extract import extract
-    from planner.experiments.census.inner_rows import inside_of
+    from planner.experiments.census.extract import extract, inside_of
     from planner.files.destinations import refuse_overwriting
 
     refuse_overwriting(out, instance, *([] if topology is None else [topology]))
@@ -80,7 +79,7 @@ def census_command(
     from planner.display.census import show_census
     from planner.display.progress import progress_bar
     from planner.experiments.census import census
-    from planner.experiments.census.inner_rows import inside_of
+    from planner.experiments.census.extract import inside_of
     from planner.process.signals import defer
     from solvers.outcome import OPTIMAL_GAP
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 import typer
@@ -66,9 +67,9 @@ def mine_command(
                     method,
                     against=against,
                     problem=family.name,
-                    most=_pairs(max),
+                    most=_values("--max", ",".join(max or ()).split(",") if max else (), "KEY=N, each key once", True),
                     loss=_loss(loss),
-                    domains=_domains(domain),
+                    domains=_values("--domain", domain or (), "each domain once"),
                     limits=limits_of(time_limit, seed=seed),
                     count=count,
                     options={name: value for name, value in settings.items() if value not in (None, False)},
@@ -83,23 +84,13 @@ def mine_command(
     leave(found.signal, NO_PROOF if found.instance is None else 0)
 
 
-def _pairs(given: list[str] | None) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for each in ",".join(given or ()).split(",") if given else ():
-        name, sign, value = each.strip().partition("=")
-        if not name or not sign or name in found:
-            raise UsageError.at("--max", each, "KEY=N, each key once")
-        found[name] = value
-    return found
-
-
-def _domains(given: list[str] | None) -> dict[str, str | None]:
-    """Values of domains by their names; ``None`` for one without a value."""
+def _values(option: str, given: Iterable[str], rule: str, needed: bool = False) -> dict[str, str | None]:
+    """Values by name; ``None`` for a name without one, unless they are ``needed``."""
     found: dict[str, str | None] = {}
-    for each in given or ():
+    for each in given:
         name, sign, value = each.strip().partition("=")
-        if name in found:
-            raise UsageError.at("--domain", each, "each domain once")
+        if name in found or (needed and not (name and sign)):
+            raise UsageError.at(option, each, rule)
         found[name] = value if sign else None
     return found
 

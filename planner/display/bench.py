@@ -32,15 +32,14 @@ def show_rows(rows: Sequence[MeasuredRow]) -> None:
         )
         figures = [loss, percent(row.gap), number(row.objective), number(row.bound), f"{row.seconds:.4g}"]
         more = [number(row.reference_s), "-" if row.speedup is None else f"{row.speedup:.0f} x"] if referred else []
-        cells.append([row.instance, settings, row.method, *figures, row.status, *more, *certificates(row, certified)])
+        cells.append([row.instance, settings, row.method, *figures, row.status, *more, *_certificate(row, certified)])
     out = console()
     out.print(table(heads, cells))
     for line in why_no_plan(rows):
         out.print(line)
 
 
-def certificates(row: MeasuredRow, asked: bool) -> list[str]:
-    """The cell of a row's certificate, if there is a column for it."""
+def _certificate(row: MeasuredRow, asked: bool) -> list[str]:
     return [certificate_words(row.certificate) if row.certificate else "-"] if asked else []
 
 
@@ -66,7 +65,7 @@ def markdown(rows: Sequence[MeasuredRow]) -> str:
         if row.stop == "proved" and row.proved_by:
             status += f" by {row.proved_by}"
         lines.append(
-            _line([row.instance, settings, row.method, str(row.seed), *figures, status, *certificates(row, certified)])
+            _line([row.instance, settings, row.method, str(row.seed), *figures, status, *_certificate(row, certified)])
         )
     reasons = [f"- {_cell(line)}" for line in why_no_plan(rows)]
     return "\n".join([*lines, "", *reasons, *([""] if reasons else []), *_provenance(rows), ""])

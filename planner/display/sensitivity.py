@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 
 from formulations.contract.rounding import amount_text, exactly
-from planner.analysis.intervals import LEAST, MOST, Interval
-from planner.analysis.sensitivity import Noise, Scenarios, Sensitivity
+from planner.analysis.sensitivity import LEAST, MOST, Interval, Noise, Scenarios, Sensitivity
 from planner.display.tables import number
 from planner.display.terminal import say
 from solvers.outcome import Status, Stop

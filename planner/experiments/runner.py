@@ -10,10 +10,9 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import resources
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
@@ -217,14 +216,7 @@ def _digest_of_code() -> str:
     """Records of older code must not be mixed with new ones, and a version stays the same while code is worked on."""
     digest = hashlib.sha256()
     for package in _CODE:
-        for name, file in sorted(_modules(resources.files(package), package)):
-            digest.update(f"{name}\n".encode() + file.read_bytes())
+        folder = Path(str(resources.files(package)))
+        for file in sorted(folder.rglob("*.py")):
+            digest.update(f"{package}/{file.relative_to(folder).as_posix()}\n".encode() + file.read_bytes())
     return digest.hexdigest()
-
-
-def _modules(folder: Traversable, name: str) -> Iterator[tuple[str, Traversable]]:
-    for each in folder.iterdir():
-        if each.is_dir():
-            yield from _modules(each, f"{name}.{each.name}")
-        elif each.name.endswith(".py"):
-            yield f"{name}.{each.name}", each

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from planner.experiments.validation import tally
+from planner.experiments.validation import records
 from planner.experiments.validation.run import Validation
 
 
@@ -17,4 +17,4 @@ def totals(found: Validation) -> dict[str, Any]:
         del each["seconds"]
     content["worst"] = {name: [Path(file).name for file in files] for name, files in content["worst"].items()}
     del content["out"]
-    return {**content, "rows": [{**row, "seconds": None} for row in tally.flat(found.records)]}
+    return {**content, "rows": [{**row, "seconds": None} for row in records.flat(found.records)]}

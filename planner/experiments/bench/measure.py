@@ -74,8 +74,8 @@ class MeasuredRow:
     @property
     def key(self) -> str:
         """What was measured, whatever came of it: two rows with one key can be compared."""
-        own = [self.case, self.settings, self.method, self.seed, self.threads, self.time_limit_s]
-        return as_json(own + [each for each in (self.solver, self.source) if each])
+        run = (self.method, self.seed, self.threads, self.time_limit_s, self.solver, self.source)
+        return _key(self.case, self.settings, *run)
 
     @property
     def speedup(self) -> float | None:
@@ -98,6 +98,10 @@ class MeasuredRow:
             first = error.errors()[0]
             name = first["loc"][0] if first["loc"] else "row"
             raise ValueError(f"{name} is {first['input']!r}; {first['msg']}") from None
+
+
+def _key(case: str, settings: Any, method: str, seed: int, threads: int, time_s: float | None, *said: Any) -> str:
+    return as_json([case, settings, method, seed, threads, time_s, *filter(None, said)])
 
 
 @cache
@@ -193,10 +197,9 @@ class _Planned:
     @property
     def key(self) -> str:
         """As `Row.key`."""
-        case, limits = self.case, self.limits
-        settings = plain(case.settings)
-        own = [case.instance, settings, self.method, limits.seed, limits.threads, limits.time_s]
-        return as_json(own + [each for each in (solver_settings(limits), self.source) if each])
+        limits = self.limits
+        run = (self.method, limits.seed, limits.threads, limits.time_s, solver_settings(limits), self.source)
+        return _key(self.case.instance, plain(self.case.settings), *run)
 
     def row(self, repeats: int, certificates: str | None = None) -> MeasuredRow:
         """Measure it, and certify what is proved into a folder."""
@@ -286,16 +289,13 @@ def calibration_table(rows: Iterable[MeasuredRow], inputs: str | None = None) ->
     which did not take their steps.
     """
     rates: dict[str, list[float]] = {}
-    loaded: dict[str, Any] = {}
     found = list(rows)
     for row in found:
         if row.stop == Stop.SIZE_LIMIT:
             continue
-        key = f"{row.case} {row.settings}"
-        if key not in loaded:
-            loaded[key] = load(row.case, inputs=inputs, **split(row.settings)[0])
-        family = family_of(loaded[key])
-        effort = {method.name: method.effort for method in family.methods}.get(row.method, lambda _: 0.0)(loaded[key])
+        instance = _load_case(Case(row.case, row.settings), inputs)
+        family = family_of(instance)
+        effort = {method.name: method.effort for method in family.methods}.get(row.method, lambda _: 0.0)(instance)
         if effort > 0:  # those that users brought predict nothing
             rates.setdefault(f"{family.name}/{row.method}", []).append(row.seconds / effort)
     return {

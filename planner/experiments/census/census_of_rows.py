@@ -21,7 +21,7 @@ from typing import Any
 
 from formulations.contract.family import Claim
 from formulations.contract.inner_problems import Inside
-from planner.experiments.census.inner_rows import InnerRow, rows
+from planner.experiments.census.extract import InnerRow, rows
 from planner.experiments.census.totals import WORST, Census, compare_runs
 from planner.experiments.runner import Journal, open_folder, safe_name, write_or_note, write_worst
 from planner.files.destinations import writable

@@ -227,13 +227,14 @@ def chunks_of(num_downsets: int) -> list[tuple[int, int]]:
 def _merge(rule: str, records: Sequence[dict[str, Any]]) -> Variant:
     parts = [record["survey"]["rules"][rule] for record in records]
     nontrivial = sum(record["survey"]["nontrivial"] for record in records)
-    suboptimal, gaps = sum(part["suboptimal"] for part in parts), sum(part["gap_sum"] for part in parts)
+    summed = ("suboptimal", "usable", "missed", "gap_sum")
+    suboptimal, usable, missed, gaps = (sum(part[name] for part in parts) for name in summed)
     worst = [(gap, Origin(*origin)) for part in parts for gap, origin in part["worst"]]
     worst.sort(key=lambda each: -each[0])  # stable: chunks are in order
     return Variant(
         suboptimal=suboptimal,
-        usable=sum(part["usable"] for part in parts),
-        missed=sum(part["missed"] for part in parts),
+        usable=usable,
+        missed=missed,
         worst_gap=worst[0][0] if worst else 0.0,
         mean_gap=gaps / nontrivial if nontrivial else 0.0,
         mean_gap_suboptimal=gaps / suboptimal if suboptimal else 0.0,

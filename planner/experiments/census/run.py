@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from planner.experiments.census.census_of_rows import Rows
-from planner.experiments.census.inner_rows import inside_of
+from planner.experiments.census.extract import inside_of
 from planner.experiments.census.knapsacks import Knapsacks
 from planner.experiments.census.totals import Census
 from planner.files.load import validate

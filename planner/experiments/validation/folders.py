@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
-from planner.experiments.validation.tally import COLUMNS
+from planner.experiments.validation.records import COLUMNS
 from planner.files.rows import is_columnar, pyarrow
 from planner.files.write import as_json, draft_file
 

@@ -18,9 +18,8 @@ from typing import Any
 
 from formulations.contract.family import Claim, Family
 from planner.experiments.runner import Folder, Record, fingerprint
-from planner.experiments.validation import tally
 from planner.experiments.validation.folders import Population, write_table
-from planner.experiments.validation.records import Handed, Work, size, solve_all
+from planner.experiments.validation.records import Fared, Handed, Work, flat, size, solve_all, totals_of, worst_of
 from planner.experiments.validation.sources import HEADER, POPULATION, Member, members, same_problem
 from planner.files.load import family_of
 from planner.files.settings import expect_types, method_options
@@ -60,7 +59,7 @@ class Validation:
     wanted: int
     infeasible: int
     unproved: int
-    methods: Mapping[str, tally.Fared]
+    methods: Mapping[str, Fared]
     worst: Mapping[str, Sequence[str]]
     out: str
     size_of: str
@@ -176,7 +175,7 @@ def validate(
     left = [number for number in distinct if number not in records]
     ended = run_tasks(opened, solve_all, _tasks(work, population, left), keep)
     every = list(_expand(population, records))
-    lost = {name: tally.worst(every, name, worst) for name in names}
+    lost = {name: worst_of(every, name, worst) for name in names}
     return Validation(
         problem=family.name,
         against=against,
@@ -184,11 +183,11 @@ def validate(
         wanted=len(population.origins),
         infeasible=sum(record["infeasible"] for record in every),
         unproved=sum(record["optimum"] is None and not record["infeasible"] for record in every),
-        methods={name: tally.totals_of(every, name) for name in names},
+        methods={name: totals_of(every, name) for name in names},
         worst=folder.write_worst({n: [population.text(each["number"]) for each in lost[n]] for n in lost}),
         out=out,
         size_of=size_of,
-        table=write_table(folder.path, tally.flat(every)),
+        table=write_table(folder.path, flat(every)),
         contradictions=_contradictions(folder, family, population, records),
         records=every,
         seconds=time.perf_counter() - began,

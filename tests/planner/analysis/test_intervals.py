@@ -17,8 +17,7 @@ from small_instances import known_optimum, random_case
 from strategies import random_stage_instance
 
 import planner
-from planner.analysis.intervals import EDGE_GAP, LEAST, MOST
-from planner.analysis.sensitivity import times
+from planner.analysis.sensitivity import EDGE_GAP, LEAST, MOST, times
 from planner.cli.app import main
 from planner.display.sensitivity import inner
 from planner.files.load import family_of

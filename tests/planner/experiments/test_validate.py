@@ -14,7 +14,7 @@ from validation_totals import totals
 import planner
 from formulations.tmpc_knapsack import FAMILY
 from instances.problems.tmpc_knapsack import Choice, KnapsackInstance, KnapsackNode, generate
-from planner.experiments.validation import tally
+from planner.experiments.validation import records
 from planner.process.errors import UsageError
 
 Run = Callable[..., tuple[int, str, str]]
@@ -183,7 +183,7 @@ def test_whatever_a_heuristic_does_is_a_row_with_its_reason(
     own = vars(found.methods[f"./bad.py:{function}"])
     assert own[{"error": "errors"}.get(outcome, outcome)] == 2 == found.methods["piper"].optimal
     if words:
-        (reason, count, first), *others = tally.reasons(found.records, f"./bad.py:{function}")
+        (reason, count, first), *others = records.reasons(found.records, f"./bad.py:{function}")
         assert reason.startswith(words) and (count, first, others) == (2, 0, [])
 
 
@@ -306,7 +306,7 @@ def test_without_the_extras_there_are_json_lines_and_a_word_about_it(
     ]
     rows = [json.loads(line) for line in Path("run/rows.jsonl").read_text().splitlines()]
     assert [row["method"] for row in rows] == ["piper", "exact"] * 4 and not list(Path("run").glob("*.png"))
-    assert list(rows[0]) == list(tally.COLUMNS)
+    assert list(rows[0]) == list(records.COLUMNS)
 
 
 def test_several_instances_of_crosscheck_and_bench(methods: Run) -> None:

@@ -26,8 +26,7 @@ from formulations.device_mapping import paper
 from formulations.device_mapping.definition.plan import Mapping
 from planner.cli.app import main
 from planner.experiments.census import census
-from planner.experiments.census.extract import extract
-from planner.experiments.census.inner_rows import InnerRow, rows
+from planner.experiments.census.extract import InnerRow, extract, rows
 from planner.files.write import as_json
 from planner.process.errors import CrosscheckError, UsageError
 from solvers.outcome import Limits
