@@ -1,4 +1,4 @@
-"""The subproblems that arise inside a run: which kinds there are, and all as rows of a file (``planner solve FILE#ROW``).
+"""The subproblems that arise inside a run: which kinds there are, and all as rows that ``planner solve`` reads.
 
 Source: Piper, Appendix C (its sample of knapsack instances).
 """
