@@ -71,7 +71,7 @@ def validate_command(
             found = validate(
                 instances, methods=names_of(methods), against=against, out=out, count=count, seed=seed, jobs=jobs,
                 dask=dask, plans=plans_of(plan), limits=limits, options=options, worst=worst, inputs=view.inputs,
-                listen=listen, notice=view.note, **overrides,
+                listen=listen, notice=view.note, settings=overrides,
             )  # fmt: skip
         view.show(found, show_validation)
         pictures = draw_validation(found)

@@ -100,6 +100,7 @@ def validate(
     inputs: str | None = None,
     listen: Callable[[int, int], None] = lambda _done, _all: None,
     notice: Callable[[str], None] = silent,
+    settings: Mapping[str, Any] | None = None,
     **overrides: Any,
 ) -> Validation:
     """Run methods on all instances of a population, and measure their losses to the proved optima.
@@ -128,8 +129,8 @@ def validate(
         Options of the methods; each takes its own.
     worst
         How many of the worst instances of each method become files.
-    inputs, overrides
-        As for `planner.load`, for every instance.
+    inputs, settings, overrides
+        As for `planner.load`, for every instance; ``settings`` has those with the name of an argument.
     listen, notice
         Called with the number of distinct instances done and of all, and with lines that a person should read.
 
@@ -148,7 +149,7 @@ def validate(
         raise UsageError.at("--worst", worst, "at least 0")
     listed = [sources] if isinstance(sources, str) or not isinstance(sources, Sequence) else sources
     limits = limits or Limits(DEFAULT_TIME_S, seed=seed)
-    population, family, size_of = _population(_members(listed, count, seed), inputs, overrides)
+    population, family, size_of = _population(_members(listed, count, seed), inputs, {**(settings or {}), **overrides})
     against = against or reference_name(family)
     names, work = _work(family, methods, against, plans or {}, limits, options)
     if (jobs > 1 or dask) and (local := set(work.names) & set(functions_of(family.name))):
