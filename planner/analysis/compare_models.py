@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from planner.files.load import family_of, validate
 from planner.process.errors import UsageError
 from planner.process.signals import pending
 from planner.results.events import Event
-from planner.results.result import Result, html_table
+from planner.results.result import html_table
 from planner.solving.choose import pick
 from planner.solving.compare import Report, crosscheck
 from planner.solving.solve import silent
@@ -131,37 +131,26 @@ def formulations(
     unit = family.unit(instance)
 
     def row(name: str, sizes: Mapping[str, Any], unbuilt: str = "") -> Formulation:
-        return _row(name, results.get(name), events, optimum, sizes, unbuilt)
+        result, root = results.get(name), sizes["root_bound"]
+        own = [event for event in events if event.method == name and event.objective is not None]
+        near = [] if optimum is None else [each for each in own if _is_near(each.objective, optimum)]
+        proved = result is not None and result.stop is Stop.PROVED
+        return Formulation(
+            method=name,
+            **sizes,
+            root_share=None if root is None or not optimum else root / optimum,
+            first_plan_s=own[0].seconds if own else None,
+            one_percent_s=near[0].seconds if near else None,
+            proof_s=result.seconds if result is not None and proved else None,
+            status="left out" if result is None else result.status.value,
+            objective=None if result is None else result.objective,
+            bound=None if result is None else result.bound,
+            reason="; ".join(filter(None, (unbuilt, "" if result is None else result.reason))),
+        )
 
     rows = tuple(row(name, *_inspect(instance, name, limits)) for name in names)
     search = None if best in names else row(best, _NOTHING)
     return Formulations(family.name, instance.name, unit, optimum, rows, search, report, tuple(events))
-
-
-def _row(
-    name: str,
-    result: Result | None,
-    events: Sequence[Event],
-    optimum: float | None,
-    sizes: Mapping[str, Any],
-    unbuilt: str,
-) -> Formulation:
-    root = sizes["root_bound"]
-    own = [event for event in events if event.method == name and event.objective is not None]
-    near = [] if optimum is None else [each for each in own if _is_near(each.objective, optimum)]
-    proved = result is not None and result.stop is Stop.PROVED
-    return Formulation(
-        method=name,
-        **sizes,
-        root_share=None if root is None or not optimum else root / optimum,
-        first_plan_s=own[0].seconds if own else None,
-        one_percent_s=near[0].seconds if near else None,
-        proof_s=result.seconds if result is not None and proved else None,
-        status="left out" if result is None else result.status.value,
-        objective=None if result is None else result.objective,
-        bound=None if result is None else result.bound,
-        reason="; ".join(filter(None, (unbuilt, "" if result is None else result.reason))),
-    )
 
 
 def _is_near(objective: float | None, optimum: float) -> bool:

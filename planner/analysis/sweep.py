@@ -120,7 +120,22 @@ def sweep(
     tried: dict[int, tuple[SweepRow, Result, Any]] = {}
 
     def tasks() -> Iterator[tuple[Any, Limits, dict[str, Any]]]:
-        for instance in _instances(name, fitting, several, batch_size, inputs, given, notice):
+        warned: set[str] = set()
+        profiles: dict[int, Any] = {}
+        for g, b in fitting:
+            if b not in profiles:
+                taken = _profile(name, b, several)
+                profiles[b] = load(name.replace(_SIZE, str(b)), inputs=inputs, **given, **taken)
+            family = family_of(profiles[b])
+            if not family.sweepable:
+                sweepable = ", ".join(family.name for family in formulations.FAMILIES if family.sweepable)
+                raise UsageError.at("--batch-size", batch_size, f"an instance of {sweepable}")
+            count = batch_size // (g * b)
+            instance = family.read(profiles[b], name, settings.parse(family.overrides, {"microbatches": count}))
+            for warning in family.warnings(instance):
+                if warning not in warned:
+                    warned.add(warning)
+                    notice(f"warning: {warning}")
             instances.append(instance)
             yield instance, left if alone else limits, arguments
 
@@ -165,35 +180,6 @@ def sweep(
         stats={**result.stats, "sweep": [vars(each) for each in rows]},
     )
     return united, loaded[best], list(rows)
-
-
-def _instances(
-    name: str,
-    fitting: Sequence[tuple[int, int]],
-    several: bool,
-    batch_size: int,
-    inputs: str | None,
-    given: dict[str, Any],
-    notice: Callable[[str], None],
-) -> Iterator[Any]:
-    """The instance of every (g, b'), each warning once; errors as of `sweep`."""
-    warned: set[str] = set()
-    profiles: dict[int, Any] = {}
-    for g, b in fitting:
-        if b not in profiles:
-            taken = _profile(name, b, several)
-            profiles[b] = load(name.replace(_SIZE, str(b)), inputs=inputs, **given, **taken)
-        family = family_of(profiles[b])
-        if not family.sweepable:
-            sweepable = ", ".join(family.name for family in formulations.FAMILIES if family.sweepable)
-            raise UsageError.at("--batch-size", batch_size, f"an instance of {sweepable}")
-        count = batch_size // (g * b)
-        instance = family.read(profiles[b], name, settings.parse(family.overrides, {"microbatches": count}))
-        for warning in family.warnings(instance):
-            if warning not in warned:
-                warned.add(warning)
-                notice(f"warning: {warning}")
-        yield instance
 
 
 def _solve_one(instance: Any, limits: Limits, arguments: dict[str, Any]) -> Result:
