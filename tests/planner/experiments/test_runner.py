@@ -69,7 +69,7 @@ def test_a_folder_is_of_one_experiment_of_one_version_and_of_one_code(
     assert len(folder(tmp_path / "own").records(print)) == 4
     with pytest.raises(UsageError, match="very study"):
         folder(tmp_path / "own", {"of": "that"})
-    for name, other in (("versions", lambda: {"dnn-planner": "0"}), ("_modules", lambda *_: iter(()))):
+    for name, other in (("versions", lambda: {"dnn-planner": "0"}), ("_CODE", ())):
         with monkeypatch.context() as patched:
             patched.setattr(runner, name, other)
             with pytest.raises(UsageError, match="very study by this very program"):
