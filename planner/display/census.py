@@ -75,8 +75,6 @@ def _lines(census: Census) -> Iterator[str]:
         yield f"end to end: not compared ({plan['reason']})"
     elif plan is not None:
         inside, exactly = (number(value) for value in list(plan.values())[:2])
-        inner = f" ({census.variant})" if isinstance(census, KnapsackCensus) else ""
-        yield (
-            f"end to end: {census.inside.method}{inner} {inside}, with these solved exactly {exactly} {plan['unit']}, "
-            f"loss {percent(plan['loss'])}"
-        )
+        is_knapsacks = isinstance(census, KnapsackCensus)
+        both = f" ({census.variant}) {inside}, exact" if is_knapsacks else f" {inside}, with these solved exactly"
+        yield f"end to end: {census.inside.method}{both} {exactly} {plan['unit']}, loss {percent(plan['loss'])}"

@@ -60,7 +60,7 @@ def census(
     seed
         Of what is random, and of the methods.
     end_to_end
-        Also run the method as it is, and with nothing lost inside.
+        Also run the method as it is, and with the subproblems solved exactly; beside knapsacks the exact method.
     limits
         Of the run, of each exact method and of each method end to end; default: a minute.
     out
