@@ -31,6 +31,7 @@ _FIRST = (
     "amp_strategy",
     "hierarchical_partitioning",
     "flushed_partitioning",
+    "training_strategy",
     "microbatch_schedule",
     "operator_partitioning",
     "stage_graph",

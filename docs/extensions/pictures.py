@@ -26,6 +26,10 @@ COMMANDS: dict[str, tuple[str, ...]] = {
         "Filling and draining are the bubble.",
         "planner solve bert --problem flushed_partitioning --devices 8 --memory 3GiB --tp 1 --microbatches 16",
     ),
+    "training_strategy": (
+        "Weight gradients fill the bubbles of the drain.",
+        "planner solve chain8 --problem training_strategy --schedule zb-h1 --microbatches 12",
+    ),
     "hierarchical_partitioning": ("The link of a machine stands beside its stages.", "planner solve chain8-machines"),
     "layer_assignment": ("A cheap cut is worth a longer stage.", "planner solve layers"),
     "amp_strategy": ("The slower node has a stage of its own.", "planner solve amp-het-cluster"),

@@ -15,6 +15,7 @@ from instances.problems.operator_partitioning import Operator, OperatorInstance,
 from instances.problems.pipeline_placement import PlacementInstance, place_on
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from instances.problems.tmpc_knapsack import KnapsackInstance
+from instances.problems.training_strategy import Schedule, StrategyInstance, of_chain
 
 _MADE = "made for this project"
 
@@ -48,6 +49,12 @@ def chain8_machines() -> HierarchicalInstance:
 def chain8_flushed() -> FlushedInstance:
     """The eight layers in a pipeline that is flushed after every batch of eight micro-batches."""
     return flush_pipeline(replace(chain8(), name="chain8-flushed"))
+
+
+def chain8_strategy() -> StrategyInstance:
+    """The eight layers for a trainer with 1F1B, interleaved 1F1B and ZB-H1, two chunks on a device at most."""
+    schedules = (Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED, Schedule.ZB_H1)
+    return of_chain(replace(chain8(), name="chain8-strategy"), schedules, 2)
 
 
 def placement() -> PlacementInstance:
@@ -86,6 +93,7 @@ ENTRIES = (
         "chain8-machines", "hierarchical_partitioning", chain8_machines, "chain8 on two machines of two devices", _MADE
     ),
     Entry("chain8-flushed", "flushed_partitioning", chain8_flushed, "chain8 with a flush after every batch", _MADE),
+    Entry("chain8-strategy", "training_strategy", chain8_strategy, "chain8 for a trainer of three schedules", _MADE),
     Entry("placement", "pipeline_placement", placement, "six operators on two machines of two devices", _MADE),
     Entry(
         "knapsack",

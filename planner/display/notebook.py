@@ -25,6 +25,7 @@ _WIDTH = 960
 _INSTANCES = {
     "stage_partitioning": "StageInstance",
     "flushed_partitioning": "FlushedInstance",
+    "training_strategy": "StrategyInstance",
     "hierarchical_partitioning": "HierarchicalInstance",
     "layer_assignment": "LayerAssignmentInstance",
     "amp_strategy": "AmpInstance",

@@ -48,6 +48,7 @@ _STAGE_GRAPH = {
 _SHAPES = {
     "stage_partitioning": Shape("layers", "edges", named=True, aliases=_FLAT),
     "flushed_partitioning": Shape("layers", "edges", "flat", named=True, aliases=_FLAT),
+    "training_strategy": Shape("layers", "edges", "flat", named=True, aliases=_FLAT),
     "hierarchical_partitioning": Shape("layers", "edges", "flat", named=True, aliases=_FLAT),
     "operator_partitioning": Shape("operators", "tensors", named=True),
     "pipeline_placement": Shape("operators", "tensors", "operators", named=True),

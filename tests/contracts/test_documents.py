@@ -56,6 +56,7 @@ def test_sessions_of_pages_run(page: str) -> None:
         "amp_strategy",
         "operator_partitioning",
         "stage_graph",
+        "training_strategy",
         "microbatch_schedule",
         "device_mapping",
         "pipeline_placement",

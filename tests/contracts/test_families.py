@@ -190,6 +190,10 @@ EXAMPLES: dict[str, tuple[Callable[..., Any], ...]] = {
     "flushed_partitioning": (
         lambda **given: _family("flushed_partitioning").read(flush_pipeline(planner.load("diamond")), "diamond", given),
     ),
+    "training_strategy": (
+        lambda **given: planner.load("chain8-strategy", **given),
+        lambda **given: planner.load("chain8", problem="training_strategy", **{"schedule": "1f1b,gpipe", **given}),
+    ),
     "hierarchical_partitioning": (lambda **given: _hierarchical("diamond", 2, 2, **given),),
     "microbatch_schedule": (
         lambda **given: _family("microbatch_schedule").read(SCHEDULE, "example", given),

@@ -19,6 +19,7 @@ from instances.problems.stage_graph import AffineTime, OperatorEdge, StageGraph
 from instances.problems.stage_graph import Operator as Branch
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from instances.problems.tmpc_knapsack import generate as knapsack
+from instances.problems.training_strategy import Schedule, of_chain
 
 
 def stages(count: int, rows: int, devices: int, microbatches: int) -> StageInstance:
@@ -99,6 +100,11 @@ ABSURD: Mapping[str, tuple[Callable[[], Any], ...]] = {
     "flushed_partitioning": (
         lambda: flush_pipeline(stages(5_000, 1, 1024, 1024)),
         lambda: flush_pipeline(stages(300, 3, 1_000_000, 1_000_000)),
+    ),
+    "training_strategy": (
+        lambda: of_chain(stages(5_000, 1, 1024, 1024)),
+        lambda: of_chain(stages(300, 1, 4096, 4096)),
+        lambda: of_chain(stages(500, 1, 1_000_000, 1_024), (Schedule.INTERLEAVED, Schedule.ZB_H1), 8),
     ),
     "hierarchical_partitioning": (
         lambda: machines(3_000, 1, 8, 64, 1024),

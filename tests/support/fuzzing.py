@@ -127,7 +127,7 @@ def documented() -> dict[str, dict[str, Any]]:
         if "schema_version" in content:
             found[content["problem"]] = content
     for content in found.values():
-        if "flat" in content:
+        if "..." in content.get("flat", ()):
             content["flat"] = found["stage_partitioning"]
     return found
 

@@ -28,6 +28,7 @@ from oracles import (
     pipeline_placement,
     stage_partitioning,
     tmpc_knapsack,
+    training_strategy,
 )
 
 from formulations import FAMILIES
@@ -187,6 +188,7 @@ _GENERATORS: dict[str, Callable[[random.Random], Any]] = {
     "amp_strategy": _strategy,
     "hierarchical_partitioning": _hierarchical,
     "flushed_partitioning": _flushed,
+    "training_strategy": training_strategy.random_instance,
     "microbatch_schedule": microbatch_schedule.random_instance,
     "operator_partitioning": lambda rng: operator_partitioning.random_instance(rng, 7),
     "stage_graph": _branching,
@@ -229,6 +231,7 @@ _ORACLES: dict[str, tuple[Callable[[Any], bool], Callable[[Any], float | None]]]
         lambda instance: hierarchical_partitioning.BruteForce(instance).solve(),
     ),
     "flushed_partitioning": (lambda instance: len(instance.flat.layers) <= 3, flushed_partitioning.brute_force),
+    "training_strategy": (_always, training_strategy.optimum),
     "microbatch_schedule": (_few_orders, microbatch_schedule.optimum),
     "operator_partitioning": (lambda instance: len(instance.operators) <= 4, operator_partitioning.optimum),
     "stage_graph": (_few_operators, branching_cases.least_of_all),

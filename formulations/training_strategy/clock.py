@@ -1,0 +1,120 @@
+"""Iterations of many plans with the same orders, quickly: one list of actions in an order in which they may run.
+
+The definition's event model (`formulations.simulation.iteration`) says the same; here an action is a number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from formulations.simulation.orders import SCHEDULES, Action
+from formulations.training_strategy.costs import Degrees
+from instances.problems.training_strategy import Schedule
+
+
+class Path(NamedTuple):
+    """How many passes of each stage a longest path holds: a lower bound for all plans with the same orders."""
+
+    forward: tuple[float, ...]
+    backward: tuple[float, ...]
+    weight: tuple[float, ...]
+
+
+class Clock:
+    """The orders of a schedule for p devices of V chunks and m micro-batches.
+
+    Each action has a number; ``before[k]`` is the one before action k on its device, and ``needs[k]`` the one of
+    another device that it waits for; the number behind the last stands for none.
+    """
+
+    def __init__(self, schedule: Schedule, p: int, m: int, V: int) -> None:
+        kind = SCHEDULES[schedule]
+        orders = kind.orders(p, m, V)
+        self.num_stages = p * V
+        self._stage: list[int] = []
+        self._kind: list[int] = []
+        self._before: list[int] = []
+        self._needs: list[int] = []
+        none = sum(map(len, orders))
+        number: dict[Action, int] = {}
+        last, position = [none] * p, [0] * p
+        waiting = list(range(p))
+        stuck: dict[Action, int] = {}  # the action that a device waits for
+        while waiting:
+            device = waiting.pop()
+            order = orders[device]
+            while position[device] < len(order):
+                action = order[position[device]]
+                needed = self._needed(action)
+                if needed is not None and needed not in number:
+                    stuck[needed] = device
+                    break
+                mine = number[action] = len(self._stage)
+                self._stage.append(action.stage)
+                self._kind.append("FBW".index(action.kind))
+                self._before.append(last[device])
+                self._needs.append(none if needed is None else number[needed])
+                last[device] = mine
+                position[device] += 1
+                if action in stuck:
+                    waiting.append(stuck.pop(action))
+
+    def _needed(self, action: Action) -> Action | None:
+        """What an action waits for on another device: its own device's order has the rest before it."""
+        if action.kind == "F":
+            return action._replace(stage=action.stage - 1) if action.stage else None
+        if action.kind == "B" and action.stage < self.num_stages - 1:
+            return action._replace(stage=action.stage + 1)
+        return None
+
+    def run(self, times: Sequence[Sequence[float]]) -> tuple[float, Path]:
+        """The iteration of stages with these times of F, B and W, and a longest path."""
+        end = [0.0] * (len(self._stage) + 1)
+        seconds = [times[kind][stage] for kind, stage in zip(self._kind, self._stage, strict=True)]
+        for k, (before, needs, own) in enumerate(zip(self._before, self._needs, seconds, strict=True)):
+            a, b = end[before], end[needs]
+            end[k] = (a if a > b else b) + own
+        makespan = max(end)
+        counts = [[0] * self.num_stages for _ in range(3)]
+        at = end.index(makespan)
+        while at < len(self._stage):
+            counts[self._kind[at]][self._stage[at]] += 1
+            before, needs = self._before[at], self._needs[at]
+            at = before if end[before] > end[needs] or needs == len(self._stage) else needs
+        return makespan, Path(*map(tuple, counts))
+
+
+@lru_cache(maxsize=16)
+def clock_of(schedule: Schedule, p: int, m: int, V: int) -> Clock:
+    """The clock of these numbers; those used last are kept."""
+    return Clock(schedule, p, m, V)
+
+
+def in_flight(degrees: Degrees, device: int) -> int:
+    """Most micro-batches whose activations a device holds at once, for one chunk on each device."""
+    if degrees.schedule is Schedule.ONE_F_ONE_B:
+        return min(degrees.m, degrees.p - device)
+    return min(degrees.m, degrees.p) if degrees.schedule is Schedule.ZB_H1 else degrees.m
+
+
+@lru_cache(maxsize=64)
+def fullest(p: int, m: int, V: int) -> tuple[tuple[tuple[int, ...], ...], ...]:
+    """For each device, under the interleaved schedule, micro-batches in flight of its chunks at its fullest moments.
+
+    Of moments that hold no more of any chunk than another one, that one stands.
+    """
+    found = []
+    for device, order in enumerate(SCHEDULES[Schedule.INTERLEAVED].orders(p, m, V)):
+        held, moments = [0] * V, set()
+        for action in order:
+            held[(action.stage - device) // p] += 1 if action.kind == "F" else -1
+            moments.add(tuple(held))
+        points = np.array(sorted(moments))
+        # Distinct points: one that is nowhere below another one is beaten only by itself.
+        is_full = [(points >= one).all(axis=1).sum() == 1 for one in points]
+        found.append(tuple(tuple(map(int, one)) for one in points[is_full]))
+    return tuple(found)

@@ -1,0 +1,326 @@
+"""What chunks of a chain cost, as tables: ``table[x, y]`` is of layers x to y - 1; without meaning where y <= x.
+
+Bounds are made of these; what a plan costs says the definition.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import accumulate, combinations, groupby, pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from formulations.stage_partitioning.definition.problem import MEMORY_SLACK
+from formulations.training_strategy.definition.plan import StrategyPlan
+from formulations.training_strategy.definition.problem import refusal
+from instances.problems.training_strategy import Schedule, StrategyInstance
+
+Table = np.ndarray[Any, np.dtype[np.float64]]
+
+#: What would help where there is no plan.
+NO_PLAN = "no degrees and layout fit: more memory, devices, micro-batches or TMPCs that hold less are needed"
+#: Differences of prefix sums of bytes are that far from the sums themselves; a bound must not call that too large.
+_NOISE = 1e-9
+#: Slopes of recomputation are told apart by so many steps: more would cost time, fewer make bounds weaker.
+_MOST_SLOPES = 48
+#: Of layers that are not of the common kind (embedding, head) all sets are tried.
+_MOST_OTHERS = 3
+
+
+class Degrees(NamedTuple):
+    """What a plan decides besides its layout: a schedule with V chunks on each of p devices, t, and d replicas.
+
+    ``m`` is the number of micro-batches of a replica.
+    """
+
+    schedule: Schedule
+    V: int
+    p: int
+    t: int
+    d: int
+    m: int
+
+    @property
+    def num_chunks(self) -> int:
+        """Of all devices of a pipeline."""
+        return self.p * self.V
+
+
+class Kept(NamedTuple):
+    """A way to run a layer: time of its recomputation, bytes that are always there, and those of a micro-batch."""
+
+    again: float
+    static: float
+    activation: float
+    id: str
+
+
+class Choice(NamedTuple):
+    """Ways to run all layers of a device: recomputation of each of its chunks, and the TMPC of each layer."""
+
+    again: tuple[float, ...]
+    tmpcs: tuple[str, ...]
+
+
+def all_degrees(instance: StrategyInstance) -> Iterator[Degrees]:
+    """Whatever the rules allow but for memory."""
+    flat, L = instance.flat, len(instance.chain)
+    K, N = flat.num_devices, flat.num_microbatches
+    most = min(N, K, flat.max_dp_degree or K)
+    for t in flat.tp_degrees:
+        if not all(layer.tmpcs.get(t) for layer in flat.layers):
+            continue
+        for d in (d for d in range(1, min(most, K // t) + 1) if N % d == 0):
+            for schedule in instance.schedules:
+                for V in range(2, instance.virtual_stages + 1) if schedule is Schedule.INTERLEAVED else (1,):
+                    for p in range(1, min(K // (t * d), L // V) + 1):
+                        if refusal(schedule, p, N // d, V, instance.virtual_stages) is None:
+                            yield Degrees(schedule, V, p, t, d, N // d)
+
+
+class Chain:
+    """The tables of an instance's chain at one degree t."""
+
+    def __init__(self, instance: StrategyInstance, t: int) -> None:
+        flat = instance.flat
+        self.limit = flat.memory_bytes * MEMORY_SLACK
+        self.t = t
+        self.ids = [layer.id for layer in instance.chain]
+        tmpcs = [layer.tmpcs[t] for layer in instance.chain]
+        least = [min(x.time for x in each) for each in tmpcs]
+        self.ways = [
+            [Kept(x.time - fastest, x.static_bytes, x.activation_bytes, x.id) for x in each]
+            for each, fastest in zip(tmpcs, least, strict=True)
+        ]
+        self.time = np.array(least)
+        self.weights = np.array([each[0].weight_bytes for each in tmpcs])
+        L = len(self.ids)
+        place = {node: position for position, node in enumerate(self.ids)}
+        step = _sums(self.time)
+        for edge in flat.edges:
+            u, v = place[edge.source], place[edge.target]
+            taken = 2 * (edge.bytes + tmpcs[v][0].sync_forward_bytes.get(edge.source, 0.0)) / flat.bandwidth
+            given = 2 * (edge.bytes + tmpcs[u][0].sync_backward_bytes.get(edge.target, 0.0)) / flat.bandwidth
+            step[u + 1 : v + 1, v + 1 :] += taken
+            step[: u + 1, u + 1 : v + 1] += given
+        self._again: dict[int, Table] = {}
+        self._fastest: dict[tuple[int, int, int], Choice | None] = {}
+        behind = np.arange(L + 1)
+        self.is_chunk = behind[:, None] < behind[None, :]
+        #: Time of a micro-batch in a chunk, without recomputation.
+        self.step = step
+        #: Sum of a chunk's gradients per (d - 1)/d.
+        self.gradients = 4 * _sums(self.weights) / flat.bandwidth
+
+    @cached_property
+    def total(self) -> float:
+        """Time of all layers without transfers and recomputation."""
+        return float(self.time.sum())
+
+    def least_again(self, in_flight: int) -> Table:
+        """At most the least recomputation with which a chunk fits, so many micro-batches in flight; infinite if none.
+
+        The knapsack's linear relaxation; the knapsack itself where layers have two ways, nearly all of one kind.
+        """
+        if in_flight not in self._again:
+            self._again[in_flight] = self._least_again(in_flight)
+        return self._again[in_flight]
+
+    def _least_again(self, in_flight: int) -> Table:
+        sizes = [[(x.static + in_flight * x.activation, x.again) for x in ways] for ways in self.ways]
+        of_kind = {each: _lower_hull(each) for each in {tuple(each) for each in sizes}}
+        hulls = [of_kind[tuple(each)] for each in sizes]
+        missing = _sums(np.array([hull[0][0] for hull in hulls])) - self.limit * (1 + _NOISE)
+        missing = np.where(self.is_chunk, np.maximum(missing, 0.0), 0.0)
+        found = self._of_one_kind(hulls, missing) if max(map(len, sizes)) <= 2 else None
+        return self._relaxed(hulls, missing) if found is None else found
+
+    def _of_one_kind(self, hulls: Sequence[Sequence[tuple[float, float]]], missing: Table) -> Table | None:
+        """The knapsack of layers that save the same in the same time, but for a few; ``None`` if these are too many.
+
+        For each set of the others that recompute, as many of the kind as are needed.
+        """
+        steps = {v: (hull[0][0] - hull[1][0], hull[1][1]) for v, hull in enumerate(hulls) if len(hull) > 1}
+        kinds = Counter(steps.values()).most_common(1)
+        one, time = kinds[0][0] if kinds else (1.0, 0.0)
+        others = [v for v, step in steps.items() if step != (one, time)]
+        if len(others) > _MOST_OTHERS:
+            return None
+        equal = _sums(np.array([float(v in steps and v not in others) for v in range(len(hulls))]))
+        found = np.full_like(missing, math.inf)
+        has = {v: _sums(np.eye(len(hulls))[v]) > 0 for v in others}
+        for chosen in (set_ for size in range(len(others) + 1) for set_ in combinations(others, size)):
+            left = np.maximum(missing - math.fsum(steps[v][0] for v in chosen), 0.0)
+            number = np.ceil(left / one * (1 - _NOISE))
+            again = number * time + math.fsum(steps[v][1] for v in chosen)
+            fits = number <= equal
+            for v in chosen:
+                fits &= has[v]
+            np.minimum(found, again, out=found, where=fits)
+        return found
+
+    def _relaxed(self, hulls: Sequence[Sequence[tuple[float, float]]], missing: Table) -> Table:
+        """Steps of recomputation from the one that saves most bytes in its time on, the last one in part."""
+        found, left = np.zeros_like(missing), missing
+        for slope, saved in _slopes(hulls):
+            taken = np.minimum(left, _sums(saved))
+            found = found + slope * taken
+            left = left - taken
+        return np.where(left > self.limit * _NOISE, math.inf, found)
+
+    def fastest(self, x: int, y: int, in_flight: int) -> Choice | None:
+        """The way to run layers x to y - 1 with the least recomputation that fits; ``None`` if none does."""
+        key = (x, y, in_flight)
+        if key not in self._fastest:
+            self._fastest[key] = self._knapsack(x, y, in_flight)
+        return self._fastest[key]
+
+    def _knapsack(self, x: int, y: int, in_flight: int) -> Choice | None:
+        """Dynamic program over the layers: of all sums of bytes and times those that no other one beats in both."""
+        least = _suffix_sums([min(w.static + in_flight * w.activation for w in ways) for ways in self.ways[x:y]])
+        held, again = np.zeros(1), np.zeros(1)
+        taken = []  # of each layer, for each label the one before it and the way
+        for layer, rest in zip(range(x, y), least[1:], strict=True):
+            ways = self.ways[layer]
+            sizes = (held[:, None] + [w.static + in_flight * w.activation for w in ways]).ravel()
+            times = (again[:, None] + [w.again for w in ways]).ravel()
+            fits = np.flatnonzero(sizes + rest <= self.limit * (1 + _NOISE))
+            ordered = fits[np.lexsort((sizes[fits], times[fits]))]
+            before = np.concatenate([[math.inf], np.minimum.accumulate(sizes[ordered])[:-1]])[: len(ordered)]
+            kept = ordered[sizes[ordered] < before]
+            held, again = sizes[kept], times[kept]
+            taken.append(np.divmod(kept, len(ways)))
+        for label in range(len(held)):
+            found, at = [], label
+            for layer, (before, way) in zip(range(y - 1, x - 1, -1), reversed(taken), strict=True):
+                found.append(self.ways[layer][way[at]])
+                at = before[at]
+            if self.fits([found], [(in_flight,)]):
+                return Choice((math.fsum(w.again for w in found),), tuple(w.id for w in reversed(found)))
+        return None
+
+    def fits(self, chunks: Sequence[Sequence[Kept]], rows: Sequence[tuple[int, ...]]) -> bool:
+        """Whether a device holds at most the limit at every moment, as the definition adds it up."""
+        static = [w.static for chunk in chunks for w in chunk]
+        return all(
+            math.fsum([*static, *(n * w.activation for n, chunk in zip(row, chunks, strict=True) for w in chunk)])
+            <= self.limit
+            for row in rows
+        )
+
+    def choices(self, chunks: Sequence[tuple[int, int]], rows: Sequence[tuple[int, ...]]) -> list[Choice]:
+        """Ways to run the layers of a device that fit and that no other one beats in all of its chunks.
+
+        ``rows`` are numbers of micro-batches in flight of each chunk, at moments of which one is the fullest.
+        """
+        layers = [(g, self.ways[layer]) for g, (x, y) in enumerate(chunks) for layer in range(x, y)]
+        fast = [[min(ways) for own, ways in layers if own == g] for g in range(len(chunks))]
+        if self.fits(fast, rows):
+            return [Choice((0.0,) * len(chunks), tuple(way.id for chunk in fast for way in chunk))]
+        least = [
+            _suffix_sums([min(w.static + row[g] * w.activation for w in ways) for g, ways in layers]) for row in rows
+        ]
+        labels: list[_Label] = [_Label((0.0,) * len(rows), (0.0,) * len(chunks), ())]
+        for number, (g, ways) in enumerate(layers):
+            found = []
+            for label in labels:
+                for way in ways:
+                    held = tuple(
+                        b + way.static + row[g] * way.activation for b, row in zip(label.held, rows, strict=True)
+                    )
+                    if all(
+                        b + rest[number + 1] <= self.limit * (1 + _NOISE) for b, rest in zip(held, least, strict=True)
+                    ):
+                        again = (*label.again[:g], label.again[g] + way.again, *label.again[g + 1 :])
+                        found.append(_Label(held, again, (*label.ways, way)))
+            labels = _undominated(found)
+        sizes = np.cumsum([0, *(y - x for x, y in chunks)])
+        kept = [
+            _Label((), label.again, label.ways)
+            for label in labels
+            if self.fits([label.ways[a:b] for a, b in pairwise(sizes)], rows)
+        ]
+        return [Choice(label.again, tuple(w.id for w in label.ways)) for label in _undominated(kept)]
+
+
+def _slopes(hulls: Sequence[Sequence[tuple[float, float]]]) -> list[tuple[float, Table]]:
+    """What recomputation saves: time per byte, ascending, and bytes by layer; those of nearly one slope together."""
+    steps = sorted(
+        ((after - before) / (more - less), layer, more - less)
+        for layer, hull in enumerate(hulls)
+        for (more, before), (less, after) in pairwise(hull)
+    )
+    kinds = [list(each) for _, each in groupby(steps, key=lambda step: step[0])]
+    if len(kinds) > _MOST_SLOPES:
+        size = -(-len(steps) // _MOST_SLOPES)
+        kinds = [steps[first : first + size] for first in range(0, len(steps), size)]
+    found = []
+    for kind in kinds:
+        saved = np.zeros(len(hulls))
+        for _, layer, size in kind:
+            saved[layer] += size
+        found.append((kind[0][0], saved))  # the least slope of them
+    return found
+
+
+class _Label(NamedTuple):
+    """Bytes at each moment, recomputation of each chunk, and how the layers so far are run."""
+
+    held: tuple[float, ...]
+    again: tuple[float, ...]
+    ways: tuple[Kept, ...]
+
+
+def _undominated(labels: list[_Label]) -> list[_Label]:
+    """Labels that no other one equals or beats in all bytes and times."""
+    labels.sort(key=lambda label: (math.fsum(label.again), label.held))
+    kept: list[_Label] = []
+    taken = np.empty((len(labels), len(labels[0].held) + len(labels[0].again)) if labels else (0, 0))
+    for label in labels:
+        point = (*label.held, *label.again)
+        if not (taken[: len(kept)] <= point).all(axis=1).any():
+            taken[len(kept)] = point
+            kept.append(label)
+    return kept
+
+
+def _suffix_sums(values: Sequence[float]) -> list[float]:
+    """Of the values from each position on, and 0 behind the last."""
+    return [*accumulate(reversed(values), initial=0.0)][::-1]
+
+
+def _sums(values: Table) -> Table:
+    """Of the values of each interval."""
+    before = np.concatenate([[0.0], np.cumsum(values)])
+    sums: Table = before[None, :] - before[:, None]
+    return sums
+
+
+def _lower_hull(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Of points (bytes, time) those of the lower convex hull, from the least time on, of less and less bytes."""
+    hull: list[tuple[float, float]] = []
+    for size, time in sorted(points, key=lambda point: (point[1], point[0])):
+        if hull and size >= hull[-1][0]:
+            continue
+        while len(hull) > 1 and (time - hull[-1][1]) * (hull[-2][0] - hull[-1][0]) <= (hull[-1][1] - hull[-2][1]) * (
+            hull[-1][0] - size
+        ):
+            hull.pop()
+        hull.append((size, time))
+    return hull
+
+
+def plan_of(chain: Chain, degrees: Degrees, ends: Sequence[int], devices: Sequence[Choice]) -> StrategyPlan:
+    """The plan of these cuts (the end of each chunk) and of a choice for each device."""
+    cuts = [(x, y) for x, y in zip((0, *ends), ends, strict=False)]
+    tmpcs = {}
+    for device, choice in enumerate(devices):
+        layers = [layer for x, y in cuts[device :: degrees.p] for layer in range(x, y)]
+        tmpcs |= {chain.ids[layer]: name for layer, name in zip(layers, choice.tmpcs, strict=True)}
+    chunks = tuple(tuple(chain.ids[x:y]) for x, y in cuts)
+    ordered = {node: tmpcs[node] for chunk in chunks for node in chunk}
+    return StrategyPlan(degrees.p, degrees.t, degrees.d, degrees.V, degrees.schedule, chunks, ordered)

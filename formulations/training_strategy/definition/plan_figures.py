@@ -1,0 +1,136 @@
+"""A training strategy in figures: times, gradients and memory of every chunk, and the iteration as it runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from formulations.figures.gantt import MOST_SHOWN, beside_objective, waiting_share
+from formulations.figures.plan_figures import Breakdown, Item, Passes, Picture, Stack, Stage, Strip, Task, stages_of
+from formulations.figures.throughput import throughput
+from formulations.simulation.iteration import Iteration
+from formulations.training_strategy.definition.plan import StrategyPlan
+from formulations.training_strategy.definition.problem import (
+    chosen,
+    chunk_times,
+    evaluate,
+    gradient_sum,
+    iteration,
+    peak_memory,
+)
+from instances.problems.training_strategy import StrategyInstance
+
+_SAYS = " of a batch, adds the longest sum of gradients to the end of these passes"
+
+
+def breakdown(instance: StrategyInstance, plan: StrategyPlan) -> Breakdown:
+    """Every chunk's times of a micro-batch, its sum of gradients, and what its device holds at most.
+
+    The bubble is the part of all devices' time, until gradients are summed, in which they wait.
+    """
+    times = [chunk_times(instance, plan, chunk) for chunk in plan.chunks]
+    sums = [gradient_sum(instance, plan, chunk) for chunk in plan.chunks]
+    memory = peak_memory(instance, plan)
+    ran, total = iteration(instance, plan), evaluate(instance, plan)
+    m = instance.flat.num_microbatches // plan.dp_degree
+    steps = [own.forward + own.backward + own.weight for own in times]
+    busy = m * math.fsum(steps)
+    rows = [
+        {
+            "device": g % plan.pp_degree,
+            "forward_time": own.forward,
+            "backward_time": own.backward + own.weight,
+            "gradient_time": summed,
+            "memory_bytes": memory[g % plan.pp_degree],
+            "slack_bytes": instance.flat.memory_bytes - memory[g % plan.pp_degree],
+        }
+        for g, (own, summed) in enumerate(zip(times, sums, strict=True))
+    ]
+    lanes = plan.pp_degree * ran.makespan_s
+    figures: dict[str, Any] = {
+        "schedule": str(plan.schedule),
+        "degrees": f"pp {plan.pp_degree} x dp {plan.dp_degree} x tp {plan.tp_degree}",
+        "batch_time": total,
+        "bubble_share": max(0.0, 1 - busy / lanes) if lanes > 0 else 0.0,
+        "devices_used": plan.pp_degree * plan.dp_degree * plan.tp_degree,
+        **throughput(instance.flat, total / instance.flat.num_microbatches),
+    }
+    stages = stages_of(steps)
+    return Breakdown(
+        tuple(rows),
+        figures,
+        lambda: _pictures(instance, plan, ran, stages, total, sums),
+        lambda: _strip(instance, plan, stages),
+    )
+
+
+def _pictures(
+    instance: StrategyInstance,
+    plan: StrategyPlan,
+    ran: Iteration,
+    stages: Sequence[Stage],
+    total: float,
+    sums: Sequence[float],
+) -> tuple[Picture, ...]:
+    flat, p = instance.flat, plan.pp_degree
+    times = [chunk_times(instance, plan, chunk) for chunk in plan.chunks]
+    parts = {
+        "forward": [own.forward for own in times],
+        "backward": [own.backward for own in times],
+        "weight gradients": [own.weight for own in times],
+    }
+    static = [
+        math.fsum(chosen(instance, plan, v).static_bytes for chunk in plan.chunks[device::p] for v in chunk)
+        for device in range(p)
+    ]
+    peak = peak_memory(instance, plan)
+    devices = tuple(Stage(str(device)) for device in range(p))
+    held = {
+        "held always (one sum)": static,
+        "activations in flight": [b - a for a, b in zip(static, peak, strict=True)],
+    }
+    longest = max(math.fsum(sums[device::p]) for device in range(p))
+    return (
+        _strip(instance, plan, stages),
+        Stack("A micro-batch in each chunk", stages, {k: v for k, v in parts.items() if any(v)} or parts,
+              "time of a micro-batch", flat.time_unit),
+        Stack("Memory of each device of a pipeline", devices, held, "memory of a device", "bytes",
+              [flat.memory_bytes] * p),
+        beside_objective(_passes(ran, stages, p, flat.time_unit), total, _SAYS, longest, "sum of gradients"),
+    )  # fmt: skip
+
+
+def _passes(ran: Iteration, stages: Sequence[Stage], p: int, unit: str) -> Passes:
+    """What runs when; W is drawn as a backward pass, and of long iterations the first passes."""
+    tasks = sorted(
+        (
+            Task(stage, "F" if kind == "F" else "B", j, end - ran.stages.seconds(action), end)
+            for action, end in ran.end_s.items()
+            for kind, stage, j in [action]
+        ),
+        key=lambda task: task.start,
+    )
+    share = waiting_share(tasks, p, 0.0, ran.makespan_s)
+    title = "An iteration, simulated"
+    if len(tasks) > MOST_SHOWN:
+        title = f"{title}: the first {MOST_SHOWN} of {len(tasks)} passes"
+    return Passes(title, sorted(tasks[:MOST_SHOWN]), stages, share, unit, end=ran.makespan_s)
+
+
+def _strip(instance: StrategyInstance, plan: StrategyPlan, stages: Sequence[Stage]) -> Strip:
+    """The layers, chunk by chunk, as wide as a micro-batch takes, with the TMPCs chosen for them."""
+    flat, items = instance.flat, []
+    for position, chunk in enumerate(plan.chunks):
+        for node in chunk:
+            layer, x = flat.layers[flat.index[node]], chosen(instance, plan, node)
+            figures = {
+                "id": layer.id,
+                "time": x.time,
+                "weight_bytes": x.weight_bytes,
+                "activation_bytes": x.activation_bytes,
+                "static_bytes": x.static_bytes,
+            }
+            has_choice = len(layer.tmpcs[plan.tp_degree]) > 1
+            items.append(Item(layer.name or str(layer.id), position, x.time, x.id if has_choice else "", figures))
+    return Strip("Layers by chunk", items, stages, f"compute of a micro-batch, {flat.time_unit}")

@@ -1,0 +1,222 @@
+"""Training strategies: the definition, naively and without any solver.
+
+A plan has pp_degree p, tp_degree t and dp_degree d: d pipelines of p devices, each of them t real ones, run N/d
+micro-batches each, in the orders of a schedule that trainers run. The layers are cut into p V chunks; device i has
+chunks i, i + p, and so on. The objective is the time of one batch: the simulated iteration of a pipeline, and behind it
+the longest sum of gradients over the d replicas::
+
+    simulate(chunks, orders) + max over devices of 4 (d-1)/d * weights / B
+
+A micro-batch takes a chunk the compute times of its layers and, as in Piper's cost model, what crosses its boundaries,
+sent and received. Of that the forward pass is a third (an instance has only the sum) and the backward pass the rest;
+where a schedule splits it, half of it are weight gradients. A TMPC that takes longer than the fastest one of its layer
+and degree recomputes activations: the difference belongs to B.
+
+Source: Narayanan et al. 2021, section 2.2, and Qi et al. 2024 for the schedules (`formulations.simulation.orders`);
+Piper, section 4, for times and sums of gradients.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from formulations.contract.violation import Violation
+from formulations.simulation.iteration import Iteration, Stages, simulate
+from formulations.simulation.orders import SCHEDULES, Action
+from formulations.stage_partitioning.definition.problem import MEMORY_SLACK
+from formulations.training_strategy.definition.plan import StrategyPlan
+from instances.problems.stage_partitioning import Tmpc
+from instances.problems.training_strategy import Schedule, StrategyInstance
+from instances.rules import NodeId
+
+
+@dataclass(frozen=True)
+class ChunkTimes:
+    """Times of a micro-batch's passes through a chunk; ``weight`` is 0 where it is part of ``backward``."""
+
+    forward: float
+    backward: float
+    weight: float = 0.0
+
+
+def chunk_times(instance: StrategyInstance, plan: StrategyPlan, chunk: Sequence[NodeId]) -> ChunkTimes:
+    """Times of a chunk, in the instance's unit."""
+    flat, inside = instance.flat, set(chunk)
+    fastest, again, transfers = [], [], []
+    for node in chunk:
+        least = min(x.time for x in flat.layers[flat.index[node]].tmpcs[plan.tp_degree])
+        fastest.append(least)
+        again.append(chosen(instance, plan, node).time - least)
+    for edge in flat.edges:
+        if edge.target in inside and edge.source not in inside:
+            sync = chosen(instance, plan, edge.target).sync_forward_bytes.get(edge.source, 0.0)
+            transfers.append(2 * (edge.bytes + sync) / flat.bandwidth)
+        if edge.source in inside and edge.target not in inside:
+            sync = chosen(instance, plan, edge.source).sync_backward_bytes.get(edge.target, 0.0)
+            transfers.append(2 * (edge.bytes + sync) / flat.bandwidth)
+    third, recomputation = math.fsum([*fastest, *transfers]) / 3, math.fsum(again)
+    if SCHEDULES[plan.schedule].is_split:
+        return ChunkTimes(third, third + recomputation, third)
+    return ChunkTimes(third, 2 * third + recomputation)
+
+
+def gradient_sum(instance: StrategyInstance, plan: StrategyPlan, chunk: Sequence[NodeId]) -> float:
+    """Time of a chunk's all-reduce of gradients over the d replicas; Piper's count."""
+    weights = math.fsum(chosen(instance, plan, node).weight_bytes for node in chunk)
+    return 4 * (plan.dp_degree - 1) / plan.dp_degree * weights / instance.flat.bandwidth
+
+
+def chosen(instance: StrategyInstance, plan: StrategyPlan, node: NodeId) -> Tmpc:
+    """The TMPC of a layer; ``ValueError`` if there is none."""
+    if node not in instance.flat.index:
+        raise ValueError(f"the instance has no node {node!r}")
+    found = _find(instance, plan, node)
+    if found is None:
+        raise ValueError(f"node {node!r} has no TMPC {plan.tmpcs.get(node)!r} at t = {plan.tp_degree}")
+    return found
+
+
+def orders(instance: StrategyInstance, plan: StrategyPlan) -> tuple[tuple[Action, ...], ...]:
+    """The actions of each device of a pipeline; ``ValueError`` if the schedule has none for these numbers."""
+    m = instance.flat.num_microbatches // plan.dp_degree
+    return SCHEDULES[plan.schedule].orders(plan.pp_degree, m, plan.virtual_stages)
+
+
+def iteration(instance: StrategyInstance, plan: StrategyPlan) -> Iteration:
+    """The simulated iteration of one of the pipelines; errors as of `evaluate`."""
+    if len(plan.chunks) != plan.pp_degree * plan.virtual_stages:
+        raise ValueError(f"the plan has {len(plan.chunks)} chunks")
+    times = [chunk_times(instance, plan, chunk) for chunk in plan.chunks]
+    stages = Stages(
+        tuple(each.forward for each in times),
+        tuple(each.backward for each in times),
+        SCHEDULES[plan.schedule].edges(plan.pp_degree, plan.virtual_stages),
+        tuple(each.weight for each in times) if SCHEDULES[plan.schedule].is_split else (),
+    )
+    return simulate(stages, orders(instance, plan))
+
+
+def evaluate(instance: StrategyInstance, plan: StrategyPlan) -> float:
+    """Time of one iteration, which is a batch of N micro-batches, in the instance's time unit.
+
+    Raises
+    ------
+    ValueError
+        If the plan names a node or TMPC that the instance does not have, its chunks are not p V, or the schedule has no
+        order for its numbers.
+    """
+    sums = [gradient_sum(instance, plan, chunk) for chunk in plan.chunks]
+    return iteration(instance, plan).with_gradients(sums, "barrier")
+
+
+def peak_memory(instance: StrategyInstance, plan: StrategyPlan) -> list[float]:
+    """Bytes that each device of a pipeline holds at most: what is static, and activations at every moment of its order.
+
+    A forward pass takes its chunk's activations, B gives them back, or W where the backward pass is split.
+    """
+    gives_back = "W" if SCHEDULES[plan.schedule].is_split else "B"
+    chunks = [[chosen(instance, plan, node) for node in chunk] for chunk in plan.chunks]
+    found = []
+    for device, order in enumerate(orders(instance, plan)):
+        own = list(range(device, len(chunks), plan.pp_degree))
+        held, moments = dict.fromkeys(own, 0), {tuple(0 for _ in own)}
+        for action in order:
+            held[action.stage] += (action.kind == "F") - (action.kind == gives_back)
+            moments.add(tuple(held.values()))
+        static = [x.static_bytes for stage in own for x in chunks[stage]]
+        found.append(
+            max(
+                math.fsum(
+                    [*static, *(n * x.activation_bytes for n, g in zip(counts, own, strict=True) for x in chunks[g])]
+                )
+                for counts in moments
+            )
+        )
+    return found
+
+
+def violations(instance: StrategyInstance, plan: StrategyPlan) -> tuple[Violation, ...]:
+    """The rules that a plan breaks; empty if it is feasible.
+
+    Rules: ``cover`` (every layer in exactly one chunk, no chunk empty, p V chunks), ``tmpc`` (a TMPC at t for every
+    layer), ``order`` (no edge runs backwards), ``devices`` (p t d <= K), ``dp_degree`` (d divides N, and is at most
+    ``max_dp_degree``), ``schedule`` (one of the instance's, with as many chunks on a device as it and the instance
+    take, and an order for these numbers), ``memory`` (<= M on every device).
+    """
+    found = [*_cover(instance, plan), *_tmpcs(instance, plan)]
+    if found:  # the other rules speak of the layers and TMPCs of a whole partition
+        return tuple(found)
+    flat = instance.flat
+    chunk_of = {node: position for position, chunk in enumerate(plan.chunks) for node in chunk}
+    found += [
+        Violation("order", f"edge {edge.source} -> {edge.target} runs back from chunk {chunk_of[edge.source]}")
+        for edge in flat.edges
+        if chunk_of[edge.source] > chunk_of[edge.target]
+    ]
+    devices = plan.pp_degree * plan.tp_degree * plan.dp_degree
+    if devices > flat.num_devices:
+        found.append(Violation("devices", f"the plan takes {devices} devices of {flat.num_devices}"))
+    most = flat.num_microbatches if flat.max_dp_degree is None else flat.max_dp_degree
+    if flat.num_microbatches % plan.dp_degree or plan.dp_degree > most:
+        rule = f"expected a divisor of {flat.num_microbatches} micro-batches, at most {most}"
+        return (*found, Violation("dp_degree", f"{plan.dp_degree} replicas; {rule}"))
+    reason = _no_schedule(instance, plan)
+    if reason is not None:
+        return (*found, Violation("schedule", reason))
+    for device, memory in enumerate(peak_memory(instance, plan)):
+        if memory > flat.memory_bytes * MEMORY_SLACK:
+            found.append(Violation("memory", f"device {device} needs {memory:.17g} bytes of {flat.memory_bytes:.17g}"))
+    return tuple(found)
+
+
+def _cover(instance: StrategyInstance, plan: StrategyPlan) -> list[Violation]:
+    found = []
+    count = dict.fromkeys(instance.flat.index, 0)
+    if len(plan.chunks) != plan.pp_degree * plan.virtual_stages:
+        wanted = f"{plan.pp_degree} x {plan.virtual_stages}"
+        found.append(Violation("cover", f"the plan has {len(plan.chunks)} chunks; expected {wanted}"))
+    for position, chunk in enumerate(plan.chunks):
+        if not chunk:
+            found.append(Violation("cover", f"chunk {position} is empty"))
+        for node in chunk:
+            if node in count:
+                count[node] += 1
+            else:
+                found.append(Violation("cover", f"chunk {position} names node {node!r}, which the instance has not"))
+    found += [
+        Violation("cover", f"node {node!r} is in {times} chunks; expected exactly one")
+        for node, times in count.items()
+        if times != 1
+    ]
+    return found
+
+
+def _tmpcs(instance: StrategyInstance, plan: StrategyPlan) -> list[Violation]:
+    return [
+        Violation("tmpc", f"node {node!r} has no TMPC {plan.tmpcs.get(node)!r} at t = {plan.tp_degree}")
+        for chunk in plan.chunks
+        for node in chunk
+        if node in instance.flat.index and _find(instance, plan, node) is None
+    ]
+
+
+def _find(instance: StrategyInstance, plan: StrategyPlan, node: NodeId) -> Tmpc | None:
+    tmpcs = instance.flat.layers[instance.flat.index[node]].tmpcs.get(plan.tp_degree, ())
+    return next((x for x in tmpcs if x.id == plan.tmpcs.get(node)), None)
+
+
+def _no_schedule(instance: StrategyInstance, plan: StrategyPlan) -> str | None:
+    """Why the plan's schedule cannot be run, if it cannot."""
+    p, V, m = plan.pp_degree, plan.virtual_stages, instance.flat.num_microbatches // plan.dp_degree
+    if plan.schedule not in instance.schedules:
+        return f"{plan.schedule}; expected one of {', '.join(instance.schedules)}"
+    return refusal(plan.schedule, p, m, V, instance.virtual_stages)
+
+
+def refusal(schedule: Schedule, p: int, m: int, V: int, most: int) -> str | None:
+    """Why p devices of V chunks, of which ``most`` are allowed, do not run m micro-batches by a schedule."""
+    if schedule is Schedule.INTERLEAVED and not (2 <= V <= most and p >= 2):
+        return f"interleaved: {V} chunks on each of {p} devices; expected 2 to {most} on at least 2 devices"
+    return SCHEDULES[schedule].refusal(p, m, V)

@@ -1,0 +1,80 @@
+"""What an instance of a training strategy is read from, and what a caller may change of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from formulations.contract.family import lazy, parse_overrides
+from formulations.stage_partitioning.definition import settings as flat_overrides
+from formulations.stage_partitioning.definition.settings import describe as describe_flat
+from formulations.stage_partitioning.definition.settings import read as read_flat
+from formulations.stage_partitioning.definition.settings import recognise as recognise_flat
+from instances.parameters import Setting, one_of, parse_count, parse_names
+from instances.problems.training_strategy import Schedule, StrategyInstance, check
+
+#: A flat network, too, with the overrides that make it a trainer's.
+also_reads = recognise_flat
+
+
+def _schedules(value: Any) -> tuple[Schedule, ...]:
+    return tuple(Schedule(one_of(*Schedule)(name)) for name in parse_names(value))
+
+
+_OWN = (
+    Setting(
+        "schedule",
+        _schedules,
+        "schedules that a plan may choose from; zb-h1 splits backward passes, half of them weight gradients",
+        metavar="1f1b,gpipe,...",
+        field="schedules",
+    ),
+    Setting("virtual-stages", parse_count, "most chunks of layers of a device, with interleaved", metavar="V"),
+)
+_NOT_SHARED = {"exactly", "realizable", "cost-model"}
+#: The flat family's settings, but a batch has N micro-batches whatever the degrees.
+OVERRIDES = (*(setting for setting in flat_overrides.OVERRIDES if setting.name not in _NOT_SHARED), *_OWN)
+
+
+def read(content: Any, where: str, overrides: Mapping[str, Any]) -> StrategyInstance:
+    """The instance that ``content`` and the overrides declare; `InstanceError` if it is bad.
+
+    The ``flat`` part of the JSON is any content that stage partitioning reads, also a file of Piper's release; such
+    content alone is an instance of 1F1B.
+    """
+    given = parse_overrides(overrides, OVERRIDES, where)
+    own = {each.field or each.name.replace("-", "_"): given.pop(each.name) for each in _OWN if each.name in given}
+    if recognise_flat(content):
+        made = StrategyInstance(read_flat(content, where, given))
+    else:
+        made = content
+        if not isinstance(content, StrategyInstance):
+            fields = lazy("instances.validation:read_keys")(StrategyInstance, content, where)
+            flat = read_flat(fields.pop("flat"), f"{where}: flat", flat_overrides.reading(given))
+            made = StrategyInstance(flat, **fields)
+        made = replace(made, flat=flat_overrides.apply(made.flat, given, where))
+    made = replace(made, **own)
+    check(made, where)
+    return made
+
+
+def warnings(instance: StrategyInstance) -> tuple[str, ...]:
+    """What its file gives reason to say."""
+    return instance.flat.warnings
+
+
+def unit(instance: StrategyInstance) -> str:
+    """The objective's unit."""
+    return instance.flat.time_unit
+
+
+def describe(instance: StrategyInstance) -> dict[str, Any]:
+    """The key figures of an instance."""
+    own = {"schedules": ", ".join(instance.schedules), "virtual_stages": instance.virtual_stages}
+    return {**describe_flat(instance.flat), **own}
+
+
+def memory_pressure(instance: StrategyInstance) -> float | None:
+    """That of the flat instance."""
+    return flat_overrides.memory_pressure(instance.flat)

@@ -1,0 +1,75 @@
+"""The best training strategy: degrees in the order of a lower bound, and in each of them layouts in that order.
+
+Most degrees are closed by a bound that takes no time, most of the others by that of `layouts.Layouts`; what is left is
+searched by turns, so that a hard layout does not keep the others from being looked at. Where devices may have several
+chunks, the search begins with the plan of Megatron's even split.
+
+Source: this project.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from itertools import count
+
+from formulations.contract.family import Answer, infeasible_by_counting
+from formulations.training_strategy.costs import NO_PLAN, Chain, Degrees, all_degrees
+from formulations.training_strategy.definition.plan import StrategyPlan
+from formulations.training_strategy.definition.problem import evaluate
+from formulations.training_strategy.heuristics import even
+from formulations.training_strategy.layouts import NOISE, Best, Layouts, Search, quick_bound
+from instances.problems.training_strategy import StrategyInstance
+from solvers.outcome import Limits, Stop, Watch
+
+#: Seconds, and the share of a time limit, for the plan that the search begins with.
+_FIRST_S, _FIRST_SHARE = 10.0, 0.2
+
+
+def solve(instance: StrategyInstance, limits: Limits, watch: Watch) -> Answer[StrategyPlan]:
+    """The best plan, proved, or the best so far and a bound for all plans."""
+    chains: dict[int, Chain] = {}
+    best, serial = Best(watch), count()
+    if instance.virtual_stages > 1:
+        # Bounds of several chunks on a device are so far from their plans that a search for these needs a better one.
+        time_s = _FIRST_S if limits.time_s is None else min(_FIRST_S, _FIRST_SHARE * limits.time_s)
+        first = even(instance, limits, watch.part(time_s, bounds=False))
+        if first.plan is not None:
+            best.improve(evaluate(instance, first.plan), first.plan)
+    queue: list[tuple[float, int, Degrees, Search | None]] = []
+    for degrees in all_degrees(instance):
+        if degrees.t not in chains:
+            chains[degrees.t] = Chain(instance, degrees.t)
+        queue.append((quick_bound(chains[degrees.t], degrees), next(serial), degrees, None))
+    if not queue:
+        return infeasible_by_counting(NO_PLAN)
+    stats: dict[str, float] = {"degrees": len(queue), "degrees_bounded": 0, "degrees_searched": 0}
+    if best.plan is not None:
+        stats["first_plan"] = best.time
+    heapq.heapify(queue)
+    bound = 0.0
+    while queue and not watch.stopped():
+        low, number, degrees, search = heapq.heappop(queue)
+        bound = max(bound, min(low, best.time) * (1 - NOISE))
+        watch.bound(bound)
+        if best.time - bound <= max(limits.gap, 2 * NOISE) * best.time < math.inf:
+            break
+        if search is None:
+            layouts = Layouts(chains[degrees.t], degrees)
+            stats["degrees_bounded"] += 1
+            low = max(low, layouts.bound)
+            # The tables of degrees that are not next are dropped, and made again when they are.
+            if low < best.time * (1 - NOISE) and (not queue or low <= queue[0][0]):
+                search = Search(layouts, best)
+                stats["degrees_searched"] += 1
+        if search is not None:
+            search.turn()
+            low = math.inf if search.is_done else max(low, search.bound)
+        if low < best.time * (1 - NOISE):
+            heapq.heappush(queue, (low, number, degrees, search))
+    stats["simulated"] = best.simulated
+    if queue and watch.stopped():
+        return Answer(best.plan, bound, stop=watch.why(), stats=stats)
+    if best.plan is None:
+        return Answer(infeasible=True, stop=Stop.PROVED, reason=NO_PLAN, stats=stats)
+    return Answer(best.plan, max(bound, best.time * (1 - NOISE)) if not queue else bound, stop=Stop.PROVED, stats=stats)

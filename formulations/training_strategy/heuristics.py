@@ -1,0 +1,190 @@
+"""What people use: Megatron's even split, and the fill of a pipeline in closed form."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from itertools import count, groupby, pairwise
+
+import numpy as np
+
+from formulations.contract.family import Answer, infeasible_by_counting
+from formulations.training_strategy.clock import clock_of, fullest, in_flight
+from formulations.training_strategy.costs import NO_PLAN, Chain, Choice, Degrees, Kept, Table, all_degrees, plan_of
+from formulations.training_strategy.definition.plan import StrategyPlan
+from formulations.training_strategy.layouts import Layouts, least_sum, places, quick_bound
+from instances.problems.stage_partitioning import Tmpc
+from instances.problems.training_strategy import Schedule, StrategyInstance
+from solvers.outcome import Limits, Stop, Watch
+
+
+def even(instance: StrategyInstance, _limits: Limits, watch: Watch) -> Answer[StrategyPlan]:
+    """As many blocks in each chunk, at the degrees with the shortest simulated iteration.
+
+    Blocks are the longest run of equal layers; what is before them is in the first chunk, what is behind them in the
+    last. In all chunks the same number of first blocks, the least that fits, run in the way that holds the fewest
+    activations, and all other layers in their fastest way. Degrees whose chunks do not divide the blocks are left out.
+
+    Source
+    ------
+    Megatron-LM: ``num_layers`` in equal parts, ``--recompute-method block --recompute-num-layers``.
+    """
+    chains: dict[int, Chain] = {}
+    simulated, best = 0, math.inf
+    plan: StrategyPlan | None = None
+    for degrees in all_degrees(instance):
+        if watch.stopped():
+            break
+        chain = _chain(chains, instance, degrees)
+        split = _even_split(instance, degrees)
+        if split is None or quick_bound(chain, degrees) >= best:
+            continue
+        ends, blocks = split
+        chunks = list(pairwise((0, *ends)))
+        choices = _recomputing_first(chain, degrees, chunks, blocks)
+        if choices is None:
+            continue
+        found = _simulated(chain, degrees, chunks, choices)
+        simulated += 1
+        if found < best:
+            best, plan = found, plan_of(chain, degrees, ends, choices)
+            watch.plan(plan, best)
+    return Answer(plan, stop=watch.why(Stop.COMPLETED), reason=_why_none(plan), stats={"simulated": simulated})
+
+
+def _why_none(plan: StrategyPlan | None) -> str:
+    return "" if plan is not None else "no degrees have a plan of this kind that fits"
+
+
+def _chain(chains: dict[int, Chain], instance: StrategyInstance, degrees: Degrees) -> Chain:
+    if degrees.t not in chains:
+        chains[degrees.t] = Chain(instance, degrees.t)
+    return chains[degrees.t]
+
+
+def _even_split(instance: StrategyInstance, degrees: Degrees) -> tuple[list[int], list[range]] | None:
+    """The end and the blocks of each chunk; ``None`` if the chunks do not divide the blocks."""
+    runs = [len(list(run)) for _, run in groupby(instance.chain, key=lambda layer: _costs(layer.tmpcs[degrees.t]))]
+    longest = max(runs)
+    size, left = divmod(longest, degrees.num_chunks)
+    if left:
+        return None
+    first = sum(runs[: runs.index(longest)])
+    blocks = [range(first + size * g, first + size * (g + 1)) for g in range(degrees.num_chunks)]
+    return [*(own.stop for own in blocks[:-1]), sum(runs)], blocks
+
+
+def _costs(tmpcs: Sequence[Tmpc]) -> list[tuple[float, ...]]:
+    """What tells layers apart: neighbours have other ids, and volumes to synchronise with them belong to edges."""
+    return [(x.time, x.weight_bytes, x.activation_bytes, x.static_bytes) for x in tmpcs]
+
+
+def _recomputing_first(
+    chain: Chain, degrees: Degrees, chunks: list[tuple[int, int]], blocks: list[range]
+) -> list[Choice] | None:
+    """How the layers of each device run where all chunks recompute the same number of first blocks."""
+    p = degrees.p
+    if degrees.V == 1:
+        rows = [((in_flight(degrees, device),),) for device in range(p)]
+    else:
+        rows = list(fullest(p, degrees.m, degrees.V))
+    lean = [min(ways, key=lambda way: (way.activation, way.static, way.again)) for ways in chain.ways]
+    fast = [min(ways) for ways in chain.ways]
+
+    def ways(number: int) -> list[list[list[Kept]]]:
+        """Of each device and chunk."""
+        again = {v for own in blocks for v in own[:number]}
+        every = [[(lean if v in again else fast)[v] for v in range(x, y)] for x, y in chunks]
+        return [every[device::p] for device in range(p)]
+
+    for number in range(len(blocks[0]) + 1):
+        found = ways(number)
+        if all(chain.fits(own, row) for own, row in zip(found, rows, strict=True)):
+            return [
+                Choice(
+                    tuple(math.fsum(way.again for way in chunk) for chunk in own),
+                    tuple(way.id for chunk in own for way in chunk),
+                )
+                for own in found
+            ]
+    return None
+
+
+def _simulated(chain: Chain, degrees: Degrees, chunks: list[tuple[int, int]], choices: list[Choice]) -> float:
+    """The iteration of a plan."""
+    p, third = degrees.p, [float(chain.step[x, y]) / 3 for x, y in chunks]
+    factor = 1 if degrees.schedule is Schedule.ZB_H1 else 2
+    backward = [factor * own + choices[g % p].again[g // p] for g, own in enumerate(third)]
+    time, _ = clock_of(degrees.schedule, p, degrees.m, degrees.V).run((third, backward, third))
+    sums = [math.fsum(float(chain.gradients[x, y]) for x, y in chunks[device::p]) for device in range(p)]
+    return time + (degrees.d - 1) / degrees.d * max(sums)
+
+
+def formula(instance: StrategyInstance, _limits: Limits, watch: Watch) -> Answer[StrategyPlan]:
+    """The best plan by S + (m - 1) C + R: its iteration is simulated, but no other plan's.
+
+    S is the time of a micro-batch in all stages, C that in the slowest one, and R the longest sum of gradients, all of
+    one chunk on each device under 1F1B. At given degrees the layout is the one of the least S + (m - 1) C, and stages
+    recompute as little as fits.
+
+    Source
+    ------
+    Narayanan et al. 2021, section 2.2: (m + p - 1) t for equal stages.
+    """
+    chains: dict[int, Chain] = {}
+    queue, serial = [], count()
+    for degrees in all_degrees(instance):
+        if degrees.schedule is Schedule.ONE_F_ONE_B:
+            chain = _chain(chains, instance, degrees)
+            heapq.heappush(queue, (_quick_formula(chain, degrees), next(serial), degrees))
+    if not queue:
+        return infeasible_by_counting(NO_PLAN)
+    best, plan, simulated = math.inf, None, 0
+    while queue and not watch.stopped():
+        low, _, degrees = heapq.heappop(queue)
+        if low >= best:
+            break
+        layouts = Layouts(chains[degrees.t], degrees)
+        if layouts.bound == math.inf:
+            continue
+        for found, ends in _by_formula(layouts, best, watch):
+            chunks = list(pairwise((0, *ends)))
+            choices = [layouts.chain.fastest(x, y, in_flight(degrees, g)) for g, (x, y) in enumerate(chunks)]
+            if None not in choices:
+                best, plan = found, plan_of(layouts.chain, degrees, ends, [own for own in choices if own is not None])
+    if plan is not None:
+        simulated = 1
+        watch.plan(plan)
+    return Answer(plan, stop=watch.why(Stop.COMPLETED), reason=_why_none(plan), stats={"simulated": simulated})
+
+
+def _quick_formula(chain: Chain, degrees: Degrees) -> float:
+    """A lower bound on the formula at given degrees, in no time."""
+    slowest = max(chain.total / degrees.p, float(chain.time.max()))
+    largest = max(float(chain.gradients[0, -1]) / degrees.p, float(np.diagonal(chain.gradients, 1).max()))
+    return chain.total + (degrees.m - 1) * slowest + (degrees.d - 1) / degrees.d * largest
+
+
+def _by_formula(layouts: Layouts, best: float, watch: Watch) -> Iterator[tuple[float, tuple[int, ...]]]:
+    """Layouts at given degrees that are better by the formula than all before, with its value."""
+    t = layouts.forward * 3 + layouts.again + layouts.allowed
+    m = layouts.degrees.m
+
+    least, _ = least_sum(t)
+    slowest = np.unique(t[np.isfinite(t)])
+    first = bisect_left(range(len(slowest)), True, key=lambda k: math.isfinite(least_sum(_within(t, slowest[k]))[0]))
+    for limit in slowest[first:].tolist():
+        # No layout whose slowest stage takes this takes less in all its stages than one without a limit.
+        if least + (m - 1) * limit >= best or watch.stopped():
+            return
+        found, ends = least_sum(_within(t, limit))
+        found += (m - 1) * float(t[places(ends)].max()) + float(layouts.gradients[places(ends)].max())
+        if found < best:
+            best = found
+            yield found, ends
+
+
+def _within(t: Table, limit: float) -> Table:
+    return np.where(t <= limit, t, math.inf)

@@ -1,0 +1,382 @@
+"""Layouts of a chain at given degrees: lower bounds of all of them, and the best by simulation.
+
+Chunk g holds layers x to y - 1. Bounds of a whole iteration that need this chunk alone are a table for each chunk, and
+the largest of them along a layout is least by a dynamic program. Every simulated layout leaves its longest path: the
+number of passes of each stage on it, times their seconds, is no more than the iteration of any other layout with the
+same orders. What the rest of a layout adds to such a path is a dynamic program as well.
+
+Source: this project; the bounds are proved in README.md.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Sequence
+from itertools import count, pairwise
+
+import numpy as np
+
+from formulations.training_strategy.clock import Path, clock_of, fullest, in_flight
+from formulations.training_strategy.costs import Chain, Choice, Degrees, Table, plan_of
+from formulations.training_strategy.definition.plan import StrategyPlan
+from instances.problems.training_strategy import Schedule
+from solvers.outcome import Watch
+
+#: Sums of a bound and of a simulation are added up in different orders: what differs by less is equal.
+NOISE = 1e-12
+#: Steps of a search before its turn is over, and of a bound that is made better.
+_TURN, _ROUNDS = 200, 150
+#: More paths would cost more than they cut off; so many at most are kept.
+_MOST_PATHS = 150
+
+
+def quick_bound(chain: Chain, degrees: Degrees) -> float:
+    """A lower bound on the time of all layouts, in no time: that of layers which could be cut anywhere.
+
+    A device's work, and one micro-batch's way through all of them. Where one chunk is on each device and the backward
+    pass is whole, stage i takes at least the stages before it once and its own passes m times (bound 1); the least
+    maximum of that gives each stage 1 - 1/m of the one before.
+    """
+    _, V, p, _, d, m = degrees
+    T = chain.total
+    is_split = degrees.schedule is Schedule.ZB_H1
+    found = max(m * T / p, m * float(chain.time.max()), T * 2 / 3 if is_split else T)
+    if V == 1 and not is_split and m > 1:
+        found = max(found, T / -math.expm1(p * math.log1p(-1 / m)))
+    return found + (d - 1) / d * max(float(chain.gradients[0, -1]) / p, _largest_layer(chain))
+
+
+def _largest_layer(chain: Chain) -> float:
+    return float(np.diagonal(chain.gradients, 1).max())
+
+
+class Layouts:
+    """All cuts of a chain of L layers into the S chunks of a schedule at given degrees.
+
+    Tables are windows: ``table[g, i, j]`` is of chunk g if it holds layers g + i to g + j, as each chunk before and
+    behind it has at least one layer; i and j are at most L - S. ``lower`` are the bounds of a chunk, ``again`` is its
+    least recomputation, ``allowed`` is 0 or infinite. ``rest[g, i]`` is the least maximum of ``lower`` over layouts of
+    the layers from g + i on in chunks g and later, ``rest_gradients`` the same for gradients.
+    """
+
+    def __init__(self, chain: Chain, degrees: Degrees) -> None:
+        self.chain, self.degrees = chain, degrees
+        S, L = degrees.num_chunks, len(chain.ids)
+        self.width = L - S + 1
+        self.is_split = degrees.schedule is Schedule.ZB_H1
+        self.backward = 1 if self.is_split else 2
+        share = (degrees.d - 1) / degrees.d
+        self.forward = self._windows(chain.step / 3)
+        self.gradients = self._windows(chain.gradients * share)
+        # Gradients of a device's chunks are summed one after the other; the mean device has these.
+        self.mean_gradients = share * float(chain.gradients[0, -1]) / degrees.p
+        kept = [chain.least_again(self._in_flight(g)) for g in range(S)]
+        self.bound = math.inf
+        if not _reaches_the_end(kept):
+            return
+        n = self.width
+        self.again, self.allowed, self.lower = (np.zeros((S, n, n)) for _ in range(3))
+        for g, table in enumerate(kept):
+            window = table[g : g + n, g + 1 : g + n + 1]
+            fits = np.isfinite(window) & np.tri(n, dtype=bool).T
+            if g == 0:  # the first chunk begins with the first layer
+                fits[1:] = False
+            if g == S - 1:  # the last one ends with the last
+                fits[:, :-1] = False
+            self.again[g] = np.where(fits, window, 0.0)
+            self.allowed[g] = np.where(fits, 0.0, math.inf)
+        self.rest, self.rest_gradients = (np.full((S + 1, n), math.inf) for _ in range(2))
+        self._fill()
+        self.bound = float(self.rest[0, 0]) + max(float(self.rest_gradients[0, 0]), self.mean_gradients)
+
+    def _windows(self, table: Table) -> Table:
+        rows, columns = table.strides
+        shape = (self.degrees.num_chunks, self.width, self.width)
+        return np.lib.stride_tricks.as_strided(table[:, 1:], shape, (rows + columns, rows, columns), writeable=False)
+
+    def _in_flight(self, g: int) -> int:
+        degrees = self.degrees
+        if degrees.V == 1:
+            return in_flight(degrees, g)
+        rows = fullest(degrees.p, degrees.m, degrees.V)[g % degrees.p]
+        return max(row[g // degrees.p] for row in rows)
+
+    def _fill(self) -> None:
+        """``lower``, ``rest`` and ``rest_gradients``, chunk by chunk: small tables stay in the cache.
+
+        Whatever its neighbours hold, a first micro-batch comes through the chunks before a chunk (``head``), its last
+        one goes back through them (``tail``), and one goes to the end of the chain and back (``trip``).
+        """
+        S, n, _ = self.again.shape
+        head, tail = (np.full((S + 1, n), math.inf) for _ in range(2))
+        head[0, 0] = tail[0, 0] = 0.0
+        for g in range(S):
+            F = self.forward[g] + self.allowed[g]
+            head[g + 1] = (head[g][:, None] + F).min(axis=0)
+            tail[g + 1] = (tail[g][:, None] + (self.backward * F + self.again[g])).min(axis=0)
+        trip = np.full(n, math.inf)
+        trip[-1] = self.rest[-1, -1] = self.rest_gradients[-1, -1] = 0.0
+        for g in reversed(range(S)):
+            F, allowed = self.forward[g], self.allowed[g]
+            B = self.backward * F + self.again[g]
+            self.lower[g] = self._of_chunk(g, F, B, tail[g][:, None], trip) + head[g][:, None] + allowed
+            self.rest[g] = np.maximum(self.lower[g], self.rest[g + 1]).min(axis=1)
+            self.rest_gradients[g] = np.maximum(self.gradients[g] + allowed, self.rest_gradients[g + 1]).min(axis=1)
+            trip = (F + B + allowed + trip).min(axis=1)
+
+    def _of_chunk(self, g: int, F: Table, B: Table, tail: Table, trip: Table) -> Table:
+        """A lower bound on the time from a chunk's first pass on, whatever the other chunks hold."""
+        m, t = self.degrees.m, F + B
+        if self.degrees.schedule is Schedule.GPIPE:
+            # All F of the chunk, the last one's way to the end, the first B's way back, all B of the chunk.
+            return m * t + trip + tail
+        if self.is_split:
+            return np.maximum(np.maximum(m * (t + F), m * t + tail), t + trip + tail)
+        if self.degrees.V > 1:
+            return np.maximum(m * t, t + trip) + tail
+        # 1F1B: the device runs w forward passes before its first pair of passes.
+        w = min(self.degrees.p - 1 - g, m - 1)
+        if m > w + 1:
+            # Before the first B: w + 1 F, and the first micro-batch's trip; then pairs to the last F; then its trip,
+            # and w + 1 B.
+            return F + np.maximum(w * F, trip) + (m - w - 1) * t + np.maximum(trip, w * B) + B + tail
+        # Without pairs the trip of the first micro-batch, or of the last, is between F and B.
+        return np.maximum(F + np.maximum(w * F, trip) + m * B, m * F + np.maximum(trip, w * B) + B) + tail
+
+    def factors(self, path: Table) -> tuple[Table, Table]:
+        """By chunk, how often its forward time and its recomputation are in a path: its passes F, B, W by chunk."""
+        return path[0] + self.backward * path[1] + path[2], path[1]
+
+    def costs(self, path: Table) -> Table:
+        """What a path takes in each chunk."""
+        passes, backward = self.factors(path)
+        return passes[:, None, None] * self.forward + backward[:, None, None] * self.again + self.allowed
+
+
+def _reaches_the_end(kept: Sequence[Table]) -> bool:
+    """Whether memory has room for some layout: each chunk takes as many layers as it can hold."""
+    at = 0
+    for table in kept:
+        at = int(np.flatnonzero(np.isfinite(table[at])).max(initial=at))
+        if at == len(table) - 1:
+            return True
+    return False
+
+
+def suffix_sums(tables: Table) -> Table:
+    """``found[g, i]``: the least sum over cuts of the layers from g + i on into chunks g and later."""
+    S, n, _ = tables.shape
+    found = np.full((S + 1, n), math.inf)
+    found[-1, -1] = 0.0
+    for g in reversed(range(S)):
+        found[g] = (tables[g] + found[g + 1]).min(axis=1)
+    return found
+
+
+def least_sum(tables: Table) -> tuple[float, tuple[int, ...]]:
+    """The least sum over all layouts, and the ends of the chunks of one that has it; infinite if there is none."""
+    rest = suffix_sums(tables)
+    ends, i = [], 0
+    for g, table in enumerate(tables):
+        i = int((table[i] + rest[g + 1]).argmin())
+        ends.append(g + 1 + i)
+    return float(rest[0, 0]), tuple(ends)
+
+
+def places(ends: Sequence[int]) -> tuple[list[int], list[int], list[int]]:
+    """Where the chunks that end there are in tables."""
+    cuts = list(pairwise((0, *ends)))
+    return (
+        list(range(len(cuts))),
+        [x - g for g, (x, _) in enumerate(cuts)],
+        [y - g - 1 for g, (_, y) in enumerate(cuts)],
+    )
+
+
+def _on_simplex(point: Table) -> Table:
+    """The nearest weights that are not negative and have the sum 1."""
+    down = np.sort(point)[::-1]
+    over = (np.cumsum(down) - 1) / np.arange(1, len(point) + 1)
+    weights: Table = np.maximum(point - over[np.flatnonzero(down > over)[-1]], 0.0)
+    return weights
+
+
+class Best:
+    """The best plan so far, of all degrees, and its time; `time` is infinite before the first."""
+
+    def __init__(self, watch: Watch) -> None:
+        self.watch = watch
+        self.time = math.inf
+        self.plan: StrategyPlan | None = None
+        self.simulated = 0
+
+    def improve(self, time: float, plan: StrategyPlan) -> None:
+        """Take a better plan."""
+        self.time, self.plan = time, plan
+        self.watch.plan(plan, time)
+
+
+class Search:
+    """Layouts at given degrees in the order of their bound, until none can be faster than the best plan.
+
+    ``bound`` holds for all that are left. A beginning of a layout is the ends of its first chunks.
+    """
+
+    def __init__(self, layouts: Layouts, best: Best) -> None:
+        self.layouts, self.best = layouts, best
+        degrees = layouts.degrees
+        self.clock = clock_of(degrees.schedule, degrees.p, degrees.m, degrees.V)
+        # Of each path its passes F, B, W by chunk, and what the rest of a layout adds at least.
+        self._paths = np.zeros((0, 3, degrees.num_chunks))
+        self._rest = np.zeros((0, degrees.num_chunks + 1, layouts.width))
+        self._known: set[Path] = set()
+        self._serial = count()
+        self._turns = 0
+        self.bound = layouts.bound
+        self._open: list[tuple[float, int, int, tuple[int, ...], float, float, Table]] = []
+        if degrees.V > 1:
+            for device in range(degrees.p):
+                self._add(self._device_path(device))
+        if math.isfinite(self.bound):
+            sums = np.zeros(len(self._rest))
+            self._open.append((self.bound, 0, 0, (), 0.0, layouts.mean_gradients, sums))
+
+    def _device_path(self, device: int) -> Path:
+        """To a device's first chunk, all its passes, and back: its first pass is an F, and its last a B."""
+        _, V, p, _, _, m = self.layouts.degrees
+        ways = tuple(m if g % p == device else int(g < device) for g in range(p * V))
+        return Path(ways, ways, (0,) * (p * V))
+
+    def _add(self, path: Path) -> None:
+        if path in self._known or len(self._known) >= _MOST_PATHS:
+            return
+        self._known.add(path)
+        self._append(np.array(path, dtype=float))
+
+    def _append(self, own: Table) -> None:
+        self._paths = np.concatenate([self._paths, own[None]])
+        self._rest = np.concatenate([self._rest, suffix_sums(self._open_costs(own))[None]])
+
+    def _open_costs(self, path: Table) -> Table:
+        """What a path takes in each chunk; infinite for chunks that are in no better plan."""
+        limit = self.best.time * (1 - NOISE)
+        return np.where(self.layouts.lower < limit, self.layouts.costs(path), math.inf)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether no layout that is left can be faster than the best plan."""
+        return not self._open or self.bound >= self.best.time * (1 - NOISE)
+
+    def turn(self) -> None:
+        """Some steps; before the first of several chunks on a device, or after the first turn, a better bound."""
+        if self._turns == (0 if self.layouts.degrees.V > 1 else 1):
+            self._tighten()
+        self._turns += 1
+        for _ in range(_TURN):
+            if self.is_done or self.best.watch.stopped():
+                break
+            self._step()
+
+    def _tighten(self) -> None:
+        """Find a mean of paths whose least sum over all layouts is large, and simulate the layouts that have it.
+
+        Subgradient steps (Polyak's, the best plan as target): a path weighs more if a layout that is the best of the
+        mean takes more than the mean on it.
+        """
+        layouts = self.layouts
+        gradients = max(float(layouts.rest_gradients[0, 0]), layouts.mean_gradients)
+        weights = np.full(len(self._paths), 1 / max(1, len(self._paths)))
+        most, kept = 0.0, None
+        for _ in range(_ROUNDS if len(weights) else 0):
+            mean = np.tensordot(weights, self._paths, 1)
+            value, ends = least_sum(self._open_costs(mean))
+            if value > most:
+                most, kept = value, mean
+                self.bound = max(self.bound, value + gradients)
+            if self.is_done or self.best.watch.stopped():
+                return
+            self._simulate(ends, np.zeros(0), 0.0)
+            weights = np.concatenate([weights, np.zeros(len(self._paths) - len(weights))])
+            took = self._extended(ends, np.zeros(0))
+            steepest = took - took.mean()
+            target = min(self.best.time - gradients, float(took.max()))
+            if not steepest.any():
+                break
+            weights = _on_simplex(weights + (target - value) / (steepest @ steepest) * steepest)
+        if kept is not None:
+            self._append(kept)
+
+    def _step(self) -> None:
+        """Look at the beginning of a layout with the least bound."""
+        low, _, _, ends, lower, gradients, sums = heapq.heappop(self._open)
+        if low < self.best.time * (1 - NOISE):
+            sums = self._extended(ends, sums)
+            if len(ends) == self.layouts.degrees.num_chunks:
+                self._simulate(ends, sums, gradients)
+            else:
+                self._branch(ends, low, lower, gradients, sums)
+        self.bound = max(self.bound, self._open[0][0]) if self._open else math.inf
+
+    def _extended(self, ends: tuple[int, ...], sums: Table) -> Table:
+        """What the beginning takes of each path, also of those that came after it."""
+        if len(sums) == len(self._paths):
+            return sums
+        at = places(ends)
+        forward, again = self.layouts.forward[at], self.layouts.again[at]
+        new = self._paths[len(sums) :, :, : len(ends)]
+        passes = new[:, 0] + self.layouts.backward * new[:, 1] + new[:, 2]
+        return np.concatenate([sums, passes @ forward + new[:, 1] @ again])
+
+    def _branch(self, ends: tuple[int, ...], low: float, lower: float, gradients: float, sums: Table) -> None:
+        layouts, g = self.layouts, len(ends)
+        i = ends[-1] - g if ends else 0
+        bounds = np.maximum(lower, np.maximum(layouts.lower[g, i], layouts.rest[g + 1]))
+        after = np.maximum(gradients, np.maximum(layouts.gradients[g, i], layouts.rest_gradients[g + 1]))
+        total = bounds + after
+        F, B, W = self._paths[:, :, g, None].transpose(1, 0, 2)
+        own = (F + layouts.backward * B + W) * layouts.forward[g, i] + B * layouts.again[g, i]
+        paths = sums[:, None] + own
+        if len(paths):
+            total = np.maximum(total, (paths + self._rest[:, g + 1]).max(axis=0) + after)
+        for j in np.flatnonzero(total < self.best.time * (1 - NOISE)):
+            found = max(low, float(total[j]))
+            beginning = (*ends, g + 1 + int(j))
+            entry = (found, -g - 1, next(self._serial), beginning, float(bounds[j]), float(after[j]), paths[:, j])
+            heapq.heappush(self._open, entry)
+
+    def _simulate(self, ends: tuple[int, ...], sums: Table, gradients: float) -> None:
+        """Simulate a layout with every way to run its layers that may be best."""
+        if len(sums) and sums.max() + gradients >= self.best.time * (1 - NOISE):
+            return
+        layouts = self.layouts
+        chain, degrees, p = layouts.chain, layouts.degrees, layouts.degrees.p
+        chunks = list(pairwise((0, *ends)))
+        if degrees.V == 1:
+            fastest = [chain.fastest(x, y, in_flight(degrees, g)) for g, (x, y) in enumerate(chunks)]
+            ways = [[] if choice is None else [choice] for choice in fastest]
+        else:
+            rows = fullest(p, degrees.m, degrees.V)
+            ways = [chain.choices(chunks[device::p], rows[device]) for device in range(p)]
+        own = layouts.gradients[places(ends)].tolist()
+        if all(ways):
+            self._choose(ends, ways, max(math.fsum(own[device::p]) for device in range(p)))
+
+    def _choose(self, ends: tuple[int, ...], ways: list[list[Choice]], gradients: float) -> None:
+        """Branch over the devices with several ways; the least of each chunk bounds them, as no pass is shorter."""
+        layouts, p = self.layouts, self.layouts.degrees.p
+        least = [tuple(map(min, zip(*(way.again for way in own), strict=True))) for own in ways]
+        forward = layouts.forward[places(ends)].tolist()
+        backward = [layouts.backward * F + least[g % p][g // p] for g, F in enumerate(forward)]
+        time, path = self.clock.run((forward, backward, forward))
+        self.best.simulated += 1
+        self._add(path)
+        if time + gradients >= self.best.time * (1 - NOISE):
+            return
+        several = [device for device, own in enumerate(ways) if len(own) > 1]
+        if not several:
+            plan = plan_of(layouts.chain, layouts.degrees, ends, [own[0] for own in ways])
+            self.best.improve(time + gradients, plan)
+            return
+        for way in ways[several[0]]:
+            self._choose(ends, [*ways[: several[0]], [way], *ways[several[0] + 1 :]], gradients)

@@ -1,0 +1,124 @@
+"""Training strategies: a chain of layers, the machines of a trainer, and the schedules that it may run.
+
+Nouns only; the objective is in the family's ``problem.py``. Source: the space of Megatron-LM (Narayanan et al. 2021),
+with uniform degrees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from itertools import pairwise
+from typing import Annotated, Any
+
+from instances.errors import InstanceError, expect, expect_unique
+from instances.exchange import FileOf, in_files
+from instances.graph import topological_order
+from instances.problems import stage_partitioning
+from instances.problems.stage_partitioning import CostModel, Layer, StageInstance, Tmpc
+from instances.requirements import expect_none
+from instances.rules import Count, Requirements, member_of
+
+
+class Schedule(StrEnum):
+    """Orders of passes that trainers run, by the names of `formulations.simulation.orders.SCHEDULES`."""
+
+    ONE_F_ONE_B = "1f1b"
+    GPIPE = "gpipe"
+    INTERLEAVED = "interleaved"
+    ZB_H1 = "zb-h1"
+
+
+@in_files(
+    "schedules",
+    "virtual_stages",
+    "flat",
+    problem="training_strategy",
+    absent={"schedules": (Schedule.ONE_F_ONE_B,), "virtual_stages": 1},
+    types={"flat": Annotated[Mapping[str, Any], FileOf(StageInstance, "a file of Piper's release")]},
+)
+@dataclass(frozen=True)
+class StrategyInstance:
+    """A flat instance whose N micro-batches are one batch, for a trainer with the same degrees in all stages.
+
+    Parameters
+    ----------
+    flat
+        A chain: in topological order an edge leads from each layer to the next one; others may skip layers.
+    schedules
+        Those that a plan may choose from.
+    virtual_stages
+        Most chunks of layers of a device; more than 1 if and only if the schedules have ``interleaved``.
+    """
+
+    flat: StageInstance
+    schedules: tuple[Annotated[Schedule, member_of(Schedule)], ...] = (Schedule.ONE_F_ONE_B,)
+    virtual_stages: Count = 1
+    requirements: Requirements = ()
+
+    @property
+    def name(self) -> str:
+        """The name of the flat instance."""
+        return self.flat.name
+
+    @property
+    def options(self) -> Mapping[str, str | int | float | bool]:
+        """How the flat instance was made, the schedules, and the virtual stages."""
+        own = {"schedule": ",".join(self.schedules), "virtual-stages": self.virtual_stages}
+        return {**self.flat.options, **own}
+
+    @cached_property
+    def chain(self) -> tuple[Layer, ...]:
+        """The layers from the input side on."""
+        order = topological_order(len(self.flat.layers), self.flat.edge_indices)
+        return tuple(self.flat.layers[position] for position in order)
+
+
+def check(instance: StrategyInstance, where: str) -> None:
+    """The rules of the flat instance, and those of a trainer with the same degrees in all stages.
+
+    Raises
+    ------
+    InstanceError
+        If the flat instance is no chain, has requirements or ``exactly`` or the cost model ``runtime``; if TMPCs of a
+        layer at one degree differ in weights or volumes to synchronise; if schedules are missing, named twice, or do
+        not go with the virtual stages.
+    """
+    flat = instance.flat
+    stage_partitioning.check(flat, f"{where}: flat")
+    expect_none(flat, where, "flat")
+    expect(not flat.exactly, where, "exactly", True, "false: a batch has N micro-batches whatever the degrees")
+    rule = "paper or released: runtime counts tensors of several layers"
+    expect(flat.cost_model is not CostModel.RUNTIME, where, "cost_model", str(flat.cost_model), rule)
+    joined = {(edge.source, edge.target) for edge in flat.edges}
+    for one, other in pairwise(layer.id for layer in instance.chain):
+        rule = "a chain: an edge from each layer to the next in topological order (--linearize adds those that lack)"
+        expect((one, other) in joined, where, "edges", f"without {one} -> {other}", rule)
+    for layer in flat.layers:
+        for degree, tmpcs in layer.tmpcs.items():
+            for tmpc in tmpcs[1:]:
+                _expect_equal(tmpcs[0], tmpc, f"node {layer.id}, degree {degree}", where)
+    expect(bool(instance.schedules), where, "schedules", [], "at least one schedule")
+    expect_unique([str(each) for each in instance.schedules], where, "schedules")
+    is_interleaved = Schedule.INTERLEAVED in instance.schedules
+    rule = "at least 2 with the schedule interleaved, and 1 without it"
+    expect(is_interleaved == (instance.virtual_stages > 1), where, "virtual_stages", instance.virtual_stages, rule)
+
+
+def _expect_equal(one: Tmpc, other: Tmpc, of: str, where: str) -> None:
+    """TMPCs of one degree keep or recompute activations: they neither move weights nor what passes between layers."""
+    for name in ("weight_bytes", "sync_forward_bytes", "sync_backward_bytes"):
+        if getattr(one, name) != getattr(other, name):
+            field = f"flat: {name} of {of}, TMPC {other.id}"
+            raise InstanceError.at(where, field, getattr(other, name), f"{getattr(one, name)}, as in TMPC {one.id}")
+
+
+def of_chain(
+    flat: StageInstance, schedules: tuple[Schedule, ...] = (Schedule.ONE_F_ONE_B,), virtual_stages: int = 1
+) -> StrategyInstance:
+    """The instance of a flat one; `InstanceError` if it breaks a rule."""
+    made = StrategyInstance(flat, schedules, virtual_stages)
+    check(made, "instance")
+    return made

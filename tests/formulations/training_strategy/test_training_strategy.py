@@ -1,0 +1,367 @@
+"""Training strategies: definition by hand, rules one by one, bounds, and the exact search against brute force."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import combinations, pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from oracles.training_strategy import optimum, random_instance
+from small_instances import random_case
+
+import planner
+from formulations.simulation.iteration import simulate
+from formulations.simulation.orders import SCHEDULES, peak_in_flight
+from formulations.training_strategy import FAMILY, exact, heuristics, layouts
+from formulations.training_strategy.clock import Clock, fullest, in_flight
+from formulations.training_strategy.costs import Chain, Degrees, all_degrees, plan_of
+from formulations.training_strategy.definition.plan import StrategyPlan
+from formulations.training_strategy.definition.problem import evaluate, iteration, peak_memory, violations
+from formulations.training_strategy.layouts import Best, Layouts, Search, places, quick_bound
+from instances.errors import InstanceError
+from instances.problems.stage_partitioning import CostModel, Edge, Layer, StageInstance, Tmpc
+from instances.problems.training_strategy import Schedule, StrategyInstance, of_chain
+from planner import Status
+from solvers.outcome import Limits, Stop, Watch
+
+F1B, GPIPE, INTERLEAVED, ZB = Schedule
+
+
+def equal_layers(count: int, **given: Any) -> StrategyInstance:
+    """Layers of 3 (F 1, B 2, or B 1 and W 1), 2 bytes of weights, 1 of activations; recomputed: 4, and none."""
+    ways = (Tmpc("keep", 3.0, 2.0, 1.0, 4.0), Tmpc("again", 4.0, 2.0, 0.0, 4.0))
+    layers = tuple(Layer(v, {1: ways}) for v in range(count))
+    flat = {"num_devices": 4, "memory_bytes": 1e9, "bandwidth": 1.0, "num_microbatches": 8, **given}
+    schedules, V = flat.pop("schedules", (F1B,)), flat.pop("V", 1)
+    edges = tuple(Edge(v, v + 1, 0.0) for v in range(count - 1))
+    return of_chain(StageInstance("equal", layers, edges, **flat), schedules, V)
+
+
+def plan(p: int, count: int, schedule: Schedule = F1B, d: int = 1, V: int = 1, way: str = "keep") -> StrategyPlan:
+    """Equal chunks."""
+    size = count // (p * V)
+    chunks = tuple(tuple(range(size * g, size * (g + 1))) for g in range(p * V))
+    return StrategyPlan(p, 1, d, V, schedule, chunks, dict.fromkeys(range(count), way))
+
+
+@pytest.mark.parametrize(
+    ("given", "time"),
+    [
+        # Bubbles: (p - 1) t, with V chunks (p - 1)/V t (Narayanan et al. 2021), ZB-H1 (p - 1) (f + b - w) (Qi et al. 2024).
+        (plan(4, 4), 11 * 3),
+        (plan(4, 4, GPIPE), 11 * 3),
+        (plan(4, 8), 11 * 6),
+        (plan(4, 8, INTERLEAVED, V=2), 8 * 6 + 3 * 3),
+        (plan(4, 4, ZB), 8 * 3 + 3),
+        # Two replicas run 4 micro-batches each, and sum 4 bytes of weights of a stage: 4 * 1/2 * 4 bytes at 1 byte/s.
+        (plan(2, 4, d=2), 5 * 6 + 8),
+        # Recomputation is part of B: t = 4.
+        (plan(4, 4, way="again"), 11 * 4),
+        (plan(4, 4, ZB, way="again"), 8 * 4 + 3 * 2),
+    ],
+)
+def test_iterations_by_hand(given: StrategyPlan, time: float) -> None:
+    count = sum(map(len, given.chunks))
+    instance = equal_layers(count, schedules=tuple(Schedule), V=2)
+    assert not violations(instance, given)
+    assert evaluate(instance, given) == pytest.approx(time, rel=1e-12)
+
+
+def test_transfers_are_in_the_passes_and_gradients_of_a_device_follow_each_other() -> None:
+    instance = equal_layers(4, schedules=(F1B, INTERLEAVED), V=2, num_microbatches=2, num_devices=4)
+    sent = replace(instance.flat, edges=tuple(Edge(v, v + 1, 3.0) for v in range(3)), num_microbatches=2)
+    # Two stages of two layers: 6 + 2 * 3 bytes at 1 byte/s each.
+    assert evaluate(replace(instance, flat=sent), plan(2, 4)) == pytest.approx(3 * 12)
+    both = evaluate(instance, plan(2, 4, INTERLEAVED, V=2))
+    assert both == pytest.approx(2 * 6 + 3)
+    four = replace(instance, flat=replace(instance.flat, num_microbatches=4))
+    assert evaluate(four, plan(2, 4, INTERLEAVED, d=2, V=2)) == pytest.approx(both + 4 * 1 / 2 * 4)
+
+
+@pytest.mark.parametrize(
+    ("given", "peak"),
+    [
+        # 4 static bytes a layer, and a byte for each micro-batch in flight: p - i, all, or p.
+        (plan(4, 4), [8, 7, 6, 5]),
+        (plan(4, 4, GPIPE), [12] * 4),
+        (plan(4, 4, ZB), [8] * 4),
+        (plan(4, 4, way="again"), [4] * 4),
+        # 2 (p - 1 - i) + (V - 1) p + 1 chunks.
+        (plan(2, 4, INTERLEAVED, V=2), [8 + 5, 8 + 3]),
+    ],
+)
+def test_peaks_by_hand(given: StrategyPlan, peak: list[float]) -> None:
+    instance = equal_layers(4, schedules=tuple(Schedule), V=2)
+    assert peak_memory(instance, given) == peak
+    for limit, fits in ((max(peak), True), (max(peak) - 0.5, False)):
+        tight = replace(instance, flat=replace(instance.flat, memory_bytes=float(limit)))
+        assert [broken.rule for broken in violations(tight, given)][:1] == ([] if fits else ["memory"])
+
+
+WHOLE = plan(2, 4)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "rule"),
+    [
+        (replace(WHOLE, chunks=((0, 1), (2,))), "cover"),
+        (replace(WHOLE, chunks=((0, 1), (2, 3, 3))), "cover"),
+        (replace(WHOLE, chunks=((0, 1, 2, 3), ())), "cover"),
+        (replace(WHOLE, chunks=((0, 1), (2, 3, "x"))), "cover"),
+        (replace(WHOLE, pp_degree=3), "cover"),
+        (replace(WHOLE, virtual_stages=2), "cover"),
+        (replace(WHOLE, tmpcs={**WHOLE.tmpcs, 2: "none"}), "tmpc"),
+        (replace(WHOLE, tp_degree=2), "tmpc"),
+        (replace(WHOLE, chunks=((2, 3), (0, 1))), "order"),
+        (replace(WHOLE, chunks=((0, 2), (1, 3))), "order"),
+        (replace(WHOLE, dp_degree=4), "devices"),
+        (replace(WHOLE, pp_degree=1, chunks=((0, 1, 2, 3),), dp_degree=3), "dp_degree"),
+        (replace(WHOLE, schedule=GPIPE), "schedule"),
+        (replace(plan(1, 4), schedule=INTERLEAVED, virtual_stages=4, chunks=((0,), (1,), (2,), (3,))), "schedule"),
+    ],
+)
+def test_each_rule_alone(wrong: StrategyPlan, rule: str) -> None:
+    instance = equal_layers(4, schedules=(F1B, INTERLEAVED), V=4)
+    assert violations(instance, WHOLE) == ()
+    assert {broken.rule for broken in violations(instance, wrong)} == {rule}
+
+
+def test_replicas_are_at_most_what_the_instance_allows_and_interleaving_needs_whole_groups() -> None:
+    instance = equal_layers(4, max_dp_degree=1)
+    assert [broken.rule for broken in violations(instance, plan(1, 4, d=2))] == ["dp_degree"]
+    odd = equal_layers(4, schedules=(INTERLEAVED,), V=2, num_microbatches=7)
+    assert [broken.rule for broken in violations(odd, plan(2, 4, INTERLEAVED, V=2))] == ["schedule"]
+
+
+CHAIN = equal_layers(3).flat
+
+
+@pytest.mark.parametrize(
+    ("flat", "given", "words"),
+    [
+        (replace(CHAIN, edges=CHAIN.edges[:1]), {}, "edges is 'without 1 -> 2'; expected a chain"),
+        (replace(CHAIN, exactly=True), {}, "exactly is True"),
+        (replace(CHAIN, cost_model=CostModel.RUNTIME), {}, "cost_model is 'runtime'"),
+        (replace(CHAIN, requirements=("num_stages <= 2",)), {}, "requirements"),
+        (CHAIN, {"virtual_stages": 2}, "virtual_stages is 2; expected at least 2 with the schedule interleaved"),
+        (CHAIN, {"schedules": (INTERLEAVED,)}, "virtual_stages is 1"),
+        (CHAIN, {"schedules": ()}, "at least one schedule"),
+        (CHAIN, {"schedules": (F1B, F1B)}, "schedules"),
+        (
+            replace(CHAIN, layers=(Layer(0, {1: (Tmpc("a", 1, 1, 1, 1), Tmpc("b", 1, 2, 1, 1))}), *CHAIN.layers[1:])),
+            {},
+            "weight_bytes of node 0, degree 1, TMPC b is 2.0; expected 1.0, as in TMPC a",
+        ),
+    ],
+)
+def test_instances_that_are_refused(flat: StageInstance, given: dict[str, Any], words: str) -> None:
+    with pytest.raises(InstanceError) as caught:
+        planner.solve(StrategyInstance(flat, **given))
+    assert words in str(caught.value)
+
+
+def test_a_flat_file_is_read_with_overrides() -> None:
+    made = planner.load(
+        "chain8", problem="training_strategy", devices=3, schedule="interleaved,zb-h1", virtual_stages=3
+    )
+    assert (made.flat.num_devices, made.schedules, made.virtual_stages) == (3, (INTERLEAVED, ZB), 3)
+    assert made.options["schedule"] == "interleaved,zb-h1"
+    with pytest.raises(InstanceError, match=r"a chain.*--linearize"):
+        planner.load("diamond", problem="training_strategy")
+    assert planner.solve(planner.load("diamond", problem="training_strategy", linearize="id")).status is Status.OPTIMAL
+
+
+def test_exact_search_against_brute_force(cases: int) -> None:
+    infeasible = 0
+    for number in range(5 * cases):
+        instance = random_instance(random.Random(f"strategy {number}"))
+        best, found = optimum(instance), exact.solve(instance, Limits(), Watch())
+        assert (best is None) == found.infeasible, number
+        if best is None:
+            infeasible += 1
+            continue
+        assert found.stop is Stop.PROVED and found.bound is not None
+        assert violations(instance, found.plan) == ()
+        assert evaluate(instance, found.plan) == pytest.approx(best, rel=1e-9), number
+        assert best * (1 - 2e-6) <= found.bound <= best * (1 + 1e-9), number
+    assert infeasible > cases / 4
+
+
+def test_heuristics_have_plans_that_keep_the_rules_and_are_no_better(cases: int) -> None:
+    plans = 0
+    for number in range(2 * cases):
+        instance = random_instance(random.Random(f"heuristic {number}"))
+        for method in FAMILY.methods:
+            if method.claim == "heuristic" and method.supports(instance) is None:
+                watch = Watch()
+                watch.evaluate = lambda found, instance=instance: evaluate(instance, found)
+                found = method.solve.resolve()(instance, Limits(), watch)
+                best = optimum(instance)
+                if found.plan is not None and best is not None:
+                    assert violations(instance, found.plan) == ()
+                    assert watch.best_objective == pytest.approx(evaluate(instance, found.plan), rel=1e-9)
+                    assert evaluate(instance, found.plan) >= best * (1 - 1e-9)
+                    plans += 1
+    assert plans > cases
+
+
+def all_layouts(instance: StrategyInstance) -> Iterator[tuple[Chain, Degrees, tuple[int, ...], float]]:
+    """Degrees, ends of the chunks, and the iteration of the plan with the least recomputation on each device."""
+    chains = {t: Chain(instance, t) for t in instance.flat.tp_degrees if t in {d.t for d in all_degrees(instance)}}
+    for degrees in all_degrees(instance):
+        chain, L = chains[degrees.t], len(instance.chain)
+        for inner in combinations(range(1, L), degrees.num_chunks - 1):
+            ends = (*inner, L)
+            cuts = list(pairwise((0, *ends)))
+            rows = (
+                fullest(degrees.p, degrees.m, degrees.V)
+                if degrees.V > 1
+                else [((in_flight(degrees, device),),) for device in range(degrees.p)]
+            )
+            ways = [chain.choices(cuts[device :: degrees.p], rows[device]) for device in range(degrees.p)]
+            if all(ways):
+                # With one chunk on a device the first way recomputes least; with several any of them bounds the bound.
+                found = plan_of(chain, degrees, ends, [own[0] for own in ways])
+                assert violations(instance, found) == ()
+                yield chain, degrees, ends, evaluate(instance, found)
+
+
+def test_no_bound_is_above_a_plan(cases: int) -> None:
+    seen = set()
+    for number in range(2 * cases):
+        instance = random_case("training_strategy", 9, number)
+        for chain, degrees, ends, time in all_layouts(instance):
+            found = Layouts(chain, degrees)
+            seen.add(degrees.schedule)
+            own = found.lower[places(ends)].max() + max(found.gradients[places(ends)].max(), found.mean_gradients)
+            assert quick_bound(chain, degrees) <= time * (1 + 1e-12), (number, degrees)
+            assert found.bound <= own * (1 + 1e-12) and own <= time * (1 + 1e-12), (number, degrees)
+    assert seen == set(Schedule)
+
+
+def test_bounds_of_equal_stages_are_met() -> None:
+    """Those of 1F1B and GPipe, and of the last device under ZB-H1: no search is needed there."""
+    for schedule in (F1B, GPIPE, ZB):
+        for p, m in ((1, 3), (4, 8), *([] if schedule is ZB else [(3, 2)])):
+            instance = equal_layers(p, schedules=(schedule,), num_microbatches=m)
+            degrees = Degrees(schedule, 1, p, 1, 1, m)
+            assert Layouts(Chain(instance, 1), degrees).bound == pytest.approx(
+                evaluate(instance, plan(p, p, schedule)), rel=1e-12
+            )
+
+
+def test_paths_of_simulated_layouts_bound_all_others() -> None:
+    rng = np.random.default_rng(1)
+    for schedule, p, m, V in ((F1B, 4, 6, 1), (GPIPE, 3, 5, 1), (ZB, 4, 7, 1), (INTERLEAVED, 2, 4, 3)):
+        clock, kind = Clock(schedule, p, m, V), SCHEDULES[schedule]
+        drawn = [rng.integers(1, 9, (3, p * V)).astype(float) for _ in range(12)]
+        runs = [clock.run(times.tolist()) for times in drawn]
+        for times, (makespan, path) in zip(drawn, runs, strict=True):
+            stages = [tuple(each) for each in times.tolist()]
+            from_definition = simulate(_stages(stages, kind.is_split, p * V), kind.orders(p, m, V)).makespan_s
+            assert makespan == from_definition == pytest.approx(float((np.array(path) * times).sum()))
+            assert all(float((np.array(other) * times).sum()) <= makespan for _, other in runs)
+
+
+def _stages(times: list[tuple[float, ...]], is_split: bool, count: int) -> Any:
+    from formulations.simulation.iteration import Stages
+
+    edges = tuple((g, g + 1) for g in range(count - 1))
+    return Stages(times[0], times[1], edges, times[2] if is_split else ())
+
+
+def test_micro_batches_in_flight_are_those_of_the_orders() -> None:
+    for schedule in (F1B, GPIPE, ZB):
+        for p in range(1, 6):
+            for m in range(1, 9):
+                orders = SCHEDULES[schedule].orders(p, m, 1)
+                degrees = Degrees(schedule, 1, p, 1, 1, m)
+                assert [in_flight(degrees, i) for i in range(p)] == [peak_in_flight(order) for order in orders]
+    assert [max(map(sum, rows)) for rows in fullest(4, 8, 2)] == [11, 9, 7, 5]
+
+
+def test_the_least_recomputation_is_that_of_a_knapsack(cases: int) -> None:
+    """Of all intervals, against all choices: never above, and equal where layers are of one kind."""
+    for number in range(cases):
+        instance = random_instance(random.Random(f"again {number}"), most_layers=5)
+        chain, L = Chain(instance, min(t for t in instance.flat.tp_degrees)), len(instance.chain)
+        held = random.Random(number).randint(1, 4)
+        for x, y in combinations(range(L + 1), 2):
+            found, choice = chain.least_again(held)[x, y], chain.fastest(x, y, held)
+            several = chain.choices([(x, y)], [(held,)])
+            assert (choice is None) == (not several)
+            if choice is not None:
+                assert choice.again[0] == min(own.again[0] for own in several)
+                assert found <= choice.again[0] * (1 + 1e-9)
+                assert found == pytest.approx(choice.again[0], rel=1e-6, abs=1e-9), "two ways: it is the knapsack"
+            else:
+                assert math.isinf(found)
+
+
+def test_layers_of_three_ways_are_bounded_by_the_relaxation() -> None:
+    """The way in the middle lies above the hull: two of it are the best choice, and no step of the hull is."""
+    ways = (Tmpc("a", 3, 0, 10, 0), Tmpc("b", 4.9, 0, 6, 0), Tmpc("c", 5, 0, 0, 0))
+    flat = replace(CHAIN, layers=tuple(Layer(v, {1: ways}) for v in range(3)), memory_bytes=22.0)
+    chain = Chain(of_chain(flat), 1)
+    exactly = chain.fastest(0, 3, 1)
+    assert exactly is not None and 0 < chain.least_again(1)[0, 3] <= exactly.again[0]
+
+
+def test_a_search_that_may_not_simulate_again_is_stopped_with_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bound that is reported while a search goes on is never above the optimum."""
+    monkeypatch.setattr(layouts, "_TURN", 1)
+    for number in range(30):
+        instance = random_case("training_strategy", 11, number)
+        told: list[tuple[float | None, float | None]] = []
+        watch = Watch(Limits(), lambda _, objective, bound, told=told: told.append((objective, bound)))
+        found = exact.solve(instance, Limits(), watch)
+        if found.plan is not None:
+            best = evaluate(instance, found.plan)
+            assert all(bound is None or bound <= best * (1 + 1e-9) for _, bound in told)
+            assert all(objective is None or objective >= best * (1 - 1e-9) for objective, _ in told)
+
+
+def test_a_mean_of_paths_bounds_interleaved_layouts() -> None:
+    instance = equal_layers(12, schedules=(INTERLEAVED,), V=3, num_devices=2)
+    chain, degrees = Chain(instance, 1), Degrees(INTERLEAVED, 3, 2, 1, 1, 8)
+    best = Best(Watch())
+    search = Search(Layouts(chain, degrees), best)
+    before = search.bound
+    while not search.is_done:
+        search.turn()
+    assert best.plan is not None and before < best.time == pytest.approx(evaluate(instance, best.plan))
+    assert best.time == min(time for _, own, _, time in all_layouts(instance) if own == degrees)
+
+
+def test_the_formula_is_exact_where_stages_are_equal_and_even_splits_divide() -> None:
+    instance = equal_layers(8)
+    found = {method.name: planner.solve(instance, method=method.name) for method in FAMILY.methods}
+    assert found["exact"].status is Status.OPTIMAL
+    for name in ("even", "formula"):
+        assert found[name].objective == pytest.approx(found["exact"].objective)
+    assert "dp" in found["exact"].plan or found["exact"].plan["dp_degree"] in (1, 2, 4)
+
+
+def test_even_splits_recompute_the_first_blocks_of_all_chunks() -> None:
+    """Memory for 8 + 5 bytes on the first of two devices of 1F1B: 3 layers hold 2 micro-batches each."""
+    instance = equal_layers(6, num_devices=2, memory_bytes=16.0, max_dp_degree=1)
+    found = heuristics.even(instance, Limits(), Watch())
+    assert found.plan is not None
+    assert found.plan.tmpcs == {0: "again", 1: "keep", 2: "keep", 3: "again", 4: "keep", 5: "keep"}
+    proved = exact.solve(instance, Limits(), Watch())
+    assert proved.plan is not None and evaluate(instance, proved.plan) <= evaluate(instance, found.plan)
+    assert iteration(instance, found.plan).makespan_s == evaluate(instance, found.plan)
+
+
+@pytest.mark.slow
+def test_exact_search_against_brute_force_by_the_thousand(cases: int) -> None:
+    for number in range(cases):
+        instance = random_instance(random.Random(f"strategies {number}"), most_layers=5)
+        best, found = optimum(instance), exact.solve(instance, Limits(), Watch())
+        assert (best is None) == found.infeasible, number
+        assert best is None or evaluate(instance, found.plan) == pytest.approx(best, rel=1e-9), number

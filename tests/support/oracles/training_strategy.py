@@ -1,0 +1,197 @@
+"""Brute force for tiny training strategies: every plan, priced by formulas of its own, simulated by `iteration`."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from itertools import combinations, pairwise, product
+
+from oracles.iteration import iteration_s
+
+from formulations.simulation.orders import SCHEDULES
+from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
+from instances.problems.training_strategy import Schedule, StrategyInstance, of_chain
+
+#: Sets of schedules of random instances, and most chunks of a device.
+KINDS = (
+    (("1f1b",), 1),
+    (("1f1b",), 1),
+    (("gpipe",), 1),
+    (("zb-h1",), 1),
+    (("1f1b", "gpipe", "zb-h1"), 1),
+    (("interleaved",), 2),
+    (("1f1b", "interleaved"), 2),
+    (("interleaved", "zb-h1"), 3),
+)
+
+
+def random_instance(rng: random.Random, most_layers: int = 4) -> StrategyInstance:
+    """A chain of a few layers: whole numbers with ties, or floats; memory ample, tight to the byte, or too short."""
+    L = rng.randint(1, most_layers)
+    whole = rng.random() < 0.6
+    same = rng.random() < 0.5  # layers of one kind, but for the first and the last
+
+    def number(most: int) -> float:
+        return float(rng.randint(0, most)) if whole else rng.random() * most
+
+    def tmpcs(t: int) -> tuple[Tmpc, ...]:
+        time, weight, static, activation = 3 * number(4) / t + (not whole), number(5) / t, number(6) / t, number(6) / t
+        sync = (number(2), number(2)) if t > 1 and rng.random() < 0.5 else None
+        found = [(time, static, activation)]
+        for _ in range(rng.choice([0, 1, 1])):
+            again = found[-1][0] + number(3)
+            found.append((again, static + number(2), found[-1][2] * rng.choice([0.0, 0.5])))
+        rng.shuffle(found)
+        return tuple(
+            Tmpc(f"way {i}", time, weight, a, b, *(({}, {}) if sync is None else sync))  # type: ignore[arg-type]
+            for i, (time, b, a) in enumerate(found)
+        )
+
+    degrees = rng.choice([(1,), (1, 2), (2,), (1, 2)])
+    kinds = [{t: tmpcs(t) for t in degrees} for _ in range(L)]
+    if same:
+        kinds = [kinds[0 if v == 0 else 1 if v < L - 1 else -1] for v in range(L)]
+    edges = [(v, v + 1) for v in range(L - 1)]
+    edges += [pair for pair in combinations(range(L), 2) if pair[1] > pair[0] + 1 and rng.random() < 0.15]
+
+    def layer(v: int) -> Layer:
+        before, after = [u for u, w in edges if w == v], [w for u, w in edges if u == v]
+        own = {}
+        for t, found in kinds[v].items():
+            own[t] = tuple(
+                Tmpc(x.id, x.time, x.weight_bytes, x.activation_bytes, x.static_bytes, *_sync(x, before, after))
+                for x in found
+            )
+        return Layer(v, own)
+
+    N = rng.choice([1, 2, 3, 4, 4, 6, 8])
+    memory = rng.choice([1e9, rng.randint(1, 30), rng.randint(5, 60), rng.randint(10, 90)])
+    schedules, V = rng.choice(KINDS)
+    flat = StageInstance(
+        "tiny",
+        tuple(map(layer, range(L))),
+        tuple(Edge(u, v, number(2)) for u, v in edges),
+        rng.choice([1, 2, 3, 4, 4, 6]),
+        float(memory),
+        float(rng.choice([1, 2, 5])),
+        N,
+        max_dp_degree=rng.choice([None, None, None, 1, 2]),
+    )
+    return of_chain(flat, tuple(map(Schedule, schedules)), V)
+
+
+def _sync(x: Tmpc, before: list[int], after: list[int]) -> tuple[dict[int, float], dict[int, float]]:
+    """The two numbers of a TMPC in the making, one for each neighbour."""
+    forward, backward = x.sync_forward_bytes, x.sync_backward_bytes
+    if isinstance(forward, dict):
+        return {}, {}
+    return dict.fromkeys(before, forward), dict.fromkeys(after, backward)
+
+
+def optimum(instance: StrategyInstance) -> float | None:
+    """Least time of an iteration of all plans; ``None`` if there is none.
+
+    What a device computes takes its time: plans of which one device has more than the best iteration are not simulated.
+    """
+    best = None
+    for schedule, p, V, m, chunks, sums in plans(instance):
+        work = [sum(sum(chunks[g]) for g in range(i, p * V, p)) * m for i in range(p)]
+        if best is not None and max(work) + sums >= best:
+            continue
+        orders = [[tuple(action) for action in order] for order in SCHEDULES[schedule].orders(p, m, V)]
+        seconds = {kind: [chunk[number] for chunk in chunks] for number, kind in enumerate("FBW")}
+        found = iteration_s(orders, seconds, list(pairwise(range(p * V))), {})
+        assert found is not None
+        if best is None or found + sums < best:
+            best = found + sums
+    return best
+
+
+def plans(instance: StrategyInstance) -> Iterator[tuple[str, int, int, int, list[tuple[float, ...]], float]]:
+    """Schedule, devices of a pipeline, chunks of each, micro-batches, times of F, B, W of chunks, sum of gradients."""
+    flat = instance.flat
+    nodes = [layer.id for layer in sorted(flat.layers, key=lambda layer: sum(e.target == layer.id for e in flat.edges))]
+    nodes = _in_order(nodes, [(e.source, e.target) for e in flat.edges])
+    tmpcs = {layer.id: layer.tmpcs for layer in flat.layers}
+    L, N = len(nodes), flat.num_microbatches
+    for t in {t for own in tmpcs.values() for t in own}:
+        for d in (d for d in range(1, N + 1) if N % d == 0 and d <= (flat.max_dp_degree or N)):
+            for schedule, V in product(instance.schedules, range(1, instance.virtual_stages + 1)):
+                if (schedule == "interleaved") != (V > 1):
+                    continue
+                for p in range(1, flat.num_devices // (t * d) + 1):
+                    if p * V > L or (V > 1 and (p == 1 or (N // d) % p)):
+                        continue
+                    moments = _moments(schedule, p, N // d, V)
+                    for inner in combinations(range(1, L), p * V - 1):
+                        cuts = [nodes[x:y] for x, y in pairwise((0, *inner, L))]
+                        yield from (
+                            (schedule, p, V, N // d, chunks, sums)
+                            for chunks, sums in _run(instance, cuts, t, d, p, schedule, moments)
+                        )
+
+
+def _in_order(nodes: list, edges: list) -> list:
+    found: list = []
+    while len(found) < len(nodes):
+        found.append(next(v for v in nodes if v not in found and all(u in found for u, w in edges if w == v)))
+    return found
+
+
+def _moments(schedule: str, p: int, m: int, V: int) -> list[set]:
+    """For each device, how many activations of which of its chunks it holds after each action."""
+    given_back = "W" if schedule.startswith("zb") else "B"
+    found = []
+    for i, order in enumerate(SCHEDULES[schedule].orders(p, m, V)):
+        held, seen = [0] * V, set()
+        for kind, stage, _ in order:
+            held[(stage - i) // p] += 1 if kind == "F" else -1 if kind == given_back else 0
+            seen.add(tuple(held))
+        found.append(seen)
+    return found
+
+
+def _run(instance, cuts, t, d, p, schedule, moments):
+    """Times of the chunks and the longest sum of gradients, for every choice of TMPCs that fits; times once each."""
+    flat = instance.flat
+    tmpcs = {layer.id: layer.tmpcs.get(t, ()) for layer in flat.layers}
+    home = {v: g for g, chunk in enumerate(cuts) for v in chunk}
+    third = []
+    for g, chunk in enumerate(cuts):
+        sent = 0.0
+        for e in flat.edges:
+            if home[e.source] != home[e.target] and g == home[e.target]:
+                sent += (
+                    2 * (e.bytes + max(x.sync_forward_bytes.get(e.source, 0) for x in tmpcs[e.target])) / flat.bandwidth
+                )
+            if home[e.source] != home[e.target] and g == home[e.source]:
+                sent += (
+                    2
+                    * (e.bytes + max(x.sync_backward_bytes.get(e.target, 0) for x in tmpcs[e.source]))
+                    / flat.bandwidth
+                )
+        third.append((sent + sum(min(x.time for x in tmpcs[v]) for v in chunk)) / 3)
+    weights = [sum(max(x.weight_bytes for x in tmpcs[v]) for v in chunk) for chunk in cuts]
+    sums = max(4 * (d - 1) / d * sum(weights[i::p]) / flat.bandwidth for i in range(p))
+    ways: list[set] = [set() for _ in range(p)]
+    for i in range(p):
+        own = cuts[i::p]
+        for choice in product(*(tmpcs[v] for chunk in own for v in chunk)):
+            of = iter(choice)
+            parts = [[next(of) for _ in chunk] for chunk in own]
+            static = sum(x.static_bytes for x in choice)
+            most = max(
+                sum(n * sum(x.activation_bytes for x in part) for n, part in zip(held, parts, strict=True))
+                for held in moments[i]
+            )
+            if static + most <= flat.memory_bytes * (1 + 1e-12):
+                ways[i].add(
+                    tuple(
+                        sum(x.time - min(y.time for y in tmpcs[v]) for x, v in zip(part, chunk, strict=True))
+                        for part, chunk in zip(parts, own, strict=True)
+                    )
+                )
+    split = schedule.startswith("zb")
+    for chosen in product(*ways):
+        again = [chosen[g % p][g // p] for g in range(len(cuts))]
+        yield [(f, (f if split else 2 * f) + r, f if split else 0.0) for f, r in zip(third, again, strict=True)], sums
