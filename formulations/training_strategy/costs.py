@@ -18,6 +18,7 @@ from formulations.stage_partitioning.definition.problem import MEMORY_SLACK
 from formulations.training_strategy.definition.plan import StrategyPlan
 from formulations.training_strategy.definition.problem import refusal
 from instances.problems.training_strategy import Schedule, StrategyInstance
+from instances.rules import NodeId
 
 Table = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -261,8 +262,8 @@ def _slopes(hulls: Sequence[Sequence[tuple[float, float]]]) -> list[tuple[float,
     found = []
     for kind in kinds:
         saved = np.zeros(len(hulls))
-        for _, layer, size in kind:
-            saved[layer] += size
+        for _, layer, saving in kind:
+            saved[layer] += saving
         found.append((kind[0][0], saved))  # the least slope of them
     return found
 
@@ -317,7 +318,7 @@ def _lower_hull(points: Sequence[tuple[float, float]]) -> list[tuple[float, floa
 def plan_of(chain: Chain, degrees: Degrees, ends: Sequence[int], devices: Sequence[Choice]) -> StrategyPlan:
     """The plan of these cuts (the end of each chunk) and of a choice for each device."""
     cuts = [(x, y) for x, y in zip((0, *ends), ends, strict=False)]
-    tmpcs = {}
+    tmpcs: dict[NodeId, str] = {}
     for device, choice in enumerate(devices):
         layers = [layer for x, y in cuts[device :: degrees.p] for layer in range(x, y)]
         tmpcs |= {chain.ids[layer]: name for layer, name in zip(layers, choice.tmpcs, strict=True)}

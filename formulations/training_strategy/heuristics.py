@@ -86,10 +86,8 @@ def _recomputing_first(
 ) -> list[Choice] | None:
     """How the layers of each device run where all chunks recompute the same number of first blocks."""
     p = degrees.p
-    if degrees.V == 1:
-        rows = [((in_flight(degrees, device),),) for device in range(p)]
-    else:
-        rows = list(fullest(p, degrees.m, degrees.V))
+    one_chunk = tuple(((in_flight(degrees, device),),) for device in range(p))
+    rows = one_chunk if degrees.V == 1 else fullest(p, degrees.m, degrees.V)
     lean = [min(ways, key=lambda way: (way.activation, way.static, way.again)) for ways in chain.ways]
     fast = [min(ways) for ways in chain.ways]
 
@@ -134,7 +132,8 @@ def formula(instance: StrategyInstance, _limits: Limits, watch: Watch) -> Answer
     Narayanan et al. 2021, section 2.2: (m + p - 1) t for equal stages.
     """
     chains: dict[int, Chain] = {}
-    queue, serial = [], count()
+    queue: list[tuple[float, int, Degrees]] = []
+    serial = count()
     for degrees in all_degrees(instance):
         if degrees.schedule is Schedule.ONE_F_ONE_B:
             chain = _chain(chains, instance, degrees)
@@ -171,11 +170,10 @@ def _by_formula(layouts: Layouts, best: float, watch: Watch) -> Iterator[tuple[f
     """Layouts at given degrees that are better by the formula than all before, with its value."""
     t = layouts.forward * 3 + layouts.again + layouts.allowed
     m = layouts.degrees.m
-
     least, _ = least_sum(t)
-    slowest = np.unique(t[np.isfinite(t)])
-    first = bisect_left(range(len(slowest)), True, key=lambda k: math.isfinite(least_sum(_within(t, slowest[k]))[0]))
-    for limit in slowest[first:].tolist():
+    limits = np.unique(t[np.isfinite(t)]).tolist()
+    first = bisect_left(limits, True, key=lambda limit: math.isfinite(least_sum(_within(t, limit))[0]))
+    for limit in limits[first:]:
         # No layout whose slowest stage takes this takes less in all its stages than one without a limit.
         if least + (m - 1) * limit >= best or watch.stopped():
             return

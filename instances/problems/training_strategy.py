@@ -66,8 +66,8 @@ class StrategyInstance:
     @property
     def options(self) -> Mapping[str, str | int | float | bool]:
         """How the flat instance was made, the schedules, and the virtual stages."""
-        own = {"schedule": ",".join(self.schedules), "virtual-stages": self.virtual_stages}
-        return {**self.flat.options, **own}
+        schedules = ",".join(self.schedules)
+        return {**self.flat.options, "schedule": schedules, "virtual-stages": self.virtual_stages}
 
     @cached_property
     def chain(self) -> tuple[Layer, ...]:

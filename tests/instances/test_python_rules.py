@@ -41,6 +41,7 @@ OPERATORS = "operator_partitioning"
 GRAPH = "stage_graph"
 MACHINES = "hierarchical_partitioning"
 FLUSHED = "flushed_partitioning"
+TRAINING = "training_strategy"
 MAPPING = "device_mapping"
 PLACEMENT = "pipeline_placement"
 LAYERS = "layer_assignment"
@@ -99,6 +100,9 @@ WRONG: list[tuple[str, Callable[[Any], Any], str]] = [
     (MESH, lambda x: replace(x, inter_bytes_per_s=(1.0,)), "len(inter_bytes_per_s) is 1; expected 2"),
     (MESH, lambda x: replace(x, ordered=1), "ordered is 1; expected true or false"),
     (MESH, lambda x: replace(x, rows=2**15 + 1), "at most 65536 devices"),
+    (TRAINING, lambda x: replace(x, flat=replace(x.flat, edges=())), "edges is 'without a -> b'; expected a chain"),
+    (TRAINING, lambda x: replace(x, virtual_stages=2), "virtual_stages is 2; expected at least 2 with"),
+    (TRAINING, lambda x: replace(x, schedules=("1f1b",)), "schedules[0] is '1f1b'; expected 1f1b or gpipe"),
     (
         STRATEGY,
         lambda x: replace(x, layers=first(x.layers, forward_s={"new": {1: 1.0}})),

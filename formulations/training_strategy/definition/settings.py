@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from formulations.contract.family import lazy, parse_overrides
+from formulations.contract.family import parse_overrides
 from formulations.stage_partitioning.definition import settings as flat_overrides
 from formulations.stage_partitioning.definition.settings import describe as describe_flat
 from formulations.stage_partitioning.definition.settings import read as read_flat
@@ -50,7 +50,9 @@ def read(content: Any, where: str, overrides: Mapping[str, Any]) -> StrategyInst
     else:
         made = content
         if not isinstance(content, StrategyInstance):
-            fields = lazy("instances.validation:read_keys")(StrategyInstance, content, where)
+            from instances.validation import read_keys  # imports pydantic, which only files need
+
+            fields = read_keys(StrategyInstance, content, where)
             flat = read_flat(fields.pop("flat"), f"{where}: flat", flat_overrides.reading(given))
             made = StrategyInstance(flat, **fields)
         made = replace(made, flat=flat_overrides.apply(made.flat, given, where))

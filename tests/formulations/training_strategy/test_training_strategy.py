@@ -52,7 +52,7 @@ def plan(p: int, count: int, schedule: Schedule = F1B, d: int = 1, V: int = 1, w
 @pytest.mark.parametrize(
     ("given", "time"),
     [
-        # Bubbles: (p - 1) t, with V chunks (p - 1)/V t (Narayanan et al. 2021), ZB-H1 (p - 1) (f + b - w) (Qi et al. 2024).
+        # Bubbles: (p - 1) t, V chunks (p - 1)/V t (Narayanan et al. 2021), ZB-H1 (p - 1) (f + b - w) (Qi et al. 2024).
         (plan(4, 4), 11 * 3),
         (plan(4, 4, GPIPE), 11 * 3),
         (plan(4, 8), 11 * 6),
