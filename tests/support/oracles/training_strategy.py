@@ -27,7 +27,9 @@ KINDS = (
 
 def random_instance(rng: random.Random, most_layers: int = 4) -> StrategyInstance:
     """A chain of a few layers: whole numbers with ties, or floats; memory ample, tight to the byte, or too short."""
-    L = rng.randint(1, most_layers)
+    schedules, V = rng.choice(KINDS)
+    is_interleaved = V > 1 and rng.random() < 0.8
+    L = rng.randint(4, 6) if is_interleaved else rng.randint(1, most_layers)
     whole = rng.random() < 0.6
     same = rng.random() < 0.5  # layers of one kind, but for the first and the last
 
@@ -64,14 +66,13 @@ def random_instance(rng: random.Random, most_layers: int = 4) -> StrategyInstanc
             )
         return Layer(v, own)
 
-    N = rng.choice([1, 2, 3, 4, 4, 6, 8])
+    N = rng.choice([2, 4, 6, 8] if is_interleaved else [1, 2, 3, 4, 4, 6, 8])
     memory = rng.choice([1e9, rng.randint(1, 30), rng.randint(5, 60), rng.randint(10, 90)])
-    schedules, V = rng.choice(KINDS)
     flat = StageInstance(
         "tiny",
         tuple(map(layer, range(L))),
         tuple(Edge(u, v, number(2)) for u, v in edges),
-        rng.choice([1, 2, 3, 4, 4, 6]),
+        rng.choice([2, 4, 4, 6] if is_interleaved else [1, 2, 3, 4, 4, 6]),
         float(memory),
         float(rng.choice([1, 2, 5])),
         N,
