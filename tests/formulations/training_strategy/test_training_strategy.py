@@ -367,6 +367,51 @@ def test_even_splits_recompute_the_first_blocks_of_all_chunks() -> None:
     assert iteration(instance, found.plan).makespan_s == evaluate(instance, found.plan)
 
 
+def uneven(rng: random.Random, count: int, memory: float = 1e9) -> StrategyInstance:
+    """Layers of one device whose times differ by a factor of 4, and that recompute in times of their own."""
+    layers = []
+    for v in range(count):
+        time = rng.uniform(1, 4)
+        keep, again = Tmpc("keep", time, 1.0, 1.0, 0.0), Tmpc("again", time + rng.uniform(0.1, 9), 1.0, 0.0, 0.0)
+        layers.append(Layer(v, {1: (keep, again)}))
+    edges = tuple(Edge(v, v + 1, rng.random() / 10) for v in range(count - 1))
+    flat = StageInstance("uneven", tuple(layers), edges, 4, memory, 1.0, 8)
+    return of_chain(flat, tuple(Schedule), 3)
+
+
+@pytest.mark.parametrize("schedule", Schedule)
+def test_searches_of_longer_chains_against_all_their_layouts(schedule: Schedule, cases: int) -> None:
+    simulated: list[int] = []
+    for number in range(cases // 2):
+        rng = random.Random(f"uneven {number}")
+        memory = 1e9 if schedule is INTERLEAVED else rng.choice([1e9, 5.0, 7.0, 9.0])
+        instance = uneven(rng, rng.randint(8, 10), memory)
+        p, V = (2, rng.choice([2, 3])) if schedule is INTERLEAVED else (rng.randint(3, 4), 1)
+        degrees = Degrees(schedule, V, p, 1, 1, rng.choice([4, 8]))
+        own = replace(instance, flat=replace(instance.flat, num_microbatches=degrees.m), schedules=(schedule,))
+        own = replace(own, virtual_stages=V)
+        best = Best(Watch())
+        search = Search(Layouts(Chain(own, 1), degrees), best)
+        while not search.is_done:
+            search.turn()
+        simulated.append(best.simulated)
+        least = min(time for _, of, _, time in all_layouts(own) if of == degrees)
+        assert best.time == pytest.approx(least, rel=1e-12), number
+    assert schedule is GPIPE or max(simulated) > 1, "bounds alone found all of them"
+
+
+def test_devices_of_several_chunks_recompute_where_it_costs_least(cases: int) -> None:
+    """Whichever of its chunks a device recomputes, the others wait for another pass: the cheapest way may be slower."""
+    for number in range(2 * cases):
+        rng = random.Random(f"several {number}")
+        instance = uneven(rng, 4, memory=rng.choice([2.0, 3.0]))
+        flat = replace(instance.flat, num_devices=2, num_microbatches=2, max_dp_degree=1)
+        instance = of_chain(flat, (INTERLEAVED,), 2)
+        best, found = optimum(instance), exact.solve(instance, Limits(), Watch())
+        assert best is not None and found.plan is not None
+        assert evaluate(instance, found.plan) == pytest.approx(best, rel=1e-9), number
+
+
 @pytest.mark.slow
 def test_exact_search_against_brute_force_by_the_thousand(cases: int) -> None:
     for number in range(cases):
