@@ -20,7 +20,7 @@ from formulations.training_strategy.definition.problem import evaluate
 from formulations.training_strategy.heuristics import even
 from formulations.training_strategy.layouts import NOISE, Best, Layouts, Search, quick_bound
 from instances.problems.training_strategy import StrategyInstance
-from solvers.outcome import Limits, Stop, Watch
+from solvers.outcome import OPTIMAL_GAP, Limits, Stop, Watch
 
 #: Seconds, and the share of a time limit, for the plan that the search begins with.
 _FIRST_S, _FIRST_SHARE = 10.0, 0.2
@@ -47,10 +47,10 @@ def solve(instance: StrategyInstance, limits: Limits, watch: Watch) -> Answer[St
     if best.plan is not None:
         stats["first_plan"] = best.time
     heapq.heapify(queue)
-    bound = 0.0
+    bound, given_up = 0.0, math.inf
     while queue and not watch.stopped():
         low, number, degrees, search = heapq.heappop(queue)
-        bound = max(bound, min(low, best.time) * (1 - NOISE))
+        bound = max(bound, min(low, best.time, given_up) * (1 - NOISE))
         watch.bound(bound)
         if best.time - bound <= max(limits.gap, 2 * NOISE) * best.time < math.inf:
             break
@@ -64,12 +64,17 @@ def solve(instance: StrategyInstance, limits: Limits, watch: Watch) -> Answer[St
                 stats["degrees_searched"] += 1
         if search is not None:
             search.turn()
+            given_up = min(given_up, search.given_up)
             low = math.inf if search.is_done else max(low, search.bound)
         if low < best.time * (1 - NOISE):
             heapq.heappush(queue, (low, number, degrees, search))
     stats["simulated"] = best.simulated
-    if queue and watch.stopped():
-        return Answer(best.plan, bound, stop=watch.why(), stats=stats)
-    if best.plan is None:
+    bound = bound if queue else min(best.time, given_up) * (1 - NOISE)
+    if best.plan is None and not queue and given_up == math.inf:
         return Answer(infeasible=True, stop=Stop.PROVED, reason=NO_PLAN, stats=stats)
-    return Answer(best.plan, max(bound, best.time * (1 - NOISE)) if not queue else bound, stop=Stop.PROVED, stats=stats)
+    if best.time - bound <= OPTIMAL_GAP * best.time < math.inf:
+        return Answer(best.plan, bound, stop=Stop.PROVED, stats=stats)
+    if queue:
+        return Answer(best.plan, bound, stop=watch.why(Stop.COMPLETED), stats=stats)
+    reason = "layouts were given up, as there were too many to keep"
+    return Answer(best.plan, bound, stop=Stop.SIZE_LIMIT, reason=reason, stats=stats)

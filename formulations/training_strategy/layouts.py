@@ -25,10 +25,12 @@ from solvers.outcome import Watch
 
 #: Sums of a bound and of a simulation are added up in different orders: what differs by less is equal.
 NOISE = 1e-12
-#: Steps of a search before its turn is over, and of a bound that is made better.
-_TURN, _ROUNDS = 200, 150
+#: Steps of a search before its turn is over.
+_TURN = 200
 #: More paths would cost more than they cut off; so many at most are kept.
 _MOST_PATHS = 150
+#: So many beginnings of layouts are kept; beyond, the worse half of them is given up, and with it the proof.
+_MOST_OPEN = 300_000
 
 
 def quick_bound(chain: Chain, degrees: Degrees) -> float:
@@ -194,14 +196,6 @@ def places(ends: Sequence[int]) -> tuple[list[int], list[int], list[int]]:
     )
 
 
-def _on_simplex(point: Table) -> Table:
-    """The nearest weights that are not negative and have the sum 1."""
-    down = np.sort(point)[::-1]
-    over = (np.cumsum(down) - 1) / np.arange(1, len(point) + 1)
-    weights: Table = np.maximum(point - over[np.flatnonzero(down > over)[-1]], 0.0)
-    return weights
-
-
 class Best:
     """The best plan so far, of all degrees, and its time; `time` is infinite before the first."""
 
@@ -232,15 +226,20 @@ class Search:
         self._rest = np.zeros((0, degrees.num_chunks + 1, layouts.width))
         self._known: set[Path] = set()
         self._serial = count()
-        self._turns = 0
+        self._has_begun = False
         self.bound = layouts.bound
-        self._open: list[tuple[float, int, int, tuple[int, ...], float, float, Table]] = []
+        self._open: list[tuple[float, int, int, tuple[int, ...], float, float]] = []
+        #: The least bound of beginnings that were given up, as there were too many.
+        self.given_up = math.inf
         if degrees.V > 1:
             for device in range(degrees.p):
                 self._add(self._device_path(device))
+            # Together they see the work of all devices, which no layout can take from one without giving it to another.
+            self._append(self._paths.mean(axis=0))
+            gradients = max(float(layouts.rest_gradients[0, 0]), layouts.mean_gradients)
+            self.bound = max(self.bound, float(self._rest[-1, 0, 0]) + gradients)
         if math.isfinite(self.bound):
-            sums = np.zeros(len(self._rest))
-            self._open.append((self.bound, 0, 0, (), 0.0, layouts.mean_gradients, sums))
+            self._open.append((self.bound, 0, 0, (), 0.0, layouts.mean_gradients))
 
     def _device_path(self, device: int) -> Path:
         """To a device's first chunk, all its passes, and back: its first pass is an F, and its last a B."""
@@ -265,90 +264,68 @@ class Search:
 
     @property
     def is_done(self) -> bool:
-        """Whether no layout that is left can be faster than the best plan."""
+        """Whether no layout is left that can be faster than the best plan, but for those that were given up."""
         return not self._open or self.bound >= self.best.time * (1 - NOISE)
 
     def turn(self) -> None:
-        """Some steps; before the first of several chunks on a device, or after the first turn, a better bound."""
-        if self._turns == (0 if self.layouts.degrees.V > 1 else 1):
-            self._tighten()
-        self._turns += 1
+        """So many steps as one search takes before others have theirs."""
+        if self.layouts.degrees.V > 1 and not self._has_begun:
+            # Bounds of several chunks on a device lead to complete layouts late.
+            self._simulate(self._balanced())
+            self._has_begun = True
         for _ in range(_TURN):
             if self.is_done or self.best.watch.stopped():
                 break
             self._step()
 
-    def _tighten(self) -> None:
-        """Find a mean of paths whose least sum over all layouts is large, and simulate the layouts that have it.
-
-        Subgradient steps (Polyak's, the best plan as target): a path weighs more if a layout that is the best of the
-        mean takes more than the mean on it.
-        """
-        layouts = self.layouts
-        gradients = max(float(layouts.rest_gradients[0, 0]), layouts.mean_gradients)
-        weights = np.full(len(self._paths), 1 / max(1, len(self._paths)))
-        most, kept = 0.0, None
-        for _ in range(_ROUNDS if len(weights) else 0):
-            mean = np.tensordot(weights, self._paths, 1)
-            value, ends = least_sum(self._open_costs(mean))
-            if value > most:
-                most, kept = value, mean
-                self.bound = max(self.bound, value + gradients)
-            if self.is_done or self.best.watch.stopped():
-                return
-            self._simulate(ends, np.zeros(0), 0.0)
-            weights = np.concatenate([weights, np.zeros(len(self._paths) - len(weights))])
-            took = self._extended(ends, np.zeros(0))
-            steepest = took - took.mean()
-            target = min(self.best.time - gradients, float(took.max()))
-            if not steepest.any():
-                break
-            weights = _on_simplex(weights + (target - value) / (steepest @ steepest) * steepest)
-        if kept is not None:
-            self._append(kept)
+    def _balanced(self) -> tuple[int, ...]:
+        """The ends of a layout whose largest bound of a chunk is least."""
+        ends, i = [], 0
+        for g in range(self.layouts.degrees.num_chunks):
+            i = int(np.maximum(self.layouts.lower[g, i], self.layouts.rest[g + 1]).argmin())
+            ends.append(g + 1 + i)
+        return tuple(ends)
 
     def _step(self) -> None:
         """Look at the beginning of a layout with the least bound."""
-        low, _, _, ends, lower, gradients, sums = heapq.heappop(self._open)
+        low, _, _, ends, lower, gradients = heapq.heappop(self._open)
         if low < self.best.time * (1 - NOISE):
-            sums = self._extended(ends, sums)
             if len(ends) == self.layouts.degrees.num_chunks:
-                self._simulate(ends, sums, gradients)
+                if self._taken(ends).max(initial=0.0) + gradients < self.best.time * (1 - NOISE):
+                    self._simulate(ends)
             else:
-                self._branch(ends, low, lower, gradients, sums)
-        self.bound = max(self.bound, self._open[0][0]) if self._open else math.inf
+                self._branch(ends, low, lower, gradients)
+        if len(self._open) > _MOST_OPEN:
+            self._open.sort()
+            self.given_up = min(self.given_up, self._open[_MOST_OPEN // 2][0])
+            del self._open[_MOST_OPEN // 2 :]
+        self.bound = max(self.bound, min(self._open[0][0] if self._open else math.inf, self.given_up))
 
-    def _extended(self, ends: tuple[int, ...], sums: Table) -> Table:
-        """What the beginning takes of each path, also of those that came after it."""
-        if len(sums) == len(self._paths):
-            return sums
-        at = places(ends)
-        forward, again = self.layouts.forward[at], self.layouts.again[at]
-        new = self._paths[len(sums) :, :, : len(ends)]
-        passes = new[:, 0] + self.layouts.backward * new[:, 1] + new[:, 2]
-        return np.concatenate([sums, passes @ forward + new[:, 1] @ again])
+    def _taken(self, ends: tuple[int, ...]) -> Table:
+        """What the beginning of a layout takes of each path."""
+        at, paths = places(ends), self._paths[:, :, : len(ends)]
+        passes = paths[:, 0] + self.layouts.backward * paths[:, 1] + paths[:, 2]
+        found: Table = passes @ self.layouts.forward[at] + paths[:, 1] @ self.layouts.again[at]
+        return found
 
-    def _branch(self, ends: tuple[int, ...], low: float, lower: float, gradients: float, sums: Table) -> None:
+    def _branch(self, ends: tuple[int, ...], low: float, lower: float, gradients: float) -> None:
         layouts, g = self.layouts, len(ends)
         i = ends[-1] - g if ends else 0
         bounds = np.maximum(lower, np.maximum(layouts.lower[g, i], layouts.rest[g + 1]))
         after = np.maximum(gradients, np.maximum(layouts.gradients[g, i], layouts.rest_gradients[g + 1]))
         total = bounds + after
-        F, B, W = self._paths[:, :, g, None].transpose(1, 0, 2)
-        own = (F + layouts.backward * B + W) * layouts.forward[g, i] + B * layouts.again[g, i]
-        paths = sums[:, None] + own
-        if len(paths):
-            total = np.maximum(total, (paths + self._rest[:, g + 1]).max(axis=0) + after)
+        if len(self._paths):
+            F, B, W = self._paths[:, :, g, None].transpose(1, 0, 2)
+            own = (F + layouts.backward * B + W) * layouts.forward[g, i] + B * layouts.again[g, i]
+            total = np.maximum(total, (self._taken(ends)[:, None] + own + self._rest[:, g + 1]).max(axis=0) + after)
         for j in np.flatnonzero(total < self.best.time * (1 - NOISE)):
             found = max(low, float(total[j]))
             beginning = (*ends, g + 1 + int(j))
-            entry = (found, -g - 1, next(self._serial), beginning, float(bounds[j]), float(after[j]), paths[:, j])
+            entry = (found, -g - 1, next(self._serial), beginning, float(bounds[j]), float(after[j]))
             heapq.heappush(self._open, entry)
 
-    def _simulate(self, ends: tuple[int, ...], sums: Table, gradients: float) -> None:
+    def _simulate(self, ends: tuple[int, ...]) -> None:
         """Simulate a layout with every way to run its layers that may be best."""
-        if len(sums) and sums.max() + gradients >= self.best.time * (1 - NOISE):
-            return
         layouts = self.layouts
         chain, degrees, p = layouts.chain, layouts.degrees, layouts.degrees.p
         chunks = list(pairwise((0, *ends)))

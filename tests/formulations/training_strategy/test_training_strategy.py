@@ -335,6 +335,21 @@ def test_a_search_that_may_not_simulate_again_is_stopped_with_its_bound(monkeypa
             assert all(objective is None or objective >= best * (1 - 1e-9) for objective, _ in told)
 
 
+def test_layouts_that_are_given_up_leave_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layouts, "_MOST_OPEN", 4)
+    given_up = 0
+    for number in range(20):
+        instance = uneven(random.Random(f"given up {number}"), 7)
+        instance = replace(instance, schedules=(INTERLEAVED,), virtual_stages=2)
+        found, best = exact.solve(instance, Limits(), Watch()), optimum(instance)
+        assert best is not None and found.plan is not None and found.bound is not None
+        time = evaluate(instance, found.plan)
+        assert found.bound <= best * (1 + 1e-9) and best <= time * (1 + 1e-9)
+        given_up += found.stop is Stop.SIZE_LIMIT
+        assert found.stop is Stop.SIZE_LIMIT or time == pytest.approx(best, rel=1e-9)
+    assert given_up
+
+
 def test_a_mean_of_paths_bounds_interleaved_layouts() -> None:
     instance = equal_layers(12, schedules=(INTERLEAVED,), V=3, num_devices=2)
     chain, degrees = Chain(instance, 1), Degrees(INTERLEAVED, 3, 2, 1, 1, 8)
