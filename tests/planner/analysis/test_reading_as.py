@@ -55,8 +55,8 @@ def test_bandwidths_of_a_cluster_are_per_second_where_units_are_fixed() -> None:
     [
         ({"schedule": "gpipe"}, "add --problem flushed_partitioning"),
         ({"num_machines": 2}, "add --problem hierarchical_partitioning"),
-        ({"problem": "flushed"}, "'flushed'; expected one of stage_partitioning, "),
-        ({"problem": "tmpc_knapsack"}, "expected one of stage_partitioning"),
+        ({"problem": "flushed"}, "'flushed'; expected one of flushed_partitioning, "),
+        ({"problem": "tmpc_knapsack"}, "'tmpc_knapsack'; expected one of training_strategy, stage_partitioning"),
         ({"problem": "hierarchical_partitioning", "num_machines": 2}, "--devices-per-machine is missing"),
         ({"problem": "hierarchical_partitioning", **CLUSTER, "outer_bandwidth": None}, "--outer-bandwidth is missing"),
         (
