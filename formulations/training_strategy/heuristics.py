@@ -11,9 +11,9 @@ from itertools import count, groupby, pairwise
 import numpy as np
 
 from formulations.contract.family import Answer, infeasible_by_counting
-from formulations.training_strategy.clock import clock_of, fullest, in_flight
 from formulations.training_strategy.costs import NO_PLAN, Chain, Choice, Degrees, Kept, Table, all_degrees, plan_of
 from formulations.training_strategy.definition.plan import StrategyPlan
+from formulations.training_strategy.fixed_orders import fullest, in_flight, orders_of
 from formulations.training_strategy.layouts import Layouts, least_sum, places, quick_bound
 from instances.problems.stage_partitioning import Tmpc
 from instances.problems.training_strategy import Schedule, StrategyInstance
@@ -115,7 +115,7 @@ def _simulated(chain: Chain, degrees: Degrees, chunks: list[tuple[int, int]], ch
     p, third = degrees.p, [float(chain.step[x, y]) / 3 for x, y in chunks]
     factor = 1 if degrees.schedule is Schedule.ZB_H1 else 2
     backward = [factor * own + choices[g % p].again[g // p] for g, own in enumerate(third)]
-    time, _ = clock_of(degrees.schedule, p, degrees.m, degrees.V).run((third, backward, third))
+    time, _ = orders_of(degrees.schedule, p, degrees.m, degrees.V).run((third, backward, third))
     sums = [math.fsum(float(chain.gradients[x, y]) for x, y in chunks[device::p]) for device in range(p)]
     return time + (degrees.d - 1) / degrees.d * max(sums)
 

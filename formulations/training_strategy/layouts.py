@@ -17,9 +17,9 @@ from itertools import count, pairwise
 
 import numpy as np
 
-from formulations.training_strategy.clock import Path, clock_of, fullest, in_flight
 from formulations.training_strategy.costs import Chain, Choice, Degrees, Table, plan_of
 from formulations.training_strategy.definition.plan import StrategyPlan
+from formulations.training_strategy.fixed_orders import Path, fullest, in_flight, orders_of
 from instances.problems.training_strategy import Schedule
 from solvers.outcome import Watch
 
@@ -220,7 +220,7 @@ class Search:
     def __init__(self, layouts: Layouts, best: Best) -> None:
         self.layouts, self.best = layouts, best
         degrees = layouts.degrees
-        self.clock = clock_of(degrees.schedule, degrees.p, degrees.m, degrees.V)
+        self.orders = orders_of(degrees.schedule, degrees.p, degrees.m, degrees.V)
         # Of each path its passes F, B, W by chunk, and what the rest of a layout adds at least.
         self._paths = np.zeros((0, 3, degrees.num_chunks))
         self._rest = np.zeros((0, degrees.num_chunks + 1, layouts.width))
@@ -345,7 +345,7 @@ class Search:
         least = [tuple(map(min, zip(*(way.again for way in own), strict=True))) for own in ways]
         forward = layouts.forward[places(ends)].tolist()
         backward = [layouts.backward * F + least[g % p][g // p] for g, F in enumerate(forward)]
-        time, path = self.clock.run((forward, backward, forward))
+        time, path = self.orders.run((forward, backward, forward))
         self.best.simulated += 1
         self._add(path)
         if time + gradients >= self.best.time * (1 - NOISE):

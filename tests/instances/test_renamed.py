@@ -10,7 +10,6 @@ import pytest
 from formulations import FAMILIES
 from instances.renamed import current_name
 
-
 #: Problems that came later have no old names.
 NEWER = {"training_strategy"}
 

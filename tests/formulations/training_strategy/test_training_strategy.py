@@ -18,10 +18,10 @@ import planner
 from formulations.simulation.iteration import simulate
 from formulations.simulation.orders import SCHEDULES, peak_in_flight
 from formulations.training_strategy import FAMILY, exact, heuristics, layouts
-from formulations.training_strategy.clock import Clock, fullest, in_flight
 from formulations.training_strategy.costs import Chain, Degrees, all_degrees, plan_of
 from formulations.training_strategy.definition.plan import StrategyPlan
 from formulations.training_strategy.definition.problem import evaluate, iteration, peak_memory, violations
+from formulations.training_strategy.fixed_orders import FixedOrders, fullest, in_flight
 from formulations.training_strategy.layouts import Best, Layouts, Search, places, quick_bound
 from instances.errors import InstanceError
 from instances.problems.stage_partitioning import CostModel, Edge, Layer, StageInstance, Tmpc
@@ -258,9 +258,9 @@ def test_bounds_of_equal_stages_are_met() -> None:
 def test_paths_of_simulated_layouts_bound_all_others() -> None:
     rng = np.random.default_rng(1)
     for schedule, p, m, V in ((F1B, 4, 6, 1), (GPIPE, 3, 5, 1), (ZB, 4, 7, 1), (INTERLEAVED, 2, 4, 3)):
-        clock, kind = Clock(schedule, p, m, V), SCHEDULES[schedule]
+        fixed, kind = FixedOrders(schedule, p, m, V), SCHEDULES[schedule]
         drawn = [rng.integers(1, 9, (3, p * V)).astype(float) for _ in range(12)]
-        runs = [clock.run(times.tolist()) for times in drawn]
+        runs = [fixed.run(times.tolist()) for times in drawn]
         for times, (makespan, path) in zip(drawn, runs, strict=True):
             stages = [tuple(each) for each in times.tolist()]
             from_definition = simulate(_stages(stages, kind.is_split, p * V), kind.orders(p, m, V)).makespan_s

@@ -24,7 +24,7 @@ class Path(NamedTuple):
     weight: tuple[float, ...]
 
 
-class Clock:
+class FixedOrders:
     """The orders of a schedule for p devices of V chunks and m micro-batches.
 
     Each action has a number; ``before[k]`` is the one before action k on its device, and ``needs[k]`` the one of
@@ -89,9 +89,9 @@ class Clock:
 
 
 @lru_cache(maxsize=16)
-def clock_of(schedule: Schedule, p: int, m: int, V: int) -> Clock:
-    """The clock of these numbers; those used last are kept."""
-    return Clock(schedule, p, m, V)
+def orders_of(schedule: Schedule, p: int, m: int, V: int) -> FixedOrders:
+    """The orders of these numbers; those used last are kept."""
+    return FixedOrders(schedule, p, m, V)
 
 
 def in_flight(degrees: Degrees, device: int) -> int:
