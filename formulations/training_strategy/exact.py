@@ -58,9 +58,12 @@ def solve(instance: StrategyInstance, limits: Limits, watch: Watch) -> Answer[St
             layouts = Layouts(chains[degrees.t], degrees)
             stats["degrees_bounded"] += 1
             low = max(low, layouts.bound)
+            if best.plan is None and low < math.inf:
+                Search(layouts, best).begin()  # a plan to show, whatever becomes of the proof
             # The tables of degrees that are not next are dropped, and made again when they are.
             if low < best.time * (1 - NOISE) and (not queue or low <= queue[0][0]):
                 search = Search(layouts, best)
+                search.begin()
                 stats["degrees_searched"] += 1
         if search is not None:
             search.turn()

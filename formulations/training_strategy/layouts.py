@@ -226,7 +226,6 @@ class Search:
         self._rest = np.zeros((0, degrees.num_chunks + 1, layouts.width))
         self._known: set[Path] = set()
         self._serial = count()
-        self._has_begun = False
         self.bound = layouts.bound
         self._open: list[tuple[float, int, int, tuple[int, ...], float, float]] = []
         #: The least bound of beginnings that were given up, as there were too many.
@@ -269,22 +268,18 @@ class Search:
 
     def turn(self) -> None:
         """So many steps as one search takes before others have theirs."""
-        if self.layouts.degrees.V > 1 and not self._has_begun:
-            # Bounds of several chunks on a device lead to complete layouts late.
-            self._simulate(self._balanced())
-            self._has_begun = True
         for _ in range(_TURN):
             if self.is_done or self.best.watch.stopped():
                 break
             self._step()
 
-    def _balanced(self) -> tuple[int, ...]:
-        """The ends of a layout whose largest bound of a chunk is least."""
+    def begin(self) -> None:
+        """Simulate a layout whose largest bound of a chunk is least."""
         ends, i = [], 0
         for g in range(self.layouts.degrees.num_chunks):
             i = int(np.maximum(self.layouts.lower[g, i], self.layouts.rest[g + 1]).argmin())
             ends.append(g + 1 + i)
-        return tuple(ends)
+        self._simulate(tuple(ends))
 
     def _step(self) -> None:
         """Look at the beginning of a layout with the least bound."""

@@ -9,8 +9,8 @@ from solvers.outcome import Limits
 
 _code = lazy("formulations.training_strategy")
 
-#: Tables have the square of so many layers; an iteration of more passes takes minutes and gigabytes to simulate.
-_MOST_LAYERS, _MOST_PASSES = 600, 3_000_000
+#: Tables grow with the cube of the layers; an iteration of more passes takes minutes and gigabytes to simulate.
+_MOST_LAYERS, _MOST_PASSES = 300, 3_000_000
 
 
 def choose(instance: StrategyInstance, _limits: Limits, _exact: bool) -> tuple[str, str]:
