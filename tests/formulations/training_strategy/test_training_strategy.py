@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from load import allowed_s
 from oracles.training_strategy import optimum, random_instance
 from small_instances import random_case
 
@@ -24,6 +25,8 @@ from formulations.training_strategy.definition.problem import evaluate, iteratio
 from formulations.training_strategy.fixed_orders import FixedOrders, fullest, in_flight
 from formulations.training_strategy.layouts import Best, Layouts, Search, places, quick_bound
 from instances.errors import InstanceError
+from instances.generators import transformer
+from instances.generators.transformer import A100, Architecture
 from instances.problems.stage_partitioning import CostModel, Edge, Layer, StageInstance, Tmpc
 from instances.problems.training_strategy import Schedule, StrategyInstance, of_chain
 from planner import Status
@@ -425,6 +428,30 @@ def test_devices_of_several_chunks_recompute_where_it_costs_least(cases: int) ->
         best, found = optimum(instance), exact.solve(instance, Limits(), Watch())
         assert best is not None and found.plan is not None
         assert evaluate(instance, found.plan) == pytest.approx(best, rel=1e-9), number
+
+
+def test_a_formula_that_divides_filling_by_replicas_prefers_a_pipeline_where_the_clock_wants_none() -> None:
+    """GPT, 32 layers, 64 micro-batches: 0.01461 s each without a pipeline, which the formula calls the slower plan."""
+    given = {"devices": 64, "bandwidth": "100GB/s", "microbatches": 64}
+    found = planner.solve(planner.load("gpt", problem="training_strategy", **given), exact=True)
+    assert found.status is Status.OPTIMAL and found.plan is not None and found.objective is not None
+    assert (found.plan["pp_degree"], found.plan["dp_degree"], found.plan["tp_degree"]) == (1, 32, 2)
+    assert found.objective / 64 == pytest.approx(0.01461, abs=5e-6)
+
+
+#: Sizes of Llama: layers, hidden size, heads, sequence length, vocabulary.
+LLAMAS = {"70b": (80, 8192, 64, 4096, 32000), "405b": (126, 16384, 128, 8192, 128256)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "devices", "batch"), [("70b", 64, 512), ("70b", 512, 2048), ("405b", 512, 512), ("405b", 16384, 2048)]
+)
+def test_large_chains_are_proved_in_a_minute(name: str, devices: int, batch: int) -> None:
+    model = transformer.gpt(name, Architecture(*LLAMAS[name], 1), replace(A100, peak_flop_per_s=989e12))
+    flat = replace(model, num_devices=devices, num_microbatches=batch, bandwidth=50e9)
+    found = planner.solve(of_chain(flat), limits=Limits(time_s=allowed_s(60)))
+    assert found.status is Status.OPTIMAL and found.verified
 
 
 @pytest.mark.slow
