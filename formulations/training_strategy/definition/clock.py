@@ -11,4 +11,5 @@ from instances.problems.training_strategy import StrategyInstance
 def clock(instance: StrategyInstance, plan: StrategyPlan) -> Clock:
     """A batch under the plan's schedule, in seconds."""
     unit_s = 1e-3 if instance.flat.time_unit == "ms" else 1.0
-    return Clock("iteration", str(plan.schedule), instance.flat.num_microbatches, evaluate(instance, plan) * unit_s)
+    m = instance.flat.num_microbatches
+    return Clock("iteration", str(plan.schedule), m, lambda: evaluate(instance, plan) * unit_s)
