@@ -26,7 +26,7 @@ Table = np.ndarray[Any, np.dtype[np.float64]]
 NO_PLAN = "no degrees and layout fit: more memory, devices, micro-batches or TMPCs that hold less are needed"
 #: Differences of prefix sums of bytes are that far from the sums themselves; a bound must not call that too large.
 _NOISE = 1e-9
-#: Slopes of recomputation are told apart by so many steps: more would cost time, fewer make bounds weaker.
+#: Slopes of recomputation are distinguished by so many steps: more would cost time, fewer make bounds weaker.
 _MOST_SLOPES = 48
 #: Of layers that are not of the common kind (embedding, head) all sets are tried.
 _MOST_OTHERS = 3
