@@ -77,7 +77,7 @@ def _even_split(instance: StrategyInstance, degrees: Degrees) -> tuple[list[int]
 
 
 def _costs(tmpcs: Sequence[Tmpc]) -> list[tuple[float, ...]]:
-    """What tells layers apart: neighbours have other ids, and volumes to synchronise with them belong to edges."""
+    """What distinguishes layers: neighbours have other ids, and volumes to synchronise with them belong to edges."""
     return [(x.time, x.weight_bytes, x.activation_bytes, x.static_bytes) for x in tmpcs]
 
 
