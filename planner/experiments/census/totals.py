@@ -24,9 +24,9 @@ class Census(ABC):
 
     ``counts`` has how many subproblems there are, ``variants`` how each inner heuristic fared; ``variant`` is the one
     that the method uses, where it has several. ``end_to_end`` has the objective of the method as it is, the one with
-    these solved exactly (of knapsacks: the optimum), and how much more the former is (``loss``; below 0: less). ``contradictions``: claims that
-    exclude each other, in words. ``seconds``: until the last subproblem was solved; ``cpu_seconds``: of all solving,
-    that of earlier runs included. ``unwritten`` says which files could not be written.
+    these solved exactly (of knapsacks: the optimum), and how much more the former is (``loss``; below 0: less).
+    ``contradictions``: claims that exclude each other, in words. ``seconds``: until the last subproblem was solved;
+    ``cpu_seconds``: of all solving, that of earlier runs included. ``unwritten`` says which files could not be written.
     """
 
     instance: Any
