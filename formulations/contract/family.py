@@ -259,7 +259,7 @@ class Family(Generic[Instance, Plan]):
         return self.entries.get("breakdown")
 
     @property
-    def clock(self) -> Callable[[Instance, Plan], Clock] | None:
+    def clock(self) -> Callable[[Instance, Plan], Clock | None] | None:
         """``clock(instance, plan)``: which clock the objective is, with a simulated iteration; ``None``: no clock."""
         return self.entries.get("clock")
 

@@ -28,8 +28,14 @@ NO_PLAN = "no degrees and layout fit: more memory, devices, micro-batches or TMP
 _NOISE = 1e-9
 #: Slopes of recomputation are distinguished by so many steps: more would cost time, fewer make bounds weaker.
 _MOST_SLOPES = 48
+#: Ways to run the layers of a chunk, or of a device, that no other one beats: more would take minutes.
+_MOST_LABELS = 50_000
 #: Of layers that are not of the common kind (embedding, head) all sets are tried.
 _MOST_OTHERS = 3
+
+
+class TooManyWaysError(Exception):
+    """Layers can be run in too many ways to compare; the message says how many."""
 
 
 class Degrees(NamedTuple):
@@ -132,13 +138,22 @@ class Chain:
         return self._again[in_flight]
 
     def _least_again(self, in_flight: int) -> Table:
-        sizes = [[(x.static + in_flight * x.activation, x.again) for x in ways] for ways in self.ways]
+        # A way that alone is too large is in no chunk; without it, sums round by far less than the tolerance on memory.
+        most = self.limit * (1 + _NOISE)
+        sizes = [
+            [(size, x.again) for x in ways if (size := x.static + in_flight * x.activation) <= most]
+            for ways in self.ways
+        ]
+        never = np.array([float(not each) for each in sizes])
+        sizes = [each or [(0.0, 0.0)] for each in sizes]
         of_kind = {each: _lower_hull(each) for each in {tuple(each) for each in sizes}}
         hulls = [of_kind[tuple(each)] for each in sizes]
         missing = _sums(np.array([hull[0][0] for hull in hulls])) - self.limit * (1 + _NOISE)
         missing = np.where(self.is_chunk, np.maximum(missing, 0.0), 0.0)
         found = self._of_one_kind(hulls, missing) if max(map(len, sizes)) <= 2 else None
-        return self._relaxed(hulls, missing) if found is None else found
+        found = self._relaxed(hulls, missing) if found is None else found
+        fastest = _sums(np.array([hull[0][1] for hull in hulls]))  # of ways that fit alone
+        return np.where(_sums(never) > 0, math.inf, found + fastest)
 
     def _of_one_kind(self, hulls: Sequence[Sequence[tuple[float, float]]], missing: Table) -> Table | None:
         """The knapsack of layers that save the same in the same time, but for a few; ``None`` if these are too many.
@@ -193,6 +208,8 @@ class Chain:
             ordered = fits[np.lexsort((sizes[fits], times[fits]))]
             before = np.concatenate([[math.inf], np.minimum.accumulate(sizes[ordered])[:-1]])[: len(ordered)]
             kept = ordered[sizes[ordered] < before]
+            if len(kept) > _MOST_LABELS:
+                raise TooManyWaysError(f"more than {_MOST_LABELS} ways to run layers, none of which beats another")
             held, again = sizes[kept], times[kept]
             taken.append(np.divmod(kept, len(ways)))
         for label in range(len(held)):
@@ -238,6 +255,8 @@ class Chain:
                     ):
                         again = (*label.again[:g], label.again[g] + way.again, *label.again[g + 1 :])
                         found.append(_Label(held, again, (*label.ways, way)))
+            if len(found) > _MOST_LABELS:
+                raise TooManyWaysError(f"more than {_MOST_LABELS} ways to run layers, none of which beats another")
             labels = _undominated(found)
         sizes = np.cumsum([0, *(y - x for x, y in chunks)])
         kept = [

@@ -14,7 +14,7 @@ import math
 from itertools import count
 
 from formulations.contract.family import Answer, infeasible_by_counting
-from formulations.training_strategy.costs import NO_PLAN, Chain, Degrees, all_degrees
+from formulations.training_strategy.costs import NO_PLAN, Chain, Degrees, TooManyWaysError, all_degrees
 from formulations.training_strategy.definition.plan import StrategyPlan
 from formulations.training_strategy.definition.problem import evaluate
 from formulations.training_strategy.heuristics import even
@@ -28,6 +28,13 @@ _FIRST_S, _FIRST_SHARE = 10.0, 0.2
 
 def solve(instance: StrategyInstance, limits: Limits, watch: Watch) -> Answer[StrategyPlan]:
     """The best plan, proved, or the best so far and a bound for all plans."""
+    try:
+        return _search(instance, limits, watch)
+    except TooManyWaysError as error:
+        return Answer(watch.best_plan, watch.best_bound, stop=Stop.SIZE_LIMIT, reason=str(error))
+
+
+def _search(instance: StrategyInstance, limits: Limits, watch: Watch) -> Answer[StrategyPlan]:
     chains: dict[int, Chain] = {}
     best, serial = Best(watch), count()
     if instance.virtual_stages > 1:
@@ -48,12 +55,14 @@ def solve(instance: StrategyInstance, limits: Limits, watch: Watch) -> Answer[St
         stats["first_plan"] = best.time
     heapq.heapify(queue)
     bound, given_up = 0.0, math.inf
+    reason = "layouts were given up, as there were too many to keep"
     while queue and not watch.stopped():
-        low, number, degrees, search = heapq.heappop(queue)
+        low, number, degrees, search = queue[0]
         bound = max(bound, min(low, best.time, given_up) * (1 - NOISE))
         watch.bound(bound)
         if best.time - bound <= max(limits.gap, 2 * NOISE) * best.time < math.inf:
-            break
+            break  # the queue holds what is not searched: the bound stays that of the next degrees
+        heapq.heappop(queue)
         if search is None:
             layouts = Layouts(chains[degrees.t], degrees)
             stats["degrees_bounded"] += 1
@@ -79,5 +88,4 @@ def solve(instance: StrategyInstance, limits: Limits, watch: Watch) -> Answer[St
         return Answer(best.plan, bound, stop=Stop.PROVED, stats=stats)
     if queue:
         return Answer(best.plan, bound, stop=watch.why(Stop.COMPLETED), stats=stats)
-    reason = "layouts were given up, as there were too many to keep"
     return Answer(best.plan, bound, stop=Stop.SIZE_LIMIT, reason=reason, stats=stats)

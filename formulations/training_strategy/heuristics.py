@@ -11,7 +11,17 @@ from itertools import count, groupby, pairwise
 import numpy as np
 
 from formulations.contract.family import Answer, infeasible_by_counting
-from formulations.training_strategy.costs import NO_PLAN, Chain, Choice, Degrees, Kept, Table, all_degrees, plan_of
+from formulations.training_strategy.costs import (
+    NO_PLAN,
+    Chain,
+    Choice,
+    Degrees,
+    Kept,
+    Table,
+    TooManyWaysError,
+    all_degrees,
+    plan_of,
+)
 from formulations.training_strategy.definition.plan import StrategyPlan
 from formulations.training_strategy.fixed_orders import fullest, in_flight, orders_of
 from formulations.training_strategy.layouts import Layouts, least_sum, places, quick_bound
@@ -120,7 +130,7 @@ def _simulated(chain: Chain, degrees: Degrees, chunks: list[tuple[int, int]], ch
     return time + (degrees.d - 1) / degrees.d * max(sums)
 
 
-def formula(instance: StrategyInstance, _limits: Limits, watch: Watch) -> Answer[StrategyPlan]:
+def formula(instance: StrategyInstance, limits: Limits, watch: Watch) -> Answer[StrategyPlan]:
     """The best plan by S + (m - 1) C + R: its iteration is simulated, but no other plan's.
 
     S is the time of a micro-batch in all stages, C that in the slowest one, and R the longest sum of gradients, all of
@@ -131,6 +141,13 @@ def formula(instance: StrategyInstance, _limits: Limits, watch: Watch) -> Answer
     ------
     Narayanan et al. 2021, section 2.2: (m + p - 1) t for equal stages.
     """
+    try:
+        return _formula(instance, limits, watch)
+    except TooManyWaysError as error:
+        return Answer(watch.best_plan, stop=Stop.SIZE_LIMIT, reason=str(error))
+
+
+def _formula(instance: StrategyInstance, _limits: Limits, watch: Watch) -> Answer[StrategyPlan]:
     chains: dict[int, Chain] = {}
     queue: list[tuple[float, int, Degrees]] = []
     serial = count()

@@ -336,6 +336,8 @@ class Search:
 
     def _choose(self, ends: tuple[int, ...], ways: list[list[Choice]], gradients: float) -> None:
         """Branch over the devices with several ways; the least of each chunk bounds them, as no pass is shorter."""
+        if self.best.watch.stopped():
+            return
         layouts, p = self.layouts, self.layouts.degrees.p
         least = [tuple(map(min, zip(*(way.again for way in own), strict=True))) for own in ways]
         forward = layouts.forward[places(ends)].tolist()

@@ -7,7 +7,7 @@ presolve and without a hint: hardly ever are two searches that differ in all thr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -56,6 +56,10 @@ def reorder(lp: highspy.HighsLp, seed: int) -> tuple[highspy.HighsLp, list[int]]
     return found, [int(place) for place in column_at]
 
 
+#: Two true proofs may differ by so much, relatively: solvers let rows be broken by their tolerances (SCIP by 1e-6 times
+#: a large coefficient). What is off by less costs nothing: the weaker bound counts.
+_TOLERANCES = 2e-5
+
 #: One run of a model: its columns by a variable's id, a hint by columns, a listener, and whether it is the second one.
 Once = Callable[[highspy.HighsLp, Mapping[int, int], Mapping[int, float], OnBound, bool], Run]
 
@@ -70,37 +74,50 @@ def prove_twice(
 ) -> Run:
     """What both runs prove; only one where there are no integers, or the first one proves nothing.
 
-    Where the second finds what the first ruled out, a third one stands in for the first. The final bound is the
-    caller's to report.
+    Where one finds what the other ruled out, a third one runs; what two of them prove counts if no solution of the
+    third is better. The bound is the caller's to report.
     """
     if all(kind == highspy.HighsVarType.kContinuous for kind in lp.integrality_):
         return once(lp, columns, known, on_bound, False)
     is_minimum = lp.sense_ == highspy.ObjSense.kMinimize
-    # Bounds of the first run wait for the second one: a watch does not take back what was reported.
+    # No bound is reported before two runs stand for it: a watch does not take back what was reported.
     first = once(lp, columns, known, None, False)
     if first.stop is not Stop.PROVED:
         return alone(first, is_minimum=is_minimum)
 
-    def again(number: int, before: Run) -> Run:
+    def again(number: int) -> Run:
         other, moved = reorder(lp, seed + number)
         place = {variable: moved[column] for variable, column in columns.items()}
-        report = on_bound and (lambda bound: on_bound(_weaker(bound, before.bound, is_minimum)))
         # Without a hint: an objective that is known from the beginning cuts off optima (pipeline_placement's tests).
-        return once(other, place, {}, report, True)
+        return once(other, place, {}, None, True)
 
-    second = again(0, first)
-    if second.stop is Stop.PROVED and refutes(second, first, is_minimum=is_minimum):
-        first, second = second, again(1, second)
-    return agreement(first, second, is_minimum=is_minimum)
+    runs = [first, again(0)]
+    if runs[1].stop is Stop.PROVED and len(standing(runs, is_minimum=is_minimum)) < 2:
+        runs.append(again(1))
+    stand = standing(runs, is_minimum=is_minimum)
+    if len(stand) > 1:
+        return agreement(stand[0], stand[-1], is_minimum=is_minimum)
+    found, sign = [run for run in runs if run.values is not None], 1 if is_minimum else -1
+    best = min(found, key=lambda run: sign * (run.objective or 0.0), default=first)
+    whose = best.solver or "the solver"
+    bound = alone(stand[0], is_minimum=is_minimum).bound if stand else None
+    reason = f"{whose} contradicts itself: one run has a solution that another one rules out"
+    return replace(best, infeasible=False, bound=bound, stop=without_proof(runs[-1].stop), reason=reason)
+
+
+def standing(runs: Sequence[Run], *, is_minimum: bool) -> list[Run]:
+    """The runs whose claims no other one's solution refutes."""
+    return [run for run in runs if not any(refutes(other, run, is_minimum=is_minimum) for other in runs)]
 
 
 def refutes(run: Run, other: Run, *, is_minimum: bool) -> bool:
     """Whether a run has a solution where another one claims that there is none, or none that is as good."""
     if other.infeasible:
         return run.values is not None
-    if run.objective is None or other.bound is None or _are_one(run.objective, other.bound):
+    if run.objective is None or other.bound is None:
         return False
-    return _is_better(run.objective, other.bound, is_minimum)
+    room = _TOLERANCES * max(abs(run.objective), abs(other.bound)) + 1e-6
+    return run.objective < other.bound - room if is_minimum else run.objective > other.bound + room
 
 
 def agreement(first: Run, second: Run, *, is_minimum: bool) -> Run:

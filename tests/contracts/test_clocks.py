@@ -29,11 +29,14 @@ def test_pipelines_say_which_clock_they_are(name: str) -> None:
         if result.own_plan is None or family.clock is None:
             continue
         clock, seen = family.clock(instance, result.own_plan), seen + 1
+        if clock is None:
+            assert name == "microbatch_schedule" and instance.objective == "memory"
+            continue
         if clock.iteration_s is None:
             assert name == "hierarchical_partitioning" and clock.kind == "steady"
             continue
         assert math.isfinite(clock.iteration_s) and clock.iteration_s >= 0, number
-        if clock.kind == "iteration" and getattr(instance, "objective", "time") != "memory":
+        if clock.kind == "iteration":
             assert clock.iteration_s == pytest.approx(result.objective, rel=1e-9), number
         if name in ("stage_partitioning", "flushed_partitioning"):
             flat = getattr(instance, "flat", instance)

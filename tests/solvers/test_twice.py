@@ -113,16 +113,22 @@ def test_a_refuted_proof_is_replaced_by_that_of_a_third_run() -> None:
     false, true = (Run(Stop.PROVED, values=f"{each}", objective=each, bound=each) for each in (5.0, 4.0))
     none = Run(Stop.PROVED, infeasible=True)
     hints: list[Any] = []
+    reported: list[float] = []
 
     def outcome(*ends: Run) -> Run:
         runs = iter(ends)
         hints.clear()
 
-        def once(_lp: Any, _columns: Any, hint: Any, _report: Any, _second: bool) -> Run:
+        def once(_lp: Any, _columns: Any, hint: Any, report: Any, _second: bool) -> Run:
             hints.append(dict(hint))
-            return next(runs)
+            run = next(runs)
+            if report is not None and run.bound is not None:
+                report(run.bound)
+            return run
 
-        return prove_twice.prove_twice(once, lp, {}, {0: 1.0}, 0, None)
+        run = prove_twice.prove_twice(once, lp, {}, {0: 1.0}, 0, reported.append)
+        assert reported == []  # until two runs stand for a bound
+        return run
 
     for first in (false, none):
         run = outcome(first, true, true)
@@ -130,6 +136,15 @@ def test_a_refuted_proof_is_replaced_by_that_of_a_third_run() -> None:
         assert hints == [{0: 1.0}, {}, {}]
     late = outcome(false, true, Run(Stop.TIME_LIMIT, bound=3.0))
     assert (late.stop, late.objective, late.bound) == (Stop.TIME_LIMIT, 4.0, 3.0)
+    # It is the second run that lies: the first one's solution refutes it.
+    other = outcome(true, false, true)
+    assert (other.stop, other.objective, other.bound) == (Stop.PROVED, 4.0, 4.0)
+    for lies in ((true, false, false), (true, none, none), (true, none, false)):
+        lone = outcome(*lies)
+        assert (lone.stop, lone.objective, lone.infeasible) == (Stop.COMPLETED, 4.0, False)
+        assert lone.bound is not None and lone.bound < 4.0 * (1 - OPTIMAL_GAP) and "contradicts itself" in lone.reason
+    cut = outcome(true, Run(Stop.TIME_LIMIT, bound=4.5))
+    assert cut.stop is Stop.TIME_LIMIT and cut.bound is not None and cut.bound < 4.0
 
 
 def test_a_single_run_closes_no_gap(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from itertools import pairwise
 from formulations.figures.gantt import forward_and_backward
 from formulations.layer_assignment.definition.plan import LayerPlan
 from formulations.layer_assignment.definition.problem import cuts, terms
-from formulations.simulation.clock import Clock
+from formulations.simulation.clock import MOST_ACTIONS, Clock
 from formulations.simulation.simulate_graph import one_f_one_b
 from instances.problems.layer_assignment import LayerAssignmentInstance
 from instances.problems.microbatch_schedule import ScheduleEdge, ScheduleInstance, ScheduleStage
@@ -30,7 +30,9 @@ def pipeline(instance: LayerAssignmentInstance, plan: LayerPlan) -> ScheduleInst
 def clock(instance: LayerAssignmentInstance, plan: LayerPlan) -> Clock:
     """The formula beside the simulated step, with the formula's all-reduce after it."""
 
-    def simulate() -> float:
+    def simulate() -> float | None:
+        if 2 * len(plan.lengths) * instance.num_microbatches > MOST_ACTIONS:
+            return None
         return one_f_one_b(pipeline(instance, plan)).iteration_s + terms(instance, plan).all_reduce
 
     return Clock("formula", "1f1b", instance.num_microbatches, simulate)

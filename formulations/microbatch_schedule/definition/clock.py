@@ -1,4 +1,4 @@
-"""The objective is the iteration itself, or the memory of one."""
+"""The objective is the iteration itself, unless it is the memory of one."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from formulations.simulation.clock import Clock
 from instances.problems.microbatch_schedule import ScheduleInstance
 
 
-def clock(_: ScheduleInstance, plan: SchedulePlan) -> Clock:
-    """The plan's own passes."""
-    return Clock("iteration", None, None, lambda: plan.iteration_s)
+def clock(instance: ScheduleInstance, plan: SchedulePlan) -> Clock | None:
+    """The plan's own passes; ``None`` where the objective is memory."""
+    return None if instance.objective == "memory" else Clock("iteration", None, None, lambda: plan.iteration_s)

@@ -195,6 +195,72 @@ def test_exact_search_against_brute_force(cases: int) -> None:
     assert infeasible > cases / 4
 
 
+def test_a_search_that_may_leave_a_gap_proves_no_more_than_that(cases: int) -> None:
+    """It ends with degrees that are not searched: its bound is theirs, not the plan's time."""
+    left = 0
+    for seed in range(2 * cases):
+        instance = random_instance(random.Random(1000 + seed), most_layers=3)
+        best = optimum(instance)
+        for gap in (0.02, 0.1, 0.4):
+            answer = exact.solve(instance, Limits(gap=gap), Watch(Limits(gap=gap)))
+            assert answer.infeasible == (best is None), seed
+            if best is not None and answer.plan is not None and answer.bound is not None:
+                assert answer.bound <= best * (1 + 1e-9) <= evaluate(instance, answer.plan) * (1 + 2e-9), seed
+                left += answer.stop is not Stop.PROVED
+    assert left
+    uneven_work = [2.0] * 8 + [4.0]
+    instance = chain_of([[(each, 0.0, 1.0)] for each in uneven_work], 2, 1e9, 4, (Schedule.INTERLEAVED,), 2)
+    answer = exact.solve(instance, Limits(gap=0.3), Watch(Limits(gap=0.3)))
+    assert answer.bound is not None and answer.bound <= 44.0
+    assert exact.solve(instance, Limits(), Watch()).bound == pytest.approx(44.0)
+
+
+def chain_of(
+    ways: list[list[tuple[float, float, float]]],
+    devices: int,
+    memory: float,
+    batch: int,
+    schedules: tuple[Schedule, ...] = (F1B,),
+    chunks: int = 1,
+) -> StrategyInstance:
+    """A chain of layers with ways to run each: time, activations and static bytes."""
+    layers = tuple(
+        Layer(v, {1: tuple(Tmpc(f"x{i}", time, 0.0, kept, held) for i, (time, kept, held) in enumerate(own))})
+        for v, own in enumerate(ways)
+    )
+    edges = tuple(Edge(v, v + 1, 0.0) for v in range(len(ways) - 1))
+    return of_chain(
+        StageInstance("chain", layers, edges, devices, memory, 1.0, batch, max_dp_degree=1), schedules, chunks
+    )
+
+
+@pytest.mark.parametrize(
+    ("ways", "devices", "memory"),
+    [
+        ([[(1, 0.1, 0), (2, 0, 0)], [(1, 0.2, 0), (3, 0, 0)], [(1, 0.3, 0), (5, 0, 0)]], 1, 0.0),
+        ([[(1, 0.1, 0), (1.5, 0.05, 0), (2, 0, 0)], [(1, 0.2, 0), (3, 0, 0)], [(1, 0.7, 0), (5, 0, 0)]], 1, 0.0),
+        ([[(1, 1e17, 0), (2, 0, 0)], [(1, 9, 0)], [(1, 9, 0)]], 3, 10.0),
+    ],
+)
+def test_ways_that_are_far_too_large_hide_no_plan(
+    ways: list[list[tuple[float, float, float]]], devices: int, memory: float
+) -> None:
+    """Sums of bytes with and without them differ by more than the memory has."""
+    instance = chain_of(ways, devices, memory, 1)
+    answer = exact.solve(instance, Limits(), Watch())
+    assert answer.plan is not None and violations(instance, answer.plan) == ()
+    assert evaluate(instance, answer.plan) == pytest.approx(optimum(instance))
+
+
+def test_too_many_ways_end_with_what_is_known() -> None:
+    """Bytes and times that double from layer to layer: no way to run some layers beats another one."""
+    ways = [[(1.0, 2.0**k, 0.0), (1.0 + 2.0**k, 0.0, 0.0)] for k in range(26)]
+    instance = chain_of(ways, 1, 2.0**25, 1)
+    answer = exact.solve(instance, Limits(), Watch())
+    assert answer.stop is Stop.SIZE_LIMIT and "ways" in answer.reason and not answer.infeasible
+    assert heuristics.formula(instance, Limits(), Watch()).stop is Stop.SIZE_LIMIT
+
+
 def test_heuristics_have_plans_that_keep_the_rules_and_are_no_better(cases: int) -> None:
     plans = 0
     for number in range(2 * cases):
