@@ -111,13 +111,17 @@ def standing(runs: Sequence[Run], *, is_minimum: bool) -> list[Run]:
 
 
 def refutes(run: Run, other: Run, *, is_minimum: bool) -> bool:
-    """Whether a run has a solution where another one claims that there is none, or none that is as good."""
+    """Whether a run has a solution where another one claims that there is none, or none that is as good.
+
+    A run whose own solution is as good contradicts itself: that is for the watch, which sees its bound and its plan.
+    """
     if other.infeasible:
         return run.values is not None
     if run.objective is None or other.bound is None:
         return False
     room = _TOLERANCES * max(abs(run.objective), abs(other.bound)) + 1e-6
-    return run.objective < other.bound - room if is_minimum else run.objective > other.bound + room
+    claims = [other.bound, *([] if other.objective is None else [other.objective])]
+    return all(run.objective < one - room if is_minimum else run.objective > one + room for one in claims)
 
 
 def agreement(first: Run, second: Run, *, is_minimum: bool) -> Run:
