@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from random_instances import LIMITS, warmed
 from small_instances import random_case
 
+import planner
 from formulations import FAMILIES
 from formulations.stage_partitioning.definition.batch import step_time
+from planner.files.load import family_of
 from planner.solving.solve import run
 
 #: What has no pipeline, or none of its own.
@@ -46,3 +49,16 @@ def test_pipelines_say_which_clock_they_are(name: str) -> None:
                 work = rounds * step_time(flat, stage) * stage.dp_degree * unit_s
                 assert clock.iteration_s >= work * (1 - 1e-9), number
     assert seen > 2 or family.clock is None
+
+
+@pytest.mark.parametrize("name", ["chain8", "chain8-flushed", "chain8-strategy"])
+def test_iterations_are_in_seconds_whatever_the_unit(name: str) -> None:
+    instance = planner.load(name)
+    plan, family = planner.solve(instance).own_plan, family_of(instance)
+    assert family.clock is not None
+    flat = getattr(instance, "flat", instance)
+    slow = replace(flat, time_unit="ms")
+    other = slow if flat is instance else replace(instance, flat=slow)
+    own, scaled = (family.clock(each, plan) for each in (instance, other))
+    assert own is not None and scaled is not None and own.iteration_s is not None
+    assert scaled.iteration_s == pytest.approx(own.iteration_s / 1000)
