@@ -12,7 +12,6 @@ import operator
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
-from importlib.metadata import version as distribution_version
 from typing import Any, ClassVar
 
 from google.protobuf import text_format
@@ -26,7 +25,7 @@ from solvers.external import process
 from solvers.external.messages import FAILURES, OWN_CPSAT, CpTask, Ended, Outcome
 from solvers.inspection import Inspectable, plain, unit_of
 from solvers.outcome import DEFAULT_SOLVER, OPTIMAL_GAP, Limits, OnBound, OnSolution, Run, Watch
-from solvers.trust.pins import BackendError, demand
+from solvers.trust.pins import BackendError, demand, installed_version
 
 #: With so little of its limit left, in seconds, a run has ended because of that.
 _NEAR_S = 0.1
@@ -76,7 +75,7 @@ class Values:
 
 def version() -> str:
     """Name and version, for results: ``CP-SAT 9.15.6755``."""
-    return f"CP-SAT {distribution_version('ortools')}"
+    return f"CP-SAT {installed_version('ortools')}"
 
 
 def whole(bound: float) -> int:

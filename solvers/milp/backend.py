@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, ClassVar
 
 import highspy
@@ -56,6 +57,7 @@ _RELATIVE, _ABSOLUTE = 5e-7, 1e-6
 _FAR = 0.05
 
 
+@cache
 def version() -> str:
     """Name and version, for results: ``HiGHS 1.12.0 (Pyomo 6.10.1)``."""
     return f"HiGHS {highspy.Highs().version()} (Pyomo {pyomo.__version__})"

@@ -6,6 +6,8 @@ ortools 9.15 carries HiGHS 1.12.0: beside highspy 1.15 the two clash, and highsp
 
 from __future__ import annotations
 
+from functools import cache
+
 #: Distribution to the one version that is run.
 PINNED = {"ortools": "9.15.6755", "highspy": "1.12.0"}
 
@@ -14,6 +16,7 @@ class BackendError(RuntimeError):
     """A solver of a version that is not the pinned one: it is refused before it runs."""
 
 
+@cache  # asked before every run, and 4 ms each time
 def installed_version(distribution: str) -> str:
     """The version of a distribution here; "absent" if there is none."""
     from importlib import metadata  # 15 ms that a command without solvers saves

@@ -99,19 +99,19 @@ def test_every_family_has_absurd_instances() -> None:
 def test_a_refusal_says_how_many_bytes_would_be_needed(
     make: Callable[[], Any], method: str, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory_budget, "_free_bytes", lambda: 2.0**26)
+    monkeypatch.setattr(memory_budget, "_free_bytes", lambda _: 2.0**26)
     result = planner.solve(make(), method=method, limits=Limits(time_s=20))
     assert (result.status, result.stop, result.objective) == (Status.UNKNOWN, Stop.SIZE_LIMIT, None)
     assert re.search(rf"{table} would need \S+ bytes; expected at most 3.36e\+07", result.reason)
 
 
 def test_room_is_what_the_machine_and_the_limits_leave(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory_budget, "_free_bytes", lambda: 1000.0)
+    monkeypatch.setattr(memory_budget, "_free_bytes", lambda _: 1000.0)
     demand(500.0, "a table")
     with pytest.raises(SizeError, match="a table would need 501 bytes; expected at most 500"):
         demand(501.0, "a table")
     used = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-    monkeypatch.setattr(memory_budget, "_free_bytes", lambda: 1e15)
+    monkeypatch.setattr(memory_budget, "_free_bytes", lambda _: 1e15)
     monkeypatch.setattr(resource, "getrlimit", lambda which: (used + 2_000_000 * (which == resource.RLIMIT_AS), -1))
     assert 0 <= memory_budget.room() <= 1_000_000
 
