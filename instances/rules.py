@@ -7,7 +7,7 @@ else here needs pydantic, so that an instance can be built without importing it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -165,3 +165,18 @@ Flag = Annotated[bool, Rule("true or false", lambda core, _: core.bool_schema(st
 Requirements = tuple[Text, ...]
 #: Where an instance arose, such as in the run of a planner: free fields.
 Facts = Mapping[str, Fact]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Declared:
+    """What every instance has: what is required of its plans beside the problem's rules."""
+
+    requirements: Requirements = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recorded(Declared):
+    """What most instances remember as well: how they were declared (``options``), and where they arose (``origin``)."""
+
+    options: Mapping[str, Any] = field(default_factory=dict)
+    origin: Facts = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Named instances: generators with their parameters, where they come from, and the best values known for them.
+"""Named instances: generators with their parameters, and where they come from.
 
 `CATALOG` is the one list. What ``Entry.make`` returns goes to ``Family.read`` of the entry's family, together with the
 caller's overrides; a parameter of an entry wins over an override of the same name (``layers``).
@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from instances import memory_schemes
-from instances.catalog.entry import Bound, Entry, Published
+from instances.catalog.entry import Entry, Published
 from instances.catalog.first_looks import ENTRIES as _FIRST_LOOKS
 from instances.catalog.mappings import ENTRIES as _MAPPING_ENTRIES
 from instances.catalog.operators import ENTRIES as _OPERATOR_ENTRIES
@@ -86,21 +86,12 @@ def _make(
 
 
 def _transformer(
-    name: str,
-    generate: Callable[..., StageInstance],
-    model: Architecture,
-    help: str,
-    source: str,
-    best_known: tuple[Bound, ...] = (),
+    name: str, generate: Callable[..., StageInstance], model: Architecture, help: str, source: str
 ) -> Entry:
     def make(**given: str | int | float | bool) -> StageInstance:
         return _make(name, generate, model, **given)
 
-    return Entry(name, "stage_partitioning", make, help, source, _parameters(model), best_known)
-
-
-def _optimum(value: float, **overrides: str | int) -> Bound:
-    return Bound("optimum", value, overrides, "method exact, PRECISION 1e-9", "2026-11-21")
+    return Entry(name, "stage_partitioning", make, help, source, _parameters(model))
 
 
 _BERT32 = Architecture(32, 3840, 32, 2048, 50248, 2)
@@ -113,7 +104,6 @@ _ENTRIES = (
         _BERT32,
         "32-layer BERT with 5.9e9 parameters on A100s; fp16 weights and gradients, Adam in fp32",
         "Piper, section 5; sizes inferred from its released profile, times analytic (generators/transformer.py)",
-        (_optimum(0.03624672371282051, devices=64, memory="8GiB"), _optimum(0.034956457035897434)),
     ),
     _transformer(
         "bert",
@@ -219,7 +209,6 @@ _SCHEDULE_ENTRIES = (
             Setting("stages", _mesh_side, "number of pipeline stages", "4", metavar="S"),
             Setting("minibatch", _dimension, "samples of an iteration (mini-batch)", "8", metavar="B"),
         ),
-        (Bound("optimum", 33.0, {}, "(m + n - 1) (f + g)", "2026-11-21"),),
     ),
     Entry(
         "schedule-figure-5",

@@ -1,26 +1,12 @@
-"""What a catalog entry is: a named generator, where it comes from, and the best values known for its instances."""
+"""What a catalog entry is: a named generator, and where it comes from."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from instances.parameters import Setting
-
-
-@dataclass(frozen=True)
-class Bound:
-    """The best value known for an instance under these overrides: what it is, how and when it was found.
-
-    ``kind`` is ``optimum`` (proved), ``upper`` (a plan) or ``lower`` (a bound); ``value`` is in the instance's unit.
-    """
-
-    kind: str
-    value: float
-    overrides: Mapping[str, str | int]
-    source: str
-    date: str
 
 
 @dataclass(frozen=True)
@@ -45,5 +31,4 @@ class Entry:
     help: str
     source: str
     parameters: tuple[Setting, ...] = ()
-    best_known: tuple[Bound, ...] = ()
     published: Published | None = None

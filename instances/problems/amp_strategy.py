@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from instances.errors import expect
 from instances.exchange import in_files
 from instances.problems.layer_assignment import TiedParameters
-from instances.rules import Amount, Bandwidth, Count, Degree, Flag, Identifier, Index, Requirements, one_of
+from instances.rules import Amount, Bandwidth, Count, Declared, Degree, Flag, Identifier, Index, one_of
 
 #: How ranks may be placed on devices.
 MEGATRON, TILING, ORIENTED = "megatron", "tiling", "oriented"
@@ -50,7 +50,7 @@ class ModelLayer:
     absent={"name": "strategies"},
 )
 @dataclass(frozen=True)
-class AmpInstance:
+class AmpInstance(Declared):
     """A model, a cluster, and a global batch.
 
     Parameters
@@ -88,7 +88,6 @@ class AmpInstance:
     released_framing: tuple[Index, Index] | None = None
     placement: Annotated[str, one_of(*PLACEMENTS)] = MEGATRON
     options: Mapping[str, Any] = field(default_factory=dict)
-    requirements: Requirements = ()
 
     @property
     def num_devices(self) -> int:

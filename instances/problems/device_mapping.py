@@ -6,14 +6,14 @@ Source: Parmesan, section 5; the ratio rule is its section 5.2 with volumes coun
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Annotated, Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated
 
 from instances.errors import InstanceError, expect
 from instances.exchange import in_files
 from instances.graph import expect_simple
-from instances.rules import Amount, Count, Facts, Identifier, Index, Requirements, one_of
+from instances.rules import Amount, Count, Identifier, Index, Recorded, one_of
 
 #: Objectives an instance can have. ``auto`` (``AUTO``) is resolved to one of the first two before it is built.
 OBJECTIVES = ("p2p", "allreduce", "full")
@@ -55,7 +55,7 @@ class MappingEdge:
     built=lambda instance: with_objective(instance, instance.objective),
 )
 @dataclass(frozen=True)
-class DeviceMapping:
+class DeviceMapping(Recorded):
     """S stages with R replicas each, to be placed on S x R devices, one on each.
 
     Parameters
@@ -72,8 +72,6 @@ class DeviceMapping:
         ``index`` or ``free``: the order in which a stage's replicas pass their gradients on.
     options
         How the instance was declared; with ``auto`` the choice of the objective and its ratio.
-    origin
-        Where it arose, such as in the run of a planner (free fields).
     """
 
     name: Identifier
@@ -84,9 +82,6 @@ class DeviceMapping:
     objective: Annotated[str, one_of(*OBJECTIVES)] = "full"
     ring: Annotated[str, one_of(*RINGS)] = "index"
     microbatches: Count = MICROBATCHES
-    options: Mapping[str, Any] = field(default_factory=dict)
-    requirements: Requirements = ()
-    origin: Facts = field(default_factory=dict)
 
     @property
     def num_stages(self) -> int:

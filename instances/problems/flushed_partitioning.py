@@ -16,7 +16,7 @@ from instances.exchange import FileOf, in_files
 from instances.problems import stage_partitioning
 from instances.problems.stage_partitioning import StageInstance
 from instances.requirements import expect_none
-from instances.rules import Bandwidth, Count, Requirements, member_of
+from instances.rules import Bandwidth, Count, Declared, member_of
 
 
 class Schedule(StrEnum):
@@ -35,7 +35,7 @@ class Schedule(StrEnum):
     types={"flat": Annotated[Mapping[str, Any], FileOf(StageInstance, "a file of Piper's release")]},
 )
 @dataclass(frozen=True)
-class FlushedInstance:
+class FlushedInstance(Declared):
     """A flat instance whose N micro-batches (m) are one batch, after which the pipeline is flushed.
 
     Parameters
@@ -51,7 +51,6 @@ class FlushedInstance:
     schedule: Annotated[Schedule, member_of(Schedule)] = Schedule.ONE_F_ONE_B
     devices_per_machine: Count | None = None
     inner_bandwidth: Bandwidth | None = None
-    requirements: Requirements = ()
 
     @property
     def name(self) -> str:

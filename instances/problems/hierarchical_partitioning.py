@@ -16,7 +16,7 @@ from instances.parameters import MAX_COUNT
 from instances.problems import stage_partitioning
 from instances.problems.stage_partitioning import CostModel, StageInstance
 from instances.requirements import expect_none
-from instances.rules import Bandwidth, Count, Requirements, member_of
+from instances.rules import Bandwidth, Count, Declared, member_of
 
 
 class MemoryModel(StrEnum):
@@ -33,7 +33,7 @@ class MemoryModel(StrEnum):
     types={"flat": Annotated[Mapping[str, Any], FileOf(StageInstance, "a file of Piper's release")]},
 )
 @dataclass(frozen=True)
-class HierarchicalInstance:
+class HierarchicalInstance(Declared):
     """``num_machines`` machines (K_2) of ``devices_per_machine`` devices (K_1) each, and what runs on them.
 
     ``inner_bandwidth`` (B_1, among the devices of a machine) and ``outer_bandwidth`` (B_2, of a machine's link) are
@@ -47,7 +47,6 @@ class HierarchicalInstance:
     inner_bandwidth: Bandwidth
     outer_bandwidth: Bandwidth
     memory_model: Annotated[MemoryModel, member_of(MemoryModel)] = MemoryModel.PRECISE
-    requirements: Requirements = ()
 
     @property
     def name(self) -> str:

@@ -6,13 +6,11 @@ Source: AMP, sections 3.4 and 3.5 as described in its supplement (6.2, 6.4); the
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 from instances.errors import expect
 from instances.exchange import in_files
-from instances.rules import Amount, Count, Facts, Identifier, Index, Requirements
+from instances.rules import Amount, Count, Identifier, Index, Recorded
 
 
 @dataclass(frozen=True)
@@ -30,7 +28,7 @@ class TiedParameters:
     absent={"name": "layers"},
 )
 @dataclass(frozen=True)
-class LayerAssignmentInstance:
+class LayerAssignmentInstance(Recorded):
     """A chain of L layers, S stages, and what a cut costs.
 
     Parameters
@@ -48,10 +46,6 @@ class LayerAssignmentInstance:
         Seconds of a stage's data-parallel all-reduce for each parameter it holds; shape (1,), (S,), or empty: none.
     head_layers, tail_layers
         Layers before and after the chain of equal blocks; only Megatron's split uses them.
-    options
-        How the instance was declared.
-    origin
-        Where it arose, such as in the run of a planner (free fields).
     """
 
     name: Identifier
@@ -64,9 +58,6 @@ class LayerAssignmentInstance:
     ring_s_per_parameter: tuple[Amount, ...] = ()
     head_layers: Index = 0
     tail_layers: Index = 0
-    options: Mapping[str, Any] = field(default_factory=dict)
-    requirements: Requirements = ()
-    origin: Facts = field(default_factory=dict)
 
     @property
     def num_layers(self) -> int:

@@ -6,13 +6,11 @@ Source: AMP's supplement, section 6.3, Figure 5 and footnote 4; the cost of a ti
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 from instances.errors import expect
 from instances.exchange import in_files
-from instances.rules import Amount, Bandwidth, Count, Facts, Flag, Identifier, Requirements
+from instances.rules import Amount, Bandwidth, Count, Flag, Identifier, Recorded
 
 #: Devices of the largest mesh.
 MAX_DEVICES = 2**16
@@ -25,7 +23,7 @@ MAX_DEVICES = 2**16
     absent={"name": "mesh"},
 )
 @dataclass(frozen=True)
-class MeshInstance:
+class MeshInstance(Recorded):
     """A mesh of devices and the tiles that must cover it.
 
     Parameters
@@ -43,8 +41,6 @@ class MeshInstance:
         the next for a micro-batch.
     ordered
         Whether the order of the stages counts: what they send to each other.
-    origin
-        Where it arose, such as in the run of a planner (free fields).
     """
 
     name: Identifier
@@ -59,9 +55,6 @@ class MeshInstance:
     dp_bytes: Amount = 0.0
     stage_bytes: Amount = 0.0
     ordered: Flag = False
-    options: Mapping[str, Any] = field(default_factory=dict)
-    requirements: Requirements = ()
-    origin: Facts = field(default_factory=dict)
 
     @property
     def columns(self) -> int:

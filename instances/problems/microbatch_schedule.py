@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated
 
 from instances.errors import InstanceError, expect
 from instances.exchange import in_files
 from instances.graph import expect_simple, topological_order
-from instances.rules import Amount, Bandwidth, Count, Facts, Identifier, Index, Requirements, Seconds, one_of
+from instances.rules import Amount, Bandwidth, Count, Identifier, Index, Recorded, Seconds, one_of
 
 #: The shortest pass, as part of what all passes and delays take together: floats distinguish times down to that.
 SHORTEST = 1e-12
@@ -85,7 +84,7 @@ class ScheduleEdge:
     absent={"name": "schedule"},
 )
 @dataclass(frozen=True)
-class ScheduleInstance:
+class ScheduleInstance(Recorded):
     """Stages, the edges between them, and the samples of one iteration.
 
     Parameters
@@ -98,8 +97,6 @@ class ScheduleInstance:
     objective, deadline_s
         ``time``: the iteration's seconds. ``memory``: the bytes of the stage that holds most. An iteration that takes
         longer than the deadline breaks a rule.
-    origin
-        Where it arose, such as in the run of a planner (free fields).
     """
 
     name: Identifier
@@ -110,9 +107,6 @@ class ScheduleInstance:
     latency_s: Amount = 0.0
     objective: Annotated[str, one_of("time", "memory")] = "time"
     deadline_s: Amount | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
-    requirements: Requirements = ()
-    origin: Facts = field(default_factory=dict)
 
     def num_microbatches(self, stage: int) -> int:
         """Micro-batches of a stage in an iteration."""

@@ -7,14 +7,14 @@ and F are not published).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any
 
 from instances.errors import InstanceError, expect, expect_unique
 from instances.exchange import in_files
 from instances.graph import expect_acyclic, topological_order
-from instances.rules import Amount, Bandwidth, Count, Facts, Flag, Identifier, Index, NodeId, Requirements, Text, one_of
+from instances.rules import Amount, Bandwidth, Count, Flag, Identifier, Index, NodeId, Recorded, Text, one_of
 
 SCHEDULES = ("1f1b", "gpipe")
 
@@ -97,7 +97,7 @@ def _write_keys(instance: OperatorInstance) -> dict[str, Any]:
     written=_write_keys,
 )
 @dataclass(frozen=True)
-class OperatorInstance:
+class OperatorInstance(Recorded):
     """An operator graph and the pipeline it is to become.
 
     Parameters
@@ -122,10 +122,6 @@ class OperatorInstance:
         Fewer stages than S are as good.
     step_microbatches
         Global batch over micro-batch: micro-batches of a step for all replicas together; only where S is free.
-    options
-        How the instance was declared.
-    origin
-        Where it arose, such as in the run of a planner (free fields).
     """
 
     name: Identifier
@@ -140,9 +136,6 @@ class OperatorInstance:
     training: TrainingMemory | None = None
     at_most: Flag = False
     step_microbatches: Count | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
-    requirements: Requirements = ()
-    origin: Facts = field(default_factory=dict)
 
     @cached_property
     def edges(self) -> tuple[tuple[int, int], ...]:

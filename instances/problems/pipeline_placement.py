@@ -15,7 +15,7 @@ from instances.problems import operator_partitioning
 from instances.problems.device_mapping import MICROBATCHES, OBJECTIVES, RINGS, check_matrix
 from instances.problems.operator_partitioning import OperatorInstance
 from instances.requirements import expect_none
-from instances.rules import Amount, Count, Requirements, one_of
+from instances.rules import Amount, Count, Declared, one_of
 
 
 @in_files(
@@ -25,7 +25,7 @@ from instances.rules import Amount, Count, Requirements, one_of
     types={"operators": Annotated[Mapping[str, Any], FileOf(OperatorInstance)]},
 )
 @dataclass(frozen=True)
-class PlacementInstance:
+class PlacementInstance(Declared):
     """An operator graph to be cut into S stages with R replicas, on S x R devices with heterogeneous links.
 
     Parameters
@@ -46,7 +46,6 @@ class PlacementInstance:
     ring: Annotated[str, one_of(*RINGS)] = "index"
     microbatches: Count = MICROBATCHES
     options: Mapping[str, Any] = field(default_factory=dict)
-    requirements: Requirements = ()
 
     @property
     def name(self) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import bisect
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
@@ -16,19 +16,7 @@ from instances.errors import InstanceError, expect, expect_unique
 from instances.exchange import in_files, to_json
 from instances.graph import expect_simple
 from instances.parameters import parse_count
-from instances.rules import (
-    Amount,
-    Bandwidth,
-    Count,
-    Facts,
-    Identifier,
-    Index,
-    NodeId,
-    Requirements,
-    Text,
-    instance_of,
-    one_of,
-)
+from instances.rules import Amount, Bandwidth, Count, Identifier, Index, NodeId, Recorded, Text, instance_of, one_of
 
 #: What a plan may choose: one micro-batch size for all stages and 1F1B; one for each stage; kFkB as well.
 Schedule = Literal["uniform", "per-stage", "kfkb"]
@@ -172,7 +160,7 @@ def _write_keys(instance: StageGraph) -> dict[str, Any]:
     written=_write_keys,
 )
 @dataclass(frozen=True)
-class StageGraph:
+class StageGraph(Recorded):
     """A model, devices and a mini-batch.
 
     Parameters
@@ -201,10 +189,6 @@ class StageGraph:
         What is minimised (`Objective`).
     ids
         What files call the operators; empty: their indices.
-    options
-        How the instance was declared.
-    origin
-        Where it arose, such as in the run of a planner (free fields).
     """
 
     name: Identifier
@@ -224,9 +208,6 @@ class StageGraph:
     weight_copies: Amount = 4.0
     objective: Annotated[Objective, one_of(*OBJECTIVES)] = "tps"
     ids: tuple[NodeId, ...] = ()
-    options: Mapping[str, Any] = field(default_factory=dict)
-    requirements: Requirements = ()
-    origin: Facts = field(default_factory=dict)
 
     @property
     def num_operators(self) -> int:

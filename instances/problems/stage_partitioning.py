@@ -18,13 +18,13 @@ from instances.rules import (
     Amount,
     Bandwidth,
     Count,
+    Declared,
     Degree,
     Fact,
     Facts,
     Flag,
     Identifier,
     NodeId,
-    Requirements,
     Text,
     member_of,
     one_of,
@@ -146,7 +146,7 @@ class KeptTensor:
     types={"layers": tuple[DeclaredLayer, ...]},
 )
 @dataclass(frozen=True)
-class StageInstance:
+class StageInstance(Declared):
     """A layer graph with its TMPCs, and the cluster and budgets it is planned for.
 
     ``num_devices`` is K, ``memory_bytes`` is M, ``bandwidth`` is B in bytes per ``time_unit``, ``num_microbatches`` is
@@ -169,7 +169,6 @@ class StageInstance:
     max_dp_degree: Count | None = None
     options: Mapping[str, Fact] = field(default_factory=dict)
     warnings: tuple[Text, ...] = ()
-    requirements: Requirements = ()
     tied: tuple[TiedWeights, ...] = ()
     shared: tuple[SharedTensor, ...] = ()
     kept: tuple[KeptTensor, ...] = ()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from instances.errors import InstanceError, expect_unique
 from instances.exchange import in_files
-from instances.rules import Amount, Facts, Identifier, NodeId, Requirements
+from instances.rules import Amount, Declared, Facts, Identifier, NodeId
 
 #: Kinds of random instances: see ``generate``.
 KINDS = ("layers", "uncorrelated", "correlated", "subset-sum")
@@ -37,14 +37,13 @@ class KnapsackNode:
 
 @in_files("name", "capacity_bytes", "nodes", problem="tmpc_knapsack", absent={"name": "knapsack"})
 @dataclass(frozen=True)
-class KnapsackInstance:
+class KnapsackInstance(Declared):
     """Nodes, capacity M in bytes, and where the instance arose (``origin``: free text fields)."""
 
     name: Identifier
     nodes: tuple[KnapsackNode, ...]
     capacity_bytes: Amount
     origin: Facts = field(default_factory=dict)
-    requirements: Requirements = ()
 
 
 def check(instance: KnapsackInstance, where: str) -> None:

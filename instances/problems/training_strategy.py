@@ -19,7 +19,7 @@ from instances.graph import topological_order
 from instances.problems import stage_partitioning
 from instances.problems.stage_partitioning import CostModel, Layer, StageInstance, Tmpc
 from instances.requirements import expect_none
-from instances.rules import Count, Requirements, member_of
+from instances.rules import Count, Declared, member_of
 
 
 class Schedule(StrEnum):
@@ -40,7 +40,7 @@ class Schedule(StrEnum):
     types={"flat": Annotated[Mapping[str, Any], FileOf(StageInstance, "a file of Piper's release")]},
 )
 @dataclass(frozen=True)
-class StrategyInstance:
+class StrategyInstance(Declared):
     """A flat instance whose N micro-batches are one batch, for a trainer with the same degrees in all stages.
 
     Parameters
@@ -56,7 +56,6 @@ class StrategyInstance:
     flat: StageInstance
     schedules: tuple[Annotated[Schedule, member_of(Schedule)], ...] = (Schedule.ONE_F_ONE_B,)
     virtual_stages: Count = 1
-    requirements: Requirements = ()
 
     @property
     def name(self) -> str:

@@ -11,6 +11,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from planner.display.plots.files import can_draw
+from planner.results.result import html_table, summary
 
 if TYPE_CHECKING:
     from planner.analysis.compare_models import Formulations
@@ -22,21 +23,6 @@ if TYPE_CHECKING:
 
 #: Pixels of a picture in a notebook.
 _WIDTH = 960
-_INSTANCES = {
-    "stage_partitioning": "StageInstance",
-    "flushed_partitioning": "FlushedInstance",
-    "training_strategy": "StrategyInstance",
-    "hierarchical_partitioning": "HierarchicalInstance",
-    "layer_assignment": "LayerAssignmentInstance",
-    "amp_strategy": "AmpInstance",
-    "mesh_tiling": "MeshInstance",
-    "microbatch_schedule": "ScheduleInstance",
-    "operator_partitioning": "OperatorInstance",
-    "stage_graph": "StageGraph",
-    "device_mapping": "DeviceMapping",
-    "pipeline_placement": "PlacementInstance",
-    "tmpc_knapsack": "KnapsackInstance",
-}
 
 
 def register(shell: Any) -> None:
@@ -47,14 +33,11 @@ def register(shell: Any) -> None:
     formatter.for_type_by_name("planner.analysis.difference", "Difference", of_difference)
     formatter.for_type_by_name("planner.results.check", "Verdict", of_verdict)
     formatter.for_type_by_name("planner.analysis.compare_models", "Formulations", of_formulations)
-    for module, name in _INSTANCES.items():
-        formatter.for_type_by_name(f"instances.problems.{module}", name, of_instance)
+    formatter.for_type_by_name("instances.rules", "Declared", of_instance)
 
 
 def of_result(result: Result) -> str:
     """A row, and the plan's pictures: without its instance or vl-convert the plan as a table."""
-    from planner.results.result import html_table, summary
-
     return html_table([summary(result)]) + (_pictures(result) or html_table(result.to_records()))
 
 
@@ -74,7 +57,6 @@ def of_report(report: Report) -> str:
 def of_difference(found: Difference) -> str:
     """A row for each plan, both as strips and what their stages cost; without stages or vl-convert what differs."""
     from planner.display.differences import has_stages, panels, plan_rows
-    from planner.results.result import html_table
 
     html = html_table(plan_rows(found))
     if found.plans is not None and can_draw() and has_stages(found):
@@ -84,8 +66,6 @@ def of_difference(found: Difference) -> str:
 
 def of_verdict(found: Verdict) -> str:
     """What the definition says of a plan, and the pictures of one that breaks no rule."""
-    from planner.results.result import html_table
-
     said = {"instance": found.instance, "objective": found.objective, "unit": found.unit}
     html = html_table([said]) + html_table(
         [{"rule": each.rule, "breaks it": each.message} for each in found.violations]
@@ -98,7 +78,6 @@ def of_verdict(found: Verdict) -> str:
 def of_formulations(found: Formulations) -> str:
     """What a terminal shows of them, root bounds as bars, and gaps over time."""
     from planner.display.models import formulation_lines, panels_of_formulations
-    from planner.results.result import html_table
 
     html = html_table(formulation_lines(found))
     return html + (_image(panels_of_formulations(found), _WIDTH) if can_draw() else "")
@@ -108,7 +87,6 @@ def of_instance(instance: Any) -> str:
     """What an instance is, as a table."""
     from planner.files.load import family_of
     from planner.files.write import plain
-    from planner.results.result import html_table
 
     family = family_of(instance)
     return html_table([{"instance": instance.name, "problem": family.name, **plain(family.describe(instance))}])
