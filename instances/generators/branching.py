@@ -81,10 +81,13 @@ class _Builder:
         )
 
 
-def _transformer_branch(
-    builder: _Builder, name: str, layers: int, hidden: int, sequence: int, heads: int, feedforward: int
-) -> int:
+#: Of a transformer layer: hidden size, tokens, attention heads, and width of its linear operators.
+_WIDTH, _SEQUENCE, _HEADS, _FEEDFORWARD = 1024, 256, 16, 4096
+
+
+def _transformer_branch(builder: _Builder, name: str, layers: int) -> int:
     """A chain of layers, each of attention and two linear operators; returns the last operator."""
+    hidden, sequence, heads, feedforward = _WIDTH, _SEQUENCE, _HEADS, _FEEDFORWARD
     tensor = FLOAT_BYTES * sequence * hidden
     wide = FLOAT_BYTES * sequence * feedforward
     scores = FLOAT_BYTES * heads * sequence * sequence
@@ -102,38 +105,30 @@ def _transformer_branch(
     return last
 
 
-def mmt(
-    branches: int = 4,
-    layers: int = 8,
-    hidden: int = 1024,
-    sequence: int = 256,
-    heads: int = 16,
-    feedforward: int = 4096,
-    devices: int = 8,
-    minibatch: int | None = None,
-) -> StageGraph:
+def mmt(branches: int = 4, layers: int = 8, devices: int = 8, minibatch: int | None = None) -> StageGraph:
     """Multi-modal transformer: branches of transformer layers, concatenated at the end.
 
     By default Appendix A.2: four branches of eight layers, 16 samples of the mini-batch for each device. The text of
     section 7.2 has two branches.
     """
     builder = _Builder()
-    tensor = FLOAT_BYTES * sequence * hidden
-    ends = [
-        _transformer_branch(builder, f"branch {branch} ", layers, hidden, sequence, heads, feedforward)
-        for branch in range(branches)
-    ]
+    tensor = FLOAT_BYTES * _SEQUENCE * _WIDTH
+    ends = [_transformer_branch(builder, f"branch {branch} ", layers) for branch in range(branches)]
     builder.move("concat", 2 * branches * tensor, 0, branches * tensor, dict.fromkeys(ends, tensor))
     return builder.finish(f"mmt-{branches}x{layers}", devices, minibatch or 16 * devices)
 
 
-def _linear_branch(builder: _Builder, name: str, layers: int, hidden: int) -> int:
+#: Width of a branch of linear layers.
+_HIDDEN = 4096
+
+
+def _linear_branch(builder: _Builder, name: str, layers: int) -> int:
     previous: dict[int, float] = {}
     last = -1
     for layer in range(layers):
-        kept = 2 * FLOAT_BYTES * hidden
-        last = builder.matrix(f"{name} linear {layer}", 2 * hidden**2, hidden**2, kept, previous)
-        previous = {last: FLOAT_BYTES * hidden}
+        kept = 2 * FLOAT_BYTES * _HIDDEN
+        last = builder.matrix(f"{name} linear {layer}", 2 * _HIDDEN**2, _HIDDEN**2, kept, previous)
+        previous = {last: FLOAT_BYTES * _HIDDEN}
     return last
 
 
@@ -141,10 +136,6 @@ def dlrm(
     dense: int = 7,
     sparse: int = 7,
     layers: int = 4,
-    hidden: int = 4096,
-    embedding: int = 64,
-    bag: int = 100,
-    entries: int = 1_000_000,
     top_layers: int = 4,
     devices: int = 8,
     minibatch: int | None = None,
@@ -154,11 +145,8 @@ def dlrm(
     By default Appendix A.2: seven and seven, 64 samples of the mini-batch for each device. The text of section 7.2 has
     eight branches (four and four here). The paper does not count the layers after the join; here as many as before.
     """
-    builder = _Builder()
-    ends = {
-        _linear_branch(builder, f"dense {branch}", layers, hidden): float(FLOAT_BYTES * hidden)
-        for branch in range(dense)
-    }
+    builder, hidden, embedding, bag, entries = _Builder(), _HIDDEN, 64, 100, 1_000_000
+    ends = {_linear_branch(builder, f"dense {branch}", layers): float(FLOAT_BYTES * hidden) for branch in range(dense)}
     looked_up = FLOAT_BYTES * embedding * bag
     for branch in range(sparse):
         table = builder.move(f"sparse {branch} embedding", 4 * looked_up, entries * embedding, looked_up, {})
@@ -173,29 +161,16 @@ def dlrm(
     return builder.finish(f"dlrm-{dense}+{sparse}x{layers}", devices, minibatch or 64 * devices)
 
 
-def candle_uno(
-    branches: int = 7,
-    layers: int = 4,
-    hidden: int = 4096,
-    top_layers: int = 0,
-    devices: int = 8,
-    minibatch: int | None = None,
-) -> StageGraph:
+def candle_uno(branches: int = 7, layers: int = 4, devices: int = 8, minibatch: int | None = None) -> StageGraph:
     """CANDLE-Uno: branches of linear layers, concatenated.
 
     By default Appendix A.2: seven branches of four layers, 1024 samples of the mini-batch for each device. The text of
     section 7.2 has eight branches. The paper names no layers after the join.
     """
     builder = _Builder()
-    tensor = FLOAT_BYTES * hidden
-    ends = [_linear_branch(builder, f"branch {branch}", layers, hidden) for branch in range(branches)]
-    last = builder.move("concat", 2 * branches * tensor, 0, branches * tensor, dict.fromkeys(ends, float(tensor)))
-    for layer in range(top_layers):
-        width = branches * hidden if layer == 0 else hidden
-        kept = FLOAT_BYTES * (width + hidden)
-        last = builder.matrix(
-            f"top linear {layer}", 2 * width * hidden, width * hidden, kept, {last: FLOAT_BYTES * width}
-        )
+    tensor = FLOAT_BYTES * _HIDDEN
+    ends = [_linear_branch(builder, f"branch {branch}", layers) for branch in range(branches)]
+    builder.move("concat", 2 * branches * tensor, 0, branches * tensor, dict.fromkeys(ends, float(tensor)))
     return builder.finish(f"candle-uno-{branches}x{layers}", devices, minibatch or 1024 * devices)
 
 
@@ -210,5 +185,5 @@ def case_study(branches: int = 2, layers: int = 4, devices: int = 8, minibatch: 
 def sequential_transformer(layers: int = 32, devices: int = 8, minibatch: int | None = None) -> StageGraph:
     """Appendix A.3: a chain of transformer layers, as large as those of the multi-modal transformer and as many."""
     builder = _Builder()
-    _transformer_branch(builder, "", layers, 1024, 256, 16, 4096)
+    _transformer_branch(builder, "", layers)
     return builder.finish(f"transformer-{layers}", devices, minibatch or 16 * devices)

@@ -65,7 +65,8 @@ def main(arguments: list[str] | None = None) -> int:
         try:
             given, note = moved_options.as_now(sys.argv[1:] if arguments is None else arguments)
             options.bring_problems(given)
-            command = application(_command_name(given))
+            words_given = completion.words_to_complete() if completion.is_asked() else given
+            command = application(next(iter(words_given), None))
             code = command(args=given, prog_name="planner", standalone_mode=False)
             if note and "--quiet" not in given:
                 _complain(note)
@@ -349,12 +350,6 @@ _EXAMPLES: dict[str, tuple[str, ...]] = {
         "planner extract dgx1 --problem device_mapping --out targets.jsonl",
     ),
 }
-
-
-def _command_name(arguments: list[str]) -> str | None:
-    """The command among the arguments, or among those that a shell wants to have completed; no option before it."""
-    given = completion.words_to_complete() if completion.is_asked() else arguments
-    return given[0] if given else None
 
 
 @contextmanager

@@ -8,6 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from planner.cli.common import NOTES, VIEW, Notes, Out, View
+from planner.files.destinations import refuse_outputs, refuse_overwriting
+from planner.files.load import family_of
+from planner.files.write import as_json, write_atomically
+from planner.process.errors import UsageError
 
 if TYPE_CHECKING:
     from planner.training.capture.separately import CapturedInstance
@@ -46,10 +50,6 @@ def import_command(
 ) -> None:
     """Make an instance of a PyTorch model: traced without weights; operations, memory and transfers counted."""
     from planner.display.models import show_brought
-    from planner.files.destinations import refuse_overwriting
-    from planner.files.load import family_of
-    from planner.files.write import as_json, write_atomically
-    from planner.process.errors import UsageError
     from planner.training.capture.choices import Choices
     from planner.training.capture.import_model import KINDS
     from planner.training.capture.separately import bring_separately
@@ -115,10 +115,6 @@ def profile_command(
 ) -> None:
     """Measure the blocks of a PyTorch model, forward and backward, on this machine, and make an instance of them."""
     from planner.display.models import show_profile
-    from planner.files.destinations import refuse_outputs
-    from planner.files.load import family_of
-    from planner.files.write import as_json, write_atomically
-    from planner.process.errors import UsageError
     from planner.training.capture.separately import measure_separately
 
     for option, count in (("--devices", devices), ("--microbatches", microbatches), ("--repeats", repeats)):
@@ -176,7 +172,6 @@ def _note(found: CapturedInstance, view: Notes) -> None:
 
 def _degrees(option: str, given: str) -> tuple[int, ...]:
     from instances.parameters import parse_degrees
-    from planner.process.errors import UsageError
 
     try:
         return parse_degrees(given)

@@ -6,22 +6,23 @@ from typing import Annotated, Any
 
 import typer
 
-from planner.cli.common import CONTRADICTION, READING, Dask, Instance, Jobs, Reading, leave, limits_of, load_instance
+from planner.cli.common import (
+    CONTRADICTION,
+    READING,
+    Dask,
+    Instance,
+    Jobs,
+    Reading,
+    Search,
+    Topology,
+    leave,
+    load_instance,
+)
 from planner.process.errors import UsageError
 
 Seed = Annotated[int, typer.Option(metavar="S", help="seed of the run and of the random sample")]
 Problem = Annotated[
     str | None, typer.Option("--problem", metavar="FAMILY", help="which subproblems (default: the first kind)")
-]
-Topology = Annotated[
-    str | None,
-    typer.Option(
-        "--topology",
-        metavar="KIND|FILE",
-        help="place the stages on this network as well",
-        hidden=True,
-        rich_help_panel="Options of operator_partitioning",
-    ),
 ]
 From = Annotated[str | None, typer.Option("--from", metavar="METHOD", help="in whose run they arise")]
 
@@ -48,7 +49,7 @@ def extract_command(
     refuse_overwriting(out, instance, *([] if topology is None else [topology]))
     walked = load_instance(instance, settings, view.inputs, topology)
     inside = inside_of(walked, problem, method)
-    limits = limits_of(time_limit, seed=seed)
+    limits = Search(time_limit, seed=seed).limits()
     rows = extract(
         walked, out, problem=inside.problem, method=inside.method, sample=sample, seed=seed, nontrivial=nontrivial,
         limits=limits,
@@ -81,9 +82,8 @@ def census_command(
     from planner.experiments.census import census
     from planner.experiments.census.extract import inside_of
     from planner.process.signals import defer
-    from solvers.outcome import OPTIMAL_GAP
 
-    limits = limits_of(time_limit, OPTIMAL_GAP, seed, 1)
+    limits = Search(time_limit, seed=seed).limits()
     declared = view.load(instance, settings, topology)
     inside = inside_of(declared, problem, method)
     with defer():

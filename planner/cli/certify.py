@@ -13,12 +13,12 @@ from planner.cli.common import (
     Instance,
     Out,
     Reading,
+    Search,
     Seed,
     Threads,
     TimeLimit,
     deliver,
     leave,
-    limits_of,
 )
 from planner.files.choices import split
 from planner.process.errors import UsageError
@@ -46,7 +46,7 @@ def certify_command(
     from planner.solving.certify import certify
     from planner.solving.solve import solve
 
-    limits = limits_of(time_limit, seed=seed, threads=threads)
+    limits = Search(time_limit, seed=seed, threads=threads).limits()
     refuse_overwriting(out, instance)
     overrides, given = split(settings)
     declared = view.load(instance, overrides)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Annotated, Any, NoReturn
 
 import typer
 
 from planner.cli import completion
 from planner.cli.completion import entries
+from planner.files.load import family_of, load
 from planner.files.write import write_atomically
 from planner.process.errors import UsageError
 from planner.results.result import Result
@@ -53,6 +54,20 @@ Methods = Annotated[
 Jobs = Annotated[int, typer.Option(metavar="N", min=1, help="local processes")]
 Dask = Annotated[str | None, typer.Option(metavar="ADDRESS", help="scheduler, as tcp://host:8786")]
 Count = Annotated[int | None, typer.Option(metavar="N", min=1, help="only so many of each source")]
+#: Of commands that also place operators on a network.
+Topology = Annotated[
+    str | None,
+    typer.Option(
+        "--topology",
+        metavar="KIND|FILE",
+        help="place the stages on this network as well",
+        hidden=True,
+        rich_help_panel="Options of operator_partitioning",
+    ),
+]
+Method = Annotated[
+    str, typer.Option(metavar="NAME", help="of planner list, or FILE.py:FUNCTION", autocompletion=completion.methods)
+]
 Plans = Annotated[
     list[str] | None, typer.Option("--plan", metavar="NAME=PLAN.json", help="enter a plan from elsewhere")
 ]
@@ -153,7 +168,7 @@ class Search(Group):
     """How long and how closely a solver searches, and which."""
 
     time_limit: TimeLimit = None
-    gap: Gap = 1e-6
+    gap: Gap = OPTIMAL_GAP
     seed: Seed = 0
     threads: Threads = 1
     solver: Solver = DEFAULT_SOLVER
@@ -161,25 +176,12 @@ class Search(Group):
     solver_log: SolverLog = None
 
     def limits(self) -> Limits:
-        """See `limits_of`."""
-        return limits_of(*(getattr(self, each.name) for each in fields(self)))
-
-
-def limits_of(
-    time_limit: float | None,
-    gap: float = OPTIMAL_GAP,
-    seed: int = 0,
-    threads: int = 1,
-    solver: str = DEFAULT_SOLVER,
-    options: list[str] | None = None,
-    log: str | None = None,
-) -> Limits:
-    """The limits that were given; an infinite time is none. The solver's log, if one is wanted, is emptied."""
-    if time_limit is not None and math.isinf(time_limit) and time_limit > 0:
-        time_limit = None
-    if log is not None:
-        write_atomically(log, "", "--solver-log")
-    return Limits(time_limit, gap, seed, threads, solver, tuple(map(_pair, options or ())), log)
+        """The limits that were given; an infinite time is none. The solver's log, if one is wanted, is emptied."""
+        time_s, options = None if self.time_limit == math.inf else self.time_limit, self.solver_option or ()
+        if self.solver_log is not None:
+            write_atomically(self.solver_log, "", "--solver-log")
+        pairs = tuple(map(_pair, options))
+        return Limits(time_s, self.gap, self.seed, self.threads, self.solver, pairs, self.solver_log)
 
 
 def _pair(option: str) -> tuple[str, str]:
@@ -208,8 +210,6 @@ def plans_of(given: list[str] | None) -> dict[str, str]:
 def load_instance(name: str, settings: Mapping[str, Any], inputs: str | None, topology: str | None = None) -> Any:
     """The instance, on the devices of a network if one is named."""
     if topology is None:
-        from planner.files.load import load
-
         return load(name, inputs=inputs, **settings)
     from planner.analysis.with_topology import load_placed
 
@@ -219,14 +219,6 @@ def load_instance(name: str, settings: Mapping[str, Any], inputs: str | None, to
 def warn(instance: Any, quiet: bool) -> None:
     """Print an instance's warnings on stderr."""
     from planner.display.progress import note
-    from planner.files.load import family_of
 
     for warning in family_of(instance).warnings(instance):
         note(quiet, f"warning: {warning}")
-
-
-def catalog_of_all() -> Mapping[str, Any]:
-    """The catalog, imported only where a command needs it."""
-    from planner.files.load import catalog
-
-    return catalog()

@@ -65,8 +65,7 @@ def crosscheck_command(
 
     refuse_outputs({"--plot": plot, "--events": events, "--solver-log": search.solver_log}, *instances)
     limits = search.limits()
-    if plot is not None:
-        require_drawable(plot)
+    require_drawable(plot)
     overrides, given = split(settings)
     found = [(each.origin, each.load(view.inputs, overrides)) for each in members(instances, count, search.seed)]
     if len(found) > 1:

@@ -25,8 +25,7 @@ def diff_command(
     from planner.results.check import read_plan
 
     refuse_outputs({"--plot": picture}, instance)
-    if picture is not None:
-        require_drawable(picture)
+    require_drawable(picture)
     declared = view.load(instance, settings)
     found = diff(read_plan(plan_a), read_plan(plan_b), declared, where=(plan_a, plan_b))
     drawn = [] if picture is None else panels(found)

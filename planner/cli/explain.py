@@ -15,9 +15,9 @@ from planner.cli.common import (
     Instance,
     ProofsTime,
     Reading,
+    Search,
     Seed,
     leave,
-    limits_of,
     share_of,
 )
 
@@ -34,7 +34,7 @@ def explain_command(
     from planner.display.explained import show
 
     declared = view.load(instance, settings)
-    _prove(partial(explain, declared, limits=limits_of(time_limit, seed=seed)), show, view)
+    _prove(partial(explain, declared, limits=Search(time_limit, seed=seed).limits()), show, view)
 
 
 def sensitivity_command(
@@ -58,7 +58,7 @@ def sensitivity_command(
     share = share_of("--noise", noise, rule, lambda share: 0 < share < 1)
     declared = view.load(instance, settings)
     others = [] if scenarios is None else read_scenarios(scenarios, instance, view.inputs, settings)
-    limits = limits_of(time_limit, seed=seed)
+    limits = Search(time_limit, seed=seed).limits()
     study = partial(sensitivity, declared, noise=share, samples=samples, scenarios=others, limits=limits)
     _prove(study, show, view)
 

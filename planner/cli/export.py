@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from planner.cli import completion
-from planner.cli.common import READING, Instance, Out, Reading, TimeLimit, leave, limits_of
+from planner.cli.common import READING, Instance, Out, Reading, Search, TimeLimit, leave
 from planner.process.errors import UsageError
 
 _FORMATS = "megatron, torchtitan, torch, deepspeed, galvatron, vllm, sglang or accelerate"
@@ -41,7 +41,7 @@ def export_command(
     if out is not None:
         refuse_overwriting(out, plan, instance)
     declared = view.load(instance, settings)
-    found = export(declared, read_plan(plan), to, nearest=nearest, limits=limits_of(time_limit), where=plan)
+    found = export(declared, read_plan(plan), to, nearest=nearest, limits=Search(time_limit).limits(), where=plan)
     if out is not None and found.text is not None:
         write_atomically(out, found.text)
     for line in found.notes:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from planner.cli.common import CONTRADICTION, READING, Instance, Reading, Seed, Threads, leave, limits_of
+from planner.cli.common import CONTRADICTION, READING, Instance, Reading, Search, Seed, Threads, leave
 
 
 def formulations_command(
@@ -28,10 +28,9 @@ def formulations_command(
     from planner.process.signals import defer, pending
 
     refuse_outputs({"--plot": plot}, instance)
-    if plot is not None:
-        require_drawable(plot)
+    require_drawable(plot)
     declared = view.load(instance, settings)
-    limits = limits_of(time_limit, seed=seed, threads=threads)
+    limits = Search(time_limit, seed=seed, threads=threads).limits()
     with defer():
         found = formulations(declared, limits=limits, notice=view.note)
         view.show(found, show_formulations)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from planner.cli.common import NO_PROOF, Instance, Reading, leave, limits_of
+from planner.cli.common import NO_PROOF, Instance, Reading, Search, leave
 
 if TYPE_CHECKING:
     from planner.analysis.frontier import Optima
@@ -42,9 +42,8 @@ def frontier_command(
     from planner.process.signals import defer
 
     refuse_outputs({"--out": out, "--plot": picture}, instance)
-    if picture is not None:
-        require_drawable(picture)
-    limits = limits_of(time_limit)
+    require_drawable(picture)
+    limits = Search(time_limit).limits()
     declared = view.load(instance, settings)
     found: Optima
     with defer():

@@ -8,8 +8,11 @@ from typing import Annotated, Any
 import typer
 
 from planner.cli import completion
-from planner.cli.common import READING, VIEW, Certify, Out, Reading, View, catalog_of_all, deliver
+from planner.cli.common import READING, VIEW, Certify, Out, Reading, View, deliver
 from planner.files import choices
+from planner.files.destinations import refuse_outputs, refuse_overwriting
+from planner.files.load import catalog, family_of, load
+from planner.files.write import as_json
 from planner.process.errors import UsageError
 
 
@@ -38,7 +41,7 @@ def list_command(
     elif given:
         raise UnknownSettingError.of(next(iter(given)).replace("_", "-"), (), f"planner list {name or ''}".rstrip())
     else:
-        found = listing(catalog_of_all(), name)
+        found = listing(catalog(), name)
         show = show_listing if name is None else show_problem
     view.show(found, show)
 
@@ -58,13 +61,9 @@ def make_command(
     **settings: Any,
 ) -> None:
     """Write an instance as JSON, a small one of a problem to edit, or a blank for a method of yours as Python."""
-    from planner.files.destinations import refuse_overwriting
-    from planner.files.load import family_of, load
-    from planner.files.write import as_json
-
     blanks = (completion.METHOD, completion.TEMPLATE)
-    if name not in catalog_of_all() and name not in blanks:
-        raise UsageError.unknown("NAME", name, [*catalog_of_all(), *blanks])
+    if name not in catalog() and name not in blanks:
+        raise UsageError.unknown("NAME", name, [*catalog(), *blanks])
     if out is not None:
         refuse_overwriting(out)
     if name in blanks:
@@ -101,7 +100,6 @@ def schema_command(
     """Print the format of a problem's instance files as JSON Schema, for editors and validators."""
     import json
 
-    from planner.files.destinations import refuse_outputs
     from planner.files.schema import schema
 
     refuse_outputs({"--out": out})

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from planner.cli import completion
-from planner.cli.common import NO_PROOF, NOTES, Notes, Reproducers, leave, limits_of, share_of
+from planner.cli.common import NO_PROOF, NOTES, Notes, Reproducers, Search, leave, share_of
 from planner.process.errors import CrosscheckError, UsageError
 
 
@@ -70,7 +70,7 @@ def mine_command(
                     most=_values("--max", ",".join(max or ()).split(",") if max else (), "KEY=N, each key once", True),
                     loss=_loss(loss),
                     domains=_values("--domain", domain or (), "each domain once"),
-                    limits=limits_of(time_limit, seed=seed),
+                    limits=Search(time_limit, seed=seed).limits(),
                     count=count,
                     options={name: value for name, value in settings.items() if value not in (None, False)},
                     listen=listen,

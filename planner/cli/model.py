@@ -12,12 +12,12 @@ from planner.cli.common import (
     READING,
     Instance,
     Reading,
+    Search,
     Solver,
     SolverLog,
     SolverOption,
     View,
     leave,
-    limits_of,
 )
 from planner.process.errors import UsageError
 from solvers.outcome import DEFAULT_SOLVER
@@ -73,7 +73,7 @@ def model_command(
     if read is not None and (root or write is not None):
         raise UsageError.at("--read", read, "neither --root nor --write beside it")
     declared = view.load(instance, settings)
-    limits = limits_of(time_limit, solver=solver, options=solver_option, log=solver_log)
+    limits = Search(time_limit, solver=solver, solver_option=solver_option, solver_log=solver_log).limits()
     watch = Watch(limits)
     found = opened(declared, method or _first(declarative(family_of(declared))), complete=complete, watch=watch)
     if read is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from itertools import pairwise
 from typing import Annotated, Any, get_origin, get_type_hints
@@ -26,33 +26,19 @@ from planner.process.errors import UsageError
 
 Command = Callable[..., None]
 _ARGUMENTS = "planner.arguments"
-_PROBLEM = inspect.Parameter(
-    "problem",
-    inspect.Parameter.KEYWORD_ONLY,
-    default=None,
-    annotation=Annotated[
+
+
+@dataclass(frozen=True)
+class _Declared(Group):
+    """As what problem an instance is read, and what its plans must keep beside the rules."""
+
+    problem: Annotated[
         str | None,
-        typer.Option(
-            "--problem",
-            metavar="NAME",
-            help="read it as one of this problem",
-            autocompletion=completion.problems,
-        ),
-    ],
-)
-_REQUIRE = inspect.Parameter(
-    "require",
-    inspect.Parameter.KEYWORD_ONLY,
-    default=None,
-    annotation=Annotated[
-        list[str] | None,
-        typer.Option(
-            "--require",
-            metavar="TEXT",
-            help="a further rule: 'num_stages <= 6'",
-        ),
-    ],
-)
+        typer.Option(metavar="NAME", help="read it as one of this problem", autocompletion=completion.problems),
+    ] = None
+    require: Annotated[list[str] | None, typer.Option(metavar="TEXT", help="a further rule: 'num_stages <= 6'")] = None
+
+
 #: From the values on a command line (texts by parameter) to the choices that they make worth showing.
 About = Callable[[Mapping[str, Any]], list[Choice]]
 
@@ -70,8 +56,8 @@ def with_choices(
         for option in (_options_of(each.default) if each.name in groups else (each,))
     ]
     own = {each.name for each in (first, *fixed)}
-    ours = [*([_PROBLEM] if problem else []), *([_REQUIRE] if require else [])]
-    reads_as = [each for each in ours if each.name not in own]
+    offers = {"problem": problem, "require": require}
+    reads_as = [each for each in _options_of(_Declared()) if offers[each.name] and each.name not in own]
     parameters = [first, *reads_as, *fixed, *(_parameter(choice) for choice in offered if choice.name not in own)]
 
     def run_command(**values: Any) -> None:

@@ -10,7 +10,11 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from planner.cli.common import NO_PROOF, Events, Group, Json, Quiet, Reproducers, exit_code, warn
+from planner.files.destinations import refuse_outputs
+from planner.files.load import family_of
+from planner.files.write import write_all, write_atomically
 from planner.process.errors import CrosscheckError, UsageError
+from planner.process.signals import defer
 from planner.results.result import Result
 from solvers.outcome import Limits
 
@@ -49,8 +53,6 @@ class Outputs(Group):
 
     def refuse(self, solver_log: str | None, *inputs: str) -> None:
         """`UsageError` for files that cannot be written, or that are inputs."""
-        from planner.files.destinations import refuse_outputs
-
         names = ("out", "plot", "events", "trace", "certificate")
         written = {f"--{name}": getattr(self, name) for name in names}
         refuse_outputs({**written, "--solver-log": solver_log}, *inputs)
@@ -70,8 +72,6 @@ class Outputs(Group):
     def run(self, work: Callable[[dict[str, Any]], Solved], arguments: dict[str, Any]) -> NoReturn:
         """Do the work with these arguments of `planner.solve`, show and write what it finds, and exit."""
         from planner.display.progress import note, progress_line
-        from planner.files.write import write_all
-        from planner.process.signals import defer
         from planner.results.events import complain, event_file
         from planner.solving.certify import certify
 
@@ -99,7 +99,6 @@ class Outputs(Group):
 
     def _show(self, found: Solved, events: Sequence[Any]) -> None:
         from planner.display.tables import print_json, show_result, show_results
-        from planner.files.load import family_of
         from planner.files.node_names import names_of_nodes
         from planner.results.optimality_loss import any_optimal
 
@@ -129,7 +128,6 @@ class Outputs(Group):
     def _writes(self, found: Solved) -> Iterator[Callable[[], None]]:
         """What writes the plan to every file that is wanted, a sweep above its picture; without one a note of each."""
         from planner.display.progress import note
-        from planner.files.write import write_atomically
         from planner.results.save import plan_file
 
         def draw_all(path: str, plan: Any) -> None:
@@ -159,7 +157,6 @@ class Outputs(Group):
     def _certificate(self, certified: Any) -> Iterator[Callable[[], None]]:
         """What writes a certificate; without one a note."""
         from planner.display.progress import note
-        from planner.files.write import write_atomically
 
         if certified.content is None:
             note(self.quiet, f"--certificate {self.certificate}: uncertified, there is nothing to write")

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 
-from planner.cli.census import Topology
 from planner.cli.common import (
     CONTRADICTION,
     Gap,
@@ -15,11 +14,12 @@ from planner.cli.common import (
     Methods,
     Plans,
     Quiet,
+    Search,
     Seed,
     Threads,
     TimeLimit,
+    Topology,
     leave,
-    limits_of,
     names_of,
     plans_of,
 )
@@ -58,7 +58,7 @@ def report_command(
         refuse_overwriting(out, name, *([] if topology is None else [topology]))
     if plan and len(instances) > 1:
         raise UsageError.at("--plan", plan[0], "one instance on the page")
-    limits = limits_of(time_limit, gap, seed, threads)
+    limits = Search(time_limit, gap, seed, threads).limits()
     with defer():
         with progress_line(quiet) as listen:
             text, reports = page(

@@ -7,8 +7,18 @@ from typing import Annotated, Any
 
 import typer
 
-from planner.cli import completion
-from planner.cli.common import READING, Inputs, Instance, Plans, Reading, Search, load_instance, plans_of
+from planner.cli.common import (
+    READING,
+    Inputs,
+    Instance,
+    Method,
+    Plans,
+    Reading,
+    Search,
+    Topology,
+    load_instance,
+    plans_of,
+)
 from planner.cli.outputs import Certificate, Outputs, Solved
 from planner.files.choices import split
 from planner.process.errors import UsageError
@@ -17,10 +27,7 @@ from planner.process.errors import UsageError
 def solve_command(
     instance: Instance,
     exact: Annotated[bool, typer.Option("--exact", metavar="", help="prove optimality")] = False,
-    method: Annotated[
-        str,
-        typer.Option(metavar="NAME", help="of planner list, or FILE.py:FUNCTION", autocompletion=completion.methods),
-    ] = "auto",
+    method: Method = "auto",
     portfolio: Annotated[bool, typer.Option("--portfolio", metavar="", help="exact search and model at once")] = False,
     compare: Annotated[
         bool, typer.Option("--compare", metavar="", help="the paper's method beside the exact one")
@@ -28,15 +35,7 @@ def solve_command(
     plan: Plans = None,
     search: Search = Search(),
     outputs: Outputs = Outputs(),
-    topology: Annotated[
-        str | None,
-        typer.Option(
-            metavar="KIND|FILE",
-            help="place the stages on this network as well",
-            hidden=True,
-            rich_help_panel="Options of operator_partitioning",
-        ),
-    ] = None,
+    topology: Topology = None,
     certificate: Certificate = None,
     inputs: Inputs = None,
     **settings: Any,

@@ -6,8 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from planner.cli import completion
-from planner.cli.common import Inputs, Instance, Search
+from planner.cli.common import Inputs, Instance, Method, Search
 from planner.cli.outputs import Outputs, Solved
 from planner.files.choices import split
 from planner.process.errors import UsageError
@@ -33,10 +32,7 @@ def sweep_command(
     ] = None,
     jobs: SweepJobs = 1,
     exact: Annotated[bool, typer.Option("--exact", metavar="", help="prove optimality")] = False,
-    method: Annotated[
-        str,
-        typer.Option(metavar="NAME", help="of planner list, or FILE.py:FUNCTION", autocompletion=completion.methods),
-    ] = "auto",
+    method: Method = "auto",
     search: Search = Search(),
     outputs: Outputs = Outputs(),
     inputs: Inputs = None,

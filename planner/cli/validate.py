@@ -15,10 +15,10 @@ from planner.cli.common import (
     Jobs,
     Plans,
     Reading,
+    Search,
     Threads,
     TimeLimit,
     leave,
-    limits_of,
     names_of,
     plans_of,
 )
@@ -64,7 +64,7 @@ def validate_command(
     from planner.files.rows import is_columnar
     from planner.process.signals import defer
 
-    limits = limits_of(time_limit, seed=seed, threads=threads)
+    limits = Search(time_limit, seed=seed, threads=threads).limits()
     overrides, options = split(settings)
     with defer():
         with progress_bar(view.quiet, "instances") as listen:

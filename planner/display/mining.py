@@ -7,19 +7,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from planner.display.progress import words_line
-from planner.display.tables import number
+from planner.display.tables import number, percent
 from planner.display.terminal import printable
 from planner.experiments.mining.files import Files
 from planner.experiments.mining.mine import Mined, Progress
-
-
-def percent(loss: float | None) -> str:
-    """A loss of any size.
-
-    >>> percent(0.3333), percent(2.0), percent(None)
-    ('33.3 %', '200 %', '-')
-    """
-    return "-" if loss is None else f"{100 * loss:.3g} %" if loss < 1 else f"{100 * loss:,.0f} %"
 
 
 def size_text(size: Mapping[str, int] | None) -> str:

@@ -35,13 +35,9 @@ def writes(found: Optima, out: str | None, picture: str | None) -> Iterator[Call
     if out is not None:
         yield lambda: write_atomically(out, found.to_csv())
     if picture is not None:
-        drawn = [*panels_of(found.heat), *([lines(found)] if has_plan(found) else [])]
+        has_plan = any(time is not None for times in found.times for time in times)
+        drawn = [*panels_of(found.heat), *([lines(found)] if has_plan else [])]
         yield lambda: save(drawn, picture, found.instance)
-
-
-def has_plan(found: Optima) -> bool:
-    """Whether any entry of the table is a time."""
-    return any(time is not None for times in found.times or () for time in times)
 
 
 def lines(found: Optima) -> Chart:

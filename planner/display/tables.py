@@ -257,8 +257,12 @@ def with_unit(value: float | None, unit: str) -> str:
 
 
 def percent(gap: float | None) -> str:
-    """A relative gap in percent."""
-    return "-" if gap is None else f"{100 * gap:.3g} %"
+    """A relative gap in percent.
+
+    >>> percent(0.3333), percent(20.0), percent(None)
+    ('33.3 %', '2,000 %', '-')
+    """
+    return "-" if gap is None else f"{100 * gap:.3g} %" if gap < 1 else f"{100 * gap:,.0f} %"
 
 
 def facts(values: Mapping[str, Any]) -> str:

@@ -122,7 +122,8 @@ def with_machine(
     """The content, with the sizes of the machine that it lacks and the settings have."""
     for setting, field in (shape_of(problem).aliases or {}).items():
         if field not in content and settings.get(setting) is not None:
-            content[field] = _parse_setting(problem, setting, settings)
+            family = next(family for family in formulations.FAMILIES if family.name == problem)
+            content[field] = parse(family.overrides, {setting: settings[setting]}, problem)[setting]
     return content
 
 
@@ -170,11 +171,6 @@ def _with_tmpcs(node: dict[str, Any], shape: Shape, where: str, place: int) -> d
         raise InstanceError.missing(where, f"layers[{place}].tmpcs", "TMPCs, or the time of the layer's one TMPC")
     only = {"id": "only", **{name: node.get(name, 0.0) for name in _TMPC}, _STATIC: node.get(_STATIC)}
     return {**{name: value for name, value in node.items() if name not in (*_TMPC, _STATIC)}, "tmpcs": {"1": [only]}}
-
-
-def _parse_setting(problem: str, setting: str, settings: Mapping[str, Any]) -> Any:
-    family = next(family for family in formulations.FAMILIES if family.name == problem)
-    return parse(family.overrides, {setting: settings[setting]}, problem)[setting]
 
 
 def attributes_by_name(attributes: Mapping[Any, Any]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from formulations.contract.family import Family
 from formulations.contract.problem import Problem
 from planner.process.errors import UsageError
 from planner.process.signals import pending
-from planner.process.target import LoadError, Target, in_file
+from planner.process.target import LoadError, Target, absolute, in_file
 
 #: Installed packages name their problems in this group of entry points.
 GROUP = "dnn_planner.problems"
@@ -36,7 +36,7 @@ def load_problem(name: str) -> Family[Any, Any] | None:
 
     `UsageError` if the file cannot be imported or has no such problem, or another problem has its name.
     """
-    known = _address(name)
+    known = absolute(name)
     if known not in _BROUGHT:
         target = in_file(name, "--problem", "FILE.py:PROBLEM") or installed_problems().get(name)
         if target is None:
@@ -56,11 +56,6 @@ def load_problem(name: str) -> Family[Any, Any] | None:
 def address(problem: str) -> str:
     """What another process finds a problem by: what it was brought by, else its name."""
     return next((known for known, family in _BROUGHT.items() if family.name == problem), problem)
-
-
-def _address(name: str) -> str:
-    file, sign, problem = name.rpartition(".py:")
-    return f"{os.path.abspath(file)}{sign}{problem}" if sign else name
 
 
 @cache

@@ -55,7 +55,10 @@ def read_row(path: Path, row: int | None) -> Any:
     """
     if row is None:
         raise InstanceError.at(str(path), "row", None, f"one of its rows, such as {path}#0")
-    return _parquet_row(path, row) if path.suffix == ".parquet" else _json_row(path, row)
+    if path.suffix == ".parquet":
+        return _parquet_row(path, row)
+    with open_file(path) as file:
+        return _parse_line(_line(file, row, path), path, row)
 
 
 def has_rows(path: Path) -> bool:
@@ -129,12 +132,6 @@ def pyarrow() -> Any:
     except ImportError:
         raise UsageError.at("a .parquet file", "unreadable", _MISSING) from None
     return pyarrow
-
-
-def _json_row(path: Path, row: int) -> Any:
-    with open_file(path) as file:
-        line = _line(file, row, path)
-    return _parse_line(line, path, row)
 
 
 def _parse_line(line: bytes, path: Path, row: int) -> Any:

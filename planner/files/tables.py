@@ -16,15 +16,11 @@ from instances.units import parse_bytes, parse_time
 Numbers = Mapping[str, tuple[Callable[[Any], float | None], float | None]]
 
 
-def _size_or_nothing(cell: Any) -> float | None:
-    return parse_bytes(cell) if cell else None
-
-
 _NUMBERS: Numbers = {
     "time": (parse_time, None),
     "weight_bytes": (parse_bytes, 0.0),
     "activation_bytes": (parse_bytes, 0.0),
-    "static_bytes": (_size_or_nothing, None),
+    "static_bytes": (lambda cell: parse_bytes(cell) if cell else None, None),
     "output_bytes": (parse_bytes, 0.0),
 }
 _NOTES = ("name", "module", "role")

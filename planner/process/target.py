@@ -114,6 +114,12 @@ def in_file(name: str, option: str, rule: str, texts: Mapping[str, bytes] = Mapp
     return Target(name, file=where, source=source, function=function)
 
 
+def absolute(name: str) -> str:
+    """``FILE.py:NAME`` with the full path of the file, which other processes find as well; another name as it is."""
+    file, sign, own = name.rpartition(".py:")
+    return f"{os.path.abspath(file)}{sign}{own}" if sign else name
+
+
 def _import_file(file: str, source: bytes) -> Any:
     """The module in a file; beside the file it may import what lies in its folder.
 

@@ -19,7 +19,7 @@ from planner.results.events import Event, Listen, Told
 from planner.results.result import Result
 from planner.solving.backends import examine_solver, limits_for, prepare_method
 from planner.solving.backends import solver_settings as choice
-from planner.solving.choose import candidates, find_method
+from planner.solving.choose import Candidate, candidates, find_method
 from planner.solving.judge import Judge
 from planner.solving.known import Known
 from planner.solving.portfolio import portfolio
@@ -95,7 +95,8 @@ def solve(
         began = time.perf_counter()
         known = Known(limits.solver)
         proof_wanted = exact or method == PORTFOLIO
-        for chosen, reason in _to_try(family, instance, limits, method or AUTO, exact):
+        to_try: Iterable[Candidate] = candidates(family, instance, limits, method or AUTO, exact)
+        for chosen, reason in portfolio(family, instance, limits) if method == PORTFOLIO else to_try:
             if any(each.plan is not None for each in known.results) and not _may_prove(chosen, instance):
                 continue
             left = replace(limits, time_s=_time_left(limits, time.perf_counter() - began, known.results, proof_wanted))
@@ -112,14 +113,6 @@ def solve(
             if left.time_s == 0.0 or not _hands_over(result, limits):
                 break
         return _of_all(known.results)
-
-
-def _to_try(
-    family: Family[Any, Any], instance: Any, limits: Limits, name: str, exact: bool
-) -> Iterable[tuple[Method[Any, Any], str]]:
-    if name == PORTFOLIO:
-        return portfolio(family, instance, limits)
-    return candidates(family, instance, limits, name, exact)
 
 
 def _may_prove(method: Method[Any, Any], instance: Any) -> bool:

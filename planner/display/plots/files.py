@@ -66,8 +66,10 @@ def _library() -> ModuleType:
     return found
 
 
-def require_drawable(path: str) -> None:
-    """`UsageError` if what draws files is missing, cannot run here, or writes no such file."""
+def require_drawable(path: str | None) -> None:
+    """`UsageError` if what draws files is missing, cannot run here, or writes no such file; ``None`` is fine."""
+    if path is None:
+        return
     if not can_draw():
         missing = "vl-convert-python: pip install 'dnn-planner[plot]'"
         raise UsageError(f"--plot needs {f'addresses: {lacks_addresses()}' if lacks_addresses() else missing}")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from planner.files.problems import address
 from planner.files.write import plain
 from planner.plugins.registry import texts, texts_of
 from planner.process.signals import defer, pending
+from planner.process.target import absolute
 from planner.results.check import exceeds
 from planner.results.optimality_loss import spread
 from planner.results.result import Result
@@ -64,13 +64,8 @@ class Work:
         cls, problem: str, names: Sequence[str], plans: Mapping[str, Any], limits: Limits, options: Mapping[str, Any]
     ) -> Work:
         """With functions in files by their full path: a worker may be at home elsewhere."""
-        methods = tuple(map(_anywhere, names))
+        methods = tuple(map(absolute, names))
         return cls(address(problem), tuple(names), methods, dict(plans), limits, dict(options), texts_of(methods))
-
-
-def _anywhere(name: str) -> str:
-    file, sign, function = name.rpartition(".py:")
-    return f"{os.path.abspath(file)}{sign}{function}" if sign else name
 
 
 def solve_all(work: Work, handed: Sequence[Handed]) -> tuple[list[dict[str, Any]], int | None]:
