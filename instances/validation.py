@@ -36,8 +36,12 @@ _FROM_PYTHON = {"tuple_type": "a tuple", "dict_type": "a mapping", "mapping_type
 _UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
 
 
+def _adapter(kind: Any, *, extra: Literal["forbid", "ignore"] = "forbid") -> TypeAdapter[Any]:
+    return _cached_adapter(kind, extra)
+
+
 @cache
-def _adapter(kind: Any, extra: Literal["forbid", "ignore"] = "forbid") -> TypeAdapter[Any]:
+def _cached_adapter(kind: Any, extra: Literal["forbid", "ignore"]) -> TypeAdapter[Any]:
     # A configuration is only taken for a type around the dataclass, and reaches all dataclasses inside.
     return TypeAdapter(tuple[kind], config=ConfigDict(extra=extra, revalidate_instances="always"))
 
@@ -123,7 +127,7 @@ def read_fields(
     """
     known = [each.name for each in fields(kind)]  # type: ignore[arg-type]
     try:
-        found: Noun = _adapter(kind, extra).validate_python((content,))[0]
+        found: Noun = _adapter(kind, extra=extra).validate_python((content,))[0]
     except ValidationError as error:
         raise _instance_error(error, known, where, _FROM_FILE, depth=1, names=names, kind=kind) from None
     return found

@@ -12,14 +12,14 @@ from functools import partial
 from typing import Any
 
 from instances import memory_schemes
-from instances.catalog.entry import Entry, Published
+from instances.catalog.entry import MADE, SEED, Entry, Published
 from instances.catalog.first_looks import ENTRIES as _FIRST_LOOKS
 from instances.catalog.mappings import ENTRIES as _MAPPING_ENTRIES
 from instances.catalog.operators import ENTRIES as _OPERATOR_ENTRIES
 from instances.errors import InstanceError
 from instances.generators import amp_experiments, branching, transformer
 from instances.generators.transformer import Architecture
-from instances.parameters import Setting, count_between, one_of, parse_amount, parse_count, parse_flag, parse_seed
+from instances.parameters import Setting, count_between, one_of, parse_amount, parse_count, parse_flag
 from instances.problems import layer_assignment, mesh_tiling, microbatch_schedule
 from instances.problems.amp_strategy import AmpInstance
 from instances.problems.layer_assignment import LayerAssignmentInstance
@@ -147,21 +147,19 @@ def _amp_entry(name: str) -> Entry:
     )
 
 
-_SEED = Setting("seed", parse_seed, "seed of the random numbers", "0", metavar="N")
-_MADE = "made for this project"
 _AMP_ENTRIES = (
     Entry(
         "layers",
         "layer_assignment",
         _layers,
         "a random chain of layers, with cuts that cost as much as some layers",
-        _MADE,
+        MADE,
         (
             Setting("layers", _layer_count, "number of layers", "30", metavar="L"),
             Setting("stages", parse_count, "number of pipeline stages", "8", metavar="S"),
             Setting("microbatches", parse_count, "micro-batches of a training step", "16", metavar="N"),
             Setting("all-reduce", parse_flag, "add a data-parallel all-reduce", is_flag=True),
-            _SEED,
+            SEED,
         ),
     ),
     Entry(
@@ -169,13 +167,13 @@ _AMP_ENTRIES = (
         "mesh_tiling",
         mesh_tiling.generate,
         "a mesh of heterogeneous nodes to be covered by tiles",
-        _MADE,
+        MADE,
         (
             Setting("rows", _mesh_side, "devices of a node", "4", metavar="M"),
             Setting("columns", _mesh_side, "nodes", "4", metavar="N"),
             Setting("tp-degree", parse_count, "tensor-parallel degree", "2", metavar="T"),
             Setting("dp-degree", parse_count, "data-parallel degree", "1", metavar="D"),
-            _SEED,
+            SEED,
         ),
     ),
     *(_amp_entry(name) for name in amp_experiments.EXPERIMENTS),
@@ -187,7 +185,7 @@ _SCHEDULE_ENTRIES = (
         "microbatch_schedule",
         microbatch_schedule.generate,
         "a random graph of unequal stages with little room for micro-batches in flight",
-        _MADE,
+        MADE,
         (
             Setting("stages", _mesh_side, "number of pipeline stages", "6", metavar="S"),
             Setting("minibatch", _dimension, "samples of an iteration (mini-batch)", "16", metavar="B"),
@@ -196,7 +194,7 @@ _SCHEDULE_ENTRIES = (
             ),
             Setting("mixed", parse_flag, "micro-batches of 1, 2 or 4 samples", is_flag=True),
             Setting("delays", parse_flag, "add delays of the links", is_flag=True),
-            _SEED,
+            SEED,
         ),
     ),
     Entry(
@@ -204,7 +202,7 @@ _SCHEDULE_ENTRIES = (
         "microbatch_schedule",
         microbatch_schedule.chain,
         "a chain of equal stages",
-        _MADE,
+        MADE,
         (
             Setting("stages", _mesh_side, "number of pipeline stages", "4", metavar="S"),
             Setting("minibatch", _dimension, "samples of an iteration (mini-batch)", "8", metavar="B"),

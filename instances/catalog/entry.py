@@ -6,7 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from instances.parameters import Setting
+from instances.parameters import Setting, parse_seed
+
+SEED = Setting("seed", parse_seed, "seed of the random numbers", "0", metavar="N")
+#: The source of instances that are ours.
+MADE = "made for this project"
 
 
 @dataclass(frozen=True)

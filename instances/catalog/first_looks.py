@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from instances.catalog.entry import Entry
+from instances.catalog.entry import MADE, SEED, Entry
 from instances.generators.topologies import two_level
-from instances.parameters import Setting, one_of, parse_count, parse_seed
+from instances.parameters import Setting, one_of, parse_count
 from instances.problems import tmpc_knapsack
 from instances.problems.flushed_partitioning import FlushedInstance, flush_pipeline
 from instances.problems.hierarchical_partitioning import HierarchicalInstance, on_machines
@@ -16,8 +16,6 @@ from instances.problems.pipeline_placement import PlacementInstance, place_on
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from instances.problems.tmpc_knapsack import KnapsackInstance
 from instances.problems.training_strategy import Schedule, StrategyInstance, of_chain
-
-_MADE = "made for this project"
 
 
 def chain8() -> StageInstance:
@@ -76,25 +74,25 @@ def knapsack(**given: Any) -> KnapsackInstance:
 
 
 ENTRIES = (
-    Entry("chain8", "stage_partitioning", chain8, "a chain of eight layers, for a first look", _MADE),
-    Entry("diamond", "stage_partitioning", diamond, "four nodes with two branches", _MADE),
+    Entry("chain8", "stage_partitioning", chain8, "a chain of eight layers, for a first look", MADE),
+    Entry("diamond", "stage_partitioning", diamond, "four nodes with two branches", MADE),
     Entry(
-        "chain8-machines", "hierarchical_partitioning", chain8_machines, "chain8 on two machines of two devices", _MADE
+        "chain8-machines", "hierarchical_partitioning", chain8_machines, "chain8 on two machines of two devices", MADE
     ),
-    Entry("chain8-flushed", "flushed_partitioning", chain8_flushed, "chain8 with a flush after every batch", _MADE),
-    Entry("chain8-strategy", "training_strategy", chain8_strategy, "chain8 for a trainer of three schedules", _MADE),
-    Entry("placement", "pipeline_placement", placement, "six operators on two machines of two devices", _MADE),
+    Entry("chain8-flushed", "flushed_partitioning", chain8_flushed, "chain8 with a flush after every batch", MADE),
+    Entry("chain8-strategy", "training_strategy", chain8_strategy, "chain8 for a trainer of three schedules", MADE),
+    Entry("placement", "pipeline_placement", placement, "six operators on two machines of two devices", MADE),
     Entry(
         "knapsack",
         "tmpc_knapsack",
         knapsack,
         "a random knapsack of a stage",
-        _MADE,
+        MADE,
         (
             Setting("nodes", parse_count, "nodes of the stage", "40", metavar="N"),
             Setting("options", parse_count, "configurations of each node", "2", metavar="N"),
             Setting("kind", one_of(*tmpc_knapsack.KINDS), "how times depend on sizes", "layers", metavar="KIND"),
-            Setting("seed", parse_seed, "seed of the random numbers", "0", metavar="N"),
+            SEED,
         ),
     ),
 )

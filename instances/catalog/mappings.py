@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from instances.catalog.entry import Entry
+from instances.catalog.entry import SEED, Entry
 from instances.errors import InstanceError
 from instances.generators import topologies
 from instances.generators.stage_graphs import GRAPHS, figure_2, generate
-from instances.parameters import Setting, one_of, parse_count, parse_seed, within
+from instances.parameters import Setting, one_of, parse_count, within
 from instances.problems.device_mapping import DeviceMapping
 from instances.units import parse_bandwidth
 
@@ -38,7 +38,7 @@ _STAGES = (
     Setting("stages", parse_count, "number of pipeline stages", "8", metavar="S"),
     Setting("replicas", parse_count, "replicas of each stage", "4", metavar="R"),
     Setting("graph", one_of(*GRAPHS), "a chain of stages, or one with skip connections", "chain", metavar="chain|skip"),
-    Setting("seed", parse_seed, "seed of the random numbers", "0", metavar="N"),
+    SEED,
 )
 _TEXTS = {
     "two-level": "machines of a few devices, fast inside and slow between them",

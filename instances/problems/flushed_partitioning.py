@@ -14,9 +14,9 @@ from typing import Annotated, Any
 from instances.errors import InstanceError, expect
 from instances.exchange import FileOf, in_files
 from instances.problems import stage_partitioning
-from instances.problems.stage_partitioning import StageInstance
+from instances.problems.stage_partitioning import AroundFlat, StageInstance
 from instances.requirements import expect_none
-from instances.rules import Bandwidth, Count, Declared, member_of
+from instances.rules import Bandwidth, Count, member_of
 
 
 class Schedule(StrEnum):
@@ -35,7 +35,7 @@ class Schedule(StrEnum):
     types={"flat": Annotated[Mapping[str, Any], FileOf(StageInstance, "a file of Piper's release")]},
 )
 @dataclass(frozen=True)
-class FlushedInstance(Declared):
+class FlushedInstance(AroundFlat):
     """A flat instance whose N micro-batches (m) are one batch, after which the pipeline is flushed.
 
     Parameters
@@ -47,15 +47,9 @@ class FlushedInstance(Declared):
         given if and only if ``devices_per_machine`` is.
     """
 
-    flat: StageInstance
     schedule: Annotated[Schedule, member_of(Schedule)] = Schedule.ONE_F_ONE_B
     devices_per_machine: Count | None = None
     inner_bandwidth: Bandwidth | None = None
-
-    @property
-    def name(self) -> str:
-        """The name of the flat instance."""
-        return self.flat.name
 
     @property
     def options(self) -> Mapping[str, str | int | float | bool]:

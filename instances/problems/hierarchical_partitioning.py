@@ -14,9 +14,9 @@ from instances.errors import InstanceError, expect
 from instances.exchange import FileOf, in_files
 from instances.parameters import MAX_COUNT
 from instances.problems import stage_partitioning
-from instances.problems.stage_partitioning import CostModel, StageInstance
+from instances.problems.stage_partitioning import AroundFlat, CostModel, StageInstance
 from instances.requirements import expect_none
-from instances.rules import Bandwidth, Count, Declared, member_of
+from instances.rules import Bandwidth, Count, member_of
 
 
 class MemoryModel(StrEnum):
@@ -33,7 +33,7 @@ class MemoryModel(StrEnum):
     types={"flat": Annotated[Mapping[str, Any], FileOf(StageInstance, "a file of Piper's release")]},
 )
 @dataclass(frozen=True)
-class HierarchicalInstance(Declared):
+class HierarchicalInstance(AroundFlat):
     """``num_machines`` machines (K_2) of ``devices_per_machine`` devices (K_1) each, and what runs on them.
 
     ``inner_bandwidth`` (B_1, among the devices of a machine) and ``outer_bandwidth`` (B_2, of a machine's link) are
@@ -41,17 +41,11 @@ class HierarchicalInstance(Declared):
     flat network model has them. Make one with `on_machines`.
     """
 
-    flat: StageInstance
     devices_per_machine: Count
     num_machines: Count
     inner_bandwidth: Bandwidth
     outer_bandwidth: Bandwidth
     memory_model: Annotated[MemoryModel, member_of(MemoryModel)] = MemoryModel.PRECISE
-
-    @property
-    def name(self) -> str:
-        """The name of the flat instance."""
-        return self.flat.name
 
     @property
     def options(self) -> Mapping[str, str | int | float | bool]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from instances.errors import InstanceError
+from instances.errors import InstanceError, expect
 from instances.exchange import FileOf, in_files
 from instances.problems import operator_partitioning
 from instances.problems.device_mapping import MICROBATCHES, OBJECTIVES, RINGS, check_matrix
@@ -82,12 +82,10 @@ def place_on(
     expect_none(operators, where, "operators")
     if operators.num_stages is None or operators.num_devices is not None:
         raise InstanceError.at(where, "num_stages", None, "stages and replicas that are both given")
-    if operators.at_most:
-        raise InstanceError.at(where, "at_most", True, "false: every stage is placed")
+    expect(not operators.at_most, where, "at_most", True, "false: every stage is placed")
     needed = operators.num_stages * operators.replicas
-    if len(matrix) != needed:
-        rule = f"{needed}: {operators.num_stages} stages times {operators.replicas} replicas"
-        raise InstanceError.at(where, "devices", len(matrix), rule)
+    rule = f"{needed}: {operators.num_stages} stages times {operators.replicas} replicas"
+    expect(len(matrix) == needed, where, "devices", len(matrix), rule)
     return PlacementInstance(operators, matrix, **more)
 
 

@@ -197,6 +197,18 @@ class StageInstance(Declared):
         )
 
 
+@dataclass(frozen=True)
+class AroundFlat(Declared):
+    """What instances have that say more of the machines or the schedule of a ``flat`` one."""
+
+    flat: StageInstance
+
+    @property
+    def name(self) -> str:
+        """The name of the flat instance."""
+        return self.flat.name
+
+
 def check(instance: StageInstance, where: str, names: Mapping[str, str] | None = None) -> None:
     """Rules between fields; ``names`` are a file format's own names of fields, for the errors.
 

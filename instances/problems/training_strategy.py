@@ -17,9 +17,9 @@ from instances.errors import InstanceError, expect, expect_unique
 from instances.exchange import FileOf, in_files
 from instances.graph import topological_order
 from instances.problems import stage_partitioning
-from instances.problems.stage_partitioning import CostModel, Layer, StageInstance, Tmpc
+from instances.problems.stage_partitioning import AroundFlat, CostModel, Layer, StageInstance, Tmpc
 from instances.requirements import expect_none
-from instances.rules import Count, Declared, member_of
+from instances.rules import Count, member_of
 
 
 class Schedule(StrEnum):
@@ -40,7 +40,7 @@ class Schedule(StrEnum):
     types={"flat": Annotated[Mapping[str, Any], FileOf(StageInstance, "a file of Piper's release")]},
 )
 @dataclass(frozen=True)
-class StrategyInstance(Declared):
+class StrategyInstance(AroundFlat):
     """A flat instance whose N micro-batches are one batch, for a trainer with the same degrees in all stages.
 
     Parameters
@@ -53,14 +53,8 @@ class StrategyInstance(Declared):
         Most chunks of layers of a device; more than 1 if and only if the schedules have ``interleaved``.
     """
 
-    flat: StageInstance
     schedules: tuple[Annotated[Schedule, member_of(Schedule)], ...] = (Schedule.ONE_F_ONE_B,)
     virtual_stages: Count = 1
-
-    @property
-    def name(self) -> str:
-        """The name of the flat instance."""
-        return self.flat.name
 
     @property
     def options(self) -> Mapping[str, str | int | float | bool]:

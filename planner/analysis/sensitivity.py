@@ -55,10 +55,6 @@ class Interval:
     low_amount: float | None = None
     high_amount: float | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """As in the object of ``planner sensitivity --json``."""
-        return dict(vars(self))
-
 
 def interval(proofs: Proofs, factor: Factor[Any], plan: Any) -> Interval:
     """The factors around 1 with which a plan that is optimal at 1 stays so."""
@@ -215,7 +211,7 @@ class Sensitivity(Findings):
         return {
             **self.head(),
             "plan": None if self.result is None else self.result.plan,
-            "intervals": [each.to_json() for each in self.intervals],
+            "intervals": [dict(vars(each)) for each in self.intervals],
             "noise": None if self.noise is None else dict(vars(self.noise)),
             "scenarios": None if self.scenarios is None else _scenarios_json(self.scenarios),
             "proofs": self.proofs,

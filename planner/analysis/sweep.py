@@ -192,6 +192,7 @@ def heat_of(rows: Sequence[SweepRow], unit: str) -> Heat:
     sizes, degrees = sorted({row.microbatch_size for row in rows}), sorted({row.grad_accum for row in rows})
     found = {(row.grad_accum, row.microbatch_size): row.time_per_sequence for row in rows}
     values = [[found.get((g, b)) for b in sizes] for g in degrees]
+    is_proved = all(row.status in (Status.OPTIMAL, Status.INFEASIBLE) for row in rows)
     return Heat(
         "Time per sequence by micro-batch and accumulation",
         sizes,
@@ -199,16 +200,11 @@ def heat_of(rows: Sequence[SweepRow], unit: str) -> Heat:
         values,
         "micro-batch size b'",
         "gradient accumulation g",
-        "time per sequence" if all(is_proved(row) for row in rows) else "least time per sequence found",
+        "time per sequence" if is_proved else "least time per sequence found",
         least_of(values),
         unit,
         empty="no plan within the batch",
     )
-
-
-def is_proved(row: SweepRow) -> bool:
-    """Whether nothing is open about a row."""
-    return row.status in (Status.OPTIMAL, Status.INFEASIBLE)
 
 
 def time_per_sequence(row: SweepRow) -> float:

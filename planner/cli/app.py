@@ -167,9 +167,7 @@ class _Command:
 _FROM_CATALOG = _Offered(
     choices.every_parameter, options.of_entry, "Parameters of an instance: planner {} NAME --help."
 )
-_OF_CLAIMS = _Offered(
-    options.every_claim_option, options.of_claim, "Options of a claim: planner {} CLAIM --help.", False, False
-)
+_OF_CLAIMS = _Offered(options.of_claim, options.of_claim, "Options of a claim: planner {} CLAIM --help.", False, False)
 _OF_METHODS = _Offered(
     choices.every_option, options.of_methods, "Options of methods: planner {} METHOD --help.", False, False
 )

@@ -59,7 +59,7 @@ def model_command(
     from planner.analysis.model_view import declarative, look
     from planner.analysis.model_view import model as opened
     from planner.display.models import show_model
-    from planner.display.progress import doing
+    from planner.display.progress import words_line
     from planner.files.destinations import refuse_outputs
     from planner.files.load import family_of
     from planner.process.signals import defer, pending
@@ -75,11 +75,12 @@ def model_command(
     declared = view.load(instance, settings)
     limits = Search(time_limit, solver=solver, solver_option=solver_option, solver_log=solver_log).limits()
     watch = Watch(limits)
-    found = opened(declared, method or _first(declarative(family_of(declared))), complete=complete, watch=watch)
+    chosen = next(iter(declarative(family_of(declared))), "cpsat")  # which is then refused by name
+    found = opened(declared, method or chosen, complete=complete, watch=watch)
     if read is not None:
         _judge(found, read, watch, view)
     with defer():
-        with doing(view.quiet) as listen:
+        with words_line(view.quiet) as listen:
             seen = look(found, limits, watch, root=root, doing=listen)
         shown = seen.to_json(found)
         if write is not None and seen.sizes is not None and pending() is None:
@@ -89,10 +90,6 @@ def model_command(
             shown["files"] = [write, f"{write}.json"]
         view.show(shown, show_model)
     leave(seen.signal or pending(), NO_PROOF if seen.missing else 0)
-
-
-def _first(names: list[str]) -> str:
-    return names[0] if names else "cpsat"  # which is then refused by name
 
 
 def _judge(found: OpenModel, path: str, watch: Watch, view: View) -> None:

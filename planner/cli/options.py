@@ -169,18 +169,11 @@ def of_methods(values: Mapping[str, Any]) -> list[Choice]:
     )
 
 
-def every_claim_option() -> list[Choice]:
-    """The options of all claims that can be reproduced."""
+def of_claim(values: Mapping[str, Any] | None = None) -> list[Choice]:
+    """The options of the claim that is named, or (``None``) of all that can be reproduced."""
     from planner.reproduction import CLAIMS
 
-    return choices.claim_options(CLAIMS)
-
-
-def of_claim(values: Mapping[str, Any]) -> list[Choice]:
-    """The options of the claim that is named."""
-    from planner.reproduction import CLAIMS
-
-    return choices.claim_options(claim for claim in CLAIMS if claim.name == values.get("claim"))
+    return choices.claim_options(claim for claim in CLAIMS if values is None or claim.name == values.get("claim"))
 
 
 def _reveal(params: list[Any], shown: list[Choice]) -> list[Any]:

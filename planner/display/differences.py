@@ -12,7 +12,7 @@ from formulations.figures.plan_figures import Stack
 from planner.analysis.difference import Decision, DecisionRow, Difference
 from planner.display.headlines import amount
 from planner.display.plots.chart import Chart
-from planner.display.plots.marks import layer, mark, nominal, pixels_per, span, stage_colour, text_where, tooltip, x_of
+from planner.display.plots.marks import layer, mark, nominal, pixels_per, span, stage_colour, stage_texts, tooltip, x_of
 from planner.display.plots.strips import stack
 from planner.display.tables import brief, percent, with_unit
 from planner.display.terminal import say
@@ -133,13 +133,7 @@ def _strips(title: str, says: str, strips: Sequence[Sequence[str | None]], chang
             tooltip=tooltip({"row": "plan", "label": "stage"}),
         ),
         layer(mark("bar", color="@alarm", height={"band": 0.3}), "changed", **span("x", x, "start", "end")),
-        layer(
-            mark("text", tooltip=None),
-            "runs",
-            x={**x, "field": "middle"},
-            color=stage_colour(colours, "@on_stages", "@ink"),
-            text=text_where(room, "label"),
-        ),
+        stage_texts("runs", colours, {"x": {**x, "field": "middle"}}, room),
     ]
     spec = {"height": 120, "encoding": {"y": y}, "resolve": {"scale": {"color": "independent"}}, "layer": layers}
     return Chart(title, says, spec, {"runs": runs, "changed": differing}, is_wide=True)

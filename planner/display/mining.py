@@ -23,17 +23,16 @@ def size_text(size: Mapping[str, int] | None) -> str:
 
 
 @contextmanager
-def progress(quiet: bool, method: str, against: str) -> Iterator[Callable[[Progress], None] | None]:
-    """A listener that keeps one line up to date, or ``None`` where stderr is no terminal."""
+def progress(quiet: bool, method: str, against: str) -> Iterator[Callable[[Progress], None]]:
+    """A listener that keeps one line up to date."""
     with words_line(quiet, f"{method} against {against}") as show:
 
         def listen(known: Progress) -> None:
             best = f"  best: {size_text(known.size)}" if known.size else ""
             figures = f"evaluations {known.evaluations:,}  worst loss {percent(known.worst)}{best}"
-            if show is not None:
-                show(f"{method} against {against}  {figures}")
+            show(f"{method} against {against}  {figures}")
 
-        yield None if show is None else listen
+        yield listen
 
 
 def show(found: Mined, files: Files, certificate: Mapping[str, Any] | None) -> None:

@@ -26,10 +26,10 @@ class _Line:
 
 
 @contextmanager
-def words_line(quiet: bool, words: str = "") -> Iterator[Callable[[str], None] | None]:
-    """A listener that keeps one line of words and seconds up to date, or ``None`` where stderr is no terminal."""
+def words_line(quiet: bool, words: str = "") -> Iterator[Callable[[str], None]]:
+    """A listener that keeps one line of words and of the seconds since the beginning up to date, if anybody watches."""
     if quiet or not sys.stderr.isatty():
-        yield None
+        yield lambda _: None
         return
     line = _Line(words)
     with console(stderr=True).status(line):
@@ -37,16 +37,12 @@ def words_line(quiet: bool, words: str = "") -> Iterator[Callable[[str], None] |
 
 
 @contextmanager
-def progress_line(quiet: bool) -> Iterator[Listen | None]:
-    """A listener that keeps one line of a run up to date, or ``None`` where stderr is no terminal."""
+def progress_line(quiet: bool) -> Iterator[Listen]:
+    """A listener that keeps one line of a run up to date."""
     with words_line(quiet) as show:
-        yield (
-            None
-            if show is None
-            else lambda event: show(
-                f"{event.method}  incumbent {number(event.objective)}  bound {number(event.bound)}  "
-                f"gap {percent(event.gap)}"
-            )
+        yield lambda event: show(
+            f"{event.method}  incumbent {number(event.objective)}  bound {number(event.bound)}  "
+            f"gap {percent(event.gap)}"
         )
 
 
@@ -71,14 +67,7 @@ def note(quiet: bool, line: str) -> None:
 
 
 @contextmanager
-def counter(quiet: bool, what: str) -> Iterator[Callable[[int], None] | None]:
-    """A listener, called with how many of ``what`` are done, that keeps one line; ``None`` as of `words_line`."""
+def counter(quiet: bool, what: str) -> Iterator[Callable[[int], None]]:
+    """A listener, called with how many of ``what`` are done, that keeps one line."""
     with words_line(quiet, what) as show:
-        yield None if show is None else lambda done: show(f"{done:,} {what}")
-
-
-@contextmanager
-def doing(quiet: bool) -> Iterator[Callable[[str], None]]:
-    """A listener, called with what is being done, that keeps one line of it, with the seconds since the beginning."""
-    with words_line(quiet) as show:
-        yield show or (lambda _: None)
+        yield lambda done: show(f"{done:,} {what}")

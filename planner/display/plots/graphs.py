@@ -21,6 +21,7 @@ from planner.display.plots.marks import (
     pixels_per,
     stage_colour,
     stage_fields,
+    stage_texts,
     text_where,
     tooltip,
     when,
@@ -77,6 +78,7 @@ def graph(found: Graph) -> list[Chart]:
         "y": x_of("y", axis=None, scale={"domain": [max(across) + 0.7, min(across) - 0.7], "nice": False}),
     }
     room = pixels_per(deep)
+    fits = f"min(0.75 * {room}, 24) > 6 * datum.label.length + 2 && {room} > 24"
     spec: dict[str, Any] = {
         "height": int(min(_HIGHEST, max(70, _ROW * (span + 0.4)))),
         "params": [{"name": "chosen", "value": -1}],
@@ -84,13 +86,7 @@ def graph(found: Graph) -> list[Chart]:
         "layer": [
             _lines(at, room),
             _circles(at, room, found, shown),
-            layer(
-                mark("text", fontSize=10, fontWeight="bold", tooltip=None),
-                "nodes",
-                **at,
-                color=stage_colour(found.stages, "@on_stages", "@ink"),
-                text=text_where(f"min(0.75 * {room}, 24) > 6 * datum.label.length + 2 && {room} > 24", "label"),
-            ),
+            stage_texts("nodes", found.stages, at, fits, fontSize=10, fontWeight="bold"),
             *over_lines(
                 {"fontSize": 11, "dy": -19, "tooltip": None, "limit": {"expr": f"max({room} / 2, {room} - {_CUT})"}},
                 "nodes",

@@ -104,6 +104,12 @@ def layer(marks: Encoding, data: str | None = None, where: str | None = None, /,
     return made
 
 
+def stage_texts(data: str | None, stages: Sequence[Any], at: Encoding, room: str, **look: Any) -> Encoding:
+    """The labels of stages on their colours, where a row meets the expression ``room``."""
+    colour = stage_colour(stages, "@on_stages", "@ink")
+    return layer(mark("text", tooltip=None, **look), data, **at, color=colour, text=text_where(room, "label"))
+
+
 def over_lines(look: Encoding, data: str, where: str | None = None, /, **encoding: Any) -> list[Encoding]:
     """Texts over lines, with a look of `mark`: first the paper around them, then they themselves."""
     return [layer(mark("text", **look, **halo), data, where, **encoding) for halo in (_HALO, {})]

@@ -19,6 +19,7 @@ from planner.display.plots.marks import (
     span,
     stage_colour,
     stage_fields,
+    stage_texts,
     text_where,
     tooltip,
     when,
@@ -133,13 +134,8 @@ def _devices(at: Encoding, room: str, found: Network) -> Iterator[Encoding]:
         strokeWidth={"condition": wide, "value": {"expr": f"{room} > 12 ? 1 : 0.4"}},
         tooltip=tooltip(titles),
     )
-    yield layer(
-        mark("text", fontSize=11, fontWeight="bold", tooltip=None),
-        "places",
-        **at,
-        color=stage_colour(found.stages, "@on_stages", "@ink"),
-        text=text_where(f"0.6 * {room} > 7 * datum.label.length && {room} > {_NUMBERED}", "label"),
-    )
+    fits = f"0.6 * {room} > 7 * datum.label.length && {room} > {_NUMBERED}"
+    yield stage_texts("places", found.stages, at, fits, fontSize=11, fontWeight="bold")
     aside = {"dx": {"expr": f"2 + 0.28 * {size}"}, "dy": {"expr": f"6 + 0.36 * {size}"}}
     yield layer(
         mark("text", fontSize=10, align="left", color="@quiet", tooltip=None, **aside),
@@ -299,14 +295,9 @@ def _bands(x: Encoding, y: Encoding, band: float, found: Matrix, room: str) -> I
     for place in beside:
         colour, hover = stage_colour(found.stages), tooltip({"stage_name": "stage"})
         yield layer(mark("rect", stroke="@paper"), "stages", **place, color=colour, tooltip=hover)
+    fits = f"(datum.end - datum.start) * {room} > 7 * datum.label.length + 2"
     for place in names:
-        yield layer(
-            mark("text", fontSize=11, fontWeight="bold", tooltip=None),
-            "stages",
-            **place,
-            color=stage_colour(found.stages, "@on_stages", "@ink"),
-            text=text_where(f"(datum.end - datum.start) * {room} > 7 * datum.label.length + 2", "label"),
-        )
+        yield stage_texts("stages", found.stages, place, fits, fontSize=11, fontWeight="bold")
 
 
 def _squares(x: Encoding, y: Encoding) -> Iterator[Encoding]:
@@ -370,6 +361,7 @@ def tiles(found: Tiles) -> list[Chart]:
     across, down = ({"domain": ends, "nice": False} for ends in ([0, found.columns], [found.rows, 0]))
     x = x_of("column", title="machine", axis=_middles(found.columns), scale=across)
     y = x_of("row", title="device of the machine", axis=_middles(found.rows), scale=down)
+    middle = {"x": {**x, "field": "middle"}, "y": {**y, "field": "centre"}}
     spec = {
         "data": {"name": "tiles"},
         "height": int(min(420, max(80, 44 * found.rows))),
@@ -384,13 +376,7 @@ def tiles(found: Tiles) -> list[Chart]:
                 strokeWidth=when(DECISIVE, 3, 1),
                 tooltip=tooltip({"stage_name": "stage", "form": "devices x machines"}),
             ),
-            layer(
-                mark("text", tooltip=None),
-                x={**x, "field": "middle"},
-                y={**y, "field": "centre"},
-                color=stage_colour(found.stages, "@on_stages", "@ink"),
-                text=text_where(f"(datum.right - datum.column) * width / {found.columns} > 22", "label"),
-            ),
+            stage_texts(None, found.stages, middle, f"(datum.right - datum.column) * width / {found.columns} > 22"),
         ],
     }
     return [Chart(found.title, headline(found), spec, {"tiles": rows})]
