@@ -7,6 +7,7 @@ cycles four times, and its search for one minutes.
 from __future__ import annotations
 
 import heapq
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -89,18 +90,8 @@ def expect_acyclic(num_nodes: int, edges: Edges, where: str, names: Sequence[str
 
 def lifo_order(num_nodes: int, edges: Edges) -> list[int]:
     """Kahn's algorithm with a stack: the node that became ready last comes first."""
-    successors, predecessors = adjacency(num_nodes, edges)
-    missing = [len(before) for before in predecessors]
-    ready = [node for node in range(num_nodes) if not missing[node]]
-    order = []
-    while ready:
-        node = ready.pop()
-        order.append(node)
-        for after in successors[node]:
-            missing[after] -= 1
-            if not missing[after]:
-                ready.append(after)
-    return order
+    became = itertools.count(0, -1)  # the least rank comes first
+    return topological_order(num_nodes, edges, lambda _: next(became))
 
 
 def depth_first_order(num_nodes: int, edges: Edges) -> list[int]:

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Annotated
 
 from instances.problems.amp_strategy import AmpInstance, ModelLayer, Node
 from instances.problems.layer_assignment import TiedParameters
+from instances.rules import Amount, Count, Index, one_of
 
 EXPERIMENTS = ("homogeneous", "het_cluster", "het_model")
 
@@ -50,14 +52,14 @@ class Prediction:
     ``partition``: layers in front of each stage and all of them, as in `printed_cuts`.
     """
 
-    experiment: str
-    microbatch: int
-    tp_degree: int
-    dp_degree: int
-    pp_degree: int
-    partition: tuple[int, ...]
-    predicted_s: float
-    measured_s: float | None = None
+    experiment: Annotated[str, one_of(*EXPERIMENTS)]
+    microbatch: Count
+    tp_degree: Count
+    dp_degree: Count
+    pp_degree: Count
+    partition: tuple[Index, ...]
+    predicted_s: Amount
+    measured_s: Amount | None = None
 
 
 def profile_lengths(name: str) -> dict[str, int]:

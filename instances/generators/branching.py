@@ -174,14 +174,6 @@ def candle_uno(branches: int = 7, layers: int = 4, devices: int = 8, minibatch: 
     return builder.finish(f"candle-uno-{branches}x{layers}", devices, minibatch or 1024 * devices)
 
 
-def case_study(branches: int = 2, layers: int = 4, devices: int = 8, minibatch: int | None = None) -> StageGraph:
-    """Fig. 10: two branches of four transformer layers, and a concatenation; eight devices.
-
-    The paper does not say how large the layers or the mini-batch are; here as in the multi-modal transformer.
-    """
-    return mmt(branches, layers, devices=devices, minibatch=minibatch)
-
-
 def sequential_transformer(layers: int = 32, devices: int = 8, minibatch: int | None = None) -> StageGraph:
     """Appendix A.3: a chain of transformer layers, as large as those of the multi-modal transformer and as many."""
     builder = _Builder()

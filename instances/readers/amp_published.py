@@ -3,31 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
 from instances.errors import InstanceError
-from instances.generators.amp_experiments import EXPERIMENTS, Prediction, profile_lengths
-from instances.rules import Amount, Count, Index, one_of
-from instances.validation import read_record
+from instances.generators.amp_experiments import Prediction, profile_lengths
+from instances.rules import Amount
+from instances.validation import read_fields, read_record
 
 
 class _Profiles(BaseModel):
     model_config = ConfigDict(extra="allow")
     profiles: dict[str, list[Amount]]
-
-
-class _Run(BaseModel):
-    model_config = ConfigDict(extra="allow")
-    experiment: Annotated[str, one_of(*EXPERIMENTS)]
-    microbatch: Count
-    tp_degree: Count
-    dp_degree: Count
-    pp_degree: Count
-    partition: list[Index]
-    predicted_s: Amount
-    measured_s: Amount | None = None
 
 
 def read_profiles(content: Any, where: str, experiment: str) -> Mapping[str, list[float]]:
@@ -50,5 +38,4 @@ def read_profiles(content: Any, where: str, experiment: str) -> Mapping[str, lis
 
 def read_prediction(content: Any, where: str) -> Prediction:
     """A logged run; `InstanceError` if a field is missing or of the wrong kind."""
-    run = read_record(_Run, content, where)
-    return Prediction(**run.model_dump(exclude={"partition", *(run.model_extra or {})}), partition=tuple(run.partition))
+    return read_fields(Prediction, content, where, extra="ignore")

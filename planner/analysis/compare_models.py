@@ -75,10 +75,7 @@ class Formulations:
     def to_json(self) -> dict[str, Any]:
         """The object that ``planner formulations --json`` prints (docs/interface.md)."""
         return {
-            "problem": self.problem,
-            "instance": self.instance,
-            "unit": self.unit,
-            "optimum": self.optimum,
+            **{name: getattr(self, name) for name in ("problem", "instance", "unit", "optimum")},
             "rows": [dict(vars(row)) for row in self.rows],
             "search": None if self.search is None else dict(vars(self.search)),
         }

@@ -49,6 +49,12 @@ class Optima(ABC):
     def heat(self) -> Heat:
         """The table as a heat map."""
 
+    def _heat(self, title: str, ys: Sequence[float], xlabel: str, ylabel: str) -> Heat:
+        times = self.times or []
+        xs = range(1, len(times[0]) + 1 if times else 1)
+        best = least_of(times)
+        return Heat(title, xs, ys if times else (), times, xlabel, ylabel, "time per sample", best, self.unit)
+
     @property
     @abstractmethod
     def columns(self) -> dict[str, list[float | None]]:
@@ -101,18 +107,8 @@ class Frontier(Optima):
     @property
     def heat(self) -> Heat:
         """The table as a heat map; its best entry is the first of the quickest."""
-        times = self.times or []
-        return Heat(
-            "Time per sample by devices and degrees, at most",
-            range(1, len(times[0]) + 1 if times else 1),
-            range(1, len(times) + 1),
-            times,
-            "sum of degrees",
-            "devices",
-            "time per sample",
-            least_of(times),
-            self.unit,
-        )
+        devices = range(1, len(self.times or ()) + 1)
+        return self._heat("Time per sample by devices and degrees, at most", devices, "sum of degrees", "devices")
 
     def to_json(self) -> dict[str, Any]:
         """The object that ``planner frontier --json`` prints."""
@@ -140,20 +136,9 @@ class ByMemory(Optima):
     @property
     def heat(self) -> Heat:
         """The table as a heat map, with the instance's own cell marked; its headline says what more would buy."""
-        times = self.times or []
-        return Heat(
-            "Least time per sample by devices and memory",
-            range(1, len(times[0]) + 1 if times else 1),
-            self.memories if times else (),
-            times,
-            "devices",
-            "memory of a device",
-            "time per sample",
-            least_of(times),
-            self.unit,
-            (self.memories.index(self.memory_bytes), self.devices - 1) if times else None,
-            yunit="bytes",
-        )
+        made = self._heat("Least time per sample by devices and memory", self.memories, "devices", "memory of a device")
+        here = (self.memories.index(self.memory_bytes), self.devices - 1) if self.times else None
+        return replace(made, here=here, yunit="bytes")
 
     def to_json(self) -> dict[str, Any]:
         """The object that ``planner frontier --memories ... --json`` prints."""

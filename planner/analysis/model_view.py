@@ -322,9 +322,7 @@ class OpenModel:
             **self.head(),
             "variables": {
                 "total": found.variables,
-                "binary": found.binary,
-                "integer": found.integer,
-                "continuous": found.continuous,
+                **{kind: getattr(found, kind) for kind in ("binary", "integer", "continuous")},
             },
             "constraints": found.constraints,
             "nonzeros": found.nonzeros,
@@ -420,10 +418,7 @@ class Seen:
         if root is None:
             return shown
         return shown | {
-            "root_bound": root.bound,
-            "root_seconds": root.seconds,
-            "root_reason": root.reason,
-            "root_infeasible": root.infeasible,
+            **{f"root_{name}": getattr(root, name) for name in ("bound", "seconds", "reason", "infeasible")},
             "fractional": len(root.fractional),
             "root_left_out": list(root.left_out),
         }

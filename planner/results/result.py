@@ -67,16 +67,8 @@ class Result:
         shown = {name: value for name, value in vars(self).items() if name not in ("signal", "of", "own_plan")}
         shown |= {"status": self.status.value, "stop": self.stop.value, "options": dict(self.options)}
         clock = self.clock()
-        of_clock = (
-            None
-            if clock is None
-            else {
-                "kind": clock.kind,
-                "schedule": clock.schedule,
-                "microbatches": clock.microbatches,
-                "iteration_s": clock.iteration_s,
-            }
-        )
+        names = ("kind", "schedule", "microbatches", "iteration_s")
+        of_clock = None if clock is None else {name: getattr(clock, name) for name in names}
         return {**shown, "clock": of_clock, "fingerprint": fingerprint(self.of, self.plan)}
 
     def clock(self) -> Clock | None:

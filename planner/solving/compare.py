@@ -82,11 +82,7 @@ class Report:
     def to_json(self) -> dict[str, Json]:
         """The object that ``planner crosscheck --json`` prints."""
         return {
-            "problem": self.problem,
-            "instance": self.instance,
-            "agree": self.agree,
-            "optimum": self.optimum,
-            "independent_proofs": self.independent_proofs,
+            **{name: getattr(self, name) for name in ("problem", "instance", "agree", "optimum", "independent_proofs")},
             "contradictions": list(self.contradictions),
             "uncertified": dict(self.uncertified),
             "reproducer": self.reproducer,

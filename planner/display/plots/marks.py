@@ -110,6 +110,15 @@ def stage_texts(data: str | None, stages: Sequence[Any], at: Encoding, room: str
     return layer(mark("text", tooltip=None, **look), data, **at, color=colour, text=text_where(room, "label"))
 
 
+def frames(colour: str, data: str, where: str, /, **encoding: Any) -> list[Encoding]:
+    """Frames around the rectangles that meet an expression: on paper, so that they can be seen on every colour."""
+    looks = (("@paper", 5), (colour, 2.5))
+    return [
+        layer(mark("rect", fill=None, stroke=stroke, strokeWidth=wide, tooltip=None), data, where, **encoding)
+        for stroke, wide in looks
+    ]
+
+
 def over_lines(look: Encoding, data: str, where: str | None = None, /, **encoding: Any) -> list[Encoding]:
     """Texts over lines, with a look of `mark`: first the paper around them, then they themselves."""
     return [layer(mark("text", **look, **halo), data, where, **encoding) for halo in (_HALO, {})]

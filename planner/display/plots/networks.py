@@ -12,6 +12,7 @@ from planner.display.plots.chart import Chart, Row
 from planner.display.plots.marks import (
     DECISIVE,
     Encoding,
+    frames,
     layer,
     mark,
     pixels_per,
@@ -249,11 +250,16 @@ def matrix(found: Matrix) -> list[Chart]:
     band = -max(0.6, 0.05 * count) if found.stages else 0.0
     x = {"type": "quantitative", "axis": None, "scale": {"domain": [band, count], "nice": False, "zero": False}}
     y = {"type": "quantitative", "axis": None, "scale": {"domain": [count, band], "nice": False, "zero": False}}
+    ends = {**span("x", x, "start", "end"), **span("y", y, "start", "end")}
     spec: dict[str, Any] = {
         "width": "@square",
         "height": "@inside",
         "resolve": {"scale": {"color": "independent"}},
-        "layer": [_speeds(x, y, cells), *_bands(x, y, band, found, pixels_per(count - band)), *_squares(x, y)],
+        "layer": [
+            _speeds(x, y, cells),
+            *_bands(x, y, band, found, pixels_per(count - band)),
+            *frames("@ink", "stages", DECISIVE, **ends),  # what the bottleneck's replicas use among themselves
+        ],
     }
     folded = f"; blocks of {step} devices, each at its least" if step > 1 else ""
     return [Chart(f"{found.title}{folded}", headline(found), spec, {"cells": cells, "stages": _edges(found, step)})]
@@ -298,13 +304,6 @@ def _bands(x: Encoding, y: Encoding, band: float, found: Matrix, room: str) -> I
     fits = f"(datum.end - datum.start) * {room} > 7 * datum.label.length + 2"
     for place in names:
         yield stage_texts("stages", found.stages, place, fits, fontSize=11, fontWeight="bold")
-
-
-def _squares(x: Encoding, y: Encoding) -> Iterator[Encoding]:
-    """A frame around what the bottleneck's replicas use among themselves."""
-    ends = {**span("x", x, "start", "end"), **span("y", y, "start", "end")}
-    for colour, wide in (("@paper", 5), ("@ink", 2.5)):
-        yield layer(mark("rect", fill=None, stroke=colour, strokeWidth=wide, tooltip=None), "stages", DECISIVE, **ends)
 
 
 def _cells(speeds: Sequence[Sequence[float]], order: Sequence[int], step: int) -> list[Row]:

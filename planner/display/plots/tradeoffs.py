@@ -9,7 +9,18 @@ from typing import Any
 from formulations.figures.plan_figures import Heat, Options, Tradeoff
 from planner.display.headlines import amount, headline, unit_for
 from planner.display.plots.chart import SVG_ROWS, Chart, Row
-from planner.display.plots.marks import Encoding, layer, mark, nominal, over_lines, ramp_key, tooltip, when, x_of
+from planner.display.plots.marks import (
+    Encoding,
+    frames,
+    layer,
+    mark,
+    nominal,
+    over_lines,
+    ramp_key,
+    tooltip,
+    when,
+    x_of,
+)
 
 _HEIGHT = 260
 #: More nodes than this are not drawn one by one, except those for which the plans differ.
@@ -203,7 +214,6 @@ def heat(found: Heat) -> list[Chart]:
     hover = tooltip({"x": found.xlabel, "y": found.ylabel, "said": found.measure})
     known = [row["value"] for row in rows if row["value"] is not None]
     framed = (("best", "@alarm"), ("here", "@ink"))
-    frames = [(frame, *look) for frame, own in framed for look in (("@paper", 5), (own, 2.5))]
     words = () if len(across) > _WRITTEN else over_lines({"tooltip": None}, "cells", **box, text={"field": "said"})
     spec: dict[str, Any] = {
         "height": int(min(320, max(120, 30 * len(down)))),
@@ -219,15 +229,7 @@ def heat(found: Heat) -> list[Chart]:
             layer(mark("rect", fill=empty), "cells", "datum.value === null", **box, tooltip=hover),
             *_isolines(box, is_named=not words),
             *words,
-            *(
-                layer(
-                    mark("rect", fill=None, stroke=stroke, strokeWidth=wide, tooltip=None),
-                    "cells",
-                    f"datum.frame === '{frame}'",
-                    **box,
-                )
-                for frame, stroke, wide in frames
-            ),
+            *(each for own, colour in framed for each in frames(colour, "cells", f"datum.frame === '{own}'", **box)),
         ],
     }
     key = [

@@ -157,11 +157,8 @@ class Mined:
             "instance": None if self.instance is None else self.instance.name,
             "objective": None if self.result is None else self.result.objective,
             "optimum": None if self.reference is None else self.reference.objective,
-            "evaluations": self.evaluations,
-            "seconds": self.seconds,
+            **{name: getattr(self, name) for name in ("evaluations", "seconds", "worst", "without_plan")},
             "out": None if self.instance is None else out,
-            "worst": self.worst,
-            "without_plan": self.without_plan,
             "certificate": certificate,
             "stop": self.stop.value,
         }

@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from branching_cases import least_of_all, random_graph
@@ -23,7 +24,7 @@ from formulations.stage_graph.definition.problem import evaluate, memory_bytes, 
 from formulations.stage_graph.paper import baselines, fewest_devices, graphpipe
 from formulations.stage_graph.paper.program import Program, Reach
 from formulations.stage_graph.upsets import levels
-from instances.generators.branching import candle_uno, case_study, dlrm, mmt, sequential_transformer
+from instances.generators.branching import candle_uno, dlrm, mmt, sequential_transformer
 from instances.problems.stage_graph import AffineTime, Operator, OperatorEdge, Schedule, StageGraph, TableTime
 from solvers.outcome import Limits, Stop, Watch
 
@@ -195,7 +196,7 @@ def test_equal_branches_with_different_tensors_are_not_exchanged() -> None:
     )
 
 
-@pytest.mark.parametrize("make", [mmt, dlrm, candle_uno, case_study, sequential_transformer])
+@pytest.mark.parametrize("make", [mmt, dlrm, candle_uno, partial(mmt, 2, 4), sequential_transformer])
 def test_models_of_the_evaluation(make: Callable[..., StageGraph]) -> None:
     instance = make(devices=4)
     published = run(graphpipe.solve_graphpipe, instance)
@@ -222,7 +223,7 @@ def test_the_bottleneck_alone_prefers_one_microbatch() -> None:
 
 def test_the_case_study_is_one_deeper_than_the_paper_says() -> None:
     # The join lies in a stage with the end of one branch: the other branch's last stage waits for it.
-    instance = replace(case_study(), microbatches=(2,))
+    instance = replace(mmt(2, 4), microbatches=(2,))
     answer = run(graphpipe.solve_graphpipe, instance)
     assert answer.plan is not None
     assert len(answer.plan.stages) == 8 and answer.stats["depth"] == 5
