@@ -21,17 +21,14 @@ from typer.core import TyperGroup
 from formulations.compiled.compile_times import KernelCacheWarning
 from instances.errors import InstanceError
 from planner.cli import completion, moved_options, options
-from planner.cli.alternatives import alternatives_command
+from planner.cli.alternatives import alternatives_command, sweep_command
 from planner.cli.bench import bench_command
 from planner.cli.capture import calibrate_command, import_command, profile_command
 from planner.cli.census import census_command, extract_command
 from planner.cli.certify import certify_command, checker_command, verify_command
 from planner.cli.common import BAD_INPUT, CONTRADICTION
 from planner.cli.crosscheck import crosscheck_command
-from planner.cli.diff import diff_command
 from planner.cli.explain import explain_command, sensitivity_command
-from planner.cli.export import export_command
-from planner.cli.formulations import formulations_command
 from planner.cli.frontier import frontier_command
 from planner.cli.list_make_doctor import (
     doctor_command,
@@ -41,11 +38,10 @@ from planner.cli.list_make_doctor import (
     schema_command,
 )
 from planner.cli.mine import mine_command
-from planner.cli.model import model_command
+from planner.cli.model import formulations_command, model_command
 from planner.cli.report import report_command
-from planner.cli.run import fidelity_command, run_command
-from planner.cli.solve import check_command, solve_command
-from planner.cli.sweep import sweep_command
+from planner.cli.run import export_command, fidelity_command, run_command
+from planner.cli.solve import check_command, diff_command, solve_command
 from planner.cli.typer_errors import words
 from planner.cli.validate import validate_command
 from planner.display.terminal import printable

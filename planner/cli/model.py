@@ -1,25 +1,32 @@
-"""The command on a declarative method's model: ``model``."""
+"""The commands on declarative methods' models: ``model``, and ``formulations``, which compares them."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from planner.cli import completion
 from planner.cli.common import (
+    CONTRADICTION,
     NO_PROOF,
     READING,
     Instance,
     Reading,
     Search,
+    Seed,
     Solver,
     SolverLog,
     SolverOption,
+    Threads,
     View,
     leave,
 )
+from planner.files.destinations import refuse_outputs
+from planner.files.load import family_of
 from planner.process.errors import UsageError
+from planner.process.signals import defer, pending
 from solvers.outcome import DEFAULT_SOLVER
 
 if TYPE_CHECKING:
@@ -60,9 +67,6 @@ def model_command(
     from planner.analysis.model_view import model as opened
     from planner.display.models import show_model
     from planner.display.progress import words_line
-    from planner.files.destinations import refuse_outputs
-    from planner.files.load import family_of
-    from planner.process.signals import defer, pending
     from solvers.outcome import Watch
 
     refuse_outputs({"--write": write, "--solver-log": solver_log}, instance, *([] if read is None else [read]))
@@ -107,3 +111,29 @@ def _judge(found: OpenModel, path: str, watch: Watch, view: View) -> None:
         raise typer.Exit(NO_PROOF) from None
     view.show(result, lambda found: show_result(found, {}))
     raise typer.Exit(0 if result.verified else 1)
+
+
+def formulations_command(
+    instance: Instance,
+    time_limit: Annotated[float, typer.Option(metavar="SECONDS", help="of each method, and of each relaxation")] = 60.0,
+    seed: Seed = 0,
+    threads: Threads = 1,
+    plot: Annotated[str | None, typer.Option(metavar="FILE.png|svg", help="draw root bounds and gaps")] = None,
+    view: Reading = READING,
+    **settings: Any,
+) -> None:
+    """Compare an instance's declarative models with each other and with the exact search: sizes, roots, seconds."""
+    from planner.analysis.compare_models import formulations
+    from planner.display.models import draw_formulations, show_formulations
+    from planner.display.plots.files import require_drawable
+    from planner.files.write import write_all
+
+    refuse_outputs({"--plot": plot}, instance)
+    require_drawable(plot)
+    declared = view.load(instance, settings)
+    limits = Search(time_limit, seed=seed, threads=threads).limits()
+    with defer():
+        found = formulations(declared, limits=limits, notice=view.note)
+        view.show(found, show_formulations)
+    write_all(*([] if plot is None else [partial(draw_formulations, plot, found)]))
+    leave(found.report.signal or pending(), 0 if found.report.agree else CONTRADICTION)

@@ -1,4 +1,4 @@
-"""The commands that run plans and judge the runs: ``run`` and ``fidelity``."""
+"""The commands that write plans for trainers, run them, and judge the runs: ``export``, ``run`` and ``fidelity``."""
 
 from __future__ import annotations
 
@@ -6,8 +6,48 @@ from typing import Annotated, Any
 
 import typer
 
-from planner.cli.common import NOTES, READING, VIEW, Instance, Reading, View
+from planner.cli import completion
+from planner.cli.common import NOTES, READING, VIEW, Instance, Out, Reading, Search, TimeLimit, View, leave
+from planner.files.destinations import refuse_outputs, refuse_overwriting
+from planner.files.read import STANDARD
+from planner.files.write import as_json, write_atomically
 from planner.process.errors import UsageError
+
+_FORMATS = "megatron, torchtitan, torch, deepspeed, galvatron, vllm, sglang or accelerate"
+#: The format cannot express the plan.
+REFUSED = 1
+
+
+def export_command(
+    plan: Annotated[str, typer.Argument(metavar="PLAN.json", help="from solve --out or solve --json")],
+    instance: Instance,
+    to: Annotated[str, typer.Option("--to", metavar="FORMAT", help=_FORMATS, autocompletion=completion.formats)],
+    nearest: Annotated[
+        bool, typer.Option("--nearest", metavar="", help="if the format cannot express it: the best plan that it can")
+    ] = False,
+    out: Out = None,
+    time_limit: TimeLimit = None,
+    view: Reading = READING,
+    **settings: Any,
+) -> None:
+    """Write a plan as a trainer reads it; exit 1 if the format cannot express it."""
+    from planner.display.runs import show_exported
+    from planner.results.check import read_plan
+    from planner.training.trainers.exporting import export, format_named
+
+    format_named(to)
+    if plan == instance == STANDARD:
+        raise UsageError.at("PLAN", plan, "a file: INSTANCE is standard input")
+    if out is not None:
+        refuse_overwriting(out, plan, instance)
+    declared = view.load(instance, settings)
+    found = export(declared, read_plan(plan), to, nearest=nearest, limits=Search(time_limit).limits(), where=plan)
+    if out is not None and found.text is not None:
+        write_atomically(out, found.text)
+    for line in found.notes:
+        view.note(f"note: {line}")
+    view.show(found.to_json(out), lambda _: show_exported(found, out))
+    leave(found.signal, 0 if found.refused is None else REFUSED)
 
 
 def run_command(
@@ -41,9 +81,6 @@ def run_command(
 ) -> None:
     """Run an iteration of a plan with torch, on processes of this machine; exit 1 if --check or a process fails."""
     from planner.display.runs import show_run
-    from planner.files.destinations import refuse_outputs
-    from planner.files.read import STANDARD
-    from planner.files.write import as_json, write_atomically
     from planner.process.signals import defer, end_if_pending, pending
     from planner.results.check import other_settings, read_plan
     from planner.training.runtime.launch import InterruptedRunError, RunError

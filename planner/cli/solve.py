@@ -1,4 +1,4 @@
-"""The commands on one instance: ``solve`` and ``check``."""
+"""The commands on one instance and its plans: ``solve``, ``check`` and ``diff``."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ from planner.cli.common import (
 )
 from planner.cli.outputs import Certificate, Outputs, Solved
 from planner.files.choices import split
+from planner.files.destinations import refuse_outputs
+from planner.files.read import STANDARD
 from planner.process.errors import UsageError
 
 
@@ -71,7 +73,6 @@ def check_command(
 ) -> None:
     """Check a plan against the definition of the problem; exit 1 if it breaks a rule."""
     from planner.display.tables import show_verdict
-    from planner.files.read import STANDARD
     from planner.results.check import check, other_settings, read_plan
 
     if plan == instance == STANDARD:
@@ -88,3 +89,27 @@ def check_command(
     if content.get("bound") is not None:
         view.note(f"only the plan was checked; the bound that {plan} claims needs a certificate (planner verify)")
     raise typer.Exit(0 if verdict.feasible else 1)
+
+
+def diff_command(
+    plan_a: Annotated[str, typer.Argument(metavar="PLAN_A", help="from solve --out or solve --json")],
+    plan_b: Annotated[str, typer.Argument(metavar="PLAN_B", help="the one to compare with it")],
+    instance: Instance,
+    picture: Annotated[str | None, typer.Option("--plot", metavar="FILE.png|svg", help="draw both plans")] = None,
+    view: Reading = READING,
+    **settings: Any,
+) -> None:
+    """Compare two plans of an instance: what differs, by layer and by stage, and what it costs."""
+    from planner.analysis.difference import diff
+    from planner.display.differences import panels, show_difference
+    from planner.display.plots.files import require_drawable, save
+    from planner.results.check import read_plan
+
+    refuse_outputs({"--plot": picture}, instance)
+    require_drawable(picture)
+    declared = view.load(instance, settings)
+    found = diff(read_plan(plan_a), read_plan(plan_b), declared, where=(plan_a, plan_b))
+    drawn = [] if picture is None else panels(found)
+    view.show(found, show_difference)
+    if picture is not None:
+        save(drawn, picture)

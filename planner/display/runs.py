@@ -1,17 +1,19 @@
-"""Show what a run of a plan found."""
+"""Show what a plan is in a trainer's format, and what a run of a plan found."""
 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from planner.display.tables import size
-from planner.display.terminal import console, table
+from planner.display.terminal import console, printable, table
 
 if TYPE_CHECKING:
     from planner.training.runtime.fidelity import Fidelity
     from planner.training.runtime.run import Run
+    from planner.training.trainers.exporting import Exported
 
 
 #: Relative error that --check accepts in float32.
@@ -79,3 +81,26 @@ def show_fidelity(found: Fidelity) -> None:
     out = console()
     out.print(table(heads, rows, title=f"{found.instance}: what the plan predicts, and its run", left=heads[:2]))
     out.print("every term is as predicted" if found.worst is None else f"most wrong: {found.worst}")
+
+
+def show_exported(found: Exported, out: str | None) -> None:
+    """Print a plan's text, or where it was written; on stderr why it was refused, and what the nearest one takes."""
+    said = []
+    if found.refused is not None:
+        said.append(f"{found.format} cannot express the plan: {found.refused}")
+    if found.nearest is not None:
+        loss = found.nearest.loss
+        more = "" if loss is None else f", {abs(loss):.3%} {'less' if loss < 0 else 'more'}"
+        proof = "" if found.nearest.proved else " (not proved to be the nearest)"
+        said.append(f"the nearest plan that it can takes {found.nearest.objective:.9g} {found.unit}{more}{proof}")
+    elif found.refused is not None and not found.notes:
+        said.append("--nearest searches for the best plan that it can")
+    if said:
+        print(printable("; ".join(said)), file=sys.stderr, flush=True)
+    if found.text is None:
+        return
+    if out is None:
+        print(found.text, end="")
+    else:
+        whole = "" if found.lossless else "; the format does not have all of the plan"
+        print(printable(f"{out}: {found.format}{whole}"))
