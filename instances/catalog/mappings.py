@@ -75,10 +75,6 @@ def _topology(kind: str = "torus2d", matrix: str | None = None, **given: Any) ->
     return _make("matrix", **given, matrix=bandwidth_csv.read(matrix))
 
 
-def _sizes_of(kind: str) -> tuple[Setting, ...]:
-    return tuple(_SIZES[name] for name in topologies.ARGUMENTS.get(kind, ()) if name in _SIZES)
-
-
 ENTRIES = (
     Entry(
         "topology",
@@ -94,8 +90,9 @@ ENTRIES = (
         ),
     ),
     *(
-        Entry(kind, "device_mapping", partial(_make, kind), text, _SOURCE, (*_STAGES, *_sizes_of(kind)))
+        Entry(kind, "device_mapping", partial(_make, kind), text, _SOURCE, (*_STAGES, *sizes))
         for kind, text in _TEXTS.items()
+        for sizes in [[_SIZES[name] for name in topologies.ARGUMENTS.get(kind, ()) if name in _SIZES]]
     ),
     Entry(
         "fig2",

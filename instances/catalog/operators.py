@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from instances.catalog.entry import Entry
@@ -15,6 +16,7 @@ from instances.problems.operator_partitioning import OperatorInstance
 _RESNETS = {"resnet50": (3, 4, 6, 3), "resnet152": (3, 8, 36, 3)}
 _SWINS: dict[str, tuple[int, tuple[int, ...]]] = {"swin-l": (192, (2, 2, 18, 2)), "swin-u": (384, (2, 2, 42, 2))}
 
+_SHIFTED = "a shifted-window transformer, operator by operator"
 _COSTS = "times analytic (instances/generators/operator_graphs.py)"
 
 
@@ -46,27 +48,19 @@ def _entry(name: str, build: Callable[..., OperatorInstance], help: str, source:
     return Entry(name, "operator_partitioning", make, help, f"{source}; {_COSTS}", (*parameters, _ACCELERATOR))
 
 
-def _resnet(name: str, **given: Any) -> OperatorInstance:
-    return resnet(name, _RESNETS[name], **given)
-
-
-def _swin(name: str, **given: Any) -> OperatorInstance:
-    return swin(name, *_SWINS[name], **given)
-
-
 _LAYERS = count_between(1, 512)
 
 ENTRIES: tuple[Entry, ...] = (
     *(
         _entry(
             name,
-            _resnet,
+            partial(resnet, blocks=blocks),
             "an image classifier, operator by operator",
             "He et al., Table 1",
             _batch(16),
             _image_size(224),
         )
-        for name in _RESNETS
+        for name, blocks in _RESNETS.items()
     ),
     _entry(
         "bert-l",
@@ -78,8 +72,8 @@ ENTRIES: tuple[Entry, ...] = (
         _batch(8),
     ),
     *(
-        _entry(name, _swin, "a shifted-window transformer, operator by operator", "Liu et al., section 3", _batch(16))
-        for name in _SWINS
+        _entry(name, partial(swin, width=width, depths=depths), _SHIFTED, "Liu et al., section 3", _batch(16))
+        for name, (width, depths) in _SWINS.items()
     ),
     _entry(
         "semantic-fpn",

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
 #: Seconds that a model may take where no limit is given.
 LONGEST_S = 3600.0
+#: Devices, micro-batches and repetitions at most: more are mistyped.
+_MOST = 10**6
+Devices = Annotated[int, typer.Option(metavar="K", min=1, max=_MOST, help="how many")]
+Granularity = Annotated[str, typer.Option(metavar="block|op", help="a node for each of them")]
 TracingLimit = Annotated[float, typer.Option(metavar="SECONDS", help="wall time of the model's process")]
 
 
@@ -27,13 +31,19 @@ def import_command(
     problem: Annotated[
         str, typer.Option(metavar="NAME", help="or operator_partitioning, stage_graph")
     ] = "stage_partitioning",
-    granularity: Annotated[str, typer.Option(metavar="block|op", help="a node for each of them")] = "block",
+    granularity: Granularity = "block",
     hardware: Annotated[str, typer.Option(metavar="NAME", help="such as a100-80g, h200, b200, v100, mi300x")] = "h100",
-    devices: Annotated[int, typer.Option(metavar="K", help="how many")] = 8,
-    microbatches: Annotated[int | None, typer.Option(metavar="N", help="of a batch; default 128")] = None,
+    devices: Devices = 8,
+    microbatches: Annotated[
+        int | None, typer.Option(metavar="N", min=1, max=_MOST, help="of a batch; default 128")
+    ] = None,
     batch: Annotated[str | None, typer.Option(metavar="B", help="instead: samples, or tokens as 4194304tokens")] = None,
-    microbatch: Annotated[int | None, typer.Option(metavar="B", help="hf: samples of one; default 1")] = None,
-    seq_len: Annotated[int | None, typer.Option(metavar="S", help="hf: tokens; default: up to 4096")] = None,
+    microbatch: Annotated[
+        int | None, typer.Option(metavar="B", min=1, max=_MOST, help="hf: samples of one; default 1")
+    ] = None,
+    seq_len: Annotated[
+        int | None, typer.Option(metavar="S", min=1, max=_MOST, help="hf: tokens; default: up to 4096")
+    ] = None,
     dtype: Annotated[str | None, typer.Option(metavar="NAME", help="hf: bf16 (default), fp16, fp32 or fp64")] = None,
     tp: Annotated[str | None, typer.Option(metavar="T,...", help="degrees; default: powers of two")] = None,
     no_recompute: Annotated[bool, typer.Option("--no-recompute", metavar="", help="offer no recomputation")] = False,
@@ -56,10 +66,6 @@ def import_command(
 
     if kind not in KINDS:
         raise UsageError.at("KIND", kind, " or ".join(KINDS))
-    counts = {"--devices": devices, "--microbatches": microbatches, "--microbatch": microbatch, "--seq-len": seq_len}
-    for option, count in counts.items():
-        if count is not None and not 1 <= count <= 10**6:
-            raise UsageError.at(option, count, "an integer from 1 to 1000000")
     if out is not None:
         refuse_overwriting(out, model.rpartition(":")[0] or model)
     elif view.json:
@@ -93,19 +99,18 @@ def import_command(
         print(text)
         return
     write_atomically(Path(out), text + "\n")
-    shown = {"problem": problem, **found.figures, "out": out}
-    view.show(shown, show_brought)
+    view.show({"problem": problem, **found.figures, "out": out}, show_brought)
 
 
 def profile_command(
     model: Annotated[str, typer.Argument(metavar="FILE.py:FUNCTION", help="makes a model and its inputs, with data")],
     memory: Annotated[str, typer.Option(metavar="SIZE", help="of a device")] = "16GB",
     bandwidth: Annotated[str, typer.Option(metavar="SIZE/S", help="between devices")] = "10GB/s",
-    devices: Annotated[int, typer.Option(metavar="K", help="how many")] = 8,
-    microbatches: Annotated[int, typer.Option(metavar="N", help="of a batch")] = 128,
-    granularity: Annotated[str, typer.Option(metavar="block|op", help="a node for each of them")] = "block",
-    repeats: Annotated[int, typer.Option(metavar="R", help="measured runs of each node")] = 5,
-    warmup: Annotated[int, typer.Option(metavar="W", help="runs before them")] = 1,
+    devices: Devices = 8,
+    microbatches: Annotated[int, typer.Option(metavar="N", min=1, max=_MOST, help="of a batch")] = 128,
+    granularity: Granularity = "block",
+    repeats: Annotated[int, typer.Option(metavar="R", min=1, max=_MOST, help="measured runs of each node")] = 5,
+    warmup: Annotated[int, typer.Option(metavar="W", min=0, max=1000, help="runs before them")] = 1,
     time_limit: TracingLimit = LONGEST_S,
     out: Annotated[str | None, typer.Option(metavar="FILE", help="write the instance")] = None,
     table: Annotated[
@@ -117,11 +122,6 @@ def profile_command(
     from planner.display.models import show_profile
     from planner.training.capture.separately import measure_separately
 
-    for option, count in (("--devices", devices), ("--microbatches", microbatches), ("--repeats", repeats)):
-        if not 1 <= count <= 10**6:
-            raise UsageError.at(option, count, "an integer from 1 to 1000000")
-    if not 0 <= warmup <= 1000:
-        raise UsageError.at("--warmup", warmup, "an integer from 0 to 1000")
     refuse_outputs({"--out": out, "--csv": table}, model.rpartition(":")[0])
     found = measure_separately(
         model,
@@ -139,8 +139,7 @@ def profile_command(
         write_atomically(Path(out), as_json(family_of(found.instance).to_json(found.instance)) + "\n")
     if table is not None:
         write_atomically(Path(table), found.table, "--csv")
-    shown = {**found.figures, "out": out}
-    view.show(shown, show_profile)
+    view.show({**found.figures, "out": out}, show_profile)
 
 
 def calibrate_command(

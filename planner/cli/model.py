@@ -124,8 +124,8 @@ def formulations_command(
 ) -> None:
     """Compare an instance's declarative models with each other and with the exact search: sizes, roots, seconds."""
     from planner.analysis.compare_models import formulations
-    from planner.display.models import draw_formulations, show_formulations
-    from planner.display.plots.files import require_drawable
+    from planner.display.models import panels_of_formulations, show_formulations
+    from planner.display.plots.files import require_drawable, save
     from planner.files.write import write_all
 
     refuse_outputs({"--plot": plot}, instance)
@@ -135,5 +135,5 @@ def formulations_command(
     with defer():
         found = formulations(declared, limits=limits, notice=view.note)
         view.show(found, show_formulations)
-    write_all(*([] if plot is None else [partial(draw_formulations, plot, found)]))
+    write_all(*([] if plot is None else [partial(save, panels_of_formulations(found), plot, found.instance)]))
     leave(found.report.signal or pending(), 0 if found.report.agree else CONTRADICTION)

@@ -135,8 +135,8 @@ def show_problem(found: Mapping[str, Any]) -> None:
     families = choices.find_families(family["name"])
     offered = [*choices.overrides_of(families), *choices.options_of(families)]
     for heading in dict.fromkeys(choice.heading for choice in offered):
-        of_heading = (choice for choice in offered if choice.heading == heading)
-        _show(heading, ((_usage(choice), choice.help) for choice in of_heading))
+        of_heading = (each for each in offered if each.heading == heading)
+        _show(heading, ((f"--{each.name}" + f" {each.metavar}" * (not each.is_flag), each.help) for each in of_heading))
     terms = ((each["quantity"], sentence(each["says"])) for each in family["vocabulary"])
     _show("Quantities for --require", terms)
     inside = ((f"{each['problem']} --from {each['method']}", sentence(each["says"])) for each in family["subproblems"])
@@ -179,10 +179,6 @@ def _instances(found: Mapping[str, Any], problem: str) -> Iterable[tuple[str, st
 def _description(method: Mapping[str, Any]) -> str:
     limits = "" if method["supports"] == _EVERY else f" Takes {method['supports']}."
     return sentence(method["source"]) + limits
-
-
-def _usage(choice: choices.Choice) -> str:
-    return f"--{choice.name}" if choice.is_flag else f"--{choice.name} {choice.metavar}"
 
 
 def _family(family: Family[Any, Any]) -> dict[str, Any]:

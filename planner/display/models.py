@@ -7,7 +7,6 @@ from typing import Any
 
 from planner.analysis.compare_models import Formulations
 from planner.display.plots.chart import Chart
-from planner.display.plots.files import save
 from planner.display.plots.numbers import bars, gap_over_time
 from planner.display.tables import number, percent, with_unit
 from planner.display.terminal import bold, console, grid, table
@@ -76,11 +75,6 @@ def formulation_lines(found: Formulations) -> list[dict[str, str]]:
 
 def _short(value: float | None) -> str:
     return "-" if value is None else f"{value:.4g}"
-
-
-def draw_formulations(path: str, found: Formulations) -> None:
-    """Write the pictures of a comparison of models to a file."""
-    save(panels_of_formulations(found), path, found.instance)
 
 
 def panels_of_formulations(found: Formulations) -> list[Chart]:

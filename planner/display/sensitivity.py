@@ -29,7 +29,7 @@ def _lines(found: Sensitivity) -> Iterator[str]:
             yield "The plan stays optimal while one number alone is so many times what is declared:"
             yield from (f"  {line}" for line in _intervals(found.intervals))
         if found.noise is not None:
-            yield from _noise(found.noise)
+            yield _noise(found.noise)
         if found.scenarios is not None:
             yield from _scenarios(found.scenarios)
     ended = "" if found.stop is Stop.PROVED else f"; ended early ({found.stop.value}), there is more to find"
@@ -66,8 +66,8 @@ def _amount(amount: float) -> str:
     return text if float(text) == amount else exactly(amount)
 
 
-def _noise(found: Noise) -> Iterator[str]:
-    yield (
+def _noise(found: Noise) -> str:
+    return (
         f"Times and bandwidth off by up to {100 * found.share:.3g} %, {found.samples} samples (seed {found.seed}): "
         f"the plan loses {found.mean_loss:.2%} on average, {found.p95_loss:.2%} at the 95th percentile, "
         f"{found.worst_loss:.2%} at worst; it is optimal in {found.optimal:.0%} of them"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.files.load import family_of, validate
-from planner.files.write import plain, write_atomically
+from planner.files.write import as_json, plain, write_atomically
 from planner.results.result import Result
 from planner.types import Instance
 
@@ -28,8 +28,6 @@ def save(instance_or_result: Instance | Result, path: str | os.PathLike[str]) ->
 
 def text_of(instance_or_result: Instance | Result) -> str:
     """The text of the file that `save` writes; the same errors."""
-    from planner.files.write import as_json
-
     if isinstance(instance_or_result, Result):
         content = instance_or_result.to_json()
     else:

@@ -62,7 +62,7 @@ def _render(found: Sequence[Material], limits: Limits) -> str:
         "schemes": schemes(),
         "subjects": [{"charts": each["charts"], "plans": each["plans"]} for each in subjects],
     }
-    scripts = library.library(), library.own_script()
+    scripts = library.library(), library.part("report.js")
     template = Environment(
         loader=PackageLoader("planner.display", "page"),
         autoescape=True,
@@ -76,7 +76,7 @@ def _render(found: Sequence[Material], limits: Limits) -> str:
         subjects=subjects,
         columns=COLUMNS,
         allowed=library.security_policy(*scripts),
-        style=library.style(),
+        style=library.part("report.css"),
         scripts=scripts,
         data=_script_json(data),
         patterns=pattern_elements(),

@@ -32,14 +32,9 @@ def library() -> str:
     return _of_a_script(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
 
 
-def own_script() -> str:
-    """What draws the charts, sorts, copies, and lets one choose plans."""
-    return _of_a_script(_template("report.js"))
-
-
-def style() -> str:
-    """The style sheet."""
-    return _template("report.css")
+def part(name: str) -> str:
+    """The style sheet ``report.css``, or the script ``report.js``: it draws, sorts, copies, lets one choose plans."""
+    return _of_a_script(files("planner.display.page").joinpath(name).read_text(encoding="utf-8"))
 
 
 def security_policy(*scripts: str) -> str:
@@ -48,10 +43,6 @@ def security_policy(*scripts: str) -> str:
         f"'sha256-{base64.b64encode(hashlib.sha256(each.encode()).digest()).decode()}'" for each in scripts
     )
     return f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:; form-action 'none'"
-
-
-def _template(name: str) -> str:
-    return files("planner.display.page").joinpath(name).read_text(encoding="utf-8")
 
 
 def _of_a_script(text: str) -> str:

@@ -91,12 +91,9 @@ def distinct(instance: Any, report: Report) -> list[Plan]:
     for result in sorted(found, key=lambda result: (result.objective or 0.0, result.seconds)):
         together.setdefault(json.dumps(plain(result.plan), sort_keys=True), []).append(result)
     is_proved = report.optimum is not None
-    return [Plan(tuple(results), _figures(instance, results[0]), is_proved) for results in together.values()]
-
-
-def _figures(instance: Any, result: Result) -> Breakdown | None:
     breakdown = family_of(instance).breakdown
-    return None if breakdown is None else breakdown(instance, result.own_plan)
+    figures = [None if breakdown is None else breakdown(instance, own[0].own_plan) for own in together.values()]
+    return [Plan(tuple(own), each, is_proved) for own, each in zip(together.values(), figures, strict=True)]
 
 
 def plans_for_page(found: list[Plan], columns: Columns) -> Iterator[dict[str, Any]]:
