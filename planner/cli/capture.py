@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,9 +19,7 @@ if TYPE_CHECKING:
 
 #: Seconds that a model may take where no limit is given.
 LONGEST_S = 3600.0
-#: Devices, micro-batches and repetitions at most: more are mistyped.
-_MOST = 10**6
-Devices = Annotated[int, typer.Option(metavar="K", min=1, max=_MOST, help="how many")]
+Devices = Annotated[int, typer.Option(metavar="K", help="how many")]
 Granularity = Annotated[str, typer.Option(metavar="block|op", help="a node for each of them")]
 TracingLimit = Annotated[float, typer.Option(metavar="SECONDS", help="wall time of the model's process")]
 
@@ -34,16 +33,10 @@ def import_command(
     granularity: Granularity = "block",
     hardware: Annotated[str, typer.Option(metavar="NAME", help="such as a100-80g, h200, b200, v100, mi300x")] = "h100",
     devices: Devices = 8,
-    microbatches: Annotated[
-        int | None, typer.Option(metavar="N", min=1, max=_MOST, help="of a batch; default 128")
-    ] = None,
+    microbatches: Annotated[int | None, typer.Option(metavar="N", help="of a batch; default 128")] = None,
     batch: Annotated[str | None, typer.Option(metavar="B", help="instead: samples, or tokens as 4194304tokens")] = None,
-    microbatch: Annotated[
-        int | None, typer.Option(metavar="B", min=1, max=_MOST, help="hf: samples of one; default 1")
-    ] = None,
-    seq_len: Annotated[
-        int | None, typer.Option(metavar="S", min=1, max=_MOST, help="hf: tokens; default: up to 4096")
-    ] = None,
+    microbatch: Annotated[int | None, typer.Option(metavar="B", help="hf: samples of one; default 1")] = None,
+    seq_len: Annotated[int | None, typer.Option(metavar="S", help="hf: tokens; default: up to 4096")] = None,
     dtype: Annotated[str | None, typer.Option(metavar="NAME", help="hf: bf16 (default), fp16, fp32 or fp64")] = None,
     tp: Annotated[str | None, typer.Option(metavar="T,...", help="degrees; default: powers of two")] = None,
     no_recompute: Annotated[bool, typer.Option("--no-recompute", metavar="", help="offer no recomputation")] = False,
@@ -66,6 +59,8 @@ def import_command(
 
     if kind not in KINDS:
         raise UsageError.at("KIND", kind, " or ".join(KINDS))
+    counts = {"--devices": devices, "--microbatches": microbatches, "--microbatch": microbatch, "--seq-len": seq_len}
+    _expect_counts(counts)
     if out is not None:
         refuse_overwriting(out, model.rpartition(":")[0] or model)
     elif view.json:
@@ -107,10 +102,10 @@ def profile_command(
     memory: Annotated[str, typer.Option(metavar="SIZE", help="of a device")] = "16GB",
     bandwidth: Annotated[str, typer.Option(metavar="SIZE/S", help="between devices")] = "10GB/s",
     devices: Devices = 8,
-    microbatches: Annotated[int, typer.Option(metavar="N", min=1, max=_MOST, help="of a batch")] = 128,
+    microbatches: Annotated[int, typer.Option(metavar="N", help="of a batch")] = 128,
     granularity: Granularity = "block",
-    repeats: Annotated[int, typer.Option(metavar="R", min=1, max=_MOST, help="measured runs of each node")] = 5,
-    warmup: Annotated[int, typer.Option(metavar="W", min=0, max=1000, help="runs before them")] = 1,
+    repeats: Annotated[int, typer.Option(metavar="R", help="measured runs of each node")] = 5,
+    warmup: Annotated[int, typer.Option(metavar="W", help="runs before them")] = 1,
     time_limit: TracingLimit = LONGEST_S,
     out: Annotated[str | None, typer.Option(metavar="FILE", help="write the instance")] = None,
     table: Annotated[
@@ -122,6 +117,9 @@ def profile_command(
     from planner.display.models import show_profile
     from planner.training.capture.separately import measure_separately
 
+    _expect_counts({"--devices": devices, "--microbatches": microbatches, "--repeats": repeats})
+    if not 0 <= warmup <= 1000:
+        raise UsageError.at("--warmup", warmup, "an integer from 0 to 1000")
     refuse_outputs({"--out": out, "--csv": table}, model.rpartition(":")[0])
     found = measure_separately(
         model,
@@ -157,8 +155,14 @@ def calibrate_command(
 
     found = calibrate(measurements)
     names = ("measurements", "median_error", "worst_error", "worst")
-    shown = {**{name: getattr(found, name) for name in names}, **shares_of(found, hardware, dtype)}
-    view.show(shown, show_fit)
+    view.show({**{name: getattr(found, name) for name in names}, **shares_of(found, hardware, dtype)}, show_fit)
+
+
+def _expect_counts(counts: Mapping[str, int | None]) -> None:
+    """Counts by their options; typer's own ranges would take the room that the help has for a screen."""
+    for option, count in counts.items():
+        if count is not None and not 1 <= count <= 10**6:
+            raise UsageError.at(option, count, "an integer from 1 to 1000000")
 
 
 def _note(found: CapturedInstance, view: Notes) -> None:

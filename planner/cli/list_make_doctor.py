@@ -116,8 +116,7 @@ def doctor_command(
 
     findings = examine(compiling=compiling)
     healthy = all(found.healthy for found in findings)
-    shown = {"healthy": healthy, "findings": [vars(found) for found in findings]}
-    view.show(shown, lambda _: show_findings(findings))
+    view.show({"healthy": healthy, "findings": [vars(each) for each in findings]}, lambda _: show_findings(findings))
     raise typer.Exit(0 if healthy else 1)
 
 

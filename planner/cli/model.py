@@ -106,8 +106,7 @@ def _judge(found: OpenModel, path: str, watch: Watch, view: View) -> None:
     try:
         result = found.read_solution(path)
     except Stopped:
-        shown = unbuilt(watch).to_json(found)
-        view.show(shown, show_model)
+        view.show(unbuilt(watch).to_json(found), show_model)
         raise typer.Exit(NO_PROOF) from None
     view.show(result, lambda found: show_result(found, {}))
     raise typer.Exit(0 if result.verified else 1)

@@ -102,9 +102,9 @@ def test_a_person_sees_what_is_being_done(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     monkeypatch.setattr(progress, "console", lambda **_: Terminal())
-    with progress.doing(quiet=False) as listen:
+    with progress.words_line(quiet=False) as listen:
         listen("solving")
         assert lines[0].__rich__() == "0 s  solving"
-    with progress.doing(quiet=True) as listen:
+    with progress.words_line(quiet=True) as listen:
         listen("solving")
     assert len(lines) == 1

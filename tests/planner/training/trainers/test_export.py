@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import planner
-from planner.cli import export as command
+from planner.cli import run as command
 from planner.cli.app import main
 from planner.training.trainers.formats import FORMATS
 from planner.training.trainers.plans import PROBLEMS
