@@ -99,6 +99,25 @@ class Data:
         """What a link of so many bytes takes, by its class."""
         return [milp.in_units(min(volume / float(speed), self.longest_s), self.unit_s) for speed in self.speeds]
 
+    @property
+    def around(self) -> range:
+        """Positions of a ring where one of its links begins: a ring of two is one link."""
+        return range(self.given.replicas if self.given.replicas > 2 else 1)
+
+    @property
+    def rings(self) -> list[int]:
+        """Stages with an all-reduce."""
+        return [s for s, volume in enumerate(self.given.ring) if volume > 0]
+
+    def edge_link(self, e: int, r: int) -> tuple[Node, Node]:
+        """Both ends of an edge in a replica."""
+        source, target, _ = self.given.edges[e]
+        return ("replica", source, r), ("replica", target, r)
+
+    def ring_link(self, s: int, i: int) -> tuple[Node, Node]:
+        """Both ends of the i-th link of a stage's ring."""
+        return (self.ring_kind, s, i), (self.ring_kind, s, (i + 1) % self.given.replicas)
+
     def supports(self, classes: int) -> int:
         """Terms of the rows in which the ends of links of so many classes support each other."""
         return 2 * classes * self.given.replicas * len(self.places.capacity) ** 2
@@ -115,38 +134,29 @@ class Data:
         )
 
     def classes(self, target_s: float | None) -> tuple[list[Sequence[int]], list[Sequence[int]], Cuts | None]:
-        """Classes of each edge and of each stage's ring that are spoken of, and what a target forbids."""
+        """Classes of each edge and of each stage's ring that are spoken of, and what a target forbids.
+
+        `TooManyError` if that is too much to write down.
+        """
+        every, cuts = range(len(self.speeds) - 1), None
+        of_edges: list[Sequence[int]] = [every] * len(self.given.edges)
+        of_rings: list[Sequence[int]] = [every if volume > 0 else () for volume in self.given.ring]
         if target_s is not None:
             cuts = Cuts(self.given, self.speeds, target_s)
-            return list(cuts.edge_classes), list(cuts.ring_classes), cuts
-        every = range(len(self.speeds) - 1)
-        return [every] * len(self.given.edges), [every if volume > 0 else () for volume in self.given.ring], None
+            of_edges, of_rings = list(cuts.edge_classes), list(cuts.ring_classes)
+        if self.supports(sum(map(len, of_edges)) + sum(map(len, of_rings))) > _MAX_SUPPORTS:
+            raise TooManyError(f"more than {_MAX_SUPPORTS} terms")
+        return of_edges, of_rings, cuts
 
 
-def build(data: Data, target_s: float | None = None) -> Any:
-    """The model; with a target, of plans that take no longer (`TooManyError` if that is too much to write down)."""
-    given, capacity, ring_kind = data.given, data.places.capacity, data.ring_kind
+def add_places(model: Any, data: Data) -> None:
+    """Where stage replicas are, and the positions of rings."""
+    given, capacity = data.given, data.places.capacity
     stages, slots, places = range(given.num_stages), range(given.replicas), range(len(capacity))
-    kinds = list(dict.fromkeys(["replica", ring_kind]))
-    edge_classes, ring_classes, cuts = data.classes(target_s)
-    if data.supports(sum(map(len, edge_classes)) + sum(map(len, ring_classes))) > _MAX_SUPPORTS:
-        raise TooManyError(f"more than {_MAX_SUPPORTS} terms")
-    reached = [data.places.neighbours(float(speed)) for speed in data.speeds]
-    around = range(given.replicas if given.replicas > 2 else 1)
-    model = pyo.ConcreteModel()
+    kinds = list(dict.fromkeys(["replica", data.ring_kind]))
 
     def nodes(m: Any, weight: Mapping[str, float], own: Iterable[tuple[int, int]], p: int) -> Any:
         return milp.weighted_sum((each, m.at[kind, s, r, p]) for s, r in own for kind, each in weight.items())
-
-    def ring_link(s: int, i: int) -> tuple[Node, Node]:
-        return (ring_kind, s, i), (ring_kind, s, (i + 1) % given.replicas)
-
-    def edge_link(e: int, r: int) -> tuple[Node, Node]:
-        return ("replica", given.edges[e][0], r), ("replica", given.edges[e][1], r)
-
-    def reaches(m: Any, ends: tuple[Node, Node], fast: Any, k: int, p: int, end: int) -> Any:
-        there = milp.weighted_sum((1.0, m.at[(*ends[1 - end], q)]) for q in reached[k][p])
-        return m.at[(*ends[end], p)] + fast <= 1 + there
 
     # fmt: off
     model.at = pyo.Var(kinds, stages, slots, places, domain=pyo.Binary, doc=
@@ -162,7 +172,18 @@ def build(data: Data, target_s: float | None = None) -> Any:
         stages if given.separate_rings else (), places,
         rule=lambda m, s, p: nodes(m, {"ring": 1.0, "replica": -1.0}, [(s, r) for r in slots], p) == 0, doc=
         "a ring goes through the places of its stage: sum of at['ring',s,i,p] = sum of at['replica',s,r,p]")
+    # fmt: on
 
+
+def add_classes(model: Any, data: Data, edge_classes: list[Sequence[int]], ring_classes: list[Sequence[int]]) -> None:
+    """Of which class the links of edges and of rings are, given their places."""
+    slots, reached = range(data.given.replicas), [data.places.neighbours(float(speed)) for speed in data.speeds]
+
+    def reaches(m: Any, ends: tuple[Node, Node], fast: Any, k: int, p: int, end: int) -> Any:
+        there = milp.weighted_sum((1.0, m.at[(*ends[1 - end], q)]) for q in reached[k][p])
+        return m.at[(*ends[end], p)] + fast <= 1 + there
+
+    # fmt: off
     model.edge_class = pyo.Var(
         [(e, r, k) for e, own in enumerate(edge_classes) for r in slots for k in own], domain=pyo.Binary, doc=
         "edge_class[e,r,k]: the link of edge e in replica r has class k or faster")
@@ -178,23 +199,24 @@ def build(data: Data, target_s: float | None = None) -> Any:
         "what is fast is no slower: ring_class[s,k] <= ring_class[s,k'] for the next slower class")
     model.edge_reaches = pyo.Constraint(
         [(*key, p, end) for key in model.edge_class for p in range(len(reached[key[2]])) for end in (0, 1)],
-        rule=lambda m, e, r, k, p, end: reaches(m, edge_link(e, r), m.edge_class[e, r, k], k, p, end), doc=
+        rule=lambda m, e, r, k, p, end: reaches(m, data.edge_link(e, r), m.edge_class[e, r, k], k, p, end), doc=
         "with the class, the other end of an edge is where such a link leads: at[.,s,r,p] + edge_class[e,r,k] <= 1 + "
         "sum of at[.,s',r,q] over q with B(p,q) >= the class")
     model.ring_reaches = pyo.Constraint(
-        [(*key, i, p, end) for key in model.ring_class for i in around for p in range(len(reached[key[1]]))
+        [(*key, i, p, end) for key in model.ring_class for i in data.around for p in range(len(reached[key[1]]))
          for end in (0, 1)],
-        rule=lambda m, s, k, i, p, end: reaches(m, ring_link(s, i), m.ring_class[s, k], k, p, end), doc=
+        rule=lambda m, s, k, i, p, end: reaches(m, data.ring_link(s, i), m.ring_class[s, k], k, p, end), doc=
         "and so is the next node of a ring: at[.,s,i,p] + ring_class[s,k] <= 1 + sum of at[.,s,i+1,q] over q with "
         "B(p,q) >= the class")
-    if cuts is not None:
-        _forbid(model, data, cuts)
-        return model
+    # fmt: on
 
-    model.bottleneck = pyo.Var(bounds=(0, None if data.most_s is None else data.most_s / data.unit_s), doc=
-        "time of the slowest stage replica [Parmesan, Equation 5]")
-    exchanges = [(e, r) for e in range(len(given.edges)) for r in slots]
-    rings = [s for s in stages if given.ring[s] > 0]
+
+def build(data: Data, target_s: float | None = None) -> Any:
+    """The model; with a target, of plans that take no longer (`TooManyError` if that is too much to write down)."""
+    given, places, exact = data.given, range(len(data.places.capacity)), data.is_exact
+    edges, slots = range(len(given.edges)), range(given.replicas)
+    edge_classes, ring_classes, cuts = data.classes(target_s)
+    model = pyo.ConcreteModel()
 
     def by_device(m: Any, time: Any, volume: float, ends: tuple[Node, Node], p: int) -> Any:
         """Big-M: the slowest link of the place, which no link of it exceeds."""
@@ -203,26 +225,34 @@ def build(data: Data, target_s: float | None = None) -> Any:
         return time >= there - max(cost) * (1 - m.at[(*ends[0], p)])
 
     def stage_time(m: Any, s: int, r: int) -> Any:
-        parts = [("exchange", e, r) for e, _ in given.incident[s]] + ([("ring", s, 0)] if s in rings else [])
-        spent = [data.takes(m, *part) if data.is_exact else _variable(m, *part) for part in parts]
+        parts = [("exchange", e, r) for e, _ in given.incident[s]] + ([("ring", s, 0)] if s in data.rings else [])
+        spent = [data.takes(m, *part) if exact else _variable(m, *part) for part in parts]
         return m.bottleneck >= float(given.compute[s]) / data.unit_s + pyo.quicksum(spent)
 
-    if not data.is_exact:
-        model.exchange = pyo.Var(exchanges, domain=pyo.NonNegativeReals, doc=
+    # fmt: off
+    add_places(model, data)
+    add_classes(model, data, edge_classes, ring_classes)
+    if cuts is not None:
+        add_cuts(model, data, cuts)
+        return model
+    model.bottleneck = pyo.Var(bounds=(0, None if data.most_s is None else data.most_s / data.unit_s), doc=
+        "time of the slowest stage replica [Parmesan, Equation 5]")
+    if not exact:
+        model.exchange = pyo.Var(list(itertools.product(edges, slots)), domain=pyo.NonNegativeReals, doc=
             "exchange[e,r]: time in which replica r sends the tensors of edge e of the stage graph")
-        model.ring = pyo.Var(rings, domain=pyo.NonNegativeReals, doc=
+        model.ring = pyo.Var(data.rings, domain=pyo.NonNegativeReals, doc=
             "ring[s]: time of the all-reduce of stage s [Parmesan, Equation 7]")
     model.exchange_time = pyo.Constraint(
-        [(*each, p) for each in exchanges for p in places if not data.is_exact],
-        rule=lambda m, e, r, p: by_device(m, m.exchange[e, r], given.edges[e][2], edge_link(e, r), p), doc=
+        () if exact else edges, slots, places,
+        rule=lambda m, e, r, p: by_device(m, m.exchange[e, r], given.edges[e][2], data.edge_link(e, r), p), doc=
         "of many bandwidths: the tensors of edge (s,s') take their bytes over the bandwidth of the devices, wherever "
         "the first one is: exchange[e,r] >= M(s,s') / B(p(s),p(s')) [Parmesan, Equation 6]")
     model.ring_time = pyo.Constraint(
-        [(s, i, p) for s in rings for i in around for p in places if not data.is_exact],
-        rule=lambda m, s, i, p: by_device(m, m.ring[s], float(given.ring[s]), ring_link(s, i), p), doc=
+        () if exact else data.rings, data.around, places,
+        rule=lambda m, s, i, p: by_device(m, m.ring[s], float(given.ring[s]), data.ring_link(s, i), p), doc=
         "of many bandwidths: the all-reduce takes as long as each link of the ring, wherever it begins: ring[s] >= "
         "2 (R - 1) P(s) / (R B) [Parmesan, Equation 7]")
-    model.stage_time = pyo.Constraint(stages, slots, rule=stage_time, doc=
+    model.stage_time = pyo.Constraint(range(given.num_stages), slots, rule=stage_time, doc=
         "the slowest one takes as long as every stage replica: bottleneck >= c_u(s) + c_AR(s,p) + sum over neighbours "
         "s' of M(s,s') / B(p(s),p(s')), by the classes of its links; with a number in place of the bottleneck one of "
         "the links whose classes exceed it together is faster [Parmesan, Equations 5 to 7]")
@@ -231,25 +261,24 @@ def build(data: Data, target_s: float | None = None) -> Any:
     return model
 
 
-def _forbid(model: Any, data: Data, cuts: Cuts) -> None:
+def add_cuts(model: Any, data: Data, cuts: Cuts) -> None:
     """What a number in place of the bottleneck says of each stage replica: the least combinations of `Cuts`."""
 
-    def clause(m: Any, s: int, _r: int, n: int) -> Any:
+    def clause(m: Any, s: int, r: int, n: int) -> Any:
         parts = cuts.clauses[s][n]
-        return pyo.quicksum(m.ring_class[s, k] if e < 0 else m.edge_class[e, _r, k] for e, k in parts) >= 1
+        return pyo.quicksum(m.ring_class[s, k] if e < 0 else m.edge_class[e, r, k] for e, k in parts) >= 1
 
     slots = range(data.given.replicas)
+    # fmt: off
     model.stage_time = pyo.Constraint(
         [(s, r, n) for s, each in enumerate(cuts.clauses) for r in slots for n in range(len(each))],
-        rule=clause,
-        doc="of the links whose classes together exceed the target, one is faster: sum of their classes >= 1 "
-        "[Parmesan, Equations 5 to 7]",
-    )
+        rule=clause, doc=
+        "of the links whose classes together exceed the target, one is faster: sum of their classes >= 1 "
+        "[Parmesan, Equations 5 to 7]")
     model.too_slow = pyo.Constraint(
-        [s for s, each in enumerate(cuts.impossible) if each],
-        rule=lambda *_: milp.weighted_sum(()) >= 1,
-        doc="a stage that exceeds the target with the fastest links has no place at all: 0 >= 1",
-    )
+        [s for s, each in enumerate(cuts.impossible) if each], rule=lambda *_: milp.weighted_sum(()) >= 1, doc=
+        "a stage that exceeds the target with the fastest links has no place at all: 0 >= 1")
+    # fmt: on
 
 
 def _variable(model: Any, name: str, number: int, r: int) -> Any:
@@ -262,36 +291,29 @@ def strengthen(model: Any, data: Data) -> None:
     given, places, ring = data.given, range(len(data.places.capacity)), data.ring_kind
     slots, speed, reach = range(given.replicas), data.places.speed, 0 if data.places.single else 1
     ordered = [[(ring if is_ring else "replica", s, i) for is_ring, s, i in pair] for pair in in_turn(given)]
-    model.in_turn = pyo.Constraint(
-        range(len(ordered)),
-        places,
-        rule=lambda m, n, p: (
-            m.at[(*ordered[n][1], p)] <= milp.weighted_sum((1.0, m.at[(*ordered[n][0], q)]) for q in range(p + reach))
-        ),
-        doc="symmetry: replicas are numbered, and rings begin and go on, by the numbers of their places",
-    )
 
     def leaves(m: Any, s: int, k: int, p: int) -> Any:
         out = any(speed[p, q] >= data.speeds[k] for q in places if q != p)
         most = len(slots) - m.ring_class[s, k] if out else len(slots) * (1 - m.ring_class[s, k])
         return milp.weighted_sum((1.0, m.at[ring, s, i, p]) for i in slots) <= most
 
-    parts = (
-        []
-        if data.is_exact
-        else [*(("exchange", *each) for each in model.exchange), *(("ring", s, 0) for s in model.ring)]
-    )
+    of_exchanges = () if data.is_exact else [("exchange", *each) for each in model.exchange]
+    of_rings = () if data.is_exact else [("ring", s, 0) for s in model.ring]
+    # fmt: off
+    model.in_turn = pyo.Constraint(
+        range(len(ordered)), places,
+        rule=lambda m, n, p: m.at[(*ordered[n][1], p)] <= milp.weighted_sum(
+            (1.0, m.at[(*ordered[n][0], q)]) for q in range(p + reach)), doc=
+        "symmetry: replicas are numbered, and rings begin and go on, by the numbers of their places")
     model.class_time = pyo.Constraint(
-        parts,
-        rule=lambda m, *part: _variable(m, *part) >= data.takes(m, *part),
-        doc="implied: a part takes as long as by the class that its links reach, of bandwidths that are rounded up",
-    )
+        [*of_exchanges, *of_rings], rule=lambda m, *part: _variable(m, *part) >= data.takes(m, *part), doc=
+        "implied: a part takes as long as by the class that its links reach, of bandwidths that are rounded up")
     model.ring_leaves = pyo.Constraint(
         [(s, k, p) for s, k in model.ring_class for p in places if data.places.ring_speed[p] < data.speeds[k]],
-        rule=leaves,
-        doc="with a class that no ring inside place p has, the ring leaves p: sum over i of at[.,s,i,p] <= R - "
-        "ring_class[s,k]; <= R (1 - ring_class[s,k]) where no such link leaves p",
-    )
+        rule=leaves, doc=
+        "with a class that no ring inside place p has, the ring leaves p: sum over i of at[.,s,i,p] <= R - "
+        "ring_class[s,k]; <= R (1 - ring_class[s,k]) where no such link leaves p")
+    # fmt: on
 
 
 @dataclass

@@ -23,7 +23,7 @@ from formulations.modelling.solve_model import add_requirements
 from formulations.operator_partitioning.models.milp import Partition, add_partition
 from formulations.pipeline_placement.definition.plan import PlacementPlan
 from formulations.pipeline_placement.definition.quantities import VOCABULARY
-from formulations.pipeline_placement.models.placement_data import Data, data_of
+from formulations.pipeline_placement.models.placement_data import Data, Link, data_of
 from formulations.pipeline_placement.models.shared import Placement, solve_with
 from instances.problems.pipeline_placement import PlacementInstance
 from solvers.build_stop import stops_with
@@ -37,31 +37,35 @@ def unit_of_time(data: Data) -> float:
     return data.top_s / milp.NATURAL or 1.0
 
 
-def build(data: Data) -> pyo.ConcreteModel:
-    """The model; times beyond ``data.top_s`` are not distinguished."""
-    stages, replicas, devices, tensors = data.stages, data.replicas, data.devices, data.instance.operators.tensors
-    places, pairs, unit = list(product(stages, replicas)), list(permutations(devices, 2)), unit_of_time(data)
-    links = range(len(data.links))
-    rings = [n for n in links if data.links[n].is_ring]
-    targets = [(t, target) for t in data.volumes for target in tensors[t].targets]
-    # By level k >= 1 what a byte takes longer than at the one before.
-    further = {k: 1 / slow - 1 / fast for k, (fast, slow) in enumerate(pairwise(data.levels), start=1)}
-    model = pyo.ConcreteModel()
-    add_partition(model, data.partition)
+def longer(data: Data) -> dict[int, float]:
+    """By level k >= 1, the seconds that a byte takes longer than at the level before."""
+    return {k: 1 / slow - 1 / fast for k, (fast, slow) in enumerate(pairwise(data.levels), start=1)}
 
-    def volumes(m: Any, n: int, per_byte: float) -> list[tuple[float, Any]]:
-        """What crosses a link, in units; what takes far longer than any stage of interest takes twice as long."""
-        link = data.links[n]
-        crossing = [(each, m.holds[v, link.s]) for v, each in data.gradients.items()] if link.is_ring else [
-            (each, m.crosses[t, link.s, link.q]) for t, each in data.volumes.items()]  # fmt: skip
-        return [(in_units(min(each * per_byte, 2 * data.top_s), unit), variable) for each, variable in crossing]
 
-    def time_on(m: Any, n: int) -> list[tuple[float, Any]]:
-        return [*volumes(m, n, 1 / data.levels[0]), *((1.0, m.extra[n, k]) for k in further)]
+def crossing(model: Any, data: Data, link: Link, s_per_byte: float) -> list[tuple[float, Any]]:
+    """What crosses a link, in units; what takes far longer than any stage of interest takes twice as long."""
+    unit = unit_of_time(data)
+    volumes = [(each, model.holds[v, link.s]) for v, each in data.gradients.items()] if link.is_ring else [
+        (each, model.crosses[t, link.s, link.q]) for t, each in data.volumes.items()]  # fmt: skip
+    return [(in_units(min(each * s_per_byte, 2 * data.top_s), unit), variable) for each, variable in volumes]
+
+
+def add_places(model: pyo.ConcreteModel, data: Data) -> None:
+    """The devices of all stage replicas, and of the two ends of each link."""
+    stages, replicas, devices, links = data.stages, data.replicas, data.devices, data.links
+    places = list(product(stages, replicas))
+
+    def in_order(m: Any, s: int, r: int) -> Any:
+        here, before = ([(float(d), m.at[s, i, d]) for d in devices] for i in (r, data.earlier[s, r]))
+        return weighted_sum([*here, *((-d, at) for d, at in before)]) >= 1
+
+    def begins(m: Any, n: int, d: int) -> Any:
+        return weighted_sum((1.0, m.arc[n, d, e]) for e in devices if e != d) == m.at[links[n].s, links[n].r, d]
+
+    def ends(m: Any, n: int, e: int) -> Any:
+        return weighted_sum((1.0, m.arc[n, d, e]) for d in devices if d != e) == m.at[links[n].q, links[n].i, e]
 
     # fmt: off
-    model.slowest = pyo.Var(domain=pyo.NonNegativeReals, doc=
-        "time of the slowest stage replica [Parmesan, Equation 5]")
     model.at = pyo.Var(places, devices, domain=pyo.Binary, doc="at[s,r,d]: replica r of stage s is on device d")
     model.placed = pyo.Constraint(
         places, rule=lambda m, s, r: weighted_sum((1.0, m.at[s, r, d]) for d in devices) == 1, doc=
@@ -69,40 +73,55 @@ def build(data: Data) -> pyo.ConcreteModel:
     model.one_node = pyo.Constraint(
         devices, rule=lambda m, d: weighted_sum((1.0, m.at[s, r, d]) for s, r in places) == 1, doc=
         "every device has a stage replica: sum over s, r of at[s,r,d] = 1")
-
-    def in_order(m: Any, s: int, r: int) -> Any:
-        before = data.earlier[s, r]
-        return weighted_sum([*((float(d), m.at[s, r, d]) for d in devices),
-                             *((-float(d), m.at[s, before, d]) for d in devices)]) >= 1
-
     model.in_order = pyo.Constraint(
         list(data.earlier), rule=in_order, doc=
         "replicas that can be numbered otherwise are in the order of their devices: sum over d of d at[s,r,d] >= 1 + "
         "sum over d of d at[s,r-1,d]")
-
-    def begins(m: Any, n: int, d: int) -> Any:
-        link = data.links[n]
-        return weighted_sum((1.0, m.arc[n, d, e]) for e in devices if e != d) == m.at[link.s, link.r, d]
-
-    def ends(m: Any, n: int, e: int) -> Any:
-        link = data.links[n]
-        return weighted_sum((1.0, m.arc[n, d, e]) for d in devices if d != e) == m.at[link.q, link.i, e]
-
-    model.arc = pyo.Var(links, pairs, bounds=(0, 1), doc=
+    model.arc = pyo.Var(range(len(links)), list(permutations(devices, 2)), bounds=(0, 1), doc=
         "arc[l,d,e]: link l of two stage replicas runs from device d to device e")
-    model.begins = pyo.Constraint(links, devices, rule=begins, doc=
+    model.begins = pyo.Constraint(range(len(links)), devices, rule=begins, doc=
         "a link begins where its first end is: sum over e of arc[l,d,e] = at[s,r,d]")
-    model.ends = pyo.Constraint(links, devices, rule=ends, doc=
+    model.ends = pyo.Constraint(range(len(links)), devices, rule=ends, doc=
         "a link ends where its second end is: sum over d of arc[l,d,e] = at[second end,e]")
+    # fmt: on
+
+
+def build(data: Data) -> pyo.ConcreteModel:
+    """The model; times beyond ``data.top_s`` are not distinguished."""
+    stages, replicas, links, tensors = data.stages, data.replicas, data.links, data.instance.operators.tensors
+    operators, targets = data.instance.operators.operators, [(t, v) for t in data.volumes for v in tensors[t].targets]
+    rings, further, unit = [n for n, link in enumerate(links) if link.is_ring], longer(data), unit_of_time(data)
+    model = pyo.ConcreteModel()
 
     def arrives(m: Any, t: int, target: int, q: int) -> Any:
         into = weighted_sum((1.0, m.crosses[t, s, q]) for s in stages[:q])
         return into >= m.holds[target, q] - m.holds[tensors[t].source, q]
 
     def leaves(m: Any, t: int, target: int, s: int) -> Any:
-        out = weighted_sum((1.0, m.crosses[t, s, q]) for q in stages[s + 1:])
+        out = weighted_sum((1.0, m.crosses[t, s, q]) for q in stages[s + 1 :])
         return out >= m.holds[tensors[t].source, s] - m.holds[target, s]
 
+    def extra_time(m: Any, n: int, k: int) -> Any:
+        seconds = crossing(m, data, links[n], further[k])
+        # At the fastest bandwidth what crosses takes no longer than `top_s`.
+        most = min(sum(each for each, _ in seconds), further[k] * data.top_s * data.levels[0] / unit)
+        is_slow = weighted_sum((1.0, m.arc[n, d, e]) for (d, e), level in data.level.items() if level >= k)
+        return m.extra[n, k] >= weighted_sum(seconds) - most * (1 - is_slow)
+
+    def time_on(m: Any, n: int) -> list[tuple[float, Any]]:
+        return [*crossing(m, data, links[n], 1 / data.levels[0]), *((1.0, m.extra[n, k]) for k in further)]
+
+    def stage_time(m: Any, s: int, r: int) -> Any:
+        computes = [(in_units(each.compute_s, unit), m.holds[v, s]) for v, each in enumerate(operators)]
+        own = [n for n, link in enumerate(links) if (s, r) in link.ends and not link.is_ring]
+        reducing = [(1.0, m.allreduce[s])] if s in m.allreduce else []
+        return m.slowest >= weighted_sum([*computes, *(term for n in own for term in time_on(m, n)), *reducing])
+
+    # fmt: off
+    add_partition(model, data.partition)
+    model.slowest = pyo.Var(domain=pyo.NonNegativeReals, doc=
+        "time of the slowest stage replica [Parmesan, Equation 5]")
+    add_places(model, data)
     model.crosses = pyo.Var(list(data.volumes), list(combinations(stages, 2)), bounds=(0, 1), doc=
         "crosses[t,s,q]: tensor t goes from stage s to stage q")
     model.from_source = pyo.Constraint(
@@ -114,34 +133,18 @@ def build(data: Data) -> pyo.ConcreteModel:
     model.leaves = pyo.Constraint(targets, stages[:-1], rule=leaves, doc=
         "a stage that runs its source, and not a target, sends it (implied for whole values): sum over q of "
         "crosses[t,s,q] >= holds[source,s] - holds[target,s]")
-
-    def extra_time(m: Any, n: int, k: int) -> Any:
-        seconds = volumes(m, n, further[k])
-        # At the fastest bandwidth what crosses takes no longer than `top_s`.
-        most = min(sum(each for each, _ in seconds), further[k] * data.top_s * data.levels[0] / unit)
-        is_slow = weighted_sum((1.0, m.arc[n, d, e]) for (d, e), level in data.level.items() if level >= k)
-        return m.extra[n, k] >= weighted_sum(seconds) - most * (1 - is_slow)
-
-    model.extra = pyo.Var(links, list(further), domain=pyo.NonNegativeReals, doc=
+    model.extra = pyo.Var(range(len(links)), list(further), domain=pyo.NonNegativeReals, doc=
         "extra[l,k]: time that link l takes longer at level k of the distinct bandwidths, fastest first, than at the "
         "level before; 0 if it is faster")
-    model.extra_time = pyo.Constraint(links, list(further), rule=extra_time, doc=
+    model.extra_time = pyo.Constraint(range(len(links)), list(further), rule=extra_time, doc=
         "a link that is no faster than level k takes the difference to the level before for all that crosses it; "
         "big-M: all volumes, or what the fastest link carries in the time of a known plan "
         "[Parmesan, Equations 6 and 7]")
-    model.allreduce = pyo.Var(sorted({data.links[n].s for n in rings}), domain=pyo.NonNegativeReals, doc=
+    model.allreduce = pyo.Var(sorted({links[n].s for n in rings}), domain=pyo.NonNegativeReals, doc=
         "allreduce[s]: time of the all-reduce of stage s")
     model.slowest_link = pyo.Constraint(
-        rings, rule=lambda m, n: m.allreduce[data.links[n].s] >= weighted_sum(time_on(m, n)), doc=
+        rings, rule=lambda m, n: m.allreduce[links[n].s] >= weighted_sum(time_on(m, n)), doc=
         "the slowest link of a ring decides [Parmesan, Equation 7]")
-
-    def stage_time(m: Any, s: int, r: int) -> Any:
-        operators = enumerate(data.instance.operators.operators)
-        computes = [(in_units(each.compute_s, unit), m.holds[v, s]) for v, each in operators]
-        own = [n for n in links if (s, r) in data.links[n].ends and not data.links[n].is_ring]
-        reducing = [(1.0, m.allreduce[s])] if s in m.allreduce else []
-        return m.slowest >= weighted_sum([*computes, *(term for n in own for term in time_on(m, n)), *reducing])
-
     model.stage_time = pyo.Constraint(stages, replicas, rule=stage_time, doc=
         "the slowest one takes as long as every stage replica: it computes, exchanges tensors and reduces its "
         "gradients [Parmesan, Equations 5 to 7]")
