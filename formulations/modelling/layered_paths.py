@@ -2,11 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from typing import TypeVar
+from collections import defaultdict
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, TypeVar
 
 State = TypeVar("State", bound=Hashable)
 Ends = TypeVar("Ends", bound=Hashable)
+
+#: Where paths of priced stages begin: the position of the empty downset, and the sum of degrees.
+START = (0, 0)
+
+
+class JoinedStates:
+    """The states (downset, sum of degrees) that arcs join; paths lead from `START` to those of the downset ``last``."""
+
+    arcs: Sequence[Any]
+    last: Any
+
+    @cached_property
+    def leaving(self) -> Mapping[tuple[int, int], list[int]]:
+        """The arcs that leave each state."""
+        return _by_state(arc.tail for arc in self.arcs)
+
+    @cached_property
+    def entering(self) -> Mapping[tuple[int, int], list[int]]:
+        """The arcs that enter each state."""
+        return _by_state(arc.head for arc in self.arcs)
+
+    @property
+    def between(self) -> list[tuple[int, int]]:
+        """The states that a path goes through."""
+        return [at for at in sorted({*self.leaving, *self.entering}) if at != START and at[0] != self.last]
+
+
+def _by_state(states: Iterable[tuple[int, int]]) -> Mapping[tuple[int, int], list[int]]:
+    found = defaultdict[tuple[int, int], list[int]](list)
+    for a, state in enumerate(states):
+        found[state].append(a)
+    return found
 
 
 def on_paths(

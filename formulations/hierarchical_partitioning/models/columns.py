@@ -13,7 +13,6 @@ Source: this project; the problem is Piper's, Appendix E.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,17 +25,15 @@ from formulations.hierarchical_partitioning.methods import MAX_DOWNSETS
 from formulations.hierarchical_partitioning.models.first_plan import first_plan
 from formulations.hierarchical_partitioning.models.superstages import Superstages
 from formulations.hierarchical_partitioning.models.usable_arcs import Arc, Reach, first_reach
-from formulations.modelling.layered_paths import arcs_on
+from formulations.modelling.layered_paths import JoinedStates, arcs_on
 from formulations.modelling.solve_model import Model, WithoutSizes, prove
 from formulations.stage_partitioning.models.usable_arcs import WIDER
 from instances.problems.hierarchical_partitioning import HierarchicalInstance
 from solvers.outcome import Limits, Watch
 
-START = (0, 0)
-
 
 @dataclass(frozen=True)
-class Data:
+class Data(JoinedStates):
     """Arcs a, which take ``times[a]`` units of ``unit`` seconds; ``most`` units are more than a plan takes."""
 
     reach: Reach
@@ -63,27 +60,10 @@ class Data:
         """The arcs that hold each node."""
         return {v: [a for a, own in enumerate(self.nodes) if own >> v & 1] for v in self.reach.superstages.terms.nodes}
 
-    @cached_property
-    def leaving(self) -> Mapping[tuple[int, int], list[int]]:
-        """The arcs that leave each state."""
-        return _by_state(arc.tail for arc in self.arcs)
-
-    @cached_property
-    def entering(self) -> Mapping[tuple[int, int], list[int]]:
-        """The arcs that enter each state."""
-        return _by_state(arc.head for arc in self.arcs)
-
     @property
-    def between(self) -> list[tuple[int, int]]:
-        """The states that a path goes through."""
-        return [at for at in sorted({*self.leaving, *self.entering}) if at != START and at[0] != self.reach.last]
-
-
-def _by_state(states: Iterable[tuple[int, int]]) -> Mapping[tuple[int, int], list[int]]:
-    found = defaultdict[tuple[int, int], list[int]](list)
-    for a, state in enumerate(states):
-        found[state].append(a)
-    return found
+    def last(self) -> int:
+        """The downset of all nodes."""
+        return self.reach.last
 
 
 class Paths(WithoutSizes):

@@ -19,7 +19,8 @@ import pyomo.environ as pyo
 from formulations.contract.family import Answer
 from formulations.hierarchical_partitioning.definition.plan import HierarchicalPlan
 from formulations.hierarchical_partitioning.definition.quantities import VOCABULARY
-from formulations.hierarchical_partitioning.models.columns import START, Data, Paths, solve_with, usable
+from formulations.hierarchical_partitioning.models.columns import Data, Paths, solve_with, usable
+from formulations.modelling.layered_paths import START
 from formulations.modelling.solve_model import add_requirements
 from formulations.stage_partitioning.models import by_target
 from instances.problems.hierarchical_partitioning import HierarchicalInstance

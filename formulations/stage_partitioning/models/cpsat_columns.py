@@ -31,7 +31,6 @@ from solvers.outcome import Limits, OnBound, OnSolution, Run, Stop, Watch
 from solvers.scaling import Scale, cost_scale
 
 _sum = cp_model.LinearExpr.sum
-_weighted = cp_model.LinearExpr.weighted_sum
 
 
 @dataclass(frozen=True)

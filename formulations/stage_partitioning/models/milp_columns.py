@@ -17,15 +17,14 @@ Source: this project; downsets, states and TPS(S, t, d, s) are Piper's, section 
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import pyomo.environ as pyo
 
 from formulations.contract.family import Answer
+from formulations.modelling.layered_paths import START, JoinedStates
 from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.models import by_target, flow
 from formulations.stage_partitioning.models.flow import Flow
@@ -38,14 +37,9 @@ from solvers.milp import backend as milp
 from solvers.milp.backend import weighted_sum
 from solvers.outcome import DEFAULT_SOLVER, Limits, OnBound, OnSolution, Run, Watch
 
-#: A downset's position, and the sum of degrees.
-State = tuple[int, int]
-
-START: State = (0, 0)
-
 
 @dataclass(frozen=True)
-class Data:
+class Data(JoinedStates):
     """The arcs, in order, with times in parts of ``unit``; paths lead to states of the downset ``last``.
 
     ``holding[v]`` are the arcs whose stage holds node v.
@@ -57,28 +51,6 @@ class Data:
     last: int
     num_devices: int
     unit: float
-
-    @cached_property
-    def leaving(self) -> dict[State, list[int]]:
-        """For every state the arcs that leave it."""
-        return self._by(lambda arc: arc.tail)
-
-    @cached_property
-    def entering(self) -> dict[State, list[int]]:
-        """For every state the arcs that enter it."""
-        return self._by(lambda arc: arc.head)
-
-    def _by(self, state: Callable[[Arc], State]) -> dict[State, list[int]]:
-        found = defaultdict[State, list[int]](list)
-        for a, arc in enumerate(self.arcs):
-            found[state(arc)].append(a)
-        return found
-
-    @property
-    def between(self) -> list[State]:
-        """The states that a path may go through."""
-        states = {arc.tail for arc in self.arcs} | {arc.head for arc in self.arcs}
-        return sorted(at for at in states if at != START and at[0] != self.last)
 
 
 def data_of(prices: Prices, reach: Reach, *, whole: bool) -> Data:
