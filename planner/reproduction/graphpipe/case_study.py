@@ -1,7 +1,7 @@
 """Section 7.5: two branches of four layers on eight devices, one layer to a stage, pipelined in three ways.
 
 The paper says that the graph pipeline is four stages deep. The concatenation is part of one stage, so by C2 the other
-branch's last stage goes before it: five. ``as-drawn`` leaves that edge out, as Figure 8 does.
+branch's last stage goes before it: five. A depth of four, as in Figure 8, leaves that edge out: ``as-drawn``.
 """
 
 from __future__ import annotations

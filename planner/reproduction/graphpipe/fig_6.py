@@ -11,6 +11,7 @@ from planner.reproduction.graphpipe.plans import (
     COLUMNS,
     DEVICES,
     INPUTS,
+    MEMORY,
     METHODS,
     MODELS,
     SEQUENTIAL,
@@ -55,7 +56,7 @@ def run(
                 cell.append({"model": found.instance, **place, **columns(found), **effort(found)})
             base = fastest(cell, SEQUENTIAL)
             rows += [{**row, "speedup": ratio(row["samples_per_s"], base)} for row in cell]
-    notes = (*_sentences(rows), *_bottlenecks(rows))
+    notes = (MEMORY, *_sentences(rows), *_bottlenecks(rows))
     return Evidence(tuple(rows), INPUTS, notes=(COLUMNS, "speedup: over the faster sequential pipeline", *notes))
 
 
@@ -72,9 +73,10 @@ def _sentences(rows: Sequence[Row]) -> list[str]:
         own = [row for row in rows if row["method"] == method and row["speedup"] is not None]
         if own:
             ahead = sum(row["speedup"] > 1 for row in own)
+            printed = " (printed: in all but one, by up to 1.6)" if method == "graphpipe" else ""
             notes.append(
                 f"{method} is ahead of the sequential pipelines in {ahead} of {len(own)} configurations, by factors of "
-                f"{spread(row['speedup'] for row in own)} (printed: in all but one, by up to 1.6)"
+                f"{spread(row['speedup'] for row in own)}{printed}"
             )
     for model in dict.fromkeys(row["model"] for row in rows):
         found = [f"{row['speedup']:.2f}" for row in _of(rows, model, "graphpipe") if row["speedup"] is not None]
@@ -83,7 +85,7 @@ def _sentences(rows: Sequence[Row]) -> list[str]:
     for method in SEQUENTIAL:
         missing = [f"{row['model']} on {row['devices']}" for row in rows if _missing(row, method)]
         if missing:
-            beside = " (printed: Piper none for DLRM and CANDLE-Uno)" if method == "piper-dp" else ""
+            beside = " (the paper: Piper, on operators, none for DLRM and CANDLE-Uno)" if method == "piper-dp" else ""
             notes.append(f"{method} has no plan for {', '.join(missing)}{beside}")
     merged = [row for row in rows if row["merged_into"] is not None and row["samples_per_s"] is not None]
     if merged:

@@ -9,6 +9,7 @@ from planner.reproduction.claim import Evidence, Note
 from planner.reproduction.graphpipe.plans import (
     COLUMNS,
     INPUTS,
+    MEMORY,
     METHODS,
     TIME_LIMIT_S,
     columns,
@@ -51,7 +52,7 @@ def run(
             cell = [{**named, **columns(each, size), **effort(each), "tps_microbatch": size} for each in found]
             rows += _compared([{**row, "microbatch": size} for row in cell])
     notes = (COLUMNS, "speedup: over pipedream; rows of the right side are at one micro-batch size each")
-    return Evidence(tuple(rows), INPUTS, notes=(*notes, *_left(rows), *_right(rows)))
+    return Evidence(tuple(rows), INPUTS, notes=(*notes, MEMORY, *_left(rows), *_right(rows)))
 
 
 def _compared(cell: list[Row]) -> list[Row]:

@@ -10,6 +10,7 @@ from planner.files.load import load
 from planner.reproduction.claim import Evidence, Note
 from planner.reproduction.graphpipe.plans import (
     INPUTS,
+    MEMORY,
     MODELS,
     SHAPES,
     TIME_LIMIT_S,
@@ -50,6 +51,7 @@ def run(
         "sequential: pipedream's quickest plan; same-stages: its stages without the order that the chain adds; "
         "parallel: graphpipe at that micro-batch size; graphpipe, graphpipe-plus: the quickest plan of all sizes",
         "tps_s is the bottleneck of the plan shown, speedup the ratio of simulated iterations to the sequential plan's",
+        MEMORY,
         *_sentences(rows),
     )
     return Evidence(tuple(rows), INPUTS, notes=notes)

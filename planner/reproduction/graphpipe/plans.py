@@ -37,6 +37,7 @@ COLUMNS = (
     "microbatch to samples_per_s: the plan of the quickest simulated iteration, with its own bottleneck_s; nothing "
     "runs on devices here, so throughputs compare with the paper's in kind only"
 )
+MEMORY = "memory is as given, 15 GB if it is not; the paper's is close to its limit (Appendix A.2)"
 
 
 def settings_of(devices: int, shape: Mapping[str, int], memory: float | None = None) -> dict[str, Any]:
