@@ -40,7 +40,8 @@ def run(
         source(inputs, "bert32a100"),
         notes=(
             "throughput relative to the exact optimum (time per sample in s), 0 where nothing feasible is found",
-            f"no_dp, no_tp and no_ar are the optima of the restricted instances; {cost_model} cost model",
+            f"no_dp, no_tp and no_ar are the optima of the restricted instances; {cost_model} cost model, "
+            f"{microbatches} micro-batches (the release's plots(): released, 1920 and seven of these device counts)",
             optima.sentence(),
             *optima.certified(),
             f"Piper is below the optimum in {len(short)} of {len(known)} feasible settings",

@@ -241,7 +241,9 @@ def test_printed_seconds_stand_beside_the_published_profile_only(
     monkeypatch.setattr(fig_3, "_PRINTED", {(32, 8, 8): 1.5})
     found = fig_3.run(str(published), silent)
     assert [row["paper_s"] for row in found.rows] == [1.5]
-    assert found.notes[-1].startswith("32 layers, K = 8, N = 8: printed within 0.025 minutes; here the same program ")
+    assert found.notes[-1].startswith(
+        "32 layers, K = 8, N = 8: printed within 0.025 minutes; here, at 8 GiB, the same "
+    )
     monkeypatch.delenv("PLANNER_PUBLISHED", raising=False)
     assert [row["paper_s"] for row in fig_3.run(None, silent).rows] == [None]
 
@@ -255,7 +257,7 @@ def test_appendix_c(published: Path) -> None:
     counts = ("calls", "instances", "all_fastest_feasible", "infeasible", "nontrivial", "suboptimal")
     assert [found[name] for name in counts] == [30_260, 3_662_350, 246_104, 3_169_484, 246_762, 332]
     assert found["worst_gap"] == pytest.approx(0.156, abs=5e-4) and found["seconds"] < 60
-    assert (found["inputs"], found["compared"], found["matched"]) == ("published", 1, 0)
+    assert (found["inputs"], found["compared"], found["matched"]) == ("published", 0, 0)  # the sample is not all
     assert found["notes"][0].startswith("30,260 calls, 3,662,350 instances (3,632,090 by the count of Appendix D)")
 
 
