@@ -13,7 +13,8 @@ from hypothesis import settings
 #: The processes that tests start, some hundreds, keep the bytecode of the packages: compiling it takes a third of each.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-settings.register_profile("planner", deadline=None, derandomize=True, print_blob=True)
+#: Draws of each property: with ``derandomize`` they are the same in every run, so that more show no more over time.
+settings.register_profile("planner", deadline=None, derandomize=True, print_blob=True, max_examples=50)
 settings.load_profile("planner")
 
 
@@ -24,7 +25,7 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--cases", type=int, default=20, help="random instances per witness test (default: 20)")
+    parser.addoption("--cases", type=int, default=10, help="random instances per witness test (default: 10)")
 
 
 #: What a newcomer runs first, under a minute: nouns, definitions, files and results.

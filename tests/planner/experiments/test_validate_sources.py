@@ -199,18 +199,8 @@ def test_the_first_name_of_a_source_is_an_instance(rows: Path) -> None:
 def test_what_another_planner_solved_inside_is_a_source(run: Run) -> None:
     given = ["extract", "amp-homogeneous", "--problem", "layer_assignment", "--from", "amp", "--sample", "4"]
     assert run(*given, "--out", "inside.jsonl", "--quiet")[0] == 0
-    code, out, _ = run(
-        "validate",
-        "inside.jsonl",
-        "--methods",
-        "amp,uniform",
-        "--against",
-        "exact-joint",
-        "--out",
-        "run",
-        "--json",
-        "--quiet",
-    )
+    given = ["validate", "inside.jsonl", "--methods", "amp,uniform", "--against", "exact-joint", "--out", "run"]
+    code, out, _ = run(*given, "--json", "--quiet")
     found = json.loads(out)
     assert code == 0 and (found["problem"], found["instances"]) == ("layer_assignment", 4)
     assert all(each["optimal"] + each["suboptimal"] == 4 for each in found["methods"].values())
