@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 from hypothesis import settings
+
+import formulations
 
 #: The processes that tests start, some hundreds, keep the bytecode of the packages: compiling it takes a third of each.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -66,3 +71,28 @@ def published() -> Path:
     if missing:
         pytest.skip(f"PLANNER_PUBLISHED names a folder without {', '.join(missing)}")
     return Path(folder)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _commands_built_once() -> Iterator[None]:
+    """Typer builds a command and readers of its 100 options with each call, half of what a small one takes.
+
+    Here it does so once for the problems and methods that there are. Help changes a command, so that gets its own.
+    """
+    from planner.cli import completion
+
+    built: dict[Any, Any] = {}
+    build_and_call = typer.Typer.__call__
+
+    def call(app: typer.Typer, *, args: list[str], **more: Any) -> Any:
+        if completion.is_asked() or "--help" in args:
+            return build_and_call(app, args=args, **more)
+        families = formulations.FAMILIES
+        known = (*(each.name for each in app.registered_commands), *((id(each), id(each.methods)) for each in families))
+        if known not in built:
+            built[known] = families, typer.main.get_command(app)  # families are kept, so that no other has their id
+        return built[known][1](args=args, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.Typer, "__call__", call)
+        yield
