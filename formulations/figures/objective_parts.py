@@ -38,23 +38,23 @@ def equation_4(
 def flush_parts(
     times: Sequence[float],
     rounds: float,
-    filling: float,
+    filling: Sequence[float],
     rings: Sequence[float],
     stages: Sequence[Stage],
     what: str,
     unit: str,
 ) -> Stack | None:
-    """The slowest stage for so many rounds, and for those that fill and drain the pipeline; the slowest all-reduce.
+    """The slowest stage for so many rounds, what all add while the pipeline fills and drains, the longest all-reduce.
 
     ``None`` where one stage, without any of the others, is all of it. ``what`` is the objective, such as "step".
     """
     decisive = slowest(times)
     parts = {
         "micro-batches": _alone(decisive, rounds * times[decisive], len(times)),
-        "filling and draining": _alone(decisive, filling * times[decisive], len(times)),
+        "filling and draining": filling,
         "synchronisation": _longest(rings),
     }
-    if not filling and not any(rings):
+    if not any(filling) and not any(rings):
         return None
     return _stack(f"What each stage adds to a {what}", parts, "micro-batches", stages, f"part of the {what}", unit)
 

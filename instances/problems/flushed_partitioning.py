@@ -26,8 +26,16 @@ class Schedule(StrEnum):
     GPIPE = "gpipe"
 
 
+class Fill(StrEnum):
+    """How long filling and draining take: by the stages on the longest path, or by what each replica runs."""
+
+    STAGES = "stages"
+    REPLICAS = "replicas"
+
+
 @in_files(
     "schedule",
+    "fill?",
     "devices_per_machine?",
     "inner_bandwidth?",
     "flat",
@@ -45,16 +53,21 @@ class FlushedInstance(AroundFlat):
     inner_bandwidth
         B_1, among the devices of a machine, bytes per time unit of ``flat``, whose bandwidth is that between machines;
         given if and only if ``devices_per_machine`` is.
+    fill
+        Which formula of a batch is minimised (``definition.problem``).
     """
 
     schedule: Annotated[Schedule, member_of(Schedule)] = Schedule.ONE_F_ONE_B
     devices_per_machine: Count | None = None
     inner_bandwidth: Bandwidth | None = None
+    fill: Annotated[Fill, member_of(Fill)] = Fill.STAGES
 
     @property
     def options(self) -> Mapping[str, str | int | float | bool]:
-        """How the flat instance was made, and the schedule."""
+        """How the flat instance was made, the schedule, and a fill that is not the default."""
         made: dict[str, str | int | float | bool] = {**self.flat.options, "schedule": str(self.schedule)}
+        if self.fill is not Fill.STAGES:
+            made["fill"] = str(self.fill)
         if self.devices_per_machine is not None and self.inner_bandwidth is not None:
             made |= {"devices-per-machine": self.devices_per_machine, "inner-bandwidth": self.inner_bandwidth}
         return made

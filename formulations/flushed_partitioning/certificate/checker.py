@@ -12,10 +12,15 @@ takes less, which needs no proof). If ``bound`` is null there is no plan; then Q
 i = 0 to n no plan may have C <= c_(i+1), as many stages L on its longest path and such an R that
 (1 + (L - 1)/m) c_i + R <= Q. The checker looks for such plans by itself, as below.
 
+Where replicas fill, with T a stage's time for a micro-batch on one of its d replicas, p takes the place of C: the most
+of (ceil(m/d) - 1) T/m. S is the largest sum of T on a path, a plan takes S/m + p + R, and no plan may have
+p <= c_(i+1) and S/m + c_i + R <= Q.
+
 **Theorem.** If it finds none, every plan takes more than Q.
 
 *Proof.* Assume a plan of (1 + (L - 1)/m) C + R <= Q. As L >= 1 and R >= 0, C <= Q = c_(n+1), and C >= 0. Let i be the
-least with C <= c_(i+1); then C >= c_i, and (1 + (L - 1)/m) c_i + R <= Q: a plan that was looked for.
+least with C <= c_(i+1); then C >= c_i, and (1 + (L - 1)/m) c_i + R <= Q: a plan that was looked for. Where replicas
+fill, so with p.
 
 **The search for a high = c_(i+1) and a low = c_i.** V are the layers. A *downset* U holds all successors of its layers;
 the last stages of a plan hold one. Its labels are [s, k, r, l, depths]: degrees in sum, devices up to the last one
@@ -31,8 +36,13 @@ beginning of the next. r counts the choice of least weights at d, and the bandwi
 machine. The label that it leads to, k' devices in all, is dropped if
 
 1. s + d > m or k' + n(V - U') > K;
-2. (1 + (l - 1)/m) low + r > Q;
+2. (1 + (l - 1)/m) low + r > Q, or where replicas fill l/m + low + r > Q;
 3. another label of U' is nowhere larger.
+
+Where replicas fill, ``high`` limits (ceil(m/d) - 1) T/m, and what steps take, and n divides by, is Q - low + high: with
+S/m + low + R <= Q, T/d <= ceil(m/d) T/m <= S/m + p is no more. l and depths are sums of T on paths instead of numbers
+of stages. Of a stage every degree is taken, with every choice within the limits that no other one beats in both T and
+weights, up to the first degree with one that no choice beats in either, were nothing in flight.
 
 *No plan is missed.* Take one that is looked for. Communication takes no negative time, so a stage on d t devices spends
 at most d t high device-time, and at least w of its layers: any part of the stages takes n of its layers in devices at
@@ -40,12 +50,14 @@ least. Claim: if the last stages of the plan hold U, U has a label that is nowhe
 depths]. It holds for the empty set. Assume it for U, and let the stage before, of degrees t and d, lead to U'. From the
 label of U a stage of degree d has no more micro-batches in flight, so the same choice fits, and the least weights w' at
 d are no more than its own. Both limits get looser with larger d. So a d' <= d was taken: d itself, with w', or a less
-one at which the weights are the least of all; and 4 (d - 1)/d rises with d. Fewer replicas behind fewer devices end no
-later; so they do inside one machine, if the plan's stage is: they straddle none, or begin the next one. Elsewhere r
-counts a bandwidth that is no less than the plan's. The stage has one more stage on its paths than the deepest of those
-that its edges lead to. So a label that is nowhere larger than the plan's arises at U'. It is not dropped by 1 and 2, as
-the plan has s <= m, k' + n(V - U') <= K, and at the end no smaller l and r than here, and is looked for; if it is
-dropped by 3, the other one serves. For U = V this is a label of V. If none is left, there was no plan.
+one at which the weights are the least of all; and 4 (d - 1)/d rises with d. (Where replicas fill: at d a choice was
+taken that takes no more T and weights, or one that none beats at a less degree.) Fewer replicas behind fewer devices
+end no later; so they do inside one machine, if the plan's stage is: they straddle none, or begin the next one.
+Elsewhere r counts a bandwidth that is no less than the plan's. The stage has one more stage on its paths than the
+deepest of those that its edges lead to, or its T more. So a label that is nowhere larger than the plan's arises at U'.
+It is not dropped by 1 and 2, as the plan has s <= m, k' + n(V - U') <= K, and at the end no smaller l and r than here,
+and is looked for; if it is dropped by 3, the other one serves. For U = V this is a label of V. If none is left, there
+was no plan.
 
 All times are integers, multiples of 1 / (B unit); r is m B unit R rounded down, which only keeps more labels.
 """
@@ -91,6 +103,9 @@ class Instance(Layers):
         need(schedule in ("1f1b", "gpipe"), "the schedule 1f1b or gpipe")
         kept = model == "runtime" and bool(flat.get("kept"))
         reject(kept, "kept: activations that layers of several stages keep are not looked at")
+        fill = content.get("fill", "stages")
+        need(fill in ("stages", "replicas"), "the fill stages or replicas")
+        self.by_replicas = fill == "replicas"
         self.gpipe, self.K, self.m = schedule == "gpipe", count(flat["num_devices"]), count(flat["num_microbatches"])
         size = content.get("devices_per_machine")
         self.K1 = self.K if size is None else count(size)
@@ -104,11 +119,16 @@ class Instance(Layers):
         memory = exact(flat["memory_bytes"])
         declared = [self.gpipe, self.K, self.m, self.degrees, memory, self.B, self.ids, self.ends, self.rows]
         declared += [] if size is None else [self.K1, inner]
+        declared += [fill] if self.by_replicas else []
         self.digest = hashlib.sha256(str(declared).encode()).hexdigest()
 
     def in_flight(self, s: int, d: int) -> int:
         """Micro-batches of a stage behind which, and in which, degrees sum to s."""
         return -(-(self.m if self.gpipe else s) // d)
+
+    def later(self, d: int) -> int:
+        """Micro-batches of the busiest of d replicas behind its first."""
+        return -(-self.m // d) - 1
 
     def ends_of(self, k: int, d: int, t: int) -> Iterator[tuple[int, bool]]:
         """Where a stage behind k devices may end, and whether all its replicas lie in one machine."""
@@ -186,6 +206,22 @@ def lightest(groups: list[list[Choice]], budget: int | None, capacity: float) ->
     return min((w for _, _, w in states), default=None)
 
 
+def choices(groups: list[list[Choice]], capacity: float) -> list[tuple[int, int]]:
+    """Cost and weights of the choices of one option of each group within the capacity that none beats in both."""
+    if sum(group[0][1] for group in groups) <= capacity and all(
+        group[0][2] == min(w for _, _, w in group) for group in groups
+    ):
+        return [(sum(group[0][0] for group in groups), sum(group[0][2] for group in groups))]
+    least_memory = [min(m for _, m, _ in group) for group in groups]
+    states, smallest = [(0, 0, 0)], sum(least_memory)
+    for group, memory in zip(groups, least_memory, strict=True):
+        smallest -= memory
+        reject(len(states) * len(group) > MAX_STATES, f"size: a knapsack with over {MAX_STATES} states")
+        sums = [(c0 + c, m0 + m, w0 + w) for c0, m0, w0 in states for c, m, w in group]
+        states = least_choices([x for x in sums if x[1] + smallest <= capacity])
+    return undominated((c, w) for c, _, w in states)
+
+
 class Searches(Lattice[Instance]):
     """The downsets of an instance, with what all searches among them share."""
 
@@ -203,15 +239,24 @@ class Searches(Lattice[Instance]):
 
 
 class Search:
-    """Labels of all downsets for plans of C <= ``high`` that take at most ``bound`` with C = ``low``; None: any."""
+    """Labels of all downsets for plans of C <= ``high`` that take at most ``bound`` with C = ``low``; None: any.
+
+    Where replicas fill, C is p.
+    """
 
     def __init__(self, lattice: Searches, bound: Fraction | None, low: Fraction, high: Fraction | None) -> None:
         self.lattice, self.instance = lattice, lattice.instance
         scale, m = self.instance.B * self.instance.unit, self.instance.m
+        self.by_replicas = self.instance.by_replicas
         self.limit = None if high is None else high * scale
-        #: The largest r that rule 2 allows, by l; ``None``: any.
+        self.cap = None if self.limit is None else m * self.limit
+        if self.limit is not None and bound is not None and self.by_replicas:
+            self.limit += (bound - low) * scale
+        #: The largest r that rule 2 allows, by l; ``None``: any. Where replicas fill, the largest r + l.
         self.room = None
-        if bound is not None:
+        if bound is not None and self.by_replicas:
+            self.room = [math.floor((bound - low) * m * scale)]
+        elif bound is not None:
             longest = range(min(len(lattice.tmpcs), self.instance.K, m) + 1)
             self.room = [math.floor((bound * m - (m + depth - 1) * low) * scale) for depth in longest]
         total, last = lattice.works[-1], len(lattice.masks) - 1
@@ -223,6 +268,7 @@ class Search:
         self.reached: list[set[Label]] = [set() for _ in range(last + 1)]
         self.reached[0].add((0, 0, 0, 0))
         self.lightest = lru_cache(lattice.keep)(self._lightest)
+        self.choices = lru_cache(lattice.keep)(self._choices)
 
     def _devices(self, work: int) -> int:
         """n of some layers, at least one."""
@@ -230,6 +276,8 @@ class Search:
 
     def _is_late(self, r: int, depth: int) -> bool:
         """Rule 2."""
+        if self.room is not None and self.by_replicas:
+            return r + depth > self.room[0]
         return self.room is not None and r > self.room[depth]
 
     def labels(self, i: int) -> list[Label]:
@@ -265,14 +313,15 @@ class Search:
             for label in labels:
                 s, k, r = label[:3]
                 degrees = instance.degrees[first : bisect_right(instance.degrees, min((free - k) // t, instance.m - s))]
-                depth = 1 + max((label[at] for at in behind), default=0) if self.room is not None else 0
-                top = max(label[3], depth)
-                if not degrees or self._is_late(r, top):
+                deepest = max((label[at] for at in behind), default=0)
+                if not degrees or self._is_late(r, max(label[3], deepest + (cost if self.by_replicas else 1))):
                     continue
                 lattice.steps += 1
                 reject(lattice.steps > MAX_STEPS, f"size: over {MAX_STEPS} stages behind labels")
-                depths = [max(label[at] if at > 3 else 0, depth if reaches else 0) for at, reaches in kept]
-                for d, own in self._taken(degrees, weights, s, (t, stage, into, out)):
+                for d, own, added in self._taken(degrees, weights, s, (t, stage, into, out)):
+                    depth = deepest + added if self.room is not None else 0
+                    top = max(label[3], depth)
+                    depths = [max(label[at] if at > 3 else 0, depth if reaches else 0) for at, reaches in kept]
                     for end, inside in instance.ends_of(k, d, t):
                         longest = max(r, instance.sync(d, own, inside))
                         lattice.numbers += 4 + len(depths)
@@ -280,8 +329,11 @@ class Search:
                         if end <= free and not self._is_late(longest, top):
                             self.reached[j].add((s + d, end, longest, top, *depths))
 
-    def _taken(self, degrees: list[int], least: int, s: int, stage: Stage) -> Iterator[tuple[int, int]]:
-        """The degrees that are taken behind degrees that sum to s, each with its weights, which are no ``least``."""
+    def _taken(self, degrees: list[int], least: int, s: int, stage: Stage) -> Iterator[tuple[int, int, int]]:
+        """The degrees taken behind degrees that sum to s, with weights, at best the ``least``, and what adds to l."""
+        if self.by_replicas:
+            yield from self._taken_by_replicas(degrees, s, stage)
+            return
 
         def weights(d: int) -> int | None:
             return self.lightest(stage, d, self.instance.in_flight(s + d, d))
@@ -289,9 +341,26 @@ class Search:
         if weights(degrees[-1]) is not None:
             for d in degrees[bisect_left(degrees, True, key=lambda d: weights(d) is not None) :]:
                 own = weights(d) or 0
-                yield d, own
+                yield d, own, 1
                 if self.room is None or own == least:
                     return
+
+    def _taken_by_replicas(self, degrees: list[int], s: int, stage: Stage) -> Iterator[tuple[int, int, int]]:
+        ample = self.choices(stage, 0)  # by rising costs and falling weights
+        for d in degrees if ample else ():
+            for cost, own in self.choices(stage, self.instance.in_flight(s + d, d)):
+                slow = self.limit is not None and cost > d * self.limit
+                if not slow and (self.cap is None or self.instance.later(d) * cost <= self.cap):
+                    yield d, own, cost
+                    if self.room is None or (cost, own) == (ample[0][0], ample[-1][1]):
+                        return
+
+    def _choices(self, stage: Stage, y: int) -> list[tuple[int, int]]:
+        """Cost and weights of what fits with y in flight."""
+        t, layers, into, out = stage
+        edges = self.instance.near
+        groups = [self.lattice.group(v, t, y, into & edges[v], out & edges[v]) for v in bits(layers)]
+        return choices(groups, self.instance.capacity)
 
     def _lightest(self, stage: Stage, d: int, y: int) -> int | None:
         """The least weights of a choice that fits with degree d and y in flight; ``None`` if there is none."""
@@ -327,16 +396,18 @@ def plan_time(instance: Instance, plan: Any) -> Fraction:
         d, t, mask, chosen, into, out = instance.stage(stage, done)
         reject(d not in instance.degrees, f"plan: d = {d}")
         done, s = done | mask, s + d
-        own = 1 + max((depth[instance.ends[e][1]] for e in bits(out)), default=0)
-        depth.update(dict.fromkeys(bits(mask), own))
         used = [option(x, instance.in_flight(s, d), into, out) for x in chosen]
         reject(sum(memory for _, memory, _ in used) > instance.capacity, "plan: memory")
-        slowest = max(slowest, Fraction(sum(cost for cost, _, _ in used), d))
+        cost = sum(cost for cost, _, _ in used)
+        own = (cost if instance.by_replicas else 1) + max((depth[instance.ends[e][1]] for e in bits(out)), default=0)
+        depth.update(dict.fromkeys(bits(mask), own))
+        slowest = max(slowest, Fraction(instance.later(d) * cost) if instance.by_replicas else Fraction(cost, d))
         replicas.append((d, t, sum(weights for _, _, weights in used)))
     reject(done != (1 << len(instance.ids)) - 1, "plan: every layer in one stage")
     reject(s > instance.m, f"plan: degrees that sum to {s}")
-    steps = instance.m + max(depth.values()) - 1
-    return (steps * slowest + longest(instance, replicas)) / (instance.m * instance.B * instance.unit)
+    top = max(depth.values())
+    batch = top + slowest if instance.by_replicas else (instance.m + top - 1) * slowest
+    return (batch + longest(instance, replicas)) / (instance.m * instance.B * instance.unit)
 
 
 def longest(instance: Instance, replicas: list[tuple[int, int, int]]) -> Fraction:

@@ -17,7 +17,7 @@ from formulations.flushed_partitioning.exact.effort import supports
 from formulations.flushed_partitioning.exact.labels import Search
 from formulations.flushed_partitioning.methods import MAX_DOWNSETS
 from instances.exchange import to_json
-from instances.problems.flushed_partitioning import FlushedInstance
+from instances.problems.flushed_partitioning import Fill, FlushedInstance
 from solvers.outcome import Watch
 
 #: Caps are in units of this, and larger than the float numbers that they come from by about as much.
@@ -48,7 +48,9 @@ def _caps(lattice: checker.Searches, Q: Fraction, passes: _Passes, watch: Watch)
         low = _above(passes.least(float(high), float(Q)), high)
         # Where the slowest step takes more than this, what is left of Q is less than the synchronisation.
         least = [
-            (Q * m - Fraction(label[2]) / scale) / (m + label[3] - 1)
+            Q - Fraction(label[2] + label[3]) / scale / m
+            if lattice.instance.by_replicas
+            else (Q * m - Fraction(label[2]) / scale) / (m + label[3] - 1)
             for label in _labels(checker.Search(lattice, Q, low, high), watch)
         ]
         if least and max(least) >= low:
@@ -81,14 +83,17 @@ class _Passes:
     def __init__(self, instance: FlushedInstance, watch: Watch) -> None:
         downsets = None if supports(instance) is not None else all_downsets(instance.flat, MAX_DOWNSETS)
         self.search = None if downsets is None else Search(instance, downsets, watch)
-        self.m = instance.flat.num_microbatches
+        self.m, self.by_replicas = instance.flat.num_microbatches, instance.fill is Fill.REPLICAS
 
     def least(self, high: float, Q: float) -> float:
-        """The largest C for which some plan of steps of at most ``high`` is within Q; 0 if there is none."""
+        """The largest C, or p, for which some plan of at most ``high`` is within Q; 0 if there is none."""
         if self.search is None:
             return 0.0
         most_sync = np.full(len(self.search.instance.layers) + 1, Q)
-        found = self.search.least_synchronisation(high * (1 + 1e-12), most_sync)
+        if self.by_replicas:
+            found = self.search.least_synchronisation(high * self.m * (1 + 1e-12), most_sync, Q)
+            return max((Q - each.sync for each in (found or {}).values()), default=0)
+        found = self.search.least_synchronisation(high * (1 + 1e-12), most_sync, Q)
         return max(
             (self.m * (Q - each.sync) / (self.m + depth - 1) for depth, each in (found or {}).items()), default=0
         )

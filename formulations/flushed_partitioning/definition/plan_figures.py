@@ -12,7 +12,10 @@ from formulations.figures.throughput import throughput
 from formulations.flushed_partitioning.definition.problem import (
     depth,
     evaluate,
+    later_rounds,
+    longest_path,
     places,
+    replica_time,
     step_time,
     synchronisation_times,
 )
@@ -25,7 +28,7 @@ from formulations.stage_partitioning.definition.plan_figures import (
     strip,
     time_parts,
 )
-from instances.problems.flushed_partitioning import FlushedInstance, Schedule
+from instances.problems.flushed_partitioning import Fill, FlushedInstance, Schedule
 
 
 def breakdown(instance: FlushedInstance, plan: StagePlan) -> Breakdown:
@@ -39,7 +42,11 @@ def breakdown(instance: FlushedInstance, plan: StagePlan) -> Breakdown:
         {} if place is None else {"devices": f"{place.first} to {place.end - 1}"}
         for place in places(instance, plan) or [None] * len(steps)
     ]
-    total, bottleneck = evaluate(instance, plan), slowest(steps)
+    total, (rounds, filling) = evaluate(instance, plan), _rounds(instance, plan, steps)
+    bottleneck = slowest(rounds)
+    busy = rounds[bottleneck]
+    if instance.fill is Fill.REPLICAS:
+        busy += replica_time(instance, plan.stages[bottleneck]) / instance.flat.num_microbatches
     memory = memory_rows(instance.flat, plan) if instance.schedule is Schedule.ONE_F_ONE_B else [{} for _ in steps]
     return Breakdown(
         tuple(
@@ -50,20 +57,41 @@ def breakdown(instance: FlushedInstance, plan: StagePlan) -> Breakdown:
             "bottleneck": f"stage {bottleneck}",
             "depth": depth(instance, plan),
             "batch_time": total * instance.flat.num_microbatches,
-            "bubble_share": 1 - steps[bottleneck] / total if total > 0 else 0.0,
+            "bubble_share": 1 - busy / total if total > 0 else 0.0,
             **throughput(instance.flat, total),
         },
-        lambda: _pictures(instance, plan, steps, rings),
+        lambda: _pictures(instance, plan, steps, rings, (rounds, filling)),
         lambda: strip(instance.flat, plan, stage_bars(plan, steps)),
     )
 
 
+def _rounds(instance: FlushedInstance, plan: StagePlan, steps: Sequence[float]) -> tuple[list[float], list[float]]:
+    """Per sample and stage, of which only the largest counts, and what is added while the pipeline fills and drains.
+
+    By stages those are the steps, and (L-1)/m of the largest; by replicas all micro-batches of a replica but one, and
+    one on every stage of the heaviest path.
+    """
+    m = instance.flat.num_microbatches
+    if instance.fill is Fill.REPLICAS:
+        times = [replica_time(instance, stage) / m for stage in plan.stages]
+        path = longest_path(instance, plan, times)
+        return (
+            [rounds / m for rounds in later_rounds(instance, plan)],
+            [time if k in path else 0.0 for k, time in enumerate(times)],
+        )
+    bottleneck, more = slowest(steps), (depth(instance, plan) - 1) / m
+    return list(steps), [more * step if k == bottleneck else 0.0 for k, step in enumerate(steps)]
+
+
 def _pictures(
-    instance: FlushedInstance, plan: StagePlan, steps: Sequence[float], rings: Sequence[float]
+    instance: FlushedInstance,
+    plan: StagePlan,
+    steps: Sequence[float],
+    rings: Sequence[float],
+    counted: tuple[Sequence[float], Sequence[float]],
 ) -> tuple[Picture, ...]:
-    flat, stages = instance.flat, stage_bars(plan, steps)
-    filling = (depth(instance, plan) - 1) / flat.num_microbatches
-    together = flush_parts(steps, 1, filling, rings, stages, "sample's time", flat.time_unit)
+    flat, stages, (rounds, filling) = instance.flat, stage_bars(plan, steps), counted
+    together = flush_parts(rounds, 1, filling, rings, stages, "sample's time", flat.time_unit)
     return (
         strip(flat, plan, stages),
         Stack(
@@ -91,6 +119,11 @@ def _passes(instance: FlushedInstance, plan: StagePlan, rings: Sequence[float], 
         f" for a batch, counts {flat.num_microbatches} + {filling} rounds of the slowest stage; "
         f"here {sooner}replicas wait for micro-batches of their own"
     )
+    if instance.fill is Fill.REPLICAS:
+        says = (
+            " for a batch, counts a micro-batch on every stage of the heaviest path, and all others of the busiest "
+            "replica; here stages wait for each other, too"
+        )
     total, undrawn = evaluate(instance, plan) * flat.num_microbatches, max(rings) * flat.num_microbatches
     return beside_objective(passes, total, says, undrawn, "synchronisation")
 

@@ -5,18 +5,24 @@ the bottleneck, and weights are synchronised once, after it::
 
     (1 + (L - 1) / m) * max (compute + communication) + max 4 (d-1)/d * W / (B m)
 
+That is the fill by stages, in which d replicas are one stage d times as fast. By replicas a stage takes t for a
+micro-batch on one of its d replicas, which runs ceil(m/d) of them; S is the largest sum of t on a path of stages::
+
+    (S + max (ceil(m/d) - 1) t) / m + max 4 (d-1)/d * W / (B m)
+
 On machines of K_1 devices B is the bandwidth inside where all replicas of a stage lie in one machine, else the one
 between machines; tensors between stages always count at the latter.
 
-Source: reconstructed; Piper leaves flushes to future work (section 6). Two stages without a path between them run side
-by side and count once in L; the memory of a stage still goes by s, the degrees of it and of all stages behind it in the
-plan, as in Piper.
+Source: reconstructed; Piper leaves flushes to future work (section 6). By replicas: what p equal stages take for m
+micro-batches under 1F1B or GPipe, (m + p - 1) t (Narayanan et al. 2021, section 2.2), for stages that differ. Two
+stages without a path between them run side by side and count once in L; the memory of a stage still goes by s, the
+degrees of it and of all stages behind it in the plan, as in Piper.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from formulations.contract.violation import Violation
@@ -25,12 +31,17 @@ from formulations.stage_partitioning.definition.batch import gradient_bytes, sim
 from formulations.stage_partitioning.definition.batch import step_time as flat_step_time
 from formulations.stage_partitioning.definition.plan import Stage, StagePlan
 from formulations.stage_partitioning.definition.problem import MEMORY_SLACK, stage_memory
-from instances.problems.flushed_partitioning import FlushedInstance, Schedule
+from instances.problems.flushed_partitioning import Fill, FlushedInstance, Schedule
 
 
 def step_time(instance: FlushedInstance, stage: Stage) -> float:
     """Compute and communication of a stage per micro-batch, shared by its d replicas."""
     return flat_step_time(instance.flat, stage)
+
+
+def replica_time(instance: FlushedInstance, stage: Stage) -> float:
+    """t: compute and communication of a micro-batch on one replica of a stage."""
+    return stage.dp_degree * step_time(instance, stage)
 
 
 def synchronisation_time(instance: FlushedInstance, stage: Stage, *, inside: bool = False) -> float:
@@ -102,15 +113,19 @@ def synchronisation_times(instance: FlushedInstance, plan: StagePlan) -> tuple[f
 
 def depth(instance: FlushedInstance, plan: StagePlan) -> int:
     """L: the number of stages on the longest path of the stage graph, which has an edge where a layer edge crosses."""
-    longest = [1] * len(plan.stages)
+    return len(longest_path(instance, plan, [1.0] * len(plan.stages)))
+
+
+def longest_path(instance: FlushedInstance, plan: StagePlan, lengths: Sequence[float]) -> list[int]:
+    """The stages of a path of the stage graph on which their ``lengths`` sum to the most."""
+    longest, after = list(lengths), dict[int, int]()
     for source, target in sorted(stage_edges(instance.flat, plan), reverse=True):
-        longest[source] = max(longest[source], 1 + longest[target])
-    return max(longest, default=0)
-
-
-def objective(instance: FlushedInstance, depth: int, bottleneck: float, synchronisation: float) -> float:
-    """Time per sample of a pipeline whose longest path has ``depth`` stages."""
-    return (1 + (depth - 1) / instance.flat.num_microbatches) * bottleneck + synchronisation
+        if lengths[source] + longest[target] > longest[source]:
+            longest[source], after[source] = lengths[source] + longest[target], target
+    path = [max(range(len(longest)), key=longest.__getitem__)] if longest else []
+    while path and path[-1] in after:
+        path.append(after[path[-1]])
+    return path
 
 
 def evaluate(instance: FlushedInstance, plan: StagePlan) -> float:
@@ -123,12 +138,23 @@ def evaluate(instance: FlushedInstance, plan: StagePlan) -> float:
     """
     if not plan.stages:
         raise ValueError("the plan has no stage")
-    return objective(
-        instance,
-        depth(instance, plan),
-        max(step_time(instance, stage) for stage in plan.stages),
-        max(synchronisation_times(instance, plan)),
-    )
+    m, longest = instance.flat.num_microbatches, max(synchronisation_times(instance, plan))
+    if instance.fill is Fill.STAGES:
+        slowest = max(step_time(instance, stage) for stage in plan.stages)
+        return (1 + (depth(instance, plan) - 1) / m) * slowest + longest
+    return (fill_time(instance, plan) + max(later_rounds(instance, plan))) / m + longest
+
+
+def fill_time(instance: FlushedInstance, plan: StagePlan) -> float:
+    """S: the largest sum of the stages' t on a path of the stage graph."""
+    times = [replica_time(instance, stage) for stage in plan.stages]
+    return math.fsum(times[position] for position in longest_path(instance, plan, times))
+
+
+def later_rounds(instance: FlushedInstance, plan: StagePlan) -> list[float]:
+    """(ceil(m/d) - 1) t of every stage: what its busiest replica runs behind its first micro-batch."""
+    m = instance.flat.num_microbatches
+    return [(-(-m // stage.dp_degree) - 1) * replica_time(instance, stage) for stage in plan.stages]
 
 
 def violations(instance: FlushedInstance, plan: StagePlan) -> tuple[Violation, ...]:
@@ -170,8 +196,8 @@ def _gpipe_memory(instance: FlushedInstance, plan: StagePlan) -> Iterator[Violat
 def simulate_batch(instance: FlushedInstance, plan: StagePlan) -> float:
     """Time per sample of one simulated batch, with the longest synchronisation after it.
 
-    The formula takes every stage for the slowest one while the pipeline fills and drains, and d replicas for one stage
-    that is d times as fast; the simulation gives each replica its own micro-batches.
+    The fill by stages takes every stage for the slowest one while the pipeline fills and drains, and d replicas for one
+    stage that is d times as fast; the simulation gives each replica its own micro-batches.
     """
     m = instance.flat.num_microbatches
     end = simulated(instance.flat, plan, instance.schedule, m, all_replicas=False).makespan_s

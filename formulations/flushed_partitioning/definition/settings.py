@@ -12,7 +12,7 @@ from formulations.stage_partitioning.definition.settings import describe as desc
 from formulations.stage_partitioning.definition.settings import read as read_flat
 from formulations.stage_partitioning.definition.settings import recognise as recognise_flat
 from instances.parameters import Setting, one_of, parse_count
-from instances.problems.flushed_partitioning import FlushedInstance, Schedule, flush_pipeline
+from instances.problems.flushed_partitioning import Fill, FlushedInstance, Schedule, flush_pipeline
 from instances.problems.published import UNIT_WARNING
 from instances.problems.stage_partitioning import StageInstance
 from instances.units import parse_bandwidth
@@ -29,6 +29,13 @@ SCHEDULE = Setting(
     metavar="1f1b|gpipe",
 )
 
+FILL = Setting(
+    "fill",
+    one_of(*Fill),
+    "stages: (L-1)/m more rounds of the slowest stage; replicas: each replica runs its own micro-batches",
+    metavar="stages|replicas",
+)
+
 _MACHINES = (
     Setting("devices-per-machine", parse_count, "number of devices of a machine", metavar="K1"),
     Setting(
@@ -43,6 +50,7 @@ _NOT_SHARED = {"exactly", "realizable"}
 OVERRIDES = (
     *(setting for setting in flat_overrides.OVERRIDES if setting.name not in _NOT_SHARED),
     SCHEDULE,
+    FILL,
     *_MACHINES,
 )
 
@@ -53,7 +61,7 @@ def read(content: Any, where: str, overrides: Mapping[str, Any]) -> FlushedInsta
     The ``flat`` part of the JSON is any content that stage partitioning reads, also a file of Piper's release; such
     content alone is an instance with the default schedule.
     """
-    names = {setting.name for setting in (SCHEDULE, *_MACHINES)}
+    names = {setting.name for setting in (SCHEDULE, FILL, *_MACHINES)}
     given = parse_overrides(overrides, OVERRIDES, where)
     own = {name: value for name, value in given.items() if name in names}
     shared = {name: value for name, value in given.items() if name not in names}
@@ -70,7 +78,7 @@ def read(content: Any, where: str, overrides: Mapping[str, Any]) -> FlushedInsta
             made = replace(made, inner_bandwidth=_per_unit(made.inner_bandwidth, made.flat))
     found = _with_own(made, own, per_second="fix-units" in shared)
     checked = flush_pipeline(found.flat, found.schedule, where, found.devices_per_machine, found.inner_bandwidth)
-    return replace(checked, requirements=made.requirements)
+    return replace(checked, fill=found.fill, requirements=made.requirements)
 
 
 def _per_unit(per_second: float, flat: StageInstance) -> float:
@@ -78,13 +86,15 @@ def _per_unit(per_second: float, flat: StageInstance) -> float:
 
 
 def _with_own(instance: FlushedInstance, own: Mapping[str, Any], *, per_second: bool) -> FlushedInstance:
-    """The instance with the schedule and the machines that are given, their network's bandwidth ``per_second`` or not.
+    """The instance with the schedule, the fill and the machines that are given.
 
-    Without it that is per time unit.
+    Their network's bandwidth is ``per_second``, without it per time unit.
     """
     fields = {name.replace("-", "_"): value for name, value in own.items()}
     if "schedule" in fields:
         fields["schedule"] = Schedule(fields["schedule"])
+    if "fill" in fields:
+        fields["fill"] = Fill(fields["fill"])
     if "inner_bandwidth" in fields and per_second:
         fields["inner_bandwidth"] = _per_unit(fields["inner_bandwidth"], instance.flat)
     return replace(instance, **fields)
@@ -103,6 +113,8 @@ def unit(instance: FlushedInstance) -> str:
 def describe(instance: FlushedInstance) -> dict[str, Any]:
     """The key figures of an instance."""
     figures = {**describe_flat(instance.flat), "schedule": str(instance.schedule)}
+    if instance.fill is not Fill.STAGES:
+        figures["fill"] = str(instance.fill)
     if instance.devices_per_machine is not None:
         figures |= {"devices_per_machine": instance.devices_per_machine, "inner_bandwidth": instance.inner_bandwidth}
     return figures

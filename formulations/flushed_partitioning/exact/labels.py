@@ -5,6 +5,9 @@ At a fixed bottleneck T a downset keeps the labels (s, devices, synchronisation,
 whose steps take at most T. The passes search the Pareto set of bottleneck and synchronisation: for every L they close
 intervals of T in which no plan beats the best one (`pareto_set`).
 
+Where replicas fill, depths are S, which a stage adds its t to, and P, the longest time of a replica for all its
+micro-batches but one, takes the place of the bottleneck: a pass gives the least S/m + R of plans of at most a P.
+
 Source: this project; the recursion over downsets is Piper's, section 4. Exact for any graph (`reached_sets`) where the
 TMPCs of a node have the same weights at one degree t, so that the choice of TMPCs does not affect the synchronisation.
 """
@@ -19,17 +22,23 @@ from formulations.compiled.array_types import Floats, Ints, Words
 from formulations.compiled.downsets import all_downsets, too_many
 from formulations.compiled.memory_budget import SizeError, demand
 from formulations.contract.family import Answer
-from formulations.flushed_partitioning.definition.problem import evaluate, step_time, synchronisation_times
+from formulations.flushed_partitioning.definition.problem import (
+    evaluate,
+    later_rounds,
+    step_time,
+    synchronisation_times,
+)
 from formulations.flushed_partitioning.exact.depth_labels import MAX_REACHED_SETS, find_reached_sets
 from formulations.flushed_partitioning.exact.pareto_set import Found, search_pareto_set
 from formulations.flushed_partitioning.kernels import depth
-from formulations.flushed_partitioning.kernels.arrays import Pool, ReachedSets
+from formulations.flushed_partitioning.kernels.arrays import Filling, Pool, ReachedSets
 from formulations.flushed_partitioning.methods import MAX_DOWNSETS
 from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.exact import threshold as flat_exact
 from formulations.stage_partitioning.kernels.tables import build_lattice, build_profile
 from formulations.stage_partitioning.kernels.tables import make_plan as plan_of
-from instances.problems.flushed_partitioning import FlushedInstance, Schedule
+from instances.graph import adjacency, topological_order
+from instances.problems.flushed_partitioning import Fill, FlushedInstance, Schedule
 from solvers.outcome import Limits, Stop, Watch
 
 #: Labels that a pool starts with, and the bytes it may grow to (2.5 GiB): a label takes 64, and 8 for each reached set.
@@ -42,7 +51,7 @@ def make_pool(size: int, width: int) -> Pool:
     def ints() -> Ints:
         return np.empty(size, np.int64)
 
-    depth = np.empty((size, max(1, width)), np.int64)
+    depth = np.empty((size, max(1, width)))
     return Pool(ints(), ints(), np.empty(size), depth, ints(), ints(), ints(), ints(), ints())
 
 
@@ -50,6 +59,19 @@ def uniform_weights(instance: FlushedInstance) -> bool:
     """Whether the TMPCs of every node at every degree t have the same weights."""
     lists = (found for layer in instance.flat.layers for found in layer.tmpcs.values())
     return all(len({x.weight_bytes for x in found}) <= 1 for found in lists)
+
+
+def filling_of(instance: FlushedInstance, degrees: Ints) -> Filling:
+    """What stages add to depths, without a cap on the later micro-batches."""
+    flat, m = instance.flat, instance.flat.num_microbatches
+    if instance.fill is Fill.STAGES:
+        return Filling(np.empty(0, np.int64), np.append(np.ones(len(flat.layers)), 0.0), math.inf, m)
+    _, before = adjacency(len(flat.layers), flat.edge_indices)
+    least = np.zeros(len(flat.layers) + 1)
+    for v in topological_order(len(flat.layers), flat.edge_indices):
+        fastest = min((x.time for found in flat.layers[v].tmpcs.values() for x in found), default=0.0)
+        least[v] = fastest + max((least[u] for u in before[v]), default=0.0)
+    return Filling(-(-m // degrees) - 1, least, math.inf, m)
 
 
 class Search(flat_exact.ThresholdSearch):
@@ -63,6 +85,7 @@ class Search(flat_exact.ThresholdSearch):
         super().__init__(flat, profile, build_lattice(profile, downsets), np.frombuffer(watch.flag, np.uint8))
         self.flushed, self.passes = instance, 0
         self.all_in_flight = flat.num_microbatches if instance.schedule is Schedule.GPIPE else 0
+        self.filling = filling_of(instance, degrees)
         self.sync = 4 * (degrees - 1) / degrees / flat.bandwidth / flat.num_microbatches
         self.machine = instance.devices_per_machine or 0
         self.near = self.sync * (flat.bandwidth / (instance.inner_bandwidth or flat.bandwidth))
@@ -87,8 +110,10 @@ class Search(flat_exact.ThresholdSearch):
         if self.lattice is not before and not np.array_equal(self.lattice.bits, before.bits):
             self.sets = self._find_reached_sets()
 
-    def labels_at(self, T: float, most_sync: Floats, *, plain: bool) -> list[int] | None:
+    def labels_at(self, T: float, most_sync: Floats, *, plain: bool, cap: float = math.inf) -> list[int] | None:
         """The labels of all nodes at bottleneck T, see `kernels.depth.extend`; ``None`` if stopped.
+
+        ``cap`` is that of `Filling`.
 
         Raises
         ------
@@ -99,8 +124,9 @@ class Search(flat_exact.ThresholdSearch):
         self._leave_out(T)
         while True:
             found = depth.extend(
-                self.profile, self.lattice, self.sets, T, self.all_in_flight, self.sync, self.near,
-                self.machine, most_sync, plain, self.head, self.pool, *self.reach, self.scratch, self.counts, self.flag,
+                self.profile, self.lattice, self.sets, self.filling._replace(cap=cap), T, self.all_in_flight, self.sync,
+                self.near, self.machine, most_sync, plain, self.head, self.pool, *self.reach, self.scratch,
+                self.counts, self.flag,
             )  # fmt: skip
             if found != depth.FULL:
                 break
@@ -125,11 +151,16 @@ class Search(flat_exact.ThresholdSearch):
             return True
         return self.plan_of_label(labels[0], T) if labels else False
 
-    def least_synchronisation(self, T: float, most_sync: Floats) -> dict[int, Found] | None:
+    def least_synchronisation(
+        self, T: float, most_sync: Floats, most_time: float = math.inf
+    ) -> dict[int, Found] | None:
         """For every depth the plan of bottleneck at most T that is synchronised fastest; ``None`` if stopped.
 
-        Only plans within ``most_sync`` (by depth), and only where no shallower one is as fast.
+        Only plans within ``most_sync`` (by depth), and only where no shallower one is as fast. Where replicas fill, the
+        one that takes at most ``most_time``, of P at most T, with the least S/m + R.
         """
+        if self.flushed.fill is Fill.REPLICAS:
+            return self._least_path(T, most_sync, most_time)
         labels = self.labels_at(T, most_sync, plain=False)
         if labels is None:
             return None
@@ -139,6 +170,17 @@ class Search(flat_exact.ThresholdSearch):
             if depth not in best or self.pool.sync[label] < self.pool.sync[best[depth]]:
                 best[depth] = label
         return {depth: self.plan_of_label(label, T) for depth, label in sorted(best.items())}
+
+    def _least_path(self, most_rounds: float, most: Floats, most_time: float) -> dict[int, Found] | None:
+        # A step takes no longer than the plan: m t/d is at most t and ceil(m/d) - 1 times t more, which S and P have.
+        labels = self.labels_at(most_time, most, plain=False, cap=most_rounds)
+        if not labels:
+            return None if labels is None else {}
+        added = self.pool.depth[labels, 0] / self.filling.microbatches + self.pool.sync[labels]
+        least = int(added.argmin())
+        plan = self.plan_of_label(labels[least], most_time).plan
+        rounds = max(later_rounds(self.flushed, plan))
+        return {1: Found(plan, evaluate(self.flushed, plan), rounds, float(added[least]))}
 
     def plan_of_label(self, label: int, T: float) -> Found:
         """The plan behind a label of all nodes, from a pass at T."""

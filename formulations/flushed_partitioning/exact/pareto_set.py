@@ -5,6 +5,8 @@ in which a plan may still be better than the best one; all plans of depth up to 
 ``sync``, so an interval with a low + sync >= the best time is closed. A pass at T splits every interval that holds T:
 if R is the least synchronisation at T and C' the bottleneck of the plan that has it, only plans with C < C' and
 a C + R below the best time are left there. Bounds come from what is open.
+
+Where replicas fill, P takes the place of C, S/m + R that of R, and a is 1/m whatever the depth: there is one list.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import numpy as np
 
 from formulations.compiled.array_types import Floats
 from formulations.stage_partitioning.definition.plan import StagePlan
-from instances.problems.flushed_partitioning import FlushedInstance
+from instances.problems.flushed_partitioning import Fill, FlushedInstance
 from solvers.outcome import OPTIMAL_GAP, Prover, Watch
 
 #: A plan must be better than the best one by this, relatively.
@@ -30,7 +32,7 @@ _ROUGHLY = 1e-4
 
 @dataclass(frozen=True)
 class Found:
-    """A plan, its time per sample, its slowest step and its longest synchronisation."""
+    """A plan, its time per sample, its slowest step (or P) and its longest synchronisation (or S/m + R)."""
 
     plan: StagePlan
     objective: float
@@ -56,8 +58,11 @@ class Passes(Protocol):
     def least_bottleneck(self, T: float) -> Found | bool:
         """Some plan of bottleneck at most T; False if there is none, True if stopped."""
 
-    def least_synchronisation(self, T: float, most_sync: Floats) -> dict[int, Found] | None:
-        """For every depth the plan of bottleneck at most T that is synchronised fastest; ``None`` if stopped."""
+    def least_synchronisation(self, T: float, most_sync: Floats, most_time: float) -> dict[int, Found] | None:
+        """For every depth the plan of bottleneck at most T that is synchronised fastest; ``None`` if stopped.
+
+        No plan that takes more than ``most_time`` is looked for.
+        """
 
 
 def search_pareto_set(search: Passes, watch: Watch, gap: float) -> bool:
@@ -102,9 +107,9 @@ class _OpenIntervals:
     def __init__(self, search: Passes, watch: Watch, lowest: float, first: Found) -> None:
         flat = search.flushed.flat
         self.search, self.watch, self.best = search, watch, first.objective
-        self.m = flat.num_microbatches
-        most = min(len(flat.layers), flat.num_devices, flat.num_microbatches)
-        start = Interval(lowest * (1 - PRECISION), math.inf, 0.0)
+        self.m, self.by_replicas = flat.num_microbatches, search.flushed.fill is Fill.REPLICAS
+        most = 1 if self.by_replicas else min(len(flat.layers), flat.num_devices, flat.num_microbatches)
+        start = Interval(0.0 if self.by_replicas else lowest * (1 - PRECISION), math.inf, 0.0)
         self.open = {depth: list(self._trim(depth, start)) for depth in range(1, most + 1)}
 
     def run(self, gap: float) -> None:
@@ -117,7 +122,8 @@ class _OpenIntervals:
                 return
             T = interval.high
             if count % 2 == 0:
-                T, step = min((interval.low + T) / 2, max(interval.low, 1e-300) * (1 + step)), 2 * step
+                half, above = (interval.low + T) / 2, interval.low * (1 + step)
+                T, step = min(half, above or half), 2 * step
                 if not interval.low < T < interval.high:
                     T = interval.high
             count += 1
@@ -139,7 +145,7 @@ class _OpenIntervals:
         for depth, each in held.items():
             # a plan of this depth starts from labels of at most it
             most_sync[: depth + 1] = np.maximum(most_sync[: depth + 1], self._target() - self._factor(depth) * each.low)
-        plans = self.search.least_synchronisation(T, most_sync)
+        plans = self.search.least_synchronisation(T, most_sync, self._target())
         if plans is None:
             return False
         for found in plans.values():
@@ -169,7 +175,7 @@ class _OpenIntervals:
             yield Interval(each.low, high, each.sync)
 
     def _factor(self, depth: int) -> float:
-        return 1 + (depth - 1) / self.m
+        return 1 / self.m if self.by_replicas else 1 + (depth - 1) / self.m
 
     def _target(self) -> float:
         return self.best * (1 - PRECISION)

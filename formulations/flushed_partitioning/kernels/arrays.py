@@ -1,10 +1,10 @@
-"""What the compiled loop of labels is given: reached sets of downsets, and the pool of labels."""
+"""What the compiled loop of labels is given: reached sets of downsets, the fill, and the pool of labels."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from formulations.compiled.array_types import Floats, Ints, Ints2, Words2
+from formulations.compiled.array_types import Floats, Floats2, Ints, Ints2, Words2
 from formulations.compiled.numba_kernels import record
 
 
@@ -22,8 +22,22 @@ class ReachedSets(NamedTuple):
     reach: Words2
 
 
+class Filling(NamedTuple):
+    """What a stage adds to the depths of the sets that reach it: 1, or by replicas t, its time for a micro-batch.
+
+    ``later`` (degrees,): ceil(m/d) - 1 micro-batches of a replica but the first, by degree; none where depths count
+    stages. ``least`` (n + 1,): the least that stages on a path which ends in node v add; 0 for the entry. ``cap``: the
+    later micro-batches of no replica take longer. ``microbatches``: m.
+    """
+
+    later: Ints
+    least: Floats
+    cap: float
+    microbatches: int
+
+
 class Pool(NamedTuple):
-    """Labels by index; all of shape (size,) but ``depth``, (size, sets): stages behind each reached set.
+    """Labels by index; all of shape (size,) but ``depth``, (size, sets): what stages behind each reached set add.
 
     ``s``: sum of the degrees d of its stages; ``devices``; ``sync``: its longest synchronisation, in time units.
     ``next`` links the labels of one downset (-1 ends them). ``back`` is the label in front of which the stage, this
@@ -33,7 +47,7 @@ class Pool(NamedTuple):
     s: Ints
     devices: Ints
     sync: Floats
-    depth: Ints2
+    depth: Floats2
     next: Ints
     back: Ints
     low: Ints
@@ -42,4 +56,5 @@ class Pool(NamedTuple):
 
 
 REACHED_SETS = record(ReachedSets)
+FILLING = record(Filling)
 POOL = record(Pool)

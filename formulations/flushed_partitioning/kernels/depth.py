@@ -25,7 +25,7 @@ from formulations.compiled.numba_kernels import (
     inner,
     kernel,
 )
-from formulations.flushed_partitioning.kernels.arrays import POOL, REACHED_SETS
+from formulations.flushed_partitioning.kernels.arrays import FILLING, POOL, REACHED_SETS
 from formulations.stage_partitioning.kernels.arrays import LATTICE, PROFILE, SCRATCH
 from formulations.stage_partitioning.kernels.labels import (
     NO_DEVICES,
@@ -51,10 +51,10 @@ _NOISE = 1e-11
 _ONE: Any = np.uint64(1)
 
 
-@kernel(PROFILE, LATTICE, REACHED_SETS, FLOAT, INT, FLOATS, FLOATS, INT, FLOATS, TRUTH, INTS, POOL, INTS, INTS, SCRATCH,
-        INTS, FLAG)  # fmt: skip
-def extend(profile, lattice, sets, T, whole, sync, near, machine, most_sync, plain, head, pool, rest, useful, scratch,
-           stats, flag):  # fmt: skip
+@kernel(PROFILE, LATTICE, REACHED_SETS, FILLING, FLOAT, INT, FLOATS, FLOATS, INT, FLOATS, TRUTH, INTS, POOL, INTS, INTS,
+        SCRATCH, INTS, FLAG)  # fmt: skip
+def extend(profile, lattice, sets, filling, T, whole, sync, near, machine, most_sync, plain, head, pool, rest, useful,
+           scratch, stats, flag):  # fmt: skip
     """Every label of every downset that no other one beats, for stages whose steps take at most T.
 
     A label is (s, devices, longest synchronisation, depth of every reached set); ``head[i]``: the newest of downset i.
@@ -64,7 +64,9 @@ def extend(profile, lattice, sets, T, whole, sync, near, machine, most_sync, pla
     a label of fewer devices can do what one of more can. Labels that synchronise longer than ``most_sync`` of the
     least depth they may end with are dropped; with ``plain``, neither synchronisation nor depth counts. Of a stage only
     the least feasible d is tried: it has the fewest devices, the least s and the shortest synchronisation, and lies in
-    one machine where a larger one does.
+    one machine where a larger one does. Where replicas fill, larger d with fewer micro-batches in flight are tried up
+    to the first at which a stage is as fast as without a limit on memory; ``most_sync`` (1,) then limits what depth and
+    synchronisation add to the time per sample.
 
     Returns the number of labels in the pool, HALTED, or FULL if it is too small. ``stats``: pairs, relaxed knapsacks,
     searches, labels.
@@ -72,7 +74,7 @@ def extend(profile, lattice, sets, T, whole, sync, near, machine, most_sync, pla
     bits, work, D = lattice.bits, lattice.work, lattice.bits.shape[0]
     degrees, tp, K, S = profile.dp_degrees, profile.tp_degrees, profile.num_devices, profile.max_s
     n = profile.num_tmpcs.shape[1]
-    limit = T * (1 + _NOISE)
+    limit, cap, by_replicas = T * (1 + _NOISE), filling.cap * (1 + _NOISE), len(filling.later) > 0 and not plain
     head[:] = NOTHING
     begin = devices_for_rest(profile, lattice, limit, rest, useful)
     if rest[0] > K:
@@ -80,8 +82,11 @@ def extend(profile, lattice, sets, T, whole, sync, near, machine, most_sync, pla
     sums, fewest, degree_at = np.empty(S + 1, np.int64), np.empty(S + 1, np.int64), np.empty(S + 1, np.int64)
     into = np.empty(sets.node.shape[1], np.uint64)
     reaches = np.empty(sets.node.shape[1], np.bool_)
-    depths = np.empty(sets.node.shape[1], np.int64)
+    depths = np.empty(sets.node.shape[1])
+    own_time, priced = np.empty(max(S, whole) + 2), np.zeros(max(S, whole) + 2, np.int64)  # by micro-batches in flight
+    stage = ZERO
     pool.s[0], pool.devices[0], pool.sync[0], pool.next[0], pool.back[0] = 0, 0, 0.0, NOTHING, NOTHING
+    pool.depth[0] = 0.0
     head[0] = 0
     used = ZERO + 1
     for a in range(begin, D - 1):
@@ -110,11 +115,31 @@ def extend(profile, lattice, sets, T, whole, sync, near, machine, most_sync, pla
                                       degree_at, stats, flag):  # fmt: skip
                     continue
                 weight = _weight(profile, bits, q, i, j)
+                own, first_index, fastest, stage = 1.0, ZERO, 0.0, stage + 1
+                if by_replicas:
+                    fastest = lattice.time[q, j] - lattice.time[q, i] + boundary(profile, lattice, q, i, j)
+                    first_index = _enough_replicas(profile, filling, ZERO, cap, fastest)
                 label = head[i]
                 while label != NOTHING:
-                    index = degree_at[pool.s[label]]
-                    if index < len(degrees):
+                    index = max(degree_at[pool.s[label]], first_index)
+                    while index < len(degrees):
                         s, d, t, k = pool.s[label] + degrees[index], degrees[index], tp[q], pool.devices[label]
+                        if s > S or k + d * t + rest[j] > K:
+                            break
+                        if by_replicas:
+                            y = ((whole if whole > 0 else s) + d - 1) // d
+                            if priced[y] != stage:
+                                priced[y] = stage
+                                own_time[y] = _least_time(profile, lattice, scratch, q, i, j, y, fastest, stats, flag)
+                            own = own_time[y]
+                            if own < 0:
+                                return HALTED
+                            if filling.later[index] * own > cap:
+                                fewer = _next_degree(
+                                    degrees, profile.resync, index, pool.s[label], whole, y, np.inf, limit
+                                )
+                                index = min(fewer, _enough_replicas(profile, filling, index + 1, cap, own))
+                                continue
                         for way in range(2):  # behind the others, or at the begin of the next machine
                             if way == 1 and (
                                 plain or machine == 0 or d * t > machine or k % machine + d * t <= machine
@@ -126,19 +151,69 @@ def extend(profile, lattice, sets, T, whole, sync, near, machine, most_sync, pla
                             if machine > 0 and d * t <= machine and first % machine + d * t <= machine:
                                 rate = near[index]
                             longest = max(pool.sync[label], rate * weight)
-                            if s > S or end + rest[j] > K:
+                            if end + rest[j] > K:
                                 continue
-                            at_least = _depths_behind(sets, j, n, pool.depth[label], below, into, reaches, depths)
-                            if plain or (at_least < len(most_sync) and longest <= most_sync[at_least]):
+                            at_least = _depths_behind(sets, j, own, pool.depth[label], below, into, reaches, depths,
+                                                      filling.least)  # fmt: skip
+                            if plain or _may_end(at_least, longest, most_sync, by_replicas, filling.microbatches):
                                 if used == len(pool.s):
                                     return FULL
                                 if _insert(pool, head, j, used, s, end, longest, depths, sets.width[j], plain):
                                     pool.back[used], pool.low[used] = label, i
                                     pool.tp[used], pool.dp[used] = q, d
                                     used += 1
+                        if not by_replicas or own <= fastest * (1 + _NOISE):
+                            break
+                        index = _next_degree(degrees, profile.resync, index, pool.s[label], whole, y, np.inf, limit)
                     label = pool.next[label]
         stats[3] = max(stats[3], used)
     return HALTED if flag[0] != 0 else used
+
+
+@inner()
+def _enough_replicas(profile, filling, index, cap, own):
+    """Least index >= ``index`` of a degree at which later micro-batches that take ``own`` each are within the cap."""
+    rounds = np.floor(cap / own) + 1 if own > 0 else np.inf
+    return first_degree(profile.dp_degrees, profile.resync, index, float(filling.microbatches), 0.0, rounds)
+
+
+@inner()
+def _least_time(profile, lattice, scratch, q, i, j, y, fastest, stats, flag):
+    """The least time of stage j minus i for a micro-batch, up to `_NOISE`, with y in flight; negative if stopped.
+
+    Only for a stage that fits the memory; no choice takes less than ``fastest``.
+    """
+    low, high, tight = fastest, np.inf, True
+    if profile.uniform[q] != 0:
+        needed = (lattice.fast_per_microbatch[q, j] - lattice.fast_per_microbatch[q, i]) * y
+        needed += lattice.fast_static[q, j] - lattice.fast_static[q, i]
+        if needed <= profile.memory:
+            return fastest
+        extra, greedy = _extra_cost(profile, lattice, scratch, q, i, j, y, needed, stats)
+        low, high = fastest + extra, fastest + greedy
+    while low < high * (1 - _NOISE):
+        # Just below the best choice, and halfway to what none is below: few sums differ, or many.
+        budget = high * (1 - _NOISE) if tight or high == np.inf else (low + high) / 2
+        tight = not tight
+        stats[2] += 1
+        fits = search_choice(profile, lattice.bits, q, i, j, ZERO, y, budget, scratch, flag)
+        if fits == STOPPED:
+            return -1.0
+        if fits == NONE:
+            low = budget
+            continue
+        high = 0.0
+        for v in range(scratch.size[0]):
+            high += scratch.cost[scratch.start[v] + scratch.choice[v]]
+    return min(low, high)
+
+
+@inner()
+def _may_end(at_least, longest, most_sync, by_replicas, m):
+    """Whether a label may still end in a plan that is looked for."""
+    if by_replicas:
+        return at_least / m + longest <= most_sync[0]
+    return at_least < len(most_sync) and longest <= most_sync[int(at_least)]
 
 
 @inner()
@@ -206,7 +281,7 @@ def _weight(profile, bits, q, i, j):
 @inner()
 def _deepest(depth, chosen):
     """The largest depth of the chosen reached sets (bits)."""
-    found, u = 0, 0
+    found, u = 0.0, 0
     while chosen != 0:
         if chosen & _ONE != 0:
             found = max(found, depth[u])
@@ -216,14 +291,14 @@ def _deepest(depth, chosen):
 
 
 @inner()
-def _depths_behind(sets, j, n, depth, below, into, reaches, depths):
-    """``depths``: those of the reached sets of downset j; returns the least number of stages on a path of the whole."""
-    own, least = 1 + _deepest(depth, below), 0
+def _depths_behind(sets, j, own, depth, below, into, reaches, depths, in_front):
+    """``depths``: those of the reached sets of downset j; returns the least that a path of the whole adds up to."""
+    own, least = own + _deepest(depth, below), 0.0
     for u in range(sets.width[j]):
         depths[u] = _deepest(depth, into[u])
         if reaches[u]:
             depths[u] = max(depths[u], own)
-        least = max(least, depths[u] + (sets.node[j, u] != n))
+        least = max(least, depths[u] + in_front[sets.node[j, u]])
     return least
 
 

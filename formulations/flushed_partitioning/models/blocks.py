@@ -12,7 +12,7 @@ from formulations.stage_partitioning.model_size import blocks_too_large
 from formulations.stage_partitioning.models.assignment_data import Terms
 from formulations.stage_partitioning.models.block_search import BlockModel
 from formulations.stage_partitioning.models.blocks import Blocks
-from instances.problems.flushed_partitioning import FlushedInstance, Schedule
+from instances.problems.flushed_partitioning import Fill, FlushedInstance, Schedule
 from solvers.milp.backend import ROOM
 from solvers.outcome import Prover, Watch
 
@@ -42,9 +42,29 @@ class FlushedBlocks(Blocks):
         return min(4 * (d - 1) / d * self.weights[o] / B / self.microbatches, 2 * self.longest)
 
     @property
+    def by_replicas(self) -> bool:
+        """Whether replicas fill."""
+        return self.flushed.fill is Fill.REPLICAS
+
+    def later(self, b: int) -> int:
+        """Micro-batches of the busiest replica of block b behind its first: ceil(m/d) - 1."""
+        return -(-self.microbatches // self.blocks[b].dp_degree) - 1
+
+    def replica_times(self, b: int) -> list[tuple[tuple[str, int], float]]:
+        """What t of block b is made of: each choice and each paid crossing, by the variables' names, times d."""
+        block = self.blocks[b]
+        own = [
+            *((("choice", o), x) for o, x in block.times.items()),
+            *((("paid", c), x) for c, x in block.paid.items()),
+        ]
+        return [(name, block.dp_degree * time) for name, time in own]
+
+    @property
     def largest(self) -> float:
         """What no sum of times in a model exceeds."""
         m, all_synchronised = self.microbatches, 2 * len(self.weights) * self.longest
+        if self.by_replicas:  # a block's time on a replica is d times its step at most, and d is at most m
+            return max((m + 1) * super().largest + 2 * m * self.longest, all_synchronised)
         objective = 2 * (m + len(self.terms.stages)) * self.most + 2 * m * self.longest
         return max(super().largest, objective, all_synchronised)
 

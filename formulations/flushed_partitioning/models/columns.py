@@ -6,7 +6,10 @@ synchronisation r, as all TMPCs of a node have the same weights at a t. A plan i
 
     C >= c(a),  R >= r(a)  for every stage a of the path,   total = (1 + (L - 1) / m) C + R
 
-where L, the stages on the longest path of the stage graph, comes from levels of nodes.
+where L, the stages on the longest path of the stage graph, comes from levels of nodes. Where replicas fill, levels are
+sums of t(a) = d c(a) on paths, the largest of which is S::
+
+    P >= (ceil(m/d) - 1) t(a)  for every stage a of the path,   total = (S + P) / m + R
 
 Source: this project; downsets, states and prices are Piper's, section 4. Symbols as in the room's README.
 """
@@ -27,14 +30,14 @@ from formulations.stage_partitioning.models.assignment_data import Chosen, Terms
 from formulations.stage_partitioning.models.stage_costs import SAME, Block, Prices
 from formulations.stage_partitioning.models.usable_arcs import WIDER, Arc, Reach
 from instances.graph import adjacency, downsets
-from instances.problems.flushed_partitioning import FlushedInstance, Schedule
+from instances.problems.flushed_partitioning import Fill, FlushedInstance, Schedule
 from solvers.outcome import Limits, Watch
 
 #: What the groups of both models say beyond those of the flat columns; the source stands in brackets at the end.
 SENTENCES = {
     "time": "C, compute and communication of the slowest stage per micro-batch",
     "synchronisation": "R, the longest synchronisation of a stage per micro-batch",
-    "total": "the objective: (1 + (L - 1) / m) C + R",
+    "total": "the objective: (1 + (L - 1) / m) C + R, or (S + P) / m + R where replicas fill",
     "deep": "deep[l]: some path may have l stages or more",
     "level": "level[v]: at least the stages on the longest path from node v's stage on, itself included",
     "stage_time": "C is at least the step of the stage that holds v: sum over the arcs a that hold v of c(a) flow[a] "
@@ -47,6 +50,20 @@ SENTENCES = {
     "edge_level": "where an edge (u,v) leaves a stage, u is one deeper: level[u] >= level[v] + 1 - together(u,v)",
     "same_level": "nodes of a stage have one level: level[u] >= level[v] - (most - 1) (1 - together(u,v)); big-M: "
     "levels are from 1 to the most stages",
+    "fill": "S, the sum of t on the heaviest path, with t = d c a stage's time for a micro-batch on a replica",
+    "later": "P, the most that the busiest replica of a stage runs behind its first micro-batch",
+    "path": "path[v]: at least the sum of t on the heaviest path from node v's stage on, itself included",
+    "path_ends": "a path has its first stage: path[v] >= sum over the arcs a that hold v of t(a) flow[a]",
+    "edge_path": "where an edge (u,v) leaves a stage, u's is in front: path[u] >= path[v] + sum over the arcs a that "
+    "hold u and not v of t(a) flow[a]",
+    "same_path": "nodes of a stage have one path: path[u] >= path[v] - most (1 - together(u,v)); big-M: no path takes "
+    "more than all layers in stages of their own",
+    "heaviest": "no path is heavier than S: path[v] <= S; on a chain sum over all arcs a of t(a) flow[a] <= S",
+    "later_rounds": "P is at least that of the stage that holds v: sum over the arcs a that hold v of "
+    "(ceil(m/d) - 1) t(a) flow[a] <= P",
+    "batch_time": "a batch takes a micro-batch on the heaviest path, and all others of the busiest replica: "
+    "m total >= S + P + m R",
+    "steps": "implied: m C is at most what a replica runs, of which S has one micro-batch and P the others",
 }
 
 #: Without a plan targets rise by this factor, the next one by its square, until some plan meets one.
@@ -75,13 +92,37 @@ class Columns(Reach):
         weights = [flat.layers[v].tmpcs[arc.tp_degree][0].weight_bytes for v in arc.block.nodes]
         return 4 * (d - 1) / d * math.fsum(weights) / flat.bandwidth / flat.num_microbatches
 
+    @property
+    def by_replicas(self) -> bool:
+        """Whether replicas fill."""
+        return self.flushed.fill is Fill.REPLICAS
+
+    def replica_time(self, arc: Arc) -> float:
+        """t(a): a stage's time for a micro-batch on a replica."""
+        return arc.dp_degree * arc.time
+
+    def later_rounds(self, arc: Arc) -> float:
+        """(ceil(m/d) - 1) t(a)."""
+        return (-(-self.flushed.flat.num_microbatches // arc.dp_degree) - 1) * self.replica_time(arc)
+
+    @property
+    def longest(self) -> float:
+        """No path of stages takes longer for a micro-batch."""
+        return self.prices.terms.largest_time
+
     def arcs(self, *, whole: bool = False) -> list[Arc]:
         """The arcs of all plans within the target; unless ``whole``, none that another one dominates.
 
-        An arc takes c + r at least. Of arcs between the same states another is no worse in devices, c and r.
+        An arc takes c + r at least, or ceil(m/d) t/m + r where replicas fill. Of arcs between the same states another
+        is no worse in devices, c and r.
         """
         priced = [(arc, self.synchronisation(arc)) for arc in super().arcs(whole=True)]
-        within = [(arc, sync) for arc, sync in priced if arc.time + sync <= self.target * (1 + SAME)]
+        m = self.flushed.flat.num_microbatches
+        within = []
+        for arc, sync in priced:
+            least = (self.replica_time(arc) + self.later_rounds(arc)) / m if self.by_replicas else arc.time
+            if least + sync <= self.target * (1 + SAME):
+                within.append((arc, sync))
         if whole:
             return [arc for arc, _ in within]
         between: dict[tuple[tuple[int, int], tuple[int, int]], list[tuple[int, float, float, int]]] = {}

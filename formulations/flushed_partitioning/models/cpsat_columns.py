@@ -8,6 +8,7 @@ Source: this project.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from itertools import pairwise, permutations
 from typing import Any
 
@@ -44,7 +45,8 @@ class Model(Flow, CpsatQuantities):
             cp.says(name, SENTENCES[name])
         self.microbatches = m = columns.flushed.flat.num_microbatches
         most, top = columns.most_stages, columns.target * 2
-        self.costs = cost_scale(columns.prices.terms.lower_bound, 2, (2 * m + most + len(self.arcs)) * top)
+        count = (2 * m + most + len(self.arcs)) * (m if columns.by_replicas else 1)  # t is d <= m times a step
+        self.costs = cost_scale(columns.prices.terms.lower_bound, 2, count * top)
         # fmt: off
         self.flow = cp.booleans("flow", range(len(self.arcs)),
             "flow[a]: the plan has the stage of arc a, nodes D \\ D' with degrees (t, d) at a sum s")
@@ -57,11 +59,14 @@ class Model(Flow, CpsatQuantities):
             for name, values in (("time", self.steps), ("synchronisation", self.syncs))
         )
         self.total = cp.integer("total", 0, (2 * m + most) * self.costs.ceil(top), SENTENCES["total"])
-        self.deep = cp.booleans("deep", range(2, most + 1), SENTENCES["deep"])
         self._path()
         self._times()
-        self._depth()
-        self._batch_time()
+        if columns.by_replicas:
+            self._replicas()
+        else:
+            self.deep = cp.booleans("deep", range(2, most + 1), SENTENCES["deep"])
+            self._depth()
+            self._batch_time()
         cp.minimize(self.total)
 
     # fmt: off
@@ -83,7 +88,7 @@ class Model(Flow, CpsatQuantities):
     def _times(self) -> None:
         """C and R are at least those of every stage."""
         nodes = self.prices.terms.nodes
-        holding = {v: [a for a, arc in enumerate(self.arcs) if v in arc.block.nodes] for v in nodes}
+        holding = self.holding = {v: [a for a, arc in enumerate(self.arcs) if v in arc.block.nodes] for v in nodes}
         for name, units, most in (("stage_time", self.steps, self.time),
                                   ("stage_synchronisation", self.syncs, self.synchronisation)):
             self.model.rows(name, nodes,
@@ -117,6 +122,35 @@ class Model(Flow, CpsatQuantities):
             lambda depth: (self.total >= (m + depth - 1) * self.time + m * self.synchronisation,
                            *([self.deep[depth]] if depth > 1 else [])),
             "with l stages on a path a batch takes m + l - 1 steps: total >= (m + l - 1) C + m R if deep[l]")
+
+    def _replicas(self) -> None:
+        """S, P and the objective where replicas fill."""
+        cp, columns, m, nodes = self.model, self.columns, self.microbatches, self.prices.terms.nodes
+        times = [self.costs.floor(columns.replica_time(arc)) for arc in self.arcs]
+        rounds = [self.costs.floor(columns.later_rounds(arc)) for arc in self.arcs]
+        longest = self.costs.ceil(columns.longest) + columns.most_stages
+        fill = cp.integer("fill", 0, longest, SENTENCES["fill"])
+        later = cp.integer("later", 0, max(rounds, default=0), SENTENCES["later"])
+
+        def total(arcs: Iterable[int], units: list[int]) -> Any:
+            return cpsat.weighted_sum((units[a], self.flow[a]) for a in arcs)
+
+        cp.rows("later_rounds", nodes, lambda v: total(self.holding[v], rounds) <= later, SENTENCES["later_rounds"])
+        if columns.is_chain:
+            cp.row("heaviest", total(self.flow, times) <= fill, SENTENCES["heaviest"])
+        else:
+            path = cp.integers("path", nodes, 0, longest, SENTENCES["path"])
+            apart = {(u, v): [a for a in self.holding[u] if a not in set(self.holding[v])]
+                     for u, v in sorted(set(columns.flushed.flat.edge_indices))}
+            held = {each for arc in self.arcs for each in permutations(arc.block.nodes, 2)} - set(apart)
+            cp.rows("path_ends", nodes, lambda v: path[v] >= total(self.holding[v], times), SENTENCES["path_ends"])
+            cp.rows("edge_path", list(apart), lambda u, v: path[u] >= path[v] + total(apart[u, v], times),
+                SENTENCES["edge_path"])
+            cp.rows("same_path", sorted(held),
+                lambda u, v: path[u] >= path[v] - longest * (1 - self._together(u, v)), SENTENCES["same_path"])
+            cp.rows("heaviest", nodes, lambda v: path[v] <= fill, SENTENCES["heaviest"])
+        cp.row("batch_time", self.total >= fill + later + m * self.synchronisation, SENTENCES["batch_time"])
+        cp.row("steps", self.total >= m * self.time + m * self.synchronisation, SENTENCES["steps"])
 
     # fmt: on
     def lower_bound(self, bound: float) -> float:

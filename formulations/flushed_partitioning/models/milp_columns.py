@@ -10,6 +10,7 @@ Source: this project.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from itertools import pairwise, permutations
 from typing import Any
 
@@ -38,10 +39,13 @@ class Model(flat_columns.Model):
         self.deeper = range(2, columns.most_stages + 1)
         model.synchronisation = pyo.Var(domain=pyo.NonNegativeReals, doc=SENTENCES["synchronisation"])
         model.total = pyo.Var(domain=pyo.NonNegativeReals, doc=SENTENCES["total"])
-        model.deep = pyo.Var(self.deeper, domain=pyo.Binary, doc=SENTENCES["deep"])
         self._synchronisation()
-        self._depth()
-        self._batch_time()
+        if columns.by_replicas:
+            self._replicas()
+        else:
+            model.deep = pyo.Var(self.deeper, domain=pyo.Binary, doc=SENTENCES["deep"])
+            self._depth()
+            self._batch_time()
         model.objective.deactivate()
         model.batch = pyo.Objective(expr=model.total)
         check_stop(columns.prices.watch)
@@ -90,6 +94,53 @@ class Model(flat_columns.Model):
         model.same_level = pyo.Constraint(
             sorted(held), rule=until_stopped(self.prices.watch, same_level), doc=SENTENCES["same_level"]
         )
+
+    def _replicas(self) -> None:
+        """S, P and the objective where replicas fill."""
+        model, columns, m, nodes = self.model, self.columns, self.microbatches, self.prices.terms.nodes
+        times = [milp.in_units(columns.replica_time(arc), self.unit) for arc in self.arcs]
+        rounds = [milp.in_units(columns.later_rounds(arc), self.unit) for arc in self.arcs]
+        longest = columns.longest / self.unit * (1 + milp.ROOM)
+        model.fill = pyo.Var(bounds=(0, longest), doc=SENTENCES["fill"])
+        model.later = pyo.Var(domain=pyo.NonNegativeReals, doc=SENTENCES["later"])
+
+        def total(arcs: Iterable[int], units: list[float]) -> Any:
+            return weighted_sum((units[a], model.flow[a]) for a in arcs)
+
+        holding = self.data.holding
+        model.later_rounds = pyo.Constraint(
+            nodes, rule=lambda m, v: total(holding[v], rounds) <= m.later, doc=SENTENCES["later_rounds"]
+        )
+        if columns.is_chain:
+            model.heaviest = pyo.Constraint(expr=total(self.flow, times) <= model.fill, doc=SENTENCES["heaviest"])
+        else:
+            self._paths(times, longest, total)
+        model.batch_time = pyo.Constraint(
+            expr=m * model.total >= model.fill + model.later + m * model.synchronisation, doc=SENTENCES["batch_time"]
+        )
+        model.steps = pyo.Constraint(expr=model.total >= model.time + model.synchronisation, doc=SENTENCES["steps"])
+
+    def _paths(self, times: list[float], longest: float, total: Callable[[Iterable[int], list[float]], Any]) -> None:
+        """S on a graph with branches."""
+        model, nodes, holding = self.model, self.prices.terms.nodes, self.data.holding
+        edges = sorted(set(self.columns.flushed.flat.edge_indices))
+        apart = {(u, v): [a for a in holding[u] if a not in set(holding[v])] for u, v in edges}
+        held = {pair for arc in self.arcs for pair in permutations(arc.block.nodes, 2)} - set(edges)
+        model.path = pyo.Var(nodes, bounds=(0, longest), doc=SENTENCES["path"])
+        model.path_ends = pyo.Constraint(
+            nodes, rule=lambda m, v: m.path[v] >= total(holding[v], times), doc=SENTENCES["path_ends"]
+        )
+        model.edge_path = pyo.Constraint(
+            edges,
+            rule=lambda m, u, v: m.path[u] >= m.path[v] + total(apart[u, v], times),
+            doc=SENTENCES["edge_path"],
+        )
+        model.same_path = pyo.Constraint(
+            sorted(held),
+            rule=lambda m, u, v: m.path[u] >= m.path[v] - longest * (1 - self._together(u, v)),
+            doc=SENTENCES["same_path"],
+        )
+        model.heaviest = pyo.Constraint(nodes, rule=lambda m, v: m.path[v] <= m.fill, doc=SENTENCES["heaviest"])
 
     def _batch_time(self) -> None:
         model, m = self.model, self.microbatches

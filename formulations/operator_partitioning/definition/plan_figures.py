@@ -115,7 +115,9 @@ def _together(
         return []
     times, rings = [row["stage_s"] for row in rows], [row["all_reduce_s"] for row in rows]
     rounds = microbatches_each(instance, plan.replicas[0])
-    found = flush_parts(times, rounds, len(times) - 1, rings, stages, "step", "s")
+    slow = slowest(times)
+    filling = [(len(times) - 1) * time if stage == slow else 0.0 for stage, time in enumerate(times)]
+    found = flush_parts(times, rounds, filling, rings, stages, "step", "s")
     return [] if found is None else [found]
 
 

@@ -26,7 +26,7 @@ from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tm
 from planner import Stop
 from solvers.outcome import Watch
 
-Price = tuple[Fraction, Fraction, int]  # C, R and L of a plan
+Price = tuple[Fraction, Fraction, Fraction | int]  # C, R and L of a plan; where replicas fill P/m, R and S
 
 
 def small(number: int, **fixed: Any) -> FlushedInstance:
@@ -35,12 +35,13 @@ def small(number: int, **fixed: Any) -> FlushedInstance:
 
 
 def price(instance: FlushedInstance, plan: dict) -> Price | None:
-    """C, R and L of a plan, exactly; ``None`` if it does not fit into the memory, or on the machines."""
+    """The `Price` of a plan, exactly; ``None`` if it does not fit into the memory, or on the machines."""
     flat, m = instance.flat, instance.flat.num_microbatches
     B, room = Fraction(flat.bandwidth), Fraction(flat.memory_bytes) * (1 + Fraction(1, 10**12))
+    by_replicas = instance.fill == "replicas"
     layers = {str(layer.id): layer.tmpcs for layer in flat.layers}
     ends = [(str(e.source), str(e.target), e) for e in flat.edges]
-    slowest, s, depth, volumes = Fraction(0), 0, dict[str, int](), list[tuple[int, int, Fraction]]()
+    slowest, s, depth, volumes = Fraction(0), 0, dict[str, Fraction | int](), list[tuple[int, int, Fraction]]()
     for stage in reversed(plan["stages"]):
         d, nodes = stage["dp_degree"], {str(v) for v in stage["nodes"]}
         chosen = {v: next(x for x in layers[v][stage["tp_degree"]] if x.id == stage["tmpcs"][v]) for v in nodes}
@@ -55,9 +56,10 @@ def price(instance: FlushedInstance, plan: dict) -> Price | None:
             if u in nodes and v not in nodes:
                 work += 2 * (Fraction(e.bytes) + Fraction(chosen[u].sync_backward_bytes.get(e.target, 0))) / B
         weights = sum(Fraction(x.weight_bytes) for x in chosen.values())
-        own = 1 + max((depth[v] for u, v, _ in ends if u in nodes and v not in nodes), default=0)
+        added, own_part = (work, (math.ceil(Fraction(m, d)) - 1) * work / m) if by_replicas else (1, work / d)
+        own = added + max((depth[v] for u, v, _ in ends if u in nodes and v not in nodes), default=0)
         depth.update(dict.fromkeys(nodes, own))
-        slowest = max(slowest, work / d)
+        slowest = max(slowest, own_part)
         volumes.append((d, stage["tp_degree"], 4 * Fraction(d - 1, d) * weights / m))
     longest = shortest(instance, volumes, 0)
     return None if math.isinf(longest) else (slowest, Fraction(longest), max(depth.values()))
@@ -88,6 +90,8 @@ def prices(instance: FlushedInstance) -> set[Price]:
 
 def total(instance: FlushedInstance, found: Price, slowest: Fraction | None = None) -> Fraction:
     C, R, L = found
+    if instance.fill == "replicas":
+        return L / Fraction(instance.flat.num_microbatches) + (C if slowest is None else slowest) + R
     return (1 + Fraction(L - 1, instance.flat.num_microbatches)) * (C if slowest is None else slowest) + R
 
 

@@ -202,7 +202,9 @@ def test_labels_agree_with_cpsat_on_larger_graphs(cases: int) -> None:
 def test_a_label_is_as_deep_as_its_plan(cases: int) -> None:
     several = 0
     for seed in range(max(20, cases)):
-        instance = random_flushed(seed, same_weights=True, max_nodes=6, max_devices=6, max_tmpcs=2, memory="ample")
+        instance = random_flushed(
+            seed, same_weights=True, fill="stages", max_nodes=6, max_devices=6, max_tmpcs=2, memory="ample"
+        )
         search = labels.Search(instance, labels.all_downsets(instance.flat, 10**6), Watch())
         for factor in (1.0, 1.5, 3.0):
             results = search.least_synchronisation(search.work_bound * factor, np.full(9, np.inf))
@@ -259,10 +261,10 @@ def test_a_stopped_scan_has_a_true_bound(schedule: Schedule) -> None:
         search = labels.Search(instance, labels.all_downsets(instance.flat, 10**6), watch)
         passes = search.labels_at
 
-        def counted(T, most_sync, *, plain, passes=passes, search=search, watch=watch, most=most):
+        def counted(T, most_sync, *, plain, cap=math.inf, passes=passes, search=search, watch=watch, most=most):
             if search.passes >= most:
                 watch.flag[0] = 1
-            return passes(T, most_sync, plain=plain)
+            return passes(T, most_sync, plain=plain, cap=cap)
 
         search.labels_at = counted
         assert labels.search_pareto_set(search, watch, 0.0) is False

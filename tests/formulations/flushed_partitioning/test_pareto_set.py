@@ -39,7 +39,7 @@ class Points:
         within = [point for point in self.points if point[1] <= T]
         return self.passes > self.most or (self.found(max(within)) if within else False)
 
-    def least_synchronisation(self, T: float, most_sync: Any) -> dict[int, Found] | None:
+    def least_synchronisation(self, T: float, most_sync: Any, _most_time: float) -> dict[int, Found] | None:
         self.passes += 1
         self.asked.append(T)
         if self.passes > self.most:
@@ -56,7 +56,7 @@ def points(seed: int) -> Points:
     """Up to 30 random points, many of them within a few percent of each other."""
     rng = random.Random(seed)
     depths = rng.randint(1, 5)
-    flushed = random_flushed(0)
+    flushed = random_flushed(0, fill="stages")
     layer = flushed.flat.layers[0]
     layers = tuple(replace(layer, id=f"n{v}") for v in range(depths))
     m = rng.choice([depths, 8, 100])

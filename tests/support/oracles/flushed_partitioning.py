@@ -12,12 +12,12 @@ from typing import Any
 from oracles import stage_partitioning
 from strategies import random_stage_instance
 
-from instances.problems.flushed_partitioning import FlushedInstance, Schedule, flush_pipeline
+from instances.problems.flushed_partitioning import Fill, FlushedInstance, Schedule, flush_pipeline
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 
 
-def random_flushed(seed: int, *, same_weights: bool = False, **fixed) -> FlushedInstance:
-    """A random instance; ``same_weights``: TMPCs of a node differ in all but their weights."""
+def random_flushed(seed: int, *, same_weights: bool = False, fill: str | None = None, **fixed) -> FlushedInstance:
+    """A random instance of either fill; ``same_weights``: TMPCs of a node differ in all but their weights."""
     rng = random.Random(seed)
     given = {"max_nodes": 4, "max_devices": 4, "max_tmpcs": 3, "exactly": False, **fixed}
     flat = random_stage_instance(rng, **given)
@@ -33,7 +33,8 @@ def random_flushed(seed: int, *, same_weights: bool = False, **fixed) -> Flushed
             for layer in flat.layers
         ]
         flat = replace(flat, layers=tuple(layers))
-    return flush_pipeline(flat, rng.choice(list(Schedule)))
+    made = flush_pipeline(flat, rng.choice(list(Schedule)))
+    return replace(made, fill=rng.choice(list(Fill)) if fill is None else Fill(fill))
 
 
 def on_machines(seed: int, **fixed) -> FlushedInstance:
@@ -50,7 +51,8 @@ def on_machines(seed: int, **fixed) -> FlushedInstance:
     ]  # fmt: skip
     flat = replace(instance.flat, layers=tuple(layers), num_microbatches=m, num_devices=K, bandwidth=rng.choice([1, 4]))
     K1 = rng.choice([size for size in range(1, K + 1) if K % size == 0])
-    return flush_pipeline(flat, instance.schedule, "machines", K1, flat.bandwidth * rng.choice([2, 5, 50]))
+    made = flush_pipeline(flat, instance.schedule, "machines", K1, flat.bandwidth * rng.choice([2, 5, 50]))
+    return replace(made, fill=instance.fill)
 
 
 def _one_layer_each(rng: random.Random) -> FlushedInstance:
@@ -69,20 +71,26 @@ def _one_layer_each(rng: random.Random) -> FlushedInstance:
     edges = tuple(Edge(u, v, 0) for u, v in pairwise(names))
     K1, machines = rng.choice([(3, 2), (2, 3), (4, 2)])
     flat = StageInstance("each", tuple(layers), edges, K1 * machines, 1, 1, rng.choice([8, 12]))
-    return flush_pipeline(flat, rng.choice(list(Schedule)), "machines", K1, rng.choice([2, 5, 50]))
+    made = flush_pipeline(flat, rng.choice(list(Schedule)), "machines", K1, rng.choice([2, 5, 50]))
+    return replace(made, fill=rng.choice(list(Fill)))
 
 
 def brute_force(instance: FlushedInstance) -> float | None:
     """Least time per sample of all plans.
 
     Stages are put in place from the output side on, each replica on any devices behind the others; ``level`` is the
-    number of stages on the longest way from a node to the end. Only plans that are slower than the best one already are
-    cut short.
+    number of stages on the longest way from a node to the end, or their time on a replica where replicas fill. Only
+    plans that are slower than the best one already are cut short.
     """
     flat, m = instance.flat, instance.flat.num_microbatches
     nodes = [layer.id for layer in flat.layers]
     tmpcs = {layer.id: layer.tmpcs for layer in flat.layers}
-    best = math.inf
+    best, by_replicas = math.inf, instance.fill == "replicas"
+
+    def total(level: dict, slowest: float, longest: float) -> float:
+        if by_replicas:
+            return (max(level.values(), default=0) + slowest) / m + longest
+        return (1 + (max(level.values(), default=1) - 1) / m) * slowest + longest
 
     def price(stage: tuple, d: int, t: int, s: int):
         flying = math.ceil(m / d) if instance.schedule == "gpipe" else min(math.ceil(s / d), math.ceil(m / d))
@@ -96,7 +104,7 @@ def brute_force(instance: FlushedInstance) -> float | None:
                         time += 2 * (e.bytes + x.sync_forward_bytes.get(e.source, 0)) / flat.bandwidth
                     if e.source == v and e.target not in stage:
                         time += 2 * (e.bytes + x.sync_backward_bytes.get(e.target, 0)) / flat.bandwidth
-            yield time / d, 4 * (d - 1) / d * sum(x.weight_bytes for x in choice) / m
+            yield time, 4 * (d - 1) / d * sum(x.weight_bytes for x in choice) / m
 
     def lying(first: int, d: int, t: int):
         """(device behind the stage, bandwidth of its replicas) for every way to give each replica t devices in turn."""
@@ -111,11 +119,10 @@ def brute_force(instance: FlushedInstance) -> float | None:
 
     def walk(level: dict, devices: int, s: int, slowest: float, longest: float) -> None:
         nonlocal best
-        time = (1 + (max(level.values(), default=1) - 1) / m) * slowest + longest
-        if time >= best:
+        if total(level, slowest, longest) >= best:
             return
         if len(level) == len(nodes):
-            best = time
+            best = total(level, slowest, longest)
             return
         left = [v for v in nodes if v not in level]
         for size in range(1, len(left) + 1):
@@ -123,15 +130,16 @@ def brute_force(instance: FlushedInstance) -> float | None:
                 if any(e.source in stage and e.target not in level and e.target not in stage for e in flat.edges):
                     continue
                 after = [level[e.target] for e in flat.edges if e.source in stage and e.target not in stage]
-                own = dict.fromkeys(stage, 1 + max(after, default=0))
                 for d in range(1, m - s + 1):
                     if (flat.cost_model != "paper" and m % d) or d > (flat.max_dp_degree or d):
                         continue
                     for t in range(1, (flat.num_devices - devices) // d + 1):
                         for time, volume in price(stage, d, t, s + d):
                             for end, bandwidth in lying(devices, d, t):
-                                sync = volume / bandwidth
-                                walk(level | own, end, s + d, max(slowest, time), max(longest, sync))
+                                own = dict.fromkeys(stage, (time if by_replicas else 1) + max(after, default=0))
+                                rounds = sum(1 for j in range(d, m) if j % d == 0) * time if by_replicas else time / d
+                                now = max(slowest, rounds), max(longest, volume / bandwidth)
+                                walk(level | own, end, s + d, *now)
 
     walk({}, 0, 0, 0.0, 0.0)
     return None if math.isinf(best) else best
