@@ -14,9 +14,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from formulations.contract.quantities import unmet
 from formulations.stage_partitioning.definition.problem import MEMORY_SLACK
 from formulations.training_strategy.definition.plan import StrategyPlan
 from formulations.training_strategy.definition.problem import refusal
+from formulations.training_strategy.definition.quantities import VOCABULARY
 from instances.problems.training_strategy import Schedule, StrategyInstance
 from instances.rules import NodeId
 
@@ -74,7 +76,7 @@ class Choice(NamedTuple):
 
 
 def all_degrees(instance: StrategyInstance) -> Iterator[Degrees]:
-    """Whatever the rules allow but for memory."""
+    """Whatever the rules, but for memory, and the requirements allow."""
     flat, L = instance.flat, len(instance.chain)
     K, N = flat.num_devices, flat.num_microbatches
     most = min(N, K, flat.max_dp_degree or K)
@@ -85,8 +87,23 @@ def all_degrees(instance: StrategyInstance) -> Iterator[Degrees]:
             for schedule in instance.schedules:
                 for V in range(2, instance.virtual_stages + 1) if schedule is Schedule.INTERLEAVED else (1,):
                     for p in range(1, min(K // (t * d), L // V) + 1):
-                        if refusal(schedule, p, N // d, V, instance.virtual_stages) is None:
-                            yield Degrees(schedule, V, p, t, d, N // d)
+                        found = Degrees(schedule, V, p, t, d, N // d)
+                        refused = refusal(schedule, p, found.m, V, instance.virtual_stages)
+                        if refused is None and _allows(instance, found):
+                            yield found
+
+
+def _allows(instance: StrategyInstance, degrees: Degrees) -> bool:
+    """Whether degrees meet the requirements: none speaks of a layout, so that of the plan is left empty."""
+    schedule, V, p, t, d, _ = degrees
+    return not unmet(VOCABULARY, instance, StrategyPlan(p, t, d, V, schedule, (), {}))
+
+
+def chain_of(chains: dict[int, Chain], instance: StrategyInstance, degrees: Degrees) -> Chain:
+    """The tables at a degree t, made once."""
+    if degrees.t not in chains:
+        chains[degrees.t] = Chain(instance, degrees.t)
+    return chains[degrees.t]
 
 
 class Chain:

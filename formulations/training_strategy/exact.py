@@ -14,7 +14,7 @@ import math
 from itertools import count
 
 from formulations.contract.family import Answer, infeasible_by_counting
-from formulations.training_strategy.costs import NO_PLAN, Chain, Degrees, TooManyWaysError, all_degrees
+from formulations.training_strategy.costs import NO_PLAN, Chain, Degrees, TooManyWaysError, all_degrees, chain_of
 from formulations.training_strategy.definition.plan import StrategyPlan
 from formulations.training_strategy.definition.problem import evaluate
 from formulations.training_strategy.heuristics import even
@@ -45,9 +45,7 @@ def _search(instance: StrategyInstance, limits: Limits, watch: Watch) -> Answer[
             best.improve(evaluate(instance, first.plan), first.plan)
     queue: list[tuple[float, int, Degrees, Search | None]] = []
     for degrees in all_degrees(instance):
-        if degrees.t not in chains:
-            chains[degrees.t] = Chain(instance, degrees.t)
-        queue.append((quick_bound(chains[degrees.t], degrees), next(serial), degrees, None))
+        queue.append((quick_bound(chain_of(chains, instance, degrees), degrees), next(serial), degrees, None))
     if not queue:
         return infeasible_by_counting(NO_PLAN)
     stats: dict[str, float] = {"degrees": len(queue), "degrees_bounded": 0, "degrees_searched": 0}

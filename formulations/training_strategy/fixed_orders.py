@@ -27,18 +27,19 @@ class Path(NamedTuple):
 class FixedOrders:
     """The orders of a schedule for p devices of V chunks and m micro-batches.
 
-    Each action has a number; ``before[k]`` is the one before action k on its device, and ``needs[k]`` the one of
-    another device that it waits for; the number behind the last stands for none.
+    Each action has a number, in an order in which all can run; ``kind[k]`` is its place in FBW, ``stage[k]`` its global
+    stage, ``before[k]`` the one before it on its device, and ``needs[k]`` the one of another device that it waits for;
+    the number behind the last stands for none.
     """
 
     def __init__(self, schedule: Schedule, p: int, m: int, V: int) -> None:
         kind = SCHEDULES[schedule]
         orders = kind.orders(p, m, V)
         self.num_stages = p * V
-        self._stage: list[int] = []
-        self._kind: list[int] = []
-        self._before: list[int] = []
-        self._needs: list[int] = []
+        self.stage: list[int] = []
+        self.kind: list[int] = []
+        self.before: list[int] = []
+        self.needs: list[int] = []
         none = sum(map(len, orders))
         number: dict[Action, int] = {}
         last, position = [none] * p, [0] * p
@@ -53,11 +54,11 @@ class FixedOrders:
                 if needed is not None and needed not in number:
                     stuck[needed] = device
                     break
-                mine = number[action] = len(self._stage)
-                self._stage.append(action.stage)
-                self._kind.append("FBW".index(action.kind))
-                self._before.append(last[device])
-                self._needs.append(none if needed is None else number[needed])
+                mine = number[action] = len(self.stage)
+                self.stage.append(action.stage)
+                self.kind.append("FBW".index(action.kind))
+                self.before.append(last[device])
+                self.needs.append(none if needed is None else number[needed])
                 last[device] = mine
                 position[device] += 1
                 if action in stuck:
@@ -73,18 +74,18 @@ class FixedOrders:
 
     def run(self, times: Sequence[Sequence[float]]) -> tuple[float, Path]:
         """The iteration of stages with these times of F, B and W, and a longest path."""
-        end = [0.0] * (len(self._stage) + 1)
-        seconds = [times[kind][stage] for kind, stage in zip(self._kind, self._stage, strict=True)]
-        for k, (before, needs, own) in enumerate(zip(self._before, self._needs, seconds, strict=True)):
+        end = [0.0] * (len(self.stage) + 1)
+        seconds = [times[kind][stage] for kind, stage in zip(self.kind, self.stage, strict=True)]
+        for k, (before, needs, own) in enumerate(zip(self.before, self.needs, seconds, strict=True)):
             a, b = end[before], end[needs]
             end[k] = (a if a > b else b) + own
         makespan = max(end)
         counts = [[0] * self.num_stages for _ in range(3)]
         at = end.index(makespan)
-        while at < len(self._stage):
-            counts[self._kind[at]][self._stage[at]] += 1
-            before, needs = self._before[at], self._needs[at]
-            at = before if end[before] > end[needs] or needs == len(self._stage) else needs
+        while at < len(self.stage):
+            counts[self.kind[at]][self.stage[at]] += 1
+            before, needs = self.before[at], self.needs[at]
+            at = before if end[before] > end[needs] or needs == len(self.stage) else needs
         return makespan, Path(*map(tuple, counts))
 
 
@@ -99,6 +100,14 @@ def in_flight(degrees: Degrees, device: int) -> int:
     if degrees.schedule is Schedule.ONE_F_ONE_B:
         return min(degrees.m, degrees.p - device)
     return min(degrees.m, degrees.p) if degrees.schedule is Schedule.ZB_H1 else degrees.m
+
+
+@lru_cache(maxsize=64)
+def moments(degrees: Degrees) -> tuple[tuple[tuple[int, ...], ...], ...]:
+    """For each device, micro-batches in flight of its chunks at its fullest moments."""
+    if degrees.V > 1:
+        return fullest(degrees.p, degrees.m, degrees.V)
+    return tuple(((in_flight(degrees, device),),) for device in range(degrees.p))
 
 
 @lru_cache(maxsize=64)

@@ -10,9 +10,8 @@ from itertools import count, groupby, pairwise
 
 import numpy as np
 
-from formulations.contract.family import Answer, infeasible_by_counting
+from formulations.contract.family import Answer
 from formulations.training_strategy.costs import (
-    NO_PLAN,
     Chain,
     Choice,
     Degrees,
@@ -20,10 +19,11 @@ from formulations.training_strategy.costs import (
     Table,
     TooManyWaysError,
     all_degrees,
+    chain_of,
     plan_of,
 )
 from formulations.training_strategy.definition.plan import StrategyPlan
-from formulations.training_strategy.fixed_orders import fullest, in_flight, orders_of
+from formulations.training_strategy.fixed_orders import in_flight, moments, orders_of
 from formulations.training_strategy.layouts import Layouts, least_sum, places, quick_bound
 from instances.problems.stage_partitioning import Tmpc
 from instances.problems.training_strategy import Schedule, StrategyInstance
@@ -47,7 +47,7 @@ def even(instance: StrategyInstance, _limits: Limits, watch: Watch) -> Answer[St
     for degrees in all_degrees(instance):
         if watch.stopped():
             break
-        chain = _chain(chains, instance, degrees)
+        chain = chain_of(chains, instance, degrees)
         split = _even_split(instance, degrees)
         if split is None or quick_bound(chain, degrees) >= best:
             continue
@@ -66,12 +66,6 @@ def even(instance: StrategyInstance, _limits: Limits, watch: Watch) -> Answer[St
 
 def _why_none(plan: StrategyPlan | None) -> str:
     return "" if plan is not None else "no degrees have a plan of this kind that fits"
-
-
-def _chain(chains: dict[int, Chain], instance: StrategyInstance, degrees: Degrees) -> Chain:
-    if degrees.t not in chains:
-        chains[degrees.t] = Chain(instance, degrees.t)
-    return chains[degrees.t]
 
 
 def _even_split(instance: StrategyInstance, degrees: Degrees) -> tuple[list[int], list[range]] | None:
@@ -95,9 +89,7 @@ def _recomputing_first(
     chain: Chain, degrees: Degrees, chunks: list[tuple[int, int]], blocks: list[range]
 ) -> list[Choice] | None:
     """How the layers of each device run where all chunks recompute the same number of first blocks."""
-    p = degrees.p
-    one_chunk = tuple(((in_flight(degrees, device),),) for device in range(p))
-    rows = one_chunk if degrees.V == 1 else fullest(p, degrees.m, degrees.V)
+    p, rows = degrees.p, moments(degrees)
     lean = [min(ways, key=lambda way: (way.activation, way.static, way.again)) for ways in chain.ways]
     fast = [min(ways) for ways in chain.ways]
 
@@ -153,10 +145,8 @@ def _formula(instance: StrategyInstance, _limits: Limits, watch: Watch) -> Answe
     serial = count()
     for degrees in all_degrees(instance):
         if degrees.schedule is Schedule.ONE_F_ONE_B:
-            chain = _chain(chains, instance, degrees)
+            chain = chain_of(chains, instance, degrees)
             heapq.heappush(queue, (_quick_formula(chain, degrees), next(serial), degrees))
-    if not queue:
-        return infeasible_by_counting(NO_PLAN)
     best, plan, simulated = math.inf, None, 0
     while queue and not watch.stopped():
         low, _, degrees = heapq.heappop(queue)

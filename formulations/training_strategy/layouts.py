@@ -19,7 +19,7 @@ import numpy as np
 
 from formulations.training_strategy.costs import Chain, Choice, Degrees, Table, plan_of
 from formulations.training_strategy.definition.plan import StrategyPlan
-from formulations.training_strategy.fixed_orders import Path, fullest, in_flight, orders_of
+from formulations.training_strategy.fixed_orders import Path, fullest, in_flight, moments, orders_of
 from instances.problems.training_strategy import Schedule
 from solvers.outcome import Watch
 
@@ -98,11 +98,8 @@ class Layouts:
         return np.lib.stride_tricks.as_strided(table[:, 1:], shape, (rows + columns, rows, columns), writeable=False)
 
     def _in_flight(self, g: int) -> int:
-        degrees = self.degrees
-        if degrees.V == 1:
-            return in_flight(degrees, g)
-        rows = fullest(degrees.p, degrees.m, degrees.V)[g % degrees.p]
-        return max(row[g // degrees.p] for row in rows)
+        device, own = g % self.degrees.p, g // self.degrees.p
+        return max(row[own] for row in moments(self.degrees)[device])
 
     def _fill(self) -> None:
         """``lower``, ``rest`` and ``rest_gradients``, chunk by chunk: small tables stay in the cache.

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from functools import cache
 from itertools import combinations, pairwise, product
+from typing import Any
 
 from oracles.iteration import iteration_s
 
@@ -95,7 +97,7 @@ def optimum(instance: StrategyInstance) -> float | None:
     What a device computes takes its time: plans of which one device has more than the best iteration are not simulated.
     """
     best = None
-    for schedule, p, V, m, chunks, sums in plans(instance):
+    for schedule, p, V, m, chunks, sums in priced_plans(instance):
         work = [sum(sum(chunks[g]) for g in range(i, p * V, p)) * m for i in range(p)]
         if best is not None and max(work) + sums >= best:
             continue
@@ -108,14 +110,31 @@ def optimum(instance: StrategyInstance) -> float | None:
     return best
 
 
-def plans(instance: StrategyInstance) -> Iterator[tuple[str, int, int, int, list[tuple[float, ...]], float]]:
+def plans(instance: StrategyInstance) -> Iterator[dict[str, Any]]:
+    """All plans in JSON form, whatever devices hold."""
+    tmpcs = {layer.id: layer.tmpcs for layer in instance.flat.layers}
+    for t, d, schedule, V, p, cuts in layouts(instance):
+        ways = [[(v, x.id) for x in tmpcs[v].get(t, ())] for chunk in cuts for v in chunk]
+        for chosen in product(*ways):
+            yield {"pp_degree": p, "tp_degree": t, "dp_degree": d, "virtual_stages": V, "schedule": schedule,
+                   "chunks": cuts, "tmpcs": {str(v): name for v, name in chosen}}  # fmt: skip
+
+
+def priced_plans(instance: StrategyInstance) -> Iterator[tuple[str, int, int, int, list[tuple[float, ...]], float]]:
     """Schedule, devices of a pipeline, chunks of each, micro-batches, times of F, B, W of chunks, sum of gradients."""
+    for t, d, schedule, V, p, cuts in layouts(instance):
+        m = instance.flat.num_microbatches // d
+        for chunks, sums in _run(instance, cuts, t, d, p, schedule, _moments(schedule, p, m, V)):
+            yield schedule, p, V, m, chunks, sums
+
+
+def layouts(instance: StrategyInstance) -> Iterator[tuple[int, int, str, int, int, list[list[Any]]]]:
+    """Tensor degree, replicas, schedule, chunks of a device, devices of a pipeline, and the layers of each chunk."""
     flat = instance.flat
     nodes = [layer.id for layer in sorted(flat.layers, key=lambda layer: sum(e.target == layer.id for e in flat.edges))]
     nodes = _in_order(nodes, [(e.source, e.target) for e in flat.edges])
-    tmpcs = {layer.id: layer.tmpcs for layer in flat.layers}
     L, N = len(nodes), flat.num_microbatches
-    for t in {t for own in tmpcs.values() for t in own}:
+    for t in {t for layer in flat.layers for t in layer.tmpcs}:
         for d in (d for d in range(1, N + 1) if N % d == 0 and d <= (flat.max_dp_degree or N)):
             for schedule, V in product(instance.schedules, range(1, instance.virtual_stages + 1)):
                 if (schedule == "interleaved") != (V > 1):
@@ -123,13 +142,8 @@ def plans(instance: StrategyInstance) -> Iterator[tuple[str, int, int, int, list
                 for p in range(1, flat.num_devices // (t * d) + 1):
                     if p * V > L or (V > 1 and (p == 1 or (N // d) % p)):
                         continue
-                    moments = _moments(schedule, p, N // d, V)
                     for inner in combinations(range(1, L), p * V - 1):
-                        cuts = [nodes[x:y] for x, y in pairwise((0, *inner, L))]
-                        yield from (
-                            (schedule, p, V, N // d, chunks, sums)
-                            for chunks, sums in _run(instance, cuts, t, d, p, schedule, moments)
-                        )
+                        yield t, d, schedule, V, p, [nodes[x:y] for x, y in pairwise((0, *inner, L))]
 
 
 def _in_order(nodes: list, edges: list) -> list:
@@ -139,6 +153,7 @@ def _in_order(nodes: list, edges: list) -> list:
     return found
 
 
+@cache
 def _moments(schedule: str, p: int, m: int, V: int) -> list[set]:
     """For each device, how many activations of which of its chunks it holds after each action."""
     given_back = "W" if schedule.startswith("zb") else "B"
