@@ -1,4 +1,4 @@
-"""The numbers of the model: all layouts at given degrees."""
+"""The numbers of the models: all layouts at given degrees, and what variables of either solver say of them."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from formulations.training_strategy.costs import Chain, Choice, Degrees, Kept, all_degrees, chain_of, plan_of
 from formulations.training_strategy.definition.plan import StrategyPlan
 from formulations.training_strategy.fixed_orders import FixedOrders, moments, orders_of
 from formulations.training_strategy.layouts import NOISE, quick_bound
-from instances.problems.training_strategy import StrategyInstance
+from instances.problems.training_strategy import Schedule, StrategyInstance
 
 #: Relative room for rounding where what is too slow or too large is left out.
 MARGIN = 1e-9
@@ -63,9 +63,40 @@ class Layouts:
     sizes: Mapping[tuple[int, int], Mapping[Run, float]]
 
     @property
+    def longest(self) -> float:
+        """What no batch exceeds: all passes one after the other, all edges cross, all layers recompute the most."""
+        crossed = {at[1:]: third for at, third in self.crossings.items()}
+        again = [
+            max((time for at, time in self.again.items() if at[1] == v), default=0.0) for v in range(len(self.ways))
+        ]
+        thirds = math.fsum([*self.forward, *crossed.values()])
+        return self.degrees.m * (3 * thirds + math.fsum(again)) + math.fsum(self.gradients)
+
+    @property
+    def num_terms(self) -> int:
+        """Numbers that may add up on a longest path: thirds, recomputation, gradients."""
+        L, crossed = len(self.forward), len({at[1:] for at in self.crossings})
+        return self.degrees.m * (4 * L + 3 * crossed) + L
+
+    @property
     def spare(self) -> int:
         """Layers that a chunk may have beside one: chunk g begins at layer g to g + this."""
         return len(self.forward) - self.degrees.num_chunks
+
+    @property
+    def actions(self) -> range:
+        """All passes of all chunks."""
+        return range(len(self.orders.stage))
+
+    def summands(self, k: int, others: Sequence[int]) -> list[tuple[int, tuple[str, int]]]:
+        """The end of an action less its time, and less the end of the other one that it waits for, if there is one.
+
+        Factors with names and numbers of variables.
+        """
+        g, is_backward = self.orders.stage[k], self.orders.kind[k] == 1
+        share = 2 if is_backward and self.degrees.schedule is not Schedule.ZB_H1 else 1
+        times = [(-share, ("forward", g)), *([(-1, ("again", g))] * is_backward)]
+        return [(1, ("end", k)), *times, *([(-1, ("end", others[k]))] if others[k] in self.actions else [])]
 
     def plan(self, taken: Iterable[Run]) -> StrategyPlan:
         """The plan in which layers run in these chunks and ways."""
@@ -73,6 +104,68 @@ class Layouts:
         ends = list(accumulate(Counter(g for g, _, _ in found)[g] for g in range(self.degrees.num_chunks)))
         names = [tuple(self.ways[v][x].id for g, v, x in found if g % p == device) for device in range(p)]
         return plan_of(self.chain, self.degrees, ends, [Choice((), own) for own in names])
+
+
+class Indices:
+    """What the rows of a model of several degrees c are about, each with c in front.
+
+    ``cuts`` are chunks g and layers v for which it is open whether g begins at v or before; ``places`` chunks and the
+    layers that they may have; ``skips`` crossings of edges between layers that are no neighbours; ``last`` the last
+    action of each device.
+    """
+
+    def __init__(self, data: Sequence[Layouts]) -> None:
+        self.degrees = range(len(data))
+        self.chunks = [(c, g) for c, own in enumerate(data) for g in range(own.degrees.num_chunks)]
+        self.cuts = [(c, g, v) for c, g in self.chunks if g for v in range(g, g + data[c].spare)]
+        self.places = [(c, g, v) for c, g in self.chunks for v in range(g, g + data[c].spare + 1)]
+        self.runs = [(c, *at) for c, own in enumerate(data) for at in own.again]
+        self.skips = [(c, *at) for c, own in enumerate(data) for at in own.crossings if at[2] > at[1] + 1]
+        self.actions = [(c, k) for c, own in enumerate(data) for k in own.actions]
+        self.last = [(c, k) for c, own in enumerate(data) for k in sorted({*own.actions} - {*own.orders.before})]
+        self.devices = [(c, i) for c, own in enumerate(data) for i in range(own.degrees.p)]
+        self.memory = [(c, *row) for c, own in enumerate(data) for row in own.sizes]
+
+
+class Cuts:
+    """What variables say of cuts, in either solver's arithmetic: ``chosen[c]``, ``free[c, g, v]`` of `Indices.cuts`."""
+
+    def __init__(self, data: Sequence[Layouts], chosen: Any, free: Any) -> None:
+        self.data, self.chosen, self.free = data, chosen, free
+
+    def begun(self, c: int, g: int, v: int) -> Any:
+        """1 if chunk g begins at layer v or before."""
+        if g == self.data[c].degrees.num_chunks or v < g:
+            return 0
+        return self.chosen[c] if g == 0 or v >= g + self.data[c].spare else self.free[c, g, v]
+
+    def holds(self, c: int, g: int, v: int) -> Any:
+        """1 if chunk g has layer v: it has begun there, and the next one has not."""
+        return self.begun(c, g, v) - self.begun(c, g + 1, v)
+
+    def crosses(self, c: int, g: int, u: int, v: int, leaves: bool) -> Any:
+        """1 if an edge crosses, else at most 0; of neighbours just that, as a chunk begins between them."""
+        if v == u + 1:
+            return self.begun(c, g + leaves, v) - self.begun(c, g + leaves, u)
+        if leaves:
+            return self.holds(c, g, u) + self.begun(c, g + 1, v) - self.chosen[c]
+        return self.holds(c, g, v) - self.begun(c, g, u)
+
+    def thirds(self, c: int, g: int, crosses: Any) -> Any:
+        """A third of what the layers of chunk g compute and of what crosses its ends; ``crosses`` is of `skips`."""
+        own = self.data[c]
+        computed = sum(own.forward[v] * self.holds(c, g, v) for v in range(g, g + own.spare + 1))
+        crossing = ((at, third) for at, third in own.crossings.items() if at[0] == g)
+        return computed + sum(
+            third * (crosses[(c, *at)] if at[2] > at[1] + 1 else self.crosses(c, *at)) for at, third in crossing
+        )
+
+    def gradients(self, c: int, device: int) -> Any:
+        """The sum of a device's gradients."""
+        own = self.data[c]
+        chunks = range(device, own.degrees.num_chunks, own.degrees.p)
+        held = ((g, v) for g in chunks for v in range(g, g + own.spare + 1))
+        return sum(own.gradients[v] * self.holds(c, g, v) for g, v in held)
 
 
 def layouts_of(

@@ -1,4 +1,4 @@
-"""The MILP of layouts: against brute force, plans pinned in it, what only rounding admits, limits, requirements."""
+"""The models of layouts: against brute force, plans pinned in it, what only rounding admits, limits, requirements."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 import random
 from dataclasses import replace
 from itertools import islice
+from typing import Any
 
 import pytest
 from oracles.training_strategy import optimum, plans, random_instance
@@ -14,7 +15,7 @@ import planner
 from formulations.training_strategy import FAMILY
 from formulations.training_strategy.costs import all_degrees
 from formulations.training_strategy.definition.problem import evaluate, peak_memory, violations
-from formulations.training_strategy.models import milp
+from formulations.training_strategy.models import cpsat, milp
 from instances.errors import InstanceError
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from instances.problems.training_strategy import Schedule, StrategyInstance, of_chain
@@ -22,12 +23,17 @@ from planner import Limits, Status, Stop
 from solvers.milp import backend
 from solvers.outcome import Watch
 
+METHODS = ("exact", "cpsat", "milp")
 
-def test_it_agrees_with_brute_force(cases: int) -> None:
+
+@pytest.mark.parametrize("room", [milp, cpsat])
+def test_it_agrees_with_brute_force(room: Any, cases: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And no plan is too large by more than rounding: none has to be cut off."""
+    monkeypatch.setattr(room.Model, "cut_off", lambda *given: pytest.fail(f"memory is no row of the model: {given[1]}"))
     infeasible = 0
     for number in range(cases):
         instance = random_instance(random.Random(f"strategy {number}"))
-        best, found = optimum(instance), milp.solve(instance, Limits(), Watch())
+        best, found = optimum(instance), room.solve(instance, Limits(), Watch())
         assert (best is None) == found.infeasible and found.stop is Stop.PROVED, number
         if best is None:
             infeasible += 1
@@ -73,33 +79,35 @@ def test_a_plan_that_is_pinned_costs_what_the_definition_says_or_breaks_a_row(ca
         ((1.0, 1.0, 1.0, 1.0), (9.0, 0.0, 9.0), 3, 95.0),  # nothing in the second one would take 5 * 2
     ],
 )
+@pytest.mark.parametrize("room", [milp, cpsat])
 def test_chunks_are_intervals_and_none_is_empty(
-    times: tuple[float, ...], sent: tuple[float, ...], p: int, best: float
+    room: Any, times: tuple[float, ...], sent: tuple[float, ...], p: int, best: float
 ) -> None:
     """What would be faster with a chunk in parts, or an empty one."""
     layers = tuple(Layer(v, {1: (Tmpc("x", time, 0.0, 0.0, 0.0),)}) for v, time in enumerate(times))
     edges = tuple(Edge(v, v + 1, each) for v, each in enumerate(sent))
     flat = StageInstance("chain", layers, edges, p, 1.0, 1.0, 4, max_dp_degree=1)
     instance = replace(of_chain(flat), requirements=(f"pp_degree == {p}",))
-    found = milp.solve(instance, Limits(), Watch())
+    found = room.solve(instance, Limits(), Watch())
     assert found.stop is Stop.PROVED and evaluate(instance, found.plan) == pytest.approx(best)
     assert planner.solve(instance, method="exact").objective == pytest.approx(best)
 
 
 def hair() -> StrategyInstance:
-    """Two layers on one device whose fast TMPCs are too large together by less than HiGHS's tolerances."""
+    """Two layers on one device whose fast TMPCs are too large together by less than models resolve."""
     layers = tuple(
-        Layer(v, {1: (Tmpc("fast", 1.0, 0.0, 0.0, 1 + 1e-11), Tmpc("lean", slow, 0.0, 0.0, 1.0))})
+        Layer(v, {1: (Tmpc("fast", 1.0, 0.0, 0.0, 1 + 1.7e-12), Tmpc("lean", slow, 0.0, 0.0, 1.0))})
         for v, slow in (("a", 2.0), ("b", 3.0))
     )
-    return of_chain(StageInstance("hair", layers, (Edge("a", "b", 0.0),), 1, 2.0 + 1.1e-11, 1.0, 1))
+    return of_chain(StageInstance("hair", layers, (Edge("a", "b", 0.0),), 1, 2.0, 1.0, 1))
 
 
-def test_what_only_tolerances_admit_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("room", [milp, cpsat])
+def test_what_only_tolerances_admit_is_cut_off(room: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     instance, cut = hair(), []
-    own = milp.Model.cut_off
-    monkeypatch.setattr(milp.Model, "cut_off", lambda *given: (cut.append(given[1]), own(*given)))
-    found = milp.solve(instance, Limits(), Watch())
+    own = room.Model.cut_off
+    monkeypatch.setattr(room.Model, "cut_off", lambda *given: (cut.append(given[1]), own(*given)))
+    found = room.solve(instance, Limits(), Watch())
     assert found.stop is Stop.PROVED and dict(found.plan.tmpcs) == {"a": "lean", "b": "fast"}
     assert cut and all(max(peak_memory(instance, plan)) > instance.flat.memory_bytes for plan in cut)
 
@@ -129,14 +137,14 @@ def test_the_model_that_is_shown_has_all_degrees_that_may_be_better() -> None:
 
 def test_requirements_choose_among_degrees() -> None:
     given = ["not schedule(zb-h1)", "pp_degree >= 4"]
-    found = [planner.solve(planner.load("chain8-strategy", require=given), method=each) for each in ("exact", "milp")]
+    found = [planner.solve(planner.load("chain8-strategy", require=given), method=each) for each in METHODS]
     free = planner.solve(planner.load("chain8-strategy"), exact=True)
-    assert [each.status for each in (free, *found)] == [Status.OPTIMAL] * 3
+    assert [each.status for each in (free, *found)] == [Status.OPTIMAL] * 4
     assert free.plan is not None and (free.plan["schedule"], free.plan["pp_degree"]) == ("zb-h1", 2)
-    assert found[0].objective == pytest.approx(found[1].objective, rel=1e-6)
+    assert [each.objective for each in found] == [pytest.approx(found[0].objective, rel=1e-6)] * 3
     for each in found:
         assert each.plan is not None and each.plan["schedule"] == Schedule.ONE_F_ONE_B and each.plan["pp_degree"] == 4
-    for method in ("exact", "milp"):
+    for method in METHODS:
         none = planner.solve(planner.load("chain8-strategy", require="pp_degree >= 9"), method=method)
         assert none.status is Status.INFEASIBLE, none.reason
     # A heuristic of one schedule does not say of the others that they have no plan.
