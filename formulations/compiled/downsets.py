@@ -13,9 +13,9 @@ import numpy as np
 
 from formulations.compiled.array_types import Ints, Words
 from formulations.compiled.kernels import bitsets
-from formulations.compiled.memory_budget import demand, room
 from instances.graph import Edges, adjacency, lifo_order, topological_order
 from instances.problems.stage_partitioning import StageInstance
+from solvers.memory_budget import demand, room
 
 Lists = Sequence[Sequence[int]]
 

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from formulations.compiled.array_types import Floats, Words
 from formulations.compiled.downsets import all_downsets, chain_downsets, linear_orders, too_many
-from formulations.compiled.memory_budget import SizeError, demand
 from formulations.contract.family import Answer
 from formulations.hierarchical_partitioning.definition.plan import HierarchicalPlan, Superstage
 from formulations.hierarchical_partitioning.definition.problem import evaluate, whole_weight
@@ -38,6 +37,7 @@ from formulations.stage_partitioning.kernels.tables import (
 from formulations.stage_partitioning.methods import MAX_DOWNSETS
 from formulations.stage_partitioning.models.assignment_data import Terms
 from instances.problems.hierarchical_partitioning import HierarchicalInstance, MemoryModel
+from solvers.memory_budget import SizeError, demand
 from solvers.outcome import Limits, Prover, Stop, Watch
 
 #: A lattice of more downsets than this many per node gets its first upper bound from single linear orders.

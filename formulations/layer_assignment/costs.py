@@ -10,13 +10,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.compiled.memory_budget import demand
 from formulations.contract.family import Answer, infeasible_by_counting
 from formulations.layer_assignment.definition.plan import LayerPlan
 from formulations.layer_assignment.definition.problem import evaluate, violations
 from formulations.modelling.solve_model import begin_with
 from instances.errors import expect
 from instances.problems.layer_assignment import LayerAssignmentInstance
+from solvers.memory_budget import demand
 from solvers.outcome import Watch
 
 

@@ -19,13 +19,13 @@ import math
 import numpy as np
 
 from formulations.compiled.kernel_deadline import alarm
-from formulations.compiled.memory_budget import demand
 from formulations.contract.family import Answer
 from formulations.layer_assignment.costs import infeasible_answer, parameter_sums, plan_of, rounding, tables
 from formulations.layer_assignment.definition.plan import LayerPlan
 from formulations.layer_assignment.definition.problem import evaluate
 from formulations.layer_assignment.kernels import published
 from instances.problems.layer_assignment import LayerAssignmentInstance
+from solvers.memory_budget import demand
 from solvers.outcome import Limits, Stop, Watch
 
 

@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
-from formulations.compiled.memory_budget import SizeError
 from formulations.contract.family import Answer, Violation
 from formulations.contract.quantities import Quantity, judge, resolve_requirement
 from formulations.modelling.warm_start import First
 from instances.requirements import requirements_of
 from solvers.build_stop import Stopped as Stopped
 from solvers.gc_pause import no_collection
+from solvers.memory_budget import SizeError
 from solvers.outcome import OPTIMAL_GAP, Limits, Prover, Run, Stop, Watch, relative_gap
 
 Instance = TypeVar("Instance")

@@ -12,7 +12,6 @@ import math
 from typing import Any
 
 from formulations.compiled.kernel_deadline import alarm
-from formulations.compiled.memory_budget import SizeError
 from formulations.contract.family import Answer, infeasible_by_counting
 from formulations.contract.quantities import judge
 from formulations.operator_partitioning.costs.chains import Found, Search, effort_stats
@@ -29,6 +28,7 @@ from formulations.operator_partitioning.definition.problem import evaluate, micr
 from formulations.operator_partitioning.methods import MAX_DOWNSETS
 from formulations.operator_partitioning.paper.parmesan import intervals, partition
 from instances.problems.operator_partitioning import OperatorInstance
+from solvers.memory_budget import SizeError
 from solvers.outcome import Limits, Stop, Watch
 
 

@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any
 
 from formulations.compiled.compile_times import compiling
-from formulations.compiled.memory_budget import SizeError
 from formulations.contract.family import no_preparation
 from formulations.figures.plan_figures import Heat, least_of
 from instances.units import parse_bytes
@@ -20,6 +19,7 @@ from planner.files.settings import declared_options, expect_types
 from planner.process.errors import UsageError
 from planner.solving.solve import silent
 from planner.solving.worker import Worker, attend, signals_stop
+from solvers.memory_budget import SizeError
 from solvers.outcome import Limits, Stop, Watch
 
 #: The one problem that has these tables.

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from formulations.compiled.memory_budget import SizeError
 from formulations.contract.family import Claim, Family, Method, resolve
 from formulations.contract.quantities import Quantity
 from formulations.modelling.solve_model import Stopped, check_stop, prove
@@ -30,6 +29,7 @@ from planner.solving.choose import find_method
 from planner.solving.solve import run
 from planner.solving.worker import Worker, attend, signals_stop
 from solvers.inspection import Relaxation, Sizes, why_no_bound
+from solvers.memory_budget import SizeError
 from solvers.outcome import Limits, Watch
 
 

@@ -11,10 +11,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TextIO
 
-from formulations.compiled import memory_budget
 from instances.errors import InstanceError, path
 from instances.files import read_text, read_utf8
 from instances.parameters import vanishes
+from solvers import memory_budget
 
 #: The name of standard input.
 STANDARD = "-"

@@ -10,7 +10,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from formulations.compiled.memory_budget import SizeError
 from formulations.contract.checker.assemble import one_file
 from formulations.contract.family import Certificates, Family, UncertifiedError, resolve
 from instances.errors import InstanceError
@@ -24,6 +23,7 @@ from planner.results.result import Result
 from planner.solving.solve import silent, solve
 from planner.solving.worker import Worker, attend, signals_stop
 from planner.types import Instance, JsonObject
+from solvers.memory_budget import SizeError
 from solvers.outcome import Limits, Status, Watch
 
 #: The option that names a folder of certificates.

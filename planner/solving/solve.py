@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any, cast
 
 from formulations.compiled.compile_times import compiling
-from formulations.compiled.memory_budget import SizeError
 from formulations.contract.family import Answer, Claim, Family, Method, resolve
 from planner.files.load import family_of, validate
 from planner.files.settings import declared_options, expect_types, method_options
@@ -25,6 +24,7 @@ from planner.solving.known import Known
 from planner.solving.portfolio import portfolio
 from planner.solving.worker import Received, Worker, attend, signals_stop
 from planner.types import Instance
+from solvers.memory_budget import SizeError
 from solvers.outcome import DEFAULT_SOLVER, Limits, Status, Stop, Watch
 
 #: Without a time limit, and where no proof is demanded, those that come after a method with a plan may take so long.

@@ -208,9 +208,9 @@ def test_values_that_would_fill_the_memory_are_refused(monkeypatch: pytest.Monke
 
     text = json.dumps([[]] * 2**10)
     monkeypatch.setattr("planner.files.read._LARGE", len(text) - 1)
-    monkeypatch.setattr("formulations.compiled.memory_budget.room", lambda: 2.0**17 + 2**13)
+    monkeypatch.setattr("solvers.memory_budget.room", lambda: 2.0**17 + 2**13)
     assert len(parse_json(text, "file")) == 2**10
-    monkeypatch.setattr("formulations.compiled.memory_budget.room", lambda: 2.0**16)
+    monkeypatch.setattr("solvers.memory_budget.room", lambda: 2.0**16)
     with pytest.raises(ValueError, match=r"file: size of its values in memory is '1\d+ bytes'; expected at most 6.55e"):
         parse_json(text, "file")
     monkeypatch.setattr("planner.files.read._LARGE", len(text))

@@ -20,12 +20,12 @@ from paths import ROOT, SUPPORT
 
 import planner
 from formulations import FAMILIES
-from formulations.compiled import memory_budget
-from formulations.compiled.memory_budget import SizeError, demand
 from formulations.modelling.solve_model import Stopped
 from formulations.stage_graph.models.cpsat import model_from
 from formulations.stage_graph.models.data import Data
 from planner import Limits, Status, Stop
+from solvers import memory_budget
+from solvers.memory_budget import SizeError, demand
 from solvers.outcome import Watch
 from solvers.scaling import Scale
 

@@ -25,11 +25,11 @@ from formulations.amp_strategy.definition.problem import evaluate, violations
 from formulations.amp_strategy.definition.quantities import DEGREES, VOCABULARY
 from formulations.amp_strategy.models.candidates import MARGIN, Candidate, choice, infeasible_answer
 from formulations.amp_strategy.models.first_plan import first_plan
-from formulations.compiled.memory_budget import SizeError
 from formulations.contract.family import Answer
 from formulations.modelling.solve_model import WithoutSizes, add_requirements, check_stop, prove
 from instances.problems.amp_strategy import AmpInstance
 from solvers.build_stop import stops_with
+from solvers.memory_budget import SizeError
 from solvers.milp import backend as milp
 from solvers.outcome import Limits, Watch
 

@@ -23,12 +23,12 @@ from formulations.amp_strategy.definition.plan import Degrees, StrategyPlan, pla
 from formulations.amp_strategy.definition.problem import evaluate, layer_assignment, placements, terms
 from formulations.amp_strategy.models.candidates import infeasible_answer
 from formulations.amp_strategy.paper.classes import possible
-from formulations.compiled.memory_budget import demand
 from formulations.contract.family import Answer
 from formulations.layer_assignment import exact, paper
 from formulations.layer_assignment.definition.plan import LayerPlan
 from instances.problems.amp_strategy import AmpInstance
 from instances.problems.layer_assignment import LayerAssignmentInstance
+from solvers.memory_budget import demand
 from solvers.outcome import Limits, Stop, Watch
 
 #: A method of layer assignment: what cuts the layers once the rest is chosen.

@@ -21,7 +21,6 @@ from typing import Any
 
 import pyomo.environ as pyo
 
-from formulations.compiled.memory_budget import SizeError
 from formulations.contract.family import Answer
 from formulations.device_mapping.data.arrays import Arrays, Floats, arrays, plan_of
 from formulations.device_mapping.definition.plan import Mapping as Plan
@@ -43,6 +42,7 @@ from formulations.modelling.solve_model import WithoutSizes, add_requirements, p
 from formulations.modelling.threshold_search import Cheapest, search_intervals
 from instances.problems.device_mapping import DeviceMapping
 from solvers.build_stop import stops_with
+from solvers.memory_budget import SizeError
 from solvers.milp import backend as milp
 from solvers.outcome import DEFAULT_SOLVER, OPTIMAL_GAP, Limits, Run, Stop, Watch
 from solvers.values import Values

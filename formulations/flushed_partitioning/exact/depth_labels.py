@@ -14,9 +14,9 @@ import numpy as np
 
 from formulations.compiled.array_types import Words
 from formulations.compiled.downsets import position_masks
-from formulations.compiled.memory_budget import demand
 from formulations.flushed_partitioning.kernels.arrays import ReachedSets
 from instances.graph import Edges, adjacency, topological_order
+from solvers.memory_budget import demand
 
 #: ReachedSets of a downset are the bits of one word.
 MAX_REACHED_SETS = 60

@@ -20,7 +20,6 @@ import numpy as np
 
 from formulations.compiled.array_types import Floats, Ints, Words
 from formulations.compiled.downsets import all_downsets, too_many
-from formulations.compiled.memory_budget import SizeError, demand
 from formulations.contract.family import Answer
 from formulations.flushed_partitioning.definition.problem import (
     evaluate,
@@ -39,6 +38,7 @@ from formulations.stage_partitioning.kernels.tables import build_lattice, build_
 from formulations.stage_partitioning.kernels.tables import make_plan as plan_of
 from instances.graph import adjacency, topological_order
 from instances.problems.flushed_partitioning import Fill, FlushedInstance, Schedule
+from solvers.memory_budget import SizeError, demand
 from solvers.outcome import Limits, Stop, Watch
 
 #: Labels that a pool starts with, and the bytes it may grow to (2.5 GiB): a label takes 64, and 8 for each reached set.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from formulations.compiled.memory_budget import SizeError
 from formulations.stage_partitioning.definition.plan import Stage, StagePlan
 from formulations.stage_partitioning.definition.problem import MEMORY_SLACK, stage_memory
 from formulations.stage_partitioning.model_size import blocks_too_large
@@ -13,6 +12,7 @@ from formulations.stage_partitioning.models.assignment_data import Terms
 from formulations.stage_partitioning.models.block_search import BlockModel
 from formulations.stage_partitioning.models.blocks import Blocks
 from instances.problems.flushed_partitioning import Fill, FlushedInstance, Schedule
+from solvers.memory_budget import SizeError
 from solvers.milp.backend import ROOM
 from solvers.outcome import Prover, Watch
 

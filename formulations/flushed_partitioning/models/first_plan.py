@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from formulations.compiled.downsets import chain_downsets, linear_orders
 from formulations.compiled.kernel_deadline import alarm
-from formulations.compiled.memory_budget import SizeError
 from formulations.flushed_partitioning.exact.labels import Search
 from formulations.flushed_partitioning.exact.pareto_set import search_pareto_set
 from formulations.modelling.warm_start import First
 from instances.problems.flushed_partitioning import FlushedInstance
+from solvers.memory_budget import SizeError
 from solvers.outcome import Watch
 
 #: An order is left at this gap to the bound that the recursion has on it.

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from formulations.compiled.downsets import all_downsets, too_many
-from formulations.compiled.memory_budget import SizeError
 from formulations.contract.rounding import Least, least_amount
 from formulations.flushed_partitioning.exact.labels import Search
 from formulations.flushed_partitioning.exact.pareto_set import Found
@@ -23,6 +22,7 @@ from formulations.stage_partitioning.definition.problem import MEMORY_SLACK, sta
 from formulations.stage_partitioning.questions import why_infeasible as flat_infeasible
 from formulations.stage_partitioning.questions.why_infeasible import least_needs
 from instances.problems.flushed_partitioning import FlushedInstance, Schedule
+from solvers.memory_budget import SizeError
 from solvers.outcome import Limits, Watch
 
 

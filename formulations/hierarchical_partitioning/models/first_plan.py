@@ -6,11 +6,11 @@ import numpy as np
 
 from formulations.compiled.downsets import chain_downsets, linear_orders
 from formulations.compiled.kernel_deadline import alarm
-from formulations.compiled.memory_budget import SizeError
 from formulations.hierarchical_partitioning.paper import Incumbent, Search
 from formulations.modelling.bisection import minimise
 from formulations.modelling.warm_start import First
 from instances.problems.hierarchical_partitioning import HierarchicalInstance
+from solvers.memory_budget import SizeError
 from solvers.outcome import Limits, Watch
 
 

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from formulations.compiled.downsets import all_downsets, too_many
-from formulations.compiled.memory_budget import SizeError
 from formulations.contract.rounding import Least, least_amount
 from formulations.hierarchical_partitioning.definition.problem import most_memory
 from formulations.hierarchical_partitioning.paper import Search
@@ -22,6 +21,7 @@ from formulations.stage_partitioning.methods import MAX_DOWNSETS
 from formulations.stage_partitioning.questions.why_infeasible import least_needs, memory_sentence, plural
 from instances.parameters import MAX_AMOUNT
 from instances.problems.hierarchical_partitioning import HierarchicalInstance
+from solvers.memory_budget import SizeError
 from solvers.outcome import Limits, Watch
 
 

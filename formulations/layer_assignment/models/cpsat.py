@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.compiled.memory_budget import demand
 from formulations.contract.family import Answer
 from formulations.layer_assignment.costs import ceiling, infeasible_answer, plan_of
 from formulations.layer_assignment.definition.plan import LayerPlan
@@ -28,6 +27,7 @@ from formulations.modelling.solve_model import WithoutSizes, add_requirements, p
 from formulations.modelling.threshold_search import Cheapest, search_intervals
 from instances.problems.layer_assignment import LayerAssignmentInstance
 from solvers.cpsat import backend as cpsat
+from solvers.memory_budget import demand
 from solvers.outcome import Limits, OnBound, OnSolution, Run, Stop, Watch
 from solvers.scaling import Scale, cost_scale
 

@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.compiled.array_types import Words
-from formulations.compiled.memory_budget import demand
 from formulations.operator_partitioning.costs.arrays import Graph, Rows
 from formulations.operator_partitioning.costs.costs import ROUNDING, counts, graph, memory_rules, plan_of, rows
 from formulations.operator_partitioning.definition.plan import OperatorPlan
 from formulations.operator_partitioning.definition.problem import evaluate
 from formulations.operator_partitioning.kernels import labels, published
 from instances.problems.operator_partitioning import OperatorInstance
+from solvers.memory_budget import demand
 from solvers.outcome import Prover, Stop, Watch
 
 #: Thresholds are distinguished to this relative precision.

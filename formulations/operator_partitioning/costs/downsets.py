@@ -12,9 +12,9 @@ import numpy as np
 
 from formulations.compiled.array_types import Words
 from formulations.compiled.downsets import enumerate_all
-from formulations.compiled.memory_budget import demand
 from instances.graph import Edges, adjacency, topological_order
 from instances.problems.operator_partitioning import OperatorInstance
+from solvers.memory_budget import demand
 
 
 def all_downsets(instance: OperatorInstance, limit: int) -> Words | None:

@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 import pyomo.environ as pyo
 
 from formulations.compiled.kernel_deadline import alarm
-from formulations.compiled.memory_budget import SizeError
 from formulations.contract.family import Answer
 from formulations.modelling.solve_model import Stopped, WithoutSizes, add_requirements, check_stop
 from formulations.modelling.solve_model import prove as prove_model
@@ -36,6 +35,7 @@ from formulations.stage_graph.upsets.bounds import Proof, prove, simple_bound, w
 from formulations.stage_graph.upsets.chains import Chains, TooManyError
 from instances.graph import topological_order
 from instances.problems.stage_graph import StageGraph
+from solvers.memory_budget import SizeError
 from solvers.milp import backend as milp
 from solvers.outcome import OPTIMAL_GAP, Limits, Prover, Stop, Watch
 

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from formulations.compiled.memory_budget import demand
 from formulations.stage_graph.costs.costs import Costs, assemble
 from formulations.stage_graph.costs.series_parallel import Segment
 from formulations.stage_graph.definition.plan import StagePlan
@@ -32,6 +31,7 @@ from formulations.stage_graph.paper.program import (
     TooLargeError,
 )
 from formulations.stage_graph.paper.program_tables import Tables
+from solvers.memory_budget import demand
 from solvers.outcome import Watch
 
 #: The binary search ends when its interval is shorter than this, relative to its upper end.

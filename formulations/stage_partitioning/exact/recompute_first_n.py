@@ -18,12 +18,12 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.compiled.memory_budget import demand
 from formulations.stage_partitioning.definition.plan import Stage, StagePlan
 from formulations.stage_partitioning.definition.trainers import Kind, Recompute
 from formulations.stage_partitioning.exact.trainer_chain import PLAIN, RECOMPUTED, Chain
 from instances.problems.stage_partitioning import CostModel, StageInstance, Tmpc
 from instances.rules import NodeId
+from solvers.memory_budget import demand
 from solvers.outcome import Watch
 
 Floats = NDArray[np.float64]

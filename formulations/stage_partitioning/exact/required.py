@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.compiled.array_types import Words
-from formulations.compiled.memory_budget import demand
 from formulations.contract.quantities import resolve_requirement, unknown_to
 from formulations.stage_partitioning.definition.problem import allowed_dp_degrees
 from formulations.stage_partitioning.definition.quantities import VOCABULARY
@@ -24,6 +23,7 @@ from formulations.stage_partitioning.kernels.tables import Lattice, Profile
 from formulations.stage_partitioning.methods import HONOURED
 from instances.problems.stage_partitioning import Layer, StageInstance
 from instances.requirements import Requirement, requirements_of
+from solvers.memory_budget import demand
 
 #: Limits of stages are kept for each pair of downsets (8 bytes).
 MAX_PAIRED = 3_000

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from formulations.compiled.array_types import Floats
 from formulations.compiled.downsets import all_downsets, chain_downsets, linear_orders
-from formulations.compiled.memory_budget import demand
 from formulations.compiled.numba_kernels import FOUND
 from formulations.contract.family import Answer
 from formulations.modelling.bisection import PRECISION, minimise
@@ -39,6 +38,7 @@ from formulations.stage_partitioning.kernels.tables import make_plan as plan_of
 from formulations.stage_partitioning.methods import MAX_DOWNSETS, MAX_LABELS
 from formulations.tmpc_knapsack.kernels.decision import decide
 from instances.problems.stage_partitioning import StageInstance
+from solvers.memory_budget import demand
 from solvers.outcome import Limits, Stop, Watch
 
 #: A lattice of more downsets than this many per node gets its first upper bound from single linear orders.

@@ -27,10 +27,10 @@ from formulations.compiled.array_types import (
     Words,
     Words2,
 )
-from formulations.compiled.memory_budget import demand
 from formulations.stage_partitioning.definition.plan import Stage, StagePlan
 from formulations.stage_partitioning.definition.problem import MEMORY_SLACK, allowed_dp_degrees
 from instances.problems.stage_partitioning import CostModel, KeptTensor, StageInstance, Tmpc
+from solvers.memory_budget import demand
 
 #: A TMPC this many times slower than the largest data-parallel degree could make up for is of no use.
 _FAR = 16.0

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from formulations.compiled.memory_budget import SizeError
 from formulations.contract.family import Answer
 from formulations.modelling.solve_model import WithoutSizes
 from formulations.modelling.threshold_search import GIVEN_UP, search_below_best
@@ -24,6 +23,7 @@ from formulations.stage_partitioning.models.blocks import Blocks
 from formulations.stage_partitioning.models.solving import begin, prove, too_large
 from instances.problems.stage_partitioning import StageInstance
 from solvers.gc_pause import no_collection
+from solvers.memory_budget import SizeError
 from solvers.milp.backend import ROOM
 from solvers.outcome import DEFAULT_SOLVER, Limits, Prover, Run, Watch
 

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from formulations.compiled.array_types import Floats, Ints
 from formulations.compiled.downsets import all_downsets, position_masks, too_many
 from formulations.compiled.kernels import bitsets
-from formulations.compiled.memory_budget import SizeError, demand
 from formulations.contract.family import Answer
 from formulations.modelling.bisection import PRECISION
 from formulations.stage_partitioning.definition.plan import StagePlan
@@ -38,6 +37,7 @@ from formulations.stage_partitioning.methods import MAX_DOWNSETS
 from formulations.stage_partitioning.paper.appendix_d import appendix_d
 from instances.problems.stage_partitioning import CostModel, StageInstance
 from solvers.errors import UsageError
+from solvers.memory_budget import SizeError, demand
 from solvers.outcome import Limits, Prover, Stop, Watch
 
 RULES = {

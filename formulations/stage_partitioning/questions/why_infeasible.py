@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from formulations.compiled.downsets import all_downsets, chain_downsets, linear_orders
-from formulations.compiled.memory_budget import SizeError
 from formulations.contract.rounding import Least, amount_text, exactly, least_amount
 from formulations.stage_partitioning.definition.problem import MEMORY_SLACK, stage_memory, suffix_sums
 from formulations.stage_partitioning.exact.threshold import ThresholdSearch
@@ -22,6 +21,7 @@ from formulations.stage_partitioning.kernels.tables import build_lattice, build_
 from formulations.stage_partitioning.methods import MAX_DOWNSETS, MAX_LABELS
 from instances.parameters import MAX_AMOUNT, MAX_COUNT
 from instances.problems.stage_partitioning import StageInstance
+from solvers.memory_budget import SizeError
 from solvers.outcome import Limits, Watch
 
 

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from oracles.operator_partitioning import optimum, random_instance, stage_memory
 
 import planner
-from formulations.compiled.memory_budget import SizeError
 from formulations.operator_partitioning import FAMILY, exact
 from formulations.operator_partitioning.definition.plan import OperatorPlan
 from formulations.operator_partitioning.definition.problem import evaluate, stage_seconds, violations
@@ -29,6 +28,7 @@ from instances.problems.operator_partitioning import (
     TrainingMemory,
     in_topological_order,
 )
+from solvers.memory_budget import SizeError
 from solvers.outcome import Limits, Stop, Watch, relative_gap
 
 SECONDS = Limits(time_s=30)

@@ -15,11 +15,11 @@ from oracles.stage_partitioning import brute_force
 from strategies import random_stage_instance, with_wide_weights
 
 import planner
-from formulations.compiled.memory_budget import SizeError
 from formulations.stage_partitioning.exact import threshold
 from formulations.stage_partitioning.kernels import frontier_table
 from formulations.stage_partitioning.questions.studies import frontier
 from instances.problems.stage_partitioning import CostModel, Edge, Layer, StageInstance, Tmpc
+from solvers.memory_budget import SizeError
 from solvers.outcome import Limits, Stop, Watch
 
 

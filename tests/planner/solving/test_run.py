@@ -21,13 +21,13 @@ from numba import njit
 
 import formulations.compiled.numba_kernels
 import planner
-from formulations.compiled.memory_budget import SizeError
 from formulations.contract.family import Answer, Lazy, lazy
 from planner import CrosscheckError, Limits, Status, Stop, UsageError
 from planner.solving.judge import Judge
 from planner.solving.known import Known
 from planner.solving.solve import _time_left, run
 from solvers import Backend
+from solvers.memory_budget import SizeError
 from solvers.outcome import Watch
 
 FEASIBLE = Counting("four", (1, 2, 3, 4), 5)

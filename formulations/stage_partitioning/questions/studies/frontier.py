@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from formulations.compiled.array_types import Floats, Words
 from formulations.compiled.downsets import all_downsets, chain_downsets, linear_orders, too_many
-from formulations.compiled.memory_budget import SizeError, demand
 from formulations.modelling import bisection
 from formulations.modelling.bisection import minimise
 from formulations.stage_partitioning.definition.plan import StagePlan
@@ -25,6 +24,7 @@ from formulations.stage_partitioning.kernels import frontier_table
 from formulations.stage_partitioning.kernels.tables import Lattice, Profile, build_lattice, build_profile
 from formulations.stage_partitioning.methods import MAX_DOWNSETS
 from instances.problems.stage_partitioning import StageInstance
+from solvers.memory_budget import SizeError, demand
 from solvers.outcome import Watch
 
 #: Most entries of the table over downsets, 8 bytes each.
