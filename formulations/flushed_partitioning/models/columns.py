@@ -107,8 +107,9 @@ class Columns(Reach):
 
     @property
     def longest(self) -> float:
-        """No path of stages takes longer for a micro-batch."""
-        return self.prices.terms.largest_time
+        """No path of stages takes longer for a micro-batch: all layers do not, nor m times a plan within the target."""
+        within = self.target * (1 + SAME) * self.flushed.flat.num_microbatches
+        return min(self.prices.terms.largest_time, within)
 
     def arcs(self, *, whole: bool = False) -> list[Arc]:
         """The arcs of all plans within the target; unless ``whole``, none that another one dominates.

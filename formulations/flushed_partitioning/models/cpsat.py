@@ -89,7 +89,8 @@ def _fill_by_replicas(model: cpsat.SpokenModel, data: FlushedBlocks) -> None:
     """S and P, and the rows of the objective."""
     second, m, sums = flat.scales(data)[0], data.microbatches, range(1, data.terms.max_s + 1)
     time, synchronisation, total = (model.variables[name][()] for name in ("time", "synchronisation", "total"))
-    longest = second.ceil(data.terms.largest_time) + len(data.terms.stages)  # of a path, each time rounded
+    # S is at most that of a known plan, whose objective ``most`` is, or what all layers take; each time is rounded.
+    longest = second.ceil(min(m * data.most, data.terms.largest_time)) + len(data.terms.stages)
     own = model.integers("own", sums, 0, longest,
         "own[s]: t of the stage of sum s, its time for a micro-batch on a replica; 0 without one")
     path = model.integers("path", sums, 0, longest,

@@ -138,3 +138,11 @@ def test_a_file_that_declares_another_fill_is_bad_input() -> None:
         planner.load(content)
     with pytest.raises(ValueError, match="fill"):
         checker.Instance(content)
+
+
+@pytest.mark.parametrize("method", ["cpsat", "cpsat-columns", "milp", "milp-columns"])
+def test_a_path_that_takes_aeons_is_in_no_number_of_a_model(method: str) -> None:
+    """A known plan of one stage bounds S: what no good plan sends is no number beyond 64 bits."""
+    slow = chain("86", 4, sent=1e20)
+    found = planner.solve(replace(slow, flat=replace(slow.flat, num_devices=2)), method=method)
+    assert (found.status, found.objective) == ("optimal", pytest.approx((14 + 14) / 4 + 1))
