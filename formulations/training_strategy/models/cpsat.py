@@ -121,7 +121,9 @@ def _model(instance: StrategyInstance, found: Sequence[Priced], watch: Watch) ->
     most = math.inf if best is None else best * _WORSE
     natural = [layouts_of(instance, each, most, float, float) for each in found]
     longest, terms = sum(own.longest for own in natural), max((own.num_terms for own in natural), default=0)
-    scale = cost_scale(min((each.least for each in found), default=0.0), terms, longest)
+    # The objective has two variables of each choice of degrees, a row of an action up to five.
+    largest = (2 * len(found) + 5) * longest
+    scale = cost_scale(min((each.least for each in found), default=0.0), terms, largest)
     held = [size for own in natural for row in own.sizes.values() for size in row.values()]
     byte = size_scale(held, instance.flat.memory_bytes, math.fsum(held))
     limit = byte.floor(instance.flat.memory_bytes * MEMORY_SLACK)

@@ -40,7 +40,7 @@ def priced_degrees(instance: StrategyInstance) -> list[Priced]:
 #: A chunk, a layer in it, and the number of its TMPC.
 Run = tuple[int, int, int]
 #: A chunk, an edge from layer u to v, and whether its tensor leaves the chunk (u is in it) or enters it.
-Crossing = tuple[int, int, int, bool]
+CutEdge = tuple[int, int, int, bool]
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,8 @@ class Layouts:
     """All layouts at given degrees: L layers in S chunks, in a model's units of time and bytes.
 
     ``forward[l]`` is a third of a layer's time, ``gradients[l]`` its part of their sum, and ``ways`` are its TMPCs.
-    ``again`` is what recomputation takes; its keys are all there is to choose. ``crossings`` are a third of what each
-    crossing takes. ``sizes[device, moment]`` are bytes at a fullest moment of a device, where they may be too many.
+    ``again`` is what recomputation takes; its keys are all there is to choose. ``cut_edges`` are a third of what each
+    takes. ``sizes[device, moment]`` are bytes at a fullest moment of a device, where they may be too many.
     """
 
     chain: Chain
@@ -59,13 +59,13 @@ class Layouts:
     forward: Sequence[float]
     gradients: Sequence[float]
     again: Mapping[Run, float]
-    crossings: Mapping[Crossing, float]
+    cut_edges: Mapping[CutEdge, float]
     sizes: Mapping[tuple[int, int], Mapping[Run, float]]
 
     @property
     def longest(self) -> float:
         """What no batch exceeds: all passes one after the other, all edges cross, all layers recompute the most."""
-        crossed = {at[1:]: third for at, third in self.crossings.items()}
+        crossed = {at[1:]: third for at, third in self.cut_edges.items()}
         again = [
             max((time for at, time in self.again.items() if at[1] == v), default=0.0) for v in range(len(self.ways))
         ]
@@ -75,7 +75,7 @@ class Layouts:
     @property
     def num_terms(self) -> int:
         """Numbers that may add up on a longest path: thirds, recomputation, gradients."""
-        L, crossed = len(self.forward), len({at[1:] for at in self.crossings})
+        L, crossed = len(self.forward), len({at[1:] for at in self.cut_edges})
         return self.degrees.m * (4 * L + 3 * crossed) + L
 
     @property
@@ -110,7 +110,7 @@ class Indices:
     """What the rows of a model of several degrees c are about, each with c in front.
 
     ``cuts`` are chunks g and layers v for which it is open whether g begins at v or before; ``places`` chunks and the
-    layers that they may have; ``skips`` crossings of edges between layers that are no neighbours; ``last`` the last
+    layers that they may have; ``skips`` cut edges between layers that are no neighbours; ``last`` the last
     action of each device.
     """
 
@@ -120,7 +120,7 @@ class Indices:
         self.cuts = [(c, g, v) for c, g in self.chunks if g for v in range(g, g + data[c].spare)]
         self.places = [(c, g, v) for c, g in self.chunks for v in range(g, g + data[c].spare + 1)]
         self.runs = [(c, *at) for c, own in enumerate(data) for at in own.again]
-        self.skips = [(c, *at) for c, own in enumerate(data) for at in own.crossings if at[2] > at[1] + 1]
+        self.skips = [(c, *at) for c, own in enumerate(data) for at in own.cut_edges if at[2] > at[1] + 1]
         self.actions = [(c, k) for c, own in enumerate(data) for k in own.actions]
         self.last = [(c, k) for c, own in enumerate(data) for k in sorted({*own.actions} - {*own.orders.before})]
         self.devices = [(c, i) for c, own in enumerate(data) for i in range(own.degrees.p)]
@@ -155,9 +155,9 @@ class Cuts:
         """A third of what the layers of chunk g compute and of what crosses its ends; ``crosses`` is of `skips`."""
         own = self.data[c]
         computed = sum(own.forward[v] * self.holds(c, g, v) for v in range(g, g + own.spare + 1))
-        crossing = ((at, third) for at, third in own.crossings.items() if at[0] == g)
+        cut = ((at, third) for at, third in own.cut_edges.items() if at[0] == g)
         return computed + sum(
-            third * (crosses[(c, *at)] if at[2] > at[1] + 1 else self.crosses(c, *at)) for at, third in crossing
+            third * (crosses[(c, *at)] if at[2] > at[1] + 1 else self.crosses(c, *at)) for at, third in cut
         )
 
     def gradients(self, c: int, device: int) -> Any:
@@ -203,7 +203,7 @@ def layouts_of(
         own = {at: held(*at, counts) for at in taken if at[0] % p == device}
         if math.fsum(own.values()) > chain.limit:
             sizes[device, moment] = {at: size(bytes_) for at, bytes_ in own.items()}
-    crossings: dict[Crossing, float] = {}
+    cut_edges: dict[CutEdge, float] = {}
     for edge in flat.edges:
         u, v = place[edge.source], place[edge.target]
         source, target = (flat.layers[flat.index[node]].tmpcs[degrees.t][0] for node in (edge.source, edge.target))
@@ -212,7 +212,7 @@ def layouts_of(
             (edge.bytes + source.sync_backward_bytes.get(edge.target, 0.0), True, u, range(S - 1)),
         ):
             third = units(2 * bytes_ / flat.bandwidth / 3)
-            crossings |= {(g, u, v, leaves): third for g in chunks if third and g <= layer <= g + L - S}
+            cut_edges |= {(g, u, v, leaves): third for g in chunks if third and g <= layer <= g + L - S}
     return Layouts(
         chain,
         degrees,
@@ -221,6 +221,6 @@ def layouts_of(
         [units(float(time) / 3) for time in chain.time],
         [units(share * float(weight)) for weight in chain.weights],
         {(g, v, x): units(ways[v][x].again) for g, v, x in taken},
-        crossings,
+        cut_edges,
         sizes,
     )

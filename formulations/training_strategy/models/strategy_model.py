@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -25,20 +26,20 @@ from solvers.outcome import OPTIMAL_GAP, Limits, Prover, Stop, Watch
 Make = Callable[[StrategyInstance, Sequence[Priced], Watch], Any]
 
 
-class StrategyModel:
+class StrategyModel(ABC):
     """A model of ``data``, or of the plan ``known``."""
 
     data: Sequence[Layouts]
     instance: StrategyInstance
     known: StrategyPlan | None
 
+    @abstractmethod
     def of(self, name: str) -> Any:
         """The variables of a name, by their indices."""
-        raise NotImplementedError
 
+    @abstractmethod
     def forbid(self, variables: list[Any]) -> None:
         """Not all of these are 1."""
-        raise NotImplementedError
 
     def _taken(self, values: Any) -> list[tuple[int, ...]]:
         return [at for at, variable in self.of("runs").items() if values[variable] > 0.5]
