@@ -9,6 +9,8 @@ from typing import Literal
 
 #: More actions are not simulated: they take seconds.
 MOST_ACTIONS = 500_000
+#: Schedules whose names are not their identifiers in capitals.
+_NAMES = {"gpipe": "GPipe", "interleaved": "interleaved 1F1B"}
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,19 @@ class Clock:
     schedule: str | None
     microbatches: int | None
     simulate: Callable[[], float | None]
+
+    @property
+    def says(self) -> str:
+        """What the objective is the time of, in words.
+
+        >>> Clock("iteration", "1f1b", 64, lambda: None).says
+        'an iteration of 64 micro-batches, 1F1B'
+        """
+        if self.kind == "steady":
+            return "a pipeline that is never flushed"
+        size = "" if self.microbatches is None else f" of {self.microbatches:,} micro-batches"
+        order = "" if self.schedule is None else f", {_NAMES.get(self.schedule, self.schedule.upper())}"
+        return f"an iteration{size}{order}" if self.kind == "iteration" else f"a formula of a batch{size}{order}"
 
     @cached_property
     def iteration_s(self) -> float | None:

@@ -45,13 +45,6 @@ def print_json(value: Any) -> None:
     sys.stdout.write(as_json(value) + "\n")
 
 
-#: What an objective is the time of.
-_CLOCKS = {
-    "steady": "of a pipeline that is never flushed",
-    "formula": "of a batch, by a formula",
-    "iteration": "of a simulated iteration",
-}
-
 #: Runs that took so long show how their gap closed.
 _WATCHED_S = 1.0
 
@@ -78,7 +71,7 @@ def show_result(
         "objective": with_unit(result.objective, result.unit),
         "bound": with_unit(result.bound, result.unit),
         "gap": percent(result.gap),
-        "clock": None if (clock := result.clock()) is None else _CLOCKS[clock.kind],
+        "clock": None if (clock := result.clock()) is None else clock.says,
         "over time": _gap_over_time(events) or None if result.seconds >= _WATCHED_S else None,
         "loss": None if result.loss is None else format_loss(result.loss, is_proved),
         "certificate": None if result.certificate is None else facts(result.certificate),

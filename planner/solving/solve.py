@@ -221,13 +221,17 @@ def run(
         if answer.infeasible and received.signal is None:
             sentence, figures = _explain(family, instance, limits, watch, received)
             reasons, stats = [*reasons, sentence], {**stats, **figures}
+    stop = found.stop(watch)
+    ended = method.claim is Claim.EXACT and stop is Stop.COMPLETED
+    if ended and found.gap is not None and found.gap <= limits.gap:
+        reasons.append(f"stopped at a gap of {100 * found.gap:.3g} %, within the {100 * limits.gap:.3g} % of --gap")
     result = Result(
         problem=family.name,
         instance=instance.name,
         method=method.name,
         claim=method.claim.value,
         status=found.status,
-        stop=found.stop(watch),
+        stop=stop,
         objective=found.objective,
         bound=found.bound,
         gap=found.gap,

@@ -11,12 +11,15 @@ from small_instances import random_case
 
 import planner
 from formulations import FAMILIES
+from formulations.simulation.clock import Clock
 from formulations.stage_partitioning.definition.batch import step_time
 from planner.files.load import family_of
 from planner.solving.solve import run
 
 #: What has no pipeline, or none of its own.
-NO_CLOCK = {"tmpc_knapsack", "mesh_tiling", "device_mapping", "operator_partitioning"}
+NO_CLOCK = {"tmpc_knapsack", "mesh_tiling", "device_mapping"}
+#: Where plans may have a pipeline whose step is not simulated.
+UNSIMULATED = {"hierarchical_partitioning", "operator_partitioning"}
 CASES = 8
 
 
@@ -36,7 +39,7 @@ def test_pipelines_say_which_clock_they_are(name: str) -> None:
             assert name == "microbatch_schedule" and instance.objective == "memory"
             continue
         if clock.iteration_s is None:
-            assert name == "hierarchical_partitioning" and clock.kind == "steady"
+            assert name in UNSIMULATED and clock.kind == "steady"
             continue
         assert math.isfinite(clock.iteration_s) and clock.iteration_s >= 0, number
         if clock.kind == "iteration":
@@ -49,6 +52,20 @@ def test_pipelines_say_which_clock_they_are(name: str) -> None:
                 work = rounds * step_time(flat, stage) * stage.dp_degree * unit_s
                 assert clock.iteration_s >= work * (1 - 1e-9), number
     assert seen > 2 or family.clock is None
+
+
+@pytest.mark.parametrize(
+    ("clock", "words"),
+    [
+        (Clock("steady", "1f1b", 4, lambda: None), "a pipeline that is never flushed"),
+        (Clock("formula", "gpipe", 2048, lambda: None), "a formula of a batch of 2,048 micro-batches, GPipe"),
+        (Clock("iteration", "interleaved", 8, lambda: None), "an iteration of 8 micro-batches, interleaved 1F1B"),
+        (Clock("iteration", "zb-h1", 8, lambda: None), "an iteration of 8 micro-batches, ZB-H1"),
+        (Clock("iteration", None, None, lambda: None), "an iteration"),
+    ],
+)
+def test_a_clock_names_its_schedule_and_micro_batches(clock: Clock, words: str) -> None:
+    assert clock.says == words
 
 
 @pytest.mark.parametrize("name", ["chain8", "chain8-flushed", "chain8-strategy"])

@@ -12,6 +12,7 @@ from oracles.operator_partitioning import random_instance, stage_memory, stage_t
 
 import planner
 from formulations.operator_partitioning import FAMILY
+from formulations.operator_partitioning.definition.clock import clock
 from formulations.operator_partitioning.definition.plan import OperatorPlan
 from formulations.operator_partitioning.definition.problem import (
     crossing_bytes,
@@ -52,6 +53,21 @@ def test_loads_by_hand() -> None:
     assert stage_seconds(three, plan("a", "bc", "d")) == (1 + 6, 5 + 3 + 3, 4 + 3 + 3)
     assert evaluate(three, plan("a", "bc", "d")) == 11
     assert evaluate(replace(three, replicas=2), plan("a", "bc", "d", replicas=2)) == 5.5
+
+
+def test_the_clock_by_hand() -> None:
+    """Stages of 7 and 11 s, 3 micro-batches; 20 bytes of gradients, summed over 2 replicas at 2 bytes a second."""
+    trained = replace(DIAMOND, replicas=2, training=TrainingMemory(microbatches=3, schedule="gpipe"))
+    found = clock(trained, plan("ab", "cd", replicas=2))
+    assert (found.kind, found.schedule, found.microbatches) == ("steady", "gpipe", 3)
+    assert found.iteration_s == pytest.approx(7 / 3 + 3 * 11 + 14 / 3 + 10)
+    assert clock(replace(trained, training=None), plan("ab", "cd", replicas=2)).iteration_s is None
+    unlike = replace(trained, num_devices=3)
+    assert clock(unlike, OperatorPlan(((0, 1), (2, 3)), (1, 2))).iteration_s is None
+    step = replace(DIAMOND, num_stages=None, num_devices=4, step_microbatches=6)
+    found = clock(step, plan("ab", "cd", replicas=2))
+    assert (found.kind, found.schedule, found.microbatches) == ("formula", "1f1b", 6)
+    assert found.iteration_s == pytest.approx(7 / 3 + 3 * 11 + 14 / 3 + 10)
 
 
 def test_every_pair_of_adjacent_operators_pays_with_count_pair() -> None:

@@ -82,6 +82,14 @@ def test_a_word_of_proof_is_not_copied() -> None:
     assert (result.status, result.stop, result.gap) == (Status.FEASIBLE, Stop.COMPLETED, 0.5)
 
 
+@pytest.mark.parametrize(("gap", "is_said"), [(0.49, False), (0.5, True), (0.9, True)])
+def test_a_stop_within_the_gap_says_so(gap: float, is_said: bool) -> None:
+    result = planner.solve(FEASIBLE, method="bounded", exact=True, limits=Limits(gap=gap))
+    assert (result.stop, result.gap) == (Stop.COMPLETED, 0.5)
+    words = f"stopped at a gap of 50 %, within the {100 * gap:.3g} % of --gap"
+    assert result.reason.endswith(words) == is_said and ("--gap" in result.reason) == is_said
+
+
 def test_without_a_bound_there_is_no_gap() -> None:
     result = planner.solve(FEASIBLE, method="greedy")
     assert (result.status, result.bound, result.gap) == (Status.FEASIBLE, None, None)

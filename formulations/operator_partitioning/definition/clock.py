@@ -1,0 +1,39 @@
+"""Stages of a given number are those of a pipeline that never runs empty; where it is free, a step is a formula."""
+
+from __future__ import annotations
+
+from formulations.operator_partitioning.definition.plan import OperatorPlan
+from formulations.operator_partitioning.definition.problem import (
+    all_reduce_seconds,
+    crossing_bytes,
+    microbatches_each,
+    stage_seconds,
+)
+from formulations.simulation.clock import MOST_ACTIONS, Clock
+from formulations.simulation.iteration import Stages, simulate
+from formulations.simulation.orders import replicated
+from instances.problems.operator_partitioning import OperatorInstance
+
+
+def clock(instance: OperatorInstance, plan: OperatorPlan) -> Clock:
+    """The slowest stage, or Parmesan's step, beside the simulated step of one replica with the all-reduce after it.
+
+    Backward passes take two thirds, and tensors are part of both. Not simulated: instances that do not say how many
+    micro-batches a step has, and plans whose stages have unlike numbers of replicas, for which no order is known.
+    """
+    training, replicas = instance.training, plan.replicas[0]
+    schedule = "1f1b" if training is None else training.schedule
+    is_step = instance.num_stages is None
+    stated = None if training is None else training.microbatches  # of each replica
+    each = microbatches_each(instance, replicas) if is_step else stated
+
+    def run() -> float | None:
+        if each is None or set(plan.replicas) != {replicas} or 2 * len(plan.stages) * each > MOST_ACTIONS:
+            return None
+        seconds = stage_seconds(instance, plan)
+        forward, backward = (tuple(time * share for time in seconds) for share in (1 / 3, 2 / 3))
+        stages = Stages(forward, backward, tuple(sorted(crossing_bytes(instance, plan))))
+        end = simulate(stages, replicated(schedule, [1] * len(plan.stages), each)).makespan_s
+        return end + max(all_reduce_seconds(instance, members, replicas) for members in plan.stages)
+
+    return Clock("formula" if is_step else "steady", schedule, instance.step_microbatches if is_step else each, run)
