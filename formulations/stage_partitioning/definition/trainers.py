@@ -67,7 +67,8 @@ class Trainer:
     """What a trainer's layout can say.
 
     ``counts``: it names no modules, but counts layers between an embedding and a head, which stand whole in the first
-    and the last stage, and are not recomputed. ``fills``: each stage has a layer that counts.
+    and the last stage, and are not recomputed. ``fills``: each stage has a layer that counts. ``schedules``: the orders
+    of passes that it runs, of those in `formulations.simulation.orders`, its default first; those that serve have none.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Trainer:
     recompute: Recompute
     counts: bool
     fills: bool = False
+    schedules: tuple[str, ...] = ()
 
     @property
     def recomputes_ends(self) -> bool:
@@ -87,11 +89,11 @@ class Trainer:
 TRAINERS = {
     trainer.name: trainer
     for trainer in (
-        Trainer("megatron", Degrees.ONE, Recompute.FIRST, counts=True),
-        Trainer("torchtitan", Degrees.ONE, Recompute.ALL, counts=False),
-        Trainer("deepspeed", Degrees.ONE, Recompute.EACH, counts=False),
-        Trainer("torch", Degrees.ONE, Recompute.EACH, counts=False),
-        Trainer("galvatron", Degrees.ONE, Recompute.EACH, counts=True, fills=True),
+        Trainer("megatron", Degrees.ONE, Recompute.FIRST, counts=True, schedules=("1f1b", "interleaved")),
+        Trainer("torchtitan", Degrees.ONE, Recompute.ALL, counts=False, schedules=("1f1b", "gpipe", "interleaved")),
+        Trainer("deepspeed", Degrees.ONE, Recompute.EACH, counts=False, schedules=("1f1b",)),
+        Trainer("torch", Degrees.ONE, Recompute.EACH, False, schedules=("1f1b", "gpipe", "interleaved", "zb-h1")),
+        Trainer("galvatron", Degrees.ONE, Recompute.EACH, counts=True, fills=True, schedules=("1f1b", "gpipe")),
         Trainer("vllm", Degrees.ONE, Recompute.NONE, counts=True),
         Trainer("sglang", Degrees.ONE, Recompute.NONE, counts=True),
         Trainer("accelerate", Degrees.NONE, Recompute.NONE, counts=False),

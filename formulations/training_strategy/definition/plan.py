@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated
 
 from formulations.contract.plan_exchange import exchange
+from formulations.stage_partitioning.definition.plan import Stage, StagePlan
+from instances.errors import expect
 from instances.problems.training_strategy import Schedule, StrategyInstance
-from instances.rules import Count, NodeId, Text, member_of
+from instances.rules import Count, Flag, NodeId, Text, member_of
 
 
 @dataclass(frozen=True)
@@ -28,21 +31,50 @@ class StrategyPlan:
     tmpcs: Mapping[NodeId, Text]
 
 
-def _with_ids(instance: StrategyInstance, declared: StrategyPlan, _: str) -> StrategyPlan:
+@dataclass(frozen=True)
+class _Declared(StrategyPlan):
+    """A plan as files have it, with what a reader needs to run it.
+
+    ``num_microbatches`` are those of a batch, of all replicas together (``None``: the instance's). ``sharded``: whether
+    each replica holds a part of the optimiser's states alone; here all hold them whole.
+    """
+
+    num_microbatches: Count | None = None
+    sharded: Flag = False
+
+
+def _read(instance: StrategyInstance, declared: _Declared, where: str) -> StrategyPlan:
     """Texts become the ids of the nodes that they name; those that do not exist are left to ``violations``."""
+    own = instance.flat.num_microbatches
+    is_own = declared.num_microbatches in (None, own)
+    expect(is_own, where, "num_microbatches", declared.num_microbatches, f"{own}, the instance's (--microbatches)")
+    expect(not declared.sharded, where, "sharded", True, "false: static bytes hold the optimiser's states whole")
     ids = {str(node): node for node in instance.flat.index}
-    chunks = tuple(tuple(ids.get(str(node), node) for node in chunk) for chunk in declared.chunks)
-    return replace(declared, chunks=chunks, tmpcs={ids.get(str(v), v): name for v, name in declared.tmpcs.items()})
+    fields = {each.name: getattr(declared, each.name) for each in dataclasses.fields(StrategyPlan)}
+    fields["chunks"] = tuple(tuple(ids.get(str(node), node) for node in chunk) for chunk in declared.chunks)
+    return StrategyPlan(**fields | {"tmpcs": {ids.get(str(v), v): name for v, name in declared.tmpcs.items()}})
 
 
-def _in_order(_: StrategyInstance, plan: StrategyPlan) -> StrategyPlan:
+def _written(instance: StrategyInstance, plan: StrategyPlan) -> _Declared:
     """The plan with its TMPCs in the order of the chunks."""
-    return replace(plan, tmpcs={node: plan.tmpcs[node] for chunk in plan.chunks for node in chunk})
+    tmpcs = {node: plan.tmpcs[node] for chunk in plan.chunks for node in chunk}
+    return _Declared(**vars(plan) | {"tmpcs": tmpcs}, num_microbatches=instance.flat.num_microbatches)
 
 
 plan_from_json, plan_to_json = exchange(
-    '``{"pp_degree", "tp_degree", "dp_degree", "virtual_stages", "schedule", "chunks", "tmpcs"}``.',
-    StrategyPlan,
-    _with_ids,
-    _in_order,
+    '``{"pp_degree", "tp_degree", "dp_degree", "virtual_stages", "schedule", "chunks", "tmpcs", "num_microbatches", '
+    '"sharded"}``.',
+    _Declared,
+    _read,
+    _written,
 )
+
+
+def as_stages(plan: StrategyPlan) -> StagePlan:
+    """The chunks as stages with the plan's degrees, from the input side on."""
+    return StagePlan(
+        tuple(
+            Stage(chunk, plan.dp_degree, plan.tp_degree, {node: plan.tmpcs[node] for node in chunk})
+            for chunk in plan.chunks
+        )
+    )

@@ -20,7 +20,7 @@ Give PlannedPipeline the layers of the model in the order of LAYERS, each made o
 as many tensor-parallel ranks as TENSOR_PARALLEL (a `topology` of PipeModelDataParallelTopology, if more than one):
 
     PlannedPipeline(layers, num_stages=len(PARTS) - 1, loss_fn=loss)
-"""
+{batch}"""
 
 from deepspeed.pipe import PipelineModule
 
@@ -54,9 +54,11 @@ class PlannedPipeline(PipelineModule):
 
 def write(layout: Layout) -> str:
     """The file. ``layout`` has one pair of degrees, named modules and one stage on each rank."""
-    layers = layout.layers
+    layers, each = layout.layers, layout.microbatches_each
+    batch = f"\nThe plan has {each} micro-batches for each replica: gradient_accumulation_steps.\n"
     return _FILE.format(
         world=layout.world_size,
+        batch="" if each is None else batch,
         pp=layout.pp_degree,
         dp=layout.dp_degree,
         tp=layout.tp_degree,

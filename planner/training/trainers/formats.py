@@ -133,7 +133,10 @@ _RECOMPUTED = {
     Recompute.ALL: "all layers or none",
     Recompute.NONE: "none (inference)",
 }
-_HEAD = ("format", "what is written", "degrees (dp, tp)", "recomputation", "cut", "version read", "on", "held to")
+_HEAD = (
+    *("format", "what is written", "degrees (dp, tp)", "recomputation", "cut", "schedules"),
+    *("version read", "on", "held to"),
+)
 
 
 def capabilities() -> str:
@@ -150,6 +153,7 @@ def capabilities() -> str:
                 _DEGREES[able.degrees],
                 _RECOMPUTED[able.recompute],
                 cut + filled,
+                ", ".join(f"`{schedule}`" for schedule in able.schedules) or "none",
                 each.version,
                 each.seen,
                 each.held_to,

@@ -33,7 +33,7 @@ def write(layout: Layout) -> str:
         "global_bsz": batch,
         "chunks": max(1, batch // max(stage.dp_degree for stage in layout.stages)),
         "pp_division": _join([len(row) for row in rows]),
-        "pipeline_type": "pipedream_flush",
+        "pipeline_type": "gpipe" if layout.schedule == "gpipe" else "pipedream_flush",
         "default_dp_type": "ddp",
         "vtp": layout.stages[0].tp_degree,
         "vsp": 0,

@@ -39,13 +39,14 @@ class Stage:
 class Layout:
     """Stages from the input side on. With ``virtual`` stages on each rank, stage i runs on rank i modulo ``pp_degree``.
 
-    ``num_microbatches`` of a batch are for formats that want a number (``None``: unknown); layouts that differ in it
-    alone are equal.
+    ``num_microbatches`` of a batch are for formats that want a number (``None``: unknown), and so is the ``schedule``,
+    the order of passes that the plan's time is of; layouts that differ in these alone are equal.
     """
 
     stages: tuple[Stage, ...]
     virtual: int = 1
     num_microbatches: int | None = field(default=None, compare=False)
+    schedule: str | None = field(default=None, compare=False)
 
     @property
     def pp_degree(self) -> int:
@@ -61,6 +62,13 @@ class Layout:
     def tp_degree(self) -> int:
         """The tensor-parallel degree that all stages have; `ValueError` if they differ."""
         return _only({stage.tp_degree for stage in self.stages}, "tensor-parallel degrees")
+
+    @property
+    def microbatches_each(self) -> int | None:
+        """Micro-batches of a batch that each replica runs, at most; ``None`` where no batch is planned."""
+        if self.num_microbatches is None or self.schedule is None:
+            return None
+        return -(-self.num_microbatches // self.dp_degree)
 
     @property
     def world_size(self) -> int:

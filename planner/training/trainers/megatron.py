@@ -44,6 +44,8 @@ def write(layout: Layout) -> str:
             f"--recompute-num-layers {recomputed}",
         ]
     head = f"# tensor {layout.tp_degree} x pipeline {layout.pp_degree} x data {layout.dp_degree}"
+    if layout.schedule is not None:
+        head += f"\n# The global batch size is {layout.num_microbatches} times the micro-batch size."
     lines = [head, f"WORLD_SIZE={layout.world_size}", "MODEL_PARALLEL_ARGS=(", *(f"    {each}" for each in arguments)]
     return "\n".join([*lines, ")", ""])
 

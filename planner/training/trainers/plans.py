@@ -8,10 +8,11 @@ from typing import Any
 
 from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.definition.trainers import Kind, Piece, is_recomputed, obstacles, pieces
+from formulations.training_strategy.definition.plan import as_stages
 from instances.problems.stage_partitioning import StageInstance
 from planner.files.load import family_of
 from planner.process.errors import UsageError
-from planner.training.trainers import torchtitan
+from planner.training.trainers import pytorch, torchtitan
 from planner.training.trainers.formats import Format
 from planner.training.trainers.layout import DECODER, EMBEDDING, HEAD, MTP, Layer, Layout, Stage
 
@@ -20,6 +21,7 @@ PROBLEMS = (
     "stage_partitioning",
     "flushed_partitioning",
     "hierarchical_partitioning",
+    "training_strategy",
     "layer_assignment",
     "amp_strategy",
 )
@@ -54,7 +56,11 @@ def layout_of(instance: Any, plan: Any, wanted: Format) -> TranslatedPlan:
         return _check(layout, wanted, [f"micro-batches of {degrees.microbatch} samples"])
     if problem == "stage_partitioning":
         return _of_stages(instance, plan, wanted)
-    return _of_stages(instance.flat, plan if problem == "flushed_partitioning" else _flatten(plan), wanted)
+    if problem == "training_strategy":
+        return _of_stages(instance.flat, as_stages(plan), wanted, str(plan.schedule), plan.virtual_stages)
+    if problem == "flushed_partitioning":
+        return _of_stages(instance.flat, plan, wanted, str(instance.schedule))
+    return _of_stages(instance.flat, _flatten(plan), wanted)
 
 
 def _flatten(plan: Any) -> StagePlan:
@@ -68,8 +74,12 @@ def _flatten(plan: Any) -> StagePlan:
     )
 
 
-def _of_stages(flat: StageInstance, plan: StagePlan, wanted: Format) -> TranslatedPlan:
+def _of_stages(
+    flat: StageInstance, plan: StagePlan, wanted: Format, schedule: str | None = None, virtual: int = 1
+) -> TranslatedPlan:
     refused = tuple(obstacles(flat, plan, wanted.trainer))
+    if virtual > 1 and "interleaved" not in wanted.trainer.schedules:
+        refused = (f"devices have {virtual} chunks of layers; {wanted.name} has one on each", *refused)
     if refused:
         return TranslatedPlan(None, refused)
     found = pieces(flat, wanted.trainer)
@@ -89,7 +99,23 @@ def _of_stages(flat: StageInstance, plan: StagePlan, wanted: Format) -> Translat
         notes.append("the instance names no modules: layers are called layers.0, layers.1, ...")
     degrees = zip(rows, plan.stages, strict=True)
     stages = tuple(Stage(tuple(row), stage.dp_degree, stage.tp_degree) for row, stage in degrees)
-    return _check(Layout(stages, num_microbatches=flat.num_microbatches), wanted, notes)
+    layout = Layout(stages, virtual, flat.num_microbatches, schedule)
+    return _check(layout, wanted, [*notes, *_left_out(layout, wanted)])
+
+
+def _left_out(layout: Layout, wanted: Format) -> Iterator[str]:
+    """What a format does not say of how a batch is run, in words."""
+    name, known = wanted.name, wanted.trainer.schedules
+    if layout.schedule is None:
+        return
+    if not known:
+        batch = f"{layout.num_microbatches} micro-batches of a batch"
+        yield f"{name} trains nothing: the {batch} and their order, {layout.schedule}, are left out"
+    elif layout.schedule not in known:
+        yield f"{name} does not run {layout.schedule}, which the plan's time is of, but {known[0]}"
+    elif name == "torch" and pytorch.microbatches(layout) != layout.microbatches_each:
+        rule = f"{layout.schedule} of torch does not run {layout.microbatches_each} on {layout.pp_degree} ranks"
+        yield f"each replica has {pytorch.microbatches(layout)} micro-batches in the script: {rule}"
 
 
 def _modules(found: Iterable[Piece]) -> Iterator[tuple[str, ...]]:

@@ -1,7 +1,7 @@
 """PyTorch: a self-contained script that runs the plan with torch.distributed.pipelining.
 
-Source: torch.distributed.pipelining 2.13.0 (PipelineStage, Schedule1F1B, ScheduleInterleaved1F1B), which the script was
-run with: stages are adjacent, and all have one mesh of replicas.
+Source: torch.distributed.pipelining 2.13.0 (PipelineStage and the schedules below), which the script was run with:
+stages are adjacent, and all have one mesh of replicas.
 """
 
 from __future__ import annotations
@@ -14,17 +14,37 @@ from planner.training.trainers.literals import constant, constants, read_constan
 _HERE = "# What the plan says."
 
 
+_SCHEDULES = {
+    "gpipe": "ScheduleGPipe",
+    "interleaved": "ScheduleInterleaved1F1B",
+    "zb-h1": "ScheduleInterleavedZeroBubble",
+}
+
+
+def microbatches(layout: Layout) -> int:
+    """Those of each replica in the script: the plan's, or the next number that torch's schedule takes.
+
+    1F1B wants at least as many as stages; interleaved schedules run as many rounds as ranks go into the number, which
+    divide it.
+    """
+    p, m = layout.pp_degree, layout.microbatches_each or (layout.num_microbatches or 1) // layout.dp_degree
+    if layout.virtual > 1 or layout.schedule == "zb-h1":
+        return m if m % max(1, m // p) == 0 else -(-m // p) * p
+    return m if layout.schedule == "gpipe" else max(p, m)
+
+
 def write(layout: Layout) -> str:
     """The script. ``layout`` has one pair of degrees and named modules."""
     layers = [layer for layer in layout.layers if layer.recompute]
-    each = max(len(layout.stages), (layout.num_microbatches or 1) // layout.dp_degree)
+    default = "Schedule1F1B" if layout.virtual == 1 else "ScheduleInterleaved1F1B"
     said = [
         constant("STAGES", [[name for layer in stage.layers for name in layer.modules] for stage in layout.stages]),
         constant("RECOMPUTED", [name for layer in layers for name in layer.modules]),
         constant("DATA_PARALLEL", layout.dp_degree),
         constant("TENSOR_PARALLEL", layout.tp_degree),
         constant("STAGES_PER_RANK", layout.virtual),
-        constant("MICROBATCHES", each),
+        constant("MICROBATCHES", max(1, microbatches(layout))),
+        constant("SCHEDULE", _SCHEDULES.get(layout.schedule or "", default)),
     ]
     script = files("planner.training.trainers").joinpath("pipeline.py.txt").read_text(encoding="utf-8")
     return script.replace("WORLD_SIZE", str(layout.world_size)).replace(_HERE, "\n".join([_HERE, *said]))

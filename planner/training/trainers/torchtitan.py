@@ -16,13 +16,15 @@ from planner.training.trainers.literals import constant, constants, read_constan
 
 _PARALLELISM = "config.parallelism."
 _MODE = "config.activation_checkpoint.mode"
+_SCHEDULES = {"gpipe": "GPipe", "interleaved": "Interleaved1F1B"}
+_BATCH = ",\nin which training.local_batch_size is {each} times parallelism.pipeline_parallel_microbatch_size"
 
 _OF_TRANSFORMERS = re.compile(r"(?:model\.)?(tok_embeddings|embed_tokens|norm|lm_head|layers\.\d+)")
 
 _RECIPE = '''"""A plan's layout as a torchtitan recipe: {world} devices, pipeline {pp} x data {dp} x tensor {tp}.
 
 Call `planned` in a function of your own that torchtitan finds (MODULE=... CONFIG=... ./run_train.sh), with the function
-of the configuration to begin with:
+of the configuration to begin with{batch}:
 
     def my_model_planned():
         return planned(my_model)
@@ -72,17 +74,19 @@ def own_names(modules: Iterable[str]) -> dict[str, str] | None:
 def write(layout: Layout) -> str:
     """A recipe. ``layout`` has one pair of degrees, named modules, and all decoder layers recomputed or none."""
     pp, dp, tp = layout.pp_degree, layout.dp_degree, layout.tp_degree
+    default, each = "1F1B" if layout.virtual == 1 else "Interleaved1F1B", layout.microbatches_each
     assigned = {
         _PARALLELISM + "pipeline_parallel_degree": pp,
         _PARALLELISM + "data_parallel_replicate_degree": dp,
         _PARALLELISM + "data_parallel_shard_degree": 1,
         _PARALLELISM + "tensor_parallel_degree": tp,
-        _PARALLELISM + "pipeline_parallel_schedule": "1F1B" if layout.virtual == 1 else "Interleaved1F1B",
+        _PARALLELISM + "pipeline_parallel_schedule": _SCHEDULES.get(layout.schedule or "", default),
         _MODE: "full" if any(layer.recompute for layer in layout.layers) else "none",
     }
     parts = [[module for layer in stage.layers for module in layer.modules] for stage in layout.stages]
     return _RECIPE.format(
         world=layout.world_size,
+        batch="" if each is None else _BATCH.format(each=each),
         pp=pp,
         dp=dp,
         tp=tp,

@@ -106,6 +106,18 @@ def test_peaks_by_hand(given: StrategyPlan, peak: list[float]) -> None:
         assert [broken.rule for broken in violations(tight, given)][:1] == ([] if fits else ["memory"])
 
 
+def test_a_plan_file_says_what_a_reader_needs_to_run_it() -> None:
+    instance, given = equal_layers(4), plan(2, 4, d=2)
+    content = FAMILY.plan_to_json(instance, given)
+    assert (content["num_microbatches"], content["sharded"]) == (8, False)
+    without = {key: value for key, value in content.items() if key not in ("num_microbatches", "sharded")}
+    assert FAMILY.plan_from_json(instance, content) == FAMILY.plan_from_json(instance, without) == given
+    with pytest.raises(InstanceError, match="num_microbatches is 4; expected 8, the instance's"):
+        FAMILY.plan_from_json(instance, content | {"num_microbatches": 4})
+    with pytest.raises(InstanceError, match="sharded is True; expected false"):
+        FAMILY.plan_from_json(instance, content | {"sharded": True})
+
+
 WHOLE = plan(2, 4)
 
 

@@ -187,6 +187,82 @@ def test_plans_of_other_problems() -> None:
         planner.export(mapping, planner.solve(mapping).to_json(), "torch")
 
 
+def strategy(schedule: str, chunks: list[list[int]], V: int = 1, dp: int = 1) -> dict[str, Any]:
+    """A plan of chain8-strategy in which all layers but the last are kept."""
+    tmpcs = {str(v): "keep" for chunk in chunks for v in chunk}
+    degrees = {"pp_degree": len(chunks) // V, "tp_degree": 1, "dp_degree": dp, "virtual_stages": V}
+    return {**degrees, "schedule": schedule, "chunks": chunks, "tmpcs": tmpcs}
+
+
+INTERLEAVED = strategy("interleaved", [[0, 1, 2], [3], [4, 5], [6, 7]], V=2)
+WITHOUT_CHUNKS = {"deepspeed", "galvatron", "vllm", "sglang", "accelerate"}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_strategies_are_exported_with_their_chunks(name: str) -> None:
+    """As stages of the same layers are; where a device has several chunks, those that have no place for them refuse."""
+    instance = planner.load("chain8-strategy", memory="1GB")
+    found = planner.export(instance, INTERLEAVED, name)
+    assert (found.text is None) == (name in WITHOUT_CHUNKS) == ("2 chunks of layers" in (found.refused or ""))
+    if found.text is not None:
+        read = FORMATS[name].read(found.text)
+        assert found.lossless and (read.pp_degree, read.virtual) == (2, 2)
+        assert not any("does not run" in note for note in found.notes)
+    stages = [[0, 1, 2], [3, 4, 5, 6, 7]]
+    own = planner.export(instance, strategy("1f1b", stages), name)
+    each = [
+        {"nodes": chunk, "dp_degree": 1, "tp_degree": 1, "tmpcs": {str(v): "keep" for v in chunk}} for chunk in stages
+    ]
+    other = planner.export(planner.load("chain8", memory="1GB"), {"stages": each}, name)
+    assert own.text is not None and other.text is not None
+    assert FORMATS[name].read(own.text) == FORMATS[name].read(other.text) and own.lossless
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_schedule_that_a_trainer_does_not_run_is_said(name: str) -> None:
+    instance = planner.load("chain8-strategy", memory="1GB", schedule="1f1b,gpipe,zb-h1", virtual_stages=1)
+    for schedule in ("1f1b", "gpipe", "zb-h1"):
+        found = planner.export(instance, strategy(schedule, [[0, 1, 2, 3], [4, 5, 6, 7]]), name)
+        known = FORMATS[name].trainer.schedules
+        said = f"{name} does not run {schedule}, which the plan's time is of, but 1f1b"
+        assert (said in found.notes) == (bool(known) and schedule not in known)
+        left = f"{name} trains nothing: the 8 micro-batches of a batch and their order, {schedule}, are left out"
+        assert (left in found.notes) == (not known)
+
+
+@pytest.mark.parametrize(
+    ("name", "schedule", "words"),
+    [
+        ("megatron", "1f1b", "# The global batch size is 8 times the micro-batch size."),
+        ("torchtitan", "gpipe", 'pipeline_parallel_schedule = "GPipe"'),
+        ("torchtitan", "gpipe", "training.local_batch_size is 4 times parallelism.pipeline_parallel_microbatch_size:"),
+        ("deepspeed", "1f1b", "4 micro-batches for each replica: gradient_accumulation_steps"),
+        ("galvatron", "gpipe", '"pipeline_type": "gpipe"'),
+        ("galvatron", "1f1b", '"chunks": 4'),
+        ("torch", "zb-h1", "SCHEDULE = 'ScheduleInterleavedZeroBubble'"),
+        ("torch", "1f1b", "MICROBATCHES = 4"),
+    ],
+)
+def test_a_batch_is_written_where_there_is_a_place_for_it(name: str, schedule: str, words: str) -> None:
+    instance = planner.load("chain8-strategy", memory="1GB", schedule="1f1b,gpipe,zb-h1", virtual_stages=1)
+    found = planner.export(instance, strategy(schedule, [[0, 1, 2, 3], [4, 5, 6, 7]], dp=2), name)
+    assert found.text is not None and words.replace("'", '"') in found.text.replace("'", '"')
+
+
+@pytest.mark.parametrize(
+    ("schedule", "m", "written"),
+    [("1f1b", 2, 3), ("1f1b", 5, 5), ("gpipe", 2, 2), ("zb-h1", 2, 2), ("zb-h1", 7, 9), ("zb-h1", 8, 8)],
+)
+def test_micro_batches_that_torch_cannot_run_are_said(schedule: str, m: int, written: int) -> None:
+    """1F1B: at least as many as stages; zero bubble: rounds of as many, in which all of them are."""
+    instance = planner.load(
+        "chain8-strategy", memory="1GB", schedule="1f1b,gpipe,zb-h1", virtual_stages=1, microbatches=m
+    )
+    found = planner.export(instance, strategy(schedule, [[0, 1, 2], [3, 4, 5], [6, 7]]), "torch")
+    assert found.text is not None and f"MICROBATCHES = {written}\n" in found.text
+    assert any(f"does not run {m} on 3 ranks" in note for note in found.notes) == (written != m)
+
+
 def test_recomputation_that_a_server_does_not_have_is_refused() -> None:
     instance = planner.load("chain8")
     plan = unequal()
@@ -244,6 +320,27 @@ def test_help_names_the_formats() -> None:
     assert set(command._FORMATS.replace(" or ", ", ").split(", ")) == set(FORMATS)
 
 
+def launched(text: str, folder: Path) -> None:
+    """The script runs in two processes, and the gradients of both are those of the unsplit stand-in."""
+    (folder / "plan.py").write_text(text)
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "plan.py"]
+    done = subprocess.run(launch, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("gradients differ by at most") == 2
+
+
+@pytest.mark.parametrize("schedule", ["interleaved", "zb-h1", "gpipe"])
+def test_strategies_run_with_torch(schedule: str, tmp_path: Path) -> None:
+    """Two processes, under the plan's schedule; gradients equal those of the unsplit stand-in."""
+    pytest.importorskip("torch", reason="the script runs with the extra torch")
+    instance = planner.load("chain8-strategy", memory="1GB", schedule="gpipe,interleaved,zb-h1", microbatches=4)
+    plan = INTERLEAVED if schedule == "interleaved" else strategy(schedule, [[0, 1, 2], [3, 4, 5, 6, 7]])
+    text = planner.export(instance, plan, "torch").text
+    assert text is not None
+    launched(text, tmp_path)
+
+
 def test_script_runs_with_torch(tmp_path: Path) -> None:
     """Two processes, a stand-in of the plan's shape: gradients equal those of the unsplit stand-in."""
     pytest.importorskip("torch", reason="the script runs with the extra torch")
@@ -254,9 +351,4 @@ def test_script_runs_with_torch(tmp_path: Path) -> None:
     second["tmpcs"]["5"] = "recompute"
     text = planner.export(instance, {"stages": [first, second]}, "torch").text
     assert text is not None and "RECOMPUTED = ['layers.5']" in text
-    (tmp_path / "plan.py").write_text(text)
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "plan.py"]
-    done = subprocess.run(launch, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("gradients differ by at most") == 2
+    launched(text, tmp_path)
