@@ -8,7 +8,7 @@ from formulations.contract.family import lazy
 from instances.parameters import Setting, one_of, parse_amount, parse_count, parse_degrees
 from instances.units import parse_bytes
 from planner.reproduction.claim import Claim
-from planner.reproduction.graphpipe.plans import methods, models
+from planner.reproduction.graphpipe.plans import TERMINALS, methods, models
 
 _code = lazy("planner.reproduction.graphpipe")
 
@@ -44,6 +44,14 @@ _NEAR = Setting(
     default="off",
 )
 
+_TERMINALS = Setting(
+    "terminals",
+    one_of(*TERMINALS),
+    "graphpipe: a branch or only the enclosing series may own an operator at which branches fork or join",
+    metavar="|".join(TERMINALS),
+    default=TERMINALS[0],
+)
+
 
 def _shapes(default: str) -> Setting:
     return Setting(
@@ -61,7 +69,7 @@ CLAIMS: tuple[Claim, ...] = (
         f"{_PAPER}, Table 1",
         "seconds and transitions of three searches on one cost model",
         _code.table_1.run,
-        (_ALL_DEVICES, _MODELS, _shapes("text"), _TIME),
+        (_ALL_DEVICES, _MODELS, _shapes("text"), _TERMINALS, _TIME),
     ),
     Claim(
         "graphpipe-fig-2",
@@ -81,7 +89,7 @@ CLAIMS: tuple[Claim, ...] = (
         f"{_PAPER}, Figure 6",
         "throughput of GraphPipe, two sequential pipelines and data parallelism",
         _code.fig_6.run,
-        (_ALL_DEVICES, _MODELS, _METHODS, _MEMORY, _NEAR, _shapes("appendix"), _TIME),
+        (_ALL_DEVICES, _MODELS, _METHODS, _MEMORY, _NEAR, _shapes("appendix"), _TERMINALS, _TIME),
     ),
     Claim(
         "graphpipe-fig-7",
@@ -93,6 +101,9 @@ CLAIMS: tuple[Claim, ...] = (
             Setting("branches", parse_degrees, "branches of CANDLE-Uno", metavar="2,4,...", default="2,4,8,16"),
             Setting("microbatches", parse_degrees, "micro-batch sizes", metavar="1,2,...", default="all"),
             _METHODS,
+            _MEMORY,
+            _NEAR,
+            _TERMINALS,
             _TIME,
         ),
     ),
@@ -101,7 +112,7 @@ CLAIMS: tuple[Claim, ...] = (
         f"{_PAPER}, Figure 9",
         "what parallel stages gain at the sequential micro-batch size, and what a larger size adds",
         _code.fig_9.run,
-        (_devices("32"), _MODELS, _MEMORY, _NEAR, _shapes("appendix"), _TIME),
+        (_devices("32"), _MODELS, _MEMORY, _NEAR, _shapes("appendix"), _TERMINALS, _TIME),
     ),
     Claim(
         "graphpipe-case-study",

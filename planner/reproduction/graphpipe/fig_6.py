@@ -16,6 +16,7 @@ from planner.reproduction.graphpipe.plans import (
     MODELS,
     SEQUENTIAL,
     SHAPES,
+    TERMINALS,
     TIME_LIMIT_S,
     columns,
     effort,
@@ -40,6 +41,7 @@ def run(
     memory: float | None = None,
     near: float | None = None,
     shapes: str = "appendix",
+    terminals: str = TERMINALS[0],
     time_limit: float = TIME_LIMIT_S,
 ) -> Evidence:
     """Every model, number of devices and method, with the mini-batches of Appendix A.2."""
@@ -52,7 +54,7 @@ def run(
             place = {"devices": count, "minibatch": instance.minibatch, "memory_bytes": instance.memory_bytes}
             cell = []
             for method in methods:
-                found = plan_by(model, method, time_limit, note, **given)
+                found = plan_by(model, method, time_limit, note, terminals, **given)
                 cell.append({"model": found.instance, **place, **columns(found), **effort(found)})
             base = fastest(cell, SEQUENTIAL)
             rows += [{**row, "speedup": ratio(row["samples_per_s"], base)} for row in cell]

@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from planner.files.load import load
 from planner.reproduction.claim import Evidence, Note
 from planner.reproduction.graphpipe.plans import (
     COLUMNS,
     INPUTS,
     MEMORY,
     METHODS,
+    TERMINALS,
     TIME_LIMIT_S,
     columns,
     effort,
+    memory_near,
     plan_by,
     ratio,
+    settings_of,
     sizes,
     spread,
 )
+from planner.results.result import Result
 
 DEVICES = (4, 8, 16)
 BRANCHES = (2, 4, 8, 16)
 #: Section 7.3: eight devices, four branches, 128 samples.
-RIGHT = {"branches": 4, "devices": 8, "minibatch": 128}
+RIGHT = {"branches": 4, "minibatch": 128}
+RIGHT_DEVICES = 8
 Row = dict[str, Any]
 
 
@@ -34,23 +40,30 @@ def run(
     branches: Sequence[int] = BRANCHES,
     microbatches: Sequence[int] = (),
     methods: Sequence[str] = METHODS,
+    memory: float | None = None,
+    near: float | None = None,
+    terminals: str = TERMINALS[0],
     time_limit: float = TIME_LIMIT_S,
 ) -> Evidence:
     """Both sides of the figure; ``microbatches``: those of the right side (none given: all that have a plan)."""
     rows: list[Row] = []
+
+    def found_by_all(model: str, count: int, shape: Mapping[str, int]) -> tuple[Row, list[Result]]:
+        given = settings_of(count, shape, memory)
+        given |= memory_near(model, near, time_limit, note, **given)
+        instance: Any = load(model, **given)
+        named = {"model": model, "branches": shape["branches"], "devices": count, "memory_bytes": instance.memory_bytes}
+        return named, [plan_by(model, method, time_limit, note, terminals, **given) for method in methods]
+
     for count in devices:
         for number in branches:
-            found = [
-                plan_by("candle-uno", method, time_limit, note, branches=number, devices=count) for method in methods
-            ]
-            named = {"side": "left", "model": "candle-uno", "branches": number, "devices": count}
-            rows += _compared([{**named, **columns(each), **effort(each)} for each in found])
-    found = [plan_by("mmt", method, time_limit, note, **RIGHT) for method in methods]
+            named, found = found_by_all("candle-uno", count, {"branches": number})
+            rows += _compared([{"side": "left", **named, **columns(each), **effort(each)} for each in found])
+    named, found = found_by_all("mmt", RIGHT_DEVICES, RIGHT)
     for size in sorted({size for each in found for size in sizes(each)}):
         if not microbatches or size in microbatches:
-            named = {"side": "right", "model": "mmt", "branches": RIGHT["branches"], "devices": RIGHT["devices"]}
             cell = [{**named, **columns(each, size), **effort(each), "tps_microbatch": size} for each in found]
-            rows += _compared([{**row, "microbatch": size} for row in cell])
+            rows += _compared([{"side": "right", **row, "microbatch": size} for row in cell])
     notes = (COLUMNS, "speedup: over pipedream; rows of the right side are at one micro-batch size each")
     return Evidence(tuple(rows), INPUTS, notes=(*notes, MEMORY, *_left(rows), *_right(rows)))
 

@@ -13,6 +13,7 @@ from planner.reproduction.graphpipe.plans import (
     MEMORY,
     MODELS,
     SHAPES,
+    TERMINALS,
     TIME_LIMIT_S,
     memory_near,
     plan_by,
@@ -38,6 +39,7 @@ def run(
     memory: float | None = None,
     near: float | None = None,
     shapes: str = "appendix",
+    terminals: str = TERMINALS[0],
     time_limit: float = TIME_LIMIT_S,
 ) -> Evidence:
     """The strategies on every model, compared by the simulated iteration of their quickest plans."""
@@ -46,7 +48,7 @@ def run(
         for count in devices:
             given = settings_of(count, SHAPES[shapes][model], memory)
             given |= memory_near(model, near, time_limit, note, **given)
-            rows += _strategies(model, given, time_limit, note)
+            rows += _strategies(model, given, terminals, time_limit, note)
     notes = (
         "sequential: pipedream's quickest plan; same-stages: its stages without the order that the chain adds; "
         "parallel: graphpipe at that micro-batch size; graphpipe, graphpipe-plus: the quickest plan of all sizes",
@@ -57,11 +59,13 @@ def run(
     return Evidence(tuple(rows), INPUTS, notes=notes)
 
 
-def _strategies(model: str, given: Mapping[str, Any], time_limit: float, note: Note) -> list[Row]:
+def _strategies(model: str, given: Mapping[str, Any], terminals: str, time_limit: float, note: Note) -> list[Row]:
     """Plans of least simulated iteration: the results' own plans, as the instance declares that objective."""
     given = {**given, "objective": "iteration"}
     row = plan_by(model, "pipedream", time_limit, note, **given)
-    graph, plus = (plan_by(model, method, time_limit, note, **given) for method in ("graphpipe", "graphpipe-plus"))
+    graph, plus = (
+        plan_by(model, method, time_limit, note, terminals, **given) for method in ("graphpipe", "graphpipe-plus")
+    )
     found: dict[str, Mapping[str, Any]] = {"sequential": _quickest(row), "same-stages": {}, "parallel": {}}
     if row.plan is not None:
         instance = load(model, **given)

@@ -21,6 +21,8 @@ MODELS = ("mmt", "dlrm", "candle-uno")
 METHODS = ("data-parallel", "pipedream", "piper-dp", "graphpipe", "graphpipe-plus")
 SEQUENTIAL = ("pipedream", "piper-dp")
 DEVICES = (4, 8, 16, 32)
+#: Who may own an operator at which branches fork or join (``planner solve --terminals``); the first is the default.
+TERMINALS = ("branch", "series")
 #: Seconds for each method on each instance by default.
 TIME_LIMIT_S = 60.0
 #: The least memory of a method is found to within this, relative.
@@ -62,11 +64,14 @@ def _chosen(value: Any, known: tuple[str, ...]) -> tuple[str, ...]:
         raise ValueError(f"names separated by commas, of {', '.join(known)}") from None
 
 
-def plan_by(model: str, method: str, time_limit: float, note: Note, **declared: Any) -> Result:
-    """The verified result of a method on a model of the catalog."""
+def plan_by(
+    model: str, method: str, time_limit: float, note: Note, terminals: str = TERMINALS[0], **declared: Any
+) -> Result:
+    """The verified result of a method on a model of the catalog; ``terminals`` is a reading of ``graphpipe`` alone."""
     shown = ", ".join(f"{name} {value}" for name, value in declared.items())
     note(f"{model}, {shown}: {method}")
-    return verified_result(load(model, **declared), method, limits=Limits(time_s=time_limit))
+    reading = {"terminals": terminals} if method == "graphpipe" else {}
+    return verified_result(load(model, **declared), method, limits=Limits(time_s=time_limit), **reading)
 
 
 def memory_near(model: str, percent: float | None, time_limit: float, note: Note, **declared: Any) -> dict[str, float]:

@@ -13,6 +13,7 @@ from planner.reproduction.graphpipe.plans import (
     INPUTS,
     MODELS,
     SHAPES,
+    TERMINALS,
     TIME_LIMIT_S,
     columns,
     effort,
@@ -42,6 +43,7 @@ def run(
     devices: Sequence[int] = DEVICES,
     models: Sequence[str] = MODELS,
     shapes: str = "text",
+    terminals: str = TERMINALS[0],
     time_limit: float = TIME_LIMIT_S,
 ) -> Evidence:
     """Every model, number of devices and search; ratios are to GraphPipe's on the same instance."""
@@ -54,7 +56,7 @@ def run(
             cell = {}
             for method in SEARCHES:
                 began = time.process_time()
-                found = plan_by(model, method, time_limit, note, devices=count, **SHAPES[shapes][model])
+                found = plan_by(model, method, time_limit, note, terminals, devices=count, **SHAPES[shapes][model])
                 spent = {**effort(found), "cpu_s": time.process_time() - began}
                 cell[method] = {"model": found.instance, "devices": count, **columns(found), **spent}
             own = cell["graphpipe"]
