@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from formulations.contract.family import lazy
-from instances.parameters import Setting, one_of, parse_amount, parse_count, parse_degrees
-from instances.units import parse_bytes
+from instances.parameters import Setting, one_of, parse_amount, parse_count, parse_degrees, within
+from instances.units import parse_bandwidth, parse_bytes
 from planner.reproduction.claim import Claim
 from planner.reproduction.graphpipe.plans import TERMINALS, methods, models
 
@@ -130,6 +130,14 @@ CLAIMS: tuple[Claim, ...] = (
         f"{_PAPER}, Appendix A.3",
         "throughput on a sequential transformer, where all pipelines should be equal",
         _code.a3.run,
-        (_ALL_DEVICES, _METHODS, _TIME),
+        (
+            _ALL_DEVICES,
+            _METHODS,
+            Setting(
+                "speed", within(parse_amount, 0.01), "divide the times of all operators", metavar="FACTOR", default="1"
+            ),
+            Setting("bandwidth", parse_bandwidth, "bytes per second of a link", metavar="B", default="12GB/s"),
+            _TIME,
+        ),
     ),
 )

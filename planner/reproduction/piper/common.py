@@ -58,7 +58,11 @@ CLAIMS: tuple[Claim, ...] = (
         f"{_PAPER}, Figure 3",
         "seconds that planning takes, against devices and layers",
         _code.fig_3.run,
-        options=(_DEVICES, Setting("limit", parse_amount, "seconds for each run", metavar="SECONDS", default="60")),
+        options=(
+            _DEVICES,
+            Setting("memory", str, "memory per device; the release's file has 80GB", metavar="SIZE", default="8GiB"),
+            Setting("limit", parse_amount, "seconds for each run", metavar="SECONDS", default="60"),
+        ),
     ),
     Claim(
         "piper-fig-4",
