@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from planner.reproduction import CLAIMS
-from planner.reproduction.graphpipe.plans import METHODS, SHAPES, plan_by, ratio, spread
+from planner.reproduction.graphpipe.plans import METHODS, SHAPES, TERMINALS, plan_by, ratio, spread
 from planner.reproduction.graphpipe.table_1 import PRINTED
 from planner.reproduction.reproduce import reproduce
 
@@ -187,3 +187,19 @@ def test_near_the_memory_limit_data_parallelism_has_no_plan_and_the_graph_is_ahe
         "mmt", "pipedream", 60.0, lambda _line: None, devices=4, memory=rows["graphpipe"]["memory_bytes"] / 1.26
     )
     assert least.plan is None
+
+
+def test_figure_7_with_little_memory_needs_a_branch_that_owns_the_join() -> None:
+    """0.67 GB are 25 % more than the least with which the chain has a plan."""
+    given = {"methods": "graphpipe", "memory": "0.67GB"}
+    by_branch, by_series = (rows_of("graphpipe-fig-7", **given, terminals=who)[0] for who in TERMINALS)
+    assert by_branch["memory_bytes"] == by_series["memory_bytes"] == 0.67e9
+    assert by_branch["samples_per_s"] > 0 and by_series["samples_per_s"] is None
+
+
+def test_two_constants_scale_the_times_of_appendix_a3() -> None:
+    slow, quick = (rows_of("graphpipe-a3", methods="pipedream", speed=speed)[0] for speed in ("1", "2"))
+    assert 1.9 * slow["samples_per_s"] < quick["samples_per_s"] < 2 * slow["samples_per_s"]
+    thin = rows_of("graphpipe-a3", methods="pipedream", speed="2", bandwidth="3GB/s")[0]
+    assert thin["samples_per_s"] < quick["samples_per_s"]
+    assert thin["samples_per_s"] / thin["paper_samples_per_s"] == pytest.approx(0.956, abs=5e-4)

@@ -64,6 +64,8 @@ def test_table_1(published: Path) -> None:
     assert (len(found.rows), found.compared, found.matched) == (31, 62, 62)
     assert [list(row) for row in found.rows] == [KEYS] * 31
     assert "proved: 31 of 31" in found.notes[1] and "22 of 31" in found.notes[2] and "20.1 %" in found.notes[2]
+    assert "68.1 %" in found.notes[3] and "7 rows" in found.notes[3]
+    assert "46.0 %" in found.notes[4] and "10 rows" in found.notes[4]
 
 
 @pytest.mark.usefixtures("analytic")
