@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from instances.problems.stage_graph import AffineTime, StageGraph
+from instances.problems.stage_graph import AffineTime
 from planner.files.load import load
 from planner.reproduction.claim import Evidence, Note, verified_result
 from planner.reproduction.graphpipe.plans import (
@@ -45,7 +45,7 @@ def run(
     ``speed`` divides the times of all operators; it and ``bandwidth`` (bytes per second; ``None``: the catalog's) are
     two constants that the printed throughputs may calibrate.
     """
-    given = {} if bandwidth is None else {"bandwidth": bandwidth}
+    given: dict[str, Any] = {} if bandwidth is None else {"bandwidth": bandwidth}
     rows: list[dict[str, Any]] = []
     for count in devices:
         cell = []
@@ -76,7 +76,7 @@ def run(
     return Evidence(tuple(rows), INPUTS, notes=(COLUMNS, "speedup: over pipedream", *_sentences(rows)))
 
 
-def _quicker(instance: Any, speed: float) -> StageGraph:
+def _quicker(instance: Any, speed: float) -> Any:
     """The stage graph with its operators' times divided by ``speed``."""
 
     def divided(time: AffineTime) -> AffineTime:
