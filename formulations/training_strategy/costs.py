@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate, combinations, groupby, pairwise
 from typing import Any, NamedTuple
@@ -19,6 +19,7 @@ from formulations.stage_partitioning.definition.problem import MEMORY_SLACK
 from formulations.training_strategy.definition.plan import StrategyPlan
 from formulations.training_strategy.definition.problem import refusal
 from formulations.training_strategy.definition.quantities import VOCABULARY
+from instances.problems.stage_partitioning import Layer, Tmpc
 from instances.problems.training_strategy import Schedule, StrategyInstance
 from instances.rules import NodeId
 
@@ -27,7 +28,7 @@ Table = np.ndarray[Any, np.dtype[np.float64]]
 #: What would help where there is no plan.
 NO_PLAN = "no degrees and layout fit: more memory, devices, micro-batches or TMPCs that hold less are needed"
 #: Differences of prefix sums of bytes are that far from the sums themselves; a bound must not call that too large.
-_NOISE = 1e-9
+BOUND_NOISE = 1e-9
 #: Slopes of recomputation are distinguished by so many steps: more would cost time, fewer make bounds weaker.
 _MOST_SLOPES = 48
 #: Ways to run the layers of a chunk, or of a device, that no other one beats: more would take minutes.
@@ -66,6 +67,14 @@ class Kept(NamedTuple):
     static: float
     activation: float
     id: str
+
+
+class Part(NamedTuple):
+    """Layers of a chain that no cut separates, and the ways to run them: a TMPC for each, by a name of the way."""
+
+    id: NodeId
+    layers: tuple[Layer, ...]
+    ways: Mapping[str, tuple[Tmpc, ...]]
 
 
 class Choice(NamedTuple):
@@ -107,28 +116,31 @@ def chain_of(chains: dict[int, Chain], instance: StrategyInstance, degrees: Degr
 
 
 class Chain:
-    """The tables of an instance's chain at one degree t."""
+    """The tables of an instance's chain at one degree t, of its ``parts``: of the layers one by one, if not given."""
 
-    def __init__(self, instance: StrategyInstance, t: int) -> None:
+    def __init__(self, instance: StrategyInstance, t: int, parts: Sequence[Part] | None = None) -> None:
         flat = instance.flat
         self.limit = flat.memory_bytes * MEMORY_SLACK
         self.t = t
-        self.ids = [layer.id for layer in instance.chain]
-        tmpcs = [layer.tmpcs[t] for layer in instance.chain]
-        least = [min(x.time for x in each) for each in tmpcs]
+        if parts is None:
+            parts = [Part(layer.id, (layer,), {x.id: (x,) for x in layer.tmpcs[t]}) for layer in instance.chain]
+        self.ids = [part.id for part in parts]
+        least = [math.fsum(min(x.time for x in layer.tmpcs[t]) for layer in part.layers) for part in parts]
         self.ways = [
-            [Kept(x.time - fastest, x.static_bytes, x.activation_bytes, x.id) for x in each]
-            for each, fastest in zip(tmpcs, least, strict=True)
+            [_kept(name, way, fastest) for name, way in part.ways.items()]
+            for part, fastest in zip(parts, least, strict=True)
         ]
         self.time = np.array(least)
-        self.weights = np.array([each[0].weight_bytes for each in tmpcs])
+        # TMPCs of a layer at one degree have equal weights and volumes.
+        some = {layer.id: layer.tmpcs[t][0] for part in parts for layer in part.layers}
+        self.weights = np.array([math.fsum(some[layer.id].weight_bytes for layer in part.layers) for part in parts])
         L = len(self.ids)
-        place = {node: position for position, node in enumerate(self.ids)}
+        place = {layer.id: position for position, part in enumerate(parts) for layer in part.layers}
         step = _sums(self.time)
         for edge in flat.edges:
             u, v = place[edge.source], place[edge.target]
-            taken = 2 * (edge.bytes + tmpcs[v][0].sync_forward_bytes.get(edge.source, 0.0)) / flat.bandwidth
-            given = 2 * (edge.bytes + tmpcs[u][0].sync_backward_bytes.get(edge.target, 0.0)) / flat.bandwidth
+            taken = 2 * (edge.bytes + some[edge.target].sync_forward_bytes.get(edge.source, 0.0)) / flat.bandwidth
+            given = 2 * (edge.bytes + some[edge.source].sync_backward_bytes.get(edge.target, 0.0)) / flat.bandwidth
             step[u + 1 : v + 1, v + 1 :] += taken
             step[: u + 1, u + 1 : v + 1] += given
         self._again: dict[int, Table] = {}
@@ -156,7 +168,7 @@ class Chain:
 
     def _least_again(self, in_flight: int) -> Table:
         # A way that alone is too large is in no chunk; without it, sums round by far less than the tolerance on memory.
-        most = self.limit * (1 + _NOISE)
+        most = self.limit * (1 + BOUND_NOISE)
         sizes = [
             [(size, x.again) for x in ways if (size := x.static + in_flight * x.activation) <= most]
             for ways in self.ways
@@ -165,7 +177,7 @@ class Chain:
         sizes = [each or [(0.0, 0.0)] for each in sizes]
         of_kind = {each: _lower_hull(each) for each in {tuple(each) for each in sizes}}
         hulls = [of_kind[tuple(each)] for each in sizes]
-        missing = _sums(np.array([hull[0][0] for hull in hulls])) - self.limit * (1 + _NOISE)
+        missing = _sums(np.array([hull[0][0] for hull in hulls])) - self.limit * (1 + BOUND_NOISE)
         missing = np.where(self.is_chunk, np.maximum(missing, 0.0), 0.0)
         found = self._of_one_kind(hulls, missing) if max(map(len, sizes)) <= 2 else None
         found = self._relaxed(hulls, missing) if found is None else found
@@ -188,7 +200,7 @@ class Chain:
         has = {v: _sums(np.eye(len(hulls))[v]) > 0 for v in others}
         for chosen in (set_ for size in range(len(others) + 1) for set_ in combinations(others, size)):
             left = np.maximum(missing - math.fsum(steps[v][0] for v in chosen), 0.0)
-            number = np.ceil(left / one * (1 - _NOISE))
+            number = np.ceil(left / one * (1 - BOUND_NOISE))
             again = number * time + math.fsum(steps[v][1] for v in chosen)
             fits = number <= equal
             for v in chosen:
@@ -203,7 +215,7 @@ class Chain:
             taken = np.minimum(left, _sums(saved))
             found = found + slope * taken
             left = left - taken
-        return np.where(left > self.limit * _NOISE, math.inf, found)
+        return np.where(left > self.limit * BOUND_NOISE, math.inf, found)
 
     def fastest(self, x: int, y: int, in_flight: int) -> Choice | None:
         """The way to run layers x to y - 1 with the least recomputation that fits; ``None`` if none does."""
@@ -221,7 +233,7 @@ class Chain:
             ways = self.ways[layer]
             sizes = (held[:, None] + [w.static + in_flight * w.activation for w in ways]).ravel()
             times = (again[:, None] + [w.again for w in ways]).ravel()
-            fits = np.flatnonzero(sizes + rest <= self.limit * (1 + _NOISE))
+            fits = np.flatnonzero(sizes + rest <= self.limit * (1 + BOUND_NOISE))
             ordered = fits[np.lexsort((sizes[fits], times[fits]))]
             before = np.concatenate([[math.inf], np.minimum.accumulate(sizes[ordered])[:-1]])[: len(ordered)]
             kept = ordered[sizes[ordered] < before]
@@ -268,7 +280,8 @@ class Chain:
                         b + way.static + row[g] * way.activation for b, row in zip(label.held, rows, strict=True)
                     )
                     if all(
-                        b + rest[number + 1] <= self.limit * (1 + _NOISE) for b, rest in zip(held, least, strict=True)
+                        b + rest[number + 1] <= self.limit * (1 + BOUND_NOISE)
+                        for b, rest in zip(held, least, strict=True)
                     ):
                         again = (*label.again[:g], label.again[g] + way.again, *label.again[g + 1 :])
                         found.append(_Label(held, again, (*label.ways, way)))
@@ -282,6 +295,23 @@ class Chain:
             if self.fits([label.ways[a:b] for a, b in pairwise(sizes)], rows)
         ]
         return [Choice(label.again, tuple(w.id for w in label.ways)) for label in _undominated(kept)]
+
+    def plan(self, plan: StrategyPlan) -> StrategyPlan:
+        """The plan of all layers for one of the parts."""
+        return plan
+
+
+def _kept(name: str, way: Sequence[Tmpc], fastest: float) -> Kept:
+    """Layers that are run this way, which without recomputation take the ``fastest`` time."""
+    again, static, activation = (
+        math.fsum(values)
+        for values in (
+            (*(x.time for x in way), -fastest),
+            (x.static_bytes for x in way),
+            (x.activation_bytes for x in way),
+        )
+    )
+    return Kept(again, static, activation, name)
 
 
 def _slopes(hulls: Sequence[Sequence[tuple[float, float]]]) -> list[tuple[float, Table]]:
@@ -360,4 +390,4 @@ def plan_of(chain: Chain, degrees: Degrees, ends: Sequence[int], devices: Sequen
         tmpcs |= {chain.ids[layer]: name for layer, name in zip(layers, choice.tmpcs, strict=True)}
     chunks = tuple(tuple(chain.ids[x:y]) for x, y in cuts)
     ordered = {node: tmpcs[node] for chunk in chunks for node in chunk}
-    return StrategyPlan(degrees.p, degrees.t, degrees.d, degrees.V, degrees.schedule, chunks, ordered)
+    return chain.plan(StrategyPlan(degrees.p, degrees.t, degrees.d, degrees.V, degrees.schedule, chunks, ordered))

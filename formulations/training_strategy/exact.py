@@ -4,6 +4,10 @@ Most degrees are closed by a bound that takes no time, most of the others by tha
 searched by turns, so that a hard layout does not keep the others from being looked at. Where devices may have several
 chunks, the search begins with the plan of Megatron's even split.
 
+With the requirement ``realizable(TRAINER)`` the chain is that of the trainer's pieces (`trainer_chain`). Where a number
+of recomputed layers decides what a chunk holds, degrees that a free choice of them does not close are searched for each
+number.
+
 Source: this project.
 """
 
@@ -11,14 +15,16 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections.abc import Sequence
 from itertools import count
 
 from formulations.contract.family import Answer, infeasible_by_counting
-from formulations.training_strategy.costs import NO_PLAN, Chain, Degrees, TooManyWaysError, all_degrees, chain_of
+from formulations.training_strategy.costs import NO_PLAN, Chain, Degrees, TooManyWaysError, all_degrees
 from formulations.training_strategy.definition.plan import StrategyPlan
 from formulations.training_strategy.definition.problem import evaluate
 from formulations.training_strategy.heuristics import even
 from formulations.training_strategy.layouts import NOISE, Best, Layouts, Search, quick_bound
+from formulations.training_strategy.trainer_chain import space_of
 from instances.problems.training_strategy import StrategyInstance
 from solvers.outcome import OPTIMAL_GAP, Limits, Stop, Watch
 
@@ -34,18 +40,43 @@ def solve(instance: StrategyInstance, limits: Limits, watch: Watch) -> Answer[St
         return Answer(watch.best_plan, watch.best_bound, stop=Stop.SIZE_LIMIT, reason=str(error))
 
 
+class _Chains:
+    """The tables at each degree t, and with each number of recomputed layers where a trainer has such a number."""
+
+    def __init__(self, instance: StrategyInstance) -> None:
+        self.space = space_of(instance)
+        self.instance = instance if self.space is None else self.space.instance
+        self._made: dict[tuple[int, int | None], Chain | None] = {}
+
+    def at(self, t: int, number: int | None = None) -> Chain | None:
+        """Those, made once; ``None`` where a layer cannot be run so."""
+        if (t, number) not in self._made:
+            own = Chain(self.instance, t) if self.space is None else self.space.chain(t, number)
+            self._made[t, number] = own
+        return self._made[t, number]
+
+    def numbers(self, degrees: Degrees) -> Sequence[int]:
+        """Of recomputed layers; empty: any."""
+        return () if self.space is None else self.space.numbers(degrees)
+
+
 def _search(instance: StrategyInstance, limits: Limits, watch: Watch) -> Answer[StrategyPlan]:
-    chains: dict[int, Chain] = {}
+    chains = _Chains(instance)
+    fault = None if chains.space is None else chains.space.fault
+    if fault is not None:
+        return infeasible_by_counting(fault)
     best, serial = Best(watch), count()
-    if instance.virtual_stages > 1:
+    if instance.virtual_stages > 1 and chains.space is None:
         # Bounds of several chunks on a device are so far from their plans that a search for these needs a better one.
         time_s = _FIRST_S if limits.time_s is None else min(_FIRST_S, _FIRST_SHARE * limits.time_s)
         first = even(instance, limits, watch.part(time_s, bounds=False))
         if first.plan is not None:
             best.improve(evaluate(instance, first.plan), first.plan)
-    queue: list[tuple[float, int, Degrees, Search | None]] = []
-    for degrees in all_degrees(instance):
-        queue.append((quick_bound(chain_of(chains, instance, degrees), degrees), next(serial), degrees, None))
+    queue: list[tuple[float, int, Degrees, int | None, Search | None]] = []
+    for degrees in all_degrees(chains.instance):
+        chain = chains.at(degrees.t)
+        if chain is not None and degrees.num_chunks <= len(chain.ids):
+            queue.append((quick_bound(chain, degrees), next(serial), degrees, None, None))
     if not queue:
         return infeasible_by_counting(NO_PLAN)
     stats: dict[str, float] = {"degrees": len(queue), "degrees_bounded": 0, "degrees_searched": 0}
@@ -55,20 +86,25 @@ def _search(instance: StrategyInstance, limits: Limits, watch: Watch) -> Answer[
     bound, given_up = 0.0, math.inf
     reason = "layouts were given up, as there were too many to keep"
     while queue and not watch.stopped():
-        low, number, degrees, search = queue[0]
+        low, place, degrees, number, search = queue[0]
         bound = max(bound, min(low, best.time, given_up) * (1 - NOISE))
         watch.bound(bound)
         if best.time - bound <= max(limits.gap, 2 * NOISE) * best.time < math.inf:
             break  # the queue holds what is not searched: the bound stays that of the next degrees
         heapq.heappop(queue)
         if search is None:
-            layouts = Layouts(chains[degrees.t], degrees)
+            chain = chains.at(degrees.t, number)
+            layouts = None if chain is None else Layouts(chain, degrees)
             stats["degrees_bounded"] += 1
-            low = max(low, layouts.bound)
-            if best.plan is None and low < math.inf:
+            low = math.inf if layouts is None else max(low, layouts.bound)
+            if number is None and chains.numbers(degrees):  # what any layers may be recomputed for bounds each number
+                for each in chains.numbers(degrees) if low < best.time * (1 - NOISE) else ():
+                    heapq.heappush(queue, (low, next(serial), degrees, each, None))
+                continue
+            if layouts is not None and best.plan is None and low < math.inf:
                 Search(layouts, best).begin()  # a plan to show, whatever becomes of the proof
             # The tables of degrees that are not next are dropped, and made again when they are.
-            if low < best.time * (1 - NOISE) and (not queue or low <= queue[0][0]):
+            if layouts is not None and low < best.time * (1 - NOISE) and (not queue or low <= queue[0][0]):
                 search = Search(layouts, best)
                 search.begin()
                 stats["degrees_searched"] += 1
@@ -77,7 +113,7 @@ def _search(instance: StrategyInstance, limits: Limits, watch: Watch) -> Answer[
             given_up = min(given_up, search.given_up)
             low = math.inf if search.is_done else max(low, search.bound)
         if low < best.time * (1 - NOISE):
-            heapq.heappush(queue, (low, number, degrees, search))
+            heapq.heappush(queue, (low, place, degrees, number, search))
     stats["simulated"] = best.simulated
     bound = bound if queue else min(best.time, given_up) * (1 - NOISE)
     if best.plan is None and not queue and given_up == math.inf:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from formulations.contract.family import Claim, Method, lazy
 from formulations.contract.quantities import names
 from formulations.training_strategy.definition.plan import StrategyPlan
-from formulations.training_strategy.definition.quantities import VOCABULARY
+from formulations.training_strategy.definition.quantities import OF_DEGREES, VOCABULARY
 from instances.problems.training_strategy import Schedule, StrategyInstance
+from instances.requirements import requirements_of
 from solvers.outcome import Limits
 
 _code = lazy("formulations.training_strategy")
@@ -37,6 +38,14 @@ def supports(instance: StrategyInstance) -> str | None:
     return None
 
 
+def _exact_supports(instance: StrategyInstance) -> str | None:
+    """Why requirements on trainers are none that the search takes: one trainer, which can run the plan."""
+    found = [each for each in requirements_of(instance) if each.quantity == "realizable"]
+    if len(found) > 1 or any(each.holds(0) or not each.holds(1) for each in found):
+        return "it takes at most one requirement realizable(TRAINER), as --realizable makes it"
+    return supports(instance)
+
+
 def _formula_supports(instance: StrategyInstance) -> str | None:
     if Schedule.ONE_F_ONE_B not in instance.schedules:
         return "the formula is that of 1f1b, which is not among the schedules"
@@ -64,8 +73,8 @@ METHODS: tuple[Method[StrategyInstance, StrategyPlan], ...] = (
         claim=Claim.EXACT,
         source="bounds of fixed orders, longest paths as cuts, layouts by dynamic programs; made for this project",
         solve=_code.exact.solve,
-        supports=supports,
-        limits=_LIMITS,
+        supports=_exact_supports,
+        limits=f"{_LIMITS}, at most one requirement realizable(TRAINER)",
         effort=lambda instance: 100.0 * _passes(instance),
         honours=names(VOCABULARY),
     ),
@@ -79,7 +88,7 @@ METHODS: tuple[Method[StrategyInstance, StrategyPlan], ...] = (
         supports=_model_supports,
         limits=_MODEL_LIMITS,
         effort=lambda instance: 100.0 * _passes(instance),
-        honours=names(VOCABULARY),
+        honours=names(OF_DEGREES),
     ),
     Method(
         name="milp",
@@ -91,7 +100,7 @@ METHODS: tuple[Method[StrategyInstance, StrategyPlan], ...] = (
         supports=_model_supports,
         limits=_MODEL_LIMITS,
         effort=lambda instance: 100.0 * _passes(instance),
-        honours=names(VOCABULARY),
+        honours=names(OF_DEGREES),
     ),
     Method(
         name="even",
@@ -101,7 +110,7 @@ METHODS: tuple[Method[StrategyInstance, StrategyPlan], ...] = (
         supports=supports,
         limits=_LIMITS,
         effort=lambda instance: 10.0 * _passes(instance),
-        honours=names(VOCABULARY),
+        honours=names(OF_DEGREES),
     ),
     Method(
         name="formula",
@@ -111,6 +120,6 @@ METHODS: tuple[Method[StrategyInstance, StrategyPlan], ...] = (
         supports=_formula_supports,
         limits=f"{_LIMITS}, 1f1b among the schedules",
         effort=lambda instance: 10.0 * _passes(instance),
-        honours=names(VOCABULARY),
+        honours=names(OF_DEGREES),
     ),
 )

@@ -28,6 +28,8 @@ class UnknownInstanceError(UsageError):
     """No entry of the catalog and no file has this name."""
 
 
+#: The problem whose plans may be a trainer's and meet other requirements as well.
+_OF_TRAINERS = "training_strategy"
 #: What an instance that was validated knows of itself; a changed copy (`dataclasses.replace`) does not.
 _IS_VALID = "_is_valid"
 #: The folder of published inputs (``--inputs`` goes before it).
@@ -55,7 +57,8 @@ def load(
         Folder of published inputs; default: the environment variable ``PLANNER_PUBLISHED``.
     problem
         Read the instance as one of this problem, though it declares another: a file of stage partitioning as
-        ``flushed_partitioning``, or with a cluster among the overrides as ``hierarchical_partitioning``.
+        ``flushed_partitioning``, or with a cluster among the overrides as ``hierarchical_partitioning``. What asks
+        about a trainer (``realizable``) and requires more is read as ``training_strategy``.
     **overrides
         The family's overrides (``planner list PROBLEM``), and the entry's parameters for a catalog name, as text or
         values; ``None`` leaves the instance's own. ``require``: a requirement such as ``"num_stages <= 6"``, or a list
@@ -213,8 +216,11 @@ def recognise_family(content: Any, where: str) -> Family[Any, Any]:
 def _read(family: Family[Any, Any], content: Any, where: str, problem: str | None, overrides: Mapping[str, Any]) -> Any:
     """The instance that a content of this family and the overrides declare, read as the requested problem."""
     readers = _readers(family, content, problem)
-    family = readers[problem or family.name]
     overrides, required = settings.split_requirements(overrides)
+    if problem is None and overrides.get("realizable") is not None and _OF_TRAINERS in readers:
+        has_it = "realizable" in {each.name for each in family.overrides}
+        problem = _OF_TRAINERS if required or not has_it else None
+    family = readers[problem or family.name]
     try:
         parsed = settings.parse(family.overrides, overrides, family.name)
     except settings.UnknownSettingError as error:

@@ -1,15 +1,38 @@
-"""The quantities of a plan that requirements may speak of; degrees alone decide them."""
+"""The quantities of a plan that requirements may speak of; degrees alone decide all but one."""
 
 from __future__ import annotations
 
 from formulations.contract.quantities import Domain, Quantity
+from formulations.stage_partitioning.definition.trainers import TRAINERS, obstacles
+from formulations.training_strategy.definition.plan import StrategyPlan, as_stages
+from instances.problems.training_strategy import StrategyInstance
 
 _SCHEDULE = Domain("schedule", lambda instance: [str(each) for each in instance.schedules])
 
-VOCABULARY = (
+
+def realizable(instance: StrategyInstance, plan: StrategyPlan, name: str) -> int:
+    """1 if a trainer of that name has the plan's schedule, cuts there, and recomputes so."""
+    trainer = TRAINERS[name]
+    return int(
+        plan.schedule in trainer.schedules and not any(True for _ in obstacles(instance.flat, as_stages(plan), trainer))
+    )
+
+
+#: What degrees and the schedule decide.
+OF_DEGREES = (
     Quantity("pp_degree", "devices of a pipeline", lambda _, plan: int(plan.pp_degree)),
     Quantity("tp_degree", "devices of a tensor-parallel group", lambda _, plan: int(plan.tp_degree)),
     Quantity("dp_degree", "replicas of the pipeline", lambda _, plan: int(plan.dp_degree)),
     Quantity("virtual_stages", "chunks of layers of a device", lambda _, plan: int(plan.virtual_stages)),
     Quantity("schedule", "whether it is run", lambda _, plan, name: int(plan.schedule == name), (_SCHEDULE,), True),
+)
+VOCABULARY = (
+    *OF_DEGREES,
+    Quantity(
+        "realizable",
+        f"whether a trainer can run the plan ({', '.join(TRAINERS)})",
+        realizable,
+        (Domain("trainer", lambda _: TRAINERS),),
+        is_yes_no=True,
+    ),
 )

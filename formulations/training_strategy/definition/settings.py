@@ -11,11 +11,22 @@ from formulations.stage_partitioning.definition import settings as flat_override
 from formulations.stage_partitioning.definition.settings import describe as describe_flat
 from formulations.stage_partitioning.definition.settings import read as read_flat
 from formulations.stage_partitioning.definition.settings import recognise as recognise_flat
+from formulations.stage_partitioning.definition.trainers import TRAINERS
+from instances.errors import expect
 from instances.parameters import Setting, one_of, parse_count, parse_names
+from instances.problems.flushed_partitioning import FlushedInstance
 from instances.problems.training_strategy import Schedule, StrategyInstance, check
+from instances.requirements import Requirement, expect_none, with_requirements
 
-#: A flat network, too, with the overrides that make it a trainer's.
-also_reads = recognise_flat
+
+def also_reads(content: Any) -> bool:
+    """A flat network, too, with the overrides that make it a trainer's; and a batch of flushed partitioning."""
+    return recognise_flat(content) or _is_flushed(content)
+
+
+def _is_flushed(content: Any) -> bool:
+    is_file = isinstance(content, dict) and content.get("problem") == "flushed_partitioning"
+    return is_file or isinstance(content, FlushedInstance)
 
 
 def _schedules(value: Any) -> tuple[Schedule, ...]:
@@ -33,30 +44,46 @@ _OWN = (
     Setting("virtual-stages", parse_count, "most chunks of layers of a device, with interleaved", metavar="V"),
 )
 _NOT_SHARED = {"exactly", "realizable", "cost-model"}
+#: A requirement on plans of all layers, not on the flat instance.
+_TRAINER = Setting(
+    "realizable",
+    one_of(*TRAINERS),
+    f"only plans that this trainer can run, by a schedule of its own: {', '.join(TRAINERS)}",
+    metavar="TRAINER",
+)
 #: The flat family's settings, but a batch has N micro-batches whatever the degrees.
-OVERRIDES = (*(setting for setting in flat_overrides.OVERRIDES if setting.name not in _NOT_SHARED), *_OWN)
+OVERRIDES = (*(setting for setting in flat_overrides.OVERRIDES if setting.name not in _NOT_SHARED), *_OWN, _TRAINER)
 
 
 def read(content: Any, where: str, overrides: Mapping[str, Any]) -> StrategyInstance:
     """The instance that ``content`` and the overrides declare; `InstanceError` if it is bad.
 
     The ``flat`` part of the JSON is any content that stage partitioning reads, also a file of Piper's release; such
-    content alone is an instance of 1F1B.
+    content alone is an instance of 1F1B. A batch of flushed partitioning keeps its schedule; machines are refused.
     """
     given = parse_overrides(overrides, OVERRIDES, where)
+    trainer = given.pop("realizable", None)
     own = {each.field or each.name.replace("-", "_"): given.pop(each.name) for each in _OWN if each.name in given}
     if recognise_flat(content):
         made = StrategyInstance(read_flat(content, where, given))
     else:
+        kind: type[Any] = FlushedInstance if _is_flushed(content) else StrategyInstance
         made = content
-        if not isinstance(content, StrategyInstance):
+        if not isinstance(content, kind):
             from instances.validation import read_keys  # imports pydantic, which only files need
 
-            fields = read_keys(StrategyInstance, content, where)
+            fields = read_keys(kind, content, where)
             flat = read_flat(fields.pop("flat"), f"{where}: flat", flat_overrides.reading(given))
-            made = StrategyInstance(flat, **fields)
+            made = kind(flat, **fields)
+        if isinstance(made, FlushedInstance):
+            expect_none(made, where, "flushed_partitioning")
+            rule = "none: all devices are joined by one bandwidth"
+            expect(made.devices_per_machine is None, where, "devices_per_machine", made.devices_per_machine, rule)
+            made = StrategyInstance(made.flat, (Schedule(made.schedule),))
         made = replace(made, flat=flat_overrides.apply(made.flat, given, where))
     made = replace(made, **own)
+    if trainer is not None:
+        made = with_requirements(made, [Requirement("realizable", (trainer,), "==", 1)])
     check(made, where)
     return made
 

@@ -232,7 +232,7 @@ def test_option_is_a_requirement_of_the_instance() -> None:
     assert result.stats["price"] > 0.5
     with pytest.raises(planner.UsageError, match="cannot honour the requirement realizable"):
         planner.solve(instance, method="cpsat")
-    both = planner.load("chain8", realizable="megatron", require="num_stages <= 2")
+    both = replace(planner.load("chain8"), requirements=("realizable(megatron) == 1", "num_stages <= 2"))
     with pytest.raises(planner.UsageError, match="cannot honour the requirement num_stages"):
         planner.solve(both, method="realizable")
     with pytest.raises(planner.UsageError, match="one requirement realizable"):

@@ -1,0 +1,169 @@
+"""What a trainer can run of a chain: pieces that it does not cut, and its rule of recomputation.
+
+A piece is a part of a chain with at most two ways: with and without recomputation. Where a trainer recomputes any
+layer, these are all; where it recomputes the first n of every chunk, or all or none, that number decides which way each
+piece of a chunk is run, and there is a chain for each number. What all numbers together allow is less than a free
+choice in every piece, so the bounds of that hold for each of them.
+
+Source: the formats of trainers as read (docs/which-trainer.md); the restriction as a planning problem: this project.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate
+
+import numpy as np
+
+from formulations.stage_partitioning.definition.trainers import (
+    TRAINERS,
+    Kind,
+    Piece,
+    Recompute,
+    Trainer,
+    options,
+    pieces,
+    shape_faults,
+)
+from formulations.training_strategy.costs import BOUND_NOISE, Chain, Choice, Degrees, Kept, Part, Table
+from formulations.training_strategy.definition.plan import StrategyPlan
+from instances.problems.training_strategy import Schedule, StrategyInstance
+from instances.requirements import requirements_of
+
+_QUANTITY = "realizable"
+#: Ways to run a piece.
+_KEEPS, _RECOMPUTES = "keeps", "recomputes"
+
+
+class TrainerSpace:
+    """The plans of one trainer: the instance without the requirement, and its chains."""
+
+    def __init__(self, instance: StrategyInstance, trainer: Trainer) -> None:
+        self.trainer = trainer
+        schedules = tuple(each for each in instance.schedules if each in trainer.schedules)
+        others = tuple(str(each) for each in requirements_of(instance) if each.quantity != _QUANTITY)
+        most = instance.virtual_stages if Schedule.INTERLEAVED in schedules else 1
+        self.instance = replace(instance, schedules=schedules, virtual_stages=most, requirements=others)
+        self.pieces = pieces(instance.flat, trainer)
+        self._counted = sum(piece.kind is Kind.DECODER for piece in self.pieces)
+
+    @property
+    def fault(self) -> str | None:
+        """Why the trainer can run no plan at all, whatever fits."""
+        name = self.trainer.name
+        if not self.instance.schedules:
+            known = ", ".join(self.trainer.schedules) or "none: it trains nothing"
+            return f"{name} runs none of the schedules that a plan may choose from; it has {known}"
+        return next(shape_faults(self.instance.flat, self.pieces, self.trainer), None)
+
+    def numbers(self, degrees: Degrees) -> range | tuple[int, ...]:
+        """How many first layers of each chunk may be recomputed; empty: any layers."""
+        if self.trainer.recompute is Recompute.FIRST:
+            return range(min(self._counted, len(self.pieces) - degrees.num_chunks + 1) + 1)
+        return (0, self._counted) if self.trainer.recompute is Recompute.ALL else ()
+
+    def chain(self, t: int, number: int | None) -> Chain | None:
+        """The chain at degree t with so many recomputed layers (any: ``None``); ``None`` if a piece cannot run."""
+        parts = [self._part(place, piece, t) for place, piece in enumerate(self.pieces)]
+        if not all(part.ways for part in parts):
+            return None
+        counts = [piece.kind is Kind.DECODER for piece in self.pieces]
+        if number is None:
+            return _Pieces(self.instance, t, parts)
+        return _FirstRecomputed(self.instance, t, parts, counts, number)
+
+    def _part(self, place: int, piece: Piece, t: int) -> Part:
+        flat = self.instance.flat
+        found = options(flat, piece, t, self.trainer)
+        ways = {f"{place} {_RECOMPUTES if each.recomputes else _KEEPS}": each.tmpcs for each in found}
+        return Part(place, tuple(flat.layers[v] for v in piece.nodes), ways)
+
+
+def space_of(instance: StrategyInstance) -> TrainerSpace | None:
+    """That of the trainer which the instance requires; ``None``: it requires none."""
+    found = [each for each in requirements_of(instance) if each.quantity == _QUANTITY]
+    return TrainerSpace(instance, TRAINERS[str(found[0].arguments[0])]) if found else None
+
+
+class _Pieces(Chain):
+    """Pieces, each of which may be run in any of its ways."""
+
+    def __init__(self, instance: StrategyInstance, t: int, parts: Sequence[Part]) -> None:
+        super().__init__(instance, t, parts)
+        self._parts = parts
+        self._tmpcs = {name: way for part in parts for name, way in part.ways.items()}
+
+    def fits(self, chunks: Sequence[Sequence[Kept]], rows: Sequence[tuple[int, ...]]) -> bool:
+        """As the definition adds it up: layer by layer."""
+        layers = [[x for way in chunk for x in self._tmpcs[way.id]] for chunk in chunks]
+        alone = [[Kept(0.0, x.static_bytes, x.activation_bytes, x.id) for x in chunk] for chunk in layers]
+        return super().fits(alone, rows)
+
+    def plan(self, plan: StrategyPlan) -> StrategyPlan:
+        """The layers of all pieces."""
+        held = [self._parts[int(place)] for chunk in plan.chunks for place in chunk]
+        tmpcs = {
+            layer.id: x.id
+            for part in held
+            for layer, x in zip(part.layers, self._tmpcs[plan.tmpcs[part.id]], strict=True)
+        }
+        chunks = tuple(
+            tuple(layer.id for place in chunk for layer in self._parts[int(place)].layers) for chunk in plan.chunks
+        )
+        return replace(plan, chunks=chunks, tmpcs=tmpcs)
+
+
+class _FirstRecomputed(_Pieces):
+    """Pieces of which the first n that count in a chunk recompute, and no others."""
+
+    def __init__(
+        self, instance: StrategyInstance, t: int, parts: Sequence[Part], counts: Sequence[bool], number: int
+    ) -> None:
+        super().__init__(instance, t, parts)
+        self.number = number
+        self._counts = np.array(counts)
+        self._before = np.array([0, *accumulate(map(int, counts))])[:-1]
+        by_flag = [{way.id.endswith(_RECOMPUTES): way for way in own} for own in self.ways]
+        # A piece that does not count has one way, whichever that is.
+        self._ways = [
+            tuple(own.get(flag) if is_counted else next(iter(own.values())) for flag in (False, True))
+            for own, is_counted in zip(by_flag, counts, strict=True)
+        ]
+
+    def _flags(self, x: int) -> list[int]:
+        """Of the pieces from x on, 1 for those that recompute in a chunk that begins there."""
+        is_first = self._before[x:] - self._before[x] < self.number
+        return list(map(int, self._counts[x:] & is_first))
+
+    def _held(self, x: int, y: int) -> list[Kept] | None:
+        """How pieces x to y - 1 are run; ``None`` if one of them has no such way."""
+        found = [self._ways[v][flag] for v, flag in zip(range(x, y), self._flags(x), strict=False)]
+        kept = [way for way in found if way is not None]
+        return kept if len(kept) == len(found) else None
+
+    def _least_again(self, in_flight: int) -> Table:
+        L = len(self.ids)
+        found = np.full((L + 1, L + 1), math.inf)
+        never = Kept(math.inf, math.inf, 0.0, "")
+        costs = np.array([[(way or never)[:3] for way in own] for own in self._ways])  # piece, flag, (again, bytes)
+        for x in range(L):
+            own = costs[np.arange(x, L), self._flags(x)]
+            again, static, activation = np.cumsum(own, axis=0).T
+            fits = static + in_flight * activation <= self.limit * (1 + BOUND_NOISE)
+            found[x, x + 1 :] = np.where(fits, again, math.inf)
+        return found
+
+    def _knapsack(self, x: int, y: int, in_flight: int) -> Choice | None:
+        found = self.choices([(x, y)], [(in_flight,)])
+        return found[0] if found else None
+
+    def choices(self, chunks: Sequence[tuple[int, int]], rows: Sequence[tuple[int, ...]]) -> list[Choice]:
+        """The one way to run the layers of a device, if it fits."""
+        found = [self._held(x, y) for x, y in chunks]
+        kept = [own for own in found if own is not None]
+        if len(kept) < len(found) or not self.fits(kept, rows):
+            return []
+        again = tuple(math.fsum(way.again for way in own) for own in kept)
+        return [Choice(again, tuple(way.id for own in kept for way in own))]

@@ -1,0 +1,183 @@
+"""Training strategies that a trainer can run: the exact search against all plans, and what asks about a trainer."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from functools import cache
+
+import pytest
+from oracles.training_strategy import plans
+
+import planner
+from formulations.stage_partitioning.definition.trainers import TRAINERS
+from formulations.training_strategy import FAMILY
+from formulations.training_strategy.costs import all_degrees
+from formulations.training_strategy.definition.plan import StrategyPlan
+from formulations.training_strategy.exact import solve
+from formulations.training_strategy.layouts import Layouts, quick_bound
+from formulations.training_strategy.trainer_chain import space_of
+from instances.errors import InstanceError
+from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
+from instances.problems.training_strategy import Schedule, StrategyInstance, of_chain
+from planner.files.load import family_of
+from planner.solving.solve import run
+from solvers.outcome import Limits, Status, Watch
+
+#: Sets of schedules, and most chunks of a device.
+KINDS = ((("1f1b",), 1), (("1f1b", "gpipe"), 1), (("1f1b", "interleaved"), 2), (("gpipe", "zb-h1"), 1))
+
+
+def chain(seed: int) -> StrategyInstance:
+    """Layers with and without a choice of recomputation; ends and modules that trainers do not cut."""
+    rng = random.Random(f"trainer {seed}")
+    schedules, V = rng.choice(KINDS)
+    L = rng.randint(3, 5)
+    head, behind = (rng.choice([0, 1, 1, 2]) if L > 3 else 0), rng.choice([0, 1])
+    edges = [(v, v + 1) for v in range(L - 1)] + [(u, u + 2) for u in range(L - 2) if rng.random() < 0.15]
+    is_shared = rng.random() < 0.2  # two neighbours of one module
+
+    def ways(v: int, t: int) -> tuple[Tmpc, ...]:
+        time, weight, held, static = (rng.randint(1, most) / t for most in (12, 4, 8, 6))
+        forward = {u: 1.0 for u, w in edges if w == v} if t > 1 else {}
+        found = [
+            Tmpc("keep", time, weight, held, static, forward, {}),
+            Tmpc("recompute", time + rng.randint(0, 4), weight, held * rng.choice([0, 0.25]), static, forward, {}),
+        ]
+        if rng.random() < 0.1:  # a fastest way that no trainer has
+            found.append(Tmpc("zero1", time - 0.5, weight, held, static / 2, forward, {}))
+        return tuple(rng.choices([found, found[:1], found[1:]], [8, 1, 1])[0])
+
+    degrees = rng.choice([(1,), (1, 2), (2,)])
+    layers = tuple(
+        Layer(
+            v,
+            {t: ways(v, t) for t in degrees},
+            role="embedding" if v < head else "head" if v >= L - behind else "decoder",
+            module=f"layers.{v - (is_shared and v == head + 1)}",
+        )
+        for v in range(L)
+    )
+    flat = StageInstance(
+        "chain",
+        layers,
+        tuple(Edge(u, v, float(rng.randint(0, 3))) for u, v in edges),
+        rng.choice([2, 3, 4, 4]),
+        float(rng.choice([1e9, rng.randint(8, 30), rng.randint(15, 60)])),
+        float(rng.choice([1, 2, 5])),
+        rng.choice([2, 4, 4, 6]),
+    )
+    return of_chain(flat, tuple(map(Schedule, schedules)), V)
+
+
+@cache
+def priced(seed: int) -> tuple[StrategyInstance, list[tuple[float, StrategyPlan]]]:
+    """An instance and all its plans that keep the rules, by their time."""
+    instance = chain(seed)
+    read = (FAMILY.plan_from_json(instance, each) for each in plans(instance))
+    found = [(FAMILY.evaluate(instance, plan), plan) for plan in read if not FAMILY.judge(instance, plan)]
+    return instance, sorted(found, key=lambda each: each[0])
+
+
+def requiring(instance: StrategyInstance, *requirements: str) -> StrategyInstance:
+    return replace(instance, requirements=requirements)
+
+
+@pytest.mark.parametrize("name", TRAINERS)
+def test_the_best_plan_of_a_trainer_is_found_and_proved(name: str, cases: int) -> None:
+    """Brute force over all plans, judged by the definition; at times with a degree required as well."""
+    feasible = restricted = 0
+    for seed in range(max(12, cases // 2)):
+        instance, every = priced(seed)
+        more = ("dp_degree <= 1",) if seed % 4 == 0 else ("tp_degree == 2",) if seed % 9 == 1 else ()
+        asked = requiring(instance, f"realizable({name}) == 1", *more)
+        best = next((time for time, plan in every if not FAMILY.judge(asked, plan)), None)
+        found = run(FAMILY, FAMILY.method("exact"), asked, Limits(), {})
+        if best is None:
+            assert found.status is Status.INFEASIBLE, (name, seed)
+            continue
+        assert found.status is Status.OPTIMAL, (name, seed, found.reason)
+        assert found.objective == pytest.approx(best, rel=1e-9), (name, seed)
+        feasible += 1
+        restricted += best > every[0][0] * (1 + 1e-9)
+    if TRAINERS[name].schedules:
+        assert feasible > cases // 8 and restricted > 0
+    else:
+        assert not feasible
+
+
+@pytest.mark.parametrize("name", [name for name, trainer in TRAINERS.items() if trainer.schedules])
+def test_no_bound_is_above_a_plan_of_the_trainer(name: str, cases: int) -> None:
+    """Those of a free choice in every piece, and those of each number of recomputed layers together."""
+    seen = 0
+    for seed in range(max(10, cases // 3)):
+        instance, every = priced(seed)
+        asked = requiring(instance, f"realizable({name}) == 1")
+        own = [(time, plan) for time, plan in every if not FAMILY.judge(asked, plan)]
+        space = space_of(asked)
+        assert space is not None
+        for degrees in all_degrees(space.instance):
+            wanted = (degrees.p, degrees.t, degrees.d, degrees.V, degrees.schedule)
+            times = [
+                time
+                for time, plan in own
+                if (plan.pp_degree, plan.tp_degree, plan.dp_degree, plan.virtual_stages, plan.schedule) == wanted
+            ]
+            free = space.chain(degrees.t, None)
+            if not times:
+                continue
+            assert free is not None and degrees.num_chunks <= len(free.ids)
+            numbers = space.numbers(degrees)
+            chains = [found for each in numbers if (found := space.chain(degrees.t, each)) is not None]
+            low = Layouts(free, degrees).bound
+            assert max(quick_bound(free, degrees), low) <= min(times) * (1 + 1e-12), (name, seed, degrees)
+            least = min((Layouts(each, degrees).bound for each in chains), default=low)
+            assert low * (1 - 1e-12) <= least <= min(times) * (1 + 1e-12), (name, seed, degrees)
+            seen += 1
+    assert seen > 5
+
+
+@pytest.mark.parametrize(
+    ("requirements", "taken"),
+    [
+        (("realizable(torch)",), True),
+        (("realizable(torch) >= 1", "pp_degree <= 2"), True),
+        (("not realizable(torch)",), False),
+        (("realizable(torch) >= 0",), False),
+        (("realizable(torch)", "realizable(megatron)"), False),
+    ],
+)
+def test_one_trainer_at_most_is_taken(requirements: tuple[str, ...], taken: bool) -> None:
+    asked = requiring(planner.load("chain8-strategy"), *requirements)
+    assert (FAMILY.method("exact").refusal(asked) is None) == taken
+    assert all(method.refusal(asked) is not None for method in FAMILY.methods if method.name != "exact")
+
+
+def test_what_no_trainer_runs_is_infeasible_in_words() -> None:
+    asked = planner.load("chain8-strategy", realizable="vllm")
+    found = solve(asked, Limits(), Watch())
+    assert found.infeasible and found.reason.endswith("it has none: it trains nothing")
+    asked = planner.load("chain8-strategy", schedule="zb-h1", virtual_stages=1, realizable="deepspeed")
+    found = solve(asked, Limits(), Watch())
+    assert found.infeasible and found.reason.endswith("it has 1f1b")
+
+
+def test_a_question_about_a_trainer_with_requirements_is_one_of_strategies() -> None:
+    """Of a chain of stage partitioning, and of a batch of flushed partitioning, whose schedule it keeps."""
+    asked = planner.load("chain8", realizable="megatron", require=["tp_degree == 2", "pp_degree <= 2"])
+    assert isinstance(asked, StrategyInstance) and asked.schedules == (Schedule.ONE_F_ONE_B,)
+    assert asked.requirements == ("realizable(megatron) == 1", "tp_degree == 2", "pp_degree <= 2")
+    found = planner.solve(asked, exact=True)
+    assert found.status is Status.OPTIMAL and found.plan is not None
+    assert (found.plan["tp_degree"], found.plan["pp_degree"] <= 2) == (2, True)
+    clock = found.clock()
+    assert clock is not None and clock.says == "an iteration of 8 micro-batches, 1F1B"
+    batch = planner.load("chain8-flushed", realizable="galvatron", schedule="gpipe", require="pp_degree == 4")
+    assert isinstance(batch, StrategyInstance) and batch.schedules == (Schedule.GPIPE,)
+    assert planner.solve(batch, exact=True).status is Status.OPTIMAL
+    assert type(planner.load("chain8", realizable="megatron")).__name__ == "StageInstance"
+    with pytest.raises(InstanceError, match="expected one of pp_degree, tp_degree"):
+        planner.load("chain8", realizable="megatron", require="num_stages <= 2")
+    machines = planner.load("chain8-flushed", devices_per_machine=2, inner_bandwidth=1e10)
+    with pytest.raises(InstanceError, match="devices_per_machine is 2; expected none"):
+        planner.load(family_of(machines).to_json(machines), realizable="megatron")
