@@ -189,7 +189,7 @@ class Chain:
 
         For each set of the others that recompute, as many of the kind as are needed.
         """
-        steps = {v: (hull[0][0] - hull[1][0], hull[1][1]) for v, hull in enumerate(hulls) if len(hull) > 1}
+        steps = {v: (hull[0][0] - hull[1][0], hull[1][1] - hull[0][1]) for v, hull in enumerate(hulls) if len(hull) > 1}
         kinds = Counter(steps.values()).most_common(1)
         one, time = kinds[0][0] if kinds else (1.0, 0.0)
         others = [v for v, step in steps.items() if step != (one, time)]
@@ -267,7 +267,9 @@ class Chain:
         layers = [(g, self.ways[layer]) for g, (x, y) in enumerate(chunks) for layer in range(x, y)]
         fast = [[min(ways) for own, ways in layers if own == g] for g in range(len(chunks))]
         if self.fits(fast, rows):
-            return [Choice((0.0,) * len(chunks), tuple(way.id for chunk in fast for way in chunk))]
+            # The fastest way of a layer may be none that the chain has: then its fastest way takes longer.
+            again = tuple(math.fsum(way.again for way in chunk) for chunk in fast)
+            return [Choice(again, tuple(way.id for chunk in fast for way in chunk))]
         least = [
             _suffix_sums([min(w.static + row[g] * w.activation for w in ways) for g, ways in layers]) for row in rows
         ]

@@ -27,6 +27,9 @@ from solvers.outcome import Limits, Status, Watch
 #: Sets of schedules, and most chunks of a device.
 KINDS = ((("1f1b",), 1), (("1f1b", "gpipe"), 1), (("1f1b", "interleaved"), 2), (("gpipe", "zb-h1"), 1))
 
+#: Its layers recompute beside a fastest way that trainers do not have (13 and 15 have such ways in several chunks).
+_FASTEST_ELSEWHERE = 56
+
 
 def chain(seed: int) -> StrategyInstance:
     """Layers with and without a choice of recomputation; ends and modules that trainers do not cut."""
@@ -44,7 +47,7 @@ def chain(seed: int) -> StrategyInstance:
             Tmpc("keep", time, weight, held, static, forward, {}),
             Tmpc("recompute", time + rng.randint(0, 4), weight, held * rng.choice([0, 0.25]), static, forward, {}),
         ]
-        if rng.random() < 0.1:  # a fastest way that no trainer has
+        if rng.random() < 0.25:  # a fastest way that no trainer has
             found.append(Tmpc("zero1", time - 0.5, weight, held, static / 2, forward, {}))
         return tuple(rng.choices([found, found[:1], found[1:]], [8, 1, 1])[0])
 
@@ -87,7 +90,7 @@ def requiring(instance: StrategyInstance, *requirements: str) -> StrategyInstanc
 def test_the_best_plan_of_a_trainer_is_found_and_proved(name: str, cases: int) -> None:
     """Brute force over all plans, judged by the definition; at times with a degree required as well."""
     feasible = restricted = 0
-    for seed in range(max(12, cases // 2)):
+    for seed in (*range(max(18, cases)), _FASTEST_ELSEWHERE):
         instance, every = priced(seed)
         more = ("dp_degree <= 1",) if seed % 4 == 0 else ("tp_degree == 2",) if seed % 9 == 1 else ()
         asked = requiring(instance, f"realizable({name}) == 1", *more)
@@ -101,7 +104,7 @@ def test_the_best_plan_of_a_trainer_is_found_and_proved(name: str, cases: int) -
         feasible += 1
         restricted += best > every[0][0] * (1 + 1e-9)
     if TRAINERS[name].schedules:
-        assert feasible > cases // 8 and restricted > 0
+        assert feasible > cases // 6 and restricted > 0
     else:
         assert not feasible
 
