@@ -165,6 +165,18 @@ def _of_flushed_partitioning(instance: Any, plan: Any) -> Layout:
     return _of_stage_partitioning(instance.flat, plan)
 
 
+def _of_training_strategy(instance: Any, plan: Any) -> Layout:
+    """Chunks as stages; a process runs one of them, and its backward passes whole."""
+    from formulations.training_strategy.definition.plan import as_stages
+
+    wrong = f"{plan.virtual_stages} chunks on a device" if plan.virtual_stages > 1 else f"the schedule {plan.schedule}"
+    if plan.virtual_stages > 1 or plan.schedule not in ("1f1b", "gpipe"):
+        raise UsageError.at("PLAN", wrong, "one, under 1f1b or gpipe")
+    p, d, N = plan.pp_degree, plan.dp_degree, instance.flat.num_microbatches
+    in_flight = [N if plan.schedule == "gpipe" else d * (p - device) for device in range(p)]
+    return _of_stages(instance.flat, as_stages(plan), in_flight)
+
+
 def _of_stages(instance: Any, plan: Any, in_flight: Sequence[int]) -> Layout:
     """Stages of Piper's with so many micro-batches in flight behind the input of each, on all of its replicas."""
     from formulations.stage_partitioning.definition.problem import carried_bytes
@@ -268,6 +280,7 @@ def _of_stage_graph(instance: Any, plan: Any) -> Layout:
 _LAYOUTS: Mapping[str, Callable[[Any, Any], Layout]] = {
     "stage_partitioning": _of_stage_partitioning,
     "flushed_partitioning": _of_flushed_partitioning,
+    "training_strategy": _of_training_strategy,
     "stage_graph": _of_stage_graph,
 }
 

@@ -112,7 +112,9 @@ def test_processes_that_wait_for_each_other_are_refused() -> None:
 
 
 def test_other_problems_are_refused() -> None:
-    with pytest.raises(UsageError, match="one of stage_partitioning, flushed_partitioning, stage_graph"):
+    with pytest.raises(
+        UsageError, match="one of stage_partitioning, flushed_partitioning, training_strategy, stage_graph"
+    ):
         layout(None, None, "tmpc_knapsack")
 
 
