@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import typer
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
 
 import formulations
 
@@ -19,8 +20,14 @@ import formulations
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 #: Draws of each property: with ``derandomize`` they are the same in every run, so that more show no more over time.
-settings.register_profile("planner", deadline=None, derandomize=True, print_blob=True, max_examples=50)
+settings.register_profile("planner", deadline=None, derandomize=True, print_blob=True, max_examples=30)
 settings.load_profile("planner")
+#: Hypothesis also draws constants of the modules that are imported. Each worker would parse hundreds of files, and what
+#: a property draws would depend on the tests that ran before it.
+providers._get_local_constants = lambda: providers._local_constants
+
+#: Where tests are when none are named.
+TESTS = Path(__file__).parent
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -33,6 +40,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--cases", type=int, default=10, help="random instances per witness test (default: 10)")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Each worker of a whole run begins to collect elsewhere: what one has rewritten and compiled the others read."""
+    worker = getattr(config, "workerinput", None)
+    if worker is not None and [Path(config.rootpath, each) for each in config.args] == [TESTS]:
+        files = sorted(TESTS.rglob("test_*.py"))
+        first = len(files) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
+        config.args[:] = map(str, files[first:] + files[:first])
+
+
 #: What a newcomer runs first, under a minute: nouns, definitions, files and results.
 _UNIT = re.compile(r"instances/|formulations/(simulation/|.*(problem|instances|plans)\.py)|planner/(files|results)/")
 #: By folder: a rule for all problems, or what runs their models.
@@ -40,7 +56,8 @@ _MARKS = {"contracts": "contract", "solvers": "solver"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by where they stand."""
+    """Mark tests by where they stand; they stand in one order, wherever collecting began."""
+    items.sort(key=lambda item: item.path)
     for item in items:
         if (mark := _mark(item.path)) is not None:
             item.add_marker(mark)
@@ -48,7 +65,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @cache
 def _mark(path: Path) -> str | None:
-    place = path.relative_to(Path(__file__).parent).as_posix()
+    place = path.relative_to(TESTS).as_posix()
     return _MARKS.get(place.partition("/")[0]) or ("unit" if _UNIT.match(place) else None)
 
 
