@@ -92,7 +92,7 @@ def test_the_default_is_by_stages_and_stands_in_no_file() -> None:
 def test_methods_agree_with_brute_force(name: str, cases: int) -> None:
     """TMPCs of a stage trade time for memory, and fewer micro-batches in flight make it faster."""
     method, others = FAMILY.method(name), 0
-    for seed in range(10 * cases if name == "labels" else max(6, cases // 8)):
+    for seed in range(4 * cases if name == "labels" else max(4, cases // 8)):
         instance = random_flushed(seed, same_weights=True, fill="replicas", max_nodes=4, max_devices=6, memory="tight")
         limits = Limits()
         expected, answer = brute_force(instance), method.solve(instance, limits, Watch(limits))

@@ -101,7 +101,7 @@ def test_the_simple_bound_on_any_graph(cases: int) -> None:
             assert bound <= evaluate(instance, exact.plan) and by in ("bounds", "downsets")
 
 
-@pytest.mark.parametrize("devices", [4, 8])
+@pytest.mark.parametrize("devices", [4, pytest.param(8, marks=pytest.mark.slow)])
 def test_models_of_the_evaluation_are_proved(devices: int) -> None:
     for instance in (candle_uno(devices=devices), dlrm(devices=devices), mmt(layers=3, devices=devices)):
         answer = downsets.solve_downsets(instance, Limits(), Watch())

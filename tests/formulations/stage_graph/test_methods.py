@@ -196,7 +196,14 @@ def test_equal_branches_with_different_tensors_are_not_exchanged() -> None:
     )
 
 
-@pytest.mark.parametrize("make", [mmt, dlrm, candle_uno, partial(mmt, 2, 4), sequential_transformer])
+@pytest.mark.parametrize(
+    "make",
+    [
+        candle_uno,
+        partial(mmt, 2, 4),
+        *(pytest.param(each, marks=pytest.mark.slow) for each in (mmt, dlrm, sequential_transformer)),
+    ],
+)
 def test_models_of_the_evaluation(make: Callable[..., StageGraph]) -> None:
     instance = make(devices=4)
     published = run(graphpipe.solve_graphpipe, instance)
