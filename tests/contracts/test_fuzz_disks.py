@@ -40,10 +40,10 @@ COMMANDS: dict[str, list[str]] = {
     "page": ["report", "chain8", "--methods", "equi", "--out", "OUT.html"],
     "knapsacks": ["extract", "chain8", "--sample", "40", "--out", "OUT.jsonl"],
 }
-#: Pictures and pages take a second, and go the way of any other whole file: two of them, on a full disk, are enough.
+#: Pictures and pages take a second, and go the way of any other whole file: one of them, on a full disk, is enough.
 SLOW = ("picture", "picture of two", "picture of the table", "page")
 MOST = [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in COMMANDS]
-FULL = [pytest.param(name, marks=pytest.mark.slow) if name in SLOW[1:3] else name for name in COMMANDS]
+FULL = [pytest.param(name, marks=pytest.mark.slow) if name in SLOW[:3] else name for name in COMMANDS]
 #: Commands for which the file is the result: nothing else is to be printed.
 FILE_ONLY = ("instance", "knapsacks")
 

@@ -140,7 +140,7 @@ def one_case(seed: int, folder: Path, capsys: Any, report: bool = False) -> None
     every_command(str(path), own, capsys, folder, report)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow), 2])  # the page of 1 takes a second
 def test_names_are_shown_as_they_are(seed: int, tmp_path: Path, capsys: Any) -> None:
     one_case(seed, tmp_path, capsys, report=seed == 1)
 

@@ -23,7 +23,7 @@ from solvers.milp import backend as milp
 from solvers.milp import reusable_lp
 
 #: Instances of a family that its models are built for.
-LOOKED_AT = 8
+LOOKED_AT = 4
 
 #: A noun for what 1 means or a sentence in short, and what it is said of: ``holds[5,2]``, ``memory[2]``, ``time``.
 SPEAKING = re.compile(r"[a-z][a-z_]*(\[[^\[\]]+\])?")

@@ -115,7 +115,9 @@ def test_no_stage_is_empty(method: str) -> None:
 
 
 @pytest.mark.parametrize("method", MODELS)
-@pytest.mark.parametrize("name", ["homogeneous", "het_cluster", "het_model"])
+@pytest.mark.parametrize(
+    "name", ["homogeneous", *(pytest.param(n, marks=pytest.mark.slow) for n in ("het_cluster", "het_model"))]
+)
 def test_the_papers_clusters_are_proved(method: str, name: str) -> None:
     """The optima of the exhaustive search, by one model each."""
     instance = experiment(name, analytic_profiles())

@@ -96,7 +96,7 @@ def test_every_bound_below_the_optimum_is_accepted_and_no_other(cases: int) -> N
         *[((4, 12, 2, 4), seed) for seed in (7, 8, 10, 14)],
         *[((6, 12, 2, 3), seed) for seed in (0, 24, 39)],
         *[((4, 5, 2, 1), seed) for seed in (0, 37, 72, 106)],
-        ((4, 8, 2, 1), 6),
+        pytest.param((4, 8, 2, 1), 6, marks=pytest.mark.slow),
     ],
 )
 def test_fronts_where_no_cover_is_best_in_everything(shape: tuple[int, int, int, int], seed: int) -> None:

@@ -163,7 +163,7 @@ def test_models_agree_where_brute_force_cannot() -> None:
 @pytest.mark.parametrize(
     ("size", "ordered", "limit_s"),
     [
-        ((32, 64, 4, 8), False, 5),
+        pytest.param((32, 64, 4, 8), False, 5, marks=pytest.mark.slow),
         ((8, 8, 2, 2), True, 60),
         pytest.param((8, 8, 1, 2), True, 120, marks=pytest.mark.slow),
     ],
@@ -176,6 +176,7 @@ def test_large_meshes_are_proved_in_time(size: tuple[int, int, int, int], ordere
     assert relative_gap(evaluate(instance, answer.plan), answer.bound) <= 1e-6
 
 
+@pytest.mark.slow
 def test_the_milp_proves_sixteen_ordered_stages_at_its_root() -> None:
     """The way to each kind has no big-M: 8 x 8 devices took a minute and more with positions of single tiles."""
     instance = generate(8, 8, 4, 1, ordered=True, seed=1)

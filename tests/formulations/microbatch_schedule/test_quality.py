@@ -31,6 +31,7 @@ def _gap(number: int, batch: int, prove_s: float) -> float:
     return evaluate(instance, plan) / proof.bound - 1
 
 
+@pytest.mark.slow
 def test_best_of_is_close_to_the_optimum_where_room_is_tight() -> None:
     gaps = [_gap(number, 8, 5.0) for number in range(1, 4)]
     assert sum(gaps) / len(gaps) < 0.01

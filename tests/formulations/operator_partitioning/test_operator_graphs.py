@@ -55,7 +55,11 @@ def test_bert_repeats_itself() -> None:
 
 @pytest.mark.parametrize(
     ("name", "stages"),
-    [("resnet50", 8), ("gnmt", 4), ("semantic-fpn", 8), pytest.param("bert-l", 16, marks=pytest.mark.slow)],  # 3 s
+    [
+        ("resnet50", 8),
+        ("gnmt", 4),
+        *(pytest.param(*each, marks=pytest.mark.slow) for each in (("semantic-fpn", 8), ("bert-l", 16))),
+    ],
 )
 def test_the_optimum_is_proved_and_not_above_the_published_flow(name: str, stages: int) -> None:
     instance = planner.load(name, stages=stages)

@@ -250,6 +250,7 @@ def wide(n: int, seed: int) -> OperatorInstance:
     return OperatorInstance("wide", *in_topological_order(operators, tensors), num_stages=16)
 
 
+@pytest.mark.slow
 def test_two_thousand_operators_in_seconds() -> None:
     instance = wide(2000, 1)
     began = time.process_time()

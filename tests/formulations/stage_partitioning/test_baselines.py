@@ -196,7 +196,7 @@ METHOD = {"equi": "equi", "equinotp": "equi-no-tp", "equinnotp": "equi-no-tp"}
 
 
 @pytest.mark.paper
-@pytest.mark.parametrize("most", [32, pytest.param(512, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("most", [8, pytest.param(512, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("mode", [*RESTRICTED, *METHOD])
 def test_released_baselines(published: Path, mode: str, most: int) -> None:
     """Every setting up to so many devices that the released program was run with."""

@@ -185,6 +185,7 @@ def test_an_empty_budget_of_time_is_no_division_by_zero() -> None:
 
 
 @pytest.mark.paper
+@pytest.mark.slow
 def test_the_published_bert(published: Path) -> None:
     instance = published_bert(published, 0, 64, "8GiB")
     limits = Limits(time_s=60)

@@ -96,6 +96,7 @@ def test_plans_are_reported_while_the_search_goes_on() -> None:
 
 
 @pytest.mark.paper
+@pytest.mark.slow
 @pytest.mark.parametrize(("first", "time"), [(8, 0.030806149867296215)])
 def test_some_nodes_of_the_published_bert(published: Path, first: int, time: float) -> None:
     instance = published_bert(published, first, 4, "4GiB")

@@ -119,5 +119,6 @@ def test_long_lists_are_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> Non
         write(instance, result.plan, result.bound, Watch())
 
 
+@pytest.mark.slow
 def test_large_instances_take_a_moment() -> None:
     assert certified(generate(1000, 3, kind="uncorrelated"))[1]["plan"]

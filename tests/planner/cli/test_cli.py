@@ -268,6 +268,7 @@ def test_a_row_shows_the_median(run: Run, problem: Problem, monkeypatch: pytest.
 
 
 @pytest.mark.paper
+@pytest.mark.slow
 def test_the_suite_of_published_inputs(run: Run, published: Path) -> None:
     code, out, _ = run(
         "bench", "--suite", "piper", "--methods", "exact", "--repeats", "1", "--inputs", str(published), "--json"

@@ -196,7 +196,7 @@ def test_methods_of_users(run: Callable[..., Any], tmp_path: Path) -> None:
         "def nothing(instance):\n    return None\n"
     )
     given = ("--problem", "layer_assignment", "--max", "nodes=3,stages=2", "--seed", "2")
-    code, out, _ = run("mine", "./mine.py:first", *given, "--count", "14", "--out", "first.json", "--json")
+    code, out, _ = run("mine", "./mine.py:first", *given, "--count", "6", "--out", "first.json", "--json")
     assert code == 0 and json.loads(out)["loss"] > 0 and Path("first.mine-first.json").exists()
     code, out, _ = run("mine", "./mine.py:nothing", *given, "--loss", "no-plan", "--count", "6", "--out", "none.json")
     assert code == 0 and "no plan, nodes 1" in out and not Path("none.mine-nothing.json").exists()

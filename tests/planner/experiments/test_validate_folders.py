@@ -35,7 +35,7 @@ def solve(instance):
         raise ValueError("five")
     return {"choice": {str(n.id): min(n.options, key=lambda o: o.memory_bytes).id for n in instance.nodes}}
 """
-COUNT = 8
+COUNT = 5
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ def test_a_line_that_was_cut_or_damaged_is_solved_again(folder: Path) -> None:
     kept = journal.read_text().splitlines(keepends=True)
     digit = kept[2].index('"seconds": ') + len('"seconds": ') + 3
     changed = kept[2][:digit] + ("1" if kept[2][digit] != "1" else "2") + kept[2][digit + 1 :]
-    journal.write_text("".join([*kept[:2], changed, *kept[3:6], "no record\n", *kept[6:-1], kept[-1][:50]]))
+    journal.write_text("".join([*kept[:2], changed, "no record\n", *kept[3:-1], kept[-1][:50]]))
     said: list[str] = []
     before = len(calls())
     assert totals(whole("out", notice=said.append)) == totals(first)
@@ -157,15 +157,15 @@ def test_another_folder_is_refused(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("jobs", "number"), [pytest.param(1, signal.SIGINT, marks=pytest.mark.slow), (2, signal.SIGTERM)]
+    ("jobs", "number"), [(1, signal.SIGINT), pytest.param(2, signal.SIGTERM, marks=pytest.mark.slow)]
 )
 def test_a_signal_ends_it_with_what_is_known_and_it_goes_on(jobs: int, number: int, folder: Path) -> None:
     """Though the method would take minutes for each instance but the first."""
-    text = SLOW.replace("time.sleep(0.4)", "time.sleep(600 if open('calls').read().count('\\n') > 5 else 0)")
+    text = SLOW.replace("time.sleep(0.4)", "time.sleep(600 if open('calls').read().count('\\n') > 3 else 0)")
     Path("slow.py").write_text(text)
     Path("slowly").touch()
     with started("--jobs", str(jobs), "--time-limit", "600") as process:
-        while len(calls()) < 6 or lines() < 2:
+        while len(calls()) < 4 or lines() < 2:
             assert process.poll() is None, process.communicate()
             time.sleep(0.02)
         process.send_signal(number)

@@ -28,6 +28,8 @@ from planner.reproduction.reproduce import reproduce
 
 #: Strategies; printed rows; of those, the same cuts, and equivalent ones.
 NAMES = {"amp-homogeneous": (53, 10, 10, 0), "amp-het-cluster": (53, 10, 9, 0), "amp-het-model": (65, 7, 2, 2)}
+#: For what is asked of an experiment like of any other.
+MOSTLY_SLOW = [pytest.param(name, marks=[pytest.mark.slow] if name != "amp-het-cluster" else []) for name in NAMES]
 #: Runs of AMP that were printed and published, and those with the same seconds.
 SECONDS = {"amp-homogeneous": (3, 3), "amp-het-cluster": (3, 3), "amp-het-model": (1, 0)}
 #: The keys that a row has whatever else it has.
@@ -43,7 +45,7 @@ def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PLANNER_PUBLISHED", raising=False)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", MOSTLY_SLOW)
 def test_without_inputs_an_analytic_profile_stands_in_and_says_so(name: str) -> None:
     found = reproduce(name).evidence
     assert "analytic" in found.inputs and (found.compared, found.matched, found.tables) == (0, 0, None)
@@ -91,7 +93,11 @@ def test_cuts_among_layers_that_do_nothing_are_called_equivalent(published: Path
 @pytest.mark.parametrize(
     ("between_nodes", "expected"),
     [
-        (None, {"homogeneous": (4, 0.10), "het_cluster": (12, 0.53), "het_model": (5, 0.07)}),
+        pytest.param(
+            None,
+            {"homogeneous": (4, 0.10), "het_cluster": (12, 0.53), "het_model": (5, 0.07)},
+            marks=pytest.mark.slow,
+        ),
         (0.5e9 / 8, {"homogeneous": (19, 9.40), "het_cluster": (21, 6.52), "het_model": (17, 1.41)}),
     ],
 )
@@ -213,7 +219,7 @@ def test_catalog_entries_take_published_times_and_tell(
 
 
 @pytest.mark.paper
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", MOSTLY_SLOW)
 def test_solving_published_experiments_finds_what_reproducing_them_does(name: str, published: Path) -> None:
     found = planner.solve(planner.load(name, inputs=str(published)), exact=True)
     rows = reproduce(name, inputs=str(published)).evidence.rows

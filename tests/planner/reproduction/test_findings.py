@@ -201,7 +201,7 @@ def above_optimum(model: str, method: str, **options: str) -> float:
         ("resnet-152", "dp", 7.9),
         ("resnet-152", "cluster", 12.1),
         ("resnet-152", "refine", 7.6),
-        ("semantic-fpn", "parmesan", 0.0),
+        pytest.param("semantic-fpn", "parmesan", 0.0, marks=pytest.mark.slow),
         ("semantic-fpn", "cluster", 15.6),
         ("semantic-fpn", "refine", 8.4),
     ],

@@ -41,12 +41,12 @@ def test_grids_are_printed_where_they_exist() -> None:
 
 
 def test_table_1_has_every_partition_with_both_mappings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two of its models, for speed: every row is there, and no mapping is slower than the consecutive one."""
-    monkeypatch.setattr(table_1, "MODELS", ("resnet-152", "swin-l"))
-    found = reproduce("parmesan-table-1", time_limit="0.2").evidence
+    """One of its models, for speed: every row is there, and no mapping is slower than the consecutive one."""
+    monkeypatch.setattr(table_1, "MODELS", ("resnet-152",))
+    found = reproduce("parmesan-table-1", time_limit="0.1").evidence
     assert any("rannc-like is a stand-in, not RaNNC" in note for note in found.notes)
     rows = found.rows
-    assert len(rows) == 18 and tuple(rows[0])[2 : 2 + len(COLUMNS)] == COLUMNS
+    assert len(rows) == 9 and tuple(rows[0])[2 : 2 + len(COLUMNS)] == COLUMNS
     for first, row in zip((row for row in rows if row["partition"] == "pipedream"), rows[::3], strict=True):
         assert first is row and row["consecutive_speedup"] == 1.0
     for row in rows:
@@ -54,7 +54,7 @@ def test_table_1_has_every_partition_with_both_mappings(monkeypatch: pytest.Monk
         assert row["parmesan_speedup"] == pytest.approx(
             row["consecutive_speedup"] * row["consecutive_step"] / row["parmesan_step"]
         )
-    assert {row["objective"] for row in rows if row["model"] == "resnet-152"} == {"p2p"}
+    assert {row["objective"] for row in rows} == {"p2p"}
 
 
 def test_table_2_with_a_chain_in_place_of_the_model() -> None:

@@ -103,6 +103,7 @@ def test_two_nodes_come_close(rule: str) -> None:
         assert best is not None and found is not None and found / best == pytest.approx(expected, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_one_stage_is_mined_towards_four_thirds() -> None:
     most = {"nodes": 2, "tp": 1, "devices": 1, "microbatches": 1, "number": 100}
     mined = mine("piper", domains={"recompute": None}, most=most, limits=Limits(seed=4), count=500)

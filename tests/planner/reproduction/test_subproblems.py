@@ -13,16 +13,18 @@ from planner.experiments.census.totals import Census
 from solvers.outcome import Limits
 
 #: Cluster, method inside: optimal, all, mean and worst loss in percent, loss of the best strategy in percent.
+SLOW = pytest.mark.slow
 AMP = [
-    ("amp-homogeneous", "amp", 43, 53, 0.43, 9.1, 0.0),
     ("amp-homogeneous", "amp-released", 48, 53, 0.03, 0.71, 0.0),
-    ("amp-homogeneous", "megatron", 36, 53, 0.61, 5.7, 0.0),
     ("amp-het-cluster", "amp", 41, 53, 1.4, 34.5, 2.15),
-    ("amp-het-cluster", "amp-released", 40, 53, 0.23, 2.7, 2.28),
-    ("amp-het-cluster", "megatron", 38, 53, 0.39, 3.5, 2.15),
-    ("amp-het-model", "amp", 48, 65, 0.54, 19.4, 0.51),
-    ("amp-het-model", "amp-released", 50, 65, 0.46, 16.2, 0.51),
     ("amp-het-model", "megatron", 15, 65, 8.1, 25.4, 15.4),
+    # Above is each cluster and each method once.
+    pytest.param("amp-homogeneous", "amp", 43, 53, 0.43, 9.1, 0.0, marks=SLOW),
+    pytest.param("amp-homogeneous", "megatron", 36, 53, 0.61, 5.7, 0.0, marks=SLOW),
+    pytest.param("amp-het-cluster", "amp-released", 40, 53, 0.23, 2.7, 2.28, marks=SLOW),
+    pytest.param("amp-het-cluster", "megatron", 38, 53, 0.39, 3.5, 2.15, marks=SLOW),
+    pytest.param("amp-het-model", "amp", 48, 65, 0.54, 19.4, 0.51, marks=SLOW),
+    pytest.param("amp-het-model", "amp-released", 50, 65, 0.46, 16.2, 0.51, marks=SLOW),
 ]
 
 
@@ -64,7 +66,9 @@ def test_parts_of_the_case_study(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize(("devices", "percent"), [(2, 11.2), (4, 0.0), (8, 0.0), (16, 0.0)])
+@pytest.mark.parametrize(
+    ("devices", "percent"), [(2, 11.2), (4, 0.0), *(pytest.param(each, 0.0, marks=SLOW) for each in (8, 16))]
+)
 def test_the_whole_case_study(devices: int, percent: float) -> None:
     instance = planner.load("graphpipe-case-study", devices=devices)
     report = planner.crosscheck(instance, methods=["graphpipe", "exact"], limits=Limits(time_s=60.0))
