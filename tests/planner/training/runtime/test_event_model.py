@@ -14,7 +14,7 @@ from sleeping_seconds import SECONDS
 
 import planner
 from formulations.training_strategy import FAMILY
-from formulations.training_strategy.definition.problem import iteration
+from formulations.training_strategy.definition.problem import iteration, orders
 from instances.problems.training_strategy import StrategyInstance
 from planner.process.errors import UsageError
 from planner.training.runtime.layout import layout, simulate
@@ -71,7 +71,11 @@ def test_processes_of_a_strategy_run_its_orders(given: dict[str, Any]) -> None:
     """What `planner run` simulates of them, replica by replica, is the definition's iteration."""
     instance = sleeping(schedule="1f1b,gpipe")
     own = FAMILY.plan_from_json(instance, given)
-    timings = simulate(layout(instance, own, "training_strategy"))
+    made = layout(instance, own, "training_strategy")
+    passes = [[("FB"[not task.is_forward], task.index) for task in duty.passes] for duty in made.duties]
+    wanted = [[(action.kind, action.microbatch) for action in order] for order in orders(instance, own)]
+    assert passes == [order for order in wanted for _ in range(own.dp_degree)]
+    timings = simulate(made)
     assert max(each.end_s for each in timings) == pytest.approx(iteration(instance, own).makespan_s, rel=1e-12)
     assert len({each.rank for each in timings}) == own.pp_degree * own.dp_degree
 
