@@ -6,6 +6,7 @@ where a comparison of floats decides. Sources: Parmesan, Equations 8 and 9; the 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 import numpy as np
@@ -17,6 +18,10 @@ from formulations.device_mapping.data.arrays import SLACK, Arrays, Floats, Mask,
 _PRECISION = 1e-5
 #: Rounds of arc consistency; each is sound, the fixed point is rarely worth more.
 _ROUNDS = 40
+#: Models with more groups than this refute little and take long.
+MAX_GROUPS = 40
+#: So many ways to group devices are tried, those where the bandwidth between groups is clearly lower.
+_GROUPINGS, _CLEAR = 3, 1.25
 #: Ring speeds are tried in so many steps where edges share the budget.
 _RING_STEPS = 48
 
@@ -200,6 +205,36 @@ def components(near: Mask, inside: Mask) -> list[Mask]:
         found.append(component)
         unseen &= ~component
     return found
+
+
+def groupings(arrays: Arrays) -> list[list[Mask]]:
+    """Groups at the bandwidths below which devices fall apart, the clearest hierarchy first."""
+    found: dict[tuple[int, ...], tuple[float, list[Mask]]] = {}
+    everything = np.ones(arrays.num_devices, dtype=np.bool_)
+    for slower, threshold in _drops(arrays):
+        groups = components(arrays.speed >= threshold, everything)
+        if threshold < _CLEAR * slower or not 1 < len(groups) < min(arrays.num_devices, MAX_GROUPS + 1):
+            continue
+        key = tuple(int(np.argmax([group[device] for group in groups])) for device in range(arrays.num_devices))
+        found.setdefault(key, (threshold / slower, groups))
+    ranked = sorted(found.values(), key=lambda each: -each[0])
+    return [groups for _, groups in ranked[:_GROUPINGS]]
+
+
+def _drops(arrays: Arrays) -> list[tuple[float, float]]:
+    """Bandwidths of a widest spanning tree, ascending, each with the next slower one: where groups fall apart."""
+    inside = np.zeros(arrays.num_devices, dtype=np.bool_)
+    inside[0] = True
+    reach = arrays.speed[0].copy()
+    joined = set()
+    while not inside.all():
+        nearest = int(np.argmax(np.where(inside, -1.0, reach)))
+        joined.add(float(reach[nearest]))
+        inside[nearest] = True
+        reach = np.maximum(reach, arrays.speed[nearest])
+    speeds = sorted(joined)
+    drops = list(itertools.pairwise(speeds))
+    return sorted(drops, key=lambda drop: drop[0] / drop[1])[: 4 * _GROUPINGS]
 
 
 def refutes_target(arrays: Arrays, target: float) -> bool:

@@ -12,11 +12,11 @@ import numpy as np
 from formulations.contract.certificates import Proof, certificate, check_stop
 from formulations.contract.checker.frame import RejectedError
 from formulations.contract.family import UncertifiedError
+from formulations.device_mapping.bounds.combinatorial import groupings
 from formulations.device_mapping.certificate import checker
 from formulations.device_mapping.data.arrays import arrays
 from formulations.device_mapping.definition.plan import plan_from_json, plan_to_json
 from formulations.device_mapping.definition.problem import ring_devices
-from formulations.device_mapping.models.machine_groups import groupings
 from instances.exchange import to_json
 from instances.problems.device_mapping import DeviceMapping
 from solvers.outcome import Watch

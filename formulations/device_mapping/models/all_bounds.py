@@ -9,13 +9,14 @@ from formulations.device_mapping.annealing.baselines import pipeline_major, stag
 from formulations.device_mapping.bounds.combinatorial import (
     assignment_bound,
     greatest_refutable,
+    groupings,
     refutes_target,
     single_bound,
 )
 from formulations.device_mapping.data.arrays import arrays
 from formulations.device_mapping.definition.plan import Mapping
 from formulations.device_mapping.models.bisect_gap import Decide, Gap, Verdict, objective_values
-from formulations.device_mapping.models.machine_groups import groupings, places_of
+from formulations.device_mapping.models.machine_groups import places_of
 from formulations.device_mapping.models.model_choice import TargetModels
 from instances.problems.device_mapping import DeviceMapping
 from solvers.outcome import Limits, Prover, Stop, Watch

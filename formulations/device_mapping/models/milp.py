@@ -22,6 +22,7 @@ from typing import Any
 import pyomo.environ as pyo
 
 from formulations.contract.family import Answer
+from formulations.device_mapping.bounds.combinatorial import groupings
 from formulations.device_mapping.data.arrays import Arrays, Floats, arrays, plan_of
 from formulations.device_mapping.definition.plan import Mapping as Plan
 from formulations.device_mapping.definition.problem import evaluate, violations
@@ -36,7 +37,7 @@ from formulations.device_mapping.models.classes import (
     round_up_speeds,
 )
 from formulations.device_mapping.models.first_plan import ceiling, first_plan
-from formulations.device_mapping.models.machine_groups import groupings, places_of
+from formulations.device_mapping.models.machine_groups import places_of
 from formulations.device_mapping.models.symmetry import canonical, in_turn
 from formulations.modelling.solve_model import WithoutSizes, add_requirements, prove
 from formulations.modelling.threshold_search import Cheapest, search_intervals

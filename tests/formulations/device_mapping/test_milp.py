@@ -11,11 +11,12 @@ from oracles.device_mapping import least_seconds, random_magnitudes, random_mapp
 
 import planner
 from formulations.device_mapping import FAMILY
+from formulations.device_mapping.bounds.combinatorial import groupings
 from formulations.device_mapping.data.arrays import Arrays, arrays, plan_of
 from formulations.device_mapping.definition.problem import evaluate
 from formulations.device_mapping.models import milp
 from formulations.device_mapping.models.classes import Places, devices_as_places
-from formulations.device_mapping.models.machine_groups import groupings, places_of
+from formulations.device_mapping.models.machine_groups import places_of
 from formulations.device_mapping.models.symmetry import canonical, orbits
 from instances.problems.device_mapping import DeviceMapping, MappingEdge, MappingStage
 from solvers.outcome import Limits, Stop, Watch

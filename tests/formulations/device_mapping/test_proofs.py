@@ -17,7 +17,7 @@ import planner
 from formulations.device_mapping import FAMILY, exact
 from formulations.device_mapping.annealing import far
 from formulations.device_mapping.annealing.baselines import stage_major
-from formulations.device_mapping.bounds.combinatorial import assignment_bound, refutes_target, single_bound
+from formulations.device_mapping.bounds.combinatorial import assignment_bound, groupings, refutes_target, single_bound
 from formulations.device_mapping.bounds.matching import bottleneck_cost, can_deal
 from formulations.device_mapping.data.arrays import arrays
 from formulations.device_mapping.definition.plan import Mapping
@@ -26,7 +26,7 @@ from formulations.device_mapping.models import all_bounds, cpsat
 from formulations.device_mapping.models.bisect_gap import Gap, Verdict, objective_values
 from formulations.device_mapping.models.flow import chords
 from formulations.device_mapping.models.links import LinkModel
-from formulations.device_mapping.models.machine_groups import cycles, groupings, places_of, ring_speed
+from formulations.device_mapping.models.machine_groups import cycles, places_of, ring_speed
 from formulations.device_mapping.models.model_choice import TargetModels
 from formulations.device_mapping.models.symmetry import orbits
 from instances.generators.topologies import topology
