@@ -76,6 +76,14 @@ METHODS: tuple[Method[Instance, Mapping], ...] = (
         source="Parmesan, section 7: p2p-first, the stages of a replica together",
         solve=_code.annealing.baselines.solve_pipeline_first,
     ),
+    *(
+        Method(name=f"{policy}-first", claim=Claim.HEURISTIC, source=f"DAPPLE, {policy} first: {says}", solve=solve)
+        for policy, says, solve in (
+            ("fresh", "a stage begins on unused machines", _code.annealing.policies.solve_fresh_first),
+            ("append", "a stage fills the machines in use", _code.annealing.policies.solve_append_first),
+            ("scatter", "a stage takes of all machines in use in turn", _code.annealing.policies.solve_scatter_first),
+        )
+    ),
     Method(
         name="random",
         claim=Claim.HEURISTIC,

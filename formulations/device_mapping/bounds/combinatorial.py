@@ -207,13 +207,13 @@ def components(near: Mask, inside: Mask) -> list[Mask]:
     return found
 
 
-def groupings(arrays: Arrays) -> list[list[Mask]]:
-    """Groups at the bandwidths below which devices fall apart, the clearest hierarchy first."""
+def groupings(arrays: Arrays, most: int = MAX_GROUPS) -> list[list[Mask]]:
+    """Groups, at most so many, at the bandwidths below which devices fall apart, the clearest hierarchy first."""
     found: dict[tuple[int, ...], tuple[float, list[Mask]]] = {}
     everything = np.ones(arrays.num_devices, dtype=np.bool_)
     for slower, threshold in _drops(arrays):
         groups = components(arrays.speed >= threshold, everything)
-        if threshold < _CLEAR * slower or not 1 < len(groups) < min(arrays.num_devices, MAX_GROUPS + 1):
+        if threshold < _CLEAR * slower or not 1 < len(groups) < min(arrays.num_devices, most + 1):
             continue
         key = tuple(int(np.argmax([group[device] for group in groups])) for device in range(arrays.num_devices))
         found.setdefault(key, (threshold / slower, groups))

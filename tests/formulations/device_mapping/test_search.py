@@ -14,7 +14,7 @@ from oracles.device_mapping import least_seconds, random_mapping
 
 import planner
 from formulations.device_mapping import FAMILY, exact, paper
-from formulations.device_mapping.annealing import near
+from formulations.device_mapping.annealing import near, policies
 from formulations.device_mapping.data.costs import simple_bound, tables
 from formulations.device_mapping.definition.plan import Mapping
 from formulations.device_mapping.definition.problem import evaluate
@@ -286,3 +286,21 @@ def test_a_dense_network_that_is_beyond_its_models_is_left_to_other_methods(
     assert found.objective == pytest.approx(least_seconds(instance), rel=1e-9)
     alone = planner.solve(instance, method="exact", limits=Limits(time_s=seconds, threads=threads))
     assert (alone.status, alone.stop) == (Status.FEASIBLE, Stop.COMPLETED)
+
+
+@pytest.mark.parametrize(
+    ("method", "places"),
+    [
+        ("fresh-first", ((0, 1), (3, 4), (2, 5))),
+        ("append-first", ((0, 1), (2, 3), (4, 5))),
+        ("scatter-first", ((0, 3), (1, 4), (2, 5))),
+    ],
+)
+def test_policies_take_devices_by_machine(method: str, places: tuple[tuple[int, ...], ...]) -> None:
+    """By hand: two machines of three devices, three stages of two replicas; then devices that no link tells apart."""
+    devices = range(6)
+    matrix = tuple(tuple(0.0 if a == b else 8.0 if a // 3 == b // 3 else 1.0 for b in devices) for a in devices)
+    instance = DeviceMapping("two machines", (MappingStage(1, 1),) * 3, (), 2, matrix)
+    assert planner.solve(instance, method=method).plan == {"devices": [list(row) for row in places]}
+    equal = replace(instance, bandwidth_bytes_per_s=tuple(tuple(float(a != b) for b in devices) for a in devices))
+    assert policies.machines_of(equal) == [[*devices]]
