@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from dataclasses import replace
-from itertools import pairwise
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,14 @@ from hypothesis import strategies as st
 from oracles.operator_partitioning import optimum, random_instance, stage_memory
 
 import planner
+from formulations.compiled.downsets import enumerate_all
 from formulations.operator_partitioning import FAMILY, exact
 from formulations.operator_partitioning.definition.plan import OperatorPlan
 from formulations.operator_partitioning.definition.problem import evaluate, stage_seconds, violations
 from formulations.operator_partitioning.models import cpsat, milp
 from formulations.operator_partitioning.paper import parmesan
 from formulations.pipeline_placement.definition.stages import mapping_of
+from instances.graph import adjacency
 from instances.problems.operator_partitioning import (
     Operator,
     OperatorInstance,
@@ -349,3 +351,16 @@ def test_one_operator_and_two_stages_have_a_model_without_a_plan(method: str) ->
     lone = OperatorInstance("lone", (Operator("v0", 1.0, 1.0, 1.0, 1.0),), (), 2, 1, 1.0)
     assert planner.model(lone, method).sizes().variables > 0
     assert planner.solve(lone, method=method).status == "infeasible"
+
+
+def test_fronted_subgraphs_are_at_least_as_many_as_operators(cases: int) -> None:
+    """Parmesan, Theorems 4.4 and 4.5 (without the empty set); as many as operators only with one topological order."""
+    rng = random.Random(44)
+    for _ in range(cases):
+        n = rng.randint(1, 7)
+        edges = [(a, b) for a, b in combinations(range(n), 2) if rng.random() < rng.choice((0.2, 0.9))]
+        after, before = adjacency(n, edges)
+        found = enumerate_all(n, before, after, 1 << n)
+        assert found is not None
+        has_one_order = all(pair in edges for pair in pairwise(range(n)))
+        assert len(found) - 1 == n if has_one_order else len(found) - 1 > n
