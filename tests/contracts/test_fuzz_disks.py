@@ -40,10 +40,9 @@ COMMANDS: dict[str, list[str]] = {
     "page": ["report", "chain8", "--methods", "equi", "--out", "OUT.html"],
     "knapsacks": ["extract", "chain8", "--sample", "40", "--out", "OUT.jsonl"],
 }
-#: Pictures and pages take a second, and go the way of any other whole file: one of them, on a full disk, is enough.
+#: Pictures and pages take a second, and go the way of any other whole file: `test_disks_of_any_size` has one of them.
 SLOW = ("picture", "picture of two", "picture of the table", "page")
 MOST = [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in COMMANDS]
-FULL = [pytest.param(name, marks=pytest.mark.slow) if name in SLOW[:3] else name for name in COMMANDS]
 #: Commands for which the file is the result: nothing else is to be printed.
 FILE_ONLY = ("instance", "knapsacks")
 
@@ -166,7 +165,7 @@ def test_a_device_is_written_into_and_stays_one(name: str, tmp_path: Path, capsy
         os.unlink(out)
 
 
-@pytest.mark.parametrize("name", FULL)
+@pytest.mark.parametrize("name", MOST)
 def test_a_full_disk_loses_no_result(name: str, tmp_path: Path, capsys: Any) -> None:
     command, out = given(name, tmp_path / "file")
     with full_disk():

@@ -169,6 +169,7 @@ def test_words() -> None:
     } <= names
 
 
+@pytest.mark.slow
 def test_near_the_memory_limit_data_parallelism_has_no_plan_and_the_graph_is_ahead() -> None:
     """Memory 25 % above the least with which the chain has a plan: it binds, so that sizes differ."""
     methods = "data-parallel,pipedream,graphpipe"

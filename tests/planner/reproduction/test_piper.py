@@ -201,6 +201,7 @@ def test_figure_3_shows_no_seconds_of_a_run_cut_off(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.paper
+@pytest.mark.slow
 def test_figure_3(published: Path) -> None:
     rows = reproduce("piper-fig-3", inputs=str(published), devices=64).evidence.rows
     assert [row["layers"] for row in rows] == [32, 48, 64]
