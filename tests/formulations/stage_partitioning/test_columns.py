@@ -6,7 +6,6 @@ import math
 import random
 from dataclasses import replace
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +14,6 @@ from model_checks import (
     check_stopped_builds,
     check_stops,
     long_chain,
-    published_bert,
     random_plan,
 )
 from oracles.stage_partitioning import brute_force
@@ -182,24 +180,6 @@ def test_an_empty_budget_of_time_is_no_division_by_zero() -> None:
     answer = milp_columns.solve(instance, Limits(), Watch())
     assert answer.plan is not None and len(answer.plan.stages) == 2
     assert (evaluate(instance, answer.plan), answer.bound) == (0.0, 0.0)
-
-
-@pytest.mark.paper
-@pytest.mark.slow
-def test_the_published_bert(published: Path) -> None:
-    instance = published_bert(published, 0, 64, "8GiB")
-    limits = Limits(time_s=60)
-    answer = milp_columns.solve(instance, limits, Watch(limits))
-    assert answer.stop is Stop.PROVED and answer.plan is not None
-    assert evaluate(instance, answer.plan) == pytest.approx(0.020200550294478734, rel=1e-6)
-
-
-@pytest.mark.paper
-def test_the_same_twelve_nodes_as_cp_sat(published: Path) -> None:
-    instance = published_bert(published, 12, 8, "4GiB")
-    answer = milp_columns.solve(instance, Limits(), Watch())
-    assert answer.plan is not None
-    assert evaluate(instance, answer.plan) == pytest.approx(0.044080964758555094, rel=1e-6)
 
 
 def test_unpriced_stages_are_named() -> None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from model_checks import check_stops, long_chain, published_bert
+from model_checks import check_stops, long_chain
 from strategies import random_stage_instance
 
 import planner
@@ -50,25 +49,6 @@ def test_no_false_proof_of_large_sums() -> None:
 
 def test_it_stops_on_request() -> None:
     check_stops(cpsat.solve, long_chain())
-
-
-def test_plans_are_reported_while_the_search_goes_on() -> None:
-    received: list[tuple[float | None, float | None]] = []
-    limits = Limits(time_s=3)
-    watch = Watch(limits, lambda _, objective, bound: received.append((objective, bound)))
-    answer = cpsat.solve(long_chain(8, 6), limits, watch)
-    assert len(received) >= 2 and answer.stop in (Stop.PROVED, Stop.TIME_LIMIT)
-    assert all(bound <= objective for objective, bound in received if objective is not None and bound is not None)
-
-
-@pytest.mark.slow
-@pytest.mark.paper
-def test_twelve_nodes_of_the_published_bert(published: Path) -> None:
-    instance = published_bert(published, 12, 8, "4GiB")
-    limits = Limits(time_s=60)
-    answer = cpsat.solve(instance, limits, Watch(limits))
-    assert answer.stop is Stop.PROVED and answer.plan is not None
-    assert evaluate(instance, answer.plan) == pytest.approx(0.044080964758555094, rel=1e-6)
 
 
 def test_no_formula_bounds_the_time_from_below() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from model_checks import (
     check_stopped_builds,
     check_stops,
     long_chain,
-    published_bert,
 )
 from small_instances import random_case
 from strategies import random_stage_instance, with_magnitudes
@@ -23,7 +21,7 @@ from formulations import stage_partitioning
 from formulations.stage_partitioning.definition.problem import evaluate
 from formulations.stage_partitioning.models import milp
 from formulations.stage_partitioning.models.solving import begin
-from solvers.outcome import Limits, Stop, Watch
+from solvers.outcome import Limits, Watch
 
 
 def test_agrees_with_brute_force_at_many_magnitudes(cases: int) -> None:
@@ -84,26 +82,6 @@ def test_a_build_that_is_stopped_logs_no_error(caplog: pytest.LogCaptureFixture)
 
 def test_it_stops_on_request() -> None:
     check_stops(milp.solve, long_chain(12, 8))  # of larger models HiGHS's presolve takes seconds, and no interrupt
-
-
-def test_plans_are_reported_while_the_search_goes_on() -> None:
-    received: list[tuple[float | None, float | None]] = []
-    limits = Limits(time_s=1.5)
-    watch = Watch(limits, lambda _, objective, bound: received.append((objective, bound)))
-    answer = milp.solve(long_chain(8, 6), limits, watch)
-    assert len(received) > 2 and answer.stop in (Stop.PROVED, Stop.TIME_LIMIT)
-    assert all(bound <= objective for objective, bound in received if objective is not None and bound is not None)
-
-
-@pytest.mark.paper
-@pytest.mark.slow
-@pytest.mark.parametrize(("first", "time"), [(8, 0.030806149867296215)])
-def test_some_nodes_of_the_published_bert(published: Path, first: int, time: float) -> None:
-    instance = published_bert(published, first, 4, "4GiB")
-    limits = Limits(time_s=60)
-    answer = milp.solve(instance, limits, Watch(limits))
-    assert answer.stop is Stop.PROVED and answer.plan is not None
-    assert evaluate(instance, answer.plan) == pytest.approx(time, rel=1e-6)
 
 
 def test_costs_within_the_tolerance_make_nothing_infeasible() -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from types import ModuleType
 
 import pytest
-from model_checks import check_answer, check_pinned, hair_too_large, knowing
+from model_checks import check_answer, check_pinned, hair_too_large, knowing, long_chain, published_bert
 from oracles.stage_partitioning import brute_force
 from strategies import random_stage_instance
 
@@ -16,7 +17,7 @@ from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.definition.problem import evaluate
 from formulations.stage_partitioning.models import cpsat, milp, milp_columns
 from instances.problems.stage_partitioning import StageInstance
-from solvers.outcome import Limits, Watch
+from solvers.outcome import Limits, Stop, Watch
 
 BLOCKS = pytest.mark.parametrize("models", [cpsat, milp], ids=["cpsat", "milp"])
 ALL = pytest.mark.parametrize("models", [cpsat, milp, milp_columns], ids=["cpsat", "milp", "milp-columns"])
@@ -79,3 +80,32 @@ def test_what_only_rounding_lets_through_is_cut_off(models: ModuleType) -> None:
     answer = check_answer(models.solve, hair_too_large())
     assert answer.plan is not None
     assert answer.plan.stages[0].tmpcs == {"a": "lean", "b": "fast"}
+
+
+@pytest.mark.parametrize(("models", "time_s"), [(cpsat, 3.0), (milp, 1.5)], ids=["cpsat", "milp"])
+def test_plans_are_reported_while_the_search_goes_on(models: ModuleType, time_s: float) -> None:
+    received: list[tuple[float | None, float | None]] = []
+    watch = Watch(Limits(time_s=time_s), lambda _, objective, bound: received.append((objective, bound)))
+    answer = models.solve(long_chain(8, 6), Limits(time_s=time_s), watch)
+    assert len(received) >= 2 and answer.stop in (Stop.PROVED, Stop.TIME_LIMIT)
+    assert all(bound <= objective for objective, bound in received if objective is not None and bound is not None)
+
+
+@pytest.mark.paper
+@pytest.mark.parametrize(
+    ("models", "first", "devices", "memory", "time"),
+    [
+        (milp_columns, 12, 8, "4GiB", 0.044080964758555094),
+        pytest.param(cpsat, 12, 8, "4GiB", 0.044080964758555094, marks=pytest.mark.slow),
+        pytest.param(milp, 8, 4, "4GiB", 0.030806149867296215, marks=pytest.mark.slow),
+        pytest.param(milp_columns, 0, 64, "8GiB", 0.020200550294478734, marks=pytest.mark.slow),
+    ],
+)
+def test_the_published_bert(
+    published: Path, models: ModuleType, first: int, devices: int, memory: str, time: float
+) -> None:
+    """Its first nodes, or (0) all of them."""
+    instance, limits = published_bert(published, first, devices, memory), Limits(time_s=60)
+    answer = models.solve(instance, limits, Watch(limits))
+    assert answer.stop is Stop.PROVED and answer.plan is not None
+    assert evaluate(instance, answer.plan) == pytest.approx(time, rel=1e-6)
