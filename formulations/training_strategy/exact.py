@@ -24,12 +24,15 @@ from formulations.training_strategy.definition.plan import StrategyPlan
 from formulations.training_strategy.definition.problem import evaluate
 from formulations.training_strategy.heuristics import even
 from formulations.training_strategy.layouts import NOISE, Best, Layouts, Search, quick_bound
+from formulations.training_strategy.mixed_paths import mixed_costs
 from formulations.training_strategy.trainer_chain import space_of
 from instances.problems.training_strategy import StrategyInstance
 from solvers.outcome import OPTIMAL_GAP, Limits, Stop, Watch
 
 #: Seconds, and the share of a time limit, for the plan that the search begins with.
 _FIRST_S, _FIRST_SHARE = 10.0, 0.2
+#: Layouts of several chunks on a device that are not searched after so many turns get a bound that takes 0.3 s.
+_EASY_TURNS = 1
 
 
 def solve(instance: StrategyInstance, limits: Limits, watch: Watch) -> Answer[StrategyPlan]:
@@ -109,6 +112,8 @@ def _search(instance: StrategyInstance, limits: Limits, watch: Watch) -> Answer[
                 search.begin()
                 stats["degrees_searched"] += 1
         if search is not None:
+            if degrees.V > 1 and search.turns == _EASY_TURNS:
+                search.bound_by(mixed_costs(search.layouts, search.orders, search.device_paths, watch.stopped))
             search.turn()
             given_up = min(given_up, search.given_up)
             low = math.inf if search.is_done else max(low, search.bound)

@@ -227,15 +227,28 @@ class Search:
         self._open: list[tuple[float, int, int, tuple[int, ...], float, float]] = []
         #: The least bound of beginnings that were given up, as there were too many.
         self.given_up = math.inf
+        #: What each chunk adds to a mixture of paths and gradients (`mixed_paths`), and what the rest adds at least.
+        self._mixed: tuple[Table, Table] | None = None
+        self.turns = 0
         if degrees.V > 1:
-            for device in range(degrees.p):
-                self._add(self._device_path(device))
+            for path in self.device_paths:
+                self._add(path)
             # Together they see the work of all devices, which no layout can take from one without giving it to another.
             self._append(self._paths.mean(axis=0))
             gradients = max(float(layouts.rest_gradients[0, 0]), layouts.mean_gradients)
             self.bound = max(self.bound, float(self._rest[-1, 0, 0]) + gradients)
         if math.isfinite(self.bound):
             self._open.append((self.bound, 0, 0, (), 0.0, layouts.mean_gradients))
+
+    @property
+    def device_paths(self) -> list[Path]:
+        """One through the work of each device."""
+        return [self._device_path(device) for device in range(self.layouts.degrees.p)]
+
+    def bound_by(self, table: Table) -> None:
+        """Bound layouts by what each chunk adds to a mixture of paths and of sums of gradients as well."""
+        rest = suffix_sums(table)
+        self._mixed, self.bound = (table, rest), max(self.bound, float(rest[0, 0]))
 
     def _device_path(self, device: int) -> Path:
         """To a device's first chunk, all its passes, and back: its first pass is an F, and its last a B."""
@@ -265,6 +278,7 @@ class Search:
 
     def turn(self) -> None:
         """So many steps as one search takes before others have theirs."""
+        self.turns += 1
         for _ in range(_TURN):
             if self.is_done or self.best.watch.stopped():
                 break
@@ -310,6 +324,9 @@ class Search:
             F, B, W = self._paths[:, :, g, None].transpose(1, 0, 2)
             own = (F + layouts.backward * B + W) * layouts.forward[g, i] + B * layouts.again[g, i]
             total = np.maximum(total, (self._taken(ends)[:, None] + own + self._rest[:, g + 1]).max(axis=0) + after)
+        if self._mixed is not None:
+            table, rest = self._mixed
+            total = np.maximum(total, float(table[places(ends)].sum()) + table[g, i] + rest[g + 1])
         for j in np.flatnonzero(total < self.best.time * (1 - NOISE)):
             found = max(low, float(total[j]))
             beginning = (*ends, g + 1 + int(j))

@@ -18,12 +18,13 @@ from small_instances import random_case
 import planner
 from formulations.simulation.iteration import simulate
 from formulations.simulation.orders import SCHEDULES, peak_in_flight
-from formulations.training_strategy import FAMILY, exact, heuristics, layouts
+from formulations.training_strategy import FAMILY, exact, heuristics, layouts, mixed_paths
 from formulations.training_strategy.costs import Chain, Degrees, all_degrees, plan_of
 from formulations.training_strategy.definition.plan import StrategyPlan
 from formulations.training_strategy.definition.problem import evaluate, iteration, peak_memory, violations
 from formulations.training_strategy.fixed_orders import FixedOrders, fullest, in_flight
 from formulations.training_strategy.layouts import Best, Layouts, Search, places, quick_bound
+from formulations.training_strategy.mixed_paths import mixed_costs
 from instances.errors import InstanceError
 from instances.generators import transformer
 from instances.generators.transformer import A100, Architecture
@@ -494,6 +495,56 @@ def test_searches_of_longer_chains_against_all_their_layouts(schedule: Schedule,
         least = min(time for _, of, _, time in all_layouts(own) if of == degrees)
         assert best.time == pytest.approx(least, rel=1e-12), number
     assert schedule is GPIPE or max(simulated) > 1, "bounds alone found all of them"
+
+
+def mixed_search(instance: StrategyInstance, degrees: Degrees, best: Best) -> Search:
+    """A search with the bound that `exact` gives it after its first turn."""
+    search = Search(Layouts(Chain(instance, degrees.t), degrees), best)
+    search.bound_by(mixed_costs(search.layouts, search.orders, search.device_paths, best.watch.stopped))
+    return search
+
+
+def test_no_mixture_is_above_a_batch(cases: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither all of it, nor what the chunks of any layout add to it, whatever the weights: few rounds do."""
+    monkeypatch.setattr(mixed_paths, "_ROUNDS", 4)
+    monkeypatch.setattr(mixed_paths, "_STEPS", 10)
+    seen = 0
+    for number in range(4 * cases):
+        instance = random_case("training_strategy", 11, number)
+        if INTERLEAVED not in instance.schedules:
+            continue
+        tables: dict[Degrees, Any] = {}
+        for _, degrees, ends, time in all_layouts(instance):
+            if degrees.V > 1:
+                if degrees not in tables:
+                    search = mixed_search(instance, degrees, Best(Watch()))
+                    tables[degrees] = (mixed_costs(search.layouts, search.orders, search.device_paths, bool), search)
+                table, search = tables[degrees]
+                assert float(table[places(ends)].sum()) <= time * (1 + 1e-12), (number, degrees)
+                assert search.bound <= time * (1 + 1e-12), (number, degrees)
+                seen += 1
+    assert seen > 2 * cases
+
+
+def test_a_search_with_a_mixture_finds_the_best_layout(cases: int) -> None:
+    """In a better order: its first bound is no lower than that of the search without it, on some chains higher."""
+    higher = 0
+    for number in range(max(4, cases // 3)):
+        rng = random.Random(f"mixed {number}")
+        instance = uneven(rng, rng.randint(8, 10), memory=1e9)
+        degrees = Degrees(INTERLEAVED, rng.choice([2, 3]), 2, 1, 1, rng.choice([4, 8]))
+        own = replace(instance, flat=replace(instance.flat, num_microbatches=degrees.m), schedules=(INTERLEAVED,))
+        own = replace(own, virtual_stages=degrees.V)
+        best = Best(Watch())
+        search = mixed_search(own, degrees, best)
+        plain = Search(search.layouts, Best(Watch())).bound
+        higher += search.bound > plain * (1 + 1e-6)
+        assert search.bound >= plain
+        while not search.is_done:
+            search.turn()
+        least = min(time for _, of, _, time in all_layouts(own) if of == degrees)
+        assert best.time == pytest.approx(least, rel=1e-12), number
+    assert higher > 0
 
 
 def test_devices_of_several_chunks_recompute_where_it_costs_least(cases: int) -> None:
