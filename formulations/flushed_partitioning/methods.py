@@ -14,7 +14,7 @@ from formulations.stage_partitioning.model_size import (
     blocks_too_large,
     columns_effort,
 )
-from instances.problems.flushed_partitioning import FlushedInstance
+from instances.problems.flushed_partitioning import FlushedInstance, Objective
 from solvers.outcome import Limits
 
 _code = lazy("formulations.flushed_partitioning")
@@ -23,11 +23,16 @@ _code = lazy("formulations.flushed_partitioning")
 #: More downsets than this make more pairs than are walked over in minutes.
 MAX_DOWNSETS = 20_000
 
-_COLUMNS = f"graphs of at most {FEW_DOWNSETS} downsets, TMPCs of equal weights, one network"
+#: More downsets than this have more stages between them than tables have room for.
+MAX_SIMULATED_DOWNSETS = 1_000
+
+_COLUMNS = f"objective formula, graphs of at most {FEW_DOWNSETS} downsets, TMPCs of equal weights, one network"
 
 
 def choose(instance: FlushedInstance, _limits: Limits, _exact: bool) -> tuple[str, str]:
     """The dispatcher's choice and its reason."""
+    if instance.objective is Objective.ITERATION:
+        return "best-first", "plans in the order of a bound on their iteration, and each of them simulated"
     reason = supports(instance)
     return (
         ("labels", "recursion over downsets with the pipeline's depth in its state")
@@ -40,8 +45,16 @@ def choose(instance: FlushedInstance, _limits: Limits, _exact: bool) -> tuple[st
 supports = _code.exact.effort.supports
 
 
+def states_a_formula(instance: FlushedInstance) -> str | None:
+    """Why what states a formula does not take an instance, if it does not."""
+    is_simulated = instance.objective is Objective.ITERATION
+    return "objective iteration; it states a formula of a batch (--objective formula)" if is_simulated else None
+
+
 def _assignment_supports(instance: FlushedInstance) -> str | None:
     """Why the direct models do not take an instance, if they do not."""
+    if (reason := states_a_formula(instance)) is not None:
+        return reason
     if instance.devices_per_machine is not None:
         return "on machines the model would have to place the stages: labels does"
     return assignment_supports(instance.flat)
@@ -54,7 +67,16 @@ METHODS: tuple[Method[FlushedInstance, StagePlan], ...] = (
         source="Piper's recursion with the pipeline's depth in its state (section 6); made for this project",
         solve=_code.exact.labels.solve,
         supports=supports,
-        limits=f"graphs of at most {MAX_DOWNSETS:,} downsets (fewer if memory is short), TMPCs of equal weights",
+        limits=f"objective formula, {MAX_DOWNSETS:,} downsets (fewer if memory is short), TMPCs of equal weights",
+        effort=_code.exact.effort.effort,
+    ),
+    Method(
+        name="best-first",
+        claim=Claim.EXACT,
+        source="plans in the order of a bound on their iteration, each simulated; made for this project",
+        solve=_code.exact.iteration.solve,
+        supports=_code.exact.effort.simulated_supports,
+        limits=f"objective iteration, graphs of at most {MAX_SIMULATED_DOWNSETS:,} downsets, TMPCs of equal weights",
         effort=_code.exact.effort.effort,
     ),
     Method(
@@ -67,7 +89,7 @@ METHODS: tuple[Method[FlushedInstance, StagePlan], ...] = (
         honours=names(VOCABULARY),
         supports=_assignment_supports,
         too_large=lambda instance: blocks_too_large(instance.flat),
-        limits=f"{BLOCKS}, one network",
+        limits=f"objective formula, {BLOCKS}, one network",
         effort=lambda instance: blocks_effort(instance.flat),
     ),
     Method(
@@ -80,7 +102,7 @@ METHODS: tuple[Method[FlushedInstance, StagePlan], ...] = (
         honours=names(VOCABULARY),
         supports=_assignment_supports,
         too_large=lambda instance: blocks_too_large(instance.flat),
-        limits=f"{BLOCKS}, one network",
+        limits=f"objective formula, {BLOCKS}, one network",
         effort=lambda instance: 3.0 * blocks_effort(instance.flat),
     ),
     Method(

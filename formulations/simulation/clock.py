@@ -27,12 +27,15 @@ class Clock:
         Of one batch; ``None`` where stages have micro-batches of their own.
     simulate
         Seconds of one batch under these orders, with the sum of the gradients after it; ``None``: not simulated.
+    formula_s
+        Seconds of one batch by the problem's formula, if it is one of a batch and its problem says so.
     """
 
     kind: Literal["steady", "formula", "iteration"]
     schedule: str | None
     microbatches: int | None
     simulate: Callable[[], float | None]
+    formula_s: float | None = None
 
     @property
     def says(self) -> str:

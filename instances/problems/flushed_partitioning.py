@@ -33,9 +33,17 @@ class Fill(StrEnum):
     REPLICAS = "replicas"
 
 
+class Objective(StrEnum):
+    """What is minimised: a formula of a batch, or the batch as it is simulated."""
+
+    FORMULA = "formula"
+    ITERATION = "iteration"
+
+
 @in_files(
     "schedule",
     "fill?",
+    "objective?",
     "devices_per_machine?",
     "inner_bandwidth?",
     "flat",
@@ -55,19 +63,24 @@ class FlushedInstance(AroundFlat):
         given if and only if ``devices_per_machine`` is.
     fill
         Which formula of a batch is minimised (``definition.problem``).
+    objective
+        Whether that formula is minimised, or a simulated batch.
     """
 
     schedule: Annotated[Schedule, member_of(Schedule)] = Schedule.ONE_F_ONE_B
     devices_per_machine: Count | None = None
     inner_bandwidth: Bandwidth | None = None
     fill: Annotated[Fill, member_of(Fill)] = Fill.STAGES
+    objective: Annotated[Objective, member_of(Objective)] = Objective.FORMULA
 
     @property
     def options(self) -> Mapping[str, str | int | float | bool]:
-        """How the flat instance was made, the schedule, and a fill that is not the default."""
+        """How the flat instance was made, the schedule, and a fill and an objective that are not the default."""
         made: dict[str, str | int | float | bool] = {**self.flat.options, "schedule": str(self.schedule)}
         if self.fill is not Fill.STAGES:
             made["fill"] = str(self.fill)
+        if self.objective is not Objective.FORMULA:
+            made["objective"] = str(self.objective)
         if self.devices_per_machine is not None and self.inner_bandwidth is not None:
             made |= {"devices-per-machine": self.devices_per_machine, "inner-bandwidth": self.inner_bandwidth}
         return made

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+    from formulations.simulation.clock import Clock
+
 #: More nodes than this in a stage are shown as first and last.
 _SHOWN_NODES = 6
 
@@ -71,7 +73,7 @@ def show_result(
         "objective": with_unit(result.objective, result.unit),
         "bound": with_unit(result.bound, result.unit),
         "gap": percent(result.gap),
-        "clock": None if (clock := result.clock()) is None else clock.says,
+        "clock": None if (clock := result.clock()) is None else format_clock(clock),
         "over time": _gap_over_time(events) or None if result.seconds >= _WATCHED_S else None,
         "loss": None if result.loss is None else format_loss(result.loss, is_proved),
         "certificate": None if result.certificate is None else facts(result.certificate),
@@ -86,6 +88,23 @@ def show_result(
     if found is not None:
         show_breakdown(found)
     _show_parts({name: quickest_first(part) if name == "sweep" else part for name, part in lists.items()})
+
+
+def format_clock(clock: Clock) -> str:
+    """What the objective is the time of; the simulated iteration and the formula, where the problem has both.
+
+    >>> from formulations.simulation.clock import Clock
+    >>> format_clock(Clock("formula", "1f1b", 64, lambda: 1.25, 1.0))
+    'a formula of a batch of 64 micro-batches, 1F1B: 1 s; simulated 1.25 s'
+    >>> format_clock(Clock("iteration", "1f1b", 64, lambda: 1.25, 1.0))
+    'an iteration of 64 micro-batches, 1F1B: 1.25 s; by the formula 1 s'
+    """
+    if clock.formula_s is None:
+        return clock.says
+    simulated = "too long to be simulated" if clock.iteration_s is None else f"{clock.iteration_s:.6g} s"
+    if clock.kind == "iteration":
+        return f"{clock.says}: {simulated}; by the formula {clock.formula_s:.6g} s"
+    return f"{clock.says}: {clock.formula_s:.6g} s; simulated {simulated}"
 
 
 def _gap_over_time(events: Sequence[Event]) -> str:

@@ -67,7 +67,7 @@ class Result:
         shown = {name: value for name, value in vars(self).items() if name not in ("signal", "of", "own_plan")}
         shown |= {"status": self.status.value, "stop": self.stop.value, "options": dict(self.options)}
         clock = self.clock()
-        names = ("kind", "schedule", "microbatches", "iteration_s")
+        names = ("kind", "schedule", "microbatches", "iteration_s", "formula_s")
         of_clock = None if clock is None else {name: getattr(clock, name) for name in names}
         return {**shown, "clock": of_clock, "fingerprint": fingerprint(self.of, self.plan)}
 

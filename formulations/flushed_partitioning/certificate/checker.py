@@ -105,6 +105,7 @@ class Instance(Layers):
         reject(kept, "kept: activations that layers of several stages keep are not looked at")
         fill = content.get("fill", "stages")
         need(fill in ("stages", "replicas"), "the fill stages or replicas")
+        reject(content.get("objective", "formula") != "formula", "an objective that is no formula: it is not looked at")
         self.by_replicas = fill == "replicas"
         self.gpipe, self.K, self.m = schedule == "gpipe", count(flat["num_devices"]), count(flat["num_microbatches"])
         size = content.get("devices_per_machine")

@@ -1,20 +1,24 @@
-"""The objective is a formula of a batch; an iteration is the batch in the fixed order of its schedule."""
+"""The objective is a formula of a batch, or the batch in the fixed order of its schedule."""
 
 from __future__ import annotations
 
-from formulations.flushed_partitioning.definition.problem import synchronisation_times
+from typing import Literal
+
+from formulations.flushed_partitioning.definition.problem import formula_time, synchronisation_times
 from formulations.simulation.clock import Clock
 from formulations.stage_partitioning.definition.batch import iteration
 from formulations.stage_partitioning.definition.plan import StagePlan
-from instances.problems.flushed_partitioning import FlushedInstance
+from instances.problems.flushed_partitioning import FlushedInstance, Objective
 
 
 def clock(instance: FlushedInstance, plan: StagePlan) -> Clock:
-    """The formula beside the simulated batch."""
+    """The formula beside the simulated batch, whichever is the objective."""
     m = instance.flat.num_microbatches
 
     def simulate() -> float | None:
         longest = max(synchronisation_times(instance, plan))
         return iteration(instance.flat, plan, instance.schedule, longest * m)
 
-    return Clock("formula", str(instance.schedule), m, simulate)
+    kind: Literal["formula", "iteration"] = "iteration" if instance.objective is Objective.ITERATION else "formula"
+    by_formula = formula_time(instance, plan) * m * (1e-3 if instance.flat.time_unit == "ms" else 1.0)
+    return Clock(kind, str(instance.schedule), m, simulate, by_formula)

@@ -28,7 +28,7 @@ from formulations.stage_partitioning.definition.plan_figures import (
     strip,
     time_parts,
 )
-from instances.problems.flushed_partitioning import Fill, FlushedInstance, Schedule
+from instances.problems.flushed_partitioning import Fill, FlushedInstance, Objective, Schedule
 
 
 def breakdown(instance: FlushedInstance, plan: StagePlan) -> Breakdown:
@@ -45,7 +45,7 @@ def breakdown(instance: FlushedInstance, plan: StagePlan) -> Breakdown:
     total, (rounds, filling) = evaluate(instance, plan), _rounds(instance, plan, steps)
     bottleneck = slowest(rounds)
     busy = rounds[bottleneck]
-    if instance.fill is Fill.REPLICAS:
+    if instance.objective is Objective.FORMULA and instance.fill is Fill.REPLICAS:
         busy += replica_time(instance, plan.stages[bottleneck]) / instance.flat.num_microbatches
     memory = memory_rows(instance.flat, plan) if instance.schedule is Schedule.ONE_F_ONE_B else [{} for _ in steps]
     return Breakdown(
@@ -69,9 +69,13 @@ def _rounds(instance: FlushedInstance, plan: StagePlan, steps: Sequence[float]) 
     """Per sample and stage, of which only the largest counts, and what is added while the pipeline fills and drains.
 
     By stages those are the steps, and (L-1)/m of the largest; by replicas all micro-batches of a replica but one, and
-    one on every stage of the heaviest path.
+    one on every stage of the heaviest path. Of a simulated batch only what a replica runs is known.
     """
     m = instance.flat.num_microbatches
+    if instance.objective is Objective.ITERATION:
+        times = [replica_time(instance, stage) / m for stage in plan.stages]
+        rounds = [later / m + time for later, time in zip(later_rounds(instance, plan), times, strict=True)]
+        return rounds, [0.0] * len(times)
     if instance.fill is Fill.REPLICAS:
         times = [replica_time(instance, stage) / m for stage in plan.stages]
         path = longest_path(instance, plan, times)
@@ -91,7 +95,9 @@ def _pictures(
     counted: tuple[Sequence[float], Sequence[float]],
 ) -> tuple[Picture, ...]:
     flat, stages, (rounds, filling) = instance.flat, stage_bars(plan, steps), counted
-    together = flush_parts(rounds, 1, filling, rings, stages, "sample's time", flat.time_unit)
+    together = None
+    if instance.objective is Objective.FORMULA:
+        together = flush_parts(rounds, 1, filling, rings, stages, "sample's time", flat.time_unit)
     return (
         strip(flat, plan, stages),
         Stack(
@@ -108,7 +114,7 @@ def _pictures(
 
 
 def _passes(instance: FlushedInstance, plan: StagePlan, rings: Sequence[float], stages: Sequence[Stage]) -> Passes:
-    """A batch as it runs, which the objective counts in another way."""
+    """A batch as it runs; a formula counts in another way."""
     flat = instance.flat
     passes = batch(
         lambda count: simulated(flat, plan, instance.schedule, count), stages, flat.num_microbatches, flat.time_unit
@@ -124,6 +130,8 @@ def _passes(instance: FlushedInstance, plan: StagePlan, rings: Sequence[float], 
             " for a batch, counts a micro-batch on every stage of the heaviest path, and all others of the busiest "
             "replica; here stages wait for each other, too"
         )
+    if instance.objective is Objective.ITERATION:
+        says = " for a batch, is the time of the passes and of the synchronisation after them"
     total, undrawn = evaluate(instance, plan) * flat.num_microbatches, max(rings) * flat.num_microbatches
     return beside_objective(passes, total, says, undrawn, "synchronisation")
 

@@ -31,7 +31,7 @@ from formulations.stage_partitioning.definition.batch import gradient_bytes, sim
 from formulations.stage_partitioning.definition.batch import step_time as flat_step_time
 from formulations.stage_partitioning.definition.plan import Stage, StagePlan
 from formulations.stage_partitioning.definition.problem import MEMORY_SLACK, stage_memory
-from instances.problems.flushed_partitioning import Fill, FlushedInstance, Schedule
+from instances.problems.flushed_partitioning import Fill, FlushedInstance, Objective, Schedule
 
 
 def step_time(instance: FlushedInstance, stage: Stage) -> float:
@@ -129,7 +129,7 @@ def longest_path(instance: FlushedInstance, plan: StagePlan, lengths: Sequence[f
 
 
 def evaluate(instance: FlushedInstance, plan: StagePlan) -> float:
-    """Time per sample of a plan, in the instance's time unit.
+    """Time per sample of a plan, in the instance's time unit: by the formula, or simulated (`simulate_batch`).
 
     Raises
     ------
@@ -138,6 +138,13 @@ def evaluate(instance: FlushedInstance, plan: StagePlan) -> float:
     """
     if not plan.stages:
         raise ValueError("the plan has no stage")
+    if instance.objective is Objective.ITERATION:
+        return simulate_batch(instance, plan)
+    return formula_time(instance, plan)
+
+
+def formula_time(instance: FlushedInstance, plan: StagePlan) -> float:
+    """Time per sample of a plan by the formula of the instance's fill, whatever its objective."""
     m, longest = instance.flat.num_microbatches, max(synchronisation_times(instance, plan))
     if instance.fill is Fill.STAGES:
         slowest = max(step_time(instance, stage) for stage in plan.stages)

@@ -12,7 +12,7 @@ from formulations.stage_partitioning.definition.settings import describe as desc
 from formulations.stage_partitioning.definition.settings import read as read_flat
 from formulations.stage_partitioning.definition.settings import recognise as recognise_flat
 from instances.parameters import Setting, one_of, parse_count
-from instances.problems.flushed_partitioning import Fill, FlushedInstance, Schedule, flush_pipeline
+from instances.problems.flushed_partitioning import Fill, FlushedInstance, Objective, Schedule, flush_pipeline
 from instances.problems.published import UNIT_WARNING
 from instances.problems.stage_partitioning import StageInstance
 from instances.units import parse_bandwidth
@@ -36,6 +36,13 @@ FILL = Setting(
     metavar="stages|replicas",
 )
 
+OBJECTIVE = Setting(
+    "objective",
+    one_of(*Objective),
+    "minimise a formula of a batch (--fill), or a batch that is simulated in the fixed orders of the schedule",
+    metavar="formula|iteration",
+)
+
 _MACHINES = (
     Setting("devices-per-machine", parse_count, "number of devices of a machine", metavar="K1"),
     Setting(
@@ -51,6 +58,7 @@ OVERRIDES = (
     *(setting for setting in flat_overrides.OVERRIDES if setting.name not in _NOT_SHARED),
     SCHEDULE,
     FILL,
+    OBJECTIVE,
     *_MACHINES,
 )
 
@@ -61,7 +69,7 @@ def read(content: Any, where: str, overrides: Mapping[str, Any]) -> FlushedInsta
     The ``flat`` part of the JSON is any content that stage partitioning reads, also a file of Piper's release; such
     content alone is an instance with the default schedule.
     """
-    names = {setting.name for setting in (SCHEDULE, FILL, *_MACHINES)}
+    names = {setting.name for setting in (SCHEDULE, FILL, OBJECTIVE, *_MACHINES)}
     given = parse_overrides(overrides, OVERRIDES, where)
     own = {name: value for name, value in given.items() if name in names}
     shared = {name: value for name, value in given.items() if name not in names}
@@ -78,7 +86,7 @@ def read(content: Any, where: str, overrides: Mapping[str, Any]) -> FlushedInsta
             made = replace(made, inner_bandwidth=_per_unit(made.inner_bandwidth, made.flat))
     found = _with_own(made, own, per_second="fix-units" in shared)
     checked = flush_pipeline(found.flat, found.schedule, where, found.devices_per_machine, found.inner_bandwidth)
-    return replace(checked, fill=found.fill, requirements=made.requirements)
+    return replace(checked, fill=found.fill, objective=found.objective, requirements=made.requirements)
 
 
 def _per_unit(per_second: float, flat: StageInstance) -> float:
@@ -86,7 +94,7 @@ def _per_unit(per_second: float, flat: StageInstance) -> float:
 
 
 def _with_own(instance: FlushedInstance, own: Mapping[str, Any], *, per_second: bool) -> FlushedInstance:
-    """The instance with the schedule, the fill and the machines that are given.
+    """The instance with the schedule, the fill, the objective and the machines that are given.
 
     Their network's bandwidth is ``per_second``, without it per time unit.
     """
@@ -95,6 +103,8 @@ def _with_own(instance: FlushedInstance, own: Mapping[str, Any], *, per_second: 
         fields["schedule"] = Schedule(fields["schedule"])
     if "fill" in fields:
         fields["fill"] = Fill(fields["fill"])
+    if "objective" in fields:
+        fields["objective"] = Objective(fields["objective"])
     if "inner_bandwidth" in fields and per_second:
         fields["inner_bandwidth"] = _per_unit(fields["inner_bandwidth"], instance.flat)
     return replace(instance, **fields)
@@ -115,6 +125,8 @@ def describe(instance: FlushedInstance) -> dict[str, Any]:
     figures = {**describe_flat(instance.flat), "schedule": str(instance.schedule)}
     if instance.fill is not Fill.STAGES:
         figures["fill"] = str(instance.fill)
+    if instance.objective is not Objective.FORMULA:
+        figures["objective"] = str(instance.objective)
     if instance.devices_per_machine is not None:
         figures |= {"devices_per_machine": instance.devices_per_machine, "inner_bandwidth": instance.inner_bandwidth}
     return figures

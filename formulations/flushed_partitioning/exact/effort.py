@@ -4,18 +4,33 @@ from __future__ import annotations
 
 from formulations.compiled.downsets import all_downsets, too_many
 from formulations.flushed_partitioning.exact.labels import uniform_weights
-from formulations.flushed_partitioning.methods import MAX_DOWNSETS
+from formulations.flushed_partitioning.methods import MAX_DOWNSETS, MAX_SIMULATED_DOWNSETS, states_a_formula
 from formulations.stage_partitioning.exact.effort import max_sum
 from formulations.stage_partitioning.model_size import columns_supports as flat_columns_supports
-from instances.problems.flushed_partitioning import FlushedInstance
+from instances.problems.flushed_partitioning import FlushedInstance, Objective
+
+_WEIGHTS = "the TMPCs of a node differ in their weights: the fastest choice need not be the best"
 
 
 def supports(instance: FlushedInstance) -> str | None:
     """Whether the recursion is exact for this instance and has few enough pairs of downsets."""
+    if (reason := states_a_formula(instance)) is not None:
+        return reason
     if not uniform_weights(instance):
-        return "the TMPCs of a node differ in their weights: the fastest choice need not be the best"
+        return _WEIGHTS
     if all_downsets(instance.flat, MAX_DOWNSETS) is None:
         return f"{too_many(len(instance.flat.layers), MAX_DOWNSETS)}; try --linearize"
+    return None
+
+
+def simulated_supports(instance: FlushedInstance) -> str | None:
+    """Whether the search of simulated plans is exact for this instance and has room for its stages."""
+    if instance.objective is not Objective.ITERATION:
+        return "objective formula; it proves the shortest simulated iteration (--objective iteration)"
+    if not uniform_weights(instance):
+        return _WEIGHTS
+    if all_downsets(instance.flat, MAX_SIMULATED_DOWNSETS) is None:
+        return f"{too_many(len(instance.flat.layers), MAX_SIMULATED_DOWNSETS)}; try --linearize"
     return None
 
 
@@ -28,8 +43,10 @@ def effort(instance: FlushedInstance) -> float:
 
 def columns_supports(instance: FlushedInstance) -> str | None:
     """``None``, or why the models of columns do not take an instance."""
+    if (reason := states_a_formula(instance)) is not None:
+        return reason
     if instance.devices_per_machine is not None:
         return "on machines the model would have to place the stages: labels does"
     if not uniform_weights(instance):
-        return "the TMPCs of a node differ in their weights: the fastest choice need not be the best"
+        return _WEIGHTS
     return flat_columns_supports(instance.flat)

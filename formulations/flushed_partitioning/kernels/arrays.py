@@ -1,10 +1,10 @@
-"""What the compiled loop of labels is given: reached sets of downsets, the fill, and the pool of labels."""
+"""What compiled loops are given: reached sets, the fill, the pool of labels; stages, and what is behind them."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from formulations.compiled.array_types import Floats, Floats2, Ints, Ints2, Words2
+from formulations.compiled.array_types import Floats, Floats2, Floats3, Ints, Ints2, Words2
 from formulations.compiled.numba_kernels import record
 
 
@@ -55,6 +55,49 @@ class Pool(NamedTuple):
     dp: Ints
 
 
+class Stages(NamedTuple):
+    """Stages between D downsets, for plans of some degrees, with times of a batch or a micro-batch.
+
+    ``times[row[y] * P + q, i, j]``: the least time of a micro-batch on a replica of stage j minus i, at the q-th of P
+    degrees t, with y in flight; infinite where there is none. ``fastest[i, j]``: the least of them. ``heads[i, j]``:
+    what a micro-batch takes at least before it. ``weights[q, i, j]``: its bytes. ``rate[a, q]``: synchronisation per
+    byte at the a-th of the ``degrees``, whose busiest replica runs ``rounds[a]`` micro-batches.
+
+    ``counts_degrees``: tables are by the sum of degrees, which is what is in flight. ``follows``: that of `_own`.
+    ``chain``: every stage hands to the next one.
+    """
+
+    times: Floats3
+    row: Ints
+    fastest: Floats2
+    heads: Floats2
+    weights: Floats3
+    tp: Ints
+    degrees: Ints
+    rounds: Ints
+    rate: Floats2
+    counts_degrees: bool
+    gpipe: bool
+    follows: bool
+    chain: bool
+
+
+class Behind(NamedTuple):
+    """The least of all ways to make stages of a downset, each for itself, by sum of degrees (of S) and devices.
+
+    ``trip`` (D, S, devices): a micro-batch's time in them (0 unless the graph is a chain); ``sync``, likewise: the
+    longest synchronisation. ``span`` (levels, D * S, devices): from the first pass of the first stage to its last; of
+    stages that synchronise within ``levels[x]``. Where the graph is no chain, a span begins with the batch.
+    """
+
+    trip: Floats3
+    span: Floats3
+    sync: Floats3
+    levels: Floats
+
+
 REACHED_SETS = record(ReachedSets)
 FILLING = record(Filling)
 POOL = record(Pool)
+STAGES = record(Stages)
+BEHIND = record(Behind)

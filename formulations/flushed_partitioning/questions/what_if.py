@@ -26,7 +26,7 @@ from formulations.stage_partitioning.definition.problem import stage_memory, suf
 from formulations.stage_partitioning.questions import what_if as flat_questions
 from formulations.stage_partitioning.questions.why_infeasible import plural
 from instances.parameters import MAX_COUNT
-from instances.problems.flushed_partitioning import FlushedInstance, Schedule
+from instances.problems.flushed_partitioning import FlushedInstance, Objective, Schedule
 from instances.problems.stage_partitioning import StageInstance
 from instances.rules import NodeId
 
@@ -59,9 +59,11 @@ def members(instance: FlushedInstance) -> tuple[Member, ...]:
 def relax(instance: FlushedInstance, dropped: frozenset[Member]) -> list[FlushedInstance]:
     """The flat instance without them, one network without machines, 1F1B without GPipe.
 
-    Weights, on which no rule depends, are left out: the recursion takes layers whose TMPCs differ in theirs, too.
+    Weights, on which no rule depends, are left out: the recursion takes layers whose TMPCs differ in theirs, too. So
+    it does the formula, as the rules are the same.
     """
     kept, names = without_requirements(instance, dropped), rules_among(dropped)
+    kept = replace(kept, objective=Objective.FORMULA)
     if _SCHEDULE in names:
         kept = replace(kept, schedule=Schedule.ONE_F_ONE_B)
     if _MACHINES in names:

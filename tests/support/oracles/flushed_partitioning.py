@@ -6,13 +6,15 @@ import math
 import random
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import combinations, pairwise, product
+from functools import cache
+from itertools import combinations, count, pairwise, product
 from typing import Any
 
 from oracles import stage_partitioning
+from oracles.iteration import iteration_s
 from strategies import random_stage_instance
 
-from instances.problems.flushed_partitioning import Fill, FlushedInstance, Schedule, flush_pipeline
+from instances.problems.flushed_partitioning import Fill, FlushedInstance, Objective, Schedule, flush_pipeline
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 
 
@@ -35,6 +37,13 @@ def random_flushed(seed: int, *, same_weights: bool = False, fill: str | None = 
         flat = replace(flat, layers=tuple(layers))
     made = flush_pipeline(flat, rng.choice(list(Schedule)))
     return replace(made, fill=rng.choice(list(Fill)) if fill is None else Fill(fill))
+
+
+def simulated(seed: int, **fixed) -> FlushedInstance:
+    """A random instance whose objective is an iteration, on machines or on one network."""
+    rng = random.Random(seed)
+    made = on_machines(seed) if rng.random() < 0.1 else random_flushed(seed, same_weights=True, **fixed)
+    return replace(made, objective=Objective.ITERATION)
 
 
 def on_machines(seed: int, **fixed) -> FlushedInstance:
@@ -85,9 +94,13 @@ def brute_force(instance: FlushedInstance) -> float | None:
     flat, m = instance.flat, instance.flat.num_microbatches
     nodes = [layer.id for layer in flat.layers]
     tmpcs = {layer.id: layer.tmpcs for layer in flat.layers}
-    best, by_replicas = math.inf, instance.fill == "replicas"
+    best, by_replicas = math.inf, instance.fill == "replicas" or instance.objective == "iteration"
 
-    def total(level: dict, slowest: float, longest: float) -> float:
+    def total(level: dict, slowest: float, longest: float, made: list) -> float:
+        if instance.objective == "iteration":
+            # What the busiest replica runs behind its first micro-batch is no more than the iteration.
+            is_whole = len(level) == len(nodes)
+            return (_iteration(instance, made) if is_whole else slowest) / m + longest
         if by_replicas:
             return (max(level.values(), default=0) + slowest) / m + longest
         return (1 + (max(level.values(), default=1) - 1) / m) * slowest + longest
@@ -117,12 +130,13 @@ def brute_force(instance: FlushedInstance) -> float | None:
                 found.add((chosen[-1] + t, instance.inner_bandwidth if near else flat.bandwidth))
         return found
 
-    def walk(level: dict, devices: int, s: int, slowest: float, longest: float) -> None:
+    def walk(level: dict, devices: int, s: int, slowest: float, longest: float, made: list) -> None:
         nonlocal best
-        if total(level, slowest, longest) >= best:
+        time = total(level, slowest, longest, made)
+        if time >= best:
             return
         if len(level) == len(nodes):
-            best = total(level, slowest, longest)
+            best = time
             return
         left = [v for v in nodes if v not in level]
         for size in range(1, len(left) + 1):
@@ -139,10 +153,64 @@ def brute_force(instance: FlushedInstance) -> float | None:
                                 own = dict.fromkeys(stage, (time if by_replicas else 1) + max(after, default=0))
                                 rounds = sum(1 for j in range(d, m) if j % d == 0) * time if by_replicas else time / d
                                 now = max(slowest, rounds), max(longest, volume / bandwidth)
-                                walk(level | own, end, s + d, *now)
+                                walk(level | own, end, s + d, *now, [(stage, d, time), *made])
 
-    walk({}, 0, 0, 0.0, 0.0)
+    walk({}, 0, 0, 0.0, 0.0, [])
     return None if math.isinf(best) else best
+
+
+def _iteration(instance: FlushedInstance, stages: list) -> float:
+    """When the last pass of these stages (nodes, d, t) ends."""
+    home = {v: number for number, (nodes, _, _) in enumerate(stages) for v in nodes}
+    edges = {(home[e.source], home[e.target]) for e in instance.flat.edges} - {(s, s) for s in range(len(stages))}
+    seconds = {"F": [t / 3 for _, _, t in stages], "B": [t * 2 / 3 for _, _, t in stages]}
+    orders = _orders(instance.schedule, tuple(d for _, d, _ in stages), instance.flat.num_microbatches)
+    found = iteration_s(orders, seconds, sorted(edges), {})
+    assert found is not None
+    return found
+
+
+@cache
+def _orders(schedule: str, degrees: tuple[int, ...], m: int) -> list[list[tuple[str, int, int]]]:
+    """The order of every replica, written from docs/the-clock.md."""
+    own = {(s, r): list(range(r, m, d)) for s, d in enumerate(degrees) for r in range(d)}
+    if schedule == "gpipe":
+        return [[(kind, s, j) for kind in "FB" for j in found] for (s, _), found in own.items()]
+    if len(set(degrees)) == 1:
+        return [_warmed(s, found, len(degrees) - 1 - s) for (s, _), found in own.items()]
+    # What can start does so, backward passes first, with ceil(s/d) in flight; F takes d, B twice as long.
+    orders: dict = {key: [] for key in own}
+    busy: dict = {}
+    ended: set = set()
+    for now in count():
+        for key, (end, task) in list(busy.items()):
+            if end == now:
+                ended.add(task)
+                del busy[key]
+        if len(ended) == 2 * m * len(degrees):
+            return list(orders.values())
+        for (s, r), found in own.items():
+            if (s, r) in busy:
+                continue
+            begun = {kind: {j for other, _, j in orders[s, r] if other == kind} for kind in "FB"}
+            back = [j for j in found if j not in begun["B"] and ("F", s, j) in ended]
+            back = [j for j in back if s == len(degrees) - 1 or ("B", s + 1, j) in ended]
+            there = [j for j in found if j not in begun["F"] and (s == 0 or ("F", s - 1, j) in ended)]
+            held = len(begun["F"]) - sum(("B", s, j) in ended for j in found)
+            if back or (there and held < math.ceil(sum(degrees[s:]) / degrees[s])):
+                task = ("B", s, min(back)) if back else ("F", s, min(there))
+                orders[s, r].append(task)
+                busy[s, r] = now + degrees[s] * (2 if back else 1), task
+    raise AssertionError
+
+
+def _warmed(s: int, own: list[int], warm_up: int) -> list[tuple[str, int, int]]:
+    """1F1B: after so many forward passes one of each in turn."""
+    order = [("F", s, j) for j in own[:warm_up]]
+    for number, j in enumerate(own):
+        order += [("F", s, later) for later in own[warm_up + number : warm_up + number + 1]]
+        order.append(("B", s, j))
+    return order
 
 
 def plans(instance: FlushedInstance) -> Iterator[dict[str, Any]]:
