@@ -24,6 +24,7 @@ _CPSAT_TERMS = 2e6
 _IDENTICAL = f"at most {_OPERATORS:,} operators on identical devices (no device graph)"
 _PROVABLE = "with objective tps and schedule uniform"
 _UNIFORM = f"{_IDENTICAL}, {_PROVABLE}"
+_SHORTEST = f"{_IDENTICAL}, with objective iteration and schedule uniform"
 _MODEL = f"instances whose model has at most {_CPSAT_TERMS:,.0f} terms, {_PROVABLE}"
 
 #: Up to so many operators all partitions are searched without counting upsets.
@@ -36,6 +37,8 @@ _NARROW = 60
 def choose(instance: StageGraph, limits: Limits, exact: bool) -> tuple[str, str]:
     """All partitions where the model is small, upsets where branches are chains, else these and CP-SAT."""
     operators = f"{instance.num_operators} operators"
+    if _shortest(instance) is None and (exact or limits.time_s is not None):
+        return "branch-and-bound", f"{operators}: the shortest iteration, bounded by heads and all-reduces"
     provable = _one_size(instance) is None
     if provable and instance.device_graph is not None:
         return "cpsat", "devices are declared one by one"
@@ -59,9 +62,20 @@ def _identical(instance: StageGraph) -> str | None:
 def _one_size(instance: StageGraph) -> str | None:
     if instance.objective != "tps":
         return "objective iteration; it proves the least time per sample only (--objective tps)"
+    return _one_schedule(instance)
+
+
+def _one_schedule(instance: StageGraph) -> str | None:
     if instance.schedule != "uniform":
         return f"schedule {instance.schedule}; it proves plans with one micro-batch size only (--schedule uniform)"
     return None
+
+
+def _shortest(instance: StageGraph) -> str | None:
+    """Whether the shortest iteration can be proved."""
+    if instance.objective != "iteration":
+        return "objective tps; it minimises a simulated iteration (--objective iteration)"
+    return _one_schedule(instance) or _identical(instance)
 
 
 def _fits_cpsat(instance: StageGraph) -> str | None:
@@ -192,6 +206,16 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         honours=frozenset({"microbatch"}),
         supports=_fits_exact,
         limits=f"{_UNIFORM}; with a device graph {_MODEL}",
+        effort=_effort(4),
+    ),
+    Method(
+        name="branch-and-bound",
+        claim=Claim.EXACT,
+        source="all partitions whose heads and all-reduces allow a shorter iteration, and the warm-ups of each",
+        solve=_code.iteration.search.solve,
+        honours=frozenset({"microbatch"}),
+        supports=_shortest,
+        limits=_SHORTEST,
         effort=_effort(4),
     ),
     Method(

@@ -185,6 +185,7 @@ EXAMPLES: dict[str, tuple[Callable[..., Any], ...]] = {
     "stage_graph": (
         lambda **given: _family("stage_graph").read(GRAPH, "example", given),
         lambda **given: _family("stage_graph").read({**GRAPH, "num_devices": 4, "memory_bytes": 56}, "example", given),
+        lambda **given: _family("stage_graph").read({**GRAPH, "objective": "iteration"}, "example", given),
     ),
     "tmpc_knapsack": (lambda **given: _family("tmpc_knapsack").read(KNAPSACK, "example", given),),
     "flushed_partitioning": (

@@ -132,21 +132,53 @@ def stage_s(instance: StageGraph, part: list[int], size: int, devices: int, dept
     """Seconds per sample of a stage, ``inf`` if a replica has no sample or the stage does not fit."""
     if devices > size or stage_bytes(instance, part, size, devices, depth) > instance.memory_bytes:
         return math.inf
+    return sum(passes_s(instance, part, size, devices)) / size + reduce_s(instance, part, devices) / instance.minibatch
+
+
+def passes_s(instance: StageGraph, part: list[int], size: int, devices: int) -> tuple[float, float]:
+    """Seconds of a stage's forward and of its backward pass of a micro-batch."""
     inside = set(part)
     samples = len(range(0, size, devices))
-    incoming = [e.bytes_per_sample for e in instance.edges if e.target in inside and e.source not in inside]
-    outgoing = [e.bytes_per_sample for e in instance.edges if e.source in inside and e.target not in inside]
+    crossing = [e.bytes_per_sample for e in instance.edges if (e.target in inside) != (e.source in inside)]
+    moved = sum(crossing) * samples / instance.bandwidth_bytes_per_s + len(crossing) * instance.latency_s
     operators = [instance.operators[node] for node in part]
-    weights = sum(each.weight_bytes for each in operators)
-    moved = sum(incoming) + sum(outgoing)
-    step = sum(each.forward_s(samples) + each.backward_s(samples) for each in operators)
-    step += 2 * (moved * samples / instance.bandwidth_bytes_per_s)
-    step += 2 * (len(incoming) + len(outgoing)) * instance.latency_s
-    reduced = 0.0
-    if devices > 1:
-        reduced = 2 * (devices - 1) / devices * weights / instance.reduce_bandwidth(devices)
-        reduced += 2 * devices * instance.latency_s
-    return step / size + reduced / instance.minibatch
+    return (
+        sum(each.forward_s(samples) for each in operators) + moved,
+        sum(each.backward_s(samples) for each in operators) + moved,
+    )
+
+
+def reduce_s(instance: StageGraph, part: list[int], devices: int) -> float:
+    """Seconds of a stage's all-reduce."""
+    if devices == 1:
+        return 0.0
+    weights = sum(instance.operators[node].weight_bytes for node in part)
+    return 2 * (devices - 1) / devices * weights / instance.reduce_bandwidth(devices) + 2 * devices * instance.latency_s
+
+
+def iteration_graph(rng: random.Random) -> StageGraph:
+    """A tiny instance for the iteration: any graph, or equal chains side by side; a third has whole times and zeros."""
+    is_whole = rng.random() < 0.3
+
+    def operator() -> Operator:
+        forward, backward = (AffineTime(float(rng.choice((0, 0, 1))), float(rng.randint(0, 3))) for _ in range(2))
+        found = random_operator(rng, "operator")
+        return replace(found, forward=forward, backward=backward) if is_whole else found
+
+    found = random_graph(rng.randrange(2**32), (1, 4), rng.randint(1, 4), series_parallel=rng.random() < 0.5)
+    made, edges = [operator() for _ in found.operators], found.edges
+    if rng.random() < 0.5:
+        chains, length, tail = rng.choice([(2, 1, 0), (2, 1, 1), (2, 2, 0), (3, 1, 1), (3, 1, 0), (4, 1, 0), (2, 1, 2)])
+        first, sent = chains * length, rng.choice((0.0, 1.0, 5.0))
+        made = [operator() for _ in range(length)] * chains + [operator() for _ in range(tail)]
+        pairs = [(v, v + 1) for v in range(first + max(0, tail - 1)) if v >= first or (v + 1) % length]
+        pairs += [(chain * length + length - 1, first) for chain in range(chains) if tail]
+        edges = tuple(OperatorEdge(u, v, sent) for u, v in sorted(pairs))
+    whole = sum(4 * (each.weight_bytes + each.activation_bytes) for each in made)
+    return replace(
+        found, operators=tuple(made), edges=edges, minibatch=rng.choice((1, 2, 3, 4, 4)), objective="iteration",
+        memory_bytes=float(int(whole * rng.uniform(0.3, 1.2))), bandwidth_bytes_per_s=rng.choice((5.0, 50.0)),
+    )  # fmt: skip
 
 
 def stage_bytes(instance: StageGraph, part: list[int], size: int, devices: int, depth: int) -> float:

@@ -26,6 +26,7 @@ from oracles import (
     microbatch_schedule,
     operator_partitioning,
     pipeline_placement,
+    stage_graph,
     stage_partitioning,
     tmpc_knapsack,
     training_strategy,
@@ -172,7 +173,8 @@ def _branching(rng: random.Random) -> Any:
     found = branching_cases.random_graph(
         rng.randrange(2**32), (1, 5), rng.randint(1, 4), series_parallel=rng.random() < 0.5
     )
-    return replace(found, memory_bytes=found.memory_bytes * 0.3) if rng.random() < 0.15 else found
+    found = replace(found, memory_bytes=found.memory_bytes * 0.3) if rng.random() < 0.15 else found
+    return branching_cases.iteration_graph(rng) if rng.random() < 0.3 else found
 
 
 def _placement(rng: random.Random) -> Any:
@@ -208,8 +210,13 @@ def _few_orders(instance: Any) -> bool:
 
 
 def _few_operators(instance: StageGraph) -> bool:
-    uniform = instance.objective == "tps" and instance.schedule == "uniform" and instance.device_graph is None
-    return uniform and instance.num_operators <= 4
+    uniform = instance.schedule == "uniform" and instance.device_graph is None
+    return uniform and instance.num_operators <= 4 and (instance.objective == "tps" or instance.minibatch <= 4)
+
+
+def _least_of_stages(instance: StageGraph) -> float:
+    is_iteration = instance.objective == "iteration"
+    return stage_graph.shortest_iteration(instance) if is_iteration else branching_cases.least_of_all(instance)
 
 
 def _stage_time(instance: Any) -> float | None:
@@ -234,7 +241,7 @@ _ORACLES: dict[str, tuple[Callable[[Any], bool], Callable[[Any], float | None]]]
     "training_strategy": (_always, training_strategy.optimum),
     "microbatch_schedule": (_few_orders, microbatch_schedule.optimum),
     "operator_partitioning": (lambda instance: len(instance.operators) <= 4, operator_partitioning.optimum),
-    "stage_graph": (_few_operators, branching_cases.least_of_all),
+    "stage_graph": (_few_operators, _least_of_stages),
     "device_mapping": (_always, device_mapping.least_seconds),
     "pipeline_placement": (_always, pipeline_placement.optimum),
 }

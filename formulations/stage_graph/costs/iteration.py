@@ -24,8 +24,8 @@ def iteration_s(instance: StageGraph, plan: StagePlan) -> float:
     """
     stages = plan.stages
     times = [pass_times(instance, plan, index) for index in range(len(stages))]
-    before_start, before = _neighbours(len(stages), [(after, source) for source, after in plan.edges])
-    after_start, after = _neighbours(len(stages), plan.edges)
+    before_start, before = neighbours(len(stages), [(after, source) for source, after in plan.edges])
+    after_start, after = neighbours(len(stages), plan.edges)
     seconds = makespan(
         np.array([stage.microbatch for stage in stages]),
         np.array([max(1, stage.in_flight // stage.microbatch) for stage in stages]),
@@ -48,9 +48,7 @@ def objective_of(instance: StageGraph, plan: StagePlan) -> float:
     return iteration_s(instance, plan) if instance.objective == "iteration" else bottleneck_s(instance, plan)
 
 
-def _neighbours(
-    count: int, edges: list[tuple[int, int]] | tuple[tuple[int, int], ...]
-) -> tuple[np.ndarray, np.ndarray]:
+def neighbours(count: int, edges: list[tuple[int, int]] | tuple[tuple[int, int], ...]) -> tuple[np.ndarray, np.ndarray]:
     """Second ends of the edges by first end, and where each begins."""
     lists: list[list[int]] = [[] for _ in range(count)]
     for one, other in edges:

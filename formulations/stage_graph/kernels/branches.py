@@ -44,7 +44,9 @@ class Times(NamedTuple):
 
     ``work`` (states,) and ``tail_work`` (tails,): passes of an upset of the branches, and of the chain without its last
     q operators, on one device; ``busy`` (states, r) and ``tail_busy`` (tails, r): on r. ``within[q, to, r]``: a stage
-    of the chain. ``rates[r]``: for each byte and each edge that crosses, each byte of weights, and fixed.
+    of the chain, without its all-reduce, which is ``within_reduce``. ``rates[r]``: for each byte and each edge that
+    crosses, each byte of weights, and fixed. ``ahead[c, i]``: passes of branch c without its last i operators, on one
+    device.
     """
 
     work: Floats
@@ -52,18 +54,27 @@ class Times(NamedTuple):
     tail_work: Floats
     tail_busy: Floats2
     within: Floats3
+    within_reduce: Floats3
     rates: Floats2
+    ahead: Floats2
 
 
 class Budget(NamedTuple):
     """What a stage may take: ``target`` seconds per sample, ``memory`` bytes of a device.
 
-    ``copies`` of the weights are held; ``reduced``: seconds per sample that r devices spend at least in reducing a
-    byte, times r / (r - 1). ``flights[0, r - 1]``: samples in flight on the fullest of r replicas of stages with the
-    last operator, ``flights[1, r - 1]`` of others.
+    ``elsewhere``: what the stages of everything else may take, at least the target. All-reduces count as ``reduce_low``
+    at least and take ``reduce_high`` at most. ``heads``: within ``elsewhere`` a stage has a head, too, so much of what
+    comes before it on all devices but its own (the share of one micro-batch; 0: none). ``copies`` of the weights are
+    held; ``reduced``: seconds per sample that r devices spend at least in reducing a byte, times r / (r - 1).
+    ``flights[0, r - 1]``: samples in flight on the fullest of r replicas of stages with the last operator,
+    ``flights[1, r - 1]`` of others.
     """
 
     target: float
+    elsewhere: float
+    reduce_low: float
+    reduce_high: float
+    heads: float
     memory: float
     copies: float
     reduced: float
@@ -71,12 +82,14 @@ class Budget(NamedTuple):
 
 
 @inner(error_model="python")
-def _crossing(first: Any, own: Any, other: Any, is_empty: bool, sizes: Any, counts: Any, found: Any) -> None:
-    """What crosses the border of the stage between two upsets: bytes and edges, and bytes that come in.
+def _crossing(
+    first: Any, own: Any, other: Any, is_empty: bool, sizes: Any, counts: Any, ahead: Any, found: Any
+) -> None:
+    """What crosses the border of the stage between two upsets: bytes and edges, bytes that come in, and what is ahead.
 
     Branches of one class that end where another begins are one branch that stands still: they cross nothing.
     """
-    found[0] = found[1] = found[2] = 0.0
+    found[0] = found[1] = found[2] = found[3] = 0.0
     start = 0
     width = len(own)
     while start < width:
@@ -99,6 +112,7 @@ def _crossing(first: Any, own: Any, other: Any, is_empty: bool, sizes: Any, coun
             found[1] += counts[start, here]
             if side:
                 found[2] += sizes[start, here]
+                found[3] += ahead[start, here]
                 b += 1
                 if is_empty:
                     a += 1
@@ -107,21 +121,35 @@ def _crossing(first: Any, own: Any, other: Any, is_empty: bool, sizes: Any, coun
         start = stop
 
 
+@inner(error_model="python")
+def _head(work: float, devices: int, share: float) -> float:
+    """Seconds per sample before the first forward pass of a stage and after its last backward pass, at least.
+
+    A micro-batch, a ``share`` of all samples, passes through all the ``work`` ahead, on so many devices.
+    """
+    if share == 0.0 or work <= 0.0:
+        return 0.0
+    return share * work / devices if devices > 0 else np.inf
+
+
 @kernel(Upsets, Times, Budget, INT, INTS, INTS, FLAG, error_model="python")
 def fewest_devices(upsets: Any, times: Any, budget: Any, devices: int, least: Any, before: Any, flag: Any) -> int:
     """Fewest devices for everything within the target, more than ``devices`` if these are too few; -1 if stopped.
 
-    ``least[q]`` and ``before[q]`` are the result for each upset.
+    ``least[q]`` and ``before[q]`` are the result for each upset; more than ``devices`` where what is not in it needs
+    too many of them.
     """
     states, first, lengths, ranks = upsets.states, upsets.first, upsets.lengths, upsets.ranks
     weights, kept, sizes, counts = upsets.weights, upsets.kept, upsets.sizes, upsets.counts
     work, busy, tail_work, tail_busy = times.work, times.busy, times.tail_work, times.tail_busy
     tail_sums, tail_within, rates, flights = upsets.tail_sums, times.within, times.rates, budget.flights
     target, memory = budget.target * (1 + _SLACK), budget.memory * (1 + _SLACK)
+    elsewhere, reduce_low = budget.elsewhere * (1 + _SLACK), budget.reduce_low
+    reduce_high = budget.reduce_high * (1 + _SLACK)
     copies, reducing = budget.copies, budget.reduced
     tails, width = len(tail_work), states.shape[1]
     own, other = np.zeros(width, np.int64), np.zeros(width, np.int64)
-    crossing = np.zeros(3)
+    crossing = np.zeros(4)
     everything = tail_work[0] + work[-1] if tails else work[-1]
     for q in range(len(least)):
         least[q] = NONE
@@ -132,12 +160,18 @@ def fewest_devices(upsets: Any, times: Any, budget: Any, devices: int, least: An
         inside = q >= tails
         s = q - tails if inside else 0  # upset 0 of the branches holds nothing: what it sums to is 0
         done = work[s] + (tail_work[0] if tails else 0.0) if inside else tail_work[0] - tail_work[q]
-        if least[q] + np.ceil((everything - done) / target - 1e-9) > devices:
+        if least[q] + np.ceil((everything - done) / elsewhere - 1e-9) > devices:
             continue
         if not inside:
             for to in range(q + 1, tails):
                 for r in range(1, devices - least[q] + 1):
-                    if tail_within[q, to, r - 1] <= target:
+                    reduced = times.within_reduce[q, to, r - 1]
+                    if reduced > reduce_high:
+                        break
+                    seconds = tail_within[q, to, r - 1] + max(reduced, reduce_low)
+                    if seconds + _head(tail_work[to] + work[-1], devices - r, budget.heads) > elsewhere:
+                        continue
+                    if seconds <= target:
                         if least[q] + r < least[to]:
                             least[to] = least[q] + r
                             before[to] = q
@@ -161,10 +195,10 @@ def fewest_devices(upsets: Any, times: Any, budget: Any, devices: int, least: An
                         fewest = NONE
                     else:
                         fewest = max(2, int(np.ceil((more - reduced) / (target - reduced) - 1e-9)))
-                most = devices - least[q] - max(0, int(np.ceil(rest / target - 1e-9)))
+                most = devices - least[q] - max(0, int(np.ceil(rest / elsewhere - 1e-9)))
                 most = min(most, least[to] - least[q] - 1)
                 if fewest <= most:
-                    _crossing(first, own, other, not inside, sizes, counts, crossing)
+                    _crossing(first, own, other, not inside, sizes, counts, times.ahead, crossing)
                     load = weights[rank] - weights[s]
                     keep = kept[rank] - kept[s] + crossing[2]
                     if not inside:
@@ -177,7 +211,12 @@ def fewest_devices(upsets: Any, times: Any, budget: Any, devices: int, least: An
                         if not inside:
                             seconds += tail_busy[q, r - 1]
                         seconds += crossing[0] * rates[r - 1, 0] + crossing[1] * rates[r - 1, 1]
-                        seconds += load * rates[r - 1, 2] + rates[r - 1, 3]
+                        reduced = load * rates[r - 1, 2] + rates[r - 1, 3]
+                        if reduced > reduce_high:
+                            continue
+                        seconds += max(reduced, reduce_low)
+                        if seconds + _head(crossing[3], devices - r, budget.heads) > elsewhere:
+                            continue
                         if seconds <= target and copies * load + flight[r - 1] * keep <= memory:
                             least[to] = least[q] + r
                             before[to] = q

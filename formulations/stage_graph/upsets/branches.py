@@ -66,6 +66,21 @@ class Structure:
         sizes = [(len(each), len(each[0])) for each in self.classes]
         return math.prod(math.comb(n + k, n) * math.comb(n + k + 1, n) // (n + 1) for n, k in sizes)
 
+    def numbering(self) -> tuple[Array, Array]:
+        """``first`` and ``ranks`` of the branches (`kernels.branches.Upsets`)."""
+        branches = self.branches
+        ranks = np.zeros((len(branches), max(map(len, branches)) + 1), np.int64)
+        first = np.zeros(len(branches), np.bool_)
+        stride, column = 1, 0
+        for group in self.classes:
+            first[column] = True
+            for place in range(1, len(group) + 1):
+                for taken in range(len(group[0]) + 1):
+                    ranks[column, taken] = stride * math.comb(taken + place - 1, place)
+                column += 1
+            stride *= math.comb(len(group) + len(group[0]), len(group))
+        return first, ranks
+
     def check(self, max_pairs: int = MAX_PAIRS) -> None:
         """`UnsuitableError` if there are too many of either."""
         if self.num_upsets() > MAX_UPSETS or self.num_pairs() > max_pairs:
@@ -138,16 +153,7 @@ class EqualBranches:
         structure, costs = self.structure, self.costs
         branches = structure.branches
         longest = max(map(len, branches))
-        ranks = np.zeros((len(branches), longest + 1), np.int64)
-        first = np.zeros(len(branches), np.bool_)
-        stride, column = 1, 0
-        for group in structure.classes:
-            first[column] = True
-            for place in range(1, len(group) + 1):
-                for taken in range(len(group[0]) + 1):
-                    ranks[column, taken] = stride * math.comb(taken + place - 1, place)
-                column += 1
-            stride *= math.comb(len(group) + len(group[0]), len(group))
+        first, ranks = structure.numbering()
         each = [itertools.combinations_with_replacement(range(len(g[0]) + 1), len(g)) for g in structure.classes]
         listed = np.array([sum(one, ()) for one in itertools.product(*each)], dtype=np.int64)
         rank = ranks[np.arange(len(branches)), listed].sum(axis=1)
@@ -163,7 +169,7 @@ class EqualBranches:
         self._tails = [
             sum(1 << v for v in structure.tail[: len(structure.tail) - q]) for q in range(len(structure.tail))
         ]
-        self._upsets = Upsets(
+        self.upsets = Upsets(
             states=self.states,
             first=first,
             lengths=np.array([len(branch) for branch in branches]),
@@ -211,12 +217,18 @@ class EqualBranches:
         busy[1:, microbatch:] = np.inf  # replicas without a sample
         tail_busy = np.array([[costs.compute_s(left, n) / microbatch for n in samples] for left in tails])
         tail_work = np.array([costs.compute_s(left, microbatch) / microbatch for left in tails])
-        within = np.full((len(tails), len(tails), len(self.degrees)), np.inf)
+        within, reduce = np.full((2, len(tails), len(tails), len(self.degrees)), np.inf)
         for q, to in itertools.combinations(range(len(tails)), 2):
             for degree in self.degrees[:microbatch]:
-                within[q, to, degree - 1] = costs.tps(tails[q] & ~tails[to], microbatch, degree)
+                nodes = tails[q] & ~tails[to]
+                within[q, to, degree - 1] = costs.step(nodes, microbatch, degree) / microbatch
+                reduce[q, to, degree - 1] = costs.all_reduce(nodes, degree) / costs.instance.minibatch
         work = self._over_states(passes(microbatch))
-        return Times(work, busy, tail_work, tail_busy.reshape(-1, len(samples)), within, self._rates(microbatch))
+        ahead = np.zeros(self.upsets.sizes.shape)
+        for column, branch in enumerate(self.structure.branches):
+            ahead[column, : len(branch)] = np.cumsum([passes(microbatch)(node) for node in branch])[::-1]
+        tail_busy, rates = tail_busy.reshape(-1, len(samples)), self._rates(microbatch)
+        return Times(work, busy, tail_work, tail_busy, within, reduce, rates, ahead)
 
     def _rates(self, microbatch: int) -> Array:
         """Seconds per sample on each degree: of a byte and of an edge that cross, of a byte of weights, and fixed."""
@@ -235,6 +247,18 @@ class EqualBranches:
         Never more than a plan of any of these micro-batch sizes needs: for several sizes each cost is the least of
         theirs, for one it is its own.
         """
+        found = self.of_upsets(target_s, target_s, sizes)
+        return None if found is None else int(found[-1])
+
+    def of_upsets(
+        self,
+        target_s: float,
+        elsewhere_s: float,
+        sizes: Sequence[int],
+        reduces: tuple[float, float] = (0.0, math.inf),
+        heads: float = 0.0,
+    ) -> Array | None:
+        """The same for each upset, as `Upsets` numbers them; the other arguments are those of `Budget`."""
         instance = self.costs.instance
         times = self._times(largest(sizes))
         flights = self._flights(sizes)
@@ -242,10 +266,20 @@ class EqualBranches:
         reduced = float(min((times.rates[r - 1, 2] * r / (r - 1) for r in self.degrees[1:]), default=0.0))
         self._least = np.empty(len(times.tail_work) + len(times.work), np.int64)
         self._before = np.full(len(self._least), -1, np.int64)
-        budget = Budget(float(target_s), float(instance.memory_bytes), float(instance.weight_copies), reduced, flights)
-        found = fewest_devices(self._upsets, times, budget, instance.num_devices, self._least, self._before, self._flag)
+        budget = Budget(
+            target=float(target_s),
+            elsewhere=float(elsewhere_s),
+            reduce_low=float(reduces[0]),
+            reduce_high=float(reduces[1]),
+            heads=float(heads),
+            memory=float(instance.memory_bytes),
+            copies=float(instance.weight_copies),
+            reduced=reduced,
+            flights=flights,
+        )
+        found = fewest_devices(self.upsets, times, budget, instance.num_devices, self._least, self._before, self._flag)
         self.rounds += 1
-        return None if found < 0 else found
+        return None if found < 0 else self._least
 
     def _fit(self, within: Array, flights: Array) -> Array:
         """Times of parts of the chain behind the branches, on the degrees where they fit into memory."""
@@ -284,7 +318,7 @@ class EqualBranches:
             nodes = tails[min(q, len(self._tails))] & ~tails[min(to, len(self._tails))]
             if to >= len(self._tails):
                 own = self.states[max(0, q - len(self._tails))]
-                for column, count in _moves(own, self.states[to - len(self._tails)], self._upsets.first, taken):
+                for column, count in _moves(own, self.states[to - len(self._tails)], self.upsets.first, taken):
                     branch = self.structure.branches[column][::-1]
                     nodes |= sum(1 << node for node in branch[taken[column] : count])
                     taken[column] = count

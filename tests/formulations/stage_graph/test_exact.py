@@ -121,10 +121,11 @@ def test_what_exact_methods_are_chosen() -> None:
     assert chosen(heterogeneous_devices(0)) == chosen(heterogeneous_devices(0), False) == "cpsat"
 
 
-def test_proofs_are_of_the_least_time_per_sample_only() -> None:
+@pytest.mark.parametrize("method", ["levels", "downsets", "exact", "cpsat", "milp-columns"])
+def test_these_proofs_are_of_the_least_time_per_sample(method: str) -> None:
     for instance in (mmt(), random_graph(1, (6, 6), 4, series_parallel=False)):
         with pytest.raises(UsageError, match="objective iteration"):
-            planner.solve(replace(instance, objective="iteration"), exact=True)
+            planner.solve(replace(instance, objective="iteration"), method=method)
 
 
 def test_columns_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:

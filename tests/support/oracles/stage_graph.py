@@ -1,12 +1,17 @@
-"""Every plan of a tiny stage graph with one micro-batch size for all stages; shares no code with the room."""
+"""Every plan of a tiny stage graph with one micro-batch size for all stages, and the shortest iteration of them all.
+
+Shares no code with the problem package, nor with the simulation.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from itertools import permutations, product
 from typing import Any
 
-from branching_cases import partitions, shares
+from branching_cases import partitions, passes_s, reduce_s, shares, stage_bytes
+from oracles.iteration import iteration_s
 
 from instances.problems.stage_graph import StageGraph
 
@@ -60,3 +65,40 @@ def _devices(instance: StageGraph, parts: int) -> Iterator[tuple[Any, ...]]:
             ends = [sum(counts[: number + 1]) for number in range(parts)]
             found.add(tuple(tuple(sorted(order[end - n : end])) for end, n in zip(ends, counts, strict=True)))
         yield from ([list(own) for own in dealt] for dealt in sorted(found))
+
+
+def shortest_iteration(instance: StageGraph) -> float:
+    """Seconds of the shortest iteration under 1F1B of all plans that fit; ``inf`` if there is none."""
+    best = math.inf
+    for plan in plans(instance):
+        stages = plan["stages"]
+        size, rounds = stages[0]["microbatch"], instance.minibatch // stages[0]["microbatch"]
+        parts = [[instance.index[node] for node in stage["nodes"]] for stage in stages]
+        degrees, counts = [stage["devices"] for stage in stages], [stage["in_flight"] // size for stage in stages]
+        each = list(zip(parts, degrees, counts, strict=True))
+        if max(degrees) > size or any(_bytes(instance, *stage, size) > instance.memory_bytes for stage in each):
+            continue
+        times = [passes_s(instance, part, size, devices) for part, devices, _ in each]
+        reduced = max(reduce_s(instance, part, devices) for part, devices, _ in each)
+        if max(map(sum, times)) * rounds + reduced >= best:  # a stage alone takes as long
+            continue
+        orders = [_one_f_one_b(stage, count, rounds) for stage, count in enumerate(counts)]
+        forward, backward = ([one[kind] for one in times] for kind in range(2))
+        seconds = iteration_s(orders, {"F": forward, "B": backward}, [(u, v) for u, v in plan["edges"]], {})
+        assert seconds is not None, plan
+        best = min(best, seconds + reduced)
+    return best
+
+
+def _bytes(instance: StageGraph, part: list[int], devices: int, count: int, size: int) -> float:
+    return stage_bytes(instance, part, size, devices, count)
+
+
+def _one_f_one_b(stage: int, warm_up: int, rounds: int) -> list[tuple[str, int, int]]:
+    """Forward passes, then one backward and one forward pass in turn, then backward passes."""
+    order = [("F", stage, j) for j in range(warm_up)]
+    for j in range(rounds):
+        order.append(("B", stage, j))
+        if j + warm_up < rounds:
+            order.append(("F", stage, j + warm_up))
+    return order

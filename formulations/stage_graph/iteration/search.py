@@ -1,0 +1,283 @@
+"""``branch-and-bound``: the shortest simulated iteration over all partitions, degrees, micro-batch sizes and warm-ups.
+
+An iteration takes at least head + N t of each of its stages, and the longest all-reduce (`kernels.partitions`). A
+target between the bound and the best plan is set. Every partition that its heads allow within the target is laid out,
+with its degrees, at every micro-batch size; of each the warm-ups are searched (`warm_ups`). If that finds no better
+plan, the target is a bound. Targets come closer to the best plan until they meet it: what takes long comes last.
+
+Source: made for this project (bounds of one machine with heads and tails; specification of its clock).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from formulations.compiled.kernel_deadline import alarm
+from formulations.contract.family import Answer, infeasible_by_counting
+from formulations.stage_graph.costs.costs import Costs, assemble, shortage
+from formulations.stage_graph.costs.iteration import iteration_s
+from formulations.stage_graph.definition.plan import StagePlan
+from formulations.stage_graph.definition.quantities import NO_SIZE, at_required_sizes
+from formulations.stage_graph.iteration.warm_ups import WarmUps, fits
+from formulations.stage_graph.kernels.partitions import COMPLETE, Model, State, next_partition
+from formulations.stage_graph.paper import fewest_devices, graphpipe
+from formulations.stage_graph.upsets.bounds import simple_bound
+from formulations.stage_graph.upsets.branches import EqualBranches, UnsuitableError, structure_of
+from instances.problems.stage_graph import StageGraph
+from solvers.outcome import OPTIMAL_GAP, Limits, Prover, Stop, Watch
+
+#: A target this much below the best plan, relatively, leaves no better plan that is worth the name.
+_STEP = 1e-9
+#: The kernel forgives what rounding adds to times.
+_ROUNDING = 1e-11
+#: A gap below which the next target is the best plan itself.
+_CLOSE = 0.01
+#: Parts of the target that end classes of plans by their longest all-reduce; the first has none.
+_REDUCES = (0.0, 1 / 64, 1 / 32, 1 / 16, 1 / 8, 1.0)
+#: Heads for which it is known how many devices the rest takes, and pairs of upsets of them all together: a second.
+_PARTS, _PAIRS = 16, 4_000_000
+
+
+def solve(instance: StageGraph, limits: Limits, watch: Watch) -> Answer[StagePlan]:
+    """The shortest iteration of a plan with one micro-batch size and 1F1B."""
+    if instance.requirements:  # which are about the size alone
+        allowed = at_required_sizes(instance)
+        return infeasible_by_counting(NO_SIZE) if allowed is None else solve(allowed, limits, watch)
+    costs = Costs(instance)
+    watch.bound(instance.minibatch * simple_bound(costs, watch), Prover.BOUNDS)
+    if short := shortage(instance):
+        return infeasible_by_counting(short)
+    _first_plans(instance, limits, watch)
+    search = _Search(costs, watch)
+    with alarm(watch):
+        search.run(limits.gap)
+    stats = {"partial_plans": search.partial, "partitions": search.partitions, "schedules": search.schedules}
+    plan = watch.best_plan
+    if plan is None:
+        if watch.stopped():
+            return Answer(stop=watch.why(), stats=stats)
+        return Answer(infeasible=True, stop=Stop.PROVED, stats=stats, reason="no partition fits into memory")
+    stop = Stop.PROVED if search.is_closed(OPTIMAL_GAP) else watch.why()
+    return Answer(plan, watch.best_bound, stop=stop, stats={**stats, **graphpipe.row(instance, plan)})
+
+
+def _first_plans(instance: StageGraph, limits: Limits, watch: Watch) -> None:
+    """The plans of the methods that minimise the time per sample at every micro-batch size, and their bound."""
+    methods = (
+        (graphpipe.solve_data_parallel, 0.1),
+        (fewest_devices.solve, 0.4),
+        (graphpipe.solve_graphpipe, 0.1),
+        (graphpipe.solve_pipedream, 0.1),
+    )
+    for method, share in methods:  # of the time, at most
+        seconds = None if limits.time_s is None else share * limits.time_s
+        found = method(instance, limits, watch.part(seconds, bounds=False))
+        if found.plan is not None:
+            watch.plan(found.plan, iteration_s(instance, found.plan))
+        if found.bound is not None:
+            watch.bound(found.bound, found.proved_by)
+
+
+@dataclass
+class _Search:
+    """The targets, and what was looked at."""
+
+    costs: Costs
+    watch: Watch
+    partial: int = 0
+    partitions: int = 0
+    schedules: int = 0
+
+    def run(self, gap: float) -> None:
+        """Raise the bound and find better plans until they meet, or the watch stops."""
+        instance, watch = self.costs.instance, self.watch
+        models = {size: _model(self.costs, size) for size in instance.microbatch_sizes}
+        self._branches = _branches(self.costs, watch)
+        while not watch.stopped() and not self.is_closed(gap):
+            bound, best = watch.best_bound or 0.0, watch.best_objective
+            whole = _longest_s(self.costs) if best is None else best * (1 - _STEP)
+            target = whole if best is None or best - bound <= _CLOSE * best else (bound + best) / 2
+            for size, model in models.items():
+                for low, high in zip((0.0, *_REDUCES), _REDUCES, strict=False):
+                    self._lay_out(size, model, target, (low * target, high * target))
+            if watch.stopped():
+                return
+            if watch.best_objective is None:
+                return  # there is no plan
+            watch.bound(min(target, _below(watch)))
+
+    def is_closed(self, gap: float) -> bool:
+        """Whether the bound has met the best plan."""
+        best, bound = self.watch.best_objective, self.watch.best_bound
+        return best is not None and bound is not None and best - bound <= max(gap, 2 * _STEP) * best
+
+    def _needs(self, size: int, target_s: float, reduces: tuple[float, float]) -> Any:
+        """`State.needs`: what is left of the target behind a head is what N t and an all-reduce may take."""
+        if self._branches is None:
+            return np.zeros((0, 1), np.int64)
+        parts = max(1, min(_PARTS, _PAIRS // self._branches.structure.num_pairs()))
+        samples, rows = self.costs.instance.minibatch, []
+        whole, each = target_s / samples, (reduces[0] / samples, reduces[1] / samples)
+        for part in range(parts):
+            found = self._branches.of_upsets(whole * (1 - part / parts), whole, [size], each, size / samples)
+            if found is None or self.watch.stopped():
+                return np.zeros((0, 1), np.int64)
+            rows.append(found)
+            if not part and found[-1] > self.costs.instance.num_devices:
+                break
+        return np.array(rows)
+
+    def _lay_out(self, size: int, model: Model, target_s: float, reduces: tuple[float, float]) -> None:
+        """Meet every partition at this size whose iteration may take less than the target, or than the best plan.
+
+        Its longest all-reduce takes more than the first of ``reduces`` (or nothing) and at most the second.
+        """
+        watch, target_s = self.watch, min(target_s, _below(self.watch))
+        if target_s <= 0:
+            return  # nothing takes less than no time
+        needs = self._needs(size, target_s, reduces)
+        if len(needs) and needs[0, -1] > self.costs.instance.num_devices:
+            return
+        model.limits[4] = reduces[1]
+        model = model._replace(fastest=_fastest(self.costs, model, target_s))
+        state, flag = _start(model, needs, target_s, reduces[0]), np.frombuffer(watch.flag, np.uint8)
+        while next_partition(model, state, flag) == COMPLETE and not watch.stopped():
+            self.partitions += 1
+            plan = assemble(self.costs.instance, list(_parts(state)), size)
+            if not fits(self.costs, plan):
+                continue
+            warm_ups = WarmUps(self.costs, plan)
+            found = warm_ups.best_below(float(state.target[0]), watch)
+            self.schedules += warm_ups.simulated
+            if found is not None:
+                watch.plan(*found)
+                state.target[0] = min(target_s, _below(watch))
+        self.partial += int(state.made[0])
+
+
+def _branches(costs: Costs, watch: Watch) -> EqualBranches | None:
+    """The program over upsets, where the model is made of chains side by side."""
+    try:
+        return EqualBranches(costs, watch)
+    except UnsuitableError:
+        return None
+
+
+def _below(watch: Watch) -> float:
+    best = watch.best_objective
+    return np.inf if best is None else best * (1 - _STEP)
+
+
+def _longest_s(costs: Costs) -> float:
+    """Seconds that every iteration falls short of: twice everything one after the other, at a sample a micro-batch."""
+    instance = costs.instance
+    passes = costs.compute_s(costs.everything, 1)
+    sent = sum(
+        4 * (instance.latency_s + edge.bytes_per_sample / instance.bandwidth_bytes_per_s) for edge in instance.edges
+    )
+    reduced = max(costs.all_reduce(costs.everything, r) for r in range(1, instance.num_devices + 1))
+    return 2 * (instance.minibatch * (passes + sent) + reduced) or 1.0  # more than nothing
+
+
+def _parts(state: State) -> Iterator[tuple[int, int]]:
+    """Stages, as bitsets, with their devices."""
+    last = int(state.at[0])
+    for level in range(last + 1):
+        members = np.flatnonzero(state.inside[level] if level == last else state.stage == level)
+        yield sum(1 << int(node) for node in members), int(state.degree[level])
+
+
+def _model(costs: Costs, size: int) -> Model:
+    """What the kernel knows of an instance at a micro-batch size."""
+    instance = costs.instance
+    operators, devices = instance.operators, instance.num_devices
+    samples = np.array([0, *(-(-size // r) for r in range(1, devices + 1))])
+    passes = np.zeros((len(operators), devices + 1))
+    for v in range(len(operators)):
+        passes[v, 1:] = [costs.compute_s(1 << v, int(n)) for n in samples[1:]]
+    edges = [costs.edges_of(v) for v in range(len(operators))]
+    alike, tail = _symmetry(costs)
+    rates = [2 * (r - 1) / r / instance.reduce_bandwidth(r) for r in range(1, devices + 1)]
+    return Model(
+        *_table([[(other, sent) for way, other, sent in each if way == "in"] for each in edges]),
+        *_table([[(other, sent) for way, other, sent in each if way == "out"] for each in edges]),
+        passes=passes,
+        fastest=passes,
+        work=passes[:, 1].copy(),
+        weights=np.array([float(each.weight_bytes) for each in operators]),
+        kept=np.array([float(each.activation_bytes) for each in operators]),
+        **alike,
+        samples=samples,
+        reduce_rate=np.array([0.0, *rates]),
+        counts=np.array([devices, instance.minibatch // size, size, tail]),
+        limits=np.array(
+            [instance.memory_bytes, instance.weight_copies, instance.latency_s, 1 / instance.bandwidth_bytes_per_s, 0],
+            np.float64,
+        ),
+    )
+
+
+def _fastest(costs: Costs, model: Model, target_s: float) -> Any:
+    """`Model.fastest`: a stage on r devices takes N t and its all-reduce, and the more operators the longer."""
+    reduced = [[costs.all_reduce(1 << v, r) for r in range(1, model.passes.shape[1])] for v in range(len(model.work))]
+    alone = model.passes.copy()
+    alone[:, 0] = np.inf
+    most = model.limits[4] * (1 + _ROUNDING)
+    too_long = model.counts[1] * alone[:, 1:] + np.array(reduced) > target_s * (1 + _ROUNDING)
+    alone[:, 1:][too_long | (np.array(reduced) > most)] = np.inf
+    alone[:, model.counts[2] + 1 :] = np.inf  # replicas without a sample
+    return np.minimum.accumulate(alone, axis=1)
+
+
+def _table(ends: list[list[tuple[int, float]]]) -> tuple[Any, Any, Any]:
+    """Edges by operator: where each operator's begin, the other ends, and bytes per sample."""
+    flat = [edge for each in ends for edge in each]
+    starts = np.cumsum([0, *map(len, ends)])
+    return starts, np.array([other for other, _ in flat], np.int64), np.array([sent for _, sent in flat], np.float64)
+
+
+def _symmetry(costs: Costs) -> tuple[dict[str, Any], int]:
+    """Equal branches and how upsets of them are numbered (`Model`), and how many operators are behind them."""
+    count = costs.instance.num_operators
+    twin, branch = np.full(count, -1), np.full(count, -1)
+    try:
+        structure = structure_of(costs)
+    except UnsuitableError:
+        alone = {"twin": twin, "branch": branch, "first": np.ones(1, np.bool_), "ranks": np.zeros((1, 2), np.int64)}
+        return alone, 0
+    for number, own in enumerate(structure.branches):
+        branch[list(own)] = number
+    for group in structure.classes:
+        for before, own in itertools.pairwise(group):
+            twin[list(own)] = before
+    first, ranks = structure.numbering()
+    return {"twin": twin, "branch": branch, "first": first, "ranks": ranks}, len(structure.tail)
+
+
+def _start(model: Model, needs: Any, target_s: float, reduce_s: float) -> State:
+    """The search before its first stage."""
+    operators, devices = len(model.work), int(model.counts[0])
+    levels = min(operators, devices) + 1
+    state = State(
+        at=np.zeros(3, np.int64),
+        stage=np.full(operators, -1),
+        end=np.zeros(operators),
+        degree=np.zeros(levels, np.int64),
+        left=np.zeros(levels, np.int64),
+        inside=np.zeros((levels, operators), np.int64),
+        choice=np.zeros((levels, operators), np.int64),
+        sums=np.zeros((levels, 3 * (operators + 1))),
+        last=np.zeros((levels, 3)),
+        alike=np.ones((levels, len(model.first)), np.int64),
+        made=np.zeros(1, np.int64),
+        target=np.array([target_s, target_s]),
+        needs=needs,
+        counted=np.zeros(len(model.first), np.int64),
+    )
+    state.left[0], state.last[0, 2] = devices, reduce_s
+    return state

@@ -1,0 +1,177 @@
+"""The shortest iteration: against every plan of tiny instances, simulated by what shares no code with the package."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from branching_cases import iteration_graph, random_graph
+from oracles.stage_graph import shortest_iteration
+
+import planner
+from formulations.stage_graph import FAMILY
+from formulations.stage_graph.costs.costs import Costs, assemble, with_in_flight
+from formulations.stage_graph.definition.problem import bottleneck_s, evaluate, iteration_s, violations
+from formulations.stage_graph.iteration import search
+from formulations.stage_graph.iteration.warm_ups import WarmUps
+from instances.generators.branching import candle_uno, mmt, sequential_transformer
+from instances.problems.stage_graph import AffineTime, Operator, OperatorEdge, StageGraph
+from planner.process.errors import UsageError
+from solvers.outcome import OPTIMAL_GAP, Limits, Status, Stop, Watch
+
+
+def optimum(instance: StageGraph) -> float:
+    """What branch and bound proves; ``inf``: that there is no plan."""
+    answer = search.solve(instance, Limits(), Watch())
+    assert answer.stop is Stop.PROVED
+    if answer.plan is None:
+        assert answer.infeasible and answer.reason
+        return math.inf
+    assert violations(instance, answer.plan) == () and answer.bound is not None
+    value = evaluate(instance, answer.plan)
+    assert value == iteration_s(instance, answer.plan)
+    assert value * (1 - OPTIMAL_GAP) <= answer.bound <= value
+    return value
+
+
+@pytest.fixture(params=["first plans", "no first plan"])
+def first(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    if request.param == "no first plan":
+        monkeypatch.setattr(search, "_first_plans", lambda *_: None)
+    return str(request.param)
+
+
+def _agrees(number: int) -> tuple[bool, bool]:
+    """Whether there is a plan, and whether some stage of the best one keeps more in flight than it must."""
+    instance = iteration_graph(random.Random(f"iteration {number}"))
+    least, found = shortest_iteration(instance), optimum(instance)
+    assert found == pytest.approx(least, rel=OPTIMAL_GAP, abs=0), number
+    if found == math.inf:
+        return False, False
+    plan = search.solve(instance, Limits(), Watch()).plan
+    assert plan is not None
+    return True, plan != with_in_flight(instance, plan)
+
+
+def test_against_every_plan(cases: int, first: str) -> None:
+    possible = [_agrees(number)[0] for number in range(4 * cases)]
+    assert 0 < sum(possible) < len(possible), first
+
+
+@pytest.mark.slow
+def test_against_every_plan_of_many(cases: int) -> None:
+    found = [_agrees(number) for number in range(10_000, 10_000 + cases)]
+    assert cases < 200 or any(later for _, later in found)
+
+
+def _row(times: list[tuple[float, float]], batch: int, kept: float = 0.0, memory: float = 1.0) -> StageGraph:
+    """A chain of operators with these forward and backward times of a sample, one for each device."""
+    made = tuple(Operator("", AffineTime(0.0, f), AffineTime(0.0, b), 0.0, kept) for f, b in times)
+    edges = tuple(OperatorEdge(v, v + 1, 0.0) for v in range(len(made) - 1))
+    return StageGraph(
+        "row", made, edges, len(made), memory, 1.0, 0.0, batch, microbatches=(1,), objective="iteration"
+    )  # fmt: skip
+
+
+def test_more_in_flight_than_needed_may_be_quicker() -> None:
+    """With one more than behind it the first stage, which takes longest, waits for backward passes; all five are best.
+
+    If the others keep as many, their backward passes come late.
+    """
+    instance = _row([(1.0, 2.0), (1.0, 1.0), (1.0, 1.0)], 5)
+    plan = assemble(instance, [(1, 1), (2, 1), (4, 1)], 1)
+    found = WarmUps(Costs(instance), plan).best_below(math.inf, Watch())
+    by_hand = {}
+    for counts in itertools.product(range(3, 6), range(2, 6), range(1, 6)):
+        stages = tuple(replace(each, in_flight=n) for each, n in zip(plan.stages, counts, strict=True))
+        if not violations(instance, replace(plan, stages=stages)):
+            by_hand[counts] = iteration_s(instance, replace(plan, stages=stages))
+    assert (by_hand[3, 2, 1], by_hand[5, 2, 1], by_hand[5, 5, 5]) == (17.0, 15.0, 19.0)
+    assert found is not None and found[1] == min(by_hand.values()) == 15.0
+
+
+def test_memory_limits_what_is_in_flight() -> None:
+    instance = _row([(1.0, 2.0), (1.0, 1.0), (1.0, 1.0)], 5, kept=1.0, memory=4.0)
+    plan = assemble(instance, [(1, 1), (2, 1), (4, 1)], 1)
+    found = WarmUps(Costs(instance), plan).best_below(math.inf, Watch())
+    assert found is not None and max(stage.in_flight for stage in found[0].stages) <= 4
+    assert violations(instance, found[0]) == () and 15.0 < found[1] <= 17.0
+
+
+def test_bounds_of_warm_ups_hold(cases: int) -> None:
+    """The bound of a range is no more than any iteration in it, and the iteration itself where the range is one."""
+    for number in range(2 * cases):
+        rng = random.Random(f"warm-ups {number}")
+        times = [(rng.choice((0.0, rng.uniform(0, 4))), rng.uniform(0, 4)) for _ in range(rng.randint(1, 4))]
+        instance = _row(times, rng.randint(1, 7))
+        plan = assemble(instance, [(1 << v, 1) for v in range(len(times))], 1)
+        warm_ups = WarmUps(Costs(instance), plan)
+        most = np.full(len(times), instance.minibatch)
+        chosen = np.array([rng.randint(int(low), instance.minibatch) for low in warm_ups.fewest])
+        for stage in range(len(times) - 2, -1, -1):
+            chosen[stage] = max(chosen[stage], min(instance.minibatch, chosen[stage + 1] + 1))
+        stages = tuple(replace(each, in_flight=int(n)) for each, n in zip(plan.stages, chosen, strict=True))
+        seconds = iteration_s(instance, replace(plan, stages=stages))
+        assert warm_ups.bound(warm_ups.fewest, most) <= seconds, number
+        assert warm_ups.bound(chosen, chosen) == pytest.approx(seconds, rel=1e-10), number
+
+
+@pytest.mark.parametrize("devices", [4, 8])
+def test_the_case_study_is_one_stage(devices: int) -> None:
+    """Data parallelism alone: no partition fills and drains as little."""
+    instance = replace(mmt(2, 4, devices=devices), objective="iteration")
+    result = planner.solve(instance, exact=True)
+    assert result.status is Status.OPTIMAL and result.method == "branch-and-bound"
+    assert result.stats["stages"] == 1 and result.stats["microbatch"] == instance.minibatch
+    assert result.stats["tps_s"] == bottleneck_s(instance, FAMILY.plan_from_json(instance, result.plan))
+
+
+def test_equation_1_prefers_another_plan() -> None:
+    """Two branches of 24 operators on 4 devices: samples/s of the optimum of each objective."""
+    instance = mmt(2, 8, devices=4)
+    one = planner.solve(instance, exact=True)
+    other = planner.solve(replace(instance, objective="iteration"), exact=True)
+    assert one.status is other.status is Status.OPTIMAL
+    plan = FAMILY.plan_from_json(instance, one.plan)
+    assert other.stats["samples_per_s"] == pytest.approx(133.81, abs=0.005)
+    assert instance.minibatch / iteration_s(instance, plan) < 90
+    assert other.stats["tps_s"] > one.objective
+
+
+@pytest.mark.parametrize(
+    "instance", [mmt(devices=8), candle_uno(devices=16), sequential_transformer(devices=4)],
+    ids=lambda each: each.name,
+)  # fmt: skip
+def test_a_time_limit_leaves_a_plan_and_a_bound(instance: StageGraph) -> None:
+    result = planner.solve(replace(instance, objective="iteration"), limits=Limits(time_s=2.0))
+    assert result.method == "branch-and-bound" and result.plan is not None
+    assert result.bound is not None and 0 < result.bound <= result.objective
+    assert (result.status is Status.OPTIMAL) == (result.stop is Stop.PROVED)
+
+
+def test_a_required_size() -> None:
+    instance = replace(random_graph(3, (4, 4), 3, series_parallel=True), objective="iteration", memory_bytes=1e3)
+    found = planner.solve(replace(instance, requirements=("microbatch == 2",)), method="branch-and-bound")
+    assert found.status is Status.OPTIMAL and found.stats["microbatch"] == 2
+    assert found.objective == pytest.approx(optimum(replace(instance, microbatches=(2,))), rel=1e-9)
+
+
+def test_other_objectives_and_schedules_are_refused() -> None:
+    for changed, reason in (({"objective": "tps"}, "objective tps"), ({"schedule": "kfkb"}, "schedule kfkb")):
+        instance = replace(mmt(2, 2), objective="iteration")
+        with pytest.raises(UsageError, match=reason):
+            planner.solve(replace(instance, **changed), method="branch-and-bound")
+
+
+def test_memory_for_what_must_be_in_flight() -> None:
+    """Three stages would keep three micro-batches at the first; with memory for two the best plan has two stages."""
+    times = [(1.0, 2.0), (1.0, 2.0), (1.0, 2.0)]
+    for memory, stages in ((3.0, 3), (2.0, 2)):
+        instance = _row(times, 4, kept=1.0, memory=memory)
+        answer = search.solve(instance, Limits(), Watch())
+        assert answer.plan is not None and len(answer.plan.stages) == stages
+        assert optimum(instance) == shortest_iteration(instance)
