@@ -132,6 +132,14 @@ def _head(work: float, devices: int, share: float) -> float:
     return share * work / devices if devices > 0 else np.inf
 
 
+@inner(error_model="python")
+def _needed(work: float, target: float) -> int:
+    """Devices that so many seconds of work need at least within the target, which may be 0."""
+    if work <= 0:
+        return 0
+    return NONE if work > NONE * target else int(np.ceil(work / target - 1e-9))
+
+
 @kernel(Upsets, Times, Budget, INT, INTS, INTS, FLAG, error_model="python")
 def fewest_devices(upsets: Any, times: Any, budget: Any, devices: int, least: Any, before: Any, flag: Any) -> int:
     """Fewest devices for everything within the target, more than ``devices`` if these are too few; -1 if stopped.
@@ -160,7 +168,7 @@ def fewest_devices(upsets: Any, times: Any, budget: Any, devices: int, least: An
         inside = q >= tails
         s = q - tails if inside else 0  # upset 0 of the branches holds nothing: what it sums to is 0
         done = work[s] + (tail_work[0] if tails else 0.0) if inside else tail_work[0] - tail_work[q]
-        if least[q] + np.ceil((everything - done) / elsewhere - 1e-9) > devices:
+        if least[q] + _needed(everything - done, elsewhere) > devices:
             continue
         if not inside:
             for to in range(q + 1, tails):
@@ -195,7 +203,7 @@ def fewest_devices(upsets: Any, times: Any, budget: Any, devices: int, least: An
                         fewest = NONE
                     else:
                         fewest = max(2, int(np.ceil((more - reduced) / (target - reduced) - 1e-9)))
-                most = devices - least[q] - max(0, int(np.ceil(rest / elsewhere - 1e-9)))
+                most = devices - least[q] - _needed(rest, elsewhere)
                 most = min(most, least[to] - least[q] - 1)
                 if fewest <= most:
                     _crossing(first, own, other, not inside, sizes, counts, times.ahead, crossing)

@@ -127,6 +127,8 @@ def _model(instance: StrategyInstance, found: Sequence[Priced], watch: Watch) ->
     held = [size for own in natural for row in own.sizes.values() for size in row.values()]
     byte = size_scale(held, instance.flat.memory_bytes, math.fsum(held))
     limit = byte.floor(instance.flat.memory_bytes * MEMORY_SLACK)
+    if most > largest:  # whatever fits at these degrees is better: the plan that is known is no choice
+        plan = best = None
     known = None if best is None else scale.floor(most)
     with stops_with(watch):
         data = [layouts_of(instance, each, most, scale.floor, byte.floor) for each in found]

@@ -9,6 +9,7 @@ import pytest
 from branching_cases import least_of_all, random_graph
 from load import allowed_s
 
+import planner
 from formulations.stage_graph import downsets
 from formulations.stage_graph.costs.costs import Costs
 from formulations.stage_graph.definition.problem import evaluate, violations
@@ -16,7 +17,7 @@ from formulations.stage_graph.upsets import bounds, levels
 from formulations.stage_graph.upsets.branches import EqualBranches, UnsuitableError, structure_of
 from instances.generators.branching import candle_uno, dlrm, mmt, sequential_transformer
 from instances.problems.stage_graph import AffineTime, Operator, OperatorEdge, StageGraph, TableTime
-from solvers.outcome import Limits, Stop, Watch
+from solvers.outcome import Limits, Status, Stop, Watch
 
 
 def branching(seed: int, most: int = 9) -> StageGraph:
@@ -152,3 +153,14 @@ def test_a_chain_that_keeps_nothing_has_no_replica_without_a_sample() -> None:
     costs = Costs(StageGraph("idle", operators, edges, 4, 100.0, 1.0, 0.0, 2))
     assert EqualBranches(costs, Watch()).least(4.0, (1, 2)) == 2
     assert EqualBranches(costs, Watch()).least(1.0, (1, 2)) > 4
+
+
+def test_operators_that_take_no_time_meet_a_target_of_zero() -> None:
+    """And do not fit by a rounding error: two plans of nothing are compared by memory alone."""
+    operator = Operator("0", AffineTime(0.0, 0.0), AffineTime(0.0, 0.0), 6e-6, 1e-6)
+    instance = StageGraph("nothing", (operator,), (), 4, 2.4999999999999998e-05, 1.0, 0.0, 2)
+    for name in ("downsets", "cpsat", "milp-columns"):
+        found = planner.solve(instance, method=name)
+        assert found.plan is None and found.status in (Status.INFEASIBLE, Status.UNKNOWN), name
+    roomy = replace(instance, memory_bytes=1.0)
+    assert planner.solve(roomy, method="downsets").objective == 0.0

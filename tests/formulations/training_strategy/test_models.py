@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from oracles.training_strategy import optimum, plans, random_instance
+from small_instances import random_case
 
 import planner
 from formulations.training_strategy import FAMILY
@@ -154,3 +155,11 @@ def test_requirements_choose_among_degrees() -> None:
         planner.load("chain8-strategy", require="schedule(dualpipe)")
     every = planner.load("chain8-strategy")
     assert all(degrees.p == 2 for degrees in all_degrees(replace(every, requirements=("pp_degree == 2",))))
+
+
+@pytest.mark.parametrize(("seed", "number"), [(7001, 2052), (7002, 803)])
+def test_a_first_plan_of_ages_is_no_coefficient(seed: int, number: int) -> None:
+    """The even split takes 1e20 times what layouts at other degrees can: CP-SAT takes no such objective."""
+    instance = random_case("training_strategy", seed, number)
+    best, found = planner.solve(instance, method="exact"), planner.solve(instance, method="cpsat")
+    assert found.status is Status.OPTIMAL and found.objective == pytest.approx(best.objective, rel=2e-6)
