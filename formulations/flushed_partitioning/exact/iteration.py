@@ -178,7 +178,7 @@ class Tables(ThresholdTables):
 class Box:
     """Plans whose stages have some of the degrees, searched together; one of these alone, or all.
 
-    Devices and sums of degrees are counted in units of the only degree, where it is one: replicas are alike.
+    Devices and sums of degrees are counted in units of the only degree, where it is one: replicas are the same.
     """
 
     def __init__(self, tables: Tables, chosen: slice) -> None:

@@ -36,4 +36,5 @@ NEARBY = Nearby(
             "B",
         )
     },
+    lambda instance: "objective iteration" if instance.objective == "iteration" else None,
 )

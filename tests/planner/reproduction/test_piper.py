@@ -240,9 +240,7 @@ def test_printed_seconds_stand_beside_the_published_profile_only(
     monkeypatch.setattr(fig_3, "_PRINTED", {(32, 8, 8): 1.5})
     found = fig_3.run(str(published), silent)
     assert [row["paper_s"] for row in found.rows] == [1.5]
-    assert found.notes[-1].startswith(
-        "32 layers, K = 8, N = 8: printed within 0.025 minutes; here, at 8 GiB, the same "
-    )
+    assert found.notes[-1].startswith("32 layers, K = 8, N = 8: printed within 0.025 minutes; here, at 8GiB, the same ")
     monkeypatch.delenv("PLANNER_PUBLISHED", raising=False)
     assert [row["paper_s"] for row in fig_3.run(None, silent).rows] == [None]
 
