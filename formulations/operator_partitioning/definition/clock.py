@@ -19,7 +19,7 @@ def clock(instance: OperatorInstance, plan: OperatorPlan) -> Clock:
     """The slowest stage, or Parmesan's step, beside the simulated step of one replica with the all-reduce after it.
 
     Backward passes take two thirds, and tensors are part of both. Not simulated: instances that do not say how many
-    micro-batches a step has, and plans whose stages have unlike numbers of replicas, for which no order is known.
+    micro-batches a step has, and plans whose stages have different numbers of replicas, for which no order is known.
     """
     training, replicas = instance.training, plan.replicas[0]
     schedule = "1f1b" if training is None else training.schedule

@@ -201,7 +201,7 @@ def _model(costs: Costs, size: int) -> Model:
     for v in range(len(operators)):
         passes[v, 1:] = [costs.compute_s(1 << v, int(n)) for n in samples[1:]]
     edges = [costs.edges_of(v) for v in range(len(operators))]
-    alike, tail = _symmetry(costs)
+    even, tail = _symmetry(costs)
     rates = [2 * (r - 1) / r / instance.reduce_bandwidth(r) for r in range(1, devices + 1)]
     return Model(
         *_table([[(other, sent) for way, other, sent in each if way == "in"] for each in edges]),
@@ -211,7 +211,7 @@ def _model(costs: Costs, size: int) -> Model:
         work=passes[:, 1].copy(),
         weights=np.array([float(each.weight_bytes) for each in operators]),
         kept=np.array([float(each.activation_bytes) for each in operators]),
-        **alike,
+        **even,
         samples=samples,
         reduce_rate=np.array([0.0, *rates]),
         counts=np.array([devices, instance.minibatch // size, size, tail]),
@@ -273,7 +273,7 @@ def _start(model: Model, needs: Any, target_s: float, reduce_s: float) -> State:
         choice=np.zeros((levels, operators), np.int64),
         sums=np.zeros((levels, 3 * (operators + 1))),
         last=np.zeros((levels, 3)),
-        alike=np.ones((levels, len(model.first)), np.int64),
+        even=np.ones((levels, len(model.first)), np.int64),
         made=np.zeros(1, np.int64),
         target=np.array([target_s, target_s]),
         needs=needs,

@@ -26,7 +26,7 @@ _INCLUDED, _EXCLUDED, _PLACED = 1, 2, 3
 
 
 class Model(NamedTuple):
-    """Operators at one micro-batch size; edges into v are ``into_start[v]:into_start[v + 1]``, those out of it alike.
+    """Operators at one micro-batch size; edges into v are ``into_start[v]:into_start[v + 1]``, those out of it too.
 
     ``passes[v, r]``: seconds of both passes on r devices; ``fastest[v, d]`` the least of them on d devices or fewer on
     which v alone keeps the target; ``work[v]`` the least device seconds, those of one device.
@@ -66,7 +66,7 @@ class State(NamedTuple):
     that, at least. ``degree[level]`` is the number of devices, ``left[level]`` those left before.
     ``inside[level, v]``, ``choice[level, v]``: the stage in the making. ``sums[level, 3 v]``: t on all devices that are
     left, head and work left out, of the operators before v. ``last[level]``: head and t of the stage before and the
-    longest all-reduce so far. ``alike[level, branch]``: it was treated like its equal before it. ``made``: partial
+    longest all-reduce so far. ``even[level, branch]``: it was treated like its equal before it. ``made``: partial
     plans. ``target``: seconds that an iteration may take, now and when ``needs`` were found. ``needs[k, u]``: devices
     that upset u takes at least if all heads in it are k parts of that target, of as many as there are rows (or none).
     """
@@ -80,7 +80,7 @@ class State(NamedTuple):
     choice: Ints2
     sums: Floats2
     last: Floats2
-    alike: Ints2
+    even: Ints2
     made: Ints
     target: Floats
     needs: Ints2
@@ -120,7 +120,7 @@ def next_partition(model: Any, state: Any, flag: Any) -> int:
     out_start, out, out_bytes = model.out_start, model.out, model.out_bytes
     passes, fastest, work, twin, branch = model.passes, model.fastest, model.work, model.twin, model.branch
     stage, end, degree, left = state.stage, state.end, state.degree, state.left
-    inside, choice, sums, last, alike = state.inside, state.choice, state.sums, state.last, state.alike
+    inside, choice, sums, last, even = state.inside, state.choice, state.sums, state.last, state.even
     size = len(work)
     rounds, microbatch = model.counts[1], model.counts[2]
     memory, copies, latency, byte_s = model.limits[0], model.limits[1], model.limits[2], model.limits[3]
@@ -142,7 +142,7 @@ def next_partition(model: Any, state: Any, flag: Any) -> int:
                 v += 1
                 continue
             head, sent = sums[level, here + 1], 0.0
-            may = twin[v] < 0 or alike[level, branch[v]] == 0 or inside[level, twin[v]] == 1
+            may = twin[v] < 0 or even[level, branch[v]] == 0 or inside[level, twin[v]] == 1
             for x in range(into_start[v], into_start[v + 1]):
                 if stage[into[x]] >= 0:
                     head = max(head, end[into[x]])
@@ -278,12 +278,12 @@ def next_partition(model: Any, state: Any, flag: Any) -> int:
         last[level, 0], last[level, 1], last[level, 2] = head, seconds, reduced
         for x in range(3):
             sums[level, x] = 0.0
-        for c in range(alike.shape[1]):
-            alike[level, c] = 1
+        for c in range(even.shape[1]):
+            even[level, c] = 1
         for u in range(size):
             inside[level, u] = 0
             if twin[u] >= 0 and stage[u] != stage[twin[u]]:
-                alike[level, branch[u]] = 0
+                even[level, branch[u]] = 0
 
 
 compile_kernels(__name__)

@@ -31,7 +31,7 @@ def least_makespan(
     """Seconds until the last pass ends, at least; that time itself where ``fewest`` are ``most``.
 
     Stages come in a topological order; the neighbours of s are ``before[before_start[s]:before_start[s + 1]]``, and
-    those of ``after`` alike. Also what each stage alone takes: of the passes that start late all run before its last
+    those of ``after`` too. Also what each stage alone takes: of the passes that start late all run before its last
     backward pass, and the backward passes of the stages before come after that.
     """
     stages = len(forward)
@@ -66,7 +66,7 @@ def least_makespan(
                     done[direction, s] += 1
                     left -= 1
         if left == left_before:
-            return np.inf  # never where the warm-ups are possible: all that is asked for is in them
+            return np.inf  # never where the warm-ups are possible: all ends that are sought are in them
     longest = 0.0
     tail = np.zeros(stages)
     for s in range(stages):
