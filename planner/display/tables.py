@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from formulations.simulation.clock import Clock
+    from formulations.contract.clock import Clock
 
 #: More nodes than this in a stage are shown as first and last.
 _SHOWN_NODES = 6
@@ -93,7 +93,7 @@ def show_result(
 def format_clock(clock: Clock) -> str:
     """What the objective is the time of; the simulated iteration and the formula, where the problem has both.
 
-    >>> from formulations.simulation.clock import Clock
+    >>> from formulations.contract.clock import Clock
     >>> format_clock(Clock("formula", "1f1b", 64, lambda: 1.25, 1.0))
     'a formula of a batch of 64 micro-batches, 1F1B: 1 s; simulated 1.25 s'
     >>> format_clock(Clock("iteration", "1f1b", 64, lambda: 1.25, 1.0))

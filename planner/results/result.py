@@ -11,7 +11,7 @@ from planner.types import Json, JsonObject
 from solvers.outcome import Status, Stop
 
 if TYPE_CHECKING:
-    from formulations.simulation.clock import Clock
+    from formulations.contract.clock import Clock
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from small_instances import random_case
 
 import planner
 from formulations import FAMILIES
-from formulations.simulation.clock import Clock
+from formulations.contract.clock import Clock
 from formulations.stage_partitioning.definition.batch import step_time
 from planner.files.load import family_of
 from planner.solving.solve import run

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from formulations.amp_strategy.definition.plan import StrategyPlan
 from formulations.amp_strategy.definition.problem import layer_assignment
+from formulations.contract.clock import Clock
 from formulations.layer_assignment.definition.clock import clock as of_layers
 from formulations.layer_assignment.definition.plan import LayerPlan
-from formulations.simulation.clock import Clock
 from instances.problems.amp_strategy import AmpInstance
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from formulations.contract.clock import Clock
 from formulations.flushed_partitioning.definition.problem import formula_time, synchronisation_times
-from formulations.simulation.clock import Clock
 from formulations.stage_partitioning.definition.batch import iteration
 from formulations.stage_partitioning.definition.plan import StagePlan
 from instances.problems.flushed_partitioning import FlushedInstance, Objective

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from formulations.contract.clock import Clock
 from formulations.hierarchical_partitioning.definition.plan import HierarchicalPlan
-from formulations.simulation.clock import Clock
 from instances.problems.hierarchical_partitioning import HierarchicalInstance
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
+from formulations.contract.clock import MOST_ACTIONS, Clock
 from formulations.figures.gantt import forward_and_backward
 from formulations.layer_assignment.definition.plan import LayerPlan
 from formulations.layer_assignment.definition.problem import cuts, terms
-from formulations.simulation.clock import MOST_ACTIONS, Clock
 from formulations.simulation.simulate_graph import one_f_one_b
 from instances.problems.layer_assignment import LayerAssignmentInstance
 from instances.problems.microbatch_schedule import ScheduleEdge, ScheduleInstance, ScheduleStage

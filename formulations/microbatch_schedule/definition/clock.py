@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from formulations.contract.clock import Clock
 from formulations.microbatch_schedule.definition.plan import SchedulePlan
-from formulations.simulation.clock import Clock
 from instances.problems.microbatch_schedule import ScheduleInstance
 
 

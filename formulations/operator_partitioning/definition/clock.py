@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from formulations.contract.clock import MOST_ACTIONS, Clock
 from formulations.operator_partitioning.definition.plan import OperatorPlan
 from formulations.operator_partitioning.definition.problem import (
     all_reduce_seconds,
@@ -9,7 +10,6 @@ from formulations.operator_partitioning.definition.problem import (
     microbatches_each,
     stage_seconds,
 )
-from formulations.simulation.clock import MOST_ACTIONS, Clock
 from formulations.simulation.iteration import Stages, simulate
 from formulations.simulation.orders import replicated
 from instances.problems.operator_partitioning import OperatorInstance

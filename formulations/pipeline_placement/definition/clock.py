@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from formulations.contract.clock import MOST_ACTIONS, Clock
 from formulations.pipeline_placement.definition.plan import PlacementPlan
 from formulations.pipeline_placement.definition.simulate import simulate_plan
-from formulations.simulation.clock import MOST_ACTIONS, Clock
 from instances.problems.pipeline_placement import PlacementInstance
 
 

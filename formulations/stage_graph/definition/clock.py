@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from formulations.simulation.clock import Clock
+from formulations.contract.clock import Clock
 from formulations.stage_graph.definition.plan import StagePlan
 from formulations.stage_graph.definition.problem import iteration_s
 from instances.problems.stage_graph import StageGraph

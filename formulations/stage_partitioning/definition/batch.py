@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from formulations.simulation.clock import MOST_ACTIONS
+from formulations.contract.clock import MOST_ACTIONS
 from formulations.simulation.iteration import Iteration, Stages, simulate
 from formulations.simulation.orders import replicated
 from formulations.stage_partitioning.definition.plan import Stage, StagePlan

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from formulations.simulation.clock import Clock
+from formulations.contract.clock import Clock
 from formulations.stage_partitioning.definition.batch import gradient_bytes, iteration
 from formulations.stage_partitioning.definition.plan import StagePlan
 from instances.problems.stage_partitioning import StageInstance

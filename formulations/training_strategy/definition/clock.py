@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from formulations.simulation.clock import MOST_ACTIONS, Clock
+from formulations.contract.clock import MOST_ACTIONS, Clock
 from formulations.training_strategy.definition.plan import StrategyPlan
 from formulations.training_strategy.definition.problem import evaluate
 from instances.problems.training_strategy import StrategyInstance
