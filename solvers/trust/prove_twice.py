@@ -60,6 +60,10 @@ def reorder(lp: highspy.HighsLp, seed: int) -> tuple[highspy.HighsLp, list[int]]
 #: a large coefficient). What is off by less costs nothing: the weaker bound counts.
 _TOLERANCES = 2e-5
 
+#: What is proved of a model with a coefficient above this is not believed: HiGHS, in both runs, called one with 4e14
+#: infeasible that has a plan (tests/formulations/training_strategy/test_models.py).
+_LARGEST = 1e10
+
 #: One run of a model: its columns by a variable's id, a hint by columns, a listener, and whether it is the second one.
 Once = Callable[[highspy.HighsLp, Mapping[int, int], Mapping[int, float], OnBound, bool], Run]
 
@@ -72,7 +76,7 @@ def prove_twice(
     seed: int,
     on_bound: OnBound,
 ) -> Run:
-    """What both runs prove; only one where there are no integers, or the first one proves nothing.
+    """What both runs prove; only one where there are no integers, or the first one proves nothing that is believed.
 
     Where one finds what the other ruled out, a third one runs; what two of them prove counts if no solution of the
     third is better. The bound is the caller's to report.
@@ -84,6 +88,10 @@ def prove_twice(
     first = once(lp, columns, known, None, False)
     if first.stop is not Stop.PROVED:
         return alone(first, is_minimum=is_minimum)
+    largest = float(np.max(np.abs(entries(lp)[2]), initial=0.0))
+    if largest > _LARGEST:
+        reason = f"{first.solver or 'the solver'} is not believed: its model has a coefficient of {largest:.0e}"
+        return replace(first, infeasible=False, bound=None, stop=without_proof(first.stop), reason=reason)
 
     def again(number: int) -> Run:
         other, moved = reorder(lp, seed + number)

@@ -215,7 +215,7 @@ def test_highs_refuses_what_it_cannot_do() -> None:
         milp.run(pyo.ConcreteModel(), Limits(), options={"no_such_option": 1})
 
 
-@pytest.mark.parametrize(("coefficient", "solved"), [(1e14, True), (1e15, False), (1e300, False)])
+@pytest.mark.parametrize(("coefficient", "solved"), [(1e9, True), (1e15, False), (1e300, False)])
 def test_rows_that_highs_refuses_are_not_lost(coefficient: float, solved: bool) -> None:
     """Pyomo hands all rows over at once and HiGHS takes none of them: what is left is another model."""
     import pyomo.environ as pyo

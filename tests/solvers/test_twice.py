@@ -165,3 +165,14 @@ def test_a_single_run_closes_no_gap(monkeypatch: pytest.MonkeyPatch) -> None:
     most = alone(Run(Stop.TIME_LIMIT, objective=17.0, bound=17.0), is_minimum=False).bound
     assert least is not None and most is not None
     assert relative_gap(17.0, least) > OPTIMAL_GAP and most - 17.0 > 17.0 * OPTIMAL_GAP
+
+
+def test_no_proof_of_a_model_beyond_a_solver_is_believed() -> None:
+    """A coefficient of 1e11: the plan counts, its bound does not, nor a claim that there is none."""
+    model = items()
+    model.far = pyo.Constraint(expr=1e11 * model.taken[0] + model.taken[1] <= 2e11)
+    run = milp.run(model, Limits())
+    assert (run.objective, run.bound, run.stop) == (pytest.approx(17), None, Stop.COMPLETED)
+    model.room.set_value(model.taken[0] + model.taken[1] >= 3)
+    run = milp.run(model, Limits())
+    assert (run.infeasible, run.stop) == (False, Stop.COMPLETED) and "1e+11" in run.reason

@@ -118,10 +118,21 @@ class Model(strategy_model.StrategyModel, milp.Runnable):
         return milp.proved_bound(bound, to_scale=True) * self.unit
 
 
+#: Without a known plan, all that may take time adds up to at most so many times the scale: HiGHS calls feasible models
+#: with coefficients of 1e14 infeasible. What is small beside it counts as 0 until a plan makes a new scale.
+_RANGE = 1e5
+
+
+def _scale(instance: StrategyInstance, found: Sequence[Priced]) -> float:
+    """The least bound of some degrees, in the instance's unit, or more where the longest batch is far from it."""
+    longest = (layouts_of(instance, each, math.inf, float, float).longest for each in found)
+    return max(min((each.least for each in found), default=0.0), max(longest, default=0.0) / _RANGE)
+
+
 def _model(instance: StrategyInstance, found: Sequence[Priced], watch: Watch) -> Model:
     """That of some degrees, in parts of the best time known, or else of their least bound; `Stopped` as the watch."""
     plan, best = watch.incumbent()
-    unit = (min((each.least for each in found), default=0.0) if best is None else best) / milp.NATURAL or 1.0
+    unit = (_scale(instance, found) if best is None else best) / milp.NATURAL or 1.0
     byte = instance.flat.memory_bytes / milp.NATURAL or 1.0
     cost, size = partial(milp.in_units, unit=unit), partial(milp.in_units, unit=byte)
     with stops_with(watch):

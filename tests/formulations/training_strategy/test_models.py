@@ -163,3 +163,10 @@ def test_a_first_plan_of_ages_is_no_coefficient(seed: int, number: int) -> None:
     instance = random_case("training_strategy", seed, number)
     best, found = planner.solve(instance, method="exact"), planner.solve(instance, method="cpsat")
     assert found.status is Status.OPTIMAL and found.objective == pytest.approx(best.objective, rel=2e-6)
+
+
+def test_without_a_first_plan_no_coefficient_is_beyond_a_solver() -> None:
+    """The least bound is 1e11 times below what an edge takes: HiGHS called the model in its parts infeasible, twice."""
+    instance = random_case("training_strategy", 7004, 926)
+    best, found = planner.solve(instance, method="exact"), planner.solve(instance, method="milp")
+    assert found.status is Status.OPTIMAL and found.objective == pytest.approx(best.objective, rel=2e-6)
