@@ -6,12 +6,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from planner.display.tables import certificate_words, number, percent
+from planner.display.tables import certificate_words
 from planner.display.terminal import console, printable, table
 from planner.experiments.bench.measure import MeasuredRow
 from planner.experiments.bench.suites import RELEASED
 from planner.files.write import as_json
 from planner.results.optimality_loss import any_optimal, format_loss
+from planner.results.texts import number, percent
 
 
 def format_losses(rows: Sequence[MeasuredRow]) -> list[str]:

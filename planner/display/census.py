@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from formulations.stage_partitioning.questions.studies.subproblems import EDGES
-from planner.display.tables import number, percent
 from planner.display.terminal import console, grid, table
 from planner.experiments.census.census_of_rows import RowCensus
 from planner.experiments.census.knapsacks import KnapsackCensus
 from planner.experiments.census.totals import Census
+from planner.results.texts import number, percent
 
 Rows = Iterator[tuple[str, list[str]]]
 

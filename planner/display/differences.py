@@ -14,10 +14,10 @@ from planner.display.headlines import amount
 from planner.display.plots.chart import Chart
 from planner.display.plots.marks import layer, mark, nominal, pixels_per, span, stage_colour, stage_texts, tooltip, x_of
 from planner.display.plots.strips import stack
-from planner.display.tables import brief, percent, with_unit
 from planner.display.terminal import say
 from planner.files.load import family_of
 from planner.process.errors import UsageError
+from planner.results.texts import brief, percent, with_unit
 
 _NONE = "-"
 _NO_NUMBERS = {"labels": False, "ticks": False, "grid": False}

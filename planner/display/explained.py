@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from planner.analysis.explain import TIGHT_SHARE, Explanation, Gain, Repair
-from planner.display.tables import number
 from planner.display.terminal import say
+from planner.results.texts import number
 from solvers.outcome import OPTIMAL_GAP, Status, Stop
 
 #: More layers of a conflict than this are counted.

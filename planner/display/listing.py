@@ -10,13 +10,13 @@ import formulations
 from formulations.compiled.compile_times import compiling
 from formulations.contract.family import Family, Method
 from instances.parameters import Setting
-from planner.display.tables import facts
 from planner.display.terminal import bold, console, grid
 from planner.files import choices
 from planner.files.load import UnknownInstanceError, catalog, family_of, load, problem_name
 from planner.process.errors import UsageError
 from planner.process.installation import Finding
 from planner.process.versions import versions
+from planner.results.texts import facts
 from planner.solving.predicted_runtime import predicted_s
 from planner.solving.solve import silent
 

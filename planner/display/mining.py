@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from planner.display.progress import words_line
-from planner.display.tables import number, percent
 from planner.display.terminal import printable
 from planner.experiments.mining.files import Files
 from planner.experiments.mining.mine import Mined, Progress
+from planner.results.texts import number, percent
 
 
 def size_text(size: Mapping[str, int] | None) -> str:

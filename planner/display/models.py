@@ -8,8 +8,8 @@ from typing import Any
 from planner.analysis.compare_models import Formulations
 from planner.display.plots.chart import Chart
 from planner.display.plots.numbers import bars, gap_over_time
-from planner.display.tables import number, percent, with_unit
 from planner.display.terminal import bold, console, grid, table
+from planner.results.texts import number, percent, with_unit
 
 
 def show_model(found: Mapping[str, Any]) -> None:

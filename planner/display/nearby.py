@@ -8,8 +8,8 @@ from typing import Any
 from planner.analysis.alternatives import Alternatives
 from planner.analysis.pareto import Front
 from planner.analysis.sweep import SweepRow, time_per_sequence
-from planner.display import tables
 from planner.display.terminal import console, table
+from planner.results import texts
 from planner.results.result import Result
 
 
@@ -25,13 +25,13 @@ def show_alternatives(found: Alternatives, first: Result) -> None:
     """Print the plans, what each takes more than the first, and what is proved of all others."""
     out, best, rows = console(), first.objective or 0.0, []
     for place, each in enumerate(found.plans, 1):
-        more = tables.percent(each["objective"] / best - 1 if best else 0.0)
-        rows.append((str(place), tables.number(each["objective"]), more, in_a_line(each["plan"])))
+        more = texts.percent(each["objective"] / best - 1 if best else 0.0)
+        rows.append((str(place), texts.number(each["objective"]), more, in_a_line(each["plan"])))
     out.print(f"alternatives: plans that differ in {found.sense}", highlight=False)
     out.print(table(("", f"objective, {first.unit}", "more", _heading(first.plan)), rows))
     others = found.to_json()["bound_of_others"]
     if others is not None:
-        words = f"no other plan is below {tables.with_unit(others, first.unit)}"
+        words = f"no other plan is below {texts.with_unit(others, first.unit)}"
     elif found.is_complete:
         words = "there is no other plan" if found.plans else "there is no plan"
     else:
@@ -46,7 +46,7 @@ def show_front(found: Front) -> None:
     names = [*found.axes, *(name for name in found.units if name not in found.axes)]
     heads = [f"{name}, {found.units[name]}".rstrip(", ") for name in names]
     heads.append(_heading(found.points[0].plan if found.points else None))
-    rows = ([*(tables.number(each.amounts[name]) for name in names), in_a_line(each.plan)] for each in found.points)
+    rows = ([*(texts.number(each.amounts[name]) for name in names), in_a_line(each.plan)] for each in found.points)
     out.print(f"front of {', '.join(found.axes)}", highlight=False)
     out.print(table(heads, rows))
     words = "no plan beats any of these" if found.is_complete else "incomplete: points may be missing or be beaten"
@@ -79,7 +79,7 @@ def in_a_line(plan: Mapping[str, Any]) -> str:
     '3 | 4'
     """
     shown = (_plain_fields(part).values() if isinstance(part, Mapping) else [part] for part in _parts(plan))
-    return " | ".join(" / ".join(map(tables.brief, values)) for values in shown)
+    return " | ".join(" / ".join(map(texts.brief, values)) for values in shown)
 
 
 def _parts(plan: Mapping[str, Any]) -> list[Any]:

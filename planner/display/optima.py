@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from rich.console import Console
 
 from planner.analysis.frontier import ByMemory, Frontier, Optima
-from planner.display import tables
 from planner.display.headlines import amount, headline
 from planner.display.plots.chart import Chart
 from planner.display.plots.files import save
@@ -15,13 +14,14 @@ from planner.display.plots.numbers import frontier, over_devices
 from planner.display.plots.panels import panels_of
 from planner.display.terminal import bold, console, plural, table
 from planner.files.write import write_atomically
+from planner.results import texts
 
 
 def show_optima(found: Optima) -> None:
     """Print how the run ended, and some of the table if there is one."""
     out = console()
-    out.print(bold(found.instance), f" {tables.facts(found.options)}")
-    out.print(f"{found.seconds:.4g} s ({found.stop})  {tables.facts(found.stats)}".rstrip())
+    out.print(bold(found.instance), f" {texts.facts(found.options)}")
+    out.print(f"{found.seconds:.4g} s ({found.stop})  {texts.facts(found.stats)}".rstrip())
     if found.times is not None and isinstance(found, ByMemory):
         _show_by_memory(found, out)
     elif found.times is not None and isinstance(found, Frontier):
@@ -65,7 +65,7 @@ def _show_frontier(found: Frontier, out: Console) -> None:
     shown = []
     for k in _some_devices(len(rows)):
         row = rows[k - 1]
-        shown.append((str(k), tables.number(row[-1]), "-" if row[-1] is None else str(row.index(row[-1]) + 1)))
+        shown.append((str(k), texts.number(row[-1]), "-" if row[-1] is None else str(row.index(row[-1]) + 1)))
     out.print(table(("devices", f"best, {found.unit}", "smallest sum of degrees that gives it"), shown))
 
 
@@ -75,7 +75,7 @@ def _show_by_memory(found: ByMemory, out: Console) -> None:
     heads = ["devices", *(amount(memory, "bytes") for memory in found.memories)]
     counts = sorted({*_some_devices(len(rows[0])), found.devices})
     out.print(f"least time per sample, {found.unit}, by devices and memory of a device", highlight=False)
-    out.print(table(heads, ([str(k), *(tables.number(row[k - 1]) for row in rows)] for k in counts)))
+    out.print(table(heads, ([str(k), *(texts.number(row[k - 1]) for row in rows)] for k in counts)))
     out.print(headline(found.heat), highlight=False)
 
 

@@ -9,10 +9,10 @@ from typing import Any
 from planner.display.plots.chart import Chart
 from planner.display.plots.files import can_draw, lacks_addresses, save
 from planner.display.plots.numbers import ecdf, profile, scattered
-from planner.display.tables import percent
 from planner.display.terminal import console, table
 from planner.experiments.validation.records import reasons
 from planner.experiments.validation.run import Validation
+from planner.results.texts import percent
 
 #: Reasons of a method that are shown.
 _REASONS = 3

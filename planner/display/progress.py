@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from planner.display.tables import number, percent
 from planner.display.terminal import console, say
 from planner.results.events import Listen
+from planner.results.texts import number, percent
 
 
 class _Line:

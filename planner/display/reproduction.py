@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from planner.display import tables
 from planner.display.terminal import bold, console, table
 from planner.reproduction.reproduce import Reproduction
+from planner.results import texts
 
 #: Longer texts may be cut short.
 _WHOLE = 16
@@ -56,4 +56,4 @@ def _cell(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, list) and len(value) <= _SHOWN_CUTS:
         return ",".join(map(str, value))
-    return "-" if value is None else f"{value:.6g}" if isinstance(value, float) else tables.brief(value)
+    return "-" if value is None else f"{value:.6g}" if isinstance(value, float) else texts.brief(value)

@@ -7,8 +7,8 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 
 from formulations.contract.rounding import amount_text, exactly
 from planner.analysis.sensitivity import LEAST, MOST, Interval, Noise, Scenarios, Sensitivity
-from planner.display.tables import number
 from planner.display.terminal import say
+from planner.results.texts import number
 from solvers.outcome import Status, Stop
 
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 import sys
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from formulations.contract.rounding import amount_text
 from formulations.figures.plan_figures import Breakdown
 from planner.display.schedules import text_gantt
 from planner.display.terminal import bold, console, grid, plural, printable, table
@@ -20,6 +18,7 @@ from planner.results.check import Verdict
 from planner.results.events import Event
 from planner.results.optimality_loss import any_optimal, format_loss
 from planner.results.result import Result
+from planner.results.texts import brief, facts, format_cell, number, percent, size, with_unit
 from planner.solving.certify import Verification
 from planner.solving.compare import Report, is_proved
 from solvers.outcome import Stop
@@ -30,9 +29,6 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from formulations.contract.clock import Clock
-
-#: More nodes than this in a stage are shown as first and last.
-_SHOWN_NODES = 6
 
 #: The columns of a comparison, and those of them that give way, one after the other, in a narrow terminal.
 _COMPARED = ("instance", "method", "loss", "own gap", "objective", "bound", "status", "stop", "seconds", "proved by")
@@ -256,76 +252,6 @@ def show_verdict(verdict: Verdict) -> None:
 def show_verification(found: Verification) -> None:
     """Print a checker's verdict on a certificate."""
     console().print(f"{'accepted' if found.accepted else 'rejected'}: {found.reason}")
-
-
-def number(value: float | None) -> str:
-    """Nine digits, or a dash for an absent number."""
-    return "-" if value is None else f"{value:.9g}"
-
-
-def with_unit(value: float | None, unit: str) -> str:
-    """A number and its unit."""
-    return number(value) if value is None else f"{number(value)} {unit}".rstrip()
-
-
-def percent(gap: float | None) -> str:
-    """A relative gap in percent.
-
-    >>> percent(0.3333), percent(20.0), percent(None)
-    ('33.3 %', '2,000 %', '-')
-    """
-    return "-" if gap is None else f"{100 * gap:.3g} %" if gap < 1 else f"{100 * gap:,.0f} %"
-
-
-def facts(values: Mapping[str, Any]) -> str:
-    """Names and values on one line, without what is absent."""
-    return ", ".join(_fact(name, value) for name, value in values.items() if value is not None and value is not False)
-
-
-def _fact(name: str, value: Any) -> str:
-    if name.startswith("least_") and name.endswith("_bytes"):  # to be typed again: not rounded
-        return f"{name.removesuffix('_bytes')} {amount_text(value)} B"
-    if name.endswith("_bytes") or name == "memory":
-        return f"{name.removesuffix('_bytes')} {size(value)}"
-    if isinstance(value, Mapping):
-        return f"{name} ({facts(value)})"
-    return f"{name} {format_cell(name, value, 6)}" if isinstance(value, float) else f"{name} {value}"
-
-
-def size(value: float) -> str:
-    """Bytes in the largest binary unit that leaves at least one.
-
-    >>> size(8 * 2**30), size(1000)
-    ('8 GiB', '1000 B')
-    """
-    for power, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
-        if value >= 2**power:
-            return f"{value / 2**power:.4g} {unit}"
-    return f"{value:.4g} B"
-
-
-def brief(value: Any) -> str:
-    """A part of a plan in a few characters: runs of nodes as first and last, choices as counts."""
-    if isinstance(value, Mapping):
-        return ", ".join(f"{count} x {name}" for name, count in Counter(map(str, value.values())).most_common())
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        if len(value) <= _SHOWN_NODES:
-            return ", ".join(map(str, value))
-        return f"{value[0]} .. {value[-1]} ({len(value)})"
-    return number(value) if isinstance(value, float) else str(value)
-
-
-def format_cell(name: str, value: Any, digits: int = 9) -> str:
-    """A cell under a heading: bytes and shares by their name, anything else in a few characters.
-
-    >>> format_cell("peak_memory_bytes", 2.0**31), format_cell("bubble_share", 0.25), format_cell("depth", 3)
-    ('2 GiB', '25 %', '3')
-    """
-    if isinstance(value, float) and name.endswith("_bytes"):
-        return f"-{size(-value)}" if value < 0 else size(value)
-    if isinstance(value, float) and name.endswith("_share"):
-        return f"{100 * value:.3g} %"
-    return f"{value:.{digits}g}" if isinstance(value, float) else brief(value)
 
 
 def table_of_objects(part: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:

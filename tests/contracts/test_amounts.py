@@ -7,7 +7,7 @@ import random
 import pytest
 
 from formulations.contract.rounding import Least, amount_text, exactly, least_amount, round_up, step_below
-from planner.display.tables import facts
+from planner.results.texts import facts
 from solvers.outcome import Stop, Watch
 
 

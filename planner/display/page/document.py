@@ -15,7 +15,6 @@ from planner.display.page.rows import COLUMNS, by_row, cells, parts
 from planner.display.plots.methods import losses_of, over_time
 from planner.display.plots.theme import pattern_elements, schemes
 from planner.display.plots.tradeoffs import heat
-from planner.display.tables import facts
 from planner.display.terminal import printable
 from planner.files.load import family_of
 from planner.files.node_names import names_of_nodes, with_names
@@ -25,6 +24,7 @@ from planner.process.signals import pending
 from planner.process.versions import machine, today, versions
 from planner.results.result import Result
 from planner.results.save import plan_file
+from planner.results.texts import facts
 from planner.solving.compare import Report
 from solvers.outcome import Limits
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from formulations.figures.plan_figures import Breakdown
-from planner.display.plots.marks import heading
-from planner.display.tables import brief, format_cell, is_rows, number, percent, table_of_objects, together
+from planner.display.tables import is_rows, table_of_objects, together
 from planner.results.optimality_loss import format_loss
 from planner.results.result import Result
+from planner.results.texts import brief, format_cell, heading, number, percent
 from solvers.outcome import Stop
 
 #: The columns of the methods' table; a narrow page shows the first ones first.

@@ -8,7 +8,7 @@ from typing import Any
 from formulations.figures.plan_figures import Stage
 from planner.display.palette import BOTTLENECK
 from planner.display.plots.chart import Row
-from planner.display.tables import format_cell
+from planner.results.texts import format_cell, heading
 
 Encoding = dict[str, Any]
 #: Of a row: whether the reader chose it, and whether it is of the bottleneck.
@@ -64,18 +64,6 @@ def figures(of: Sequence[Mapping[str, Any]]) -> tuple[list[Row], dict[str, str]]
         {columns[name]: format_cell(name, each[name], 4) if name in each else "" for name in names} for each in of
     ]
     return rows, {columns[name]: heading(name) for name in names}
-
-
-def heading(name: str) -> str:
-    """A heading for figures: their name in words, with the unit where the figures do not show it.
-
-    >>> heading("all_reduce_s"), heading("memory_bytes"), heading("in_flight")
-    ('all reduce, s', 'memory', 'in flight')
-    """
-    for ending, unit in (("_bytes", ""), ("_share", ""), ("_s", ", s")):
-        if name.endswith(ending):
-            return name.removesuffix(ending).replace("_", " ") + unit
-    return name.replace("_", " ")
 
 
 def mark(kind: str, **look: Any) -> Encoding:

@@ -9,7 +9,7 @@ import pytest
 from paths import ROOT
 
 import planner
-from planner.display.tables import percent
+from planner.results.texts import percent
 from solvers.outcome import Limits
 
 DOCS = ROOT / "docs"

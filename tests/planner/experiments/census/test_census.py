@@ -23,11 +23,11 @@ from formulations.stage_partitioning.questions.studies.subproblems import EDGES,
 from instances.problems.stage_partitioning import StageInstance
 from planner.cli.app import main
 from planner.display.census import show_census
-from planner.display.tables import percent
 from planner.experiments.census import census
 from planner.experiments.census.knapsacks import WORST, KnapsackCensus, chunks_of
 from planner.files.write import as_json
 from planner.process.executors import place, run_each
+from planner.results.texts import percent
 
 
 def totals(found: KnapsackCensus) -> dict[str, Any]:
