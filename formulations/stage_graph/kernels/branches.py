@@ -125,7 +125,9 @@ def _crossing(
 def _head(work: float, devices: int, share: float) -> float:
     """Seconds per sample before the first forward pass of a stage and after its last backward pass, at least.
 
-    A micro-batch, a ``share`` of all samples, passes through all the ``work`` ahead, on so many devices.
+    A micro-batch, a ``share`` of all samples, passes through all the ``work`` ahead, on so many devices. Each stage
+    ahead is on a path into this one, so it has at most the head for its two passes, on devices of its own: together
+    they work at most as long as all these devices have within the head.
     """
     if share == 0.0 or work <= 0.0:
         return 0.0
@@ -175,7 +177,7 @@ def fewest_devices(upsets: Any, times: Any, budget: Any, devices: int, least: An
                 for r in range(1, devices - least[q] + 1):
                     reduced = times.within_reduce[q, to, r - 1]
                     if reduced > reduce_high:
-                        break
+                        continue  # more devices may reduce sooner: between nodes
                     seconds = tail_within[q, to, r - 1] + max(reduced, reduce_low)
                     if seconds + _head(tail_work[to] + work[-1], devices - r, budget.heads) > elsewhere:
                         continue
