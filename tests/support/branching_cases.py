@@ -157,7 +157,10 @@ def reduce_s(instance: StageGraph, part: list[int], devices: int) -> float:
 
 
 def iteration_graph(rng: random.Random) -> StageGraph:
-    """A tiny instance for the iteration: any graph, or equal chains side by side; a third has whole times and zeros."""
+    """A tiny instance for the iteration: any graph, or equal chains side by side; a third has whole times and zeros.
+
+    A third has nodes whose devices reduce over another network, quicker or slower than that between nodes.
+    """
     is_whole = rng.random() < 0.3
 
     def operator() -> Operator:
@@ -175,6 +178,9 @@ def iteration_graph(rng: random.Random) -> StageGraph:
         pairs += [(chain * length + length - 1, first) for chain in range(chains) if tail]
         edges = tuple(OperatorEdge(u, v, sent) for u, v in sorted(pairs))
     whole = sum(4 * (each.weight_bytes + each.activation_bytes) for each in made)
+    if rng.random() < 0.3:
+        tier = {"devices_per_node": rng.randint(1, 3), "inner_bandwidth_bytes_per_s": rng.choice((1.0, 50.0, 500.0))}
+        found = replace(found, **tier)
     return replace(
         found, operators=tuple(made), edges=edges, minibatch=rng.choice((1, 2, 3, 4, 4)), objective="iteration",
         memory_bytes=float(int(whole * rng.uniform(0.3, 1.2))), bandwidth_bytes_per_s=rng.choice((5.0, 50.0)),

@@ -164,6 +164,8 @@ def _hierarchical(rng: random.Random) -> Any:
 
 
 def _flushed(rng: random.Random) -> Any:
+    if rng.random() < 0.4:
+        return flushed_partitioning.simulated(rng.randrange(2**32), max_tmpcs=2)
     return flushed_partitioning.random_flushed(rng.randrange(2**32), same_weights=rng.random() < 0.3, max_tmpcs=2)
 
 

@@ -429,13 +429,15 @@ def _search(instance: FlushedInstance, downsets: Words, limits: Limits, watch: W
     if part.best_plan is not None:
         best = stats["first_plan"] = evaluate(instance, part.best_plan)
         watch.plan(part.best_plan, best)
-    search = Search(Tables(instance, downsets, watch, best), watch, best)
-    search.run(limits.gap if limits.gap > OPTIMAL_GAP else 0.0)
+    with alarm(watch):
+        search = Search(Tables(instance, downsets, watch, best), watch, best)
+        search.run(limits.gap if limits.gap > OPTIMAL_GAP else 0.0)
     stats |= {"grown": search.grown, "simulated": search.simulated}
     bound = search.bound() / search.tables.m * (1 - PRECISION)
     if bound == math.inf:
         return Answer(infeasible=True, stop=Stop.PROVED, reason=_NO_PLAN, stats=stats)
-    stats["bound_of_one_degree"] = search.bound(0) / search.tables.m * (1 - PRECISION)
+    if search.bound(0) < math.inf:  # there may be such plans
+        stats["bound_of_one_degree"] = search.bound(0) / search.tables.m * (1 - PRECISION)
     watch.bound(bound)
     stop = Stop.SIZE_LIMIT if search.given_up < search.best * (1 - OPTIMAL_GAP) else watch.why()
     return Answer(watch.best_plan, watch.best_bound, stop=stop, reason=search.reason, stats=stats)

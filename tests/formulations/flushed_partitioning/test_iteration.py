@@ -7,6 +7,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
+from time import monotonic, sleep
 
 import pytest
 from numba import njit
@@ -167,6 +168,22 @@ def test_a_search_that_is_cut_off_has_a_plan_a_bound_and_a_gap() -> None:
     stopped = iteration.solve(instance, Limits(), watch)
     assert stopped.stop is Stop.TIME_LIMIT and not stopped.infeasible
     assert stopped.bound is None or stopped.bound <= best.bound * (1 + 1e-8)
+
+
+def test_the_time_limit_ends_compiled_loops(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loops poll a flag that nobody but a timer raises while they run."""
+
+    def until_the_flag_is_raised(*arguments: object) -> bool:
+        flag, late = arguments[-1], monotonic() + 20
+        while not flag[0] and monotonic() < late:
+            sleep(0.01)
+        assert flag[0]
+        return False
+
+    monkeypatch.setattr(kernels, "fill_behind", until_the_flag_is_raised)
+    limits = Limits(time_s=1.0)
+    found = iteration.solve(chain("8462", 8), limits, Watch(limits))
+    assert found.stop is Stop.TIME_LIMIT and not found.infeasible
 
 
 def test_what_is_given_up_stays_in_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
