@@ -76,6 +76,7 @@ METHODS: tuple[Method[FlushedInstance, StagePlan], ...] = (
         source="plans in the order of a bound on their iteration, each simulated; made for this project",
         solve=_code.exact.iteration.solve,
         supports=_code.exact.effort.simulated_supports,
+        honours=names(VOCABULARY),
         limits=f"objective iteration, graphs of at most {MAX_SIMULATED_DOWNSETS:,} downsets, TMPCs of equal weights",
         effort=_code.exact.effort.effort,
     ),

@@ -27,6 +27,7 @@ from formulations.compiled.array_types import Floats, Floats3, Ints, Words
 from formulations.compiled.downsets import all_downsets, position_masks, too_many
 from formulations.compiled.kernel_deadline import alarm
 from formulations.contract.family import Answer
+from formulations.contract.quantities import judge
 from formulations.flushed_partitioning.definition.problem import evaluate, violations
 from formulations.flushed_partitioning.exact.labels import Search as Labels
 from formulations.flushed_partitioning.exact.labels import filling_of
@@ -42,6 +43,7 @@ from solvers.memory_budget import SizeError, demand, room
 from solvers.outcome import OPTIMAL_GAP, Limits, Stop, Watch
 
 _NO_PLAN = "no plan fits the devices and their memory"
+_NONE_AS_REQUIRED = "no plan that fits the devices and their memory meets the requirements"
 #: Seconds, and the share of a time limit, for the plan that the search begins with.
 _FIRST_S, _FIRST_SHARE = 60.0, 0.2
 #: The formula's best plan is left at this gap.
@@ -335,7 +337,10 @@ class Search:
         return found
 
     def _simulate(self, low: float, stages: tuple[Stage, ...]) -> None:
-        """Simulate a plan, and take it if it is better."""
+        """Simulate a plan, and take it if it is better.
+
+        What machines or requirements forbid of these stages they forbid whichever TMPCs are chosen.
+        """
         tables = self.tables
         timed = tables.timed(stages)
         if timed is None:
@@ -345,9 +350,9 @@ class Search:
         if self._iteration(timed) + sync >= tables.limit:
             return
         plan = tables.plan_of(timed)
-        broken = violations(tables.flushed, plan)
+        broken = judge(violations, tables.flushed, plan)
         if broken:
-            if any(each.rule != "machines" for each in broken):
+            if any(each.rule not in ("machines", "required") for each in broken):
                 self._give_up(low, "a plan that fits by the tables does not by the definition")
             return
         time = evaluate(tables.flushed, plan)
@@ -416,7 +421,7 @@ def solve(instance: FlushedInstance, limits: Limits, watch: Watch) -> Answer[Sta
 
 
 def _search(instance: FlushedInstance, downsets: Words, limits: Limits, watch: Watch) -> Answer[StagePlan]:
-    formula = replace(instance, objective=Objective.FORMULA, fill=Fill.REPLICAS)
+    formula = replace(instance, objective=Objective.FORMULA, fill=Fill.REPLICAS, requirements=())
     time_s = _FIRST_S if limits.time_s is None else min(_FIRST_S, _FIRST_SHARE * limits.time_s)
     part = watch.part(time_s, silent=True)
     try:
@@ -426,7 +431,7 @@ def _search(instance: FlushedInstance, downsets: Words, limits: Limits, watch: W
     except SizeError:
         pass  # the search begins without a plan
     best, stats = math.inf, dict[str, float]()
-    if part.best_plan is not None:
+    if part.best_plan is not None and not judge(violations, instance, part.best_plan):
         best = stats["first_plan"] = evaluate(instance, part.best_plan)
         watch.plan(part.best_plan, best)
     with alarm(watch):
@@ -435,7 +440,12 @@ def _search(instance: FlushedInstance, downsets: Words, limits: Limits, watch: W
     stats |= {"grown": search.grown, "simulated": search.simulated}
     bound = search.bound() / search.tables.m * (1 - PRECISION)
     if bound == math.inf:
-        return Answer(infeasible=True, stop=Stop.PROVED, reason=_NO_PLAN, stats=stats)
+        return Answer(
+            infeasible=True,
+            stop=Stop.PROVED,
+            reason=_NONE_AS_REQUIRED if instance.requirements else _NO_PLAN,
+            stats=stats,
+        )
     if search.bound(0) < math.inf:  # there may be such plans
         stats["bound_of_one_degree"] = search.bound(0) / search.tables.m * (1 - PRECISION)
     watch.bound(bound)

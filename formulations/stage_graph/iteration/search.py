@@ -12,23 +12,26 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from formulations.compiled.kernel_deadline import alarm
 from formulations.contract.family import Answer, infeasible_by_counting
+from formulations.contract.quantities import judge
 from formulations.stage_graph.costs.costs import Costs, assemble, shortage
 from formulations.stage_graph.costs.iteration import iteration_s
 from formulations.stage_graph.definition.plan import StagePlan
-from formulations.stage_graph.definition.quantities import NO_SIZE, at_required_sizes
-from formulations.stage_graph.iteration.warm_ups import WarmUps, fits
+from formulations.stage_graph.definition.problem import violations
+from formulations.stage_graph.definition.quantities import NO_SIZE, required_sizes
+from formulations.stage_graph.iteration.warm_ups import WarmUps
 from formulations.stage_graph.kernels.partitions import COMPLETE, Model, State, next_partition
 from formulations.stage_graph.paper import fewest_devices, graphpipe
 from formulations.stage_graph.upsets.bounds import simple_bound
 from formulations.stage_graph.upsets.branches import EqualBranches, UnsuitableError, structure_of
 from instances.problems.stage_graph import StageGraph
+from instances.requirements import requirements_of
 from solvers.outcome import OPTIMAL_GAP, Limits, Prover, Stop, Watch
 
 #: A target this much below the best plan, relatively, leaves no better plan that is worth the name.
@@ -39,15 +42,21 @@ _ROUNDING = 1e-11
 _CLOSE = 0.01
 #: Parts of the target that end classes of plans by their longest all-reduce; the first has none.
 _REDUCES = (0.0, 1 / 64, 1 / 32, 1 / 16, 1 / 8, 1.0)
+#: The quantity of a plan that its warm-ups decide; all others are those of its partition and devices.
+_OF_WARM_UPS = "in_flight_of"
+#: Quantities that an exchange of equal branches does not change.
+_OF_NO_OPERATOR = {"num_stages", "microbatch", "idle_devices"}
 #: Heads for which it is known how many devices the rest takes, and pairs of upsets of them all together: a second.
 _PARTS, _PAIRS = 16, 4_000_000
 
 
 def solve(instance: StageGraph, limits: Limits, watch: Watch) -> Answer[StagePlan]:
-    """The shortest iteration of a plan with one micro-batch size and 1F1B."""
-    if instance.requirements:  # which are about the size alone
-        allowed = at_required_sizes(instance)
-        return infeasible_by_counting(NO_SIZE) if allowed is None else solve(allowed, limits, watch)
+    """The shortest iteration of a plan with one micro-batch size and 1F1B, of those that meet the requirements."""
+    if instance.requirements:
+        sizes = required_sizes(instance)
+        if not sizes:
+            return infeasible_by_counting(NO_SIZE)
+        instance = replace(instance, microbatches=sizes)
     costs = Costs(instance)
     watch.bound(instance.minibatch * simple_bound(costs, watch), Prover.BOUNDS)
     if short := shortage(instance):
@@ -61,13 +70,21 @@ def solve(instance: StageGraph, limits: Limits, watch: Watch) -> Answer[StagePla
     if plan is None:
         if watch.stopped():
             return Answer(stop=watch.why(), stats=stats)
-        return Answer(infeasible=True, stop=Stop.PROVED, stats=stats, reason="no partition fits into memory")
+        return Answer(infeasible=True, stop=Stop.PROVED, stats=stats, reason=_no_plan(instance))
     stop = Stop.PROVED if search.is_closed(OPTIMAL_GAP) else watch.why()
     return Answer(plan, watch.best_bound, stop=stop, stats={**stats, **graphpipe.row(instance, plan)})
 
 
+def _no_plan(instance: StageGraph) -> str:
+    return "no partition fits into memory" + (" and meets the requirements" if instance.requirements else "")
+
+
 def _first_plans(instance: StageGraph, limits: Limits, watch: Watch) -> None:
-    """The plans of the methods that minimise the time per sample at every micro-batch size, and their bound."""
+    """The plans of the methods that minimise the time per sample at every micro-batch size, and their bound.
+
+    They know of no requirement: their bounds hold, and their plans are taken where they meet them all the same.
+    """
+    free = replace(instance, requirements=())
     methods = (
         (graphpipe.solve_data_parallel, 0.1),
         (fewest_devices.solve, 0.4),
@@ -76,8 +93,8 @@ def _first_plans(instance: StageGraph, limits: Limits, watch: Watch) -> None:
     )
     for method, share in methods:  # of the time, at most
         seconds = None if limits.time_s is None else share * limits.time_s
-        found = method(instance, limits, watch.part(seconds, bounds=False))
-        if found.plan is not None:
+        found = method(free, limits, watch.part(seconds, silent=bool(instance.requirements), bounds=False))
+        if found.plan is not None and not judge(violations, instance, found.plan):
             watch.plan(found.plan, iteration_s(instance, found.plan))
         if found.bound is not None:
             watch.bound(found.bound, found.proved_by)
@@ -96,18 +113,23 @@ class _Search:
     def run(self, gap: float) -> None:
         """Raise the bound and find better plans until they meet, or the watch stops."""
         instance, watch = self.costs.instance, self.watch
+        of_partitions = [str(each) for each in requirements_of(instance) if each.quantity != _OF_WARM_UPS]
+        self._of_partitions = replace(instance, requirements=tuple(of_partitions))
         models = {size: _model(self.costs, size) for size in instance.microbatch_sizes}
         self._branches = _branches(self.costs, watch)
         while not watch.stopped() and not self.is_closed(gap):
             bound, best = watch.best_bound or 0.0, watch.best_objective
             whole = _longest_s(self.costs) if best is None else best * (1 - _STEP)
-            target = whole if best is None or best - bound <= _CLOSE * best else (bound + best) / 2
+            if best is None:  # a plan is found sooner within a target that leaves few partitions
+                target = min(whole, 2 * bound) or whole
+            else:
+                target = whole if best - bound <= _CLOSE * best else (bound + best) / 2
             for size, model in models.items():
                 for low, high in zip((0.0, *_REDUCES), _REDUCES, strict=False):
                     self._lay_out(size, model, target, (low * target, high * target))
             if watch.stopped():
                 return
-            if watch.best_objective is None:
+            if watch.best_objective is None and target == whole:
                 return  # there is no plan
             watch.bound(min(target, _below(watch)))
 
@@ -149,7 +171,7 @@ class _Search:
         while next_partition(model, state, flag) == COMPLETE and not watch.stopped():
             self.partitions += 1
             plan = assemble(self.costs.instance, list(_parts(state)), size)
-            if not fits(self.costs, plan):
+            if judge(violations, self._of_partitions, plan):
                 continue
             warm_ups = WarmUps(self.costs, plan)
             found = warm_ups.best_below(float(state.target[0]), watch)
@@ -252,9 +274,10 @@ def _symmetry(costs: Costs) -> tuple[dict[str, Any], int]:
         return alone, 0
     for number, own in enumerate(structure.branches):
         branch[list(own)] = number
-    for group in structure.classes:
-        for before, own in itertools.pairwise(group):
-            twin[list(own)] = before
+    if all(each.quantity in _OF_NO_OPERATOR for each in requirements_of(costs.instance)):
+        for group in structure.classes:
+            for before, own in itertools.pairwise(group):
+                twin[list(own)] = before
     first, ranks = structure.numbering()
     return {"twin": twin, "branch": branch, "first": first, "ranks": ranks}, len(structure.tail)
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from formulations.contract.quantities import judge
 from formulations.stage_graph.costs.costs import Costs
 from formulations.stage_graph.costs.iteration import iteration_s, neighbours
 from formulations.stage_graph.definition.plan import StagePlan
@@ -49,7 +50,7 @@ class WarmUps:
         return float((passes + self.reduce_s) * (1 - _ROUNDING))
 
     def best_below(self, target_s: float, watch: Watch) -> tuple[StagePlan, float] | None:
-        """The quickest plan whose iteration takes less than the target; ``None``: none does, or the watch stopped."""
+        """The quickest plan that keeps all rules, within the target; ``None``: none does, or the watch stopped."""
         found = None
         most = np.array([self._most(index) for index in range(len(self.plan.stages))])
         open_ranges = [(self.fewest, most)]
@@ -59,7 +60,7 @@ class WarmUps:
                 continue
             plan = self._with(fewest)
             seconds = iteration_s(self.costs.instance, plan)
-            if seconds < target_s:
+            if seconds < target_s and not judge(violations, self.costs.instance, plan):
                 found, target_s = (plan, seconds), seconds
             widest = int(np.argmax(most - fewest))
             if most[widest] > fewest[widest]:
@@ -96,8 +97,3 @@ class WarmUps:
     def _with(self, warm_ups: np.ndarray) -> StagePlan:
         stages = zip(self.plan.stages, warm_ups.tolist(), strict=True)
         return replace(self.plan, stages=tuple(replace(stage, in_flight=count * self.size) for stage, count in stages))
-
-
-def fits(costs: Costs, plan: StagePlan) -> bool:
-    """Whether the plan, with the fewest micro-batches in flight, keeps the memory limit (and all other rules)."""
-    return not violations(costs.instance, plan)

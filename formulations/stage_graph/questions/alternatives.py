@@ -36,5 +36,4 @@ NEARBY = Nearby(
             "B",
         )
     },
-    lambda instance: "objective iteration" if instance.objective == "iteration" else None,
 )

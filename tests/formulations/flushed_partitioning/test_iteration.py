@@ -197,6 +197,19 @@ def test_what_is_given_up_stays_in_the_bound(monkeypatch: pytest.MonkeyPatch) ->
     assert found.bound < evaluate(instance, whole.plan) <= evaluate(instance, found.plan) * (1 + 1e-12)
 
 
+def test_a_plan_that_breaks_a_requirement_is_passed_over() -> None:
+    """Two stages are best on the catalog's chain; of one, three and four the best is proved as well."""
+    free = planner.load("chain8-flushed", objective="iteration")
+    times = {}
+    for count in range(1, 5):
+        found = planner.solve(replace(free, requirements=(f"num_stages == {count}",)), exact=True)
+        assert found.method == "best-first" and found.status.value == "optimal" and len(found.plan["stages"]) == count
+        times[count] = found.objective
+    assert min(times, key=times.__getitem__) == 2 and times[2] == planner.solve(free).objective
+    none = planner.solve(replace(free, requirements=("num_stages == 2", "num_stages == 3")), exact=True)
+    assert none.status.value == "infeasible" and "requirements" in none.reason
+
+
 def test_methods_state_one_objective_or_the_other() -> None:
     instance = chain("8462", 8)
     for method in FAMILY.methods:

@@ -183,6 +183,26 @@ def test_a_required_size() -> None:
     assert found.objective == pytest.approx(optimum(replace(instance, microbatches=(2,))), rel=1e-9)
 
 
+def test_requirements_on_one_of_two_equal_branches() -> None:
+    """Whichever has two of three devices: by hand 4 samples of 3 s on the other, and 1,000 bytes to reduce."""
+    made = (Operator("", AffineTime(0.0, 1.0), AffineTime(0.0, 2.0), 1e3, 0.0),) * 2
+    instance = StageGraph("two", made, (), 3, 1e9, 1e6, 0.0, 4, objective="iteration")
+    for devices, (one, other) in itertools.product((1, 2), ((0, 1), (1, 0))):
+        required = (f"devices_of({one}) == {devices}", f"devices_of({other}) == {3 - devices}", "num_stages == 2")
+        found = planner.solve(replace(instance, requirements=required), exact=True)
+        assert found.method == "branch-and-bound" and found.objective == pytest.approx(12.001)
+
+
+def test_requirements_on_what_is_in_flight() -> None:
+    """As many in flight at the last stage as at the first takes 19 s, where the best three stages take 15 (above)."""
+    instance = _row([(1.0, 2.0), (1.0, 1.0), (1.0, 1.0)], 5)
+    required = (*(f"in_flight_of({v}) == 5" for v in range(3)), "num_stages == 3")
+    found = planner.solve(replace(instance, requirements=required), exact=True)
+    assert found.objective == 19.0 and found.status is Status.OPTIMAL
+    none = planner.solve(replace(instance, requirements=("in_flight_of(0) <= 2", "num_stages == 3")), exact=True)
+    assert none.status is Status.INFEASIBLE and "requirements" in none.reason
+
+
 def test_other_objectives_and_schedules_are_refused() -> None:
     for changed, reason in (({"objective": "tps"}, "objective tps"), ({"schedule": "kfkb"}, "schedule kfkb")):
         instance = replace(mmt(2, 2), objective="iteration")
