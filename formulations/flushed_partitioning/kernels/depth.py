@@ -33,10 +33,8 @@ from formulations.stage_partitioning.kernels.labels import (
     boundary,
     devices_for_rest,
     first_degree,
-    new_slot,
     saving_cost,
     search_choice,
-    walk_savings,
 )
 
 #: What `extend` returns instead of a number of labels.
@@ -402,15 +400,8 @@ def _next_degree(degrees, resync, index, s0, whole, y, base, limit):
 @inner()
 def _extra_cost(profile, lattice, scratch, q, i, j, y, needed, stats):
     """(relaxed, greedy) extra cost of bringing stage j minus i from ``needed`` bytes within the memory."""
-    slot = scratch.slot_of[q, y]
-    if slot < 0:
-        slot = new_slot(profile, lattice.bits, q, y, scratch)
     stats[1] += 1
-    steps, need = scratch.steps[slot], needed - profile.memory
-    if scratch.sum_rise.shape[0] > 0:
-        return saving_cost(i, j, scratch.rise[slot], scratch.saving[slot], steps, scratch.sum_rise[slot],
-                           scratch.sum_saving[slot], need)  # fmt: skip
-    return walk_savings(lattice.bits, i, j, scratch.owner[slot], scratch.rise[slot], scratch.saving[slot], steps, need)
+    return saving_cost(profile, lattice.bits, q, i, j, y, needed - profile.memory, scratch)
 
 
 compile_kernels(__name__)

@@ -27,10 +27,8 @@ from formulations.hierarchical_partitioning.kernels.arrays import ARCS, LINKS
 from formulations.stage_partitioning.kernels.arrays import LATTICE, PROFILE, SCRATCH
 from formulations.stage_partitioning.kernels.labels import (
     first_degree,
-    new_slot,
     saving_cost,
     search_choice,
-    walk_savings,
 )
 
 #: No label.
@@ -54,14 +52,7 @@ def _fits(profile, lattice, q, i, j, index, in_flight, slack, limit, scratch, st
         need += lattice.fast_static[q, j] - lattice.fast_static[q, i]
         if need <= 0:
             return FOUND
-        slot = scratch.slot_of[q, in_flight]
-        if slot < 0:
-            slot = new_slot(profile, lattice.bits, q, in_flight, scratch)
-        rise, saving, m = scratch.rise[slot], scratch.saving[slot], scratch.steps[slot]
-        if scratch.sum_rise.shape[0] > 0:
-            extra, greedy = saving_cost(i, j, rise, saving, m, scratch.sum_rise[slot], scratch.sum_saving[slot], need)
-        else:
-            extra, greedy = walk_savings(lattice.bits, i, j, scratch.owner[slot], rise, saving, m, need)
+        extra, greedy = saving_cost(profile, lattice.bits, q, i, j, in_flight, need, scratch)
         if extra == np.inf or extra > slack + 1e-12 * profile.dp_degrees[index] * limit:  # also if slack is infinite
             return NONE
         if greedy <= slack:

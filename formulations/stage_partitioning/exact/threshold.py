@@ -46,23 +46,13 @@ _CHAIN_FIRST = 20
 
 _SAVING_ORDERS = 512
 
-#: Most cells of the running sums of saving orders (16 bytes each, touched only as they are used), and how many orders
-#: must find room: with fewer, they would be summed again and again.
-_SUMS = 8_000_000
-_FEWEST_SUMMED = 16
 
-
-def make_scratch(profile: Profile, num_downsets: int) -> Scratch:
-    """Work space for one profile over that many downsets."""
+def make_scratch(profile: Profile) -> Scratch:
+    """Work space for one profile."""
     P, S = len(profile.tp_degrees), profile.max_s
     n, X = profile.num_tmpcs.shape[1], profile.time.shape[2]
-    options, steps = n * X, n * (X - 1)
-    slots = max(1, min(_SAVING_ORDERS, P * (S + 2)))
-    summed = min(slots, _SUMS // max(1, num_downsets * steps))
-    if summed < min(slots, _FEWEST_SUMMED):
-        summed = 0
-    slots = summed or slots
-    demand(16.0 * summed * num_downsets * steps + 20.0 * slots * options, "the orders in which memory is saved")
+    options, slots = n * X, max(1, min(_SAVING_ORDERS, P * (S + 2)))
+    demand(20.0 * slots * options, "the orders in which memory is saved")
     return Scratch(
         slot_of=np.full((P, S + 2), -1, np.int64),
         next_slot=np.zeros(1, np.int64),
@@ -70,8 +60,6 @@ def make_scratch(profile: Profile, num_downsets: int) -> Scratch:
         owner=np.empty((slots, options), np.int32),
         rise=np.empty((slots, options)),
         saving=np.empty((slots, options)),
-        sum_rise=np.empty((summed, num_downsets, steps)),
-        sum_saving=np.empty((summed, num_downsets, steps)),
         size=np.zeros(1, np.int64),
         nodes=np.empty(n, np.int64),
         start=np.empty(n + 1, np.int64),
@@ -97,7 +85,7 @@ class ThresholdTables:
         self.capacities: tuple[float, ...] = (profile.memory,)  # of a choice of TMPCs, the later ones if need be
         self.most_weight = math.inf
         self.work_bound = float(lattice.work[-1]) / profile.num_devices
-        self.scratch = make_scratch(profile, len(lattice.bits))
+        self.scratch = make_scratch(profile)
         self.counts = np.zeros(3, np.int64)
         self.tests = 0
         #: What limits the stages between two downsets, if anything does.

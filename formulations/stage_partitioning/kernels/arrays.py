@@ -15,9 +15,8 @@ class Scratch(NamedTuple):
     A saving order lists, for tensor-parallel degree q and y micro-batches in flight, steps from a node's fastest TMPC
     to lighter ones, best ratio first. ``slot_of[q, y]``: the row that holds it (-1: none yet); ``next_slot`` (1,): the
     row to fill next; ``steps[row]``: its length. ``owner``, ``rise``, ``saving``, all [row, step]: the node, what the
-    step adds to its time (time units), what it saves (bytes). ``sum_rise``, ``sum_saving``, both [row, downset, step]:
-    running sums over the nodes of every downset; no rows where they would take too much memory. ``size`` (1,): nodes of
-    the stage, -1 if it is not assembled.
+    step adds to its time (time units), what it saves (bytes). ``size`` (1,): nodes of the stage, -1 if it is not
+    assembled.
     """
 
     slot_of: Ints2
@@ -26,8 +25,6 @@ class Scratch(NamedTuple):
     owner: Shorts2
     rise: Floats2
     saving: Floats2
-    sum_rise: Floats3
-    sum_saving: Floats3
     size: Ints
     nodes: Ints
     start: Ints

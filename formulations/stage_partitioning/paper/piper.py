@@ -78,7 +78,7 @@ class Program:
             self.profile = restrict(self.profile, usable(self.profile, upper))
         self.lattice = build_lattice(self.profile, downsets)
         self.orders = swap_orders(self.profile) if rule <= published.SORT_ONCE else no_orders(self.profile)
-        self.scratch = threshold.make_scratch(self.profile, len(downsets))
+        self.scratch = threshold.make_scratch(self.profile)
         self.counts = np.zeros(3, np.int64)
 
     def run(self, cutoff: float) -> tuple[Table, int] | None:

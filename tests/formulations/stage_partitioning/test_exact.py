@@ -251,24 +251,34 @@ def test_labels_of_one_downset_may_take_the_same_degree() -> None:
     assert value(instance) == 1.0
 
 
-def test_the_relaxation_of_running_sums_is_the_one_of_a_walk() -> None:
+def test_memory_is_saved_where_it_costs_least(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The extra cost is that of the least combination of steps of the stage's own nodes, the last one in part."""
+    monkeypatch.setattr(labels, "has", lambda bits, i, v: bool(int(bits[i, 0]) >> int(v) & 1))
     rng = np.random.default_rng(3)
+    layers = tuple(Layer(v, {1: (Tmpc("only", 1.0, 0.0, 0.0, 1.0),)}) for v in range(12))
+    profile = build_profile(StageInstance("walk", layers, (), 1, 9.0, 1.0, 1), prune=True)
+    scratch = threshold.make_scratch(profile)
     for _ in range(200):
         m = int(rng.integers(1, 12))
         rise, saving = rng.integers(0, 9, m).astype(float), rng.integers(1, 9, m).astype(float)
         order = np.argsort(rise / saving, kind="stable")
-        rise, saving, inside = rise[order], saving[order], rng.random((2, m)) < 0.5
-        inside[1] |= inside[0]
-        sums = [np.cumsum(np.where(inside, values, 0.0), axis=1) for values in (rise, saving)]
+        before, behind = sorted(int(each) for each in rng.integers(0, m + 1, 2))
+        slot = scratch._replace(
+            slot_of=np.zeros((1, 3), np.int64), steps=np.array([m]), owner=order[None].astype(np.int32),
+            rise=rise[order][None], saving=saving[order][None],
+        )  # fmt: skip
+        bits = tables.pack([(1 << before) - 1, (1 << behind) - 1], 12)
         need = float(rng.integers(1, 20))
-        found = labels.saving_cost.py_func(0, 1, rise, saving, m, *sums, need)
-        left, spent, expected = need, 0.0, (math.inf, math.inf)
-        for r in np.flatnonzero(inside[1] & ~inside[0]):
-            if saving[r] >= left:
-                expected = (spent + rise[r] * left / saving[r], spent + rise[r])
-                break
-            left, spent = left - saving[r], spent + rise[r]
-        assert found == pytest.approx(expected)
+        found = labels.saving_cost.py_func(profile, bits, 0, 0, 1, 1, need, slot)
+        own, room = range(before, behind), saving[before:behind].sum() - need
+        if room < 0:
+            assert found == (math.inf, math.inf)
+            continue
+        # The relaxation: all steps are taken, but for those of the worst ratios that are not needed.
+        cost, left = sum(rise[v] for v in own), room
+        for v in sorted(own, key=lambda v: -rise[v] / saving[v]):
+            cost, left = cost - rise[v] * min(1.0, left / saving[v]), max(0.0, left - saving[v])
+        assert found[0] == pytest.approx(cost, abs=1e-9) and found[1] >= found[0] - 1e-9
 
 
 def test_a_choice_keeps_to_the_memory_of_its_test_where_one_can() -> None:

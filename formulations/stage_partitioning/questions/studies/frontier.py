@@ -86,7 +86,7 @@ def frontier(instance: StageInstance, watch: Watch) -> Frontier | None:
     floor = float(lattice.work[-1]) / K * (1 - bisection.PRECISION)
     done = frontier_table.fill(
         profile, lattice, profile.memory, floor, table, np.empty(S + 2), np.empty(len(profile.dp_degrees), np.int64),
-        np.empty(len(profile.dp_degrees)), threshold.make_scratch(profile, D), counts,
+        np.empty(len(profile.dp_degrees)), threshold.make_scratch(profile), counts,
         np.frombuffer(watch.flag, np.uint8),
     )  # fmt: skip
     if not done:
