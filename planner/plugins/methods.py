@@ -6,6 +6,7 @@ result with a reason, not a contradiction. A bound counts where the function cla
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import math
@@ -24,6 +25,7 @@ from planner.plugins.replies import (
     Began,
     Bound,
     Declared,
+    Ended,
     Failed,
     Loaded,
     Plan,
@@ -31,8 +33,10 @@ from planner.plugins.replies import (
     Reply,
     ReplyError,
     Returned,
+    Started,
     parse_reply,
 )
+from planner.process import idle
 from planner.process.errors import UsageError
 from planner.process.signals import pending
 from planner.process.supervised import Supervised
@@ -42,6 +46,12 @@ from solvers.outcome import Limits, Stop, Watch
 
 #: Seconds that importing a file or module may take.
 IMPORT_S = 60.0
+#: Seconds that a process may take until it can import anything, which on a busy machine are some.
+_START_S = 60.0
+#: So many processes that cannot begin show that none can.
+_STARTS = 3
+#: Seconds that a run may take to end after its function has returned; then its process is replaced.
+END_S = 1.0
 #: Seconds that a function with a watch has to return when it is stopped, before it is ended.
 GRACE_S = 0.2
 #: Seconds from sending an instance to the call of the function that do not count; later the clock is not started again.
@@ -109,64 +119,90 @@ def _load_target(target: Target) -> Loaded:
     """What the process that loads a function says of it; `UsageError` if it cannot be loaded."""
     if target in _KNOWN:
         return _KNOWN[target]
-    process = _start(target)
-    try:
-        reply = _await_load(process)
-    finally:
-        process.end()
+    process, reply = _start(target)
     if isinstance(reply, Loaded):
-        _KNOWN[target] = reply
+        idle.leave(target, process)
         return reply
     if pending() is not None:  # it is interrupted anyway
         return Loaded(declared=Declared(), takes=())
     raise UsageError(reply.words)
 
 
-def _start(target: Target) -> Supervised:
-    process = Supervised("planner.plugins.runner", target.name)
-    process.send(target)
-    return process
+def _start(target: Target) -> tuple[Supervised, Loaded | Refused]:
+    """A process that has imported a function, and what it says of it.
+
+    `OSError` where `_STARTS` processes ended before anything of the user's ran in them: that is no fault of a method.
+    """
+    for _ in range(_STARTS):
+        try:
+            process = Supervised("planner.plugins.runner", target.name)
+        except OSError as error:  # there are too many processes, or files, or too little memory
+            said = str(error)
+            continue
+        try:
+            process.send(target)
+            reply = _await_load(process)
+            said = process.last_words()
+        except BaseException:
+            process.end()
+            raise
+        if isinstance(reply, Loaded):
+            _KNOWN[target] = reply
+            return process, reply
+        process.end()
+        if reply is not None:
+            return process, reply
+    raise OSError(errno.EAGAIN, f"{target.name}: {_STARTS} processes for it could not begin; the last one {said}")
 
 
-def _await_load(process: Supervised) -> Loaded | Refused:
-    until = time.perf_counter() + IMPORT_S
+def _await_load(process: Supervised) -> Loaded | Refused | None:
+    """What a process says of its function; ``None``: it could not even begin to import it."""
+    importing = f"{process.name}: the process that imports it"
     try:
-        for line in process.replies(lambda: time.perf_counter() > until or pending() is not None):
-            reply = parse_reply(line)
-            if isinstance(reply, Loaded | Refused):
-                return reply
-            raise ReplyError(f"{reply.kind} before the function is loaded")
+        if _next_reply(process, _START_S) is None and pending() is None:
+            return None
+        reply = _next_reply(process, IMPORT_S)
     except ReplyError as error:
-        return Refused(words=f"{process.name}: the process that imports it {_NO_REPLY}: {error}")
-    if time.perf_counter() > until:
-        return Refused(words=f"{process.name}: import takes more than {IMPORT_S:g} s")
-    return Refused(words=f"{process.name}: the process that imports it {process.last_words()}")
+        return Refused(words=f"{importing} {_NO_REPLY}: {error}")
+    if isinstance(reply, Loaded | Refused):
+        return reply
+    if reply is not None:
+        return Refused(words=f"{importing} {_NO_REPLY}: {reply.kind} before the function is loaded")
+    if process.ending():
+        return Refused(words=f"{importing} {process.last_words()}")
+    return Refused(words=f"{process.name}: import takes more than {IMPORT_S:g} s")
+
+
+def _next_reply(process: Supervised, seconds: float) -> Reply | None:
+    """The next reply, if one comes within so many seconds and before a signal; `ReplyError` for what is none."""
+    until = time.perf_counter() + seconds
+    for line in process.replies(lambda: time.perf_counter() > until or pending() is not None):
+        return parse_reply(line)
+    return None
 
 
 _NO_REPLY = "sent what is no reply"
 
 
 class _Running:
-    """A function with the processes that run it: one for each run, started before the clock is."""
+    """A function with the processes that run it, which are there before the clock starts."""
 
     def __init__(self, family: Family[Any, Any], target: Target, claim: Claim, has_watch: bool) -> None:
         self._family, self._target, self._claim, self._has_watch = family, target, claim, has_watch
         self._ready = threading.local()
 
     def prepare(self) -> None:
-        """Start a process and wait until it has imported the function."""
-        process = _start(self._target)
-        try:
-            self._ready.loaded = _await_load(process)
-        except BaseException:
-            process.end()
-            raise
-        self._ready.process = process
+        """Have a process that has imported the function: one that waits, or a new one."""
+        self._ready.may_wait = False
+        process = idle.take(self._target)
+        self._ready.process, self._ready.loaded = (
+            _start(self._target) if process is None else (process, _KNOWN[self._target])
+        )
 
     def solve(self, instance: Any, limits: Limits, watch: Watch) -> Answer[Any]:
         """Run the function on an instance and judge what it reports; the clock starts when it is called.
 
-        `finish` ends its process: that may take longer than all of this.
+        `finish` waits for the end of all that it started: that may take longer than all of this.
         """
         judge = Judge(self._family, instance, self._target.name, self._claim, watch)
         process, loaded = self._ready.process, self._ready.loaded
@@ -183,9 +219,13 @@ class _Running:
         return judge.answer(failure, stats)
 
     def finish(self) -> None:
-        """End the process that `prepare` started."""
+        """Let the process wait for the next run if this one has ended as it should; else end it."""
         process = getattr(self._ready, "process", None)
-        if process is not None:
+        if process is None:
+            return
+        if self._ready.may_wait and _has_ended_well(process):
+            idle.leave(self._target, process)
+        else:
             process.end()
 
     def _follow(self, process: Supervised, judge: Judge, watch: Watch) -> tuple[str, str] | None:
@@ -194,10 +234,13 @@ class _Running:
         try:
             for line in process.replies(self._over(process, watch)):
                 reply = parse_reply(line)
-                if isinstance(reply, Loaded | Refused) or has_begun == isinstance(reply, Began):
+                if isinstance(reply, Ended):
+                    return "error", f"its process {process.last_words(reply.code)}"
+                if isinstance(reply, Started | Loaded | Refused) or has_begun == isinstance(reply, Began):
                     raise ReplyError(f"{reply.kind} {'after' if has_begun else 'before'} began")
                 has_begun = True
                 if isinstance(reply, Failed | Returned):
+                    self._ready.may_wait = self._ready.loaded.copied and not watch.stopped()
                     return self._end_failure(reply, judge, watch)
                 self._take(reply, judge, watch)
         except ReplyError as error:
@@ -238,6 +281,14 @@ class _Running:
             return not until or time.perf_counter() > until[0]
 
         return over
+
+
+def _has_ended_well(process: Supervised) -> bool:
+    """Whether the copy for a run ends by itself, soon, and says nothing more."""
+    try:
+        return _next_reply(process, END_S) == Ended(kind="ended", code=0)
+    except ReplyError:
+        return False
 
 
 class Judge:

@@ -112,10 +112,8 @@ def target_of(name: str) -> Target | None:
 
     `UsageError` if it looks like a file, and there is none, or no function is named.
     """
-    found = installed_methods().get(name)
-    if found is not None:
-        return found
-    return in_file(name, "method", "FILE.py:FUNCTION", _TEXTS.get())
+    found = in_file(name, "method", "FILE.py:FUNCTION", _TEXTS.get())
+    return found or installed_methods().get(name)
 
 
 @contextmanager

@@ -54,12 +54,19 @@ class Declared(_Said):
     claim: Literal["heuristic", "exact"] = "heuristic"
 
 
+class Started(_Said):
+    """The process is there, and nothing of the user's has run in it."""
+
+    kind: Literal["started"]
+
+
 class Loaded(_Said):
-    """The function is there; what it takes beside the instance."""
+    """The function is there; what it takes beside the instance, and whether each run is in a copy of the process."""
 
     kind: Literal["loaded"] = "loaded"
     declared: Declared
     takes: tuple[Literal["limits", "watch"], ...]
+    copied: bool = False
 
 
 class Refused(_Said):
@@ -104,7 +111,14 @@ class Returned(_Said):
     late: bool
 
 
-Reply = Loaded | Refused | Began | Plan | Bound | Failed | Returned
+class Ended(_Said):
+    """The copy for a run has ended, and all that it started; its exit code, negative for a signal."""
+
+    kind: Literal["ended"]
+    code: Annotated[int, Field(ge=-64, le=255)]
+
+
+Reply = Started | Loaded | Refused | Began | Plan | Bound | Failed | Returned | Ended
 _SCHEMA: TypeAdapter[Reply] = TypeAdapter(Annotated[Reply, Field(discriminator="kind")])
 
 

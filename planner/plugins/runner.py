@@ -1,35 +1,51 @@
-"""The process that a brought function runs in: it loads the function, receives an instance, and sends plans back.
+"""The process of a brought function: it loads the function, and copies itself for every run.
 
-`process.supervised` starts it, with the numbers of two pipes. Requests are the `Target`, and the run: problem, instance
+`process.supervised` starts it, with the numbers of two pipes. Requests are the `Target`, and runs: problem, instance
 and limits; a byte after these stops the watch. Replies are lines of JSON, as `planner.plugins.replies` has them.
+
+What a run does to modules, to limits and to the folder it is in ends with its copy, and so do all processes that it
+starts. A copy lacks threads and shares open files: where the import starts or opens some, there is one run, in the
+process itself.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import math
 import os
+import random
 import re
+import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from importlib import import_module
 from typing import Any
 
-from planner.process.supervisor import receive
-from planner.process.target import LoadError, also_taken, declaration, one_line, words
+from planner.process.supervisor import adopt_orphans, end_all, receive
+from planner.process.target import LoadError, Target, also_taken, declaration, one_line, words
 
 #: The planner takes no longer words.
 _LONGEST = 1000
 
 
 def main(requests: int, replies: int) -> None:
-    """Serve one run."""
+    """Load a function and serve its runs, until nobody requests more."""
     voice = _Voice(replies)
     target = receive(requests)
+    offered = import_module("planner")
+    for name in offered.__all__:  # imported when a function first uses them: every copy would do it again
+        getattr(offered, name)
+    import_module("networkx")
+    is_refused, before = bool(adopt_orphans()), _held()
+    voice.say("started")
+    state = random.getstate()
     try:
         function = target.load()
         also = also_taken(function, target.name)
-        voice.say("loaded", declared=dict(declaration(function)), takes=also)
+        is_copied = not is_refused and before is not None and before == _held()
+        voice.say("loaded", declared=dict(declaration(function)), takes=also, copied=is_copied)
     except LoadError as error:
         voice.say_words("refused", str(error))
         return
@@ -37,7 +53,71 @@ def main(requests: int, replies: int) -> None:
         rule = "what planner.method declares of a function"
         voice.say_words("refused", f"{target.name}: declaration is {words(error)[: _LONGEST // 8]!r}; expected {rule}")
         return
-    problem, instance, limits = receive(requests)
+    seeded = random.getstate()
+    gc.freeze()  # a copy that looks for garbage in it would write to all of it
+    while True:
+        request = receive(requests)
+        with suppress(ImportError):  # a problem that a user brings
+            import_module(f"formulations.{request[0]}")
+        copy = os.fork() if is_copied else 0
+        if not copy:
+            break
+        voice.say("ended", code=_end_of(copy))
+    if is_copied:
+        os.setsid()
+        _renew_random_numbers(None if seeded == state else seeded)
+    _run(_Voice(replies), requests, target, function, also, *request)
+    if is_copied:
+        os._exit(0)  # without what threads and handlers of the end would take
+
+
+def _end_of(copy: int) -> int:
+    """The exit code of a copy, when it has ended with all that it started, whoever their parents were."""
+    while (ended := os.waitpid(-1, 0))[0] != copy:
+        pass
+    if not end_all(copy):
+        os._exit(1)
+    return os.waitstatus_to_exitcode(ended[1])
+
+
+def _held() -> tuple[int, list[str]] | None:
+    """What a copy would lack or share: whether there are threads or children, and open files; ``None``: not known.
+
+    Threads of OpenBLAS are left out: it ends and starts them itself when a process forks.
+    """
+    try:
+        with open("/proc/self/maps") as maps:
+            libraries = len({line.split()[-1] for line in maps if "openblas" in line})
+        threads = len(os.listdir("/proc/self/task"))
+        files = os.listdir("/proc/self/fd")
+    except OSError:  # not Linux
+        return None
+    with suppress(ChildProcessError):
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        return None
+    return max(1, threads - libraries * ((os.cpu_count() or 1) - 1)), files
+
+
+def _renew_random_numbers(seeded: Any) -> None:
+    """Generators that the import did not seed give other numbers in every copy, as in every process."""
+    if seeded is not None:
+        random.setstate(seeded)  # Python has seeded it anew in this copy
+    theirs = sys.modules.get("numpy.random")
+    if theirs is not None and theirs.get_bit_generator().seed_seq is not None:
+        theirs.seed()
+
+
+def _run(
+    voice: _Voice,
+    requests: int,
+    target: Target,
+    function: Callable[..., Any],
+    also: tuple[str, ...],
+    problem: str,
+    instance: Any,
+    limits: Any,
+) -> None:
+    """Call the function and say what comes of it."""
     watch = _watch(voice, problem, instance, limits)
     if also:
         threading.Thread(target=_stop_when_requested, args=(requests, watch), daemon=True).start()
@@ -114,8 +194,6 @@ def _as_json(problem: str, instance: Any, plan: Any) -> Any:
         plan = plan.plan
     if plan is None or isinstance(plan, Mapping):
         return plan
-    from importlib import import_module
-
     form: Any = None
     with suppress(Exception):  # whatever it is, it is no plan
         form = import_module(f"formulations.{problem}").FAMILY.plan_to_json(instance, plan)

@@ -18,13 +18,13 @@ from concurrent.futures import (
     ProcessPoolExecutor,
     wait,
 )
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
-from multiprocessing import connection
+from multiprocessing import connection, util
 from typing import Any, TypeVar
 
 from formulations.compiled.compile_times import KernelCacheWarning
-from planner.process import signals
+from planner.process import idle, signals
 from planner.process.errors import UsageError
 from planner.process.signals import pending
 
@@ -138,7 +138,8 @@ def run_tasks(
 
 @contextmanager
 def _here() -> Iterator[Executor]:
-    yield _Here()
+    with idle.kept():
+        yield _Here()
 
 
 class _Here(Executor):
@@ -163,6 +164,8 @@ class _Processes(ProcessPoolExecutor):
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+#: What this process, one of several, does when it ends.
+_LIFE = ExitStack()
 #: As ``-W`` takes it.
 _TRACKER = "ignore:resource_tracker:UserWarning"
 
@@ -190,6 +193,8 @@ def _begin_work() -> None:
     """
     warnings.simplefilter("ignore", KernelCacheWarning)  # the parent has printed it
     signals.listen(lambda _: None)  # methods stop, and the chunk ends; the parent ends the process
+    _LIFE.enter_context(idle.kept())
+    util.Finalize(None, _LIFE.close, exitpriority=0)
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_exit_after, args=(parent.sentinel,), daemon=True).start()

@@ -51,6 +51,14 @@ _LAST_WORDS = 200
 _NOTE_BYTES = 1 << 8
 
 
+def how_ended(code: int) -> str:
+    """An exit code, negative for a signal, in words that continue the name of a process."""
+    if code >= 0:
+        return f"ended with exit code {code}"
+    named = {int(each): each.name for each in signal.Signals}  # not those between SIGRTMIN and SIGRTMAX
+    return f"was ended by {named.get(-code, f'signal {-code}')}"
+
+
 class Supervised:
     """A process that runs ``main(requests, replies)`` of ``module``; ``end`` has to be called.
 
@@ -124,14 +132,18 @@ class Supervised:
     def ending(self) -> str:
         """How the process ended by itself, in words that continue its name; empty: it did not."""
         code = self._process.poll()
-        if self._fault or code is None:
-            return self._fault
-        return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        return self._fault if self._fault or code is None else how_ended(code)
 
-    def last_words(self) -> str:
-        """The same, with the last line that it printed."""
+    def last_words(self, code: int | None = None) -> str:
+        """The same, or how a run in it ended with that exit code, with the last line that was printed."""
+        ended = self.ending() if code is None else how_ended(code)
         lines = self.output_tail().splitlines()
-        return f"{self.ending()}, and printed last: {lines[-1][:_LAST_WORDS]}" if lines else self.ending()
+        return f"{ended}, and printed last: {lines[-1][:_LAST_WORDS]}" if lines else ended
+
+    def forget_output(self) -> None:
+        """Forget what was printed until now, which its pipe holds at most."""
+        self._move(0.0)
+        self._output = b""
 
     def output_tail(self) -> str:
         """The end of what it printed, in lines without control characters."""

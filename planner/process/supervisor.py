@@ -57,7 +57,7 @@ def stand_between(numbers: Sequence[int], code_of: Callable[[], None]) -> None:
 
 def _attend_fork(numbers: Sequence[int]) -> None:
     """Fork; the process itself becomes a supervisor, and only the fork returns from here."""
-    if refusal := _adopt_orphans():
+    if refusal := adopt_orphans():
         os.write(numbers[-1], NOTE + f"no process is adopted (prctl: {refusal}), and one may be left\n".encode())
     below = os.fork()
     if below:
@@ -65,7 +65,7 @@ def _attend_fork(numbers: Sequence[int]) -> None:
         _attend(below)
 
 
-def _adopt_orphans() -> str:
+def adopt_orphans() -> str:
     """Become the parent of every process below that loses its own; why not, on a system that should be able to."""
     if sys.platform != "linux":
         return ""
@@ -112,7 +112,7 @@ def _attend(below: int) -> None:
                 os.kill(below, signal.SIGKILL)
             break
         os.read(woken, 1 << 12)
-    _end_all(below)
+    end_all(below)
     _end_as(status or 0)
 
 
@@ -125,8 +125,8 @@ def _reap(below: int) -> int | None:
     return found
 
 
-def _end_all(group: int) -> None:
-    """End a process group and all descendants, until this process has no child."""
+def end_all(group: int) -> bool:
+    """End a process group and all descendants; whether this process has no child at last."""
     began = looks = time.monotonic()
     with suppress(OSError):
         os.killpg(group, signal.SIGKILL)
@@ -135,12 +135,13 @@ def _end_all(group: int) -> None:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
         except ChildProcessError:
-            return
+            return True
         if now >= looks:
             end_descendants(os.getpid())
             looks = time.monotonic() + _LOOK_S
         _end_children()
         time.sleep(0 if now < began + _BUSY_S else _SWEEP_S)
+    return False
 
 
 def _end_children() -> None:

@@ -19,6 +19,7 @@ from planner.files.load import family_named, read_declared, validate
 from planner.files.settings import method_options
 from planner.files.write import plain
 from planner.plugins import registry
+from planner.process import idle
 from planner.process.errors import CrosscheckError, UsageError
 from planner.process.signals import pending
 from planner.results.check import agree, check
@@ -220,7 +221,7 @@ def mine(
     found = space()
     genes = found.genes(_limits(found, most or {}))
     enough = 1.0 if loss == NO_PLAN else None if loss is None else max(float(loss), 2 * OPTIMAL_GAP)
-    with compiling(notice):
+    with compiling(notice), idle.kept():
         for each in (pair.method, pair.reference):
             each.load()
         run = _Run(pair, limits, count, loss == NO_PLAN, listen)

@@ -17,6 +17,7 @@ from planner.files.load import family_named
 from planner.files.problems import address
 from planner.files.write import plain
 from planner.plugins.registry import texts, texts_of
+from planner.process import idle
 from planner.process.signals import defer, pending
 from planner.process.target import absolute
 from planner.results.check import exceeds
@@ -72,7 +73,7 @@ def solve_all(work: Work, handed: Sequence[Handed]) -> tuple[list[dict[str, Any]
     """The records of some instances; fewer, and the signal, if one came."""
     found: list[dict[str, Any]] = []
     family = family_named(work.problem)
-    with defer(), texts(work.texts):
+    with defer(), texts(work.texts), idle.kept():
         for number, origin, text in handed:
             stopped = pending()
             if stopped is None:

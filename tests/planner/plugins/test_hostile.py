@@ -16,6 +16,7 @@ from paths import ROOT
 
 import planner
 from planner import Limits, Status
+from planner.process import idle
 
 PAGE = ROOT / "docs" / "your-own-heuristic.md"
 #: Runs a command, and sends it a signal when a file is there; all orphans become children of this. Its exit code, and
@@ -94,6 +95,17 @@ def test_some_of_them_in_one_comparison(tmp_path: Path) -> None:
     assert len(report.results) == len(cheap) + 1
     for tried, found in zip(cheap, report.results, strict=False):
         judge(tried, found.status, found.stats.get("failure"), found.reason, found.seconds)
+
+
+def test_what_they_do_they_do_again(tmp_path: Path) -> None:
+    """In one experiment, whose processes serve run after run: a second run is what the first was."""
+    instance = planner.load("chain8", memory="1GB")
+    with idle.kept():
+        for number, tried in enumerate(tried for tried in TABLE if tried.is_cheap):
+            (tmp_path / f"mine{number}.py").write_text(tried.text)
+            for _ in range(2):
+                found = planner.solve(instance, method=f"{tmp_path}/mine{number}.py:solve", limits=Limits(time_s=20.0))
+                judge(tried, found.status, found.stats.get("failure"), found.reason, found.seconds)
 
 
 def test_the_page_lists_them() -> None:
