@@ -6,12 +6,13 @@ else here needs pydantic, so that an instance can be built without importing it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
 from enum import StrEnum
 from typing import Annotated, Any
 
 from instances.parameters import AMOUNTS, MAX_AMOUNT, MAX_COUNT, MIN_AMOUNT, POSITIVE, as_int
+from instances.units import size
 
 #: As ``str.isprintable`` has it: neither controls nor separators, but for the space.
 _PRINTABLE = r"^(?:[^\p{C}\p{Z}]| )*$"
@@ -172,6 +173,29 @@ class Declared:
     """What every instance has: what is required of its plans beside the problem's rules."""
 
     requirements: Requirements = ()
+
+    def __str__(self) -> str:
+        """The name and the problem, then a line for each fact: values, and how many there are of what is listed."""
+        from instances.exchange import form_of
+
+        found = dict(_facts(self))
+        wide = max(map(len, found))
+        lines = (f"  {name:<{wide}}  {text}" for name, text in found.items() if name != "name")
+        return "\n".join([f"{getattr(self, 'name', '')}, an instance of {form_of(type(self)).problem}", *lines])
+
+
+def _facts(value: Any) -> Iterator[tuple[str, str]]:
+    """The fields of a dataclass, and of those inside, with what is to say of each; nothing of what is not there."""
+    for each in fields(value):
+        own = getattr(value, each.name)
+        if is_dataclass(own):
+            yield from _facts(own)
+        elif isinstance(own, tuple | list | Mapping):
+            yield from [(each.name, str(len(own)))] if own else []
+        elif each.name.endswith("_bytes") and isinstance(own, float):
+            yield each.name, size(own)
+        elif own is not None and own is not False:
+            yield each.name, f"{own:.6g}" if isinstance(own, float) else str(own)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,6 +32,18 @@ def parse_bytes(value: Any) -> float:
     return _parse(value, _BYTES, "a size such as 8GiB, 8GB or a number of bytes")
 
 
+def size(value: float) -> str:
+    """Bytes in the largest binary unit that leaves at least one.
+
+    >>> size(8 * 2**30), size(1000)
+    ('8 GiB', '1000 B')
+    """
+    for power, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if value >= 2**power:
+            return f"{value / 2**power:.4g} {unit}"
+    return f"{value:.4g} B"
+
+
 def parse_bandwidth(value: Any) -> float:
     """Bytes per second of "25GiB/s", "200Gbit/s" or a number; positive, from `MIN_AMOUNT` on.
 

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from planner.plugins.registry import method
     from planner.process.errors import CrosscheckError, UsageError
     from planner.results.check import Verdict, check
+    from planner.results.frames import to_frame
     from planner.results.result import Result
     from planner.results.save import save
     from planner.solving.certify import Certification, Verification, certify, checker, verify
@@ -65,6 +66,7 @@ _HOMES = {
     "planner.experiments.mining.mine": ("Mined", "mine"),
     "planner.analysis.model_view": ("model",),
     "planner.experiments.validation.run": ("Validation", "validate"),
+    "planner.results.frames": ("to_frame",),
     "planner.results.result": ("Result",),
     "planner.solving.solve": ("solve",),
     "planner.results.save": ("save",),
@@ -110,6 +112,7 @@ __all__ = [
     "save",
     "sensitivity",
     "solve",
+    "to_frame",
     "to_networkx",
     "validate",
     "verify",

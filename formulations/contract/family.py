@@ -239,6 +239,17 @@ class Family(Generic[Instance, Plan]):
         return found
 
     @property
+    def minimises(self) -> Mapping[str, str]:
+        """What may be minimised, in words, by the ``objective`` of an instance; one that has none has the only one."""
+        found: Mapping[str, str] = self.entries.get("minimises", {"": "objective"})
+        return found
+
+    def minimised(self, instance: Instance) -> str:
+        """What is minimised of this instance, in words that follow "the least"."""
+        known = self.minimises
+        return known.get(str(getattr(instance, "objective", "")), next(iter(known.values())))
+
+    @property
     def sweepable(self) -> bool:
         """Whether micro-batch sizes of a batch can be compared: micro-batches are Piper's N, time is per sample."""
         return bool(self.entries.get("sweepable", False))

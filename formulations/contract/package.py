@@ -17,6 +17,7 @@ _SMALL = {
     "warnings": ("definition.settings", "warnings"),
     "also_reads": ("definition.settings", "also_reads"),
     "memory_pressure": ("definition.settings", "memory_pressure"),
+    "minimises": ("definition.settings", "MINIMISES"),
     "sweepable": ("definition.settings", "SWEEPABLE"),
     "chooses_by": ("methods", "CHOOSES_BY"),
     "nearby": ("questions.alternatives", "NEARBY"),
@@ -40,9 +41,9 @@ def family_of(package: str) -> Family[Any, Any]:
     ``instances/problems/NAME.py`` has ``check`` and the dataclass of the instances (`instances.exchange.in_files`).
     ``definition/problem.py`` has ``evaluate`` and ``violations``, ``definition/plan.py`` ``plan_from_json`` and
     ``plan_to_json``, ``definition/quantities.py`` ``VOCABULARY``, ``methods.py`` ``METHODS`` and ``choose``.
-    ``definition/settings.py`` has ``OVERRIDES``, ``unit`` (left out: seconds), and ``apply(instance, overrides,
-    where)`` where these do not replace fields alone, or ``recognise`` and ``read`` where instances have other forms.
-    What else there is, `Folder` finds.
+    ``definition/settings.py`` has ``OVERRIDES``, ``MINIMISES``, ``unit`` (left out: seconds), and ``apply(instance,
+    overrides, where)`` where these do not replace fields alone, or ``recognise`` and ``read`` where instances have
+    other forms. What else there is, `Folder` finds.
     """
     name = package.rpartition(".")[2]
     noun = import_module(f"instances.problems.{name}")

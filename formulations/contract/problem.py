@@ -6,6 +6,7 @@ requirements, the best plans and small random instances from the decisions. docs
 
 from __future__ import annotations
 
+import inspect
 import math
 import re
 import traceback
@@ -66,7 +67,7 @@ class Problem:
         ``decisions(instance)``: the values that there may be, by field of the plan: a list of domains for a tuple, one
         for each place, else one domain.
     objective
-        ``objective(instance, plan)``, to be minimised, as plainly as possible.
+        ``objective(instance, plan)``, to be minimised, as plainly as possible. Its docstring says what it is.
     unit
         Of the objective.
     rules
@@ -131,6 +132,7 @@ class Problem:
             vocabulary=self._vocabulary,
             entries={
                 "kind": self.instance,
+                "minimises": {"": self._minimises},
                 "decisions": self._decisions,
                 "examples": lambda: tuple(self.examples),
                 "nearby": self._decisions.nearby(),
@@ -153,6 +155,12 @@ class Problem:
         said = {name: self._call(f"rule {name}", rule, instance, plan) for name, rule in self.rules.items()}
         broken = [Violation(name, str(words)) for name, words in said.items() if words]
         return tuple(broken)
+
+    @property
+    def _minimises(self) -> str:
+        """The first sentence of the objective's docstring, else its name."""
+        first = (inspect.getdoc(self.objective) or "").partition(".")[0].strip()
+        return first[:1].lower() + " ".join(first[1:].split()) or self.objective.__name__.replace("_", " ")
 
     @cached_property
     def _decisions(self) -> Decisions:

@@ -369,7 +369,10 @@ class Breakdown:
     ``rows`` has one entry for each stage, or whatever ``row`` says, all with the same names; ``figures`` are of the
     whole plan. Names end in their unit (``_s``, ``_bytes``, ``_share``), or say that the instance's own time unit is
     meant.
+    Lists in a row name what is in it, such as the layers of a stage.
     ``draw`` makes the pictures, and ``strip`` the strip of layers alone, for families whose plans have one.
+    ``degrees`` are for each row its replicas and the devices of each; empty: not known. ``devices`` are how many the
+    plan uses, and how many there are.
     """
 
     rows: tuple[Mapping[str, Any], ...] = ()
@@ -377,6 +380,8 @@ class Breakdown:
     draw: Callable[[], tuple[Picture, ...]] = tuple
     strip: Callable[[], Strip] | None = None
     row: str = "stage"
+    degrees: Sequence[tuple[int, int]] = ()
+    devices: tuple[int, int] | None = None
 
     @cached_property
     def pictures(self) -> tuple[Picture, ...]:

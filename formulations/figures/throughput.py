@@ -48,6 +48,17 @@ def throughput(instance: StageInstance, time_per_microbatch: float) -> dict[str,
     return found
 
 
+def samples(instance: StageInstance, time_per_sample: float) -> dict[str, float]:
+    """Samples per second of an instance that does not say how many its micro-batches have: its times are of a sample.
+
+    >>> from instances.problems.stage_partitioning import StageInstance
+    >>> samples(StageInstance("two", (), (), 1, 1.0, 1.0, 1, time_unit="ms"), 2.0)
+    {'samples_per_s': 500.0}
+    """
+    seconds = time_per_sample * (1e-3 if instance.time_unit == "ms" else 1.0)
+    return {"samples_per_s": 1 / seconds} if seconds > 0 and "microbatch" not in instance.options else {}
+
+
 def _number(facts: Mapping[str, Fact], name: str) -> float | None:
     value = facts.get(name)
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and value > 0 else None

@@ -143,6 +143,11 @@ class OperatorInstance(Recorded):
         return tuple(sorted({(tensor.source, target) for tensor in self.tensors for target in tensor.targets}))
 
     @property
+    def objective(self) -> str:
+        """``step`` where the number of stages is free, else ``stage``."""
+        return "step" if self.num_stages is None else "stage"
+
+    @property
     def weight_copies(self) -> float | None:
         """How often memory holds the parameters; ``None``: only what operators hold themselves counts."""
         return None if self.training is None else self.training.weight_copies

@@ -40,7 +40,6 @@ def certify_command(
     from planner.display.progress import progress_line
     from planner.display.tables import show_result
     from planner.files.destinations import refuse_overwriting
-    from planner.files.load import family_of
     from planner.files.write import write_atomically
     from planner.process.signals import defer
     from planner.solving.certify import certify
@@ -55,7 +54,7 @@ def certify_command(
         with progress_line(view.quiet) as listen:
             solved = solve(declared, listen=listen, notice=view.note, **how)
         found = certify(declared, solved, limits=limits, notice=view.note)
-        view.show(found.result, lambda result: show_result(result, family_of(declared).describe(declared)))
+        view.show(found.result, show_result)
         if found.content is not None:
             write_atomically(out, found.text)
     leave(solved.signal, NO_PROOF if found.content is None else 0)

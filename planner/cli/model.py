@@ -108,7 +108,7 @@ def _judge(found: OpenModel, path: str, watch: Watch, view: View) -> None:
     except Stopped:
         view.show(unbuilt(watch).to_json(found), show_model)
         raise typer.Exit(NO_PROOF) from None
-    view.show(result, lambda found: show_result(found, {}))
+    view.show(result, show_result)
     raise typer.Exit(0 if result.verified else 1)
 
 

@@ -11,7 +11,6 @@ import typer
 
 from planner.cli.common import NO_PROOF, Events, Group, Json, Quiet, Reproducers, exit_code, warn
 from planner.files.destinations import refuse_outputs
-from planner.files.load import family_of
 from planner.files.write import write_all, write_atomically
 from planner.process.errors import CrosscheckError, UsageError
 from planner.process.signals import defer
@@ -21,6 +20,8 @@ from solvers.outcome import Limits
 Out = Annotated[str | None, typer.Option(metavar="PLAN.json", help="write the plan to a file")]
 Plot = Annotated[str | None, typer.Option(metavar="FILE.png|svg", help="draw the plan")]
 Trace = Annotated[str | None, typer.Option(metavar="FILE.json", help="write the schedule as Chrome trace")]
+Full = Annotated[bool, typer.Option("--full", metavar="", help="every row and column of the table")]
+Verbose = Annotated[bool, typer.Option("--verbose", metavar="", help="the figures of the search")]
 Certificate = Annotated[str | None, typer.Option(metavar="FILE", help="certify the bound (planner verify)")]
 
 
@@ -50,6 +51,8 @@ class Outputs(Group):
     quiet: Quiet = False
     reproducer_dir: Reproducers = "reproducers"
     certificate: str | None = None
+    full: bool = False
+    verbose: bool = False
 
     def refuse(self, solver_log: str | None, *inputs: str) -> None:
         """`UsageError` for files that cannot be written, or that are inputs."""
@@ -98,11 +101,9 @@ class Outputs(Group):
         raise typer.Exit(code)
 
     def _show(self, found: Solved, events: Sequence[Any]) -> None:
-        from planner.display.tables import print_json, show_result, show_results
-        from planner.files.node_names import names_of_nodes
-        from planner.results.optimality_loss import any_optimal
+        from planner.display.tables import print_json, show_result
 
-        result, loaded, others = found.result, found.instance, found.others
+        result, loaded, others = found.result, found.instance, list(found.others)
         if self.json:
             compared = {"compared": [each.to_json() for each in others]} if others else {}
             print_json({**result.to_json(), **compared, **({} if found.more is None else found.more.to_json())})
@@ -112,14 +113,8 @@ class Outputs(Group):
 
             show_sweep(found.rows, result.unit)
             result = replace(result, stats={name: value for name, value in result.stats.items() if name != "sweep"})
-        family = family_of(loaded)
-        plan = result.own_plan
-        parts = None if plan is None or family.breakdown is None else family.breakdown(loaded, plan)
-        is_proved = any_optimal(each.loss for each in (result, *others))
-        names = {} if plan is None else names_of_nodes(loaded)
-        show_result(result, family.describe(loaded), parts, names, is_proved, events)
-        if others:
-            show_results([result, *others])
+        result, *others = (replace(each, of=loaded) for each in (result, *others))
+        show_result(result, others, verbose=self.verbose, full=self.full, events=events)
         if found.more is not None:
             from planner.display.nearby import show_nearby
 

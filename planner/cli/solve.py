@@ -19,7 +19,7 @@ from planner.cli.common import (
     load_instance,
     plans_of,
 )
-from planner.cli.outputs import Certificate, Outputs, Solved
+from planner.cli.outputs import Certificate, Full, Outputs, Solved, Verbose
 from planner.files.choices import split
 from planner.files.destinations import refuse_outputs
 from planner.files.read import STANDARD
@@ -39,6 +39,8 @@ def solve_command(
     outputs: Outputs = Outputs(),
     topology: Topology = None,
     certificate: Certificate = None,
+    full: Full = False,
+    verbose: Verbose = False,
     inputs: Inputs = None,
     **settings: Any,
 ) -> None:
@@ -49,7 +51,7 @@ def solve_command(
     if portfolio and method != "auto":
         raise UsageError.at("--method", method, "none beside --portfolio")
     method = "portfolio" if portfolio else method
-    outputs = replace(outputs, certificate=certificate)
+    outputs = replace(outputs, certificate=certificate, full=full, verbose=verbose)
     outputs.refuse(search.solver_log, instance, *([] if topology is None else [topology]))
     limits = search.limits()
     overrides, options = split(settings)

@@ -11,8 +11,8 @@ from planner.display.terminal import console, printable, table
 from planner.experiments.bench.measure import MeasuredRow
 from planner.experiments.bench.suites import RELEASED
 from planner.files.write import as_json
-from planner.results.optimality_loss import any_optimal, format_loss
-from planner.results.texts import number, percent
+from planner.results.optimality_loss import any_optimal
+from planner.results.texts import format_loss, number, percent
 
 
 def format_losses(rows: Sequence[MeasuredRow]) -> list[str]:

@@ -20,7 +20,8 @@ from formulations.figures.plan_figures import (
     Tiles,
     Tradeoff,
 )
-from planner.display.terminal import plural, printable
+from planner.display.terminal import printable
+from planner.results.texts import plural
 
 _SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 _BYTES = ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B"))

@@ -12,9 +12,10 @@ from planner.display.plots.chart import Chart
 from planner.display.plots.files import save
 from planner.display.plots.numbers import frontier, over_devices
 from planner.display.plots.panels import panels_of
-from planner.display.terminal import bold, console, plural, table
+from planner.display.terminal import bold, console, table
 from planner.files.write import write_atomically
 from planner.results import texts
+from planner.results.texts import plural
 
 
 def show_optima(found: Optima) -> None:

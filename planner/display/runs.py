@@ -7,8 +7,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from instances.units import size
 from planner.display.terminal import console, printable, table
-from planner.results.texts import size
 
 if TYPE_CHECKING:
     from planner.training.runtime.fidelity import Fidelity

@@ -6,19 +6,21 @@ import math
 import sys
 from collections.abc import Mapping, Sequence
 from itertools import groupby
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from formulations.figures.plan_figures import Breakdown
+from instances.units import size
 from planner.display.schedules import text_gantt
-from planner.display.terminal import bold, console, grid, plural, printable, table
-from planner.files.node_names import with_names
+from planner.display.terminal import console, grid, table
+from planner.files.load import family_of
+from planner.files.node_names import names_of_nodes, with_names
 from planner.files.write import as_json
 from planner.results.check import Verdict
 from planner.results.events import Event
-from planner.results.optimality_loss import any_optimal, format_loss
+from planner.results.optimality_loss import any_optimal
 from planner.results.result import Result
-from planner.results.texts import brief, facts, format_cell, number, percent, size, with_unit
+from planner.results.sentences import SAID, comparison_row, sentences, stage_rows
+from planner.results.texts import brief, facts, format_cell, plural, with_unit
 from planner.solving.certify import Verification
 from planner.solving.compare import Report, is_proved
 from solvers.outcome import Stop
@@ -30,10 +32,11 @@ if TYPE_CHECKING:
 
     from formulations.contract.clock import Clock
 
-#: The columns of a comparison, and those of them that give way, one after the other, in a narrow terminal.
-_COMPARED = ("instance", "method", "loss", "own gap", "objective", "bound", "status", "stop", "seconds", "proved by")
+#: The columns of a comparison that give way, one after the other, in a narrow terminal.
 _GIVE_WAY = ("instance", "certificate", "stop", "proved by", "seconds", "status", "own gap")
 _ENDLESS = 10_000
+#: Rows of a table of stages at most.
+_SHOWN_ROWS = 20
 #: Columns of a strip of layers at most.
 _STRIP = 120
 
@@ -49,41 +52,68 @@ _WATCHED_S = 1.0
 
 def show_result(
     result: Result,
-    figures: Mapping[str, Any],
-    found: Breakdown | None = None,
-    names: Mapping[str, str] = MappingProxyType({}),
-    is_proved: bool = True,
+    others: Sequence[Result] = (),
+    *,
+    verbose: bool = False,
+    full: bool = False,
     events: Sequence[Event] = (),
 ) -> None:
-    """Print one result: what holds, why, the plan with the ``names`` of its nodes, and ``found``: its figures.
+    """Print a result: sentences, one table of the plan's stages, its figures and its strip.
 
-    ``is_proved``: whether the result's loss, if it has one, is to a proved optimum. ``events`` are those of its run.
+    ``others`` are results to compare it with: their rows stand in the same table. ``verbose`` adds the figures of the
+    search, whose ``events`` show how its gap closed; ``full`` shows every row and column of the table.
     """
     out = console()
-    out.print(bold(result.instance), f" {result.problem}  {facts(figures)}")
+    is_proved = any_optimal(each.loss for each in (result, *others))
+    found = result.breakdown()
+    for line in sentences(result, found, is_proved):
+        out.print(line)
+    for other in others:
+        out.print(" ".join(sentences(other, other.breakdown(), is_proved, other.method)))
+    is_cut_short = result.stop not in (Stop.PROVED, Stop.COMPLETED) or result.plan is None or "failure" in result.stats
     lists: dict[str, Any] = {name: part for name, part in result.stats.items() if _is_table(part)}
-    stats = facts({k: v for k, v in result.stats.items() if k not in (*lists, "printed")})
     rows: dict[str, str | Text | None] = {
-        "status": bold(result.status.value).append(printable(f" ({ending(result)})"), style="not bold"),
-        "method": f"{result.method} ({result.claim}), {result.seconds:.4g} s {result.solver}".rstrip(),
-        "objective": with_unit(result.objective, result.unit),
-        "bound": with_unit(result.bound, result.unit),
-        "gap": percent(result.gap),
         "clock": None if (clock := result.clock()) is None else format_clock(clock),
-        "over time": _gap_over_time(events) or None if result.seconds >= _WATCHED_S else None,
-        "loss": None if result.loss is None else format_loss(result.loss, is_proved),
+        "method": f"{result.method} ({result.claim}), {result.seconds:.4g} s {result.solver}".rstrip(),
         "certificate": None if result.certificate is None else facts(result.certificate),
-        "why": result.reason or None,
-        "options": facts(result.options) if result.options else None,
-        "stats": stats if result.stats else None,
+        "why": result.reason if result.reason and (verbose or is_cut_short) else None,
         "printed": str(result.stats["printed"]) if "printed" in result.stats else None,  # by a function of the user's
     }
+    if verbose:
+        stats = facts({k: v for k, v in result.stats.items() if k not in (*lists, "printed")})
+        rows |= {
+            "instance": None if result.of is None else facts(family_of(result.of).describe(result.of)),
+            "status": f"{result.status.value} ({ending(result)}), bound {with_unit(result.bound, result.unit)}",
+            "over time": _gap_over_time(events) or None if result.seconds >= _WATCHED_S else None,
+            "options": facts(result.options) if result.options else None,
+            "stats": stats if result.stats else None,
+        }
     out.print(grid((name, text) for name, text in rows.items() if text is not None))
-    if result.plan is not None:
-        _show_parts(with_names(result.plan, names))
+    if found is not None and found.rows:
+        _show_stages([result, *others], full)
+    names = {} if result.of is None else names_of_nodes(result.of)
+    plan = with_names(result.plan or {}, names)
+    _show_parts(plan if found is None or not found.rows else {name: plan[name] for name in ("tasks",) if name in plan})
     if found is not None:
         show_breakdown(found)
-    _show_parts({name: quickest_first(part) if name == "sweep" else part for name, part in lists.items()})
+    if verbose:
+        _show_parts({name: quickest_first(part) if name == "sweep" else part for name, part in lists.items()})
+
+
+def _show_stages(results: Sequence[Result], full: bool) -> None:
+    """The table of the stages of one or more plans, with as many columns as fit, the first ones first."""
+    out, rows = console(), []
+    for result in results:
+        if (found := result.breakdown()) is not None and found.rows:
+            own = stage_rows(result, found, full=full)
+            rows += [{**({"method": result.method} if len(results) > 1 else {}), **row} for row in own]
+    shown = rows if full else rows[:_SHOWN_ROWS]
+    headings = list(dict.fromkeys(name for row in rows for name in row))
+    behind = headings[headings.index("memory") + 1 :] if "memory" in headings else []
+    made = fitting_table(out, headings, shown, [*reversed(behind), "names", "tmpcs", *reversed(headings[1:])])
+    out.print(made)
+    if len(shown) < len(rows):
+        out.print(f" {plural(len(rows) - len(shown), 'more row')}: --full")
 
 
 def format_clock(clock: Clock) -> str:
@@ -112,15 +142,10 @@ def _gap_over_time(events: Sequence[Event]) -> str:
 
 
 def show_breakdown(found: Breakdown) -> None:
-    """The figures of a plan: a table by stage, equal neighbours in one line, and a line for the whole."""
+    """The figures of the whole plan, and its strip."""
     out = console()
-    if found.rows:
-        names = list(found.rows[0])
-        rows = together([[format_cell(name, row[name], 6) for name in names] for row in found.rows])
-        headings = ["#", *(name.removesuffix("_bytes") for name in names)]
-        out.print(table(headings, ([position, *cells] for position, cells in rows), title="by stage"))
-    if found.figures:
-        out.print(facts(found.figures))
+    if figures := {name: value for name, value in found.figures.items() if name not in SAID}:
+        out.print(facts(figures))
     if found.strip is not None:
         from planner.display.strips import strip_lines
 
@@ -159,7 +184,7 @@ def show_report(report: Report) -> None:
     if report.reproducer:
         out.print(f"reproducer: {report.reproducer}")
     elif report.agree:
-        out.print(f"the methods agree; optimum {number(report.optimum)}; {proofs(report)}")
+        out.print(report.agreement)
 
 
 def certificate_word(report: Report, result: Result) -> str:
@@ -200,44 +225,31 @@ def ending(result: Result) -> str:
     return f"{result.stop} by {result.proved_by}" if result.stop is Stop.PROVED else str(result.stop)
 
 
-def proofs(report: Report) -> str:
-    """How many methods hold a proof, and how many of these do not rest on each other."""
-    return f"{plural(report.proved, 'proof')}, {report.independent_proofs} independent"
-
-
 def results_table(results: Sequence[Result], out: Console, certificates: Mapping[str, str] | None = None) -> Table:
     """A row for each result, with as many columns as fit: what is compared is never cut."""
     is_optimal = any_optimal(result.loss for result in results)
     shown_certificates = certificates or {}
     rows = [
-        _comparison_cells(result, is_optimal) | {"certificate": shown_certificates.get(result.method, "-")}
+        comparison_row(result, is_optimal)
+        | ({"certificate": shown_certificates.get(result.method, "-")} if certificates else {})
         for result in results
     ]
-    headings = [*_COMPARED, *(["certificate"] if certificates else [])]
-    for given_up in (None, *_GIVE_WAY):
-        headings = [heading for heading in headings if heading != given_up]
-        made = table(headings, ([row[heading] for heading in headings] for row in rows))
-        if out.measure(made, options=out.options.update(max_width=_ENDLESS)).maximum <= out.width:
-            break
+    made = fitting_table(out, list(rows[0]), rows, _GIVE_WAY)
     for column in made.columns:
         column.overflow = "fold"
     return made
 
 
-def _comparison_cells(result: Result, is_proved: bool) -> dict[str, str]:
-    """What a comparison, in which an optimum ``is_proved`` or not, shows of a result, by heading."""
-    return {
-        "instance": result.instance,
-        "method": result.method,
-        "loss": format_loss(result.loss, is_proved),
-        "status": result.status,
-        "stop": result.stop,
-        "seconds": f"{result.seconds:.4g}",
-        "objective": number(result.objective),
-        "bound": number(result.bound),
-        "own gap": percent(result.gap),
-        "proved by": result.proved_by or "-" if result.stop is Stop.PROVED else "-",
-    }
+def fitting_table(
+    out: Console, headings: Sequence[str], rows: Sequence[Mapping[str, str]], give_way: Sequence[str]
+) -> Table:
+    """A table as wide as there is room for: these columns give way, one after the other."""
+    for given_up in (None, *give_way):
+        headings = [heading for heading in headings if heading != given_up]
+        made = table(headings, ([row.get(heading, "") for heading in headings] for row in rows))
+        if out.measure(made, options=out.options.update(max_width=_ENDLESS)).maximum <= out.width:
+            break
+    return made
 
 
 def show_verdict(verdict: Verdict) -> None:

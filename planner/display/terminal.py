@@ -105,12 +105,3 @@ def _console_class() -> type[Console]:
             return super().render_str(printable(text), **{**settings, "markup": False, "emoji": False})
 
     return Literal
-
-
-def plural(count: int, noun: str) -> str:
-    """So many of a noun.
-
-    >>> plural(1, "device"), plural(2, "device")
-    ('1 device', '2 devices')
-    """
-    return f"{count} {noun}" + ("" if count == 1 else "s")

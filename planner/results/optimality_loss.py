@@ -62,19 +62,6 @@ def _loss(objective: float | None, reference: float | None) -> float | None:
     return objective / reference - 1 if reference > 0 and math.isfinite(objective / reference) else None
 
 
-def format_loss(loss: float | None, is_proved: bool) -> str:
-    """A loss in a table: of an optimal plan that it is, and where no optimum is proved that it may be less.
-
-    >>> format_loss(0.0, True), format_loss(0.25, True), format_loss(0.25, False), format_loss(None, True)
-    ('optimal', '25 %', '<= 25 %', '-')
-    """
-    if loss is None:
-        return "-"
-    if loss <= OPTIMAL_GAP:
-        return "optimal"
-    return f"{'' if is_proved else '<= '}{100 * loss:.3g} %"
-
-
 def any_optimal(found: Iterable[float | None]) -> bool:
     """Whether losses are to a proved optimum: then some plan has none."""
     return any(loss is not None and loss <= OPTIMAL_GAP for loss in found)

@@ -12,6 +12,8 @@ from solvers.outcome import Status, Stop
 
 if TYPE_CHECKING:
     from formulations.contract.clock import Clock
+    from formulations.contract.family import Family
+    from formulations.figures.plan_figures import Breakdown
 
 
 @dataclass(frozen=True)
@@ -76,12 +78,39 @@ class Result:
 
         ``None`` without a plan, for problems without a pipeline, and where the instance is not known.
         """
-        from formulations import FAMILIES
-
-        family = next((family for family in FAMILIES if family.name == self.problem), None)
-        if family is None or family.clock is None or self.of is None or self.own_plan is None:
+        family = self._family
+        if family is None or family.clock is None or self.own_plan is None:
             return None
         return family.clock(self.of, self.own_plan)
+
+    def breakdown(self) -> Breakdown | None:
+        """The figures and pictures of the plan; ``None`` as for `clock`, and for problems that have none."""
+        family = self._family
+        if family is None or family.breakdown is None or self.own_plan is None:
+            return None
+        return family.breakdown(self.of, self.own_plan)
+
+    @property
+    def minimised(self) -> str:
+        """What is minimised, in words that follow "the least"."""
+        family = self._family
+        return "objective" if family is None else family.minimised(self.of)
+
+    @property
+    def _family(self) -> Family[Any, Any] | None:
+        from planner.files.load import family_of
+
+        return None if self.of is None else family_of(self.of)
+
+    def __str__(self) -> str:
+        """What is minimised, what is proved, the shape of the plan, and a table of its stages."""
+        from planner.results.sentences import sentences, stage_rows
+        from planner.results.texts import columns
+
+        found = self.breakdown()
+        rows = [] if found is None or not found.rows else stage_rows(self, found)
+        table = columns(list(rows[0]), [list(row.values()) for row in rows]) if rows else []
+        return "\n".join([*sentences(self, found), *table])
 
     def to_records(self) -> list[dict[str, Json]]:
         """The plan's stages, or other parts, one plain dict each (`pandas.DataFrame` takes the list); empty: no plan.

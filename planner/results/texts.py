@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from formulations.contract.rounding import amount_text
+from instances.units import size
+from solvers.outcome import OPTIMAL_GAP
 
 #: More nodes than this in a stage are shown as first and last.
 _SHOWN_NODES = 6
@@ -31,6 +33,19 @@ def percent(gap: float | None) -> str:
     return "-" if gap is None else f"{100 * gap:.3g} %" if gap < 1 else f"{100 * gap:,.0f} %"
 
 
+def format_loss(loss: float | None, is_proved: bool) -> str:
+    """A loss in a table: of an optimal plan that it is, and where no optimum is proved that it may be less.
+
+    >>> format_loss(0.0, True), format_loss(0.25, True), format_loss(0.25, False), format_loss(None, True)
+    ('optimal', '25 %', '<= 25 %', '-')
+    """
+    if loss is None:
+        return "-"
+    if loss <= OPTIMAL_GAP:
+        return "optimal"
+    return f"{'' if is_proved else '<= '}{100 * loss:.3g} %"
+
+
 def facts(values: Mapping[str, Any]) -> str:
     """Names and values on one line, without what is absent."""
     return ", ".join(_fact(name, value) for name, value in values.items() if value is not None and value is not False)
@@ -44,18 +59,6 @@ def _fact(name: str, value: Any) -> str:
     if isinstance(value, Mapping):
         return f"{name} ({facts(value)})"
     return f"{name} {format_cell(name, value, 6)}" if isinstance(value, float) else f"{name} {value}"
-
-
-def size(value: float) -> str:
-    """Bytes in the largest binary unit that leaves at least one.
-
-    >>> size(8 * 2**30), size(1000)
-    ('8 GiB', '1000 B')
-    """
-    for power, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
-        if value >= 2**power:
-            return f"{value / 2**power:.4g} {unit}"
-    return f"{value:.4g} B"
 
 
 def brief(value: Any) -> str:
@@ -92,3 +95,32 @@ def heading(name: str) -> str:
         if name.endswith(ending):
             return name.removesuffix(ending).replace("_", " ") + unit
     return name.replace("_", " ")
+
+
+def plural(count: int, noun: str) -> str:
+    """So many of a noun.
+
+    >>> plural(1, "device"), plural(2, "device")
+    ('1 device', '2 devices')
+    """
+    return f"{count} {noun}" + ("" if count == 1 else "s")
+
+
+def amount(value: float, unit: str) -> str:
+    """A value in six digits and its unit, bytes as sizes.
+
+    >>> amount(0.0273, "s"), amount(2.0**31, "bytes"), amount(1.5, "")
+    ('0.0273 s', '2 GiB', '1.5')
+    """
+    return size(value) if unit == "bytes" else f"{value:.6g} {unit}".rstrip()
+
+
+def columns(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of a table, its columns as wide as their texts.
+
+    >>> columns(["stage", "s"], [["0-3", "1"], ["4", "2.5"]])
+    ['stage  s', '0-3    1', '4      2.5']
+    """
+    lines = [headings, *rows]
+    wide = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return ["  ".join(cell.ljust(each) for cell, each in zip(line, wide, strict=True)).rstrip() for line in lines]

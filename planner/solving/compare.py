@@ -21,8 +21,11 @@ from planner.process.errors import CrosscheckError, UsageError
 from planner.process.versions import versions
 from planner.results.check import exceeds
 from planner.results.events import Listen
+from planner.results.frames import to_frame
 from planner.results.optimality_loss import optimum_of, with_losses
 from planner.results.result import Result, html_table, summary
+from planner.results.sentences import comparison_row
+from planner.results.texts import columns, number, plural
 from planner.solving.backends import examine_solver
 from planner.solving.certify import certified_into, why_uncertified
 from planner.solving.choose import find_method
@@ -88,6 +91,23 @@ class Report:
             "reproducer": self.reproducer,
             "results": [result.to_json() for result in self.results],
         }
+
+    @property
+    def agreement(self) -> str:
+        """What follows where methods agree: the optimum, and how many proofs of it do not rest on each other."""
+        count = f"{plural(self.proved, 'proof')}, {self.independent_proofs} independent"
+        return f"the methods agree; optimum {number(self.optimum)}; {count}"
+
+    def to_frame(self) -> Any:
+        """A data frame with a row for each method (`planner.to_frame`)."""
+        return to_frame(map(summary, self.results))
+
+    def __str__(self) -> str:
+        """A row for each method, and what follows from them."""
+        rows = [comparison_row(result, self.optimum is not None) for result in self.results]
+        table = columns(list(rows[0]), [list(row.values()) for row in rows]) if rows else []
+        said = [f"contradiction: {each}" for each in self.contradictions] or [self.agreement]
+        return "\n".join([*table, *said])
 
     def _repr_html_(self) -> str:
         """A table for notebooks: a row for each method, and the contradictions."""
@@ -187,8 +207,8 @@ def expect_methods(methods: Any) -> None:
         raise UsageError.at("methods", methods, "a sequence of names, or None")
     if not methods:
         raise UsageError.at("methods", "empty", "one name or more")
-    for number, name in enumerate(methods):
-        if name in methods[:number]:
+    for place, name in enumerate(methods):
+        if name in methods[:place]:
             raise UsageError.at("methods", ", ".join(map(str, methods)), f"{name} once")
 
 

@@ -176,7 +176,7 @@ def test_results_made_in_python_are_shown_escaped(capsys: Any) -> None:
         **texts, status=Status.OPTIMAL, stop=Stop.PROVED, objective=1.0, bound=1.0, gap=0.0, seconds=0.1,
         options={odd: odd}, stats={odd: odd}, verified=True, plan=plan,
     )  # fmt: skip
-    show_result(result, {odd: odd})
+    show_result(result, verbose=True)
     show_report(Report("p", odd, (result,), (odd,), None, odd))
     shown = capsys.readouterr().out
     clean(shown)

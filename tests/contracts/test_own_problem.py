@@ -62,9 +62,9 @@ HERE = ("--problem", "bin_split.py:PROBLEM")
         (("list", "bin_split.py:PROBLEM"), "--bins N"),
         (("list", *HERE), "--bins N"),
         (("list", "five.json", *HERE), "largest-first  takes it"),
-        (("solve", "five.json", *HERE, "--exact"), "objective  9 bytes"),
-        (("solve", "five.json", *HERE, "--exact", "--bins", "3"), "objective  7 bytes"),
-        (("solve", "five.json", *HERE, "--method", "brute-force", "--require", "bin_of(0) == 1"), "optimal"),
+        (("solve", "five.json", *HERE, "--exact"), "the least bytes of the fullest bin is 9 B"),
+        (("solve", "five.json", *HERE, "--exact", "--bins", "3"), "the least bytes of the fullest bin is 7 B"),
+        (("solve", "five.json", *HERE, "--method", "brute-force", "--require", "bin_of(0) == 1"), "proved by search"),
         (("crosscheck", "five.json", *HERE), "2 proofs, 2 independent"),
         (("alternatives", "five.json", *HERE, "--count", "3"), "no other plan is below 10 bytes"),
         (("model", "five.json", *HERE, "--method", "cpsat"), "no bin holds more than the fullest"),
@@ -137,7 +137,7 @@ def test_a_method_reports_plans_as_users_methods_do(run: Run) -> None:
     )
     Path("bin_split.py").write_text(reported)
     code, out, _ = run("solve", "five.json", *HERE, "--method", "largest-first")
-    assert code == 0 and "objective  10 bytes" in out
+    assert code == 0 and "the bytes of the fullest bin is 10 B" in out
 
 
 def test_a_file_that_ends_its_process_or_whose_decisions_fail_is_one_sentence(run: Run) -> None:
@@ -189,6 +189,6 @@ def test_an_installed_package_offers_its_problem(run: Run, monkeypatch: pytest.M
     files.installed_problems.cache_clear()
     try:
         code, out, err = run("solve", "five.json", "--exact")
-        assert code == 0 and "objective  9 bytes" in out, err
+        assert code == 0 and "the least bytes of the fullest bin is 9 B" in out, err
     finally:
         files.installed_problems.cache_clear()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 from formulations.amp_strategy.definition.plan import StrategyPlan
-from formulations.amp_strategy.definition.problem import layer_assignment
+from formulations.amp_strategy.definition.problem import evaluate, layer_assignment
 from formulations.figures.plan_figures import Breakdown, Network, Picture, Place, Strip
 from formulations.layer_assignment.definition.plan import LayerPlan
 from formulations.layer_assignment.definition.plan_figures import breakdown as of_layers
@@ -25,7 +26,21 @@ def breakdown(instance: AmpInstance, plan: StrategyPlan) -> Breakdown:
         stages = [replace(stage, replicas=degrees.dp_degree) for stage in strip.stages]
         return (replace(strip, stages=stages), *others, _network(instance, plan, strip))
 
-    return replace(found, draw=draw)
+    ranks = list(product(range(degrees.dp_degree), range(degrees.tp_degree)))
+    homes = [[plan.placement[degrees.rank(stage, *own)] for own in ranks] for stage in range(degrees.pp_degree)]
+    step = evaluate(instance, plan)
+    return replace(
+        found,
+        rows=tuple({**row, "devices": home} for row, home in zip(found.rows, homes, strict=True)),
+        figures={
+            **found.figures,
+            "microbatch": degrees.microbatch,
+            "samples_per_s": instance.global_batch / step if step > 0 else None,
+        },
+        draw=draw,
+        degrees=[(degrees.dp_degree, degrees.tp_degree)] * degrees.pp_degree,
+        devices=(degrees.pp_degree * degrees.dp_degree * degrees.tp_degree, instance.num_devices),
+    )
 
 
 def _network(instance: AmpInstance, plan: StrategyPlan, strip: Strip) -> Network:

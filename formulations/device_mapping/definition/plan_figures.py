@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from formulations.device_mapping.definition.plan import Mapping
 from formulations.device_mapping.definition.problem import ring_devices, ring_seconds, sending_seconds, stage_times
@@ -25,13 +26,22 @@ from instances.problems.device_mapping import DeviceMapping
 
 def breakdown(instance: DeviceMapping, plan: Mapping) -> Breakdown:
     """Every stage's slowest replica, whatever the objective counts of it."""
-    rows, times, parts = [], [], []
+    rows: list[dict[str, Any]] = []
+    times, parts = [], []
     for stage in range(instance.num_stages):
         ring = ring_seconds(instance, plan, stage)
         sending = [math.fsum(sending_seconds(instance, plan, stage, each)) for each in range(instance.replicas)]
         times.append(max(stage_times(instance, plan, stage, ring)))
         compute = instance.stages[stage].compute_s
-        rows.append({"counted_s": times[-1], "compute_s": compute, "sending_s": max(sending), "all_reduce_s": ring})
+        rows.append(
+            {
+                "devices": list(plan.devices[stage]),
+                "counted_s": times[-1],
+                "compute_s": compute,
+                "sending_s": max(sending),
+                "all_reduce_s": ring,
+            }
+        )
         parts.append(
             {
                 "compute": compute,
@@ -40,7 +50,11 @@ def breakdown(instance: DeviceMapping, plan: Mapping) -> Breakdown:
             }
         )
     return Breakdown(
-        tuple(rows), {"bottleneck": f"stage {slowest(times)}"}, lambda: _pictures(instance, plan, times, parts)
+        tuple(rows),
+        {"bottleneck": f"stage {slowest(times)}"},
+        lambda: _pictures(instance, plan, times, parts),
+        degrees=[(len(devices), 1) for devices in plan.devices],
+        devices=(sum(map(len, plan.devices)), instance.num_devices),
     )
 
 

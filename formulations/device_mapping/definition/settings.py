@@ -11,6 +11,12 @@ from instances.problems.device_mapping import AUTO, OBJECTIVES, RINGS, DeviceMap
 
 Instance = DeviceMapping
 
+#: What is minimised, by the objective of an instance.
+MINIMISES = {
+    "p2p": "time in which the slowest stage replica computes and sends",
+    "allreduce": "time in which the slowest stage replica computes and reduces",
+    "full": "time in which the slowest stage replica computes, sends and reduces",
+}
 OVERRIDES = (
     Setting(
         "objective",

@@ -8,7 +8,7 @@ from typing import Any
 from formulations.figures.gantt import batch, beside_objective
 from formulations.figures.objective_parts import flush_parts
 from formulations.figures.plan_figures import Breakdown, Passes, Picture, Stack, Stage, slowest
-from formulations.figures.throughput import throughput
+from formulations.figures.throughput import samples, throughput
 from formulations.flushed_partitioning.definition.problem import (
     depth,
     evaluate,
@@ -22,6 +22,7 @@ from formulations.flushed_partitioning.definition.problem import (
 from formulations.stage_partitioning.definition.batch import simulated
 from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.definition.plan_figures import (
+    contents,
     memory_rows,
     memory_stack,
     stage_bars,
@@ -39,7 +40,7 @@ def breakdown(instance: FlushedInstance, plan: StagePlan) -> Breakdown:
     steps = [step_time(instance, stage) for stage in plan.stages]
     rings = list(synchronisation_times(instance, plan))
     lying = [
-        {} if place is None else {"devices": f"{place.first} to {place.end - 1}"}
+        {} if place is None else {"devices": list(range(place.first, place.end))}
         for place in places(instance, plan) or [None] * len(steps)
     ]
     total, (rounds, filling) = evaluate(instance, plan), _rounds(instance, plan, steps)
@@ -50,18 +51,26 @@ def breakdown(instance: FlushedInstance, plan: StagePlan) -> Breakdown:
     memory = memory_rows(instance.flat, plan) if instance.schedule is Schedule.ONE_F_ONE_B else [{} for _ in steps]
     return Breakdown(
         tuple(
-            {"time_per_sample": step, "synchronisation_per_sample": ring, **row, **lies}
-            for step, ring, row, lies in zip(steps, rings, memory, lying, strict=True)
+            {
+                **contents(instance.flat, stage),
+                "time_per_sample": step,
+                "synchronisation_per_sample": ring,
+                **row,
+                **lies,
+            }
+            for stage, step, ring, row, lies in zip(plan.stages, steps, rings, memory, lying, strict=True)
         ),
         {
             "bottleneck": f"stage {bottleneck}",
             "depth": depth(instance, plan),
             "batch_time": total * instance.flat.num_microbatches,
             "bubble_share": 1 - busy / total if total > 0 else 0.0,
-            **throughput(instance.flat, total),
+            **(throughput(instance.flat, total) or samples(instance.flat, total)),
         },
         lambda: _pictures(instance, plan, steps, rings, (rounds, filling)),
         lambda: strip(instance.flat, plan, stage_bars(plan, steps)),
+        degrees=[(stage.dp_degree, stage.tp_degree) for stage in plan.stages],
+        devices=(sum(stage.dp_degree * stage.tp_degree for stage in plan.stages), instance.flat.num_devices),
     )
 
 

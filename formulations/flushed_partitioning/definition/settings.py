@@ -53,6 +53,8 @@ _MACHINES = (
     ),
 )
 _NOT_SHARED = {"exactly", "realizable"}
+#: What is minimised, by the objective of an instance.
+MINIMISES = {"formula": "time per sample of a batch", "iteration": "time per sample of a simulated batch"}
 #: The flat family's settings, but a batch has N micro-batches whatever the degrees.
 OVERRIDES = (
     *(setting for setting in flat_overrides.OVERRIDES if setting.name not in _NOT_SHARED),

@@ -9,6 +9,7 @@ from dataclasses import replace
 from formulations.figures.device_layout import pack_machines
 from formulations.figures.gantt import forward_and_backward, steady
 from formulations.figures.plan_figures import Breakdown, Network, Picture, Place, Stack, Stage, slowest
+from formulations.figures.throughput import samples
 from formulations.hierarchical_partitioning.definition.plan import HierarchicalPlan
 from formulations.hierarchical_partitioning.definition.problem import (
     flatten,
@@ -31,17 +32,27 @@ def breakdown(instance: HierarchicalInstance, plan: HierarchicalPlan) -> Breakdo
     """Every superstage's time per sample and that of its links between machines."""
     times = [superstage_time(instance, stage) for stage in plan.stages]
     links = [link_time(instance, stage) for stage in plan.stages]
+    degrees = [(stage.dp_degree, sum(own.dp_degree * own.tp_degree for own in stage.inner)) for stage in plan.stages]
     counted = instance.memory_model is not MemoryModel.NONE
-    fullest = {"fullest_device_bytes": most_memory(instance, plan)} if counted else {}
+    held = most_memory(instance, plan) if counted else 0.0
+    fullest = {"memory_bytes": held, "slack_bytes": instance.flat.memory_bytes - held} if counted else {}
     return Breakdown(
         tuple(
-            {"machines": stage.dp_degree, "time_per_sample": time, "link_time_per_sample": link}
+            {
+                "nodes": [node for own in stage.inner for node in own.nodes],
+                "inside": " | ".join(f"dp {own.dp_degree} x tp {own.tp_degree}" for own in stage.inner),
+                "machines": stage.dp_degree,
+                "time_per_sample": time,
+                "link_time_per_sample": link,
+            }
             for stage, time, link in zip(plan.stages, times, links, strict=True)
         ),
-        {"bottleneck": f"superstage {slowest(times)}", **fullest},
+        {"bottleneck": f"superstage {slowest(times)}", **fullest, **samples(instance.flat, max(times))},
         lambda: _pictures(instance, plan),
         lambda: strip(instance.flat, flatten(plan), _times(instance, plan).stages),
         "superstage",
+        degrees,
+        (sum(d * t for d, t in degrees), instance.num_machines * instance.devices_per_machine),
     )
 
 

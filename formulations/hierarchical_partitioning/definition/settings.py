@@ -50,6 +50,8 @@ _OWN: tuple[Setting, ...] = (
     ),
 )
 
+#: What is minimised.
+MINIMISES = {"": "time per sample of the slowest superstage"}
 OVERRIDES: tuple[Setting, ...] = (*_SHARED, *_OWN)
 
 

@@ -29,8 +29,8 @@ def breakdown(instance: LayerAssignmentInstance, plan: LayerPlan, degrees: str =
     stages = stages_of(times, [degrees] * len(parts))
     return Breakdown(
         tuple(
-            {"microbatch_s": time, "sending_s": sent, "all_reduce_s": ring}
-            for time, sent, ring in zip(times, sending, rings, strict=True)
+            {"layers": list(range(*part)), "microbatch_s": time, "sending_s": sent, "all_reduce_s": ring}
+            for part, time, sent, ring in zip(parts, times, sending, rings, strict=True)
         ),
         {
             "bottleneck": f"stage {slowest(times)}",

@@ -12,6 +12,8 @@ from instances.problems.layer_assignment import LayerAssignmentInstance
 
 Instance = LayerAssignmentInstance
 
+#: What is minimised.
+MINIMISES = {"": "time of a training step"}
 OVERRIDES = (
     Setting("stages", parse_count, "number of pipeline stages (cut costs must not depend on the stage)", metavar="S"),
     Setting("microbatches", parse_count, "micro-batches of a training step", metavar="N"),

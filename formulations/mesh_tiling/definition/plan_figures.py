@@ -19,8 +19,8 @@ def breakdown(instance: MeshInstance, plan: TilingPlan) -> Breakdown:
     sending = [*(sending_s(instance, a, b) if instance.ordered else 0.0 for a, b in pairwise(tiles)), 0.0]
     rings = [data_s(instance, tile) for tile in tiles]
     rows = [
-        {"microbatch_s": time, "all_reduce_s": ring, "sending_s": sent}
-        for time, ring, sent in zip(times, rings, sending, strict=True)
+        {"at": [f"({tile.row}, {tile.column})"], "microbatch_s": time, "all_reduce_s": ring, "sending_s": sent}
+        for tile, time, ring, sent in zip(tiles, times, rings, sending, strict=True)
     ]
     stages = stages_of(times, [f"{tile.rows} x {tile.columns}" for tile in tiles])
     microbatch = {
@@ -32,4 +32,10 @@ def breakdown(instance: MeshInstance, plan: TilingPlan) -> Breakdown:
         Stack("A micro-batch in each stage", stages, microbatch, "time of a micro-batch", "s"),
         equation_4(times, sending, rings, instance.num_microbatches, stages),
     )
-    return Breakdown(tuple(rows), {"bottleneck": f"stage {slowest(times)}"}, lambda: pictures)
+    return Breakdown(
+        tuple(rows),
+        {"bottleneck": f"stage {slowest(times)}"},
+        lambda: pictures,
+        degrees=[(tile.rows * tile.columns // instance.tp_degree, instance.tp_degree) for tile in tiles],
+        devices=(sum(tile.rows * tile.columns for tile in tiles), instance.rows * instance.columns),
+    )

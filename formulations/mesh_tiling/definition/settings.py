@@ -7,6 +7,8 @@ from typing import Any
 from instances.parameters import Setting, parse_count, parse_flag
 from instances.problems.mesh_tiling import MeshInstance
 
+#: What is minimised.
+MINIMISES = {"": "time of a training step"}
 OVERRIDES = (
     Setting("tp-degree", parse_count, "tensor-parallel degree of every stage", metavar="T"),
     Setting("dp-degree", parse_count, "data-parallel degree of every stage", metavar="D"),

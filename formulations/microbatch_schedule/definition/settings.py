@@ -10,6 +10,8 @@ from instances.parameters import Setting, one_of, parse_count
 from instances.problems.microbatch_schedule import ScheduleInstance, with_in_flight, with_memory
 from instances.units import parse_bytes, parse_time
 
+#: What is minimised, by the objective of an instance.
+MINIMISES = {"time": "time of an iteration", "memory": "memory of the fullest stage"}
 OVERRIDES = (
     Setting(
         "objective",

@@ -43,7 +43,7 @@ def breakdown(instance: OperatorInstance, plan: OperatorPlan) -> Breakdown:
     """Every stage's seconds for a micro-batch, its share of communication, its all-reduce, and its memory."""
     seconds = stage_seconds(instance, plan)
     shares = plan.replicas if instance.num_stages is not None else (1,) * len(plan.stages)
-    rows = []
+    rows: list[dict[str, Any]] = []
     for stage, (members, replicas) in enumerate(zip(plan.stages, plan.replicas, strict=True)):
         compute = math.fsum(instance.operators[operator].compute_s for operator in members)
         held = memory_bytes(instance, members, len(plan.stages) - stage)
@@ -51,9 +51,10 @@ def breakdown(instance: OperatorInstance, plan: OperatorPlan) -> Breakdown:
         room = {} if math.isinf(capacity) else {"slack_bytes": capacity - held}
         rows.append(
             {
+                "nodes": [instance.operators[operator].id for operator in members],
+                "stage_s": seconds[stage] / shares[stage],
                 "compute_s": compute,
                 "communication_s": seconds[stage] - compute,
-                "stage_s": seconds[stage] / shares[stage],
                 "all_reduce_s": all_reduce_seconds(instance, members, replicas),
                 "memory_bytes": held,
                 **room,
@@ -63,6 +64,8 @@ def breakdown(instance: OperatorInstance, plan: OperatorPlan) -> Breakdown:
         tuple(rows),
         {"bottleneck": f"stage {slowest([row['stage_s'] for row in rows])}"},
         lambda: pictures(instance, plan, rows, shares),
+        degrees=[(replicas, 1) for replicas in plan.replicas],
+        devices=None if instance.num_devices is None else (sum(plan.replicas), instance.num_devices),
     )
 
 

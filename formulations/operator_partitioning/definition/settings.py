@@ -23,6 +23,8 @@ WEIGHT_COPIES = Setting(
     "memory of weights, gradients and optimiser state, in copies of the weights",
     metavar="N",
 )
+#: What is minimised, by the objective of an instance.
+MINIMISES = {"stage": "time of a micro-batch in the slowest stage", "step": "time of a training step"}
 OVERRIDES: tuple[Setting, ...] = (
     Setting("stages", parse_count, "number of pipeline stages", metavar="S"),
     Setting("replicas", parse_count, "number of replicas of every stage", metavar="R"),

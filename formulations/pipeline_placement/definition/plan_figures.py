@@ -37,4 +37,6 @@ def breakdown(instance: PlacementInstance, plan: PlacementPlan) -> Breakdown:
         return (network, graph, *others, *memory, passes)
 
     figures = {**mapped.figures, "simulated_step_s": step.seconds, "bubble_share": bubble}
-    return replace(mapped, figures=figures, draw=draw)
+    ids = [[instance.operators.operators[each].id for each in members] for members in plan.partition.stages]
+    rows = tuple({"nodes": own, **row} for own, row in zip(ids, mapped.rows, strict=True))
+    return replace(mapped, rows=rows, figures=figures, draw=draw)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from formulations.contract.family import OwnJson
+from formulations.device_mapping.definition import settings as mapping
 from formulations.operator_partitioning.definition.settings import WEIGHT_COPIES, apply
 from instances.parameters import Setting, one_of, parse_count
 from instances.problems.device_mapping import OBJECTIVES, RINGS
@@ -15,6 +16,9 @@ from instances.problems.pipeline_placement import PlacementInstance, check
 from instances.units import parse_bytes
 
 _JSON = OwnJson(PlacementInstance, check)
+
+#: What is minimised, by the objective of an instance: that of the mapping.
+MINIMISES = mapping.MINIMISES
 
 OVERRIDES = (
     Setting(

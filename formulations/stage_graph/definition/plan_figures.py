@@ -34,12 +34,17 @@ def breakdown(instance: StageGraph, plan: StagePlan) -> Breakdown:
         held = memory_bytes(instance, stage)
         rows.append(
             {
+                "nodes": [instance.id_of(node) for node in stage.nodes],
+                "after": ", ".join(str(source) for source, target in plan.edges if target == index),
+                "microbatch": stage.microbatch,
+                "k": stage.k,
+                "in_flight": stage.in_flight,
                 "s_per_sample": times[index],
+                "memory_bytes": held,
+                "slack_bytes": room_bytes(instance, stage) - held,
                 "forward_s": forward,
                 "backward_s": backward,
                 "all_reduce_s": all_reduce_s(instance, stage),
-                "memory_bytes": held,
-                "slack_bytes": room_bytes(instance, stage) - held,
             }
         )
     iteration = iteration_s(instance, plan)
@@ -55,6 +60,8 @@ def breakdown(instance: StageGraph, plan: StagePlan) -> Breakdown:
             "bubble_share": 1 - busy / (iteration * devices) if iteration > 0 else 0.0,
         },
         lambda: _pictures(instance, plan, times),
+        degrees=[(stage.devices, 1) for stage in plan.stages],
+        devices=(devices, instance.num_devices),
     )
 
 

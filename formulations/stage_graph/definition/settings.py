@@ -9,6 +9,8 @@ from instances.parameters import Setting, one_of, parse_count, parse_degrees
 from instances.problems.stage_graph import OBJECTIVES, SCHEDULES, StageGraph, parse_ratio
 from instances.units import parse_bandwidth, parse_bytes, parse_time
 
+#: What is minimised, by the objective of an instance.
+MINIMISES = {"tps": "time per sample of the slowest stage", "iteration": "time of a simulated iteration"}
 OVERRIDES = (
     Setting("devices", parse_count, "number of identical devices", metavar="D", field="num_devices"),
     Setting("memory", parse_bytes, "memory per device", metavar="BYTES", field="memory_bytes"),

@@ -9,7 +9,7 @@ from typing import Any
 from formulations.figures import plan_figures as shown
 from formulations.figures.gantt import forward_and_backward, steady
 from formulations.figures.plan_figures import Breakdown, Item, Picture, Stack, Strip, idle_share, slowest, stages_of
-from formulations.figures.throughput import throughput
+from formulations.figures.throughput import samples, throughput
 from formulations.simulation.simulate_chain import PipelineStage
 from formulations.stage_partitioning.definition.plan import Stage, StagePlan
 from formulations.stage_partitioning.definition.problem import stage_memory, stage_time, suffix_sums, time_terms
@@ -31,7 +31,10 @@ def breakdown(instance: StageInstance, plan: StagePlan) -> Breakdown:
     devices = [stage.dp_degree * stage.tp_degree for stage in plan.stages]
     rows = memory_rows(instance, plan)
     return Breakdown(
-        tuple({"time_per_sample": time, **row} for time, row in zip(times, rows, strict=True)),
+        tuple(
+            {**contents(instance, stage), "time_per_sample": time, **row}
+            for stage, time, row in zip(plan.stages, times, rows, strict=True)
+        ),
         {
             "bottleneck": f"stage {slowest(times)}",
             "idle_share": idle_share(times, devices, instance.num_devices),
@@ -40,13 +43,21 @@ def breakdown(instance: StageInstance, plan: StagePlan) -> Breakdown:
         },
         lambda: _pictures(instance, plan, times, rows),
         lambda: strip(instance, plan, stage_bars(plan, times)),
+        degrees=[(stage.dp_degree, stage.tp_degree) for stage in plan.stages],
+        devices=(sum(devices), instance.num_devices),
     )
+
+
+def contents(instance: StageInstance, stage: Stage) -> dict[str, Any]:
+    """The nodes of a stage, and the TMPCs that it chooses where some layer has a choice."""
+    has_choice = any(len(tmpcs) > 1 for layer in instance.layers for tmpcs in layer.tmpcs.values())
+    return {"nodes": list(stage.nodes), **({"tmpcs": stage.tmpcs} if has_choice else {})}
 
 
 def _batch_figures(instance: StageInstance, time: float) -> dict[str, float | int]:
     """A batch and what is done in a second, of models that say so."""
     found = throughput(instance, time)
-    return {"batch_time": instance.num_microbatches * time, **found} if found else {}
+    return {"batch_time": instance.num_microbatches * time, **found} if found else samples(instance, time)
 
 
 def _pictures(
@@ -122,11 +133,11 @@ def memory_rows(instance: StageInstance, plan: StagePlan, sums: Sequence[int] | 
         total = stage_memory(instance, stage, s)
         rows.append(
             {
+                "memory_bytes": total,
+                "slack_bytes": instance.memory_bytes - total,
                 "in_flight": -(-s // stage.dp_degree),
                 "static_bytes": static,
                 "activation_bytes": max(0.0, total - static),
-                "memory_bytes": total,
-                "slack_bytes": instance.memory_bytes - total,
             }
         )
     return rows

@@ -37,6 +37,8 @@ def _order(value: Any) -> str:
     return one_of(*stage_edits.ORDERS)(value)
 
 
+#: What is minimised.
+MINIMISES = {"": "time per sample of the slowest stage"}
 OVERRIDES: tuple[Setting, ...] = (
     Setting("devices", parse_count, "number of devices", metavar="K"),
     Setting("memory", parse_bytes, "memory per device: 8GiB (2^30 bytes) or 8GB (10^9)", metavar="SIZE"),

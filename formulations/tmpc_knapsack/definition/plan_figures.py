@@ -16,7 +16,10 @@ def breakdown(instance: KnapsackInstance, plan: KnapsackPlan) -> Breakdown:
     chosen = [next(o for o in node.options if o.id == plan.choice[node.id]) for node in instance.nodes]
     used = total_memory(instance, plan)
     return Breakdown(
-        tuple({"time": option.time, "memory_bytes": option.memory_bytes} for option in chosen),
+        tuple(
+            {"nodes": [node.id], "choice": option.id, "time": option.time, "memory_bytes": option.memory_bytes}
+            for node, option in zip(instance.nodes, chosen, strict=True)
+        ),
         {"memory_bytes": used, "slack_bytes": instance.capacity_bytes - used},
         lambda: (_tradeoff(instance, plan),),
         row="node",

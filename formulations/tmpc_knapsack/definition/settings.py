@@ -16,6 +16,8 @@ from instances.units import parse_bytes
 _JSON = OwnJson(KnapsackInstance, check)
 
 MEMORY = Setting("memory", parse_bytes, "capacity of the knapsack: 8GiB (2^30 bytes) or 8GB (10^9)", metavar="SIZE")
+#: What is minimised.
+MINIMISES = {"": "sum of the times of all nodes"}
 OVERRIDES = (MEMORY,)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from formulations.figures.gantt import MOST_SHOWN, beside_objective, waiting_share
 from formulations.figures.plan_figures import Breakdown, Item, Passes, Picture, Stack, Stage, Strip, Task, stages_of
-from formulations.figures.throughput import throughput
+from formulations.figures.throughput import samples, throughput
 from formulations.simulation.iteration import Iteration
 from formulations.training_strategy.definition.plan import StrategyPlan
 from formulations.training_strategy.definition.problem import (
@@ -38,7 +38,8 @@ def breakdown(instance: StrategyInstance, plan: StrategyPlan) -> Breakdown:
     busy = m * math.fsum(steps)
     rows = [
         {
-            "device": g % plan.pp_degree,
+            "layers": list(plan.chunks[g]),
+            "devices": [g % plan.pp_degree],
             "forward_time": own.forward,
             "backward_time": own.backward + own.weight,
             "gradient_time": summed,
@@ -47,6 +48,7 @@ def breakdown(instance: StrategyInstance, plan: StrategyPlan) -> Breakdown:
         }
         for g, (own, summed) in enumerate(zip(times, sums, strict=True))
     ]
+    per_sample = total / instance.flat.num_microbatches
     lanes = plan.pp_degree * ran.makespan_s
     figures: dict[str, Any] = {
         "schedule": str(plan.schedule),
@@ -54,7 +56,7 @@ def breakdown(instance: StrategyInstance, plan: StrategyPlan) -> Breakdown:
         "batch_time": total,
         "bubble_share": max(0.0, 1 - busy / lanes) if lanes > 0 else 0.0,
         "devices_used": plan.pp_degree * plan.dp_degree * plan.tp_degree,
-        **throughput(instance.flat, total / instance.flat.num_microbatches),
+        **(throughput(instance.flat, per_sample) or samples(instance.flat, per_sample)),
     }
     stages = stages_of(steps)
     return Breakdown(
@@ -62,6 +64,9 @@ def breakdown(instance: StrategyInstance, plan: StrategyPlan) -> Breakdown:
         figures,
         lambda: _pictures(instance, plan, ran, stages, total, sums),
         lambda: _strip(instance, plan, stages),
+        "stage" if len(plan.chunks) == plan.pp_degree else "chunk",
+        [(plan.dp_degree, plan.tp_degree)] * len(plan.chunks),
+        (figures["devices_used"], instance.flat.num_devices),
     )
 
 

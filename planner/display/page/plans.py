@@ -13,8 +13,8 @@ from planner.display.plots.panels import charts, highest
 from planner.display.terminal import printable
 from planner.files.load import family_of
 from planner.files.write import plain
-from planner.results.optimality_loss import format_loss
 from planner.results.result import Result
+from planner.results.texts import format_loss
 from planner.solving.compare import Report
 
 

@@ -8,9 +8,8 @@ from typing import Any
 
 from formulations.figures.plan_figures import Breakdown
 from planner.display.tables import is_rows, table_of_objects, together
-from planner.results.optimality_loss import format_loss
 from planner.results.result import Result
-from planner.results.texts import brief, format_cell, heading, number, percent
+from planner.results.texts import brief, format_cell, format_loss, heading, number, percent
 from solvers.outcome import Stop
 
 #: The columns of the methods' table; a narrow page shows the first ones first.

@@ -8,9 +8,9 @@ from typing import Any
 
 from formulations.contract.family import Claim
 from formulations.figures.plan_figures import Breakdown
-from planner.results.optimality_loss import format_loss
+from instances.units import size
 from planner.results.result import Result
-from planner.results.texts import size
+from planner.results.texts import format_loss
 from planner.solving.certify import Certification
 from planner.solving.compare import Report, optimum
 from solvers.outcome import Status

@@ -12,9 +12,8 @@ from planner.display.plots.chart import Chart
 from planner.display.plots.marks import layer, mark, nominal, span, tooltip
 from planner.display.plots.numbers import NAMES, losses_said
 from planner.results.events import Event
-from planner.results.optimality_loss import format_loss
 from planner.results.result import Result
-from planner.results.texts import percent
+from planner.results.texts import format_loss, percent
 from planner.solving.compare import Report, is_proved
 from solvers.outcome import OPTIMAL_GAP
 

@@ -14,7 +14,7 @@ from planner.display.plots.chart import Chart, Row
 from planner.display.plots.marks import Encoding, layer, mark, nominal, tooltip, when, x_of
 from planner.display.terminal import printable
 from planner.results.events import Event
-from planner.results.optimality_loss import format_loss
+from planner.results.texts import format_loss
 from solvers.outcome import OPTIMAL_GAP
 
 #: Points of a line: where, and how much; ``None``: nothing is known.

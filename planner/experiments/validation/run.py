@@ -28,6 +28,7 @@ from planner.process.errors import UsageError
 from planner.process.executors import place, run_tasks
 from planner.process.signals import end_if_pending
 from planner.results.check import read_plan
+from planner.results.frames import to_frame
 from planner.results.result import html_table
 from planner.solving.backends import examine_solver
 from planner.solving.choose import find_method, reference_name
@@ -78,6 +79,10 @@ class Validation:
             "worst": {name: list(files) for name, files in self.worst.items()},
             "out": self.out,
         }
+
+    def to_frame(self) -> Any:
+        """A data frame with a row for each instance and method (`planner.to_frame`)."""
+        return to_frame(flat(self.records))
 
     def _repr_html_(self) -> str:
         return html_table([{"method": name, **vars(each)} for name, each in self.methods.items()])

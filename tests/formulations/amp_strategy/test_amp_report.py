@@ -11,7 +11,7 @@ from planner.display.tables import show_result
 def test_the_ranked_list_is_a_table(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PLANNER_PUBLISHED", raising=False)
     result = planner.solve(planner.load("amp-homogeneous"), options={"top": 3})
-    show_result(result, {})
+    show_result(result, verbose=True)
     shown = capsys.readouterr().out.splitlines()
     head = next(number for number, line in enumerate(shown) if line.strip() == "ranked")
     columns = shown[head + 1].split()

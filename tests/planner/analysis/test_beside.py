@@ -31,7 +31,10 @@ def test_the_papers_method_runs_beside_the_exact_one(run: Run) -> None:
     assert (found["method"], found["status"], found["loss"]) == ("exact", "optimal", 0.0)
     assert (other["method"], other["loss"]) == ("piper", 0.0) and other["gap"] > 0.1
     _, out, _ = run("solve", "chain8", "--memory", "45MB", "--compare")
-    assert "loss       optimal" in out and " chain8    piper   optimal" in out
+    assert "proved by search" in out and "piper: the time per sample" in out and "which is optimal" in out
+    assert [line.split()[:2] for line in out.splitlines() if "4 x keep" in line] == [
+        [method, stage] for method in ("exact", "piper") for stage in "01"
+    ]
 
 
 def test_the_exact_one_runs_beside_a_heuristic_that_is_named(run: Run) -> None:
@@ -40,7 +43,7 @@ def test_the_exact_one_runs_beside_a_heuristic_that_is_named(run: Run) -> None:
     assert (found["method"], other["method"], other["loss"]) == ("equi-no-tp", "exact", 0.0)
     assert found["loss"] == pytest.approx(found["objective"] / other["objective"] - 1) and found["loss"] > 0.02
     _, out, _ = run("solve", "chain8", "--method", "equi-no-tp", "--compare")
-    assert f"loss       {100 * found['loss']:.3g} %" in out
+    assert f", which is {100 * found['loss']:.3g} % above the optimum" in out
     named = compared(run, "chain8", "--method", "cpsat")
     assert (named["method"], named["compared"][0]["method"]) == ("cpsat", "piper")
 

@@ -14,7 +14,8 @@ from counting import Counting
 import planner
 from planner.display.bench import format_losses
 from planner.experiments.bench.measure import MeasuredRow, with_losses
-from planner.results.optimality_loss import format_loss, losses, optimum_of
+from planner.results.optimality_loss import losses, optimum_of
+from planner.results.texts import format_loss
 
 Run = Callable[..., tuple[int, str, str]]
 ROW = MeasuredRow("a", "a", {}, "exact", 0, 1, None, 1.0, (1.0,), 0.0, 4.0, 4.0, 0.0, "optimal", "proved", "s", None)

@@ -1,0 +1,112 @@
+"""What a result says of itself in a few lines, for every problem."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+from small_instances import random_case
+
+import planner
+from formulations import FAMILIES
+from formulations.figures.plan_figures import Breakdown
+from planner.files.load import family_of
+from planner.results import frames
+from planner.results.sentences import shape, stage_rows
+from solvers.outcome import Status, Stop
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.mark.parametrize("name", [family.name for family in FAMILIES])
+def test_a_result_says_what_is_minimised_its_value_and_its_shape(name: str) -> None:
+    cases = (random_case(name, 1, number) for number in range(20))
+    results = (planner.solve(each, exact=True, limits=planner.Limits(time_s=30)) for each in cases)
+    result = next(each for each in results if each.plan is not None)
+    instance, family = result.of, family_of(result.of)
+    assert family.minimises and family.minimised(instance) in family.minimises.values()
+    first, second, *table = str(result).splitlines()
+    assert first.startswith(f"{instance.name}: the least {family.minimised(instance)} is ") and "proved by" in first
+    found = result.breakdown()
+    assert found is not None and second.startswith(f"{len(found.rows)} {found.row}") and second.endswith(".")
+    assert len(table) == 1 + len(stage_rows(result, found)) <= 1 + len(found.rows)
+    assert len(stage_rows(result, found, full=True)) == len(found.rows)
+    assert "None" not in f"{first}{second}" and "{" not in f"{first}{second}"
+
+
+def test_equal_neighbours_are_one_row_and_what_depends_on_their_place_is_a_range() -> None:
+    result = planner.solve(planner.load("bert32", devices=64, memory="8GiB"), exact=True)
+    found = result.breakdown()
+    assert found is not None and len(found.rows) == 30
+    rows = stage_rows(result, found)
+    assert [row["stage"] for row in rows] == ["0", "1-9", "10-21", "22-28", "29"]
+    assert (rows[1]["nodes"], rows[1]["names"]) == ("7 .. 15 (9)", "9 x transformer layer")
+    assert rows[1]["memory"] == "3.065 .. 2.705 GiB" and rows[1]["in flight"] == "29 .. 21"
+    assert str(result).splitlines()[1] == (
+        "30 stages, the first with 7 replicas of 2 devices, 21 on 2 devices, 8 on 1 device; stage 22 is the slowest; "
+        "64 of 64 devices, fullest 7.953 of 8 GiB."
+    )
+
+
+def test_neighbours_on_other_devices_are_two_rows() -> None:
+    result = planner.solve(planner.load("chain8"), exact=True)
+    rows: list[dict[str, Any]] = [{"nodes": [0], "time": 1.0}, {"nodes": [1], "time": 1.0}]
+    assert len(stage_rows(result, Breakdown(tuple(rows), degrees=[(1, 1), (1, 1)]))) == 1
+    assert len(stage_rows(result, Breakdown(tuple(rows), degrees=[(1, 1), (2, 1)]))) == 2
+
+
+def test_many_shapes_are_shown_by_their_ends() -> None:
+    degrees = [(count, 1) for count in range(1, 7)]
+    assert shape(Breakdown(({},) * 6, degrees=degrees)) == "6 stages on 1 to 6 devices"
+
+
+def test_what_is_not_proved_is_not_claimed() -> None:
+    result = planner.solve(planner.load("chain8"), method="equi-no-tp")
+    assert str(result).splitlines()[0] == (
+        "chain8: by equi-no-tp the time per sample of the slowest stage is 0.028 s (35.71 samples/s); no plan has less "
+        "than 0.022 s (gap 21.4 %)."
+    )
+    assert "nothing is proved of others" in str(replace(result, bound=None, gap=None))
+    none = replace(result, objective=None, plan=None, own_plan=None, status=Status.UNKNOWN, stop=Stop.TIME_LIMIT)
+    assert str(none) == "chain8: no plan was found (time_limit); no plan has less than 0.022 s."
+    starved = planner.solve(planner.load("chain8", memory="10MB"), exact=True)
+    assert str(starved) == f"chain8: there is no plan, proved by {starved.proved_by}."
+
+
+def test_the_gap_of_an_optimum_is_nothing(run: Run) -> None:
+    report = planner.crosscheck(planner.load("chain8"), methods=["exact", "equi"])
+    assert 0 < report.results[0].gap < 1e-6  # type: ignore[operator]
+    exact, equi = str(report).splitlines()[1:3]
+    assert "  0 %  " in exact and "  19.4 %  " in equi
+    assert str(report).endswith("the methods agree; optimum 0.0273; 1 proof, 1 independent")
+
+
+def test_search_figures_and_all_rows_are_shown_where_they_are_wanted(run: Run) -> None:
+    given = ("solve", "bert32", "--devices", "64", "--memory", "8GiB")
+    usual, verbose, full = (run(*given, *more)[1] for more in ((), ("--verbose",), ("--full",)))
+    assert "downsets" not in usual and "stats" in verbose and "knapsack_searches" in verbose
+    assert len(usual.splitlines()) < 16 and full.count("transformer layer") >= 30
+    many = run("solve", "knapsack")[1]
+    assert "8 more rows: --full" in many and "more row" not in run("solve", "knapsack", "--full")[1]
+
+
+def test_an_instance_prints_a_line_for_each_fact() -> None:
+    shown = str(planner.load("bert32", devices=64, memory="8GiB")).splitlines()
+    assert shown[0] == "bert32, an instance of stage_partitioning" and len(shown) < 12
+    assert "  memory_bytes      8 GiB" in shown and "  layers            37" in shown
+    assert "schedule" in str(planner.load("chain8-flushed")) and "layers" in str(planner.load("chain8-flushed"))
+
+
+def test_reports_are_data_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = planner.crosscheck(planner.load("chain8"), methods=["exact", "equi"])
+    monkeypatch.setattr(frames, "find_spec", lambda _: None)
+    with pytest.raises(planner.UsageError, match=r"pandas or polars: pip install '\.\[frames\]'"):
+        report.to_frame()
+    monkeypatch.setattr(frames, "find_spec", find_spec)
+    pytest.importorskip("pandas")
+    frame = report.to_frame()
+    assert list(frame["method"]) == ["exact", "equi"] and frame["loss"][0] == 0.0
+    assert list(planner.to_frame([{"a": 1}, {"a": 2}])["a"]) == [1, 2]
