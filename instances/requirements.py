@@ -21,7 +21,7 @@ Argument = int | str
 RELATIONS = ("<=", ">=", "==")
 
 #: The grammar, in words.
-GRAMMAR = "a requirement such as num_stages <= 6, same_stage(3, 7) or not same_stage(3, 7) (planner list PROBLEM)"
+GRAMMAR = "a requirement such as num_stages <= 6, nodes(*) <= 5 or not same_stage(3, 7) (planner list PROBLEM)"
 
 _TOKENS = re.compile(r"""\s*(?:(?P<name>[^\s()<>=!,"']+)|(?P<quoted>"[^"]*"|'[^']*')|(?P<sign><=|>=|==|=|<|>|[(),]))""")
 _PLAIN = re.compile(r"""[^\s()<>=!,"']+""")
@@ -83,10 +83,10 @@ def parse(text: str) -> Requirement:
 
         requirement  ["not"] quantity [("<=" | ">=" | "==" | "=" | "<" | ">") whole number]
         quantity     NAME ["(" argument {"," argument} ")"]
-        argument     whole number | NAME | "any text" | 'any text'
+        argument     whole number | NAME | "any text" | 'any text' | *
 
-    Without a relation the quantity, one of yes and no, must be yes, and after ``not`` it must be no; ``==`` cannot be
-    negated.
+    ``*`` stands for every value of the argument (`formulations.contract.quantities.for_all`). Without a relation the
+    quantity, one of yes and no, must be yes, and after ``not`` it must be no; ``==`` cannot be negated.
 
     Raises
     ------

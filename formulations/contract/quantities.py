@@ -6,10 +6,12 @@ A quantity is a whole number that can be read off a plan, or yes (1) and no (0).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib import import_module
+from itertools import product
 from typing import Any
 
 from formulations.contract.violation import Violation
@@ -17,16 +19,24 @@ from instances.errors import InstanceError, closest
 from instances.exchange import form_of
 from instances.requirements import GRAMMAR, Argument, Requirement, parse, requirements_of
 
+#: An argument that stands for every value: ``nodes(*) <= 5``.
+EVERY = "*"
+#: So many requirements at most stand for one.
+_MOST = 10_000
 #: Longer lists of an argument's values are described by their first and last.
 _FEW = 6
 
 
 @dataclass(frozen=True)
 class Domain:
-    """What an argument of a quantity may be: ``values(instance)`` lists it (node ids, or numbers from 0 on)."""
+    """What an argument of a quantity may be: ``values(instance)`` lists it (node ids, or numbers from 0 on).
+
+    ``in_every_plan``: whether every plan has all of them; it may have fewer stages than the last one that there may be.
+    """
 
     name: str
     values: Callable[[Any], Iterable[Argument]]
+    in_every_plan: bool = True
 
 
 @dataclass(frozen=True)
@@ -137,15 +147,42 @@ def _find_argument(instance: Any, domain: Domain, argument: Argument) -> Argumen
     return known[str(argument)]
 
 
-def check(vocabulary: Iterable[Quantity], instance: Any, where: str) -> None:
-    """Every requirement of the instance speaks of its quantities; `InstanceError` for the first that does not."""
-    vocabulary = list(vocabulary)
+def check(vocabulary: Iterable[Quantity], instance: Any, where: str) -> tuple[str, ...]:
+    """The requirements of the instance, in place of one for ``*`` those for all that it stands for.
+
+    `InstanceError` for the first that speaks of other quantities than there are.
+    """
+    vocabulary, found = list(vocabulary), []
     for number, text in enumerate(instance.requirements):
         field = f"requirements[{number}]"
         try:
-            resolve_requirement(vocabulary, instance, parse(text))
+            for requirement in for_all(vocabulary, instance, parse(text)):
+                resolve_requirement(vocabulary, instance, requirement)
+                found.append(str(requirement))
         except ValueError as rule:
             raise InstanceError.at(where, field, text, str(rule)) from None
+    return tuple(dict.fromkeys(found))
+
+
+def for_all(vocabulary: Iterable[Quantity], instance: Any, requirement: Requirement) -> list[Requirement]:
+    """A requirement for each value of the arguments that are ``*``; the requirement itself where none is.
+
+    A node may be called ``*``: then it is that node. ``ValueError`` for what would require that a plan has all the
+    stages that there may be, and for very many.
+    """
+    quantity = next((each for each in vocabulary if each.name == requirement.quantity), None)
+    if quantity is None or len(requirement.arguments) != len(quantity.domains):
+        return [requirement]
+    choices: list[list[Argument]] = []
+    for domain, argument in zip(quantity.domains, requirement.arguments, strict=True):
+        values = list(domain.values(instance)) if argument == EVERY else []
+        is_every = bool(values) and EVERY not in values
+        if is_every and not domain.in_every_plan and not requirement.holds(0):
+            raise ValueError(f"<= for every {domain.name}: a plan need not have all that there may be")
+        choices.append(values if is_every else [argument])
+    if math.prod(map(len, choices)) > _MOST:
+        raise ValueError(f"at most {_MOST:,} requirements for all")
+    return [replace(requirement, arguments=arguments) for arguments in product(*choices)]
 
 
 def unknown_to(honours: frozenset[str], instance: Any) -> str | None:

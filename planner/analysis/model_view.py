@@ -66,6 +66,27 @@ class Term:
     __hash__ = None  # type: ignore[assignment]
 
 
+@dataclass(frozen=True, eq=False)
+class Named(Term):
+    """A quantity of a model before it has its arguments; one that takes none is compared as it is."""
+
+    of: Quantity | None = None
+
+    def __call__(self, *arguments: Argument, **by_name: Argument) -> Term:
+        """The quantity with arguments, in their order or by their names."""
+        assert self.of is not None
+        return Term(self.quantity, _in_order(self.of, arguments, by_name))
+
+    def requirement(self, relation: str = "", amount: object = 1) -> Requirement:
+        """As of a `Term`; `UsageError`, which shows how it is written, if the quantity takes arguments."""
+        assert self.of is not None
+        if self.of.domains:
+            every = ", ".join(["'*'"] * len(self.of.domains))
+            written = f"m.{self.of.signature}, or m.{self.quantity}({every}) for all"
+            raise UsageError(f"{self.quantity} is of {self.of.domains[0].name}s; expected {written}")
+        return super().requirement(relation, amount)
+
+
 #: What states a requirement: one, a term that is yes or no, or text.
 Stated = Requirement | Term | str
 
@@ -112,7 +133,7 @@ def declarative(family: Family[Any, Any]) -> list[str]:
 class OpenModel:
     """A model that can be looked at, changed by requirements, solved and written; made by `planner.model`.
 
-    The quantities of the family's vocabulary are its attributes: ``m.require(m.num_stages() <= 6)``.
+    The quantities of the family's vocabulary are its attributes: ``m.require(m.num_stages <= 6, m.nodes(0) >= 2)``.
     """
 
     def __init__(
@@ -129,11 +150,11 @@ class OpenModel:
         #: With all requirements; what is solved.
         self.instance = instance
 
-    def __getattr__(self, name: str) -> Callable[..., Term]:
+    def __getattr__(self, name: str) -> Named:
         family = self.__dict__.get("_family")  # not there yet while it is being copied
         for quantity in () if family is None else family.vocabulary:
             if quantity.name == name:
-                return lambda *arguments, **by_name: Term(name, _in_order(quantity, arguments, by_name))
+                return Named(name, of=quantity)
         raise AttributeError(f"{type(self).__name__} has no attribute or quantity {name!r}")
 
     def __dir__(self) -> list[str]:
@@ -145,7 +166,7 @@ class OpenModel:
         instance = validate(with_requirements(self.instance, more))
         refused = self._method.misfit(instance)
         if refused:
-            raise UsageError.at("requirement", str(more[-1]), refused)
+            raise UsageError.at("requirement", str(more[-1]), f"one for {self._method.name}: {refused}")
         self.instance = instance
         self.__dict__.pop("_built", None)
         return self

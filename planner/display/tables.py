@@ -76,7 +76,7 @@ def show_result(
         "clock": None if (clock := result.clock()) is None else format_clock(clock),
         "method": f"{result.method} ({result.claim}), {result.seconds:.4g} s {result.solver}".rstrip(),
         "certificate": None if result.certificate is None else facts(result.certificate),
-        "why": result.reason if result.reason and (verbose or is_cut_short) else None,
+        "why": f"{result.method}: {result.reason}" if result.reason and (verbose or is_cut_short) else None,
         "printed": str(result.stats["printed"]) if "printed" in result.stats else None,  # by a function of the user's
     }
     if verbose:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -185,7 +186,8 @@ def validate(instance: Any, where: str = "instance", *, requirements: bool = Tru
 
         instance = validate_fields(instance, where)
         family.check(instance, where)
-        quantities.check(family.vocabulary, instance, where)
+        required = quantities.check(family.vocabulary, instance, where)
+        instance = instance if required == instance.requirements else replace(instance, requirements=required)
         object.__setattr__(instance, _IS_VALID, True)
     if not requirements:
         rule = "none: they are not honoured here"

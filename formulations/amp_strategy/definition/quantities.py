@@ -11,7 +11,7 @@ from instances.requirements import requirements_of
 if TYPE_CHECKING:
     from formulations.amp_strategy.definition.plan import Degrees, StrategyPlan
 
-_STAGE = Domain("stage", lambda instance: range(min(instance.num_devices, len(instance.layers))))
+_STAGE = Domain("stage", lambda instance: range(min(instance.num_devices, len(instance.layers))), in_every_plan=False)
 
 
 def layers(_: AmpInstance, plan: StrategyPlan, stage: int) -> int:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from formulations.stage_partitioning.definition.plan import Stage
 
 _NODE = Domain("node", lambda instance: instance.flat.index)
-_SUPERSTAGE = Domain("superstage", lambda instance: range(len(instance.flat.layers)))
+_SUPERSTAGE = Domain("superstage", lambda instance: range(len(instance.flat.layers)), in_every_plan=False)
 
 
 def num_superstages(_: Instance, plan: HierarchicalPlan) -> int:

@@ -66,7 +66,7 @@ def _of(instance: Any, plan: StagePlan, node: NodeId) -> Stage:
 def vocabulary(flat: Callable[[Any], StageInstance]) -> tuple[Quantity, ...]:
     """The quantities; ``flat(instance)`` has the layers."""
     node = Domain("node", lambda instance: flat(instance).index)
-    stage = Domain("stage", lambda instance: range(len(flat(instance).layers)))
+    stage = Domain("stage", lambda instance: range(len(flat(instance).layers)), in_every_plan=False)
     return (
         Quantity("num_stages", "number of stages", num_stages),
         Quantity("num_devices", "devices that the stages take together", num_devices),

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import planner
+from instances.errors import InstanceError
 from planner.analysis.model_view import OpenModel
 from planner.cli.app import main
 from planner.process.errors import UsageError
@@ -47,6 +48,26 @@ def test_relaxation_bounds_the_optimum_and_names_what_is_fractional() -> None:
     assert 0.5 * best < root.bound < best
     assert any(name.startswith("carries[") and 0 < value < 1 for name, value in root.fractional.items())
     assert any(name.startswith("stage_time[") for name in root.duals) and model.duals() == root.duals
+
+
+def test_a_requirement_for_all_is_one_for_each() -> None:
+    """Below their optimum of six layers no stage has more than three; a file and a model say it as the command does."""
+    layers = planner.load("layers", layers=8, stages=3, require="layers(*) <= 3")
+    assert layers.requirements == ("layers(0) <= 3", "layers(1) <= 3", "layers(2) <= 3")
+    model = opened()
+    model.require(model.layers("*") <= 3)
+    assert model.instance.requirements == layers.requirements
+    assert max(planner.solve(layers, exact=True).plan["lengths"]) == 3  # type: ignore[index]
+    with pytest.raises(UsageError, match=r"expected m\.layers\(stage\), or m\.layers\('\*'\) for all"):
+        model.require(model.layers <= 3)
+    chain = planner.model(planner.load("chain8"), "milp")
+    assert chain.require(chain.num_stages <= 1).instance.requirements == ("num_stages <= 1",)
+    with pytest.raises(InstanceError, match=r"expected <= for every stage: a plan need not have all"):
+        planner.load("chain8", require="nodes(*) >= 2")
+    with pytest.raises(InstanceError, match="at most 10,000 requirements"):
+        planner.load("bert32", layers=110, require="same_stage(*, *)")
+    few = planner.load("chain8", require="not same_stage(*, 7)", first=8)
+    assert len(few.requirements) == 8
 
 
 def test_what_states_no_requirement() -> None:
