@@ -44,6 +44,16 @@ def size(value: float) -> str:
     return f"{value:.4g} B"
 
 
+def of_room(needed: float, room: float) -> str:
+    """A size beside the one that there is room for; how much more it is where both look the same.
+
+    >>> of_room(117 * 2.0**30, 8 * 2.0**30), of_room(2.0**33 + 1, 2.0**33)
+    ('117 GiB of 8 GiB', '8 GiB of 8 GiB, 1 B more')
+    """
+    more = f", {needed - room:.4g} B more" if needed > room and size(needed) == size(room) else ""
+    return f"{size(needed)} of {size(room)}{more}"
+
+
 def parse_bandwidth(value: Any) -> float:
     """Bytes per second of "25GiB/s", "200Gbit/s" or a number; positive, from `MIN_AMOUNT` on.
 

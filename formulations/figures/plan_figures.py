@@ -369,7 +369,7 @@ class Breakdown:
     ``rows`` has one entry for each stage, or whatever ``row`` says, all with the same names; ``figures`` are of the
     whole plan. Names end in their unit (``_s``, ``_bytes``, ``_share``), or say that the instance's own time unit is
     meant.
-    Lists in a row name what is in it, such as the layers of a stage.
+    Lists of a row name what is in it, such as the layers of a stage.
     ``draw`` makes the pictures, and ``strip`` the strip of layers alone, for families whose plans have one.
     ``degrees`` are for each row its replicas and the devices of each; empty: not known. ``devices`` are how many the
     plan uses, and how many there are.

@@ -66,6 +66,8 @@ class Tmpc:
 class DeclaredTmpc(Tmpc):
     """A TMPC as files have it: what it holds may be left to a rule (`instances.memory_schemes.SCHEMES`)."""
 
+    weight_bytes: Amount = 0.0
+    activation_bytes: Amount = 0.0
     static_bytes: Amount | None = None  # type: ignore[assignment]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import pairwise
 from math import isclose
 from typing import Any
 
@@ -17,6 +18,10 @@ from instances.validation import read_keys
 Named = Callable[[NodeId], NodeId]
 
 
+#: What a layer has in place of ``tmpcs``.
+_TMPC = ("time", "weight_bytes", "activation_bytes", "static_bytes")
+
+
 def read(content: Any, where: str, scheme: str | None = None) -> StageInstance:
     """The instance that parsed JSON declares.
 
@@ -28,13 +33,47 @@ def read(content: Any, where: str, scheme: str | None = None) -> StageInstance:
     InstanceError
         One line that names the field, its value and the rule; also for weights that no rule says the memory of.
     """
-    given = read_keys(StageInstance, content, where)
+    given = read_keys(StageInstance, _with_tmpcs(content, where), where)
     scheme = _scheme(given["layers"], given["options"], scheme, where)
     if scheme is not None:
         given["options"] = {**given["options"], SCHEME: scheme}
     instance = build_instance(given, None if scheme is None else SCHEMES[scheme])
     check(instance, where)
     return instance
+
+
+def _with_tmpcs(content: Any, where: str) -> Any:
+    """The content with the TMPCs of layers that have the numbers of their one TMPC instead, on one device.
+
+    As in a table their ids are their places, and they are a chain, where neither is declared; what flows along it is
+    each layer's ``output_bytes``.
+    """
+    layers = content.get("layers") if isinstance(content, dict) else None
+    if not isinstance(layers, list) or not all(isinstance(layer, dict) for layer in layers):
+        return content
+    short = [number for number, layer in enumerate(layers) if "tmpcs" not in layer]
+    for number in short:
+        if "time" not in layers[number]:
+            rule = "TMPCs, or the time of the layer's one TMPC"
+            raise InstanceError.missing(where, path(("layers", number, "tmpcs")), rule)
+    outputs = [layer.get("output_bytes", 0.0) for layer in layers]
+    if short and "edges" not in content:
+        ids = [layer.get("id", number) for number, layer in enumerate(layers)]
+        chain = [
+            {"source": source, "target": target, "bytes": size}
+            for (source, target), size in zip(pairwise(ids), outputs, strict=False)
+        ]
+        content = {**content, "edges": chain}
+    return {**content, "layers": [_one_tmpc(number, layer) for number, layer in enumerate(layers)]}
+
+
+def _one_tmpc(number: int, layer: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The layer, of its one TMPC if it has the numbers of that."""
+    if "tmpcs" in layer:
+        return layer
+    own = {name: value for name, value in layer.items() if name not in (*_TMPC, "output_bytes")}
+    only = {"id": "only", **{name: layer[name] for name in _TMPC if name in layer}}
+    return {"id": number, **own, "tmpcs": {"1": [only]}}
 
 
 def build_instance(given: Mapping[str, Any], books: Bookkeeping | None = None) -> StageInstance:

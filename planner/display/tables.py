@@ -75,6 +75,7 @@ def show_result(
     rows: dict[str, str | Text | None] = {
         "clock": None if (clock := result.clock()) is None else format_clock(clock),
         "method": f"{result.method} ({result.claim}), {result.seconds:.4g} s {result.solver}".rstrip(),
+        "options": facts(result.options) if result.options else None,
         "certificate": None if result.certificate is None else facts(result.certificate),
         "why": f"{result.method}: {result.reason}" if result.reason and (verbose or is_cut_short) else None,
         "printed": str(result.stats["printed"]) if "printed" in result.stats else None,  # by a function of the user's
@@ -85,7 +86,6 @@ def show_result(
             "instance": None if result.of is None else facts(family_of(result.of).describe(result.of)),
             "status": f"{result.status.value} ({ending(result)}), bound {with_unit(result.bound, result.unit)}",
             "over time": _gap_over_time(events) or None if result.seconds >= _WATCHED_S else None,
-            "options": facts(result.options) if result.options else None,
             "stats": stats if result.stats else None,
         }
     out.print(grid((name, text) for name, text in rows.items() if text is not None))

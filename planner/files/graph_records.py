@@ -57,10 +57,6 @@ _SHAPES = {
     "microbatch_schedule": Shape("stages", "edges"),
 }
 INNER = {"flat": "stage_partitioning", "operators": "operator_partitioning"}
-#: What a node of a hand-made graph has in place of ``tmpcs``: one way to execute the layer, on one device.
-_TMPC = ("time", "weight_bytes", "activation_bytes")
-#: What it may leave out, too, for a rule that says what is held of the weights.
-_STATIC = "static_bytes"
 #: An edge's place among the edges of the instance, where the graph has them in another order.
 POSITION = "position"
 
@@ -104,10 +100,7 @@ def content_of_graph(graph: networkx.DiGraph, where: str, problem: str, settings
         inner = content
     nodes = {key: attributes_by_name(attributes) for key, attributes in graph.nodes(data=True)}
     names = {key: node.get("id", key) if shape.named else place for place, (key, node) in enumerate(nodes.items())}
-    inner[shape.nodes] = [
-        {**({"id": names[key]} if shape.named else {}), **_with_tmpcs(node, shape, where, place)}
-        for place, (key, node) in enumerate(nodes.items())
-    ]
+    inner[shape.nodes] = [{**({"id": names[key]} if shape.named else {}), **node} for key, node in nodes.items()]
     ends = [
         (names[source], names[target], attributes_by_name(found)) for source, target, found in graph.edges(data=True)
     ]
@@ -125,6 +118,11 @@ def with_machine(
             family = next(family for family in formulations.FAMILIES if family.name == problem)
             content[field] = parse(family.overrides, {setting: settings[setting]}, problem)[setting]
     return content
+
+
+def has_machine(problem: str) -> bool:
+    """Whether settings stand for fields that the problem's JSON has at its top."""
+    return problem in _SHAPES and bool(_SHAPES[problem].aliases) and not _SHAPES[problem].inside
 
 
 def shape_of(problem: str) -> Shape:
@@ -161,16 +159,6 @@ def _tensors(ends: list[tuple[Any, Any, dict[str, Any]]]) -> list[dict[str, Any]
         tensor = tensors.setdefault(key, {"source": source, "targets": [], **found})
         tensor["targets"].append(target)
     return [tensors[key] for key in sorted(tensors, key=lambda key: key[:2])]
-
-
-def _with_tmpcs(node: dict[str, Any], shape: Shape, where: str, place: int) -> dict[str, Any]:
-    """A node of stage partitioning with ``tmpcs``, made of the numbers of its one TMPC if it has these."""
-    if shape.nodes != "layers" or "tmpcs" in node:
-        return node
-    if "time" not in node:
-        raise InstanceError.missing(where, f"layers[{place}].tmpcs", "TMPCs, or the time of the layer's one TMPC")
-    only = {"id": "only", **{name: node.get(name, 0.0) for name in _TMPC}, _STATIC: node.get(_STATIC)}
-    return {**{name: value for name, value in node.items() if name not in (*_TMPC, _STATIC)}, "tmpcs": {"1": [only]}}
 
 
 def attributes_by_name(attributes: Mapping[Any, Any]) -> dict[str, Any]:

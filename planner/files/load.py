@@ -16,10 +16,10 @@ from instances.errors import InstanceError, expect
 from instances.files import expect_few_lines, read_text
 from instances.requirements import with_requirements
 from planner.files import problems, settings
-from planner.files.graph_records import content_of_graph, is_graph, read_graph, with_machine
+from planner.files.graph_records import content_of_graph, has_machine, is_graph, read_graph, with_machine
 from planner.files.read import STANDARD, parse_json, read_named
 from planner.files.rows import has_rows, read_row, split_row
-from planner.files.tables import is_table, read_table
+from planner.files.tables import expect_times, is_table, read_table
 from planner.process.errors import UsageError, closest
 from planner.types import Instance
 from solvers.gc_pause import no_collection
@@ -88,7 +88,10 @@ def load(
 def read_declared(content: Any, where: str, problem: str | None, overrides: Mapping[str, Any]) -> Any:
     """The instance that the content of a file declares; arguments and errors as of `load`."""
     problem = None if problem is None else problem_name(problem)
-    return _read(recognise_family(content, where), content, where, problem, overrides)
+    family = recognise_family(content, where)
+    if isinstance(content, dict) and has_machine(family.name):
+        content = with_machine(dict(content), overrides, family.name)
+    return _read(family, content, where, problem, overrides)
 
 
 def problem_name(problem: str) -> str:
@@ -206,6 +209,8 @@ def recognise_family(content: Any, where: str) -> Family[Any, Any]:
     known = [family.name for family in formulations.FAMILIES]
     if isinstance(content, dict) and str(content.get("problem")) in problems.installed_problems():
         return family_named(content["problem"])
+    if isinstance(content, str):
+        expect_times(content, where)
     if isinstance(content, dict) and "problem" in content:
         raise InstanceError.at(where, "problem", content["problem"], f"one of {closest(content['problem'], known)}")
     kind = "JSON" if not isinstance(content, str) else "text"

@@ -1,4 +1,4 @@
-"""Chains of layers as a table, CSV or TSV with a heading, as the JSON of stage partitioning."""
+"""Chains of layers as a table, CSV (also with semicolons) or TSV with a heading, as the JSON of stage partitioning."""
 
 from __future__ import annotations
 
@@ -24,13 +24,8 @@ _NUMBERS: Numbers = {
     "output_bytes": (parse_bytes, 0.0),
 }
 _NOTES = ("name", "module", "role")
-#: What a table does not have: fields of the instance, and the options that stand for them.
-_MACHINE = {
-    "num_devices": "devices",
-    "memory_bytes": "memory",
-    "bandwidth": "bandwidth",
-    "num_microbatches": "microbatches",
-}
+#: What a table does not have: settings, each with an example.
+_MACHINE = {"devices": "8", "memory": "16GiB", "bandwidth": "25GB/s", "microbatches": "32"}
 
 
 def is_table(content: Any) -> bool:
@@ -39,6 +34,16 @@ def is_table(content: Any) -> bool:
         return False
     heading = content.lstrip().partition("\n")[0]
     return "time" in [cell.strip() for cell in heading.split(_separator(heading))]
+
+
+def expect_times(content: str, where: str) -> None:
+    """`InstanceError`, with the columns that there are and a heading to copy, for a table without a column ``time``."""
+    heading, *rows = content.strip().splitlines() or [""]
+    separator = _separator(heading)
+    has_columns = bool(rows) and 0 < heading.count(separator) == rows[0].count(separator)
+    if has_columns or Path(where.removesuffix(".gz")).suffix.lower() in (".csv", ".tsv"):
+        rule = "a column time, as in name,time,weight_bytes,activation_bytes,output_bytes"
+        raise InstanceError.at(where, "line 1", heading, rule)
 
 
 def read_table(content: str, where: str, machine: Mapping[str, Any]) -> dict[str, Any]:
@@ -58,9 +63,9 @@ def read_table(content: str, where: str, machine: Mapping[str, Any]) -> dict[str
     InstanceError
         If a column is unknown or a cell breaks its rule; what is missing of the machine is named at once.
     """
-    absent = [field for field, option in _MACHINE.items() if machine.get(option) is None]
+    absent = [option for option in _MACHINE if machine.get(option) is None]
     if absent:
-        options = ", ".join(f"--{_MACHINE[field]}" for field in absent)
+        options = ", ".join(f"--{option} {_MACHINE[option]}" for option in absent)
         raise InstanceError.missing(where, ", ".join(absent), f"{options}: a table has layers alone")
     lines = rows_of(content, where, _NUMBERS, _NOTES)
     if machine.get(SCHEME) is None and machine.get(SCHEME.replace("-", "_")) is None:
@@ -122,7 +127,7 @@ def rows_of(content: str, where: str, numbers: Numbers, notes: Collection[str]) 
 
 
 def _separator(heading: str) -> str:
-    return "\t" if "\t" in heading else ","
+    return "\t" if "\t" in heading else ";" if ";" in heading and "," not in heading else ","
 
 
 def _row(columns: list[str], row: list[str], where: str, numbers: Numbers, notes: Collection[str]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.definition.problem import stage_time
 from instances.problems.hierarchical_partitioning import HierarchicalInstance, MemoryModel
 from instances.problems.stage_partitioning import Layer
+from instances.units import of_room
 
 
 def whole_weight(layer: Layer) -> float:
@@ -129,8 +130,8 @@ def _crude_memory(instance: HierarchicalInstance, plan: HierarchicalPlan) -> lis
                 continue
             memory = flat_problem.stage_memory(instance.flat, stage, S)
             if memory > limit:
-                found.append(Violation("memory", f"stage {j} of superstage {i} needs {memory:.17g} bytes of "
-                                       f"{instance.flat.memory_bytes:.17g} with {S} micro-batches in all"))  # fmt: skip
+                needs = f"stage {j} of superstage {i} needs {of_room(memory, instance.flat.memory_bytes)}"
+                found.append(Violation("memory", f"{needs} with {S} micro-batches in all"))
     return found
 
 

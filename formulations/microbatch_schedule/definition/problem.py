@@ -11,6 +11,7 @@ from formulations.contract.violation import Violation
 from formulations.microbatch_schedule.definition.plan import SchedulePlan
 from formulations.simulation.simulate_graph import Pass
 from instances.problems.microbatch_schedule import ScheduleInstance
+from instances.units import of_room
 
 #: Times are compared up to this part of the iteration.
 TOLERANCE = 1e-9
@@ -119,9 +120,7 @@ def _memory_violations(instance: ScheduleInstance, plan: SchedulePlan, stage: in
             Violation("in-flight", f"stage {stage} has {peak * own.microbatch} samples in flight of {own.in_flight}")
         )
     if own.memory_bytes is not None and own.bytes_held(peak) > own.memory_bytes:
-        found.append(
-            Violation("memory", f"stage {stage} holds {own.bytes_held(peak):.17g} bytes of {own.memory_bytes:.17g}")
-        )
+        found.append(Violation("memory", f"stage {stage} holds {of_room(own.bytes_held(peak), own.memory_bytes)}"))
     return found
 
 

@@ -11,6 +11,7 @@ from itertools import chain
 from formulations.contract.violation import Violation
 from formulations.operator_partitioning.definition.plan import OperatorPlan
 from instances.problems.operator_partitioning import OperatorInstance
+from instances.units import of_room
 
 #: A stage fits if its memory is at most that of its devices times this: float noise, far below one byte.
 MEMORY_SLACK = 1 + 1e-12
@@ -251,5 +252,5 @@ def _memory(instance: OperatorInstance, plan: OperatorPlan) -> list[Violation]:
         needed = memory_bytes(instance, members, len(plan.stages) - stage)
         room = capacity_bytes(instance, plan.replicas[stage])
         if needed > room * MEMORY_SLACK:
-            found.append(Violation("memory", f"stage {stage} needs {needed:.6g} bytes; expected at most {room:.6g}"))
+            found.append(Violation("memory", f"stage {stage} needs {of_room(needed, room)}"))
     return found

@@ -16,6 +16,7 @@ from formulations.stage_graph.definition.plan import Stage, StagePlan
 from instances.graph import find_cycle, topological_order
 from instances.problems.microbatch_schedule import ScheduleEdge, ScheduleInstance, ScheduleStage
 from instances.problems.stage_graph import StageGraph
+from instances.units import of_room
 
 
 def data_edges(instance: StageGraph, stages: Iterable[Stage]) -> tuple[tuple[int, int], ...]:
@@ -345,5 +346,5 @@ def _memory(instance: StageGraph, plan: StagePlan) -> list[Violation]:
         used = memory_bytes(instance, stage)
         room = room_bytes(instance, stage)
         if used > room:
-            found.append(Violation("memory", f"stage {index} needs {used:.6g} bytes on a device with {room:.6g}"))
+            found.append(Violation("memory", f"stage {index} needs {of_room(used, room)} on a device"))
     return found

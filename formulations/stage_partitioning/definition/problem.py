@@ -11,6 +11,7 @@ from formulations.contract.violation import Violation
 from formulations.stage_partitioning.definition.plan import Stage, StagePlan
 from instances.problems.stage_partitioning import CostModel, StageInstance, Tmpc
 from instances.rules import NodeId
+from instances.units import of_room
 
 #: A stage fits if its memory is at most M times this: float noise of published byte counts, far below one byte.
 MEMORY_SLACK = 1 + 1e-12
@@ -160,9 +161,12 @@ def violations(instance: StageInstance, plan: StagePlan) -> tuple[Violation, ...
             continue
         memory = stage_memory(instance, stage, s)
         if memory > instance.memory_bytes * MEMORY_SLACK:
+            held = -(-s // stage.dp_degree)
             found.append(
                 Violation(
-                    "memory", f"stage {position} needs {memory:.17g} bytes of {instance.memory_bytes:.17g} at s = {s}"
+                    "memory",
+                    f"stage {position} needs {of_room(memory, instance.memory_bytes)} with "
+                    f"{held} micro-batch{'' if held == 1 else 'es'} in flight",
                 )
             )
     return tuple(found)

@@ -10,6 +10,7 @@ import math
 from formulations.contract.violation import Violation
 from formulations.tmpc_knapsack.definition.plan import KnapsackPlan
 from instances.problems.tmpc_knapsack import Choice, KnapsackInstance
+from instances.units import of_room
 
 #: A choice fits if its memory is at most the capacity times this: float noise, far below one byte.
 MEMORY_SLACK = 1 + 1e-12
@@ -50,7 +51,7 @@ def violations(instance: KnapsackInstance, plan: KnapsackPlan) -> tuple[Violatio
         return tuple(found)
     memory = total_memory(instance, plan)
     if memory > instance.capacity_bytes * MEMORY_SLACK:
-        found.append(Violation("memory", f"the choice needs {memory:.17g} bytes of {instance.capacity_bytes:.17g}"))
+        found.append(Violation("memory", f"the choice needs {of_room(memory, instance.capacity_bytes)}"))
     return tuple(found)
 
 

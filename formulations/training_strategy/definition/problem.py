@@ -30,6 +30,7 @@ from formulations.training_strategy.definition.plan import StrategyPlan
 from instances.problems.stage_partitioning import Tmpc
 from instances.problems.training_strategy import Schedule, StrategyInstance
 from instances.rules import NodeId
+from instances.units import of_room
 
 
 @dataclass(frozen=True)
@@ -167,7 +168,7 @@ def violations(instance: StrategyInstance, plan: StrategyPlan) -> tuple[Violatio
         return (*found, Violation("schedule", reason))
     for device, memory in enumerate(peak_memory(instance, plan)):
         if memory > flat.memory_bytes * MEMORY_SLACK:
-            found.append(Violation("memory", f"device {device} needs {memory:.17g} bytes of {flat.memory_bytes:.17g}"))
+            found.append(Violation("memory", f"device {device} needs {of_room(memory, flat.memory_bytes)}"))
     return tuple(found)
 
 

@@ -75,7 +75,7 @@ def test_the_command_line_has_the_rule_and_names_it(
     assert main([*given, "--memory", "1B", "--memory-scheme", "weights"]) == 4
     capsys.readouterr()
     assert main([*given, "--memory", "1GB", "--memory-scheme", "2bw"]) == 0
-    assert "memory_scheme 2bw" in capsys.readouterr().out or name == "crosscheck"
+    assert "memory-scheme 2bw" in capsys.readouterr().out or name == "crosscheck"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
@@ -27,9 +28,9 @@ def written(folder: Path, text: str, name: str = "table.csv") -> str:
     return str(file)
 
 
-@pytest.mark.parametrize("separator", [",", "\t"])
+@pytest.mark.parametrize("separator", [",", "\t", ";"])
 def test_a_table_is_a_chain(tmp_path: Path, separator: str):
-    text = TABLE if separator == "," else TABLE.replace("third, and last", "third and last").replace(",", "\t")
+    text = TABLE if separator == "," else TABLE.replace("third, and last", "third and last").replace(",", separator)
     instance = planner.load(written(tmp_path, text), **MACHINE)
     assert instance.name == "table"
     tmpcs = [layer.tmpcs[1][0] for layer in instance.layers]
@@ -53,8 +54,8 @@ def test_a_table_can_be_read_as_another_problem(tmp_path: Path):
 def test_all_that_a_table_lacks_is_named_at_once(tmp_path: Path):
     with pytest.raises(InstanceError) as refused:
         planner.load(written(tmp_path, TABLE), devices=2)
-    assert "memory_bytes, bandwidth, num_microbatches is missing" in str(refused.value)
-    assert "--memory, --bandwidth, --microbatches" in str(refused.value)
+    assert "table.csv: memory, bandwidth, microbatches is missing" in str(refused.value)
+    assert "--memory 16GiB, --bandwidth 25GB/s, --microbatches 32" in str(refused.value)
 
 
 def test_weights_that_nothing_says_the_memory_of_are_named_by_their_line(tmp_path: Path):
@@ -82,6 +83,42 @@ def test_bad_tables(text: str, words: str, tmp_path: Path):
     assert words in str(refused.value)
 
 
+@pytest.mark.parametrize("name", ["layers.csv", "layers.txt", "layers.csv.gz"])
+def test_a_table_without_times_is_answered_with_its_columns_and_a_heading_to_copy(name: str, tmp_path: Path):
+    file, text = tmp_path / name, "layer,forward_ms,backward_ms\na,1,2\n"
+    file.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+    with pytest.raises(InstanceError) as refused:
+        planner.load(str(file), **MACHINE)
+    heading = "name,time,weight_bytes,activation_bytes,output_bytes"
+    assert f"line 1 is 'layer,forward_ms,backward_ms'; expected a column time, as in {heading}" in str(refused.value)
+    planner.load(written(tmp_path, f"{heading}\na,1ms,4MB,0,0\n"), **MACHINE)
+    other = written(tmp_path, "once upon a time\n", "story.txt")
+    with pytest.raises(InstanceError, match="content is 'text'"):
+        planner.load(other)
+
+
+def test_json_has_the_defaults_of_a_table(tmp_path: Path):
+    """What a table leaves to defaults and options, layers written as JSON do as well."""
+    rows = [{"time": 0.001, "output_bytes": 2e6}, {"time": 0.002, "weight_bytes": 8e6}, {"time": 0.003}]
+    text = "time,output_bytes,weight_bytes\n0.001,2e6,0\n0.002,0,8e6\n0.003,0,0\n"
+    file = written(tmp_path, json.dumps({"problem": "stage_partitioning", "layers": rows}), "table.json")
+    from_json, from_table = planner.load(file, **MACHINE), planner.load(written(tmp_path, text), **MACHINE)
+    assert (from_json.layers, from_json.edges) == (from_table.layers, from_table.edges)
+    assert (from_json.num_devices, from_json.memory_bytes) == (2, 1e8)
+    del rows[1]["time"]
+    file = written(tmp_path, json.dumps({"problem": "stage_partitioning", "layers": rows}), "table.json")
+    with pytest.raises(InstanceError, match=r"layers\[1\]\.tmpcs is missing; expected TMPCs, or the time of the layer"):
+        planner.load(file, **MACHINE)
+
+
+def test_a_stage_that_does_not_fit_says_how_much_it_needs():
+    chain = planner.load("chain8", memory="20MiB")
+    nodes = list(range(8))
+    plan = {"nodes": nodes, "dp_degree": 1, "tp_degree": 1, "tmpcs": {str(node): "keep" for node in nodes}}
+    [broken] = planner.check(chain, {"stages": [plan]}).violations
+    assert str(broken) == "memory: stage 0 needs 122.1 MiB of 20 MiB with 1 micro-batch in flight"
+
+
 def test_a_plan_in_place_of_an_instance(tmp_path: Path):
     plan = written(tmp_path, '{"problem": "stage_partitioning", "instance": "bert32", "stages": []}', "plan.json")
     with pytest.raises(InstanceError, match=r"content is 'a plan'; expected an instance, such as .* \(bert32\)"):
@@ -96,7 +133,7 @@ def test_missing_fields_are_named_together(tmp_path: Path):
     layers = [{"id": node, "tmpcs": {"1": [{"id": "x", "weight_bytes": 0}]}} for node in range(9)]
     bare = json.dumps({"problem": "stage_partitioning", "schema_version": 1, "layers": layers})
     written(tmp_path, bare, "bare.json")
-    with pytest.raises(InstanceError, match=r"num_devices is missing.* layers\[0\]\.tmpcs\.1\[0\]\.time, .*16 more$"):
+    with pytest.raises(InstanceError, match=r"num_devices is missing.* layers\[0\]\.tmpcs\.1\[0\]\.time, .*8 more$"):
         planner.load(file)
 
 
