@@ -44,6 +44,8 @@ _OWN = (
     Setting("virtual-stages", parse_count, "most chunks of layers of a device, with interleaved", metavar="V"),
 )
 _NOT_SHARED = {"exactly", "realizable", "cost-model"}
+#: A caller who names a trainer may not know that the objective of what was declared as another problem is replaced.
+_OF_TRAINERS = "read as training_strategy: the objective is a simulated iteration of a schedule that the trainer has"
 #: A requirement on plans of all layers, not on the flat instance.
 _TRAINER = Setting(
     "realizable",
@@ -66,6 +68,7 @@ def read(content: Any, where: str, overrides: Mapping[str, Any]) -> StrategyInst
     given = parse_overrides(overrides, OVERRIDES, where)
     trainer = given.pop("realizable", None)
     own = {each.field or each.name.replace("-", "_"): given.pop(each.name) for each in _OWN if each.name in given}
+    is_own = not (recognise_flat(content) or _is_flushed(content))
     if recognise_flat(content):
         made = StrategyInstance(read_flat(content, where, given))
     else:
@@ -84,6 +87,8 @@ def read(content: Any, where: str, overrides: Mapping[str, Any]) -> StrategyInst
             made = StrategyInstance(made.flat, (Schedule(made.schedule),))
         made = replace(made, flat=flat_overrides.apply(made.flat, given, where))
     made = replace(made, **own)
+    if trainer is not None and not is_own:
+        made = replace(made, flat=replace(made.flat, warnings=(*made.flat.warnings, _OF_TRAINERS)))
     if trainer is not None:
         made = with_requirements(made, [Requirement("realizable", (trainer,), "==", 1)])
     check(made, where)

@@ -170,6 +170,9 @@ def test_a_question_about_a_trainer_with_requirements_is_one_of_strategies() -> 
     asked = planner.load("chain8", realizable="megatron", require=["tp_degree == 2", "pp_degree <= 2"])
     assert isinstance(asked, StrategyInstance) and asked.schedules == (Schedule.ONE_F_ONE_B,)
     assert asked.requirements == ("realizable(megatron) == 1", "tp_degree == 2", "pp_degree <= 2")
+    says = "read as training_strategy: the objective is a simulated iteration"
+    assert FAMILY.warnings(asked)[-1].startswith(says)
+    assert FAMILY.warnings(planner.load("chain8-strategy", realizable="megatron")) == ()  # which declares it itself
     found = planner.solve(asked, exact=True)
     assert found.status is Status.OPTIMAL and found.plan is not None
     assert (found.plan["tp_degree"], found.plan["pp_degree"] <= 2) == (2, True)
