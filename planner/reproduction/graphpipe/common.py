@@ -140,4 +140,21 @@ CLAIMS: tuple[Claim, ...] = (
             _TIME,
         ),
     ),
+    Claim(
+        "graphpipe-clock",
+        f"{_PAPER}, Equation 1",
+        "what the plan of the least bottleneck takes more than the shortest iteration, both proved",
+        _code.clock.run,
+        (_ALL_DEVICES, _TIME),
+    ),
+    Claim(
+        "graphpipe-1f1b",
+        f"{_PAPER}, section 6",
+        "what 1F1B and GPipe's order take more than the best order at their memory, on chains of unequal stages",
+        _code.orders.run,
+        (
+            Setting("chains", parse_count, "of each kind", metavar="N", default="4"),
+            Setting("limit", parse_amount, "seconds for each run", metavar="SECONDS", default="10"),
+        ),
+    ),
 )

@@ -92,4 +92,14 @@ CLAIMS: tuple[Claim, ...] = (
             Setting("limit", parse_amount, "seconds for each run", metavar="SECONDS", default="60"),
         ),
     ),
+    Claim(
+        "piper-clock",
+        f"{_PAPER}, section 6 (future work)",
+        "what plans that are best by a formula of a flushed batch take more than the shortest iteration, both proved",
+        _code.clock.run,
+        options=(
+            Setting("devices", parse_count, "leave out larger clusters", metavar="K", default="64"),
+            Setting("limit", parse_amount, "seconds for each run", metavar="SECONDS", default="30"),
+        ),
+    ),
 )

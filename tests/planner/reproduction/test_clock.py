@@ -1,0 +1,59 @@
+"""The claims about the clock: both optima proved, losses as they are defined, and bounds in any order."""
+
+from __future__ import annotations
+
+import pytest
+
+from formulations.stage_partitioning.definition.plan import Stage, StagePlan
+from instances.problems.flushed_partitioning import flush_pipeline
+from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
+from planner.reproduction.graphpipe import clock as graph
+from planner.reproduction.piper import clock as flushed
+from planner.reproduction.reproduce import reproduce
+
+
+def test_formulas_of_a_flushed_batch_on_few_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = (("gpt", 8, 32), ("bert", 16, 32), ("gpt", 64, 64))
+    monkeypatch.setattr(flushed, "SETTINGS", settings)
+    found = reproduce("piper-clock", devices=16).evidence
+    assert [(row["model"], row["fill"]) for row in found.rows] == [
+        (model, fill) for model in ("gpt", "bert") for fill in ("stages", "replicas")
+    ]
+    assert "proved: 6 of 6" in found.notes[-1]
+    for row in found.rows:
+        assert row["gap"] <= 1e-6 and row["lost_simulated_percent"] >= -1e-6
+        for name in ("formula", "best"):
+            assert row[f"{name}_any_order"] <= row[f"{name}_simulated"] * (1 + 1e-12)
+    assert found.rows[2]["formula_plan"] == "pp2 dp8 tp1" and found.rows[2]["best_plan"] == "pp1 dp16 tp1"
+    assert found.rows[2]["lost_simulated_percent"] == pytest.approx(17.8, abs=0.05)
+    assert found.rows[2]["lost_any_order_percent"] == pytest.approx(17.6, abs=0.05)
+
+
+def test_a_batch_in_any_order_takes_at_least_heads_and_work() -> None:
+    """By hand: two stages of 3 s, of which the second has two replicas; five micro-batches, 20 bytes at 10 bytes/s."""
+    layers = tuple(Layer(v, {1: (Tmpc("x", 3.0, 10.0, 1.0, 1.0),)}) for v in range(2))
+    instance = flush_pipeline(StageInstance("two", layers, (Edge(0, 1, 0.0),), 4, 100.0, 10.0, 5))
+    plan = StagePlan(tuple(Stage((v,), d, 1, {v: "x"}) for v, d in enumerate((1, 2))))
+    assert flushed.in_any_order(instance, plan) == pytest.approx((5 * 3 + 2) / 5)
+
+
+def test_equation_1_on_eight_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = (("graphpipe-case-study", 8), ("candle-uno", 8), ("candle-uno", 16))
+    monkeypatch.setattr(graph, "SETTINGS", settings)
+    found = reproduce("graphpipe-clock", devices="8", time_limit=30).evidence
+    rows = {row["model"]: row for row in found.rows}
+    assert set(rows) == {"graphpipe-case-study", "candle-uno"} and "proved: 4 of 4" in found.notes[-1]
+    assert rows["graphpipe-case-study"]["shortest_stages"] == 1
+    assert rows["candle-uno"]["shortest_samples_per_s"] == pytest.approx(28_771, abs=1)
+    for row in found.rows:
+        assert row["tps_tps_s"] <= row["shortest_tps_s"] * (1 + 1e-9) and row["lost_percent"] > 20
+
+
+def test_orders_at_their_memory() -> None:
+    found = reproduce("graphpipe-1f1b", chains=1).evidence
+    assert len(found.rows) == 12 and "proved: 24 of 24" in found.notes[-1]
+    for row in found.rows:
+        assert -1e-6 <= row["1f1b_percent"] <= 1 and row["gpipe_percent"] >= -1e-6 and row["room_percent"] >= -1e-6
+        if row["spread"] == 1.0:
+            assert row["1f1b_percent"] == row["gpipe_percent"] == row["room_percent"] == pytest.approx(0, abs=1e-6)
+    assert any(row["gpipe_percent"] > 2 for row in found.rows)
