@@ -41,7 +41,7 @@ def call(command):
     """Run a command of the planner as in a shell, and print what it prints."""
     print(f"$ planner {command}")
     if not HAS_TORCH:
-        print("not run: PyTorch is not installed (pip install 'dnn-planner[torch]')")
+        print("not run: PyTorch is not installed (pip install '.[torch]')")
         return
     plain = {name: value for name, value in os.environ.items() if name not in ("FORCE_COLOR", "CLICOLOR_FORCE")}
     words = [sys.executable, "-m", "planner", *command.split()]

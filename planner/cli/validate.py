@@ -78,7 +78,7 @@ def validate_command(
     if pictures or not can_draw():
         view.note(f"pictures: {', '.join(pictures)}" if pictures else f"no pictures: {why_no_pictures()}")
     if not is_columnar():
-        view.note(f"{found.table} is JSON lines: parquet needs pyarrow (pip install 'dnn-planner[columnar]')")
+        view.note(f"{found.table} is JSON lines: parquet needs pyarrow (pip install '.[columnar]')")
     if view.json:
         for line in found.contradictions:
             view.note(f"contradiction: {line}")

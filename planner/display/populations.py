@@ -16,7 +16,7 @@ from planner.results.texts import percent
 
 #: Reasons of a method that are shown.
 _REASONS = 3
-_NO_PICTURES = "they need vl-convert-python (pip install 'dnn-planner[plot]')"
+_NO_PICTURES = "they need vl-convert-python (pip install '.[plot]')"
 
 
 def show_validation(found: Validation) -> None:

@@ -32,7 +32,7 @@ _COLUMNS = (
 )  # fmt: skip
 #: What a value of a column takes at most, its text left out: as pyarrow reads it, and as an object.
 _ENCODED_BYTES, _OBJECT_BYTES = 8, 64
-_MISSING = "pyarrow (pip install 'dnn-planner[columnar]'), or a .jsonl file"
+_MISSING = "pyarrow (pip install '.[columnar]'), or a .jsonl file"
 
 
 def split_row(name: str) -> tuple[str, int | None]:

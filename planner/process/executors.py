@@ -225,5 +225,5 @@ def _import_distributed() -> Any:
     try:
         import distributed
     except ImportError:
-        raise UsageError.at("--dask", "absent", "dask.distributed (pip install 'dnn-planner[cluster]')") from None
+        raise UsageError.at("--dask", "absent", "dask.distributed (pip install '.[cluster]')") from None
     return distributed

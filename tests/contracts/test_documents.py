@@ -7,6 +7,7 @@ import importlib
 import json
 import re
 import shlex
+import tomllib
 
 import pytest
 import typer
@@ -108,9 +109,20 @@ def test_every_finding_has_its_paper_and_a_way_to_see_it() -> None:
 
 def test_the_check_script_runs_the_readme() -> None:
     commands = re.findall(r"```sh\n(.*?)\n```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
-    assert [len(command.splitlines()) for command in commands] == [1, 1, 1, 4]
-    assert commands[1].startswith("python3.11 -m venv .venv-test ")
-    assert commands[2].startswith(".venv-test/bin/pip install ") and "torch" in commands[2]
+    assert [len(command.splitlines()) for command in commands] == [1, 4, 1, 1]
+    assert commands[2].startswith("python3.11 -m venv .venv-test ")
+    assert commands[3].startswith(".venv-test/bin/pip install ") and "torch" in commands[3]
+
+
+def test_the_readme_lists_all_extras_and_texts_install_from_this_folder() -> None:
+    """The package is on no index."""
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    section = (ROOT / "README.md").read_text().partition("\n## Extras\n")[2].partition("\n## ")[0]
+    assert set(re.findall(r"^\| `(\w+)` \|", section, flags=re.MULTILINE)) == set(declared)
+    texts = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
+    for path in (*texts, ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("notebooks/*.py")):
+        named = re.findall(r"pip install '(.*?)\[(.*?)\]'", path.read_text())
+        assert all(where == "." and set(extras.split(",")) <= set(declared) for where, extras in named), path
 
 
 #: Seconds differ from run to run.

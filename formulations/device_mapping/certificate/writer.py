@@ -103,7 +103,7 @@ def _refutation(clauses: checker.Clauses, most: int, watch: Watch) -> Clauses:
     try:
         from pysat.solvers import Glucose4
     except ImportError:
-        raise UncertifiedError("proofs by clauses need python-sat (pip install 'dnn-planner[proofs]')") from None
+        raise UncertifiedError("proofs by clauses need python-sat (pip install '.[proofs]')") from None
     with Glucose4(bootstrap_with=clauses.all, with_proof=True) as solver:
         verdict, conflicts = None, 0
         while verdict is None:

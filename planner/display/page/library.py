@@ -19,7 +19,7 @@ def require_page() -> None:
     """`UsageError` if what writes the page is not installed."""
     missing = [name for module, name in _NEEDED.items() if importlib.util.find_spec(module) is None]
     if missing:
-        raise UsageError(f"planner report needs {' and '.join(missing)}: pip install 'dnn-planner[report]'")
+        raise UsageError(f"planner report needs {' and '.join(missing)}: pip install '.[report]'")
     if lacks_addresses():
         raise UsageError(f"planner report needs addresses: {lacks_addresses()}")
 

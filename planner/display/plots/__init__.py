@@ -1,7 +1,7 @@
 """Pictures as library functions: plain data in, charts out, units on the axes, colours from `planner.display.palette`.
 
 A `Chart` is a Vega-Lite specification and its rows. `Sheet` shows charts in a notebook and `save` writes them to a file
-(``pip install 'dnn-planner[plot]'``), both as wide as wanted; `vega_lite` gives a chart with its data to others.
+(``pip install '.[plot]'``), both as wide as wanted; `vega_lite` gives a chart with its data to others.
 The pages of ``planner report`` draw the same charts. `panels` knows what to draw of a plan of each family.
 """
 

@@ -71,7 +71,7 @@ def require_drawable(path: str | None) -> None:
     if path is None:
         return
     if not can_draw():
-        missing = "vl-convert-python: pip install 'dnn-planner[plot]'"
+        missing = "vl-convert-python: pip install '.[plot]'"
         raise UsageError(f"--plot needs {f'addresses: {lacks_addresses()}' if lacks_addresses() else missing}")
     if Path(path).suffix.lower() not in SUFFIXES:
         raise UsageError.at("--plot", path, f"a file that ends in {', '.join(SUFFIXES)}")

@@ -30,7 +30,7 @@ def expect_packages(*names: str, for_what: str) -> None:
     """`UsageError` that names the extra, unless all of the packages are installed; imports none of them."""
     for name in names:
         if importlib.util.find_spec(name) is None:
-            raise UsageError(f"{for_what} needs {name}: pip install 'dnn-planner[torch]'")
+            raise UsageError(f"{for_what} needs {name}: pip install '.[torch]'")
 
 
 @contextmanager

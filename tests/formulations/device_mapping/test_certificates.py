@@ -317,7 +317,7 @@ def test_what_is_not_certified_says_why(monkeypatch: pytest.MonkeyPatch) -> None
         write(instance, None, 4.5, watch)
     monkeypatch.setitem(sys.modules, "pysat.solvers", None)
     found = planner.certify(instance)
-    assert found.content is None and "python-sat (pip install 'dnn-planner[proofs]')" in found.result.reason
+    assert found.content is None and "python-sat (pip install '.[proofs]')" in found.result.reason
     slow = claimed(
         instance, Fraction(1), {"kind": "drup", "groups": [[0], [1], [2], [3]], "levels": [1], "clauses": []}
     )

@@ -303,8 +303,8 @@ def test_without_the_extras_there_are_json_lines_and_a_word_about_it(
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     code, _, err = methods("validate", "four.jsonl", "--methods", "piper", "--out", "run")
     assert code == 0 and err.splitlines() == [
-        "no pictures: they need vl-convert-python (pip install 'dnn-planner[plot]')",
-        "run/rows.jsonl is JSON lines: parquet needs pyarrow (pip install 'dnn-planner[columnar]')",
+        "no pictures: they need vl-convert-python (pip install '.[plot]')",
+        "run/rows.jsonl is JSON lines: parquet needs pyarrow (pip install '.[columnar]')",
     ]
     rows = [json.loads(line) for line in Path("run/rows.jsonl").read_text().splitlines()]
     assert [row["method"] for row in rows] == ["piper", "exact"] * 4 and not list(Path("run").glob("*.png"))

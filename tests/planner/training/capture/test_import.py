@@ -161,7 +161,7 @@ def test_a_missing_extra_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: py
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     code, shown, error = run(capsys, "hf", "gpt2")
     assert (code, shown) == (2, "")
-    assert error == "planner import needs torch: pip install 'dnn-planner[torch]'\n"
+    assert error == "planner import needs torch: pip install '.[torch]'\n"
 
 
 LLAMA = {

@@ -39,4 +39,4 @@ def test_without_pytorch_every_command_says_so(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(hidden)
     shown = run(tmp_path, PYTHONPATH=os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
     commands = shown.count("$ planner")
-    assert commands == shown.count("not run: PyTorch is not installed (pip install 'dnn-planner[torch]')") == 7
+    assert commands == shown.count("not run: PyTorch is not installed (pip install '.[torch]')") == 7

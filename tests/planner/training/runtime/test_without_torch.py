@@ -30,7 +30,7 @@ def test_a_missing_extra_is_one_line(command: tuple[str, ...], tmp_path: Path) -
         [sys.executable, "-c", _HIDDEN, *command], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
-    assert "needs torch: pip install 'dnn-planner[torch]'" in done.stderr.splitlines()[-1]
+    assert "needs torch: pip install '.[torch]'" in done.stderr.splitlines()[-1]
 
 
 def test_a_granularity_that_no_command_makes_is_refused() -> None:
