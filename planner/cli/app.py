@@ -10,9 +10,9 @@ from __future__ import annotations
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 import typer
@@ -109,7 +109,7 @@ def application(wanted: str | None = None) -> typer.Typer:
         else:
             taken = offered.taken() if name == wanted else ()
             function = options.with_choices(command.function, taken, problem=offered.problem, require=offered.require)
-            cls = options.help_class(offered.about, offered.pointer.format(name))
+            cls = options.help_class(offered.about, offered.pointer.format(name), offered.panels)
         examples = (f"  {example}" for example in _EXAMPLES.get(name, ()))
         epilog = "\n".join(("Examples:", *examples)) if name in _EXAMPLES else None
         app.command(name, epilog=epilog, cls=cls)(function)
@@ -144,8 +144,16 @@ class _Offered:
     pointer: str = "Options of a problem: planner {} INSTANCE --help, or planner list PROBLEM."
     problem: bool = True
     require: bool = True
+    panels: Mapping[str, str] = field(default_factory=dict)
 
 
+#: The options of ``solve`` by what they are about; all others are about the result.
+_PANELS_OF_SOLVE = {
+    "The instance": ("devices", "memory", "problem", "require", "inputs"),
+    "The search": (
+        *("exact", "method", "portfolio", "compare", "plan", "time_limit", "gap", "seed", "threads", "solver"),
+    ),
+}
 _SETTINGS = _Offered(choices.every_setting, options.of_instances())
 _SOURCES = replace(_SETTINGS, about=options.of_sources())
 _OVERRIDES = _Offered(choices.every_override, options.of_instances(methods=False))
@@ -171,7 +179,11 @@ _AS_DECLARED = replace(_OVERRIDES, require=False)
 #: The commands as the first page of help shows them, those that everybody uses first.
 _PANELS: dict[str, dict[str, _Command]] = {
     "Solve and compare": {
-        "solve": _Command(solve_command, "Find a plan; --exact proves it optimal", _SETTINGS),
+        "solve": _Command(
+            solve_command,
+            "Find a plan; --exact proves it optimal",
+            replace(_SETTINGS, panels={name: panel for panel, names in _PANELS_OF_SOLVE.items() for name in names}),
+        ),
         "crosscheck": _Command(
             crosscheck_command, "Run several methods and compare plans, bounds and proofs", _SOURCES
         ),
@@ -256,8 +268,6 @@ _EXAMPLES: dict[str, tuple[str, ...]] = {
     "list": ("planner list stage_partitioning", "planner list bert32 --devices 512"),
     "solve": (
         "planner solve bert32 --devices 64 --memory 8GiB --exact",
-        "planner solve bert --layers 4 --hidden-size 1024 --devices 8 --json",
-        "planner solve model.json --method piper --time-limit 30 --out plan.json",
         "planner solve bert32 --method ./mine.py:solve --compare",
     ),
     "alternatives": (

@@ -22,7 +22,7 @@ SOLVERS = "Options of solvers"
 
 
 def _of_solvers(metavar: str, text: str) -> Any:
-    return typer.Option(metavar=metavar, help=text, hidden=True, rich_help_panel=SOLVERS)
+    return typer.Option(metavar=metavar, help=text, hidden=True, show_default=False, rich_help_panel=SOLVERS)
 
 
 BAD_INPUT, NO_PROOF, INFEASIBLE, CONTRADICTION = 2, 3, 4, 5
@@ -37,13 +37,15 @@ ProofsTime = Annotated[float | None, typer.Option(metavar="SECONDS", help="wall 
 Gap = Annotated[float, typer.Option(metavar="G", help="stop at this gap")]
 Seed = Annotated[int, typer.Option(metavar="N", help="seed of the solvers")]
 Threads = Annotated[int, typer.Option(metavar="N", help="threads of the solvers")]
-Solver = Annotated[str, _of_solvers("NAME", "what runs MILPs, such as scip (planner doctor lists them)")]
+Solver = Annotated[str, _of_solvers("NAME", "runs MILPs: planner doctor lists them")]
 SolverOption = Annotated[list[str] | None, _of_solvers("KEY=VALUE", "an option of the solver; may be repeated")]
 SolverLog = Annotated[str | None, _of_solvers("FILE", "write what the solver prints")]
 Out = Annotated[str | None, typer.Option(metavar="FILE", help="where to write it (default: stdout)")]
 Events = Annotated[str | None, typer.Option(metavar="FILE.jsonl", help="log every improvement")]
 Inputs = Annotated[str | None, typer.Option(metavar="DIR", help="folder of published inputs")]
-Reproducers = Annotated[str, typer.Option("--reproducer-dir", metavar="DIR", help="for contradictions")]
+Reproducers = Annotated[
+    str, typer.Option("--reproducer-dir", metavar="DIR", show_default=False, help="for contradictions (reproducers)")
+]
 Certify = Annotated[str | None, typer.Option("--certify", metavar="DIR", help="write certificates of what is proved")]
 Methods = Annotated[
     str | None,
@@ -66,7 +68,13 @@ Topology = Annotated[
     ),
 ]
 Method = Annotated[
-    str, typer.Option(metavar="NAME", help="of planner list, or FILE.py:FUNCTION", autocompletion=completion.methods)
+    str,
+    typer.Option(
+        metavar="NAME",
+        show_default=False,
+        help="of planner list, or FILE.py:FUNCTION",
+        autocompletion=completion.methods,
+    ),
 ]
 Plans = Annotated[
     list[str] | None, typer.Option("--plan", metavar="NAME=PLAN.json", help="enter a plan from elsewhere")

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Annotated, Any, get_origin, get_type_hints
 
 import typer
@@ -93,8 +94,15 @@ def _options_of(group: Group) -> list[inspect.Parameter]:
     ]
 
 
-def help_class(about: About, pointer: str) -> type[TyperCommand]:
-    """The class of a command whose help shows what is worth showing; ``pointer`` says how, where nothing is named."""
+#: Settings of most problems that a command's help shows before an instance is named, if it has panels.
+_OF_MOST = {"devices": ("N", "devices of the instance"), "memory": ("SIZE", "of a device, such as 16GiB")}
+
+
+def help_class(about: About, pointer: str, panels: Mapping[str, str] = MappingProxyType({})) -> type[TyperCommand]:
+    """The class of a command whose help shows what is worth showing; ``pointer`` says how, where nothing is named.
+
+    ``panels`` are those of its own options by their names.
+    """
 
     class Explained(TyperCommand):
         def shell_complete(self, ctx: Any, incomplete: str) -> Any:
@@ -110,6 +118,13 @@ def help_class(about: About, pointer: str) -> type[TyperCommand]:
             values, _, _ = self.make_parser(ctx).parse_args(ctx.meta[_ARGUMENTS])
             shown = about(values)
             self.params = _reveal(self.params, shown)
+            own: list[Any] = self.params
+            for param in own:
+                param.rich_help_panel = panels.get(param.name or "", getattr(param, "rich_help_panel", None))
+                if panels and not shown and param.name in _OF_MOST:
+                    param.hidden, (param.metavar, param.help) = False, _OF_MOST[param.name]
+                elif param.name in panels:
+                    param.hidden = False
             if not shown:
                 self.epilog = "\n\n".join(filter(None, (pointer, self.epilog)))
             super().format_help(ctx, formatter)

@@ -31,9 +31,7 @@ def solve_command(
     exact: Annotated[bool, typer.Option("--exact", metavar="", help="prove optimality")] = False,
     method: Method = "auto",
     portfolio: Annotated[bool, typer.Option("--portfolio", metavar="", help="exact search and model at once")] = False,
-    compare: Annotated[
-        bool, typer.Option("--compare", metavar="", help="the paper's method beside the exact one")
-    ] = False,
+    compare: Annotated[bool, typer.Option("--compare", metavar="", help="run the paper's method as well")] = False,
     plan: Plans = None,
     search: Search = Search(),
     outputs: Outputs = Outputs(),

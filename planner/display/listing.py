@@ -126,8 +126,15 @@ def show_listing(found: Mapping[str, Any]) -> None:
 
 
 def show_problem(found: Mapping[str, Any]) -> None:
-    """Print one problem: its methods in sentences, the options, and the instances."""
+    """Print one problem: what is minimised, its methods in sentences, the options, and the instances."""
     family = found["families"][0]
+    known = next(iter(choices.find_families(family["name"])))
+    settings = {setting.name for setting in known.overrides}
+    aims = (
+        (f"--objective {name}" if name and "objective" in settings else "", sentence(f"the {what}"))
+        for name, what in known.minimises.items()
+    )
+    _show(f"{family['name']} minimises", aims)
     _show(
         f"Methods of {family['name']}",
         ((method["name"], f"{method['claim'].capitalize()}. {_description(method)}") for method in family["methods"]),
