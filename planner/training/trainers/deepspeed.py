@@ -1,7 +1,6 @@
 """DeepSpeed: a subclass of PipelineModule that cuts where the plan does (no ``partition_method`` can).
 
-A layer is one entry of the list that PipelineModule is given; any of them can be recomputed. The file is written from
-the source below and was not run with DeepSpeed.
+A layer is one entry of the list that PipelineModule is given; any of them can be recomputed.
 
 Source: deepspeed/runtime/pipe/module.py, ``_partition_layers`` and ``_is_checkpointable``, 0.19.6 (edaa72212,
 2026-08-22).
@@ -11,6 +10,7 @@ from __future__ import annotations
 
 from itertools import accumulate, pairwise
 
+from planner.training.trainers.checked import CHECKED
 from planner.training.trainers.layout import Layer, Layout, Stage
 from planner.training.trainers.literals import constant, constants, read_constant
 
@@ -20,7 +20,10 @@ Give PlannedPipeline the layers of the model in the order of LAYERS, each made o
 as many tensor-parallel ranks as TENSOR_PARALLEL (a `topology` of PipeModelDataParallelTopology, if more than one):
 
     PlannedPipeline(layers, num_stages=len(PARTS) - 1, loss_fn=loss)
-{batch}"""
+
+and CONFIG to deepspeed.initialize. A training step has {batch}.
+{checked}
+"""
 
 from deepspeed.pipe import PipelineModule
 
@@ -31,6 +34,9 @@ from deepspeed.pipe import PipelineModule
 {data}
 {tensor}
 {layers}
+{config}
+# Tokens of a sample; None: the plan does not know.
+{tokens}
 
 
 class PlannedPipeline(PipelineModule):
@@ -54,11 +60,16 @@ class PlannedPipeline(PipelineModule):
 
 def write(layout: Layout) -> str:
     """The file. ``layout`` has one pair of degrees, named modules and one stage on each rank."""
-    layers, each = layout.layers, layout.microbatches_each
-    batch = f"\nThe plan has {each} micro-batches for each replica: gradient_accumulation_steps.\n"
+    layers, batch = layout.layers, layout.batch
+    config = {
+        "train_micro_batch_size_per_gpu": batch.samples,
+        "gradient_accumulation_steps": batch.microbatches,
+        "train_batch_size": batch.global_samples,
+    }
     return _FILE.format(
         world=layout.world_size,
-        batch="" if each is None else batch,
+        batch=batch.says(),
+        checked=CHECKED["deepspeed"].says(),
         pp=layout.pp_degree,
         dp=layout.dp_degree,
         tp=layout.tp_degree,
@@ -67,6 +78,8 @@ def write(layout: Layout) -> str:
         data=constant("DATA_PARALLEL", layout.dp_degree),
         tensor=constant("TENSOR_PARALLEL", layout.tp_degree),
         layers=constant("LAYERS", [list(layer.modules) for layer in layers]),
+        config=constant("CONFIG", config),
+        tokens=constant("SEQUENCE_LENGTH", batch.tokens),
     )
 
 

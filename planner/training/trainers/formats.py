@@ -1,4 +1,4 @@
-"""The formats that plans are exported to: what each can express, and where that was read.
+"""The formats that plans are exported to: what each can express, and what it was checked with.
 
 docs/which-trainer.md shows this table (`capabilities`).
 """
@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from formulations.stage_partitioning.definition.trainers import TRAINERS, Degrees, Recompute, Trainer
 from planner.training.trainers import accelerate, deepspeed, galvatron, megatron, pytorch, serving, torchtitan
+from planner.training.trainers.checked import CHECKED, Checked
 from planner.training.trainers.layout import Layout
 
 
@@ -25,99 +26,72 @@ class Format:
         From a layout that it can express to text, and back.
     says
         What the text is.
-    version, seen
-        Of what was read, and its date.
-    held_to
-        What the text was tried with.
     """
 
     trainer: Trainer
     write: Callable[[Layout], str]
     read: Callable[[str], Layout]
     says: str
-    version: str
-    seen: str
-    held_to: str
 
     @property
     def name(self) -> str:
         """As ``--to`` has it."""
         return self.trainer.name
 
+    @property
+    def checked(self) -> Checked:
+        """With what the text was checked."""
+        return CHECKED[self.name]
 
-_OURS = "the grammar as read, by a validator of ours"
+
 _ALL = (
     Format(
         TRAINERS["megatron"],
         megatron.write,
         megatron.read,
         "arguments with --pipeline-model-parallel-layout",
-        "core 0.20.0, d98e8a64dd",
-        "2026-08-22",
-        "the rules of its own parser, by a validator of ours",
     ),
     Format(
         TRAINERS["torchtitan"],
         torchtitan.write,
         torchtitan.read,
         "a recipe in Python with module_fqns_per_model_part",
-        "b5bcd76c6",
-        "2026-08-21",
-        _OURS,
     ),
     Format(
         TRAINERS["torch"],
         pytorch.write,
         pytorch.read,
         "a script for torch.distributed.pipelining",
-        "torch 2.13.0",
-        "2026-11-22",
-        "runs with gloo, gradients compared with the unsplit model's",
     ),
     Format(
         TRAINERS["deepspeed"],
         deepspeed.write,
         deepspeed.read,
         "a subclass of PipelineModule",
-        "0.19.6, edaa72212",
-        "2026-08-22",
-        "a stand-in for PipelineModule, not DeepSpeed",
     ),
     Format(
         replace(TRAINERS["galvatron"], degrees=Degrees.PRODUCT),
         galvatron.write,
         galvatron.read,
         "JSON of strategies by layer",
-        "cea12ff",
-        "2026-06-16",
-        _OURS,
     ),
     Format(
         TRAINERS["vllm"],
         serving.writer(serving.VLLM),
         serving.reader(serving.VLLM),
         "VLLM_PP_LAYER_PARTITION and a command",
-        "5a6541d",
-        "2026-08",
-        _OURS,
     ),
     Format(
         TRAINERS["sglang"],
         serving.writer(serving.SGLANG),
         serving.reader(serving.SGLANG),
         "SGLANG_PP_LAYER_PARTITION and a command",
-        "1107be1",
-        "2026-08",
-        _OURS,
     ),
     Format(
         TRAINERS["accelerate"],
         accelerate.write,
         accelerate.read,
         "JSON of a device_map",
-        "16cb6eb8",
-        "2026-07-24",
-        _OURS,
     ),
 )
 FORMATS: dict[str, Format] = {each.name: each for each in _ALL}
@@ -135,12 +109,12 @@ _RECOMPUTED = {
 }
 _HEAD = (
     *("format", "what is written", "degrees (dp, tp)", "recomputation", "cut", "schedules"),
-    *("version read", "on", "held to"),
+    *("checked with", "on", "how far"),
 )
 
 
 def capabilities() -> str:
-    """The table of docs/which-trainer.md: what each format can express, and where that was read."""
+    """The table of docs/which-trainer.md: what each format can express, and what it was checked with."""
     rows = [_HEAD, ("---",) * len(_HEAD)]
     for each in FORMATS.values():
         able = each.trainer
@@ -154,9 +128,9 @@ def capabilities() -> str:
                 _RECOMPUTED[able.recompute],
                 cut + filled,
                 ", ".join(f"`{schedule}`" for schedule in able.schedules) or "none",
-                each.version,
-                each.seen,
-                each.held_to,
+                f"{each.checked.program} {', '.join(each.checked.versions)}",
+                each.checked.on,
+                each.checked.how,
             )
         )
     return "\n".join(f"| {' | '.join(row)} |" for row in rows) + "\n"

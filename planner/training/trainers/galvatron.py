@@ -3,7 +3,7 @@
 Stages may have different degrees, but as many devices each. One degree (``vtp``) is that of the embedding and the head.
 
 Source: galvatron/models/*/configs/galvatron_config_*.json and galvatron/utils/config_utils.py (cea12ff, 2026-06-16).
-``world_size`` is ours: Galvatron takes it from its launcher.
+What `_OURS` names is for people and for `read`: Galvatron takes it from its launcher and command line.
 """
 
 from __future__ import annotations
@@ -11,18 +11,19 @@ from __future__ import annotations
 import json
 from itertools import accumulate
 
+from planner.training.trainers.checked import CHECKED
 from planner.training.trainers.layout import DECODER, Layer, Layout, Stage, between_ends
+
+_OURS = ("world_size", "micro_batch_size", "seq_length", "checked")
 
 
 def write(layout: Layout) -> str:
-    """The JSON. Every stage of ``layout`` has a decoder layer and as many devices; first and last have one tp_degree.
-
-    A micro-batch counts as one sample in ``global_bsz``.
-    """
+    """The JSON. Stages of ``layout`` have a decoder layer and as many devices; first and last have one tp_degree."""
     rows = layout.decoders()
     tp = [stage.tp_degree for stage, row in zip(layout.stages, rows, strict=True) for _ in row]
     flags = [int(layer.recompute) for row in rows for layer in row]
-    batch = layout.num_microbatches or 1
+    batch = layout.batch
+    ours = (layout.world_size, batch.samples, batch.tokens, CHECKED["galvatron"].says())
     content = {
         "pp_deg": layout.pp_degree,
         "tp_sizes_enc": _join(tp),
@@ -30,15 +31,15 @@ def write(layout: Layout) -> str:
         "dp_types_enc": _join([0] * len(tp)),
         "use_sp": _join([0] * len(tp)),
         "checkpoint": _join(flags),
-        "global_bsz": batch,
-        "chunks": max(1, batch // max(stage.dp_degree for stage in layout.stages)),
+        "global_bsz": batch.global_samples,
+        "chunks": batch.microbatches,
         "pp_division": _join([len(row) for row in rows]),
         "pipeline_type": "gpipe" if layout.schedule == "gpipe" else "pipedream_flush",
         "default_dp_type": "ddp",
         "vtp": layout.stages[0].tp_degree,
         "vsp": 0,
         "embed_sdp": 0,
-        "world_size": layout.world_size,
+        **dict(zip(_OURS, ours, strict=True)),
     }
     return json.dumps(content, indent=4) + "\n"
 

@@ -36,17 +36,48 @@ class Stage:
 
 
 @dataclass(frozen=True)
+class Batch:
+    """A training step: each of ``replicas`` runs ``microbatches`` of ``samples`` samples, of ``tokens`` tokens each.
+
+    ``tokens`` is ``None`` where samples have none, or their number is not known.
+    """
+
+    replicas: int
+    microbatches: int
+    samples: int = 1
+    tokens: int | None = None
+
+    @property
+    def global_samples(self) -> int:
+        """Samples of a step, of all replicas."""
+        return self.replicas * self.microbatches * self.samples
+
+    def says(self) -> str:
+        """The batch in a line.
+
+        >>> Batch(2, 8, 1, 4096).says()
+        '16 samples: 8 micro-batches of 1 x 4096 tokens on each replica, of which there are 2'
+        """
+        each = str(self.samples) if self.tokens is None else f"{self.samples} x {self.tokens} tokens"
+        many = f"{self.microbatches} micro-batches of {each} on each replica"
+        return f"{self.global_samples} samples: {many}, of which there are {self.replicas}"
+
+
+@dataclass(frozen=True)
 class Layout:
     """Stages from the input side on. With ``virtual`` stages on each rank, stage i runs on rank i modulo ``pp_degree``.
 
-    ``num_microbatches`` of a batch are for formats that want a number (``None``: unknown), and so is the ``schedule``,
-    the order of passes that the plan's time is of; layouts that differ in these alone are equal.
+    What follows is for formats that have a place for it, and layouts that differ in it alone are equal:
+    ``num_microbatches`` of a batch, of all replicas; ``samples`` of a micro-batch; ``tokens`` of a sample (``None``:
+    unknown); and the ``schedule``, the order of passes that the plan's time is of.
     """
 
     stages: tuple[Stage, ...]
     virtual: int = 1
     num_microbatches: int | None = field(default=None, compare=False)
     schedule: str | None = field(default=None, compare=False)
+    samples: int | None = field(default=None, compare=False)
+    tokens: int | None = field(default=None, compare=False)
 
     @property
     def pp_degree(self) -> int:
@@ -64,11 +95,13 @@ class Layout:
         return _only({stage.tp_degree for stage in self.stages}, "tensor-parallel degrees")
 
     @property
-    def microbatches_each(self) -> int | None:
-        """Micro-batches of a batch that each replica runs, at most; ``None`` where no batch is planned."""
-        if self.num_microbatches is None or self.schedule is None:
-            return None
-        return -(-self.num_microbatches // self.dp_degree)
+    def batch(self) -> Batch:
+        """A training step, with as many micro-batches for each replica as the one that runs most of them has.
+
+        Replicas are those of the stage that has most. What is not known of a batch is one.
+        """
+        replicas = max(stage.dp_degree for stage in self.stages)
+        return Batch(replicas, -(-(self.num_microbatches or 1) // replicas), self.samples or 1, self.tokens)
 
     @property
     def world_size(self) -> int:

@@ -3,7 +3,8 @@
 Letters E (embedding), t (decoder layer), m (multi-token prediction), L (loss); ``|`` between stages in forward order;
 ``x*n`` is n times x. Only the same first n layers of each stage can be recomputed.
 
-Source: megatron/core/transformer/pipeline_parallel_layer_layout.py, Megatron core 0.20.0 (d98e8a64dd, 2026-08-22).
+Source: megatron/core/transformer/pipeline_parallel_layer_layout.py, Megatron core 0.20.0 (d98e8a64dd, 2026-08-22);
+megatron/training/arguments.py for the batch: micro-batches are global / (micro-batch * data) for each replica.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import re
 from itertools import groupby
 
+from planner.training.trainers.checked import CHECKED
 from planner.training.trainers.layout import DECODER, EMBEDDING, HEAD, MTP, Layer, Layout, Stage
 
 _LETTERS = {EMBEDDING: "E", DECODER: "t", MTP: "m", HEAD: "L"}
@@ -34,6 +36,10 @@ def write(layout: Layout) -> str:
         f"--pipeline-model-parallel-size {layout.pp_degree}",
         f'--pipeline-model-parallel-layout "{"|".join(map(_letters, counted.stages))}"',
     ]
+    batch = layout.batch
+    arguments += [f"--micro-batch-size {batch.samples}", f"--global-batch-size {batch.global_samples}"]
+    if batch.tokens is not None:
+        arguments.append(f"--seq-length {batch.tokens}")
     mtp = sum(layer.role == MTP for layer in counted.layers)
     if mtp:
         arguments.append(f"--mtp-num-layers {mtp}")
@@ -44,9 +50,14 @@ def write(layout: Layout) -> str:
             f"--recompute-num-layers {recomputed}",
         ]
     head = f"# tensor {layout.tp_degree} x pipeline {layout.pp_degree} x data {layout.dp_degree}"
-    if layout.schedule is not None:
-        head += f"\n# The global batch size is {layout.num_microbatches} times the micro-batch size."
-    lines = [head, f"WORLD_SIZE={layout.world_size}", "MODEL_PARALLEL_ARGS=(", *(f"    {each}" for each in arguments)]
+    lines = [
+        head,
+        f"# {batch.says()}",
+        f"# {CHECKED['megatron'].says()}",
+        f"WORLD_SIZE={layout.world_size}",
+        "MODEL_PARALLEL_ARGS=(",
+        *(f"    {each}" for each in arguments),
+    ]
     return "\n".join([*lines, ")", ""])
 
 

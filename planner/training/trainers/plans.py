@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -49,11 +49,14 @@ def layout_of(instance: Any, plan: Any, wanted: Format) -> TranslatedPlan:
         raise UsageError.at("INSTANCE", f"one of {problem}", f"an instance of {', '.join(PROBLEMS)}")
     if problem == "layer_assignment":
         notes = ["one device for a stage: the plan has no degrees"]
-        return _check(_of_lengths(plan.lengths, instance), wanted, notes)
+        layout = replace(_of_lengths(plan.lengths, instance), num_microbatches=instance.num_microbatches)
+        return _check(layout, wanted, [*notes, *_left_out(layout, wanted)])
     if problem == "amp_strategy":
         degrees = plan.degrees
         layout = _of_lengths(plan.lengths, instance, degrees.dp_degree, degrees.tp_degree)
-        return _check(layout, wanted, [f"micro-batches of {degrees.microbatch} samples"])
+        count = instance.global_batch // degrees.microbatch
+        layout = replace(layout, num_microbatches=count, samples=degrees.microbatch)
+        return _check(layout, wanted, [*_left_out(layout, wanted)])
     if problem == "stage_partitioning":
         return _of_stages(instance, plan, wanted)
     if problem == "training_strategy":
@@ -99,30 +102,47 @@ def _of_stages(
         notes.append("the instance names no modules: layers are called layers.0, layers.1, ...")
     degrees = zip(rows, plan.stages, strict=True)
     stages = tuple(Stage(tuple(row), stage.dp_degree, stage.tp_degree) for row, stage in degrees)
-    layout = Layout(stages, virtual, flat.num_microbatches, schedule)
+    facts = (_count(flat.options, name) for name in ("microbatch", "seq-len"))
+    layout = Layout(stages, virtual, flat.num_microbatches, schedule, *facts)
     return _check(layout, wanted, [*notes, *_left_out(layout, wanted)])
 
 
+def _count(options: Mapping[str, Any], name: str) -> int | None:
+    """A count that `planner import` recorded; ``None`` if the instance was made otherwise."""
+    value = options.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+
+
 def _left_out(layout: Layout, wanted: Format) -> Iterator[str]:
-    """What a format does not say of how a batch is run, in words."""
-    name, known = wanted.name, wanted.trainer.schedules
-    if layout.schedule is None:
-        return
+    """What a format says otherwise than the plan of how a batch is run, or not at all, in words."""
+    name, known, N, batch = wanted.name, wanted.trainer.schedules, layout.num_microbatches, layout.batch
     if not known:
-        batch = f"{layout.num_microbatches} micro-batches of a batch"
-        yield f"{name} trains nothing: the {batch} and their order, {layout.schedule}, are left out"
-    elif layout.schedule not in known:
+        order = "" if layout.schedule is None else f" and their order, {layout.schedule},"
+        yield f"{name} trains nothing: the {N} micro-batches of a batch{order} are left out"
+        return
+    if layout.schedule is not None and layout.schedule not in known:
         yield f"{name} does not run {layout.schedule}, which the plan's time is of, but {known[0]}"
-    elif name == "torch" and pytorch.microbatches(layout) != layout.microbatches_each:
-        rule = f"{layout.schedule} of torch does not run {layout.microbatches_each} on {layout.pp_degree} ranks"
-        yield f"each replica has {pytorch.microbatches(layout)} micro-batches in the script: {rule}"
+    unknown = {"samples of a micro-batch": layout.samples, "tokens of a sample": layout.tokens}
+    missing = " and ".join(what for what, count in unknown.items() if count is None)
+    if missing:
+        rest = f"a micro-batch counts as {batch.samples}" if layout.samples is None else "no sequence length is written"
+        yield f"the instance does not say the {missing}: {rest}"
+    if N is not None and batch.replicas * batch.microbatches != N:
+        yield f"{N} micro-batches are no multiple of {batch.replicas} replicas: each has {batch.microbatches}"
+    own = pytorch.microbatches(layout) if name in ("torch", "torchtitan") else batch.microbatches
+    if own != batch.microbatches:
+        rule = f"{layout.schedule or known[0]} of torch does not run {batch.microbatches} on {layout.pp_degree} ranks"
+        yield f"each replica has {own} micro-batches in the script: {rule}"
+    if name == "torchtitan" and batch.replicas > 1 and layout.pp_degree * layout.tp_degree > 1:
+        yield f"torchtitan shards states over the {batch.replicas} replicas (FSDP), which the plan's memory holds whole"
 
 
 def _modules(found: Iterable[Piece]) -> Iterator[tuple[str, ...]]:
-    """The modules of each piece; where the instance names none, those of a torchtitan model."""
+    """The modules of each piece, of which a name may have several; without names those of a torchtitan model."""
     found = list(found)
     if found[0].modules:
-        yield from (piece.modules for piece in found)
+        for piece in found:
+            yield tuple(path.strip() for name in piece.modules for path in name.split(","))
         return
     names = {Kind.EMBEDDING: "tok_embeddings", Kind.HEAD: "lm_head", Kind.DECODER: "layers", Kind.MTP: "mtp"}
     counts = {kind: sum(piece.kind is kind for piece in found) for kind in Kind}

@@ -6,13 +6,14 @@ stages are adjacent, and all have one mesh of replicas.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib.resources import files
 
+from planner.training.trainers.checked import CHECKED
 from planner.training.trainers.layout import Layer, Layout, Stage
 from planner.training.trainers.literals import constant, constants, read_constant
 
-_HERE = "# What the plan says."
-
+_HERE, _BATCH = "# What the plan says.", "\nBATCH\n"
 
 _SCHEDULES = {
     "gpipe": "ScheduleGPipe",
@@ -27,7 +28,7 @@ def microbatches(layout: Layout) -> int:
     1F1B wants at least as many as stages; interleaved schedules run as many rounds as ranks go into the number, which
     divide it.
     """
-    p, m = layout.pp_degree, layout.microbatches_each or (layout.num_microbatches or 1) // layout.dp_degree
+    p, m = layout.pp_degree, layout.batch.microbatches
     if layout.virtual > 1 or layout.schedule == "zb-h1":
         return m if m % max(1, m // p) == 0 else -(-m // p) * p
     return m if layout.schedule == "gpipe" else max(p, m)
@@ -36,6 +37,7 @@ def microbatches(layout: Layout) -> int:
 def write(layout: Layout) -> str:
     """The script. ``layout`` has one pair of degrees and named modules."""
     layers = [layer for layer in layout.layers if layer.recompute]
+    batch = replace(layout.batch, microbatches=microbatches(layout))
     default = "Schedule1F1B" if layout.virtual == 1 else "ScheduleInterleaved1F1B"
     said = [
         constant("STAGES", [[name for layer in stage.layers for name in layer.modules] for stage in layout.stages]),
@@ -43,11 +45,17 @@ def write(layout: Layout) -> str:
         constant("DATA_PARALLEL", layout.dp_degree),
         constant("TENSOR_PARALLEL", layout.tp_degree),
         constant("STAGES_PER_RANK", layout.virtual),
-        constant("MICROBATCHES", max(1, microbatches(layout))),
+        constant("MICROBATCHES", batch.microbatches),
+        "# Samples of a micro-batch, tokens of a sample (None: the plan does not know), and samples of a batch.",
+        constant("MICROBATCH_SIZE", batch.samples),
+        constant("SEQUENCE_LENGTH", batch.tokens),
+        constant("GLOBAL_BATCH_SIZE", batch.global_samples),
         constant("SCHEDULE", _SCHEDULES.get(layout.schedule or "", default)),
     ]
     script = files("planner.training.trainers").joinpath("pipeline.py.txt").read_text(encoding="utf-8")
-    return script.replace("WORLD_SIZE", str(layout.world_size)).replace(_HERE, "\n".join([_HERE, *said]))
+    script = script.replace("WORLD_SIZE", str(layout.world_size))
+    script = script.replace(_BATCH, f"\nA training step has {batch.says()}.\n{CHECKED['torch'].says()}\n", 1)
+    return script.replace(_HERE, "\n".join([_HERE, *said]))
 
 
 def read(text: str) -> Layout:

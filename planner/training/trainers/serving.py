@@ -12,12 +12,14 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
+from planner.training.trainers.checked import CHECKED
 from planner.training.trainers.layout import DECODER, Layer, Layout, Stage, between_ends
 
 
 class Server(NamedTuple):
-    """The variable, the command, and the options of the pipeline's, the tensors' and the replicas' degree."""
+    """The name, the variable, the command, and the options of the pipeline's, the tensors' and the replicas' degree."""
 
+    name: str
     variable: str
     command: str
     pp: str
@@ -26,6 +28,7 @@ class Server(NamedTuple):
 
 
 VLLM = Server(
+    "vllm",
     "VLLM_PP_LAYER_PARTITION",
     "vllm serve MODEL",
     "--pipeline-parallel-size",
@@ -33,6 +36,7 @@ VLLM = Server(
     "--data-parallel-size",
 )
 SGLANG = Server(
+    "sglang",
     "SGLANG_PP_LAYER_PARTITION",
     "python -m sglang.launch_server --model-path MODEL",
     "--pp-size",
@@ -48,7 +52,12 @@ def writer(server: Server) -> Callable[[Layout], str]:
         lengths = ",".join(str(len(row)) for row in layout.decoders())
         degrees = ((server.pp, layout.pp_degree), (server.tp, layout.tp_degree), (server.dp, layout.dp_degree))
         command = " ".join([server.command, *(f"{option} {degree}" for option, degree in degrees)])
-        return f"export {server.variable}={lengths}\n{command}\n"
+        head = [
+            f"# {CHECKED[server.name].says()}",
+            "# The plan is one of training: its time and memory are not those of a server, which has no backward pass.",
+            f"# Left out is a training step of {layout.batch.says()}.",
+        ]
+        return "\n".join([*head, f"export {server.variable}={lengths}", command, ""])
 
     return write
 

@@ -2,45 +2,67 @@
 
 Activations of all transformer layers are recomputed, or of none.
 
-Source: torchtitan/config/configs.py and torchtitan/distributed/pipeline_parallel.py (b5bcd76c6, 2026-08-21).
+Source: torchtitan/config/configs.py, torchtitan/distributed/pipeline_parallel.py and activation_checkpoint.py of 0.3.0;
+torchtitan/config/job_config.py of 0.2.2, where the mode of activation checkpointing is a word.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import takewhile
 
+from planner.training.trainers import pytorch
+from planner.training.trainers.checked import CHECKED
 from planner.training.trainers.layout import Layer, Layout, Stage
 from planner.training.trainers.literals import constant, constants, read_constant
 
-_PARALLELISM = "config.parallelism."
-_MODE = "config.activation_checkpoint.mode"
+_PARALLELISM, _TRAINING = "config.parallelism.", "config.training."
 _SCHEDULES = {"gpipe": "GPipe", "interleaved": "Interleaved1F1B"}
-_BATCH = ",\nin which training.local_batch_size is {each} times parallelism.pipeline_parallel_microbatch_size"
 
 _OF_TRANSFORMERS = re.compile(r"(?:model\.)?(tok_embeddings|embed_tokens|norm|lm_head|layers\.\d+)")
 
 _RECIPE = '''"""A plan's layout as a torchtitan recipe: {world} devices, pipeline {pp} x data {dp} x tensor {tp}.
 
+A training step has {batch}.
+{checked}
+
 Call `planned` in a function of your own that torchtitan finds (MODULE=... CONFIG=... ./run_train.sh), with the function
-of the configuration to begin with{batch}:
+of the configuration to begin with:
 
     def my_model_planned():
         return planned(my_model)
+
+torchtitan 0.2 has no such functions, but a parser that returns a configuration:
+
+    torchtitan.train.Trainer(planned(torchtitan.config.ConfigManager().parse_args)).train()
 """
 
+import dataclasses
+
 {parts}
-# The modules whose activations the mode below is about.
+# The modules whose activations are recomputed, or not.
 {blocks}
+{recomputed}
 
 
 def planned(base):
-    """The configuration that ``base()`` returns, with the plan's layout."""
+    """The configuration that ``base()`` returns, with the plan's layout and batch, checked by its class."""
     config = base()
 {assigned}
-    config.parallelism.module_fqns_per_model_part = MODULE_FQNS_PER_MODEL_PART
-    return config
+    parts = MODULE_FQNS_PER_MODEL_PART
+    try:
+        from torchtitan.distributed.activation_checkpoint import FullAC
+    except ImportError:  # up to 0.2, where the mode has a name, and so has the head another one
+        config.activation_checkpoint.mode = "full" if RECOMPUTED else "none"
+        parts = [["output" if name == "lm_head" else name for name in part] for part in parts]
+    else:
+        config.activation_checkpoint = FullAC.Config() if RECOMPUTED else None
+        if config.parallelism.pipeline_parallel_degree > 1:
+            config.training.disable_cuda_graphs = True  # they do not run in a pipeline
+    config.parallelism.module_fqns_per_model_part = parts
+    return dataclasses.replace(config)
 '''
 
 
@@ -72,26 +94,37 @@ def own_names(modules: Iterable[str]) -> dict[str, str] | None:
 
 
 def write(layout: Layout) -> str:
-    """A recipe. ``layout`` has one pair of degrees, named modules, and all decoder layers recomputed or none."""
+    """A recipe. ``layout`` has one pair of degrees, named modules, and all decoder layers recomputed or none.
+
+    Replicas are shards of FSDP, as torchtitan has no others beside a pipeline or tensor parallelism. All micro-batches
+    of a pipeline are one local batch, since gradient accumulation empties it; without one they are accumulated.
+    """
     pp, dp, tp = layout.pp_degree, layout.dp_degree, layout.tp_degree
-    default, each = "1F1B" if layout.virtual == 1 else "Interleaved1F1B", layout.microbatches_each
+    batch = replace(layout.batch, microbatches=pytorch.microbatches(layout))
+    default = "1F1B" if layout.virtual == 1 else "Interleaved1F1B"
+    is_sharded = pp * tp > 1
     assigned = {
         _PARALLELISM + "pipeline_parallel_degree": pp,
-        _PARALLELISM + "data_parallel_replicate_degree": dp,
-        _PARALLELISM + "data_parallel_shard_degree": 1,
+        _PARALLELISM + "data_parallel_replicate_degree": 1 if is_sharded else dp,
+        _PARALLELISM + "data_parallel_shard_degree": dp if is_sharded else 1,
         _PARALLELISM + "tensor_parallel_degree": tp,
         _PARALLELISM + "pipeline_parallel_schedule": _SCHEDULES.get(layout.schedule or "", default),
-        _MODE: "full" if any(layer.recompute for layer in layout.layers) else "none",
+        _PARALLELISM + "pipeline_parallel_microbatch_size": batch.samples,
+        _TRAINING + "local_batch_size": batch.samples * (batch.microbatches if pp > 1 else 1),
+        _TRAINING + "global_batch_size": batch.global_samples,
+        **({} if batch.tokens is None else {_TRAINING + "seq_len": batch.tokens}),
     }
     parts = [[module for layer in stage.layers for module in layer.modules] for stage in layout.stages]
     return _RECIPE.format(
         world=layout.world_size,
-        batch="" if each is None else _BATCH.format(each=each),
+        batch=batch.says(),
+        checked=CHECKED["torchtitan"].says(),
         pp=pp,
         dp=dp,
         tp=tp,
         parts=constant("MODULE_FQNS_PER_MODEL_PART", parts),
         blocks=constant("BLOCKS", [module for row in layout.decoders() for layer in row for module in layer.modules]),
+        recomputed=constant("RECOMPUTED", any(layer.recompute for layer in layout.layers)),
         assigned="\n".join(f"    {constant(name, value)}" for name, value in assigned.items()),
     )
 
@@ -99,12 +132,15 @@ def write(layout: Layout) -> str:
 def read(text: str) -> Layout:
     """The layout of a recipe, a layer for each module; `ValueError` for another text."""
     found = constants(text)
-    pp = read_constant(found, _PARALLELISM + "pipeline_parallel_degree", int)
-    dp = read_constant(found, _PARALLELISM + "data_parallel_replicate_degree", int)
-    tp = read_constant(found, _PARALLELISM + "tensor_parallel_degree", int)
-    recomputed = set(read_constant(found, "BLOCKS", list) if read_constant(found, _MODE, str) == "full" else [])
+    pp, replicas, shards, tp = (
+        read_constant(found, f"{_PARALLELISM}{name}_degree", int)
+        for name in ("pipeline_parallel", "data_parallel_replicate", "data_parallel_shard", "tensor_parallel")
+    )
+    recomputed = set(read_constant(found, "BLOCKS", list) if read_constant(found, "RECOMPUTED", bool) else [])
     parts = read_constant(found, "MODULE_FQNS_PER_MODEL_PART", list)
     if pp < 1 or len(parts) % pp:
         raise ValueError(f"{len(parts)} parts of the model on {pp} ranks; expected as many on each")
-    stages = tuple(Stage(tuple(Layer("", (name,), name in recomputed) for name in part), dp, tp) for part in parts)
-    return Layout(stages, virtual=len(parts) // pp)
+    stages = (
+        Stage(tuple(Layer("", (name,), name in recomputed) for name in part), replicas * shards, tp) for part in parts
+    )
+    return Layout(tuple(stages), virtual=len(parts) // pp)

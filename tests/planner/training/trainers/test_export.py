@@ -233,20 +233,62 @@ def test_a_schedule_that_a_trainer_does_not_run_is_said(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "schedule", "words"),
     [
-        ("megatron", "1f1b", "# The global batch size is 8 times the micro-batch size."),
-        ("torchtitan", "gpipe", 'pipeline_parallel_schedule = "GPipe"'),
-        ("torchtitan", "gpipe", "training.local_batch_size is 4 times parallelism.pipeline_parallel_microbatch_size:"),
-        ("deepspeed", "1f1b", "4 micro-batches for each replica: gradient_accumulation_steps"),
-        ("galvatron", "gpipe", '"pipeline_type": "gpipe"'),
-        ("galvatron", "1f1b", '"chunks": 4'),
+        ("megatron", "1f1b", "--micro-batch-size 3; --global-batch-size 24; --seq-length 128"),
+        ("torchtitan", "gpipe", "pipeline_parallel_schedule = 'GPipe'; pipeline_parallel_microbatch_size = 3"),
+        ("torchtitan", "1f1b", "local_batch_size = 12; global_batch_size = 24; seq_len = 128"),
+        ("torchtitan", "1f1b", "data_parallel_shard_degree = 2; data_parallel_replicate_degree = 1"),
+        ("deepspeed", "1f1b", "'train_micro_batch_size_per_gpu': 3, 'gradient_accumulation_steps': 4"),
+        ("deepspeed", "1f1b", "'train_batch_size': 24; SEQUENCE_LENGTH = 128"),
+        ("galvatron", "gpipe", "'pipeline_type': 'gpipe'; 'micro_batch_size': 3; 'seq_length': 128"),
+        ("galvatron", "1f1b", "'chunks': 4; 'global_bsz': 24"),
         ("torch", "zb-h1", "SCHEDULE = 'ScheduleInterleavedZeroBubble'"),
-        ("torch", "1f1b", "MICROBATCHES = 4"),
+        ("torch", "1f1b", "MICROBATCHES = 4; MICROBATCH_SIZE = 3; SEQUENCE_LENGTH = 128; GLOBAL_BATCH_SIZE = 24"),
+        (
+            "vllm",
+            "1f1b",
+            "# Left out is a training step of 24 samples: 4 micro-batches of 3 x 128 tokens on each replica",
+        ),
+        ("sglang", "1f1b", "# The plan is one of training"),
     ],
 )
 def test_a_batch_is_written_where_there_is_a_place_for_it(name: str, schedule: str, words: str) -> None:
+    """Eight micro-batches of three samples of 128 tokens on two replicas."""
     instance = planner.load("chain8-strategy", memory="1GB", schedule="1f1b,gpipe,zb-h1", virtual_stages=1)
-    found = planner.export(instance, strategy(schedule, [[0, 1, 2, 3], [4, 5, 6, 7]], dp=2), name)
-    assert found.text is not None and words.replace("'", '"') in found.text.replace("'", '"')
+    facts = {"microbatch": 3, "seq-len": 128}
+    known = replace(instance, flat=replace(instance.flat, options={**instance.flat.options, **facts}))
+    plan = strategy(schedule, [[0, 1, 2, 3], [4, 5, 6, 7]], dp=2)
+    found = planner.export(known, plan, name)
+    text = (found.text or "").replace('"', "'")
+    assert all(each in text for each in words.split("; ")), text
+    assert not any("does not say" in note for note in found.notes)
+    without = planner.export(instance, plan, name)
+    missing = "the instance does not say the samples of a micro-batch and tokens of a sample: a micro-batch counts as 1"
+    assert (missing in without.notes) == bool(FORMATS[name].trainer.schedules)
+
+
+def test_replicas_alone_are_those_of_ddp() -> None:
+    """Only beside a pipeline or tensor parallelism torchtitan has none but shards; without one m steps accumulate."""
+    instance = planner.load("chain8-strategy", memory="1GB", schedule="1f1b", virtual_stages=1)
+    found = planner.export(instance, strategy("1f1b", [list(range(8))], dp=2), "torchtitan")
+    assert found.text is not None and not any("FSDP" in note for note in found.notes)
+    for line in ("replicate_degree = 2", "shard_degree = 1", "local_batch_size = 1", "global_batch_size = 8"):
+        assert line in found.text
+    sharded = planner.export(instance, strategy("1f1b", [[0, 1, 2, 3], [4, 5, 6, 7]], dp=2), "torchtitan")
+    assert any("shards states over the 2 replicas (FSDP)" in note for note in sharded.notes)
+
+
+def test_replicas_that_do_not_divide_a_batch_are_said() -> None:
+    """Three replicas of the whole chain, eight micro-batches: each has three."""
+    instance = planner.load("chain8", devices=3, memory="1GB", microbatches=8)
+    stage = {
+        "nodes": list(range(8)),
+        "dp_degree": 3,
+        "tp_degree": 1,
+        "tmpcs": dict.fromkeys(map(str, range(8)), "keep"),
+    }
+    found = planner.export(instance, {"stages": [stage]}, "megatron")
+    assert "8 micro-batches are no multiple of 3 replicas: each has 3" in found.notes
+    assert found.text is not None and "--global-batch-size 9" in found.text
 
 
 @pytest.mark.parametrize(
@@ -259,6 +301,9 @@ def test_micro_batches_that_torch_cannot_run_are_said(schedule: str, m: int, wri
         "chain8-strategy", memory="1GB", schedule="1f1b,gpipe,zb-h1", virtual_stages=1, microbatches=m
     )
     found = planner.export(instance, strategy(schedule, [[0, 1, 2], [3, 4, 5], [6, 7]]), "torch")
+    if schedule != "zb-h1":
+        titan = planner.export(instance, strategy(schedule, [[0, 1, 2], [3, 4, 5], [6, 7]]), "torchtitan")
+        assert titan.text is not None and f"local_batch_size = {written}\n" in titan.text
     assert found.text is not None and f"MICROBATCHES = {written}\n" in found.text
     assert any(f"does not run {m} on 3 ranks" in note for note in found.notes) == (written != m)
 
@@ -282,7 +327,7 @@ def test_modules_and_roles_of_the_instance_are_used() -> None:
     instance = replace(instance, layers=tuple(layers))
     plan = {"stages": [{**stage, "dp_degree": 1} for stage in unequal()["stages"]]}
     text = planner.export(instance, plan, "accelerate").text
-    assert list(json.loads(text)["device_map"].items())[2:4] == [("model.layers.1", 0), ("model.layers.2", 1)]
+    assert list(json.loads(text).items())[2:4] == [("model.layers.1", 0), ("model.layers.2", 1)]
     assert '"Et*2|t*3|L"' in planner.export(instance, plan, "megatron").text
     assert "PARTITION=2,3,0" in planner.export(instance, plan, "vllm").text
     assert "each stage has a layer that counts" in planner.export(instance, plan, "galvatron").refused
@@ -320,11 +365,12 @@ def test_help_names_the_formats() -> None:
     assert set(command._FORMATS.replace(" or ", ", ").split(", ")) == set(FORMATS)
 
 
-def launched(text: str, folder: Path) -> None:
-    """The script runs in two processes, and the gradients of both are those of the unsplit stand-in."""
+def launched(text: str, folder: Path, model: str = "") -> None:
+    """The script runs in two processes, and the gradients of both are those of the model, or the stand-in, unsplit."""
     (folder / "plan.py").write_text(text)
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "plan.py"]
+    launch += [model, "--check"] if model else []
     done = subprocess.run(launch, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("gradients differ by at most") == 2
@@ -352,3 +398,51 @@ def test_script_runs_with_torch(tmp_path: Path) -> None:
     text = planner.export(instance, {"stages": [first, second]}, "torch").text
     assert text is not None and "RECOMPUTED = ['layers.5']" in text
     launched(text, tmp_path)
+
+
+RUNTIME = Path(__file__).parents[1] / "runtime"
+#: Modules of stand-ins, by where they are.
+MODULES = {
+    "small_models.py:tied": ["words", "places", "blocks.0", "blocks.1", "blocks.2, head"],
+    "small_models.py:writing": ["first", "second"],
+}
+
+
+@pytest.mark.parametrize(
+    ("model", "cut"),
+    [
+        ("small_models.py:tied", 3),
+        ("small_models.py:writing", 1),
+        ("kinds.py:gpt", 3),
+        ("kinds.py:llama", 2),
+        ("kinds.py:t5_loss", 4),
+        ("kinds.py:modal", 5),
+    ],
+)
+def test_models_that_run_takes_run_with_torch(model: str, cut: int, tmp_path: Path) -> None:
+    """Cut where the trace is, whatever a model does between its modules; one layer of the first stage is recomputed.
+
+    The first two are stand-ins with what those of transformers have: positions that are added, masks, tied weights, and
+    what is written in place. The last one has three branches, which stages of an order of their layers cut.
+    """
+    pytest.importorskip("torch", reason="the script runs with the extra torch")
+    if model.startswith("kinds"):
+        pytest.importorskip("transformers", reason="the model is one of transformers")
+    file, place = str(tmp_path / "model.json"), str(RUNTIME / model)
+    if model.startswith("kinds"):
+        assert main(["import", "torch", place, "--devices", "2", "--tp", "1", "--quiet", "--out", file]) == 0
+        instance = planner.load(file, microbatches=4, linearize="id")
+    else:  # a chain made by hand, whose layers have names of modules
+        parts = MODULES[model]
+        chain = planner.load("chain8", devices=2, memory="1GB", microbatches=4, first=len(parts))
+        layers = (replace(layer, module=part) for layer, part in zip(chain.layers, parts, strict=True))
+        instance = replace(chain, layers=tuple(layers))
+    order = [layer.id for layer in instance.layers]
+    stages = [{"nodes": part, "dp_degree": 1, "tp_degree": 1} for part in (order[:cut], order[cut:])]
+    names = {layer.id: [x.id for x in layer.tmpcs[1]] for layer in instance.layers}
+    for stage in stages:
+        stage["tmpcs"] = {str(v): names[v][-1 if v == order[cut - 1] else 0] for v in stage["nodes"]}
+    found = planner.export(instance, {"stages": stages}, "torch")
+    assert found.text is not None, found.refused
+    assert "RECOMPUTED = []" not in found.text
+    launched(found.text, tmp_path, place)

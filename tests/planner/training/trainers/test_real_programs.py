@@ -1,0 +1,271 @@
+"""What is written, read by the programs that it is for; each test runs where its program is installed.
+
+The releases are those of `planner.training.trainers.checked`. Functions of packages whose imports need a GPU are taken
+out of their files.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.metadata
+import importlib.util
+import json
+import os
+import re
+import sys
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from random_layouts import random_layout
+
+from planner.training.trainers.checked import CHECKED
+from planner.training.trainers.formats import FORMATS
+from planner.training.trainers.layout import DECODER, EMBEDDING, HEAD, MTP, Layer, Layout, Stage
+
+PACKAGES = {
+    "megatron": "megatron-core",
+    "torchtitan": "torchtitan",
+    "torch": "torch",
+    "deepspeed": "deepspeed",
+    "galvatron": "hetu-galvatron",
+    "vllm": "vllm",
+    "sglang": "sglang",
+    "accelerate": "accelerate",
+}
+
+
+def installed(name: str, package: str = "") -> str:
+    """The release that is installed; the test is skipped if it is none of those that texts name."""
+    try:
+        version = importlib.metadata.version(PACKAGES[name]).partition("+")[0]
+    except importlib.metadata.PackageNotFoundError:
+        pytest.skip(f"{PACKAGES[name]} is not installed")
+    if importlib.util.find_spec(package or name) is None:
+        pytest.skip(f"{PACKAGES[name]} {version} has no {package or name}")
+    if version not in CHECKED[name].versions:
+        pytest.skip(f"{PACKAGES[name]} is {version}; texts name {', '.join(CHECKED[name].versions)}")
+    return version
+
+
+def functions(package: str, file: str, *names: str, **given: Any) -> list[Any]:
+    """Functions of a file of an installed package, with what they use of it ``given``."""
+    spec = importlib.util.find_spec(package)
+    assert spec is not None and spec.submodule_search_locations
+    path = Path(next(iter(spec.submodule_search_locations)), file)
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    wanted = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name in names]
+    for node in wanted:
+        node.returns = None
+        for each in node.args.args:
+            each.annotation = None
+    exec(compile(ast.Module(wanted, []), str(path), "exec"), given)
+    return [given[name] for name in names]
+
+
+def layouts(name: str, count: int = 40) -> Iterator[tuple[Layout, str]]:
+    for case in range(count):
+        layout = random_layout(case, name)
+        yield layout, FORMATS[name].write(layout)
+
+
+def test_texts_name_the_releases_and_the_batch() -> None:
+    assert PACKAGES.keys() == CHECKED.keys() == FORMATS.keys()
+    for name, checked in CHECKED.items():
+        for _, text in layouts(name, 3):
+            is_map = name == "accelerate"  # which has no place for words
+            assert (checked.says() in text) != is_map
+            assert all(version in text for version in checked.versions) != is_map
+
+
+def test_layouts_of_megatron_core() -> None:
+    installed("megatron", "megatron.core")
+    read = importlib.import_module("megatron.core.transformer.pipeline_parallel_layer_layout")
+    letters = {"embedding": EMBEDDING, "decoder": DECODER, "mtp": MTP, "loss": HEAD}
+    for layout, text in layouts("megatron"):
+        found = re.search(r'layout "([^"]*)"', text)
+        assert found is not None
+        its = read.PipelineParallelLayerLayout(found.group(1), layout.pp_degree)
+        counted = layout.by_count()
+        its.validate_layer_layout(sum(map(len, counted.decoders())), sum(x.role == MTP for x in counted.layers) or None)
+        for place, stage in enumerate(counted.stages):
+            part = its.layout[place % layout.pp_degree][place // layout.pp_degree]
+            assert [letters[each.name] for each in part] == [layer.role for layer in stage.layers]
+
+
+#: What the parser wants besides, of the model and its data.
+MODEL = (
+    "--hidden-size 64 --num-attention-heads 8 --max-position-embeddings 128 --bf16 --transformer-impl local "
+    "--mock-data --tokenizer-type NullTokenizer --vocab-size 512 --lr 1e-4 --train-iters 10"
+)
+
+
+def test_arguments_of_megatron(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its parser, and its rules between arguments, on a machine that is said to have a GPU of generation 9."""
+    installed("megatron", "megatron.training")
+    arguments = importlib.import_module("megatron.training.arguments")
+    monkeypatch.setattr(arguments, "get_device_arch_version", lambda: 9)
+    decoder = Layer(DECODER)
+    for pp, dp, tp, virtual, n in ((1, 1, 1, 1, 0), (4, 2, 2, 1, 0), (2, 4, 1, 1, 1), (4, 1, 8, 2, 2), (1, 8, 2, 1, 3)):
+        layers = tuple(Layer(DECODER, recompute=True) for _ in range(n)) + (decoder,) * (4 - n)
+        layout = Layout((Stage(layers, dp, tp),) * (pp * virtual), virtual, 24 * dp, "1f1b", 2, 128)
+        text = FORMATS["megatron"].write(layout)
+        world = re.search(r"WORLD_SIZE=(\d+)", text)
+        array = re.search(r"ARGS=\(([^)]*)\n\)", text)
+        assert world is not None and array is not None
+        monkeypatch.setenv("WORLD_SIZE", world.group(1))
+        monkeypatch.setenv("CUDA_DEVICE_MAX_CONNECTIONS", "1")  # which it wants beside tensor parallelism
+        monkeypatch.setattr(sys, "argv", ["pretrain_gpt.py", *array.group(1).replace('"', "").split(), *MODEL.split()])
+        found = arguments.parse_args()
+        arguments.validate_args(found)
+        capsys.readouterr()
+        assert found.world_size == pp * dp * tp and found.data_parallel_size == dp
+        assert (found.micro_batch_size, found.global_batch_size, found.seq_length) == (2, 48 * dp, 128)
+        assert found.global_batch_size // (found.micro_batch_size * dp) == 24
+        assert (found.recompute_num_layers or 0) == n
+        assert found.num_layers == 4 * pp * virtual
+
+
+def configuration(version: str) -> Any:
+    """One of torchtitan's own to begin with."""
+    if version.startswith("0.2"):
+        return importlib.import_module("torchtitan.config").JobConfig
+    return importlib.import_module("torchtitan.models.llama3.config_registry").llama3_8b
+
+
+def dimensions(version: str, config: Any, world: int) -> Any:
+    kind, its = importlib.import_module("torchtitan.distributed").ParallelDims, config.parallelism
+    if not version.startswith("0.2"):
+        return kind.from_config(its, world)
+    return kind(
+        dp_replicate=its.data_parallel_replicate_degree,
+        dp_shard=its.data_parallel_shard_degree,
+        cp=1,
+        tp=its.tensor_parallel_degree,
+        pp=its.pipeline_parallel_degree,
+        ep=1,
+        etp=1,
+        world_size=world,
+    )
+
+
+def test_recipes_of_torchtitan() -> None:
+    """Its configuration takes all that a recipe sets, and its degrees give as many devices."""
+    version = installed("torchtitan")
+    for layout, text in layouts("torchtitan"):
+        file: dict[str, Any] = {}
+        exec(compile(text, "plan.py", "exec"), file)
+        found = file["planned"](configuration(version))
+        dims = dimensions(version, found, layout.world_size)
+        assert (dims.pp, dims.tp, dims.dp_shard * dims.dp_replicate) == (
+            layout.pp_degree,
+            layout.tp_degree,
+            layout.dp_degree,
+        )
+        # "DDP has not supported > 1D parallelism", models/llama3/infra/parallelize.py of 0.2.2
+        assert dims.dp_replicate == 1 or dims.pp == dims.tp == 1
+        is_full = any(layer.recompute for layer in layout.layers)
+        checkpoint = found.activation_checkpoint
+        if version.startswith("0.2"):
+            assert checkpoint.mode == ("full" if is_full else "none")
+        else:
+            assert type(checkpoint).__qualname__ == ("FullAC.Config" if is_full else "NoneType")
+        its, batch = found.training, layout.batch
+        assert its.global_batch_size % (its.local_batch_size * layout.dp_degree) == 0
+        steps = its.global_batch_size // (its.local_batch_size * layout.dp_degree)
+        each = steps * its.local_batch_size // found.parallelism.pipeline_parallel_microbatch_size
+        assert each >= batch.microbatches and (steps == 1 or layout.pp_degree == 1)
+
+
+def test_stages_of_deepspeed() -> None:
+    """Its own class and topology, without the processes that its constructor looks for."""
+    installed("deepspeed")
+    module = importlib.import_module("deepspeed.pipe").PipelineModule
+    topology = importlib.import_module("deepspeed.runtime.pipe.topology")
+    recomputing = 0
+    for layout, text in layouts("deepspeed"):
+        file: dict[str, Any] = {}
+        exec(compile(text, "plan.py", "exec"), file)
+        kind, layers = file["PlannedPipeline"], [object() for _ in layout.layers]
+        assert issubclass(kind, module)
+        axes = topology.PipeModelDataParallelTopology(layout.pp_degree, layout.tp_degree, layout.dp_degree)
+        for rank in range(layout.world_size):
+            made = kind.__new__(kind)
+            made.__dict__ |= {"_topo": axes, "global_rank": rank, "_layer_specs": layers}
+            made._partition_layers()
+            stage = layout.stages[axes.get_coord(rank).pipe]
+            made.__dict__["forward_funcs"] = layers[made._local_start : made._local_stop]
+            assert len(made.forward_funcs) == len(stage.layers)
+            flags = [made._is_checkpointable([each]) for each in made.forward_funcs]
+            assert flags == [layer.recompute for layer in stage.layers]
+            recomputing += sum(flags)
+        config = file["CONFIG"]
+        each = config["train_micro_batch_size_per_gpu"] * config["gradient_accumulation_steps"]
+        assert config["train_batch_size"] == each * layout.dp_degree
+    assert recomputing
+
+
+def test_strategies_of_galvatron() -> None:
+    """Its own reading of the file, with a number of processes that is ours."""
+    installed("galvatron")
+    to_array, strategies = functions("galvatron", "utils/config_utils.py", "str2array", "config2strategy")
+    strategies.__globals__["str2array"] = to_array
+    for layout, text in layouts("galvatron"):
+        processes = types.SimpleNamespace(get_world_size=lambda world=layout.world_size: world)
+        (read,) = functions(
+            "galvatron",
+            "core/runtime/hybrid_parallel_config.py",
+            "get_hybrid_parallel_configs_api",
+            torch=types.SimpleNamespace(distributed=processes),
+            config2strategy=strategies,
+            str2array=to_array,
+            get_pp_ranks_enc=list,
+        )
+        rows, batch = layout.decoders(), layout.batch
+        given = types.SimpleNamespace(local_rank=1, galvatron_config_path=json.loads(text), distributed_checkpoint=None)
+        model = types.SimpleNamespace(layernums=lambda rows=rows: [sum(map(len, rows))])
+        found = read(None, given, lambda *_, model=model: model)
+        assert found["pp_division"] == [len(row) for row in rows]
+        degrees = [stage.tp_degree for stage, row in zip(layout.stages, rows, strict=True) for _ in row]
+        assert found["tp_sizes_enc"] == degrees
+        assert found["checkpoint_flags_enc"] == [layer.recompute for row in rows for layer in row]
+        assert (given.global_train_batch_size, given.chunks) == (batch.global_samples, batch.microbatches)
+
+
+@pytest.mark.parametrize(("name", "file"), [("vllm", "distributed/utils.py"), ("sglang", "srt/distributed/utils.py")])
+def test_partitions_of_servers(name: str, file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    installed(name)
+    variable = f"{name.upper()}_PP_LAYER_PARTITION"
+    for layout, text in layouts(name):
+        match = re.search(rf"{variable}=(\S+)", text)
+        assert match is not None
+        monkeypatch.setenv(variable, match.group(1))
+        given = {"os": os, "envs": types.SimpleNamespace(**{variable: match.group(1)})}
+        (its,) = functions(name, file, "get_pp_indices", **given)
+        lengths = [len(row) for row in layout.decoders()]
+        found = [its(sum(lengths), rank, layout.pp_degree) for rank in range(layout.pp_degree)]
+        assert found == [(sum(lengths[:rank]), sum(lengths[: rank + 1])) for rank in range(layout.pp_degree)]
+
+
+def test_maps_of_accelerate(recwarn: pytest.WarningsRecorder) -> None:
+    installed("accelerate")
+    torch = importlib.import_module("torch")
+    check = importlib.import_module("accelerate.utils.modeling").check_device_map
+    for layout, text in layouts("accelerate"):
+        model = torch.nn.Module()
+        for name in (name for layer in layout.layers for name in layer.modules):
+            place = model
+            *parents, last = name.split(".")
+            for each in parents:
+                if each not in dict(place.named_children()):
+                    place.add_module(each, torch.nn.Module())
+                place = place.get_submodule(each)
+            place.add_module(last, torch.nn.Linear(2, 2))
+        check(model, json.loads(text))
+        model.add_module("forgotten", torch.nn.Linear(2, 2))
+        with pytest.raises(ValueError, match=r"forgotten\.weight"):
+            check(model, json.loads(text))
+    assert not [each for each in recwarn if "do not match" in str(each.message)]
