@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from formulations.contract.family import Method
 from formulations.modelling.solve_model import Stopped
 from planner.analysis.model_view import OpenModel, declarative
 from planner.files.load import family_of, validate
@@ -13,8 +14,8 @@ from planner.process.errors import UsageError
 from planner.process.signals import pending
 from planner.results.events import Event
 from planner.results.result import html_table
-from planner.solving.choose import pick
-from planner.solving.compare import Report, crosscheck
+from planner.solving.choose import find_method, pick
+from planner.solving.compare import Report, crosscheck, expect_methods
 from planner.solving.solve import silent
 from planner.solving.worker import signals_stop
 from solvers.outcome import Limits, Stop, Watch
@@ -35,7 +36,9 @@ class Formulation:
     """One declarative method on an instance; numbers that are not known are ``None``.
 
     ``root_bound`` is the bound of the linear relaxation of the model as the method begins with it, ``root_share`` its
-    part of the optimum; ``root_s`` its seconds. ``first_plan_s``, ``one_percent_s`` and ``proof_s`` are seconds until
+    part of the optimum; ``root_s`` its seconds. ``complete`` has the sizes and the root of the model from which nothing
+    is left out that a known plan makes superfluous; of a method without a model it is ``None``, as are the sizes.
+    ``first_plan_s``, ``one_percent_s`` and ``proof_s`` are seconds until
     the first plan, a plan within `NEAR` of the optimum, and the proof; building counts.
     """
 
@@ -53,6 +56,7 @@ class Formulation:
     objective: float | None
     bound: float | None
     reason: str = ""
+    complete: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -91,7 +95,11 @@ class Formulations:
 
 
 def formulations(
-    instance: Any, *, limits: Limits | None = None, notice: Callable[[str], None] = silent
+    instance: Any,
+    *,
+    methods: Sequence[str] | None = None,
+    limits: Limits | None = None,
+    notice: Callable[[str], None] = silent,
 ) -> Formulations:
     """Compare the declarative methods that take an instance; another exact method may find the optimum.
 
@@ -99,6 +107,8 @@ def formulations(
     ----------
     instance
         From `planner.load`, or built from the classes in ``instances``.
+    methods
+        Names, or ``FILE.py:FUNCTION``; one without a model has its seconds alone. Default: all declarative ones.
     limits
         For each method, and for each relaxation; default: a minute each.
     notice
@@ -109,16 +119,19 @@ def formulations(
     InstanceError
         If the instance breaks a rule.
     UsageError
-        If no declarative method takes the instance.
+        If no declarative method takes the instance, or one that is named does not.
     """
     limits = limits or Limits(time_s=DEFAULT_TIME_S)
     instance = validate(instance)
     family = family_of(instance)
-    refused = {name: family.method(name).misfit(instance) for name in declarative(family)}
+    expect_methods(methods)
+    chosen = [find_method(family, name) for name in (declarative(family) if methods is None else methods)]
+    refused = {method.name: method.misfit(instance) for method in chosen}
     names = [name for name, reason in refused.items() if reason is None]
-    if not names:
-        why = "; ".join(f"{name}: {reason}" for name, reason in refused.items()) or f"{family.name} has no model"
-        raise UsageError(f"no declarative method takes the instance ({why})")
+    if not names or (methods is not None and len(names) < len(refused)):
+        reasons = (f"{name}: {reason}" for name, reason in refused.items() if reason is not None)
+        why = "; ".join(reasons) or f"{family.name} has no model"
+        raise UsageError(f"{'no declarative method takes' if methods is None else 'not all take'} the instance ({why})")
     best = pick(family, instance, limits, exact=True)[0].name
     events: list[Event] = []
     asked = list(dict.fromkeys([best, *names]))
@@ -127,15 +140,20 @@ def formulations(
     results = {result.method: result for result in report.results}
     unit = family.unit(instance)
 
-    def row(name: str, sizes: Mapping[str, Any], unbuilt: str = "") -> Formulation:
-        result, root = results.get(name), sizes["root_bound"]
+    def share(root: float | None) -> float | None:
+        return None if root is None or not optimum else root / optimum
+
+    def row(
+        name: str, sizes: Mapping[str, Any], unbuilt: str = "", complete: Mapping[str, Any] | None = None
+    ) -> Formulation:
+        result = results.get(name)
         own = [event for event in events if event.method == name and event.objective is not None]
         near = [] if optimum is None else [each for each in own if _is_near(each.objective, optimum)]
         proved = result is not None and result.stop is Stop.PROVED
         return Formulation(
             method=name,
             **sizes,
-            root_share=None if root is None or not optimum else root / optimum,
+            root_share=share(sizes["root_bound"]),
             first_plan_s=own[0].seconds if own else None,
             one_percent_s=near[0].seconds if near else None,
             proof_s=result.seconds if result is not None and proved else None,
@@ -143,9 +161,17 @@ def formulations(
             objective=None if result is None else result.objective,
             bound=None if result is None else result.bound,
             reason="; ".join(filter(None, (unbuilt, "" if result is None else result.reason))),
+            complete=None if complete is None else {**complete, "root_share": share(complete["root_bound"])},
         )
 
-    rows = tuple(row(name, *_inspect(instance, name, limits)) for name in names)
+    def examined(method: Method[Any, Any]) -> Formulation:
+        if method.build is None:
+            return row(method.name, _NOTHING)
+        sizes, unbuilt = _inspect(instance, method, limits)
+        complete, _ = _inspect(instance, method, limits, complete=True)
+        return row(method.name, sizes, unbuilt, complete)
+
+    rows = tuple(examined(method) for method in chosen if method.name in names)
     search = None if best in names else row(best, _NOTHING)
     return Formulations(family.name, instance.name, unit, optimum, rows, search, report, tuple(events))
 
@@ -154,13 +180,15 @@ def _is_near(objective: float | None, optimum: float) -> bool:
     return objective is not None and objective <= optimum * (1 + NEAR)
 
 
-def _inspect(instance: Any, name: str, limits: Limits) -> tuple[dict[str, Any], str]:
+def _inspect(
+    instance: Any, method: Method[Any, Any], limits: Limits, *, complete: bool = False
+) -> tuple[dict[str, Any], str]:
     """Sizes and relaxation of a model, ``None`` each where it is too large to build; and what is missing, in words."""
     found: dict[str, Any] = dict(_NOTHING)
     if pending() is not None:
         return found, "interrupted"
     family, watch = family_of(instance), Watch(limits)
-    opened = OpenModel(family, family.method(name), instance, watch=watch)
+    opened = OpenModel(family, method, instance, complete=complete, watch=watch)
     try:
         with signals_stop(watch):
             sizes = opened.sizes()

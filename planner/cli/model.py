@@ -13,6 +13,7 @@ from planner.cli.common import (
     NO_PROOF,
     READING,
     Instance,
+    Methods,
     Reading,
     Search,
     Seed,
@@ -22,6 +23,7 @@ from planner.cli.common import (
     Threads,
     View,
     leave,
+    names_of,
 )
 from planner.files.destinations import refuse_outputs
 from planner.files.load import family_of
@@ -114,6 +116,7 @@ def _judge(found: OpenModel, path: str, watch: Watch, view: View) -> None:
 
 def formulations_command(
     instance: Instance,
+    methods: Methods = None,
     time_limit: Annotated[float, typer.Option(metavar="SECONDS", help="of each method, and of each relaxation")] = 60.0,
     seed: Seed = 0,
     threads: Threads = 1,
@@ -132,7 +135,7 @@ def formulations_command(
     declared = view.load(instance, settings)
     limits = Search(time_limit, seed=seed, threads=threads).limits()
     with defer():
-        found = formulations(declared, limits=limits, notice=view.note)
+        found = formulations(declared, methods=names_of(methods), limits=limits, notice=view.note)
         view.show(found, show_formulations)
     write_all(*([] if plot is None else [partial(save, panels_of_formulations(found), plot, found.instance)]))
     leave(found.report.signal or pending(), 0 if found.report.agree else CONTRADICTION)

@@ -47,6 +47,7 @@ def show_formulations(found: Formulations) -> None:
     lines = formulation_lines(found)
     out.print(table(lines[0], (line.values() for line in lines)))
     out.print("root: bound of the linear relaxation; 1st plan, 1 %, proof: seconds until there was one", style="dim")
+    out.print("as solved: without what a known plan makes superfluous; complete: with it", style="dim")
     for row in found.lines:
         if row.reason and row.proof_s is None:
             out.print(f"{row.method}: {row.reason}")
@@ -55,22 +56,43 @@ def show_formulations(found: Formulations) -> None:
 
 
 def formulation_lines(found: Formulations) -> list[dict[str, str]]:
-    """A line for the search beside the models and for each of them, by heading, as people read them."""
-    return [
-        {
-            "method": line.method,
-            "variables": number(line.variables),
-            "rows": number(line.constraints),
-            "non-zeros": number(line.nonzeros),
-            "root": _short(line.root_bound),
-            "of optimum": percent(line.root_share),
-            "1st plan": _short(line.first_plan_s),
-            "1 %": _short(line.one_percent_s),
-            "proof": _short(line.proof_s),
-            "status": line.status,
-        }
-        for line in found.lines
-    ]
+    """Lines by heading, as people read them: of each method its model as it is solved, and below it the complete one.
+
+    Where nothing is left out of a model the two are one line.
+    """
+    lines = []
+    for line in found.lines:
+        is_whole = line.complete is not None and all(vars(line)[name] == line.complete[name] for name in _COMPARED)
+        model = "none" if line.complete is None else "complete" if is_whole else "as solved"
+        lines.append(
+            {
+                "method": line.method,
+                "model": model,
+                **_sizes(vars(line)),
+                "1st plan": _short(line.first_plan_s),
+                "1 %": _short(line.one_percent_s),
+                "proof": _short(line.proof_s),
+                "status": line.status,
+            }
+        )
+        if line.complete is not None and not is_whole:
+            absent = dict.fromkeys(("1st plan", "1 %", "proof", "status"), "")
+            lines.append({"method": line.method, "model": "complete", **_sizes(line.complete), **absent})
+    return lines
+
+
+#: What a complete model is compared by.
+_COMPARED = ("variables", "constraints", "nonzeros", "root_bound")
+
+
+def _sizes(values: Mapping[str, Any]) -> dict[str, str]:
+    return {
+        "variables": number(values["variables"]),
+        "rows": number(values["constraints"]),
+        "non-zeros": number(values["nonzeros"]),
+        "root": _short(values["root_bound"]),
+        "of optimum": percent(values["root_share"]),
+    }
 
 
 def _short(value: float | None) -> str:

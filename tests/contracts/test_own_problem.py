@@ -69,6 +69,7 @@ HERE = ("--problem", "bin_split.py:PROBLEM")
         (("alternatives", "five.json", *HERE, "--count", "3"), "no other plan is below 10 bytes"),
         (("model", "five.json", *HERE, "--method", "cpsat"), "no bin holds more than the fullest"),
         (("formulations", "five.json", *HERE), "optimal"),
+        (("formulations", "five.json", *HERE, "--methods", "cpsat,largest-first"), "complete"),
         (("schema", "bin_split.py:PROBLEM"), '"title": "an instance of bin_split"'),
         (("make", "template", "bin_split.py:PROBLEM"), '"bins": 2'),
         (("make", "method", "bin_split.py:PROBLEM"), "Tensors"),

@@ -10,6 +10,7 @@ import pytest
 import planner
 from planner.analysis.compare_models import _is_near, formulations
 from planner.cli.app import main
+from planner.display.models import formulation_lines
 from solvers.outcome import Limits
 
 
@@ -27,6 +28,21 @@ def test_rows_belong_together() -> None:
     milp = found.rows[1]
     assert milp.root_bound is not None and milp.root_share == pytest.approx(milp.root_bound / found.optimum)
     assert 0.5 < milp.root_share < 1
+
+
+def test_complete_models_stand_beside_pruned_ones_and_methods_are_named() -> None:
+    layers = planner.load("layers", layers=10, stages=3)
+    found = formulations(layers, methods=["milp", "amp"], limits=Limits(time_s=20))
+    milp, amp = found.rows
+    assert milp.complete is not None and milp.complete["variables"] > (milp.variables or 0)
+    whole = planner.model(layers, "milp", complete=True)
+    assert milp.complete["root_bound"] == pytest.approx(whole.root().bound)
+    assert milp.complete["root_share"] == pytest.approx(milp.complete["root_bound"] / found.optimum)
+    assert amp.complete is None and amp.variables is None and amp.objective is not None
+    lines = [(line["method"], line["model"]) for line in formulation_lines(found)]
+    assert lines == [("exact", "none"), ("milp", "as solved"), ("milp", "complete"), ("amp", "none")]
+    with pytest.raises(planner.UsageError, match="not all take the instance"):
+        formulations(planner.load("layers", layers=10, stages=3, require="layers(0) >= 2"), methods=["milp", "amp"])
 
 
 def test_a_limit_before_a_proof_leaves_its_seconds_out() -> None:
