@@ -101,8 +101,20 @@ def piper_suite(inputs: str | None) -> list[Case]:
 
 
 def whole_catalog(_inputs: str | None) -> list[Case]:
-    """Every instance of the catalog as it is, with every method that fits it: no published inputs, no download."""
-    return [Case(name, methods=(EVERY,)) for name in catalog()]
+    """Every instance of the catalog as it is, with every method that fits it: no published inputs, no download.
+
+    And some for the shortest iteration, which is no instance's own objective.
+    """
+    batch = {"problem": "flushed_partitioning", "memory": "80GB", "bandwidth": "100GB/s", "objective": "iteration"}
+    return [
+        *(Case(name, methods=(EVERY,)) for name in catalog()),
+        Case("chain8-flushed", {"objective": "iteration"}, (EVERY,)),
+        *(Case("gpt", {**batch, "devices": k, "microbatches": m}, ("best-first",)) for k, m in ((16, 128), (64, 64))),
+        *(
+            Case(name, {"devices": 8, "objective": "iteration"}, ("branch-and-bound", "graphpipe-plus"))
+            for name in ("mmt-2", "candle-uno")
+        ),
+    ]
 
 
 def models_suite(_inputs: str | None) -> list[Case]:

@@ -100,10 +100,18 @@ def test_a_name_of_no_rows_is_refused(name: str, words: str) -> None:
         folders.rows_of(name)
 
 
-def test_the_suite_of_everything_is_the_catalog() -> None:
-    cases = SUITES["all"](None)
-    assert [case.instance for case in cases] == list(catalog())
-    assert all(case.methods == (EVERY,) for case in cases)
+def test_the_suite_of_everything_is_the_catalog_and_the_clock() -> None:
+    """Every instance as it is, then some whose objective is the shortest iteration, with methods that take them."""
+    cases, count = SUITES["all"](None), len(catalog())
+    assert [case.instance for case in cases[:count]] == list(catalog())
+    assert all(case.methods == (EVERY,) and not case.settings for case in cases[:count])
+    problems = set()
+    for case in cases[count:]:
+        instance = load(case.instance, **case.settings)
+        problems.add(family_of(instance).name)
+        assert str(instance.objective) == "iteration"
+        assert all(family_of(instance).method(n).refusal(instance) is None for n in case.methods if n != EVERY)
+    assert problems == {"flushed_partitioning", "stage_graph"}
 
 
 def test_the_methods_of_the_suite_of_models_take_its_instances() -> None:
