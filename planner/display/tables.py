@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from formulations.figures.plan_figures import Breakdown
@@ -151,20 +150,6 @@ def show_breakdown(found: Breakdown) -> None:
 
         for line in strip_lines(found.strip(), min(out.width, _STRIP)):
             out.print(line, no_wrap=True, crop=True)
-
-
-def together(rows: Sequence[Sequence[str]]) -> list[tuple[str, Sequence[str]]]:
-    """Rows with their positions; neighbours that look the same are one, from the first to the last.
-
-    >>> together([["1 s"], ["1 s"], ["2 s"]])
-    [('0-1', ['1 s']), ('2', ['2 s'])]
-    """
-    found = []
-    for cells, same in groupby(enumerate(rows), key=lambda each: each[1]):
-        positions = [position for position, _ in same]
-        first, last = positions[0], positions[-1]
-        found.append((str(first) if first == last else f"{first}-{last}", cells))
-    return found
 
 
 def quickest_first(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

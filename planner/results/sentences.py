@@ -46,7 +46,7 @@ def verdict(result: Any, found: Breakdown | None = None, is_proved: bool = True,
     below = None if result.bound is None else f"no plan has less than {amount(result.bound, result.unit)}"
     if result.objective is None:
         return f"no plan was found ({result.stop}){'' if below is None else f'; {below}'}"
-    value = amount(result.objective, result.unit) + _rate(found)
+    value = amount(result.objective, result.unit) + rate(found)
     if result.status is Status.OPTIMAL:
         return f"the least {result.minimised} is {value}, {by}"
     said = f"{whose}the {result.minimised} is {value}"
@@ -56,7 +56,7 @@ def verdict(result: Any, found: Breakdown | None = None, is_proved: bool = True,
     return f"{said}; " + ("nothing is proved of others" if below is None else f"{below} (gap {percent(result.gap)})")
 
 
-def _rate(found: Breakdown | None) -> str:
+def rate(found: Breakdown | None) -> str:
     """What is done in a second, where the plan's figures have it."""
     figures = {} if found is None else found.figures
     for name, noun in (("tokens_per_s", "tokens/s"), ("samples_per_s", "samples/s")):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -134,11 +135,12 @@ def _subject(place: int, found: Material, columns: Columns) -> dict[str, Any]:
 
 
 def _parts(instance: Any, best: Result | None, found: Breakdown | None) -> list[dict[str, Any]]:
-    """The best plan, and its figures, as tables and lines."""
+    """The best plan with its figures as a table; of a problem without figures, its parts as tables and lines."""
     if best is None:
         return []
-    shown = list(parts(with_names(best.plan or {}, names_of_nodes(instance))))
-    return shown if found is None or not found.rows else [*shown, by_row(found)]
+    if found is not None and found.rows:
+        return [by_row(replace(best, of=instance), found)]
+    return list(parts(with_names(best.plan or {}, names_of_nodes(instance))))
 
 
 def _script_json(data: Any) -> str:

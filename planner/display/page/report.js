@@ -46,7 +46,7 @@ async function draw(box, chart, top, then = () => {}) {
   if (!box.isConnected) return;  // another plan was chosen meanwhile
   const found = await vegaEmbed(box, spec, options);
   box.querySelector("svg")?.setAttribute("aria-hidden", "true");  // the box says what the picture shows
-  drawn.set(box, {again: () => draw(box, chart, top, then), finalize: found.finalize, isSquare: chart.spec.width === "@square"});
+  drawn.set(box, {again: () => draw(box, chart, top, then), view: found.view, finalize: found.finalize, isSquare: chart.spec.width === "@square"});
   then(found.view);
 }
 
@@ -118,9 +118,24 @@ function figure(chart, top, then, says = true, whose = "") {
   const caption = made("figcaption", chart.title);
   if (whose) caption.prepend(made("b", whose, {className: "whose"}));
   if (says) caption.append(made("span", chart.text, {className: "says"}));
+  caption.append(download(box, chart.title));
   whole.append(caption, ...(chart.key.length ? [key(chart.key)] : []), box);
   later(box, chart, top, then);
   return whole;
+}
+
+// A picture as a file, as it is drawn now.
+function download(box, title) {
+  const button = made("button", "SVG", {type: "button", className: "download"});
+  button.setAttribute("aria-label", `Download as SVG: ${title}`.slice(0, 200));
+  button.addEventListener("click", async () => {
+    if (waiting.has(box)) await now(box);
+    const file = new Blob([await drawn.get(box).view.toSVG()], {type: "image/svg+xml"});
+    const link = made("a", "", {href: URL.createObjectURL(file), download: `${title}.svg`});
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+  });
+  return button;
 }
 
 function sortable(table) {

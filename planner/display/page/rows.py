@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from formulations.figures.plan_figures import Breakdown
-from planner.display.tables import is_rows, table_of_objects, together
+from planner.display.tables import is_rows, table_of_objects
 from planner.results.result import Result
-from planner.results.texts import brief, format_cell, format_loss, heading, number, percent
-from solvers.outcome import Stop
+from planner.results.sentences import stage_rows
+from planner.results.texts import brief, format_loss, number, percent
+from solvers.outcome import OPTIMAL_GAP, Status, Stop
 
 #: The columns of the methods' table; a narrow page shows the first ones first.
 COLUMNS = (
@@ -38,11 +39,17 @@ def cells(result: Result, is_proved: bool) -> list[Cell]:
         (format_loss(result.loss, is_proved), result.loss),
         (percent(result.gap), result.gap),
         *((number(value), value) for value in (result.objective, result.bound)),
-        *((word, word) for word in (result.claim, result.status.value, result.stop.value, whose)),
+        *((word, word) for word in (result.claim, _status(result, is_proved), result.stop.value, whose)),
         (f"{result.seconds:.4g}", result.seconds),
         (result.solver, result.solver),
     ]
     return [Cell(result.method, result.method), *(Cell(text, _sortable(value)) for text, value in figures)]
+
+
+def _status(result: Result, is_proved: bool) -> str:
+    """What is known of the plan, in the words of its loss: one is optimal whichever method proved it."""
+    is_optimal = is_proved and result.loss is not None and result.loss <= OPTIMAL_GAP
+    return Status.OPTIMAL.value if is_optimal else result.status.value
 
 
 def _sortable(value: float | str | None) -> str:
@@ -82,12 +89,7 @@ def _one_line(part: Any) -> str:
     return brief(part) if is_run or len(part) > _LISTED else ", ".join(map(str, part))
 
 
-def by_row(found: Breakdown) -> dict[str, Any]:
-    """The figures of stages, or whatever a plan's figures are of, as a table, equal neighbours in one row."""
-    names = list(found.rows[0])
-    rows = together([[format_cell(name, row[name], 6) for name in names] for row in found.rows])
-    return {
-        "name": f"by {found.row}",
-        "columns": ["#", *map(heading, names)],
-        "rows": [[position, *figures] for position, figures in rows],
-    }
+def by_row(best: Result, found: Breakdown) -> dict[str, Any]:
+    """The stages of a plan, or whatever its figures are of, as a table, equal neighbours in one row."""
+    rows = stage_rows(best, found)
+    return {"name": f"by {found.row}", "columns": list(rows[0]), "rows": [list(row.values()) for row in rows]}

@@ -10,6 +10,7 @@ from formulations.contract.family import Claim
 from formulations.figures.plan_figures import Breakdown
 from instances.units import size
 from planner.results.result import Result
+from planner.results.sentences import rate, shape
 from planner.results.texts import format_loss
 from planner.solving.certify import Certification
 from planner.solving.compare import Report, optimum
@@ -21,16 +22,20 @@ _NAMED = 4
 
 def answer(report: Report, best: Result | None, found: Breakdown | None) -> list[str]:
     """What is known now, in a few sentences."""
-    return [verdict(report, best), *_heuristics(report), *([] if found is None else _limits(found))]
+    said = [verdict(report, best, found), *_heuristics(report)]
+    if best is not None:
+        clock = best.clock()
+        said.append(f"Minimised is the {best.minimised}{'' if clock is None else f': {clock.says}'}.")
+    return [*said, *([f"The best plan has {shape(found)}."] if found is not None and found.rows else [])]
 
 
-def verdict(report: Report, best: Result | None) -> str:
-    """What is proved, in one sentence."""
+def verdict(report: Report, best: Result | None, found: Breakdown | None = None) -> str:
+    """What is proved, in one sentence; with what is done in a second, where the best plan's figures have it."""
     if any(result.status is Status.INFEASIBLE for result in report.results):
         return "Proved: no plan is feasible."
     if best is None:
         return "No plan was found, and nothing was proved."
-    value = _amount(best.objective, best.unit)
+    value = _amount(best.objective, best.unit) + rate(found)
     if optimum(report.results) is not None:
         return f"Proved optimal: {value}."
     bounds = [result.bound for result in report.results if result.bound is not None]
@@ -71,31 +76,6 @@ def _sentence(methods: Sequence[str], loss: str) -> str:
     if loss == "optimal":
         return f"{who} {'are' if others else 'is'} optimal"
     return f"{who} lose {loss} each" if others else f"{who} loses {loss}"
-
-
-def _limits(found: Breakdown) -> list[str]:
-    """The bottleneck, and the device that is fullest."""
-    said = [f"The bottleneck is {found.figures['bottleneck']}."] if "bottleneck" in found.figures else []
-    full = [
-        (row["memory_bytes"] / (row["memory_bytes"] + row["slack_bytes"]), place, row)
-        for place, row in enumerate(_memory_rows(found))
-        if row["memory_bytes"] + row["slack_bytes"] > 0
-    ]
-    if full:
-        share, place, row = max(full, key=lambda each: each[0])
-        is_stage = bool(found.rows) and "slack_bytes" in found.rows[0]
-        who = f"Stage {place} is the fullest: it" if is_stage else "The plan"
-        limit = size(row["memory_bytes"] + row["slack_bytes"])
-        said.append(f"{who} holds {size(row['memory_bytes'])} of {limit} ({100 * share:.3g} %).")
-    return said
-
-
-def _memory_rows(found: Breakdown) -> Sequence[Mapping[str, Any]]:
-    """What has both memory and slack: stages, else the whole plan."""
-    candidates = found.rows or (found.figures,)
-    held = [row for row in candidates if "memory_bytes" in row and "slack_bytes" in row]
-    whole = found.figures if "memory_bytes" in found.figures and "slack_bytes" in found.figures else None
-    return held or ([] if whole is None else [whole])
 
 
 def certificate_sentence(proof: Certification | None, is_checked: bool = True) -> str:

@@ -64,6 +64,10 @@ def test_the_page_works_and_names_do_no_harm(browser: Any, path: Path) -> None:
         assert layer.input_value() == "2" and about.all_inner_texts() == 2 * [f"{MARKUP} 2"]
         page.locator("#vg-tooltip-element").wait_for()
         assert f"{MARKUP} 2" in page.locator("#vg-tooltip-element").inner_text()
+        with page.expect_download() as saved:
+            page.locator("figure .download").first.click()
+        assert saved.value.suggested_filename.endswith(".svg")
+        assert Path(saved.value.path()).read_text().startswith("<svg")
         page.locator(".command button").first.click()
         page.locator(".command button", has_text="Copied").or_(page.locator("button", has_text="Selected")).wait_for()
         assert seen.complaints == [] and len(seen.requests) == 1
