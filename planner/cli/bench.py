@@ -22,7 +22,7 @@ def bench_command(
         typer.Argument(metavar="SOURCE", help="files, rows, folders, names (as of validate)", autocompletion=entries),
     ] = None,
     suite: Annotated[
-        str | None, typer.Option(metavar="FILE|all|models|piper", help="cases: JSON lines, or built in")
+        str | None, typer.Option(metavar="FILE|all|models|piper|scale", help="cases: JSON lines, or built in")
     ] = None,
     methods: Annotated[
         str | None,

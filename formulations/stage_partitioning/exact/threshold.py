@@ -44,14 +44,17 @@ from solvers.outcome import Limits, Stop, Watch
 #: A lattice of more downsets than this many per node gets its first upper bound from single linear orders.
 _CHAIN_FIRST = 20
 
-_SAVING_ORDERS = 512
+#: Bytes of saving orders that are held at once: with too few of them (512 layers on 4,096 devices want 2,000) they are
+#: sorted again and again.
+_SAVING_ORDERS = 256e6
 
 
 def make_scratch(profile: Profile) -> Scratch:
     """Work space for one profile."""
     P, S = len(profile.tp_degrees), profile.max_s
     n, X = profile.num_tmpcs.shape[1], profile.time.shape[2]
-    options, slots = n * X, max(1, min(_SAVING_ORDERS, P * (S + 2)))
+    options = n * X
+    slots = max(1, min(int(_SAVING_ORDERS / (20 * options)), P * (S + 2)))
     demand(20.0 * slots * options, "the orders in which memory is saved")
     return Scratch(
         slot_of=np.full((P, S + 2), -1, np.int64),

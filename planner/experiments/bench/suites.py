@@ -163,11 +163,19 @@ def models_suite(_inputs: str | None) -> list[Case]:
     ]
 
 
+def scale_suite(_inputs: str | None) -> list[Case]:
+    """Layers times devices for the exact search of pipelines: effort grows without a step (two minutes on one core)."""
+    layers, devices = (24, 64, 128, 256, 384, 512), (64, 256, 1024, 4096)
+    sizes = [{"layers": n, "devices": k, "hidden_size": 8192} for n in layers for k in devices]
+    return [Case("bert", size, ("exact",)) for size in sizes]
+
+
 #: The suites that are built in: what makes their cases, given the folder of published inputs.
 SUITES: Mapping[str, Callable[[str | None], list[Case]]] = {
     "all": whole_catalog,
     "models": models_suite,
     "piper": piper_suite,
+    "scale": scale_suite,
 }
 
 
