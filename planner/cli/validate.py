@@ -18,6 +18,7 @@ from planner.cli.common import (
     Search,
     Threads,
     TimeLimit,
+    deliver,
     leave,
     names_of,
     plans_of,
@@ -48,6 +49,10 @@ def validate_command(
     count: Count = None,
     seed: Annotated[int, typer.Option(metavar="S", help="of draws, samples and methods")] = 0,
     worst: Annotated[int, typer.Option(metavar="K", min=0, help="worst instances that become files")] = 5,
+    by: Annotated[str | None, typer.Option(metavar="A,B,...", help="losses by these parameters, too")] = None,
+    table: Annotated[
+        str | None, typer.Option(metavar="KIND[=FILE]", help="tex, md or csv, on stdout or in a file")
+    ] = None,
     jobs: Jobs = 1,
     dask: Dask = None,
     time_limit: TimeLimit = 60.0,
@@ -56,6 +61,7 @@ def validate_command(
     **settings: Any,
 ) -> None:
     """Run heuristics on many instances: how often optimal, and how far from the proved optimum."""
+    from planner.display.paper_tables import kind_and_file, paper_table
     from planner.display.plots.files import can_draw
     from planner.display.populations import draw_validation, show_validation, why_no_pictures
     from planner.display.progress import progress_bar
@@ -66,20 +72,26 @@ def validate_command(
 
     limits = Search(time_limit, seed=seed, threads=threads).limits()
     overrides, options = split(settings)
+    kind, file = (None, None) if table is None else kind_and_file(table)
+    if kind is not None and view.json and file is None:
+        raise UsageError.at("--table", table, f"{kind}=FILE beside --json")
     with defer():
         with progress_bar(view.quiet, "instances") as listen:
             found = validate(
                 instances, methods=names_of(methods), against=against, out=out, count=count, seed=seed, jobs=jobs,
-                dask=dask, plans=plans_of(plan), limits=limits, options=options, worst=worst, inputs=view.inputs,
-                listen=listen, notice=view.note, settings=overrides,
+                dask=dask, plans=plans_of(plan), limits=limits, options=options, worst=worst, by=names_of(by) or (),
+                inputs=view.inputs, listen=listen, notice=view.note, settings=overrides,
             )  # fmt: skip
-        view.show(found, show_validation)
+        if kind is None or file is not None:
+            view.show(found, show_validation)
+        if kind is not None:
+            deliver(paper_table(found, kind), file)
         pictures = draw_validation(found)
     if pictures or not can_draw():
         view.note(f"pictures: {', '.join(pictures)}" if pictures else f"no pictures: {why_no_pictures()}")
     if not is_columnar():
         view.note(f"{found.table} is JSON lines: parquet needs pyarrow (pip install '.[columnar]')")
-    if view.json:
+    if view.json or (kind is not None and file is None):
         for line in found.contradictions:
             view.note(f"contradiction: {line}")
     if found.signal:

@@ -6,16 +6,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from planner.display.palette import PRINT
 from planner.display.plots.chart import Chart
-from planner.display.plots.files import can_draw, lacks_addresses, save
-from planner.display.plots.numbers import ecdf, profile, scattered
+from planner.display.plots.files import Sheet, can_draw, lacks_addresses
+from planner.display.plots.numbers import ecdf, profile, quantiles
 from planner.display.terminal import console, table
+from planner.experiments.validation.loss_by import LossBy, value_of
 from planner.experiments.validation.records import reasons
 from planner.experiments.validation.run import Validation
+from planner.files.write import write_atomically
 from planner.results.texts import percent
 
 #: Reasons of a method that are shown.
 _REASONS = 3
+#: Pixels that pictures for a paper are drawn in, and points of a column: 3.4 inches.
+_ON_PAPER, _COLUMN = 400, 3.4 * 72
 _NO_PICTURES = "they need vl-convert-python (pip install '.[plot]')"
 
 
@@ -38,8 +43,26 @@ def show_validation(found: Validation) -> None:
         shown = ["-" if loss is None else f"{most}{percent(loss)}" for loss in losses]
         rows.append([name, *map(str, counts), *shown, f"{each.seconds:.4g}"])
     out.print(table(heads, rows))
+    for factor in found.by:
+        out.print(_explained(factor))
+        heads = [factor.parameter, "instances", *(f"{name}: mean loss" for name in factor.methods)]
+        means = [[own[label].mean_loss for own in factor.methods.values()] for label in factor.instances]
+        cells = [[most * (loss is not None) + percent(loss) for loss in own] for own in means]
+        out.print(
+            table(
+                heads, [[label, str(n), *own] for (label, n), own in zip(factor.instances.items(), cells, strict=True)]
+            )
+        )
     for line in _lines(found):
         out.print(line)
+
+
+def _explained(factor: LossBy) -> str:
+    """How much of the losses a parameter explains, in a sentence."""
+    shares = [f"{percent(share)} of {name}'s" for name, share in factor.explains.items() if share is not None]
+    return f"{factor.parameter} explains {', '.join(shares) or 'nothing: no loss differs'}" + " losses, by rank" * bool(
+        shares
+    )
 
 
 def _lines(found: Validation) -> Iterator[str]:
@@ -85,19 +108,27 @@ def draw_validation(found: Validation) -> list[str]:
     files = []
     for name, drawn in charts.items():
         if drawn:
-            files.append(str(Path(found.out) / f"{name}.png"))
-            save(drawn, files[-1], found.problem)
+            on_screen = Sheet(drawn, found.problem)
+            on_paper = Sheet(drawn, width=_ON_PAPER, theme=PRINT, shown=_COLUMN)
+            for sheet, suffix in ((on_screen, ".png"), (on_paper, ".pdf")):
+                files.append(str(Path(found.out) / f"{name}{suffix}"))
+                write_atomically(files[-1], sheet.content(suffix))
     return files
 
 
 def _features(
     found: Validation, records: Sequence[Mapping[str, Any]], losses: Mapping[str, Sequence[float | None]]
 ) -> Iterator[Chart]:
-    """Losses over what is known of the instances: their size, and how tight their memory is."""
-    for field, name in (("size", f"size: {found.size_of}"), ("memory_pressure", "memory pressure")):
-        values = [record[field] for record in records]
-        if any(value is not None for value in values):
-            yield scattered(values, losses, name, f"Loss over {name}")
+    """Losses over the size of instances, over how tight their memory is, and over numbers that were drawn."""
+    drawn = dict.fromkeys(name for record in records for name in record["parameters"])
+    for field, name in (
+        ("size", f"size: {found.size_of}"),
+        ("memory_pressure", "memory pressure"),
+        *((name, name) for name in drawn if name != found.size_of),
+    ):
+        values = [value_of(record, field) for record in records]
+        if any(value is not None for value in values) and not any(isinstance(value, str) for value in values):
+            yield from quantiles(values, losses, name)
 
 
 def _seconds(records: Sequence[Mapping[str, Any]], method: str) -> list[float | None]:

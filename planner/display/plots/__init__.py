@@ -21,8 +21,8 @@ from planner.display.plots.numbers import (
     losses,
     over_devices,
     profile,
+    quantiles,
     ranked,
-    scattered,
 )
 from planner.display.plots.panels import panels, panels_of
 from planner.display.plots.schedules import passes
@@ -54,9 +54,9 @@ __all__ = [
     "panels_of",
     "passes",
     "profile",
+    "quantiles",
     "ranked",
     "save",
-    "scattered",
     "stack",
     "strip",
     "tiles",

@@ -134,12 +134,15 @@ class Sheet:
         In pixels: from 400 (a telephone) to 1600. Wide charts take a row; of the others two share one from 800 on.
     theme
         One of `planner.plots.LIGHT`, ``DARK`` and ``PRINT``, or one with another ``font``.
+    shown
+        How wide it is shown, if that differs: in pixels, and points of a PDF file.
     """
 
     charts: Sequence[Chart]
     title: str = ""
     width: int = WIDTH
     theme: Theme = LIGHT
+    shown: float | None = None
 
     def content(self, suffix: str) -> str | bytes:
         """The content of a file that ends in one of `SUFFIXES`."""
@@ -159,7 +162,7 @@ class Sheet:
             placed = [self._place(chart, place * (wide + _GAP), high, wide) for place, chart in row]
             parts += [part for own, _ in placed for part in own]
             high = max(end for _, end in placed) + _GAP
-        return _document(parts, self.width, high, self.theme, str(self))
+        return _document(parts, self.width, high, self.theme, str(self), (self.shown or self.width) / self.width)
 
     def _rows(self) -> list[list[tuple[int, Chart]]]:
         """The charts in rows, in their order, each with its place in its row."""
@@ -242,10 +245,10 @@ def _key(chart: Chart, left: float, top: float, wide: float, theme: Theme) -> tu
     return found, top + high + 4 if chart.key else top + 4
 
 
-def _document(parts: Sequence[str], width: int, height: float, theme: Theme, says: str) -> str:
+def _document(parts: Sequence[str], width: int, height: float, theme: Theme, says: str, scale: float) -> str:
     """The parts as an SVG document on the theme's paper."""
     height += 2 * _PAD
-    size = f'width="{width}" height="{height:g}" viewBox="{-_PAD} {-_PAD} {width} {height:g}"'
+    size = f'width="{scale * width:g}" height="{scale * height:g}" viewBox="{-_PAD} {-_PAD} {width} {height:g}"'
     names = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
     head = (
         f'<svg {names} {size} role="img" font-family="{escape(theme.font)}">',

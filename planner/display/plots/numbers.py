@@ -24,8 +24,8 @@ LINES_SAY = "whole: incumbents; dashed: bounds"
 _HEIGHT, _BAR = 260, 26
 #: Losses below this, in percent, are drawn on a linear scale, and so are seconds below this.
 _LINEAR, _FIRST_S = 0.1, 1e-3
-#: The marks of methods in turn.
-_SHAPES = ("circle", "cross", "triangle-up", "square", "diamond", "triangle-down")
+#: Strokes of `quantiles`, where there are more values.
+_STROKES = 12
 #: Fewer points than this are marked.
 _MARKED = 24
 #: The axis of numbers some of which are 0.
@@ -340,10 +340,11 @@ def profile(found: Mapping[str, Sequence[float | None]], title: str = "") -> Cha
     return replace(curves(lines, x, y, title=title, is_step=True), is_wide=True)
 
 
-def scattered(
-    feature: Sequence[float | None], found: Mapping[str, Sequence[float | None]], name: str, title: str = ""
-) -> Chart:
-    """Loss over a feature of the instance, a point for each instance and method.
+def quantiles(feature: Sequence[float | None], found: Mapping[str, Sequence[float | None]], name: str) -> list[Chart]:
+    """Losses over a feature of the instance, a chart for each method, which share an axis of losses.
+
+    Instances of one value, or of a range of values, are one stroke with the quantiles of their losses, so that a
+    thousand of them can be read as well as ten.
 
     Parameters
     ----------
@@ -354,27 +355,43 @@ def scattered(
     name
         What the feature is called.
     """
-    rows: list[Row] = [
-        {"method": method, "x": x, "loss": 100 * loss}
+    points = {
+        method: [(x, 100 * loss) for x, loss in zip(feature, losses, strict=True) if x is not None and loss is not None]
         for method, losses in found.items()
-        for x, loss in zip(feature, losses, strict=True)
-        if x is not None and loss is not None
-    ]
-    most = max([_LINEAR, *(row["loss"] for row in rows)])
-    methods = list(found)
-    key = nominal("method", sort=methods, legend={"orient": "right", "title": None, "labelLimit": 240})
-    colours = [line_colour(place) for place in range(len(methods))]
-    shapes = [_SHAPES[place % len(_SHAPES)] for place in range(len(methods))]
-    spec = {
-        "data": {"name": "points"},
-        "height": _HEIGHT,
-        **layer(
-            mark("point", opacity=0.6, size=22),
-            x=x_of("x", title=name, scale={"zero": False, "padding": 10}, axis=_PLAIN),
-            y=x_of("loss", title="loss, %", **_symlog(_LINEAR, 1.2 * most, -_LINEAR / 4)),
-            color={**key, "scale": {"domain": methods, "range": colours}},
-            shape={**key, "scale": {"domain": methods, "range": shapes}},
-            tooltip=tooltip({"method": "method", "x": name, "loss": "loss, %"}),
-        ),
     }
-    return Chart(title, "", spec, {"points": rows}, is_wide=True)
+    most = max([_LINEAR, *(loss for own in points.values() for _, loss in own)])
+    x = x_of("x", title=name, scale={"zero": False, "padding": 10}, axis=_PLAIN)
+    axis = _symlog(_LINEAR, 1.2 * most, -_LINEAR / 4)
+    layers = [
+        layer(
+            mark("rule", color="@line", strokeWidth=1.2),
+            x=x,
+            y=x_of("q5", title="loss, %", **axis),
+            y2={"field": "q95"},
+        ),
+        layer(mark("rule", color="@line", strokeWidth=5), x=x, y=x_of("q25"), y2={"field": "q75"}),
+        layer(mark("point", color="@line", fill="@paper", size=40, opacity=1), x=x, y=x_of("q50")),
+        layer(mark("point", color="@line", fill="@line", size=24, opacity=1), x=x, y=x_of("worst")),
+    ]
+    shown = tooltip(
+        {"count": "instances", "x": name, "q50": "median, %", "q95": "95th percentile, %", "worst": "worst, %"}
+    )
+    spec = {"data": {"name": "strokes"}, "height": _HEIGHT, "encoding": {"tooltip": shown}, "layer": layers}
+    says = "median (ring), the middle half (thick) and nine tenths (thin), the worst (dot)"
+    return [Chart(f"{method} over {name}", says, spec, {"strokes": _strokes(own)}) for method, own in points.items()]
+
+
+def _strokes(points: Sequence[tuple[float, float]]) -> list[Row]:
+    """Ranges of about as many points, equal values in one of them, with the quantiles (nearest rank) of each."""
+    ranges: dict[int, list[tuple[float, float]]] = {}
+    values = [x for x, _ in points]
+    below = {x: place for place, x in reversed(list(enumerate(sorted(values))))}
+    for x, loss in points:
+        part = below[x] if len(below) <= _STROKES else _STROKES * below[x] // len(values)
+        ranges.setdefault(part, []).append((x, loss))
+    rows: list[Row] = []
+    for own in (ranges[part] for part in sorted(ranges)):
+        losses, last = sorted(loss for _, loss in own), len(own)
+        ranks = {f"q{share}": losses[math.ceil(share * last / 100) - 1] for share in (5, 25, 50, 75, 95)}
+        rows.append({"x": sorted(x for x, _ in own)[(last - 1) // 2], "count": last, **ranks, "worst": losses[-1]})
+    return rows

@@ -222,12 +222,31 @@ def reasons(records: Iterable[Mapping[str, Any]], method: str) -> list[tuple[str
     return [(reason, count, first[reason]) for reason, count in counts.most_common()]
 
 
-def flat(records: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+def flat(records: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     """A row for every instance and method, as the table on disk has them."""
+    columns = columns_of(records)
     for record in records:
-        shared = {name: record[name] for name in COLUMNS if name in record}
+        drawn = {column_of(name): value for name, value in record["parameters"].items()}
+        as_typed = {name: str(value) if columns[name] is str else value for name, value in drawn.items()}
+        known = {**as_typed, **{name: record[name] for name in COLUMNS if name in record}}
         for method, row in record["rows"].items():
-            yield {**shared, "method": method, **row}
+            yield {**dict.fromkeys(columns), **known, "method": method, **row}
+
+
+def columns_of(records: Iterable[Mapping[str, Any]]) -> dict[str, type]:
+    """The columns of the table: `COLUMNS`, and what was drawn, as numbers where all of it are some."""
+    drawn: dict[str, type] = {}
+    for record in records:
+        for name, value in record["parameters"].items():
+            kind = str if isinstance(value, str) else float
+            drawn[column_of(name)] = kind if drawn.get(column_of(name), kind) is kind else str
+    return {**COLUMNS, **drawn}
+
+
+def column_of(parameter: str) -> str:
+    """The column that has what was drawn of a parameter."""
+    name = parameter.replace("-", "_")
+    return f"drawn_{name}" if name in COLUMNS else name
 
 
 #: The columns of the table, with their types: of the instance, then of the method.

@@ -19,7 +19,18 @@ from typing import Any
 from formulations.contract.family import Claim, Family
 from planner.experiments.runner import Folder, Record, fingerprint
 from planner.experiments.validation.folders import Population, write_table
-from planner.experiments.validation.records import Fared, Handed, Work, flat, size, solve_all, totals_of, worst_of
+from planner.experiments.validation.loss_by import ALSO, LossBy, losses_by
+from planner.experiments.validation.records import (
+    Fared,
+    Handed,
+    Work,
+    columns_of,
+    flat,
+    size,
+    solve_all,
+    totals_of,
+    worst_of,
+)
 from planner.experiments.validation.sources import HEADER, POPULATION, Member, members, same_problem
 from planner.files.load import family_of
 from planner.files.settings import expect_types, method_options
@@ -48,10 +59,10 @@ class Validation:
     """How methods fared on a population.
 
     ``instances`` were validated, of ``wanted``: of ``infeasible`` it is proved that there is no plan, of ``unproved``
-    neither that nor an optimum; ``methods`` has the totals by method, ``worst`` the files of the
-    instances on which it lost most. ``records`` hold what came of every instance, in order, ``table`` is the file of
-    rows, ``contradictions`` are claims that exclude each other. ``signal`` ended it early, if one did, and ``lost``
-    says how its workers did.
+    neither that nor an optimum; ``methods`` has the totals by method, ``worst`` the files of the instances on which it
+    lost most. ``by`` has the losses by the parameters that were named. ``records`` hold what came of every instance, in
+    order, ``table`` is the file of rows, ``contradictions`` are claims that exclude each other. ``signal`` ended it
+    early, if one did, and ``lost`` says how its workers did.
     """
 
     problem: str
@@ -66,6 +77,7 @@ class Validation:
     size_of: str
     table: str
     contradictions: tuple[str, ...]
+    by: tuple[LossBy, ...] = ()
     records: Sequence[Mapping[str, Any]] = field(repr=False, default=())
     seconds: float = 0.0
     signal: int | None = None
@@ -78,6 +90,7 @@ class Validation:
             "methods": {name: dict(vars(each)) for name, each in self.methods.items()},
             "worst": {name: list(files) for name, files in self.worst.items()},
             "out": self.out,
+            **({"by": [each.to_json() for each in self.by]} if self.by else {}),
         }
 
     def to_frame(self) -> Any:
@@ -102,6 +115,7 @@ def validate(
     limits: Limits | None = None,
     options: Mapping[str, Any] | None = None,
     worst: int = WORST,
+    by: Sequence[str] = (),
     inputs: str | None = None,
     listen: Callable[[int, int], None] = lambda _done, _all: None,
     notice: Callable[[str], None] = silent,
@@ -134,6 +148,8 @@ def validate(
         Options of the methods; each takes its own.
     worst
         How many of the worst instances of each method become files.
+    by
+        Parameters that the sources draw, ``size`` or ``memory_pressure``: losses are divided by these as well.
     inputs, settings, overrides
         As for `planner.load`, for every instance; ``settings`` has those with the name of an argument.
     listen, notice
@@ -144,7 +160,9 @@ def validate(
     InstanceError
         If an instance cannot be read or breaks a rule, or the sources mix problems.
     UsageError
-        If a method or option is unknown, a source is empty, or the folder holds something else.
+        If a method, option or parameter is unknown, a source is empty, or the folder holds something else.
+    OSError
+        If none of three processes for a function of yours can begin.
     """
     expect_types(listen=listen, notice=notice, limits=limits, options=options, plans=plans, inputs=inputs)
     expect_types(against=against, out=out, count=count, jobs=jobs, dask=dask, worst=worst)
@@ -159,6 +177,9 @@ def validate(
     names, work = _work(family, methods, against, plans or {}, limits, options)
     if (jobs > 1 or dask) and (local := set(work.names) & set(functions_of(family.name))):
         raise UsageError.at("methods", ", ".join(sorted(local)), "FILE.py:FUNCTION beside --jobs or --dask")
+    for name in by:
+        if name not in (known := [*population.parameters, *ALSO]):
+            raise UsageError.unknown("--by", name, known)
     end_if_pending()  # before anything is written or solved
     began = time.perf_counter()
     title = {**_title(family, work, against), "population": population.digest}
@@ -193,7 +214,8 @@ def validate(
         worst=folder.write_worst({n: [population.text(each["number"]) for each in lost[n]] for n in lost}),
         out=out,
         size_of=size_of,
-        table=write_table(folder.path, flat(every)),
+        table=write_table(folder.path, flat(every), columns_of(every)),
+        by=losses_by(every, by, names),
         contradictions=_contradictions(folder, family, population, records),
         records=every,
         seconds=time.perf_counter() - began,
@@ -221,7 +243,7 @@ def _population(
             family = family_of(instance)
             size_of = size(family, instance)[0]
         end_if_pending()
-        population.add(family.to_json(instance), instance.name, member.origin)
+        population.add(family.to_json(instance), instance.name, member.origin, member.drawn)
     if family is None:
         raise UsageError.at("SOURCE", "nothing", "at least one instance")
     return population, family, size_of
@@ -276,7 +298,7 @@ def _expand(population: Population, records: Mapping[int, Mapping[str, Any]]) ->
     for number, first in enumerate(population.same_as):
         if first in records:
             own = {"number": number, "instance": population.names[number], "origin": population.origins[number]}
-            yield {**records[first], **own, "same_as": first}
+            yield {**records[first], **own, "same_as": first, "parameters": population.drawn[number]}
 
 
 def _contradictions(

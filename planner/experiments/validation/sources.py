@@ -35,11 +35,13 @@ POPULATION, HEADER = "instances.jsonl", "validate.json"
 class Member:
     """One instance of a population: what `planner.load` takes, with the ``settings`` that were drawn for it.
 
-    ``content`` is the JSON value of a row that was read already.
+    ``drawn`` are those that vary, but for the seed, as values. ``content`` is the JSON value of a row that was read
+    already.
     """
 
     name: str
     settings: Mapping[str, str] = field(default_factory=dict)
+    drawn: Mapping[str, Any] = field(default_factory=dict)
     content: Any = None
 
     @property
@@ -126,7 +128,7 @@ def _draw(drawn: Generator, count: int | None, seed: int) -> Iterator[Member]:
         yield Member(drawn.entry)
         return
     draws = drawn.draws(count or 1, seed) if drawn.varies else drawn.draws(1, seed)
-    yield from (Member(drawn.entry, settings) for settings in draws)
+    yield from (Member(drawn.entry, settings, drawn.values(settings)) for settings in draws)
 
 
 def _files(source: str) -> list[str]:
@@ -172,11 +174,15 @@ Draw = Callable[[random.Random], str]
 
 @dataclass(frozen=True)
 class Generator:
-    """A catalog entry with what is drawn of it; ``spelled``: parameters were given, ``varies``: draws differ."""
+    """A catalog entry with what is drawn of it; ``spelled``: parameters were given, ``varies``: draws differ.
+
+    ``parameters`` are those that vary, but for the seed.
+    """
 
     source: str
     entry: str
     axes: Mapping[str, Draw]
+    parameters: Mapping[str, Setting]
     varies: bool
     spelled: bool
 
@@ -185,6 +191,11 @@ class Generator:
         rng = random.Random(seed)
         for _ in range(count):
             yield {name: draw(rng) for name, draw in self.axes.items()}
+
+    def values(self, settings: Mapping[str, str]) -> dict[str, Any]:
+        """What was drawn, as numbers where it is some."""
+        found = {name: setting.parse(settings[name]) for name, setting in self.parameters.items()}
+        return {name: value if type(value) in (int, float) else settings[name] for name, value in found.items()}
 
 
 def generator(source: str) -> Generator | None:
@@ -199,6 +210,7 @@ def generator(source: str) -> Generator | None:
     family = next(family for family in formulations.FAMILIES if family.name == entry.family)
     known = {setting.name: setting for setting in (*family.overrides, *entry.parameters)}
     axes: dict[str, Draw] = {}
+    parameters: dict[str, Setting] = {}
     varies = False
     for part in _COMMA.split(given) if colon else ():
         parameter, sign, values = (each.strip() for each in part.partition("="))
@@ -209,9 +221,11 @@ def generator(source: str) -> Generator | None:
             raise UsageError.unknown("parameter", parameter, list(known))
         axes[parameter], is_one = _axis(known[parameter], values)
         varies |= not is_one
+        if not is_one and parameter != _SEED:
+            parameters[parameter] = known[parameter]
     if any(each.name == _SEED for each in entry.parameters) and _SEED not in axes:
         axes[_SEED], varies = (lambda rng: str(rng.randrange(MAX_COUNT))), True
-    return Generator(source, name, axes, varies, bool(colon))
+    return Generator(source, name, axes, parameters, varies, bool(colon))
 
 
 def _axis(setting: Setting, values: str) -> tuple[Draw, bool]:

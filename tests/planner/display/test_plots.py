@@ -85,8 +85,18 @@ def test_an_instance_counts_in_a_distribution_only_where_there_is_a_plan() -> No
     assert "b (no loss known)" in str(chart.spec)
     ratios = plots.profile({"a": [1.0, 4.0, None], "b": [2.0, 1.0, None]})
     assert rows(ratios, "name", "x", "y")[:3] == [("a", 1.0, 0.0), ("a", 1.0, 1 / 3), ("a", 4.0, 2 / 3)]
-    points = plots.scattered([3, None, 5], {"a": [0.1, 0.2, None]}, "size")
-    assert rows(points, "method", "x", "loss") == [("a", 3, 10.0)]
+    [points] = plots.quantiles([3, None, 5, 3], {"a": [0.1, 0.2, None, 0.0]}, "size")
+    assert rows(points, "x", "count", "q50", "q95", "worst") == [(3, 2, 0.0, 10.0, 10.0)]
+
+
+def test_a_thousand_losses_are_a_dozen_strokes_and_methods_share_an_axis() -> None:
+    values = [place % 500 for place in range(1000)]
+    found = {"a": [value / 1e3 for value in values], "b": [0.0] * 1000}
+    first, second = plots.quantiles(values, found, "layers")
+    assert len(first.datasets["strokes"]) == 12 and sum(count for [count] in rows(first, "count")) == 1000
+    assert first.spec["layer"][0]["encoding"]["y"]["scale"] == second.spec["layer"][0]["encoding"]["y"]["scale"]
+    assert all(low <= middle <= high for low, middle, high in rows(first, "q25", "q50", "q75"))
+    assert {each["worst"] for each in second.datasets["strokes"]} == {0.0}
 
 
 MATRIX = ((0.0, 3e9, 1e9), (3e9, 0.0, 1e9), (1e9, 1e9, 0.0))

@@ -340,6 +340,7 @@ def test_pictures_are_drawn(methods: Run) -> None:
     assert methods("validate", "four.jsonl", "--methods", "piper,./by_hand.py:slowest", "--out", "run")[0] == 0
     for name in ("losses", "profile", "features"):
         assert (Path("run") / f"{name}.png").read_bytes()[:4] == b"\x89PNG"
+        assert b"/MediaBox [0 0 244.8 " in (Path("run") / f"{name}.pdf").read_bytes(), "3.4 inches, a column of two"
 
 
 def test_memory_pressure_is_a_share_of_what_there_is() -> None:

@@ -1,0 +1,99 @@
+"""Tables of a validation for a paper: LaTeX with booktabs, Markdown, or CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from planner.experiments.validation.records import Fared
+from planner.experiments.validation.run import Validation
+from planner.process.errors import UsageError
+
+#: What a table can be written as.
+KINDS = ("tex", "md", "csv")
+_COUNTS = ("optimal", "suboptimal", "no_plan", "invalid", "errors")
+_LOSSES = ("mean_loss", "p95_loss", "worst_loss")
+#: What LaTeX reads as commands.
+_SPECIAL = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+
+Table = tuple[list[str], list[list[Any]]]
+
+
+def kind_and_file(given: str) -> tuple[str, str | None]:
+    """``tex`` or ``tex=FILE``: the kind, and the file if one is named; `UsageError` for another kind."""
+    kind, sign, file = given.partition("=")
+    if kind not in KINDS or (sign and not file):
+        raise UsageError.at("--table", given, f"{', '.join(KINDS)}, or one of them with =FILE")
+    return kind, file or None
+
+
+def paper_table(found: Validation, kind: str) -> str:
+    """How the methods fared, and by each parameter that was named: a table each, with an empty line between two.
+
+    Losses are in percent, and in CSV shares with all their digits.
+    """
+    written = {"tex": _tex, "md": _md, "csv": _csv}[kind]
+    return "\n".join(written(heads, rows) for heads, rows in _tables(found, kind == "csv"))
+
+
+def _tables(found: Validation, is_data: bool) -> Iterator[Table]:
+    heads = [name.replace("_", " ") for name in _COUNTS] + _loss_heads("", is_data) + ["seconds"]
+    rows = [
+        [name, *_counts(each), *_losses(each, is_data), _number(each.seconds, is_data)]
+        for name, each in found.methods.items()
+    ]
+    yield ["method", *heads], rows
+    for factor in found.by:
+        columns = [head for name in factor.methods for head in _loss_heads(f"{name}: ", is_data)]
+        rows = [
+            [label, count, *(cell for own in factor.methods.values() for cell in _losses(own[label], is_data))]
+            for label, count in factor.instances.items()
+        ]
+        yield [factor.parameter, "instances", *columns], rows
+
+
+def _counts(fared: Fared) -> list[int]:
+    return [getattr(fared, name) for name in _COUNTS]
+
+
+def _losses(fared: Fared, is_data: bool) -> list[Any]:
+    found = [getattr(fared, name) for name in _LOSSES]
+    return found if is_data else [None if loss is None else _number(100 * loss, False) for loss in found]
+
+
+def _loss_heads(before: str, is_data: bool) -> list[str]:
+    return [before + (name if is_data else f"{name.replace('_', ' ')}, %") for name in _LOSSES]
+
+
+def _number(value: float, is_data: bool) -> Any:
+    return value if is_data else f"{value:.3g}"
+
+
+def _csv(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows([heads, *rows])
+    return out.getvalue()
+
+
+def _md(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    lines = [heads, ["---", *("---:" for _ in heads[1:])], *rows]
+    return "".join(f"| {' | '.join(_cell(cell).replace('|', '&#124;') for cell in line)} |\n" for line in lines)
+
+
+def _tex(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    def line(cells: Sequence[Any]) -> str:
+        return " & ".join(_escape(_cell(cell)) for cell in cells) + " \\\\\n"
+
+    body = f"\\toprule\n{line(heads)}\\midrule\n{''.join(map(line, rows))}\\bottomrule\n"
+    return f"% \\usepackage{{booktabs}}\n\\begin{{tabular}}{{l{'r' * (len(heads) - 1)}}}\n{body}\\end{{tabular}}\n"
+
+
+def _cell(value: Any) -> str:
+    return "-" if value is None else str(value)
+
+
+def _escape(text: str) -> str:
+    return re.sub(r"[\\~^&%$#_{}]", lambda found: _SPECIAL.get(found[0], f"\\{found[0]}"), text)
