@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Annotated, Any
 
 import typer
@@ -20,7 +21,9 @@ from planner.cli.common import (
     deliver,
     leave,
 )
+from planner.display.terminal import say
 from planner.files.choices import split
+from planner.files.settings import as_typed
 from planner.process.errors import UsageError
 
 
@@ -57,6 +60,12 @@ def certify_command(
         view.show(found.result, show_result)
         if found.content is not None:
             write_atomically(out, found.text)
+    if found.content is None:
+        view.note(f"--out {out}: there is nothing to write: uncertified: {found.uncertified}")
+    elif not view.json:
+        where = [] if view.inputs is None else ["--inputs", view.inputs]
+        say(f"written {out}; this checks it with exact numbers and no solver:")
+        say(shlex.join(["planner", "verify", instance, out, *as_typed(overrides), *where]))
     leave(solved.signal, NO_PROOF if found.content is None else 0)
 
 

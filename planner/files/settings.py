@@ -141,3 +141,18 @@ def declared_options(instance: Any) -> dict[str, Any]:
         **({} if cost_model is None else {"cost-model": str(cost_model)}),
         **({} if copies is None else {"weight-copies": copies}),
     }
+
+
+def as_typed(settings: Mapping[str, Any]) -> list[str]:
+    """Settings as they are typed.
+
+    >>> as_typed({"max_stages": 4, "exact": True, "require": ["a <= 1", "b >= 2"], "memory": None})
+    ['--max-stages', '4', '--exact', '--require', 'a <= 1', '--require', 'b >= 2']
+    """
+    given: list[str] = []
+    for setting, value in settings.items():
+        option = f"--{setting.replace('_', '-')}"
+        for each in value if isinstance(value, list) else [value]:
+            if each is not None and each is not False:
+                given += [option] if each is True else [option, str(each)]
+    return given

@@ -105,8 +105,13 @@ def test_the_documentation_names_the_checker_by_its_hash(
     text = capsys.readouterr().out
     assert main(["checker", name, "--out", str(tmp_path / "checker.py")]) == 0
     assert (tmp_path / "checker.py").read_bytes() == text.encode()
+    page = (ROOT / "docs" / "what-optimal-means.md").read_text()
+    assert text.startswith(
+        '# Explained line by line: docs/what-optimal-means.md, "A certificate on one screen".\n"""Check'
+    )
+    assert "\n## A certificate on one screen\n" in page
     digest = hashlib.sha256(text.encode()).hexdigest()
-    assert f"| `{name}` | `{digest}` |" in (ROOT / "docs" / "what-optimal-means.md").read_text(), f"it is now {digest}"
+    assert f"| `{name}` | `{digest}` |" in page, f"it is now {digest}"
 
 
 def test_only_problems_with_certificates_have_a_checker(capsys: pytest.CaptureFixture[str]) -> None:

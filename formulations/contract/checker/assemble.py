@@ -6,6 +6,8 @@ import ast
 from pathlib import Path
 
 _ROOT = Path(__file__).parents[3]
+#: The first line of every checker: where a certificate is explained line by line.
+_EXPLAINED = '# Explained line by line: docs/what-optimal-means.md, "A certificate on one screen".'
 
 
 def one_file(problem: str) -> str:
@@ -30,7 +32,7 @@ def one_file(problem: str) -> str:
             named.setdefault(name, set()).update(members)
     imports = [f"import {name}" for name in sorted(plain)]
     imports += [f"from {name} import {', '.join(sorted(named[name]))}" for name in sorted(named)]
-    head = [f'"""{checker.says}"""', "from __future__ import annotations", "\n".join(imports)]
+    head = [f'{_EXPLAINED}\n"""{checker.says}"""', "from __future__ import annotations", "\n".join(imports)]
     bodies = [f"# {source.says}\n\n{source.body}" for source in modules.values()]
     return "\n\n".join(head) + "\n\n\n" + "\n\n\n".join([*bodies, checker.body]) + "\n"
 

@@ -12,6 +12,7 @@ from planner.analysis.frontier import MORE_DEVICES, by_memory
 from planner.analysis.with_topology import load_placed
 from planner.files.choices import split
 from planner.files.load import load
+from planner.files.settings import as_typed
 from planner.results.events import Event, EventFile, Listen
 from planner.results.result import Result
 from planner.solving.certify import Certification, certify
@@ -139,7 +140,7 @@ def _frontier_command(name: str, settings: Mapping[str, Any], inputs: str | None
     overrides, _ = split(settings)
     where = [] if inputs is None else ["--inputs", inputs]
     more = ["--more-devices", str(MORE_DEVICES)]
-    return shlex.join(["planner", "frontier", name, *_words(overrides), *more, *where])
+    return shlex.join(["planner", "frontier", name, *as_typed(overrides), *more, *where])
 
 
 def _certification(instance: Any, report: Report, limits: Limits) -> Certification | None:
@@ -161,7 +162,7 @@ def _commands(
     report: Report,
     plans: Mapping[str, str],
 ) -> list[str]:
-    given, more = _words(settings), _limits(limits, inputs)
+    given, more = as_typed(settings), _limits(limits, inputs)
     if limits.gap != OPTIMAL_GAP:
         more += ["--gap", f"{limits.gap:g}"]
     methods = [result.method for result in report.results if result.method not in plans]
@@ -175,29 +176,14 @@ def _commands(
 def _checks(name: str, settings: Mapping[str, Any], limits: Limits, inputs: str | None, method: str) -> list[str]:
     """The commands that write a certificate and check it; of what is placed on a network, the one that writes it."""
     if "topology" in settings:
-        placing = ["planner", "solve", name, *_words(settings), "--method", method, *_limits(limits, inputs)]
+        placing = ["planner", "solve", name, *as_typed(settings), "--method", method, *_limits(limits, inputs)]
         return [shlex.join([*placing, "--certificate", "certificate.json"])]
     more = [*_limits(limits, inputs), "--out", "certificate.json"]
     overrides, _ = split(settings)
     where = [] if inputs is None else ["--inputs", inputs]
-    certifying = ["planner", "certify", name, *_words(settings), "--method", method, *more]
-    verifying = ["planner", "verify", name, "certificate.json", *_words(overrides), *where]
+    certifying = ["planner", "certify", name, *as_typed(settings), "--method", method, *more]
+    verifying = ["planner", "verify", name, "certificate.json", *as_typed(overrides), *where]
     return [shlex.join(command) for command in (certifying, verifying)]
-
-
-def _words(settings: Mapping[str, Any]) -> list[str]:
-    """Settings as they are typed.
-
-    >>> _words({"max_stages": 4, "exact": True, "require": ["a <= 1", "b >= 2"], "memory": None})
-    ['--max-stages', '4', '--exact', '--require', 'a <= 1', '--require', 'b >= 2']
-    """
-    given: list[str] = []
-    for setting, value in settings.items():
-        option = f"--{setting.replace('_', '-')}"
-        for each in value if isinstance(value, list) else [value]:
-            if each is not None and each is not False:
-                given += [option] if each is True else [option, str(each)]
-    return given
 
 
 def _limits(limits: Limits, inputs: str | None) -> list[str]:

@@ -6,6 +6,7 @@ import copy
 import json
 import math
 import random
+import shlex
 import time
 import zlib
 from collections.abc import Iterator
@@ -269,6 +270,19 @@ def test_commands(tmp_path, capsys: pytest.CaptureFixture[str], monkeypatch: pyt
     assert json.loads(capsys.readouterr().out)["status"] == "infeasible"
     assert main(["verify", *given, "--memory", "1MB", "none.json"]) == 0
     assert capsys.readouterr().out == "accepted: there is no plan\n"
+
+
+def test_certify_ends_with_the_command_that_checks_its_file(tmp_path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = str(tmp_path / "a certificate.json")
+    given = ["chain8", "--memory", "40MB", "--max-dp", "2", "--method", "exact", "--quiet", "--out", file]
+    assert main(["certify", *given]) == 0
+    *_, said, command = capsys.readouterr().out.splitlines()
+    assert said == f"written {file}; this checks it with exact numbers and no solver:"
+    program, *words = shlex.split(command)
+    assert program == "planner" and main(words) == 0 and "--max-dp" in words
+    assert capsys.readouterr().out.startswith("accepted: every plan takes more")
+    assert main(["certify", "chain8", "--require", "num_stages <= 3", "--out", file]) == 3
+    assert f"--out {file}: there is nothing to write: uncertified: " in capsys.readouterr().err
 
 
 def test_a_saved_instance_is_verified_by_the_file_alone(tmp_path, capsys: pytest.CaptureFixture[str]) -> None:
