@@ -115,7 +115,6 @@ def sweep(
     opened, alone = place(jobs, dask), jobs == 1 and dask is None
     if not alone:
         arguments.pop("listen", None)
-    several = len(set(microbatch_sizes)) > 1
     instances: list[Any] = []
     tried: dict[int, tuple[SweepRow, Result, Any]] = {}
 
@@ -124,8 +123,9 @@ def sweep(
         profiles: dict[int, Any] = {}
         for g, b in fitting:
             if b not in profiles:
-                taken = _profile(name, b, several)
+                taken = _profile(name, b, microbatch_sizes)
                 profiles[b] = load(name.replace(_SIZE, str(b)), inputs=inputs, **given, **taken)
+                _expect_profile(profiles[b], b, microbatch_sizes)
             family = family_of(profiles[b])
             if not family.sweepable:
                 sweepable = ", ".join(family.name for family in formulations.FAMILIES if family.sweepable)
@@ -212,15 +212,29 @@ def time_per_sequence(row: SweepRow) -> float:
     return float("inf") if row.time_per_sequence is None else row.time_per_sequence
 
 
-def _profile(name: str, size: int, several: bool) -> dict[str, Any]:
+def _profile(name: str, size: int, sizes: Sequence[int]) -> dict[str, Any]:
     """What makes `planner.load` give the profile at this micro-batch size."""
     entry = catalog().get(name)
     if entry is not None and any(parameter.name == "microbatch-size" for parameter in entry.parameters):
         return {"microbatch_size": size}
-    if several and _SIZE not in name:
-        rule = "one size for one profile; or a name with {b}, or a catalog model, for several"
-        raise UsageError.at("--microbatch-sizes", size, rule)
+    if len(set(sizes)) > 1 and _SIZE not in name:
+        rule = (
+            "one size, as this is one profile; for several a name with {b}, such as model_{b}.json, or a catalog model"
+        )
+        raise UsageError.at("--microbatch-sizes", _typed(sizes), rule)
     return {}
+
+
+def _expect_profile(instance: Any, size: int, sizes: Sequence[int]) -> None:
+    """`UsageError` if the instance records that it is a profile of other micro-batches."""
+    own = instance.options.get("microbatch") if hasattr(instance, "options") else None
+    if own not in (None, size):
+        rule = f"{own} for {instance.name}, which was imported so (planner import --microbatch makes others)"
+        raise UsageError.at("--microbatch-sizes", _typed(sizes), rule)
+
+
+def _typed(sizes: Sequence[int]) -> str:
+    return ",".join(map(str, sizes))
 
 
 _SETTING = "linearize"

@@ -149,7 +149,7 @@ class _Offered:
 
 #: The options of ``solve`` by what they are about; all others are about the result.
 _PANELS_OF_SOLVE = {
-    "The instance": ("devices", "memory", "problem", "require", "inputs"),
+    "The instance": ("devices", "memory", "problem", "require", "trainer", "inputs"),
     "The search": (
         *("exact", "method", "portfolio", "compare", "plan", "time_limit", "gap", "seed", "threads", "solver"),
     ),
@@ -182,7 +182,11 @@ _PANELS: dict[str, dict[str, _Command]] = {
         "solve": _Command(
             solve_command,
             "Find a plan; --exact proves it optimal",
-            replace(_SETTINGS, panels={name: panel for panel, names in _PANELS_OF_SOLVE.items() for name in names}),
+            replace(
+                _SETTINGS,
+                pointer=f"{_SETTINGS.pointer} Sizes of micro-batches: planner sweep INSTANCE --microbatch-sizes 1,2,4.",
+                panels={name: panel for panel, names in _PANELS_OF_SOLVE.items() for name in names},
+            ),
         ),
         "crosscheck": _Command(
             crosscheck_command, "Run several methods and compare plans, bounds and proofs", _SOURCES
@@ -268,7 +272,7 @@ _EXAMPLES: dict[str, tuple[str, ...]] = {
     "list": ("planner list stage_partitioning", "planner list bert32 --devices 512"),
     "solve": (
         "planner solve bert32 --devices 64 --memory 8GiB --exact",
-        "planner solve bert32 --method ./mine.py:solve --compare",
+        "planner solve model.json --for megatron --out plan.json",
     ),
     "alternatives": (
         "planner alternatives bert32 --devices 64 --memory 8GiB --count 3",

@@ -29,7 +29,8 @@ Certificate = Annotated[str | None, typer.Option(metavar="FILE", help="certify t
 class Solved:
     """A result and the instance that its plan is of.
 
-    ``rows`` are those of a sweep, ``others`` results beside it, and ``more`` its alternatives or its front.
+    ``rows`` are those of a sweep, ``others`` results beside it, and ``more`` its alternatives or its front. ``answer``
+    is what a trainer does with the plan, which is then shown first, and alone unless ``full``.
     """
 
     result: Result
@@ -37,6 +38,7 @@ class Solved:
     rows: Sequence[Any] = ()
     others: Sequence[Result] = ()
     more: Any = None
+    answer: Any = None
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,12 @@ class Outputs(Group):
             compared = {"compared": [each.to_json() for each in others]} if others else {}
             print_json({**result.to_json(), **compared, **({} if found.more is None else found.more.to_json())})
             return
+        if found.answer is not None:
+            from planner.display.trainer_answer import show_answer
+
+            show_answer(found.answer, result)
+            if not self.full:
+                return
         if found.rows:
             from planner.display.nearby import show_sweep
 

@@ -19,6 +19,7 @@ from planner.cli.common import (
     load_instance,
     plans_of,
 )
+from planner.cli.for_trainer import Trainer, answered, question_of
 from planner.cli.outputs import Certificate, Full, Outputs, Solved, Verbose
 from planner.files.choices import split
 from planner.files.destinations import refuse_outputs
@@ -40,6 +41,7 @@ def solve_command(
     full: Full = False,
     verbose: Verbose = False,
     inputs: Inputs = None,
+    trainer: Trainer = None,
     **settings: Any,
 ) -> None:
     """Find a plan; --exact proves it optimal, otherwise its gap is reported."""
@@ -53,12 +55,14 @@ def solve_command(
     outputs.refuse(search.solver_log, instance, *([] if topology is None else [topology]))
     limits = search.limits()
     overrides, options = split(settings)
+    overrides = overrides if trainer is None else question_of(trainer, overrides)
     declared = load_instance(instance, overrides, inputs, topology)
     outputs.announce(declared)
 
     def work(arguments: dict[str, Any]) -> Solved:
         if not compare and not plan:
-            return Solved(solve(declared, **arguments), declared)
+            found = Solved(solve(declared, **arguments), declared)
+            return found if trainer is None else answered(found, trainer, instance, overrides, outputs.out)
         result, *others = solve_beside(declared, plans_of(plan), **arguments)
         return Solved(result, declared, others=others)
 

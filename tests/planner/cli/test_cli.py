@@ -180,7 +180,7 @@ def words_of(text: str) -> str:
 def test_general_help_is_one_screen_without_options_of_problems(run: Run, name: str) -> None:
     code, out, _ = run(name, "--help")
     assert code == 0
-    assert len(out.splitlines()) <= 48 and max(map(len, out.splitlines())) <= 80
+    assert len(out.splitlines()) <= 50 and max(map(len, out.splitlines())) <= 80
     shown = {word for line in out.splitlines() if line[:1] == "│" for word in line.split()[:3]}
     own = {f"--{parameter}" for parameter in inspect.signature(app._COMMANDS[name].function).parameters}
     of_most = {"--memory", "--devices", "--solver"}

@@ -1,0 +1,175 @@
+"""What a trainer does with its best strategy: parts of a step, rates, memory by rank, the command that exports it.
+
+The strategy is one of `training_strategy` that the trainer can run (``realizable``), on layers in one order.
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from formulations.figures.throughput import throughput
+from formulations.stage_partitioning.definition.trainers import TRAINERS, pieces
+from formulations.training_strategy.definition.plan import StrategyPlan
+from formulations.training_strategy.definition.problem import (
+    chosen,
+    chunk_times,
+    evaluate,
+    gradient_sum,
+    peak_memory,
+)
+from instances.problems.training_strategy import StrategyInstance
+from planner.process.errors import UsageError
+from planner.results.result import Result
+
+#: What ``--for`` sets, and so the export must be given as well.
+_READ_AS = {"problem": "training_strategy", "linearize": "id"}
+
+
+@dataclass(frozen=True)
+class TrainerAnswer:
+    """The best strategy of a trainer in figures.
+
+    Times are means over the devices of a pipeline, in the instance's unit, and add up to ``step``: ``compute`` with the
+    sums of tensor-parallel devices, which are in the layers' times; ``recomputation``; ``communication`` of what
+    crosses stages and of the sums of gradients, none of which is hidden; ``bubble`` is the rest.
+
+    ``memory`` has the most bytes of each rank of a pipeline. ``samples`` of a micro-batch, ``tokens`` of a sample,
+    rates and ``mfu`` are ``None`` where the instance does not say what they take; these two are those of all its
+    devices, used or not.
+    """
+
+    trainer: str
+    plan: StrategyPlan
+    unit: str
+    devices: int
+    num_devices: int
+    microbatches: int
+    samples: int | None
+    tokens: int | None
+    layers: int
+    recomputed: int
+    step: float
+    compute: float
+    recomputation: float
+    communication: float
+    bubble: float
+    samples_per_s: float | None
+    tokens_per_s_per_device: float | None
+    mfu: float | None
+    memory: tuple[float, ...]
+    memory_limit: float
+    export: str
+
+    @property
+    def parts(self) -> dict[str, float]:
+        """The parts of a step by name."""
+        return {name: getattr(self, name) for name in ("compute", "recomputation", "communication", "bubble")}
+
+    def stats(self) -> dict[str, Any]:
+        """What the JSON of the result has besides, among its stats."""
+        return {
+            "bubble_share": self.bubble / self.step if self.step else 0.0,
+            "peak_bytes": list(self.memory),
+            "samples_per_s": self.samples_per_s,
+            "tokens_per_s_per_device": self.tokens_per_s_per_device,
+            "mfu": self.mfu,
+            "step_parts": self.parts,
+            "export": self.export,
+        }
+
+
+def as_settings(trainer: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that make an instance a question about a trainer: as `planner.load` takes them.
+
+    Raises
+    ------
+    UsageError
+        If the trainer trains nothing, or the settings say that the question is another one.
+    """
+    able = [name for name, each in TRAINERS.items() if each.schedules]
+    if trainer not in able:
+        raise UsageError.unknown("--for", trainer, able)
+    implied = {**_READ_AS, "realizable": trainer}
+    for name, value in implied.items():
+        if name != "linearize" and settings.get(name) not in (None, value):
+            raise UsageError.at(f"--{name}", settings[name], f"none beside --for {trainer}, which is --{name} {value}")
+    return {**settings, **implied, "linearize": settings.get("linearize") or implied["linearize"]}
+
+
+def export_command(trainer: str, instance: str, settings: Mapping[str, Any], plan: str | None) -> str:
+    """The command that writes the plan for its trainer, from the file ``plan`` that ``solve --out`` makes."""
+    words = ["planner", "export", plan or "PLAN.json", instance]
+    for name, value in settings.items():
+        flag = f"--{name.replace('_', '-')}"
+        for each in value if isinstance(value, list) else [value]:
+            if name != "realizable" and each not in (None, False):
+                words += [flag] if each is True else [flag, str(each)]
+    return shlex.join([*words, "--to", trainer])
+
+
+def answer(result: Result, instance: StrategyInstance, trainer: str, export: str) -> TrainerAnswer:
+    """The plan of a result in figures; ``export`` is its command."""
+    plan: StrategyPlan = result.own_plan
+    flat, p = instance.flat, plan.pp_degree
+    m = flat.num_microbatches // plan.dp_degree
+    step, fastest, again, sent = evaluate(instance, plan), [], [], []
+    for chunk in plan.chunks:
+        times = chunk_times(instance, plan, chunk)
+        least = [min(x.time for x in flat.layers[flat.index[v]].tmpcs[plan.tp_degree]) for v in chunk]
+        own = math.fsum(chosen(instance, plan, v).time for v in chunk)
+        fastest.append(math.fsum(least))
+        again.append(own - fastest[-1])
+        sent.append(m * (times.forward + times.backward + times.weight - own) + gradient_sum(instance, plan, chunk))
+    compute, recomputation = m * math.fsum(fastest) / p, m * math.fsum(again) / p
+    communication = math.fsum(sent) / p
+    rates = throughput(flat, step / flat.num_microbatches)
+    samples, tokens = (_count(flat.options.get(name)) for name in ("microbatch", "seq-len"))
+    tokens_per_s, samples_per_s = rates.get("tokens_per_s"), rates.get("samples_per_s")
+    if samples_per_s is None and tokens_per_s is not None and tokens is not None:
+        samples_per_s = tokens_per_s / tokens
+    counted = [piece for piece in pieces(flat, TRAINERS[trainer]) if piece.counted]
+    is_again = [
+        any(chosen(instance, plan, flat.layers[v].id).time > _least(instance, plan, v) for v in piece.nodes)
+        for piece in counted
+    ]
+    return TrainerAnswer(
+        trainer=trainer,
+        plan=plan,
+        unit=flat.time_unit,
+        devices=p * plan.tp_degree * plan.dp_degree,
+        num_devices=flat.num_devices,
+        microbatches=m,
+        samples=samples,
+        tokens=tokens,
+        layers=len(counted),
+        recomputed=sum(is_again),
+        step=step,
+        compute=compute,
+        recomputation=recomputation,
+        communication=communication,
+        bubble=max(0.0, step - compute - recomputation - communication),
+        samples_per_s=samples_per_s,
+        tokens_per_s_per_device=None if tokens_per_s is None else tokens_per_s / flat.num_devices,
+        mfu=rates.get("mfu_share"),
+        memory=tuple(peak_memory(instance, plan)),
+        memory_limit=flat.memory_bytes,
+        export=export,
+    )
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _least(instance: StrategyInstance, plan: StrategyPlan, position: int) -> float:
+    """The time of the fastest way to run a layer at the plan's degree."""
+    return min(x.time for x in instance.flat.layers[position].tmpcs[plan.tp_degree])
+
+
+def with_answer(result: Result, found: TrainerAnswer) -> Result:
+    """The result with the figures of the answer among its stats."""
+    return replace(result, stats={**result.stats, **found.stats()})

@@ -1,0 +1,69 @@
+"""Show what a trainer does with its best strategy, in five lines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from planner.display.headlines import amount, percent, unit_for
+from planner.display.terminal import bold, console, grid, printable
+from planner.results.texts import plural
+
+if TYPE_CHECKING:
+    from planner.analysis.trainer_answer import TrainerAnswer
+    from planner.results.result import Result
+
+#: More ranks than this are shown as those that hold most and least.
+_SHOWN_RANKS = 16
+#: Shares of a step below this are rounding of sums.
+_DUST = 1e-9
+
+
+def show_answer(found: TrainerAnswer, result: Result) -> None:
+    """Print the strategy on a line, then its rates, its step in parts, its memory, and the command that exports it."""
+    out, plan = console(), found.plan
+    chunks = f" x {plan.virtual_stages} chunks" if plan.virtual_stages > 1 else ""
+    degrees = f"pipeline {plan.pp_degree}{chunks} x tensor {plan.tp_degree} x data {plan.dp_degree}"
+    parts = (_batch(found), str(plan.schedule), f"{found.recomputed} of {plural(found.layers, 'layer')} recomputed")
+    out.print(bold(found.trainer), printable(f"{degrees}, {', '.join(parts)}"))
+    rows = {"best": _proof(result), "rates": _rates(found), "step": _step(found), "memory": _memory(found)}
+    out.print(grid([*rows.items(), ("export", printable(found.export))]))
+
+
+def _batch(found: TrainerAnswer) -> str:
+    count = f"{found.microbatches} micro-batch{'es' if found.microbatches > 1 else ''}"
+    each = "of unknown size" if found.samples is None else f"of {plural(found.samples, 'sample')}"
+    tokens = "" if found.tokens is None else f" of {found.tokens:,} tokens"
+    used = "" if found.devices == found.num_devices else f" (on {found.devices} of {found.num_devices} devices)"
+    return f"{count} {each}{tokens} on each replica{used}"
+
+
+def _proof(result: Result) -> str:
+    if result.gap is not None and result.status.value == "optimal":
+        return "proved, among all degrees, cuts and recomputations that it can run"
+    left = "no bound" if result.gap is None else f"none is better by more than {percent(result.gap)}"
+    return f"not proved ({result.stop.value}): {left}"
+
+
+def _rates(found: TrainerAnswer) -> str:
+    known = []
+    if found.tokens_per_s_per_device is not None:
+        known.append(f"{found.tokens_per_s_per_device:,.4g} tokens/s per device")
+    elif found.samples_per_s is not None:
+        known.append(f"{found.samples_per_s / found.num_devices:,.4g} samples/s per device")
+    known.append(f"MFU {percent(found.mfu)}" if found.mfu is not None else "MFU unknown: no operations or no peak")
+    return ", ".join(known)
+
+
+def _step(found: TrainerAnswer) -> str:
+    factor, unit = unit_for(found.unit, found.step)
+    parts = " + ".join(f"{name} {part / factor:.3g}" for name, part in found.parts.items() if part > _DUST * found.step)
+    return f"{found.step / factor:.4g} {unit} = {parts}"
+
+
+def _memory(found: TrainerAnswer) -> str:
+    factor, unit = unit_for("bytes", found.memory_limit)
+    most, least = max(found.memory), min(found.memory)
+    head = f"{most / factor:.3g} of {found.memory_limit / factor:.3g} {unit} at most"
+    if len(found.memory) > _SHOWN_RANKS:
+        return f"{head}, on rank {found.memory.index(most)}; {amount(least, 'bytes')} at least"
+    return f"{head}; by rank {', '.join(f'{held / factor:.3g}' for held in found.memory)}"

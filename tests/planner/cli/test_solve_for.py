@@ -1,0 +1,161 @@
+"""`planner solve --for TRAINER`: the best strategy of a trainer, its step in parts, and the command that exports it."""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import planner
+from planner.cli.app import main
+from planner.files.load import family_of
+from planner.training.trainers.formats import FORMATS
+
+Run = Callable[..., tuple[int, str, str]]
+FACTS = {"microbatch": 2, "seq-len": 64, "forward-flops": 4e9, "hardware": "h100", "dtype": "bf16"}
+TRAINED = sorted(name for name, each in FORMATS.items() if each.trainer.schedules)
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run a command in a folder that has ``model.json``: chain8, as if it had been imported."""
+    monkeypatch.chdir(tmp_path)
+    chain = planner.load("chain8", devices=4, memory="60MB", microbatches=8)
+    known = replace(chain, options={**chain.options, **FACTS})
+    Path("model.json").write_text(json.dumps(family_of(known).to_json(known)))
+
+    def called(*arguments: str) -> tuple[int, str, str]:
+        code = main(list(arguments))
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return called
+
+
+@pytest.mark.parametrize("trainer", TRAINED)
+@pytest.mark.parametrize("rule", ["dp_degree == 1", "dp_degree == 2"])
+def test_answer_is_the_best_that_the_trainer_can_run(run: Run, trainer: str, rule: str) -> None:
+    code, out, _ = run("solve", "model.json", "--memory", "1GB", "--for", trainer, "--require", rule, "--json")
+    found = json.loads(out)
+    instance = planner.load("model.json", problem="training_strategy", realizable=trainer, memory="1GB", require=rule)
+    other = planner.solve(instance, exact=True)
+    assert code == 0 and found["status"] == "optimal" and found["objective"] == other.objective
+    plan, stats = found["plan"], found["stats"]
+    flat, m, p = instance.flat, 8 // found["plan"]["dp_degree"], found["plan"]["pp_degree"]
+    tmpcs = {layer.id: layer.tmpcs[plan["tp_degree"]] for layer in flat.layers}
+    fastest = math.fsum(min(x.time for x in own) for own in tmpcs.values())
+    took = math.fsum(next(x.time for x in tmpcs[v] if x.id == plan["tmpcs"][str(v)]) for v in tmpcs)
+    parts = stats["step_parts"]
+    assert parts["compute"] == pytest.approx(m * fastest / p)
+    assert parts["recomputation"] == pytest.approx(m * (took - fastest) / p)
+    assert math.fsum(parts.values()) == pytest.approx(found["objective"]) and parts["bubble"] >= 0
+    taken = {v: next(x for x in tmpcs[v] if x.id == plan["tmpcs"][str(v)]) for v in tmpcs}
+    crossing = [
+        edge for edge in flat.edges for chunk in plan["chunks"] if edge.source in chunk and edge.target not in chunk
+    ]
+    sent = [
+        edge.bytes * 2
+        + taken[edge.target].sync_forward_bytes.get(edge.source, 0.0)
+        + taken[edge.source].sync_backward_bytes.get(edge.target, 0.0)
+        for edge in crossing
+    ]
+    d = plan["dp_degree"]
+    summed = 4 * (d - 1) / d * math.fsum(x.weight_bytes for x in taken.values())
+    assert parts["communication"] == pytest.approx((m * 2 * math.fsum(sent) + summed) / flat.bandwidth / p)
+    assert len(stats["peak_bytes"]) == p and max(stats["peak_bytes"]) <= flat.memory_bytes
+    tokens = 8 * 2 * 64 / found["objective"] / 4
+    assert stats["tokens_per_s_per_device"] == pytest.approx(tokens)
+    assert stats["samples_per_s"] == pytest.approx(8 * 2 / found["objective"])
+    assert stats["mfu"] == pytest.approx(3 * 4e9 * 8 / (found["objective"] * 4 * 989.4e12), rel=1e-2)
+
+
+@pytest.mark.parametrize("trainer", TRAINED)
+def test_text_says_all_and_its_command_exports(run: Run, trainer: str) -> None:
+    _, shown, _ = run("solve", "model.json", "--memory", "50MB", "--for", trainer, "--out", "p.json")
+    plan = json.loads(Path("p.json").read_text())
+    degrees = f"pipeline {plan['pp_degree']} x tensor {plan['tp_degree']} x data {plan['dp_degree']}, "
+    first, *rest = shown.splitlines()
+    assert first.startswith(f"{trainer} {degrees}") and "of 2 samples of 64 tokens on each replica" in first
+    assert f", {plan['schedule']}, " in first and "recomputed" in first
+    words = {line.split()[0]: line for line in rest if line.split()}
+    assert list(words) == ["best", "rates", "step", "memory", "export"]
+    assert "proved" in words["best"] and "tokens/s per device, MFU" in words["rates"]
+    assert " = compute " in words["step"] and "MiB at most" in words["memory"]
+    command = shlex.split(words["export"].removeprefix("export"))
+    assert command[:4] == ["planner", "export", "p.json", "model.json"]
+    code, text, err = run(*command[1:])
+    layout = FORMATS[trainer].read(text)
+    assert code == 0 and "when p.json was made" not in err
+    assert (layout.pp_degree, layout.tp_degree, layout.dp_degree) == tuple(
+        plan[f"{x}_degree"] for x in ("pp", "tp", "dp")
+    )
+
+
+def test_a_graph_without_one_order_gets_one(run: Run) -> None:
+    """Imported models have layers without an edge between them; a trainer runs them one after the other."""
+    code, out, _ = run("solve", "diamond", "--devices", "2", "--for", "torch", "--json")
+    found = json.loads(out)
+    assert code == 0 and found["options"]["linearize"] == "id"
+    assert "--linearize id" in found["stats"]["export"]
+
+
+def test_what_is_not_known_is_said(run: Run) -> None:
+    code, out, _ = run("solve", "chain8", "--for", "megatron")
+    assert code == 0 and "of unknown size on each replica" in out and "MFU unknown" in out
+    stats = json.loads(run("solve", "chain8", "--for", "megatron", "--json")[1])["stats"]
+    assert stats["mfu"] is stats["tokens_per_s_per_device"] is stats["samples_per_s"] is None
+
+
+def test_without_a_plan_there_is_the_usual_answer(run: Run) -> None:
+    code, out, _ = run("solve", "model.json", "--memory", "1KB", "--for", "megatron")
+    assert code == 4 and "infeasible" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--for", "vllm"), "--for is 'vllm'; expected one of megatron, "),
+        (("--for", "megatrn"), "--for is 'megatrn'"),
+        (
+            ("--for", "torch", "--realizable", "megatron"),
+            "--realizable is 'megatron'; expected none beside --for torch",
+        ),
+        (("--for", "torch", "--problem", "stage_partitioning"), "--problem is 'stage_partitioning'; expected none"),
+    ],
+)
+def test_bad_input_is_one_line(run: Run, arguments: tuple[str, ...], words: str) -> None:
+    code, out, err = run("solve", "model.json", *arguments)
+    assert (code, out) == (2, "") and err.count("\n") == 1 and words in err
+
+
+def test_help_has_trainers_and_sizes(run: Run) -> None:
+    _, out, _ = run("solve", "--help")
+    assert "--for" in out and "--realizable" in out and "--microbatch-sizes" in out
+
+
+@pytest.mark.parametrize("sizes", ["1,2,4", "1", "4,1"])
+def test_sizes_that_a_model_was_not_imported_with_are_quoted(run: Run, sizes: str) -> None:
+    code, out, err = run("sweep", "model.json", "--batch-size", "16", "--microbatch-sizes", sizes, "--exact")
+    assert (code, out) == (2, "") and err.count("\n") == 1
+    assert f"--microbatch-sizes is '{sizes}'; expected " in err
+    code, out, _ = run("sweep", "model.json", "--batch-size", "16", "--microbatch-sizes", "2", "--exact", "--json")
+    assert code == 0 and [row["microbatch_size"] for row in json.loads(out)["stats"]["sweep"]] == [2]
+
+
+def test_profiles_at_each_size_are_swept(run: Run) -> None:
+    """Files of models imported at each size; one that holds another size than its name says is refused."""
+    content = json.loads(Path("model.json").read_text())
+    for size in (1, 2):
+        content["options"]["microbatch"] = size
+        Path(f"at{size}.json").write_text(json.dumps(content))
+    Path("at4.json").write_text(json.dumps(content))
+    sweep = ("sweep", "at{b}.json", "--batch-size", "16", "--exact", "--json", "--microbatch-sizes")
+    code, out, _ = run(*sweep, "1,2")
+    assert code == 0 and json.loads(out)["options"]["microbatch-sizes"] == 2
+    code, out, err = run(*sweep, "1,4")
+    assert (code, out) == (2, "") and "--microbatch-sizes is '1,4'; expected 2 for " in err
