@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Annotated, Any
 
 import typer
@@ -40,6 +39,8 @@ def certify_command(
     **settings: Any,
 ) -> None:
     """Solve, and write a certificate of the bound; exit 3 if there is none."""
+    import shlex
+
     from planner.display.progress import progress_line
     from planner.display.tables import show_result
     from planner.files.destinations import refuse_overwriting

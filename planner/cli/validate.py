@@ -75,6 +75,10 @@ def validate_command(
     kind, file = (None, None) if table is None else kind_and_file(table)
     if kind is not None and view.json and file is None:
         raise UsageError.at("--table", table, f"{kind}=FILE beside --json")
+    if not can_draw():
+        view.note(f"no pictures: {why_no_pictures()}")
+    if not is_columnar():
+        view.note(f"{out}/rows.jsonl is JSON lines: parquet needs pyarrow (pip install '.[columnar]')")
     with defer():
         with progress_bar(view.quiet, "instances") as listen:
             found = validate(
@@ -87,10 +91,8 @@ def validate_command(
         if kind is not None:
             deliver(paper_table(found, kind), file)
         pictures = draw_validation(found)
-    if pictures or not can_draw():
-        view.note(f"pictures: {', '.join(pictures)}" if pictures else f"no pictures: {why_no_pictures()}")
-    if not is_columnar():
-        view.note(f"{found.table} is JSON lines: parquet needs pyarrow (pip install '.[columnar]')")
+    if pictures:
+        view.note(f"pictures: {', '.join(pictures)}")
     if view.json or (kind is not None and file is None):
         for line in found.contradictions:
             view.note(f"contradiction: {line}")

@@ -18,7 +18,7 @@ from planner.results.check import Verdict
 from planner.results.events import Event
 from planner.results.optimality_loss import any_optimal
 from planner.results.result import Result
-from planner.results.sentences import SAID, comparison_row, sentences, stage_rows
+from planner.results.sentences import SAID, comparison_row, sentences, stage_rows, without_empty
 from planner.results.texts import brief, facts, format_cell, plural, with_unit
 from planner.solving.certify import Verification
 from planner.solving.compare import Report, is_proved
@@ -101,18 +101,19 @@ def show_result(
 
 def _show_stages(results: Sequence[Result], full: bool) -> None:
     """The table of the stages of one or more plans, with as many columns as fit, the first ones first."""
-    out, rows = console(), []
+    out, shown, more = console(), list[dict[str, str]](), 0
     for result in results:
         if (found := result.breakdown()) is not None and found.rows:
             own = stage_rows(result, found, full=full)
-            rows += [{**({"method": result.method} if len(results) > 1 else {}), **row} for row in own]
-    shown = rows if full else rows[:_SHOWN_ROWS]
+            most = len(own) if full else _SHOWN_ROWS
+            shown += [{**({"method": result.method} if len(results) > 1 else {}), **row} for row in own[:most]]
+            more += len(own[most:])
+    rows = shown if full else without_empty(shown)
     headings = list(dict.fromkeys(name for row in rows for name in row))
     behind = headings[headings.index("memory") + 1 :] if "memory" in headings else []
-    made = fitting_table(out, headings, shown, [*reversed(behind), "names", "tmpcs", *reversed(headings[1:])])
-    out.print(made)
-    if len(shown) < len(rows):
-        out.print(f" {plural(len(rows) - len(shown), 'more row')}: --full")
+    out.print(fitting_table(out, headings, rows, [*reversed(behind), "names", "tmpcs", *reversed(headings[1:])]))
+    if more:
+        out.print(f" {plural(more, 'more row')}: --full")
 
 
 def format_clock(clock: Clock) -> str:

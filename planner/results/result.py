@@ -104,11 +104,11 @@ class Result:
 
     def __str__(self) -> str:
         """What is minimised, what is proved, the shape of the plan, and a table of its stages."""
-        from planner.results.sentences import sentences, stage_rows
+        from planner.results.sentences import sentences, stage_rows, without_empty
         from planner.results.texts import columns
 
         found = self.breakdown()
-        rows = [] if found is None or not found.rows else stage_rows(self, found)
+        rows = [] if found is None or not found.rows else without_empty(stage_rows(self, found))
         table = columns(list(rows[0]), [list(row.values()) for row in rows]) if rows else []
         return "\n".join([*sentences(self, found), *table])
 

@@ -131,14 +131,23 @@ def _on(pair: tuple[int, int]) -> str:
 def stage_rows(result: Any, found: Breakdown, *, full: bool = False) -> list[dict[str, str]]:
     """The table of a plan's stages: by heading what is in each, on what it runs, and its figures.
 
-    Equal neighbours are one row, what depends on their place from the first to the last of them, and columns without
-    anything are left out, unless it is ``full``.
+    Equal neighbours are one row, what depends on their place from the first to the last of them, unless it is ``full``.
     """
     names = {} if result.of is None else names_of_nodes(result.of)
     runs = groupby(range(len(found.rows)), key=lambda place: place if full else _kind(found, place))
-    rows = [_row(found, list(places), names) for _, places in runs]
-    empty = set() if full else {name for name in rows[0] if all(row[name] in ("", "0") for row in rows)}
-    return [{name: cell for name, cell in row.items() if name not in empty or name == found.row} for row in rows]
+    return [_row(found, list(places), names) for _, places in runs]
+
+
+def without_empty(rows: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
+    """Rows without the columns that have nothing but zeros; the first column stays.
+
+    >>> without_empty([{"stage": "0", "sending": "0", "time": "1"}, {"stage": "1", "time": "2"}])
+    [{'stage': '0', 'time': '1'}, {'stage': '1', 'time': '2'}]
+    """
+    shown = {
+        name for row in rows for place, (name, cell) in enumerate(row.items()) if not place or cell not in ("", "0")
+    }
+    return [{name: cell for name, cell in row.items() if name in shown} for row in rows]
 
 
 def _kind(found: Breakdown, place: int) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 from formulations.figures.plan_figures import Breakdown
 from planner.display.tables import is_rows, table_of_objects
 from planner.results.result import Result
-from planner.results.sentences import stage_rows
+from planner.results.sentences import stage_rows, without_empty
 from planner.results.texts import brief, format_loss, number, percent
 from solvers.outcome import OPTIMAL_GAP, Status, Stop
 
@@ -91,5 +91,5 @@ def _one_line(part: Any) -> str:
 
 def by_row(best: Result, found: Breakdown) -> dict[str, Any]:
     """The stages of a plan, or whatever its figures are of, as a table, equal neighbours in one row."""
-    rows = stage_rows(best, found)
+    rows = without_empty(stage_rows(best, found))
     return {"name": f"by {found.row}", "columns": list(rows[0]), "rows": [list(row.values()) for row in rows]}
