@@ -11,7 +11,7 @@ from time import monotonic, sleep
 
 import pytest
 from numba import njit
-from oracles.flushed_partitioning import brute_force, simulated
+from oracles.flushed_partitioning import brute_force, iteration_per_sample, simulated
 
 import planner
 from formulations.compiled.downsets import all_downsets
@@ -208,6 +208,33 @@ def test_a_plan_that_breaks_a_requirement_is_passed_over() -> None:
     assert min(times, key=times.__getitem__) == 2 and times[2] == planner.solve(free).objective
     none = planner.solve(replace(free, requirements=("num_stages == 2", "num_stages == 3")), exact=True)
     assert none.status.value == "infeasible" and "requirements" in none.reason
+
+
+@pytest.mark.parametrize(
+    ("model", "devices", "m", "is_chain"),
+    [("gpt", 16, 32, True), ("bert", 16, 32, False), pytest.param("gpt", 64, 64, True, marks=pytest.mark.slow),
+     pytest.param("gpt", 16, 128, True, marks=pytest.mark.slow)],
+)  # fmt: skip
+def test_what_is_proved_is_what_an_oracle_simulates_and_no_plan_beats_it(
+    model: str, devices: int, m: int, is_chain: bool
+) -> None:
+    """Not the optimum of a formula, nor that of training strategies, whose search shares nothing with this one."""
+    given = {"devices": devices, "microbatches": m, "memory": "80GB", "bandwidth": "100GB/s"}
+    seen = {}
+    for name, settings in (
+        ("stages", {"fill": "stages"}), ("replicas", {"fill": "replicas"}), ("clock", {"objective": "iteration"}),
+    ):  # fmt: skip
+        instance = planner.load(model, problem="flushed_partitioning", **given, **settings)
+        found = planner.solve(instance, exact=True)
+        assert found.status.value == "optimal", name
+        seen[name] = iteration_per_sample(instance, found.plan)
+        assert found.clock().iteration_s / m == pytest.approx(seen[name], rel=1e-9), name
+    assert found.objective == pytest.approx(seen["clock"], rel=1e-9)
+    assert found.objective <= min(seen.values()) * (1 + 1e-9) and seen["stages"] > found.objective * 1.01
+    if is_chain:
+        trainer = planner.load(model, problem="training_strategy", **given, realizable="megatron")
+        other = planner.solve(trainer, exact=True)
+        assert other.status.value == "optimal" and found.objective <= other.objective / m * (1 + 1e-9)
 
 
 def test_methods_state_one_objective_or_the_other() -> None:

@@ -159,6 +159,25 @@ def brute_force(instance: FlushedInstance) -> float | None:
     return None if math.isinf(best) else best
 
 
+def iteration_per_sample(instance: FlushedInstance, plan: dict[str, Any]) -> float:
+    """Time per sample of a plan in JSON form on one network: its passes in order, and the longest synchronisation."""
+    flat, stages, longest = instance.flat, [], 0.0
+    layers = {layer.id: layer for layer in flat.layers}
+    for stage in plan["stages"]:
+        inside, d, t = set(stage["nodes"]), stage["dp_degree"], stage["tp_degree"]
+        chosen = {v: next(x for x in layers[v].tmpcs[t] if x.id == stage["tmpcs"][str(v)]) for v in inside}
+        sent = [
+            e.bytes + chosen[e.target].sync_forward_bytes.get(e.source, 0) for e in flat.edges
+            if e.target in inside and e.source not in inside
+        ] + [
+            e.bytes + chosen[e.source].sync_backward_bytes.get(e.target, 0) for e in flat.edges
+            if e.source in inside and e.target not in inside
+        ]  # fmt: skip
+        stages.append((tuple(inside), d, sum(x.time for x in chosen.values()) + 2 * sum(sent) / flat.bandwidth))
+        longest = max(longest, 4 * (d - 1) / d * sum(x.weight_bytes for x in chosen.values()) / flat.bandwidth)
+    return (_iteration(instance, stages) + longest) / flat.num_microbatches
+
+
 def _iteration(instance: FlushedInstance, stages: list) -> float:
     """When the last pass of these stages (nodes, d, t) ends."""
     home = {v: number for number, (nodes, _, _) in enumerate(stages) for v in nodes}
