@@ -170,6 +170,47 @@ def test_a_search_that_is_cut_off_has_a_plan_a_bound_and_a_gap() -> None:
     assert stopped.bound is None or stopped.bound <= best.bound * (1 + 1e-8)
 
 
+class Stopping(Watch):
+    """A watch that is stopped when it has been asked so many times."""
+
+    def __init__(self, polls: int) -> None:
+        super().__init__()
+        self.polls = polls
+
+    def stopped(self) -> bool:
+        self.polls -= 1
+        if self.polls < 0:
+            self.stop(Stop.TIME_LIMIT)
+        return super().stopped()
+
+
+def test_bounds_of_searches_that_end_early_hold(cases: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stopped after any number of polls, or content with a gap, with and without the formula's plan."""
+    monkeypatch.setattr(iteration, "_TURN", 1)
+    seen = dict.fromkeys(["stopped", "unknown"], 0)
+    for seed in range(cases * 2):
+        rng = random.Random(f"early {seed}")
+        instance = simulated(seed, max_nodes=3, max_devices=4, memory="planted")
+        best = brute_force(instance)
+        watch = Stopping(rng.randint(0, 60)) if seed % 2 else Watch()
+        gap = 0.0 if seed % 2 else rng.choice([0.05, 0.3])
+        with monkeypatch.context() as patch:
+            if rng.random() < 0.5:
+                patch.setattr(iteration, "search_pareto_set", lambda *_: False)
+            found = iteration.solve(instance, Limits(gap=gap) if gap else Limits(), watch)
+        seen["stopped"] += found.stop is Stop.TIME_LIMIT
+        seen["unknown"] += found.plan is None and not found.infeasible
+        if best is None:
+            assert found.plan is None, seed
+            continue
+        assert not found.infeasible and (found.bound is None or found.bound <= best * (1 + 1e-9)), seed
+        if found.plan is not None:
+            time = evaluate(instance, found.plan)
+            assert time >= best * (1 - 1e-9), seed
+            assert not gap or time - found.bound <= (gap + 1e-8) * time, seed
+    assert all(seen.values()), seen
+
+
 def test_the_time_limit_ends_compiled_loops(monkeypatch: pytest.MonkeyPatch) -> None:
     """Loops poll a flag that nobody but a timer raises while they run."""
 

@@ -76,6 +76,44 @@ def test_against_every_plan_of_many(cases: int) -> None:
     assert cases < 200 or any(later for _, later in found)
 
 
+class Stopping(Watch):
+    """A watch that is stopped when it has been asked so many times."""
+
+    def __init__(self, polls: int) -> None:
+        super().__init__()
+        self.polls = polls
+
+    def stopped(self) -> bool:
+        self.polls -= 1
+        if self.polls < 0:
+            self.stop(Stop.TIME_LIMIT)
+        return super().stopped()
+
+
+def test_bounds_of_searches_that_end_early_hold(cases: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stopped after any number of polls, or content with a gap, with a poor first plan and without one."""
+    seen = dict.fromkeys(["stopped", "gap", "unknown"], 0)
+    for number in range(4 * cases):
+        rng = random.Random(f"early {number}")
+        instance = iteration_graph(rng)
+        monkeypatch.setattr(search, "_first_plans", rng.choice([one_device, lambda *_: None]))
+        least = shortest_iteration(instance)
+        watch = Stopping(rng.randint(1, 30)) if number % 2 else Watch()
+        gap = 0.0 if number % 2 else rng.choice([0.3, 0.9])
+        answer = search.solve(instance, Limits(gap=gap) if gap else Limits(), watch)
+        seen["stopped"] += answer.stop is Stop.TIME_LIMIT
+        seen["unknown"] += answer.plan is None and not answer.infeasible
+        assert not answer.infeasible or least == math.inf, number
+        if answer.plan is None:
+            assert watch.best_bound is None or watch.best_bound <= least * (1 + 1e-9), number
+            continue
+        value = evaluate(instance, answer.plan)
+        assert answer.bound is not None and answer.bound <= least * (1 + 1e-9) <= value * (1 + 2e-9), number
+        assert not gap or value - answer.bound <= (gap + 1e-8) * value, number
+        seen["gap"] += bool(gap) and value > least * (1 + 1e-6)
+    assert all(seen.values()), seen
+
+
 def test_more_devices_may_reduce_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two devices of the last operator reduce inside a node, where that takes 100 s, three between nodes.
 
