@@ -69,7 +69,7 @@ def show_result(
         out.print(line)
     for other in others:
         out.print(" ".join(sentences(other, other.breakdown(), is_proved, other.method)))
-    is_cut_short = result.stop not in (Stop.PROVED, Stop.COMPLETED) or result.plan is None or "failure" in result.stats
+    is_cut_short = result.stop is Stop.SIZE_LIMIT or result.plan is None or "failure" in result.stats
     lists: dict[str, Any] = {name: part for name, part in result.stats.items() if _is_table(part)}
     rows: dict[str, str | Text | None] = {
         "clock": None if (clock := result.clock()) is None else format_clock(clock),

@@ -18,6 +18,12 @@ from solvers.outcome import Status, Stop
 if TYPE_CHECKING:
     from formulations.figures.plan_figures import Breakdown
 
+#: What is said of a search that did not end by itself.
+_STOPPED = {
+    Stop.TIME_LIMIT: " within the time limit",
+    Stop.SIZE_LIMIT: ", without its model, which would be too large",
+    Stop.INTERRUPTED: " so far",
+}
 #: More shapes of stages than this are shown by their ends.
 _SHAPES = 4
 #: Figures that the sentences have already.
@@ -49,7 +55,7 @@ def verdict(result: Any, found: Breakdown | None = None, is_proved: bool = True,
     value = amount(result.objective, result.unit) + rate(found)
     if result.status is Status.OPTIMAL:
         return f"the least {result.minimised} is {value}, {by}"
-    said = f"{whose}the {result.minimised} is {value}"
+    said = f"{whose}the {result.minimised} is {value}{_STOPPED.get(result.stop, '')}"
     if result.loss is not None and is_proved:
         loss = format_loss(result.loss, is_proved)
         return f"{said}, which is {loss if loss == 'optimal' else f'{loss} above the optimum'}"

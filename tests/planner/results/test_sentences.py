@@ -70,6 +70,8 @@ def test_what_is_not_proved_is_not_claimed() -> None:
         "than 0.022 s (gap 21.4 %)."
     )
     assert "nothing is proved of others" in str(replace(result, bound=None, gap=None))
+    limited = str(replace(result, stop=Stop.TIME_LIMIT)).splitlines()[0]
+    assert "is 0.028 s (35.71 samples/s) within the time limit; no plan has less" in limited
     none = replace(result, objective=None, plan=None, own_plan=None, status=Status.UNKNOWN, stop=Stop.TIME_LIMIT)
     assert str(none) == "chain8: no plan was found (time_limit); no plan has less than 0.022 s."
     starved = planner.solve(planner.load("chain8", memory="10MB"), exact=True)
