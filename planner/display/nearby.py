@@ -58,7 +58,8 @@ def show_sweep(rows: Sequence[SweepRow], unit: str) -> None:
     heads = ("g", "b'", "N", "status", f"per sample ({unit})", f"per sequence ({unit})", "gap", "seconds")
     shown = []
     for row in sorted(rows, key=time_per_sequence):
-        numbers = ["" if value is None else f"{value:.6g}" for value in (row.objective, row.time_per_sequence, row.gap)]
+        numbers = ["" if value is None else f"{value:.6g}" for value in (row.objective, row.time_per_sequence)]
+        numbers.append(texts.percent(row.gap))
         counts = (row.grad_accum, row.microbatch_size, row.microbatches)
         shown.append([*map(str, counts), row.status, *numbers, f"{row.seconds:.2f}"])
     console().print(table(heads, shown, title="gradient accumulation and micro-batch size", left=["status"]))

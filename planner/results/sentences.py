@@ -200,7 +200,7 @@ def comparison_row(result: Any, is_proved: bool) -> dict[str, str]:
         "instance": result.instance,
         "method": result.method,
         "loss": format_loss(result.loss, is_proved),
-        "own gap": percent(0.0 if result.status is Status.OPTIMAL else result.gap),
+        "own gap": percent(result.gap),
         "objective": number(result.objective),
         "bound": number(result.bound),
         "status": result.status,

@@ -25,11 +25,13 @@ def with_unit(value: float | None, unit: str) -> str:
 
 
 def percent(gap: float | None) -> str:
-    """A relative gap in percent.
+    """A relative gap in percent; one that an optimum may have is none.
 
-    >>> percent(0.3333), percent(20.0), percent(None)
-    ('33.3 %', '2,000 %', '-')
+    >>> percent(0.3333), percent(20.0), percent(1e-9), percent(None)
+    ('33.3 %', '2,000 %', '0 %', '-')
     """
+    if gap is not None and abs(gap) <= OPTIMAL_GAP:
+        return "0 %"
     return "-" if gap is None else f"{100 * gap:.3g} %" if gap < 1 else f"{100 * gap:,.0f} %"
 
 
