@@ -21,9 +21,7 @@ def bench_command(
         list[str] | None,
         typer.Argument(metavar="SOURCE", help="files, rows, folders, names (as of validate)", autocompletion=entries),
     ] = None,
-    suite: Annotated[
-        str | None, typer.Option(metavar="FILE|all|models|piper|scale", help="cases: JSON lines, or built in")
-    ] = None,
+    suite: Annotated[str | None, typer.Option(metavar="FILE|NAME", help="a file, or all, models, piper, scale")] = None,
     methods: Annotated[
         str | None,
         typer.Option(
