@@ -175,6 +175,12 @@ def unit_of(lower_bound: Callable[[float], float], lost: float = 0.0) -> tuple[f
     return scale, offset if abs(offset) > scale * _ROUNDING else 0.0
 
 
+def most_of(lower_bound: Callable[[float], float], value: float) -> float:
+    """The greatest objective of a model that a plan of this value may have, from what its bounds prove (`unit_of`)."""
+    (first, low), (last, high) = ((each, lower_bound(each)) for each in _MEASURED[1:])
+    return first + (value - low) * (last - first) / (high - low)
+
+
 def plain(name: str) -> str:
     """A name as files have it: ``holds(5,2)`` for ``holds[5,2]``, as LP files take no square brackets."""
     return name.replace("[", "(").replace("]", ")").replace(" ", "_")

@@ -63,7 +63,7 @@ class Extensible(Protocol):
     def quantities(self) -> Mapping[str, Callable[..., Any]]:
         """By name of a quantity (`contract.quantities`): the linear expression of it, from its arguments."""
 
-    def add_row(self, name: str, expression: Any, relation: str, amount: int) -> None:
+    def add_row(self, name: str, expression: Any, relation: str, amount: float) -> None:
         """Hold an expression (or a number) to ``<=``, ``>=`` or ``==`` an amount."""
 
 
@@ -199,6 +199,41 @@ def prove(
         reason=reason if run.infeasible else run.reason,
         stats={**run.stats, "rounds": rounds},
     )
+
+
+def run_as_it_is(
+    instance: Instance,
+    model: Any,
+    violations: Callable[[Instance, Plan], tuple[Violation, ...]],
+    limits: Limits,
+    watch: Watch,
+) -> tuple[Answer[Plan], float | None]:
+    """Run a model whose objective is another than the definition's; plans that only rounding let through are cut off.
+
+    Returns
+    -------
+    tuple
+        The answer with the plan that the model ends with, and with the bound of what it minimises (`own_bound`); the
+        plan's value in the same terms. Errors as of `prove`.
+    """
+    rejected = None
+    while True:
+        run = model.run(limits, watch)
+        plan = None if run.values is None else model.decode(run.values)
+        broken = () if plan is None else judge(violations, instance, plan)
+        if not broken:
+            break
+        _demand_rounded(broken)
+        if plan == rejected:
+            raise RuntimeError(f"the model keeps a plan that was cut off: {broken[0]}")
+        model.cut_off(plan, run.values)
+        rejected = plan
+    bound = None if run.bound is None or run.infeasible else model.own_bound(run.bound)
+    stop = Stop.COMPLETED if run.stop is Stop.PROVED else run.stop
+    found: Answer[Plan] = Answer(
+        plan, bound, run.infeasible, stop, solver=run.solver, reason=run.reason, stats=dict(run.stats)
+    )
+    return found, None if plan is None else run.objective
 
 
 def _with_hint(build: Callable[[], Any], watch: Watch) -> Callable[[], Any]:

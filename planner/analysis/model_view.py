@@ -6,6 +6,7 @@ Source: this project.
 from __future__ import annotations
 
 import json
+import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -13,9 +14,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from formulations.contract.family import Claim, Family, Method, resolve
-from formulations.contract.quantities import Quantity
-from formulations.modelling.solve_model import Stopped, check_stop, prove
+from formulations.contract.family import Answer, Claim, Family, Method, resolve
+from formulations.contract.quantities import Quantity, resolve_requirement
+from formulations.modelling.solve_model import Stopped, check_stop, prove, run_as_it_is
 from instances.errors import InstanceError
 from instances.requirements import GRAMMAR, Argument, Requirement, parse, with_requirements
 from planner.files.destinations import writable
@@ -28,9 +29,13 @@ from planner.solving.backends import examine_solver
 from planner.solving.choose import find_method
 from planner.solving.solve import run
 from planner.solving.worker import Worker, attend, signals_stop
-from solvers.inspection import Relaxation, Sizes, why_no_bound
+from solvers.inspection import Relaxation, Sizes, most_of, why_no_bound
 from solvers.memory_budget import SizeError
-from solvers.outcome import Limits, Watch
+from solvers.outcome import OPTIMAL_GAP, Limits, Status, Watch, relative_gap
+
+#: What an objective may exceed a number given for it by: sums of floats are that close, and models round times.
+_CLOSE = 1e-9
+_OTHER = "a model that minimises the problem's objective itself"
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,6 +173,8 @@ class OpenModel:
         if refused:
             raise UsageError.at("requirement", str(more[-1]), f"one for {self._method.name}: {refused}")
         self.instance = instance
+        if "_shared" in self.__dict__:
+            raise UsageError("the model has been changed by other means; expected all requirements before that")
         self.__dict__.pop("_built", None)
         return self
 
@@ -199,9 +206,82 @@ class OpenModel:
 
     @property
     def model(self) -> Any:
-        """The solver's own model (Pyomo's or CP-SAT's). Whoever adds to it needs a complete one (`open_model`)."""
-        self._is_shared = True
-        return self._built.model
+        """The solver's own model (Pyomo's or CP-SAT's). Whoever adds to it needs a complete one (`planner.model`)."""
+        return self._shared.model
+
+    @cached_property
+    def _shared(self) -> Any:
+        """What was built, from now on in the hands of whoever may change it."""
+        built = self._built
+        self._objective = None if built.objective_unit() is None else built.objective()
+        self._text_of_objective = built.objective_text()
+        self._own_unit: tuple[str, float] = ("", 1.0)
+        return built
+
+    def _demand_complete(self) -> None:
+        if not self.complete:
+            raise UsageError.at("complete", False, "True: this model leaves out what a known plan makes superfluous")
+
+    @property
+    def scale(self) -> float:
+        """What 1 of the model's objective and of its times is in the instance's `unit`.
+
+        `UsageError` where the model's objective stands for something else, such as a number of devices.
+        """
+        found: tuple[float, float] | None = self._built.objective_unit()
+        if found is None:
+            raise UsageError.at("method", self._method.name, _OTHER)
+        return found[0]
+
+    def expression(self, quantity: str, *arguments: Argument, **by_name: Argument) -> Any:
+        """A quantity of the vocabulary as the solver's linear expression: ``m.expression("tp_degree_of", node=3)``.
+
+        For constraints and objectives on `model`; a count is a count, whatever the model's own units are.
+        """
+        found = {each.name: each for each in self.vocabulary}
+        if quantity not in found:
+            raise UsageError.unknown("quantity", quantity, found)
+        self._demand_complete()
+        stated = Term(quantity, _in_order(found[quantity], arguments, by_name)) >= 0
+        try:
+            own, resolved = resolve_requirement(self.vocabulary, self.instance, stated)
+        except ValueError as rule:
+            raise UsageError.at("arguments", str(stated.arguments), str(rule)) from None
+        return self._shared.quantities()[own.name](*resolved)
+
+    def variable(self, name: str, *index: Any) -> Any:
+        """The variable ``name[index]`` of the solver's model, as `sizes` lists the groups of them."""
+        try:
+            return self._shared.variable(name, index)
+        except KeyError:
+            known = [group.name for group in self.sizes().groups if group.kind == "variable"]
+            if name not in known:
+                raise UsageError.unknown("variable", name, known) from None
+            raise UsageError.at(name, list(index), "an index that the model has") from None
+
+    def at_most(self, objective: float) -> OpenModel:
+        """Keep the problem's own objective, in `unit`, at or below this; every plan that is so good stays in."""
+        self._demand_complete()
+        built = self._shared
+        if self._objective is None:
+            raise UsageError.at("method", self._method.name, _OTHER)
+        most = most_of(built.lower_bound, objective)
+        self._limits = getattr(self, "_limits", 0) + 1
+        built.add_row(f"at_most[{self._limits}]", self._objective, "<=", most + _CLOSE * abs(most))
+        return self
+
+    def minimise(self, expression: Any, unit: str = "", scale: float = 1.0) -> OpenModel:
+        """Minimise a linear expression of the solver's variables in place of the problem's objective.
+
+        ``Result.own`` then has its value and bound, times ``scale``, in your ``unit``. A MILP's should be of natural
+        size (1 to 1e6): what its solver takes as equal is absolute.
+        """
+        self._demand_complete()
+        if not 0 < scale < math.inf:
+            raise UsageError.at("scale", scale, "a number above 0; to maximise, minimise what is negated")
+        self._shared.minimise(expression)
+        self._own_unit = unit, scale
+        return self
 
     @property
     def unit(self) -> str:
@@ -242,24 +322,43 @@ class OpenModel:
     def solve(self, limits: Limits | None = None) -> Result:
         """Solve it; plans are checked against the definition and the requirements.
 
-        Where `model` was handed out, whoever has it may have added to it: what is solved is that, and its bound is
-        reported under ``stats`` alone, as it may hold for less than the instance.
+        Where `model` was handed out, or given an objective, whoever has it may have changed it: what is solved is that.
+        Then the result has the definition's figures of the plan, without a bound, as that of the model may hold for
+        less than the instance. ``own`` has the value and the bound of what was minimised, and whether the plan is
+        proved to be optimal for that model, or that it has none.
         """
         expect_types(limits=limits)
         limits, family = limits or Limits(), self._family
         examine_solver([self._method], limits)
-        if not self.__dict__.get("_is_shared"):
+        if "_shared" not in self.__dict__:
             return run(family, self._method, self.instance, limits, {})
+        found: list[Mapping[str, Any]] = []
 
         def solve(instance: Any, limits: Limits, watch: Watch) -> Any:
-            own = watch.part(bounds=False)
-            found = prove(instance, lambda: self._built, family.evaluate, family.judge, limits, own)
-            stats = {**found.stats, "model_bound": found.bound, "model_infeasible": found.infeasible}
-            said = "the model was handed out and may have been changed: its bound is no bound of the instance"
-            return replace(found, bound=None, infeasible=False, stats=stats, reason=said)
+            answer, own = self._changed(instance, limits, watch)
+            found.append(own)
+            value = "" if own["objective"] is None else f": {own['objective']:.9g} {own['unit']}".rstrip()
+            said = f"{_OWN_STATUS[own['status']]}{value}; no bound of the instance, as the model may have been changed"
+            return replace(answer, bound=None, infeasible=False, reason="; ".join(filter(None, (said, answer.reason))))
 
         changed = replace(self._method, solve=solve, claim=Claim.HEURISTIC)
-        return run(family, changed, self.instance, limits, {})
+        result = run(family, changed, self.instance, limits, {})
+        return replace(result, own=found[0] if found else None)
+
+    def _changed(self, instance: Any, limits: Limits, watch: Watch) -> tuple[Answer[Any], Mapping[str, Any]]:
+        """The answer of a model that others have changed, and what it is in the model's own terms."""
+        family, built = self._family, self._shared
+        if built.objective_text() == self._text_of_objective:
+            part = watch.part(bounds=False)
+            answer = prove(instance, lambda: built, family.evaluate, family.judge, limits, part)
+            objective = None if answer.plan is None else family.evaluate(instance, answer.plan)
+            if not self.complete:  # what it leaves out may be what was added for
+                return answer, _own(objective, None, self.unit, False)
+            return answer, _own(objective, answer.bound, self.unit, answer.infeasible)
+        unit, scale = self._own_unit
+        answer, objective = run_as_it_is(instance, built, family.judge, limits, watch)
+        values = [None if each is None else scale * each for each in (objective, answer.bound)]
+        return answer, _own(values[0], values[1], unit, answer.infeasible)
 
     def write(self, path: str) -> str:
         """Write the model as a file for other solvers, and beside it ``PATH.json``: what its solutions mean.
@@ -366,6 +465,26 @@ class OpenModel:
     def _repr_html_(self) -> str:
         """A table of its groups for notebooks."""
         return html_table([vars(group) for group in self.sizes().groups])
+
+
+#: What is said of each status of a changed model.
+_OWN_STATUS = {
+    Status.OPTIMAL: "optimal for this model",
+    Status.FEASIBLE: "the best plan of this model so far",
+    Status.INFEASIBLE: "infeasible with what was added to the model",
+    Status.UNKNOWN: "this model has no plan so far",
+}
+
+
+def _own(objective: float | None, bound: float | None, unit: str, is_infeasible: bool) -> Mapping[str, Any]:
+    """The ``own`` of a result."""
+    gap = relative_gap(objective, bound)
+    status = Status.UNKNOWN if objective is None else Status.FEASIBLE
+    if is_infeasible and objective is None:
+        status = Status.INFEASIBLE
+    elif gap is not None and gap <= OPTIMAL_GAP:
+        status = Status.OPTIMAL
+    return {"objective": objective, "bound": bound, "unit": unit, "status": status.value}
 
 
 def _suffix(path: str) -> str:

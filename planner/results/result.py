@@ -28,8 +28,9 @@ class Result:
     there is a plan and it was accepted. ``certificate`` has kind, bytes and seconds of the certificate that was
     requested (`planner.certify`), if there is one. ``loss`` is ``objective / reference - 1`` to the proved optimum of a
     comparison, or its best bound (`optimality_loss`); ``None`` alone. ``signal`` is the number of the signal that
-    interrupted the run. ``of`` is the instance itself, where the result was made in this process: notebooks show its
-    plan's pictures.
+    interrupted the run. ``own`` is what a changed model has found in its own terms (`planner.model`): ``objective``,
+    ``bound``, ``unit`` and ``status``; ``None`` of every other result. ``of`` is the instance itself, where the result
+    was made in this process: notebooks show its plan's pictures.
     """
 
     problem: str
@@ -55,6 +56,7 @@ class Result:
     certificate: JsonObject | None = None
     loss: float | None = None
     signal: int | None = None
+    own: JsonObject | None = None
     of: Any = field(default=None, repr=False, compare=False)
     own_plan: Any = field(default=None, repr=False, compare=False)
 
@@ -67,6 +69,8 @@ class Result:
         from planner.results.fingerprints import fingerprint
 
         shown = {name: value for name, value in vars(self).items() if name not in ("signal", "of", "own_plan")}
+        if self.own is None:
+            del shown["own"]
         shown |= {"status": self.status.value, "stop": self.stop.value, "options": dict(self.options)}
         clock = self.clock()
         names = ("kind", "schedule", "microbatches", "iteration_s", "formula_s")

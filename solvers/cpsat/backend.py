@@ -245,9 +245,35 @@ class Runnable(Hinted, Inspectable):
         by_name = {plain(name): round(value) for name, value in values.items()}
         return Values(lambda variable: by_name.get(plain(variable.name), 0))
 
-    def add_row(self, name: str, expression: Any, relation: str, amount: int) -> None:
+    def variable(self, name: str, index: tuple[Any, ...]) -> Any:
+        """The variable ``name[index]``; ``KeyError`` if there is none."""
+        return self.model.variables[name][index if len(index) != 1 else index[0]]
+
+    def objective(self) -> Any:
+        """The expression that is minimised."""
+        own = self.model.proto.objective
+        variables = (self.model.get_int_var_from_proto_index(place) for place in own.vars)
+        return weighted_sum(zip(own.coeffs, variables, strict=True)) + round(own.offset)
+
+    def objective_text(self) -> str:
+        """The same to be compared: whether it is still that."""
+        proto = self.model.proto  # what is looked at is there from then on, and no model may have both
+        return str(proto.objective) if proto.has_objective() else ""
+
+    def minimise(self, expression: Any) -> None:
+        """Minimise a linear expression in place of what was minimised."""
+        self.model.clear_objective()
+        self.model.minimize(expression)
+
+    def own_bound(self, bound: float) -> float:
+        """What CP-SAT's dual bound proves for a minimised objective: of whole numbers the next of these."""
+        if self.model.proto.has_floating_point_objective():
+            return bound - 1e-6 * max(1.0, abs(bound))  # CP-SAT makes whole numbers of it to its own tolerance
+        return float(whole(bound))
+
+    def add_row(self, name: str, expression: Any, relation: str, amount: float) -> None:
         """Hold a linear expression, or a number, to ``<=``, ``>=`` or ``==`` an amount."""
-        held = RELATIONS[relation](expression, amount)
+        held = RELATIONS[relation](expression, math.floor(amount))
         if not isinstance(held, bool):
             self.model.add(held).with_name(name)
         elif not held:

@@ -11,6 +11,7 @@ a known plan makes feasible models infeasible, so such bounds have `ROOM`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -20,6 +21,7 @@ import highspy
 import pyomo
 import pyomo.environ as pyo
 from pyomo.core.expr import LinearExpression
+from pyomo.repn import generate_standard_repn
 
 from solvers import check_solver
 from solvers.build_stop import is_stopped
@@ -260,7 +262,42 @@ class Runnable(Hinted, Inspectable):
         places = {id(variable): place for place, variable in enumerate(named.values())}
         return Values(places, [values.get(name, 0.0) for name in named])
 
-    def add_row(self, name: str, expression: Any, relation: str, amount: int) -> None:
+    def variable(self, name: str, index: tuple[Any, ...]) -> Any:
+        """The variable ``name[index]``; ``KeyError`` if there is none."""
+        found = self.model.component(name)
+        if found is None or found.ctype is not pyo.Var:
+            raise KeyError(name)
+        return found[index or None] if len(index) != 1 else found[index[0]]
+
+    def objective(self) -> Any:
+        """The expression that is minimised."""
+        return next(iter(self.model.component_data_objects(pyo.Objective, active=True))).expr
+
+    def objective_text(self) -> str:
+        """The same to be compared: whether it is still that."""
+        return "".join(
+            f"{each.sense} {each.expr}" for each in self.model.component_data_objects(pyo.Objective, active=True)
+        )
+
+    def minimise(self, expression: Any) -> None:
+        """Minimise a linear expression in place of what was minimised."""
+        for each in list(self.model.component_data_objects(pyo.Objective, active=True)):
+            each.deactivate()
+        self.model.del_component("own_objective")
+        self.model.own_objective = pyo.Objective(expr=expression)
+
+    def own_bound(self, bound: float) -> float:
+        """What HiGHS's dual bound proves for a minimised objective of any sign and meaning.
+
+        A little less; of an objective that only has whole values the next of these.
+        """
+        safe = bound - _ABSOLUTE - _RELATIVE * abs(bound)
+        form = generate_standard_repn(self.objective())
+        numbers = (form.constant, *form.linear_coefs)
+        is_whole = all(each.is_integer() for each in form.linear_vars) and all(float(n).is_integer() for n in numbers)
+        return float(math.ceil(safe)) if is_whole else safe
+
+    def add_row(self, name: str, expression: Any, relation: str, amount: float) -> None:
         """Hold a linear expression, or a number, to ``<=``, ``>=`` or ``==`` an amount.
 
         ``name`` is ``component[index]``.

@@ -82,7 +82,7 @@ class KnapsackModel(ABC):
     #: The solver's sum of factor times variable.
     weighted_sum: Callable[[Iterable[tuple[int, Any]]], Any]
     #: As of `solve_model.Extensible`.
-    add_row: Callable[[str, Any, str, int], None]
+    add_row: Callable[[str, Any, str, float], None]
     #: Choices that `forbid` has ruled out.
     num_forbidden = 0
 

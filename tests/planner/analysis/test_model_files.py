@@ -48,6 +48,22 @@ def opened(family: str, method: str) -> tuple[OpenModel, float]:
     raise AssertionError(f"no small instance of {family} for {method}")
 
 
+@pytest.mark.parametrize(("family", "method"), MODELS)
+def test_a_model_held_to_the_optimum_has_it_and_held_to_less_has_no_plan(family: str, method: str) -> None:
+    """In the problem's own unit, whatever the model's is."""
+    instance, optimum = opened(family, method)[0].instance, opened(family, method)[1]
+    limits = planner.Limits(time_s=60)
+    if opened(family, method)[0].sidecar()["scale"] is None:
+        with pytest.raises(UsageError, match="a model that minimises the problem's objective itself"):
+            planner.model(instance, method, complete=True).at_most(optimum)
+        return
+    found = planner.model(instance, method, complete=True).at_most(optimum).solve(limits)
+    assert found.own is not None and found.own["status"] == "optimal" and found.bound is None, found.reason
+    assert found.own["objective"] == found.objective == pytest.approx(optimum, rel=1e-6)
+    less = planner.model(instance, method, complete=True).at_most(0.99 * optimum).solve(limits)
+    assert less.own == {"objective": None, "bound": None, "unit": found.unit, "status": "infeasible"}, less.reason
+
+
 def by_highs(path: Path) -> tuple[float, str]:
     highs = highspy.Highs()
     highs.setOptionValue("output_flag", False)

@@ -1,0 +1,189 @@
+"""Models with constraints and objectives of a user's own: answers in the user's terms, by brute force."""
+
+from __future__ import annotations
+
+import math
+import re
+from itertools import product
+from typing import Any
+
+import pyomo.environ as pyo
+import pytest
+from paths import ROOT
+
+import planner
+from formulations.stage_partitioning import FAMILY
+from formulations.stage_partitioning.definition.problem import stage_time
+from planner.analysis.model_view import OpenModel
+from planner.process.errors import UsageError
+
+PAGE = ROOT / "docs" / "your-own-variant.md"
+LIMITS = planner.Limits(time_s=60)
+BOTH = pytest.mark.parametrize("method", ["milp", "cpsat"])
+
+
+def chain(method: str) -> OpenModel:
+    return planner.model(planner.load("chain8", memory="60MB", devices=4), method, complete=True)
+
+
+def own(model: OpenModel) -> tuple[str, float | None]:
+    found = model.solve(LIMITS)
+    assert found.own is not None and found.bound is None, "nothing is proved of the instance"
+    status, objective, bound = found.own["status"], found.own["objective"], found.own["bound"]
+    assert (found.verified, found.plan is not None) == (objective is not None, objective is not None)
+    assert objective is None or bound is None or bound <= objective + 1e-6 * abs(objective)
+    return status, objective
+
+
+def devices(plan: Any) -> int:
+    return sum(stage["dp_degree"] * stage["tp_degree"] for stage in plan["stages"])
+
+
+@BOTH
+def test_fewest_devices_for_a_time_are_those_of_the_definition(method: str) -> None:
+    """The same by requirements on the number of devices, each solved by the exact search."""
+    instance = planner.load("chain8", memory="60MB", devices=4)
+    times = {}
+    for count in (1, 2, 3, 4):
+        found = planner.solve(planner.load("chain8", memory="60MB", devices=4, require=f"num_devices <= {count}"))
+        times[count] = found.objective
+    assert times[4] == planner.solve(instance, exact=True).objective
+    for time_s in {time for time in times.values() if time is not None}:
+        wanted = min(count for count, time in times.items() if time is not None and time <= time_s)
+        model = chain(method).at_most(time_s)
+        model.minimise(model.expression("num_devices"), unit="devices")
+        found = model.solve(LIMITS)
+        assert found.own == {"objective": wanted, "bound": wanted, "unit": "devices", "status": "optimal"}
+        assert found.plan is not None and devices(found.plan) == wanted
+        assert found.objective is not None and found.objective <= time_s * (1 + 1e-9)
+        assert f"optimal for this model: {wanted} devices" in found.reason
+
+
+@BOTH
+def test_what_is_held_to_less_than_the_optimum_is_infeasible(method: str) -> None:
+    best = chain(method).solve(LIMITS).objective
+    assert best is not None
+    status, objective = own(chain(method).at_most(best))
+    assert status == "optimal" and objective == pytest.approx(best, rel=1e-6)
+    found = chain(method).at_most(0.999 * best).solve(LIMITS)
+    assert found.own == {"objective": None, "bound": None, "unit": "s", "status": "infeasible"}
+    assert found.status is planner.Status.UNKNOWN and "infeasible with what was added" in found.reason
+
+
+@BOTH
+def test_a_constraint_that_the_vocabulary_lacks(method: str) -> None:
+    """The lengths of two stages sum to at most three: by hand, over all lengths."""
+    layers = planner.load("layers", layers=8, stages=3)
+    every = [each for each in product(range(1, 9), repeat=3) if sum(each) == 8]
+    values = {each: planner.check(layers, {"lengths": list(each)}).objective for each in every}
+    wanted = min(value for each, value in values.items() if value is not None and each[0] + each[1] <= 3)
+    model = planner.model(layers, method, complete=True)
+    row = model.expression("layers", 0) + model.expression("layers", stage=1) <= 3
+    if method == "milp":
+        model.model.few = pyo.Constraint(expr=row)
+    else:
+        model.model.add(row)
+    status, objective = own(model)
+    assert status == "optimal" and objective == pytest.approx(wanted, rel=1e-6)
+    assert wanted > min(value for value in values.values() if value is not None)
+
+
+@BOTH
+def test_an_objective_of_any_sign_is_bounded_on_the_safe_side(method: str) -> None:
+    """The most stages: minus their number, of which every bound is a whole number; half of it is none."""
+    model = chain(method)
+    model.minimise(-1 * model.expression("num_stages"), unit="stages")
+    assert own(model) == ("optimal", -4.0)
+    status, objective = own(model.minimise(model.expression("num_devices"), unit="pairs", scale=0.5))
+    assert (status, objective) == ("optimal", 1.5), "an objective may be replaced"
+    if method == "milp":
+        third = model.minimise(model.expression("num_devices") / 3).solve(LIMITS).own
+        assert third is not None and third["bound"] < 1.0 and third["objective"] == pytest.approx(1.0)
+
+
+def stage(nodes: list[int], d: int, t: int, ids: tuple[str, ...]) -> dict[str, Any]:
+    tmpcs = {str(node): chosen for node, chosen in zip(nodes, ids, strict=True)}
+    return {"nodes": nodes, "dp_degree": d, "tp_degree": t, "tmpcs": tmpcs}
+
+
+def test_the_smallest_sum_of_stage_times_is_that_of_the_definition() -> None:
+    """By all cuts of the chain into stages, with all degrees that fit, each judged and summed by the definition."""
+    instance: Any = planner.load("chain8", memory="60MB", devices=2, first=5)
+    sums = []
+    for cuts in product((False, True), repeat=4):
+        ends = [place for place, cut in enumerate(cuts, 1) if cut] + [5]
+        stages = [range(first, end) for first, end in zip([0, *ends], ends, strict=False)]
+        for degrees in product([(1, 1), (1, 2), (2, 1)], repeat=len(stages)):
+            if sum(t * d for t, d in degrees) > 2:
+                continue
+            options = [
+                [[c.id for c in instance.layers[v].tmpcs.get(t, ())] for v in nodes]
+                for nodes, (t, _) in zip(stages, degrees, strict=True)
+            ]
+            for chosen in product(*(product(*each) for each in options)):
+                parts = zip(stages, degrees, chosen, strict=True)
+                plan = {"stages": [stage(list(nodes), d, t, ids) for nodes, (t, d), ids in parts]}
+                if planner.check(instance, plan).feasible:
+                    sums.append(
+                        math.fsum(stage_time(instance, each) for each in FAMILY.plan_from_json(instance, plan).stages)
+                    )
+    model = planner.model(instance, "milp", complete=True)
+    rows = [row.body + model.model.time for row in model.model.stage_time.values()]
+    status, objective = own(model.minimise(sum(rows), unit="s", scale=model.scale))
+    assert status == "optimal" and objective == pytest.approx(min(sums), rel=1e-6)
+
+
+def test_what_is_refused() -> None:
+    model = chain("milp")
+    for call, words in (
+        (lambda: model.expression("devices"), "num_devices"),
+        (lambda: model.expression("tp_degree_of", 99), "arguments is"),
+        (lambda: model.expression("tp_degree_of"), r"tp_degree_of\(node\)"),
+        (lambda: model.variable("takn", 0), "taken"),
+        (lambda: model.variable("taken", 10**6), "an index that the model has"),
+        (lambda: chain_pruned().minimise(1), "complete is False; expected True"),
+        (lambda: chain_pruned().at_most(1.0), "complete is False; expected True"),
+        (lambda: chain_pruned().expression("num_devices"), "complete is False; expected True"),
+        (
+            lambda: model.minimise(model.expression("num_stages"), scale=-1.0),
+            "scale is -1.0; expected a number above 0",
+        ),
+        (lambda: model.require("num_stages <= 2"), "all requirements before that"),
+    ):
+        assert model.model is not None
+        with pytest.raises(UsageError, match=words):
+            call()
+    assert model.variable("taken", 0) is model.model.taken[0]
+    assert chain("cpsat").variable("time").name == "time"
+
+
+def chain_pruned() -> OpenModel:
+    return planner.model(planner.load("chain8", memory="60MB", devices=4), "milp")
+
+
+def test_a_pruned_model_proves_nothing_of_what_is_added() -> None:
+    model = chain_pruned()
+    model.model.never = pyo.Constraint(expr=model.model.time <= 0)
+    found = model.solve(LIMITS)
+    assert found.own is not None and found.own["status"] == "unknown" and found.own["bound"] is None
+
+
+def test_a_result_has_own_terms_only_where_a_model_was_changed() -> None:
+    found = chain("milp").solve(LIMITS)
+    assert found.own is None and "own" not in found.to_json() and found.status is planner.Status.OPTIMAL
+    assert chain("milp").at_most(1.0).solve(LIMITS).to_json()["own"]["status"] == "optimal"  # type: ignore[index, call-overload]
+
+
+def test_the_page_runs_as_it_stands(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its four variants one after the other; each prints the line that stands below it."""
+    text = PAGE.read_text()
+    blocks = re.findall(r"```(python|text)\n(.*?)```", text, flags=re.DOTALL)
+    names: dict[str, Any] = {}
+    shown = []
+    for language, content in blocks:
+        if language == "python":
+            exec(compile(content, str(PAGE), "exec"), names)
+        else:
+            shown.append(content)
+            assert capsys.readouterr().out == content
+    assert len(shown) == 4
