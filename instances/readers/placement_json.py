@@ -51,8 +51,9 @@ class _Graph(BaseModel):
 def read(content: Any, where: str, part: str = "forward") -> OperatorInstance:
     """The operator graph of a file; without backward nodes the parts are the same.
 
-    ``part`` is ``whole`` (backward nodes are operators like others), or ``forward``: the forward nodes, each with the
-    time and size of the backward nodes of its colour class, and on its edges what goes back along them.
+    ``part`` is ``whole`` (every node is an operator, whatever its class), or ``forward``: each colour class of forward
+    nodes, which are declared to lie on one device, is one operator, with the time and size of the class's backward
+    nodes, and on its edges what goes back along them. So are classes between which there is a cycle.
 
     Raises
     ------
@@ -69,7 +70,7 @@ def read(content: Any, where: str, part: str = "forward") -> OperatorInstance:
                 raise InstanceError.at(where, f"edges[{number}].{field}", end, f"a node{closest(end, nodes)}")
         if str(edge.sourceId) == str(edge.destId):
             raise InstanceError.at(where, f"edges[{number}].destId", edge.destId, "another node than its source")
-    host = _hosts(graph, where) if part == "forward" else {identity: identity for identity in nodes}
+    host = _on_one_device(graph, _hosts(graph, where)) if part == "forward" else {each: each for each in nodes}
     per_ms = _bytes_per_ms(graph.edges)
     place = {identity: index for index, identity in enumerate(dict.fromkeys(host.values()))}
     volumes = _volumes(graph.edges, nodes, host, per_ms, merges=part == "forward")
@@ -84,21 +85,37 @@ def read(content: Any, where: str, part: str = "forward") -> OperatorInstance:
 
 
 def _hosts(graph: _Graph, where: str) -> dict[str, str]:
-    """The forward node that stands for each node: itself, or the first of a backward node's colour class."""
+    """The forward node that stands for each node: the first of its colour class, or itself if it has none."""
     first: dict[int | str, str] = {}
     for node in graph.nodes:
         if not node.isBackwardNode and node.colorClass is not None:
             first.setdefault(node.colorClass, str(node.id))
     hosts = {}
     for number, node in enumerate(graph.nodes):
-        if not node.isBackwardNode:
-            hosts[str(node.id)] = str(node.id)
-        elif node.colorClass in first:
+        if node.colorClass in first:
             hosts[str(node.id)] = first[node.colorClass]
+        elif not node.isBackwardNode:
+            hosts[str(node.id)] = str(node.id)
         else:
             rule = "the class of a forward node (or --part whole)"
             raise InstanceError.at(where, f"nodes[{number}].colorClass", node.colorClass, rule)
     return hosts
+
+
+def _on_one_device(graph: _Graph, host: dict[str, str]) -> dict[str, str]:
+    """The same, where classes between which there is a cycle are one: no stage can come between them."""
+    import networkx as nx
+
+    backward = {str(node.id) for node in graph.nodes if node.isBackwardNode}
+    pairs = [(str(edge.sourceId), str(edge.destId)) for edge in graph.edges]
+    forward = [(source, target) for source, target in pairs if not {source, target} & backward]
+    if not nx.is_directed_acyclic_graph(nx.DiGraph(forward)):  # a cycle of the file's own is an error
+        return host
+    place = {identity: number for number, identity in enumerate(host)}
+    between = nx.DiGraph((host[source], host[target]) for source, target in forward)
+    first = {each: min(together, key=place.__getitem__)
+             for together in nx.strongly_connected_components(between) for each in together}  # fmt: skip
+    return {each: first.get(own, own) for each, own in host.items()}
 
 
 def _volumes(
@@ -120,9 +137,11 @@ def _volumes(
 
 
 def _operator(node: _Node, members: list[_Node]) -> Operator:
-    """Sizes of a class are of the same weights, so the largest counts."""
+    """Sizes of a class's forward and backward nodes are of the same weights, so the larger ones count."""
     seconds = sum(member.fpgaLatency for member in members) / 1e3
-    return Operator(node.id, seconds, memory_bytes=max(member.size for member in members), name=node.name)
+    forward = sum(member.size for member in members if not member.isBackwardNode)
+    size = max([forward, *(member.size for member in members if member.isBackwardNode)])
+    return Operator(node.id, seconds, memory_bytes=size, name=node.name)
 
 
 def _bytes_per_ms(edges: list[_Edge]) -> float:
