@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 import planner
+from formulations.contract.family import Claim
 from planner.files.load import family_of
 from planner.solving.certify import Certification
 
@@ -61,6 +62,9 @@ def judged(instance: Any) -> Certification:
 
 def accepted_or_why(instance: Any) -> str:
     """``accepted``, or why an exact result has no certificate; `AssertionError` if one is refused."""
+    exact = (method for method in family_of(instance).methods if method.claim is Claim.EXACT)
+    if all(method.refusal(instance) for method in exact):
+        return "no exact method takes it"
     found = judged(instance)
     return "accepted" if found.content is not None else found.uncertified.split("(")[0]
 
