@@ -32,16 +32,18 @@ def parse_bytes(value: Any) -> float:
     return _parse(value, _BYTES, "a size such as 8GiB, 8GB or a number of bytes")
 
 
-def size(value: float) -> str:
-    """Bytes in the largest binary unit that leaves at least one.
+def size(value: float, *, up: bool = False) -> str:
+    """Bytes in the largest binary unit that leaves at least one, in four digits; ``up``: never less than they are.
 
-    >>> size(8 * 2**30), size(1000)
-    ('8 GiB', '1000 B')
+    >>> size(8 * 2**30), size(1000), size(36e6), size(36e6, up=True)
+    ('8 GiB', '1000 B', '34.33 MiB', '34.34 MiB')
     """
-    for power, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
-        if value >= 2**power:
-            return f"{value / 2**power:.4g} {unit}"
-    return f"{value:.4g} B"
+    power, unit = next((each for each in ((30, "GiB"), (20, "MiB"), (10, "KiB")) if value >= 2 ** each[0]), (0, "B"))
+    amount = value / 2**power
+    text = f"{amount:.4g}"
+    if up and float(text) < amount:
+        text = f"{float(text) + 10.0 ** (math.floor(math.log10(amount)) - 3):.4g}"
+    return f"{text} {unit}"
 
 
 def of_room(needed: float, room: float) -> str:

@@ -48,7 +48,7 @@ def verdict(result: Any, found: Breakdown | None = None, is_proved: bool = True,
     """The value of what is minimised, and what is proved of it; ``whose`` value it is if it is not known as least."""
     by = f"proved by {result.proved_by or 'search'}"
     if result.status is Status.INFEASIBLE:
-        return f"there is no plan, {by}"
+        return f"there is no plan, {by}{_enough(result.stats)}"
     below = None if result.bound is None else f"no plan has less than {amount(result.bound, result.unit)}"
     if result.objective is None:
         return f"no plan was found ({result.stop}){'' if below is None else f'; {below}'}"
@@ -60,6 +60,14 @@ def verdict(result: Any, found: Breakdown | None = None, is_proved: bool = True,
         loss = format_loss(result.loss, is_proved)
         return f"{said}, which is {loss if loss == 'optimal' else f'{loss} above the optimum'}"
     return f"{said}; " + ("nothing is proved of others" if below is None else f"{below} (gap {percent(result.gap)})")
+
+
+def _enough(stats: Mapping[str, Any]) -> str:
+    """What would make the instance feasible, where the figures have it: sizes are rounded up."""
+    least, count = stats.get("least_memory_bytes"), stats.get("fewest_devices")
+    ways = [] if least is None else [f"{size(least, up=True)} a device"]
+    ways += [] if count is None else [plural(int(count), "device")]
+    return f"; {' or '.join(ways)} would be enough" if ways else ""
 
 
 def rate(found: Breakdown | None) -> str:

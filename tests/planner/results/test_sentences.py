@@ -75,7 +75,13 @@ def test_what_is_not_proved_is_not_claimed() -> None:
     none = replace(result, objective=None, plan=None, own_plan=None, status=Status.UNKNOWN, stop=Stop.TIME_LIMIT)
     assert str(none) == "chain8: no plan was found (time_limit); no plan has less than 0.022 s."
     starved = planner.solve(planner.load("chain8", memory="10MB"), exact=True)
-    assert str(starved) == f"chain8: there is no plan, proved by {starved.proved_by}."
+    assert (
+        str(starved) == f"chain8: there is no plan, proved by {starved.proved_by}; 34.34 MiB a device would be enough."
+    )
+    assert planner.solve(planner.load("chain8", memory="34.34MiB"), exact=True).status is Status.OPTIMAL
+    assert planner.solve(planner.load("chain8", memory="34.33MiB"), exact=True).status is Status.INFEASIBLE
+    few = planner.solve(planner.load("bert32", devices=4, memory="2GiB"), exact=True)
+    assert str(few).endswith("; 31 GiB a device or 112 devices would be enough.")
 
 
 def test_the_gap_of_an_optimum_is_nothing(run: Run) -> None:
