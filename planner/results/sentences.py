@@ -46,6 +46,11 @@ def sentences(result: Any, found: Breakdown | None, is_proved: bool = True, who:
 
 def verdict(result: Any, found: Breakdown | None = None, is_proved: bool = True, whose: str = "") -> str:
     """The value of what is minimised, and what is proved of it; ``whose`` value it is if it is not known as least."""
+    if result.own is not None:
+        worth = (
+            "" if result.objective is None else f"; the {result.minimised} is {amount(result.objective, result.unit)}"
+        )
+        return f"{_in_its_own_terms(**result.own)}{worth}"
     by = f"proved by {result.proved_by or 'search'}"
     if result.status is Status.INFEASIBLE:
         return f"there is no plan, {by}{_enough(result.stats)}"
@@ -60,6 +65,22 @@ def verdict(result: Any, found: Breakdown | None = None, is_proved: bool = True,
         loss = format_loss(result.loss, is_proved)
         return f"{said}, which is {loss if loss == 'optimal' else f'{loss} above the optimum'}"
     return f"{said}; " + ("nothing is proved of others" if below is None else f"{below} (gap {percent(result.gap)})")
+
+
+def _in_its_own_terms(objective: float | None, bound: float | None, unit: str, status: str) -> str:
+    """What a changed model has found of what it minimises (`planner.model`).
+
+    >>> _in_its_own_terms(3.0, 3.0, "devices", "optimal"), _in_its_own_terms(None, None, "s", "infeasible")
+    ('the least of the changed model is 3 devices', 'there is no plan with the rules that were added')
+    """
+    if status == Status.INFEASIBLE:
+        return "there is no plan with the rules that were added"
+    if objective is None:
+        return "no plan of the changed model was found"
+    if status == Status.OPTIMAL:
+        return f"the least of the changed model is {amount(objective, unit)}"
+    below = "" if bound is None else f"; no plan of it has less than {amount(bound, unit)}"
+    return f"the changed model has a plan of {amount(objective, unit)}{below}"
 
 
 def _enough(stats: Mapping[str, Any]) -> str:

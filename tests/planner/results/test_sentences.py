@@ -84,6 +84,18 @@ def test_what_is_not_proved_is_not_claimed() -> None:
     assert str(few).endswith("; 31 GiB a device or 112 devices would be enough.")
 
 
+def test_a_changed_model_is_answered_in_its_own_terms() -> None:
+    chain = planner.load("chain8", memory="60MB", devices=4)
+    best = planner.solve(chain, exact=True).objective
+    assert best is not None
+    model = planner.model(chain, "milp", complete=True).at_most(1.5 * best)
+    found = model.minimise(model.expression("num_devices"), unit="devices").solve(planner.Limits(time_s=60))
+    first = str(found).splitlines()[0]
+    assert first.startswith("chain8: the least of the changed model is 3 devices; the time per sample of the slowest")
+    feasible = str(replace(found, own={**(found.own or {}), "status": "feasible", "bound": 2.0})).splitlines()[0]
+    assert "the changed model has a plan of 3 devices; no plan of it has less than 2 devices; the time" in feasible
+
+
 def test_the_gap_of_an_optimum_is_nothing(run: Run) -> None:
     report = planner.crosscheck(planner.load("chain8"), methods=["exact", "equi"])
     assert 0 < report.results[0].gap < 1e-6  # type: ignore[operator]
