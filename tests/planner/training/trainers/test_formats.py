@@ -6,7 +6,7 @@ import ast
 import re
 import sys
 import types
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 from oracles import megatron as rules
@@ -190,3 +190,104 @@ def test_deepspeed_cuts_and_recomputes_as_the_plan(monkeypatch: pytest.MonkeyPat
         with pytest.raises(ValueError, match="the plan has"):
             file["PlannedPipeline"](layers[1:], num_stages=len(layout.stages))
     assert recomputing
+
+
+@dataclass(slots=True)
+class Policy:
+    """A policy of recomputation, which has no mode (0.3.0)."""
+
+    preserve_rng_state: bool = True
+
+
+@dataclass
+class Mode:
+    """Recomputation by the name of a mode (0.2.2)."""
+
+    mode: str = "selective"
+
+
+@dataclass(slots=True)
+class Parallel:
+    """What recipes set of torchtitan's ``Parallelism``, as both releases have it."""
+
+    pipeline_parallel_degree: int = 1
+    data_parallel_replicate_degree: int = 1
+    data_parallel_shard_degree: int = -1
+    tensor_parallel_degree: int = 1
+    pipeline_parallel_schedule: str = "1F1B"
+    pipeline_parallel_microbatch_size: int = 1
+    module_fqns_per_model_part: list[list[str]] | None = None
+
+
+@dataclass(slots=True)
+class Training2:
+    """The same of ``Training`` in 0.2.2."""
+
+    local_batch_size: int = 8
+    global_batch_size: int = -1
+    seq_len: int = 2048
+
+
+@dataclass(slots=True)
+class Training3(Training2):
+    """And in 0.3.0, which refuses CUDA graphs in a pipeline."""
+
+    disable_cuda_graphs: bool = False
+
+
+@dataclass
+class Configuration:
+    """What both have in common; it is checked when it is made."""
+
+    parallelism: Parallel
+    training: Training2
+    activation_checkpoint: Policy | Mode | None
+
+    def __post_init__(self) -> None:
+        is_graph = isinstance(self.training, Training3) and not self.training.disable_cuda_graphs
+        if self.parallelism.module_fqns_per_model_part and self.parallelism.pipeline_parallel_degree > 1 and is_graph:
+            raise ValueError("CUDA graphs do not support pipeline parallelism yet")
+
+
+@pytest.mark.parametrize("release", ["0.3.0", "0.2.2"])
+def test_recipes_run_on_both_releases_of_torchtitan(release: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On stand-ins with their fields; tests of real programs have the releases themselves."""
+    new = release == "0.3.0"
+    module = types.ModuleType("torchtitan.distributed.activation_checkpoint")
+    if new:
+        module.FullAC = types.SimpleNamespace(Config=Policy)
+    for name in ("torchtitan", "torchtitan.distributed"):
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    monkeypatch.setitem(sys.modules, "torchtitan.distributed.activation_checkpoint", module)
+    seen_heads = 0
+    for case in range(30):
+        layout = replace(random_layout(case, "torchtitan"), samples=2, tokens=64)
+        layout = replace(
+            layout,
+            stages=(
+                *layout.stages[:-1],
+                replace(layout.stages[-1], layers=(*layout.stages[-1].layers, Layer(HEAD, ("lm_head",)))),
+            ),
+        )
+        file: dict = {}
+        exec(compile(FORMATS["torchtitan"].write(layout), "plan.py", "exec"), file)
+        made = file["planned"](
+            lambda: Configuration(Parallel(), Training3() if new else Training2(), Policy() if new else Mode())
+        )
+        is_full = any(x.recompute for x in layout.layers)
+        if new:
+            assert made.activation_checkpoint == (Policy() if is_full else None)
+        else:
+            assert made.activation_checkpoint == Mode("full" if is_full else "none")
+        its, pp, tp, dp = made.parallelism, layout.pp_degree, layout.tp_degree, layout.dp_degree
+        degrees = (its.pipeline_parallel_degree, its.tensor_parallel_degree)
+        assert degrees == (pp, tp)
+        shards = (1, dp) if pp * tp > 1 else (dp, 1)
+        assert (its.data_parallel_replicate_degree, its.data_parallel_shard_degree) == shards
+        names = [module for row in its.module_fqns_per_model_part for module in row]
+        assert ("lm_head" in names) == new and ("output" in names) != new
+        seen_heads += names[-1] == ("lm_head" if new else "output")
+        m = made.training.global_batch_size // (2 * dp)
+        assert m >= layout.batch.microbatches and made.training.seq_len == 64
+        assert made.training.local_batch_size == (2 * m if pp > 1 else 2)
+    assert seen_heads == 30
