@@ -17,7 +17,7 @@ import numpy as np
 from formulations.contract.quantities import unmet
 from formulations.stage_partitioning.definition.problem import MEMORY_SLACK
 from formulations.training_strategy.definition.plan import StrategyPlan
-from formulations.training_strategy.definition.problem import refusal
+from formulations.training_strategy.definition.problem import of_replicas, refusal
 from formulations.training_strategy.definition.quantities import VOCABULARY
 from instances.problems.stage_partitioning import Layer, Tmpc
 from instances.problems.training_strategy import Schedule, StrategyInstance
@@ -108,11 +108,17 @@ def _allows(instance: StrategyInstance, degrees: Degrees) -> bool:
     return not unmet(VOCABULARY, instance, StrategyPlan(p, t, d, V, schedule, (), {}))
 
 
-def chain_of(chains: dict[int, Chain], instance: StrategyInstance, degrees: Degrees) -> Chain:
-    """The tables at a degree t, made once."""
-    if degrees.t not in chains:
-        chains[degrees.t] = Chain(instance, degrees.t)
-    return chains[degrees.t]
+def shares(instance: StrategyInstance, degrees: Degrees) -> int:
+    """By how many replicas tables of bytes differ: d where these share optimizer states, else one."""
+    return degrees.d if instance.sharded_per_weight else 1
+
+
+def chain_of(chains: dict[tuple[int, int], Chain], instance: StrategyInstance, degrees: Degrees) -> Chain:
+    """The tables at a degree t, and for replicas that share states, made once."""
+    at = degrees.t, shares(instance, degrees)
+    if at not in chains:
+        chains[at] = Chain(of_replicas(instance, at[1]), degrees.t)
+    return chains[at]
 
 
 class Chain:

@@ -19,9 +19,9 @@ from collections.abc import Sequence
 from itertools import count
 
 from formulations.contract.family import Answer, infeasible_by_counting
-from formulations.training_strategy.costs import NO_PLAN, Chain, Degrees, TooManyWaysError, all_degrees
+from formulations.training_strategy.costs import NO_PLAN, Chain, Degrees, TooManyWaysError, all_degrees, shares
 from formulations.training_strategy.definition.plan import StrategyPlan
-from formulations.training_strategy.definition.problem import evaluate
+from formulations.training_strategy.definition.problem import evaluate, of_replicas
 from formulations.training_strategy.heuristics import even
 from formulations.training_strategy.layouts import NOISE, Best, Layouts, Search, quick_bound
 from formulations.training_strategy.mixed_paths import mixed_costs
@@ -44,19 +44,21 @@ def solve(instance: StrategyInstance, limits: Limits, watch: Watch) -> Answer[St
 
 
 class _Chains:
-    """The tables at each degree t, and with each number of recomputed layers where a trainer has such a number."""
+    """The tables at each degree t, for replicas that share states, and with each number of layers that recompute."""
 
     def __init__(self, instance: StrategyInstance) -> None:
         self.space = space_of(instance)
         self.instance = instance if self.space is None else self.space.instance
-        self._made: dict[tuple[int, int | None], Chain | None] = {}
+        self._made: dict[tuple[int, int, int | None], Chain | None] = {}
 
-    def at(self, t: int, number: int | None = None) -> Chain | None:
-        """Those, made once; ``None`` where a layer cannot be run so."""
-        if (t, number) not in self._made:
-            own = Chain(self.instance, t) if self.space is None else self.space.chain(t, number)
-            self._made[t, number] = own
-        return self._made[t, number]
+    def at(self, degrees: Degrees, number: int | None = None) -> Chain | None:
+        """Those, made once; ``None`` where a layer cannot be run so. ``number`` is that of a trainer which has one."""
+        t, d = degrees.t, shares(self.instance, degrees)
+        if (t, d, number) not in self._made:
+            instance = of_replicas(self.instance, d)
+            own = Chain(instance, t) if self.space is None else self.space.chain(instance.flat, t, number)
+            self._made[t, d, number] = own
+        return self._made[t, d, number]
 
     def numbers(self, degrees: Degrees) -> Sequence[int]:
         """Of recomputed layers; empty: any."""
@@ -77,7 +79,7 @@ def _search(instance: StrategyInstance, limits: Limits, watch: Watch) -> Answer[
             best.improve(evaluate(instance, first.plan), first.plan)
     queue: list[tuple[float, int, Degrees, int | None, Search | None]] = []
     for degrees in all_degrees(chains.instance):
-        chain = chains.at(degrees.t)
+        chain = chains.at(degrees)
         if chain is not None and degrees.num_chunks <= len(chain.ids):
             queue.append((quick_bound(chain, degrees), next(serial), degrees, None, None))
     if not queue:
@@ -96,7 +98,7 @@ def _search(instance: StrategyInstance, limits: Limits, watch: Watch) -> Answer[
             break  # the queue holds what is not searched: the bound stays that of the next degrees
         heapq.heappop(queue)
         if search is None:
-            chain = chains.at(degrees.t, number)
+            chain = chains.at(degrees, number)
             layouts = None if chain is None else Layouts(chain, degrees)
             stats["degrees_bounded"] += 1
             low = math.inf if layouts is None else max(low, layouts.bound)

@@ -41,7 +41,7 @@ def even(instance: StrategyInstance, _limits: Limits, watch: Watch) -> Answer[St
     ------
     Megatron-LM: ``num_layers`` in equal parts, ``--recompute-method block --recompute-num-layers``.
     """
-    chains: dict[int, Chain] = {}
+    chains: dict[tuple[int, int], Chain] = {}
     simulated, best = 0, math.inf
     plan: StrategyPlan | None = None
     for degrees in all_degrees(instance):
@@ -140,7 +140,7 @@ def formula(instance: StrategyInstance, limits: Limits, watch: Watch) -> Answer[
 
 
 def _formula(instance: StrategyInstance, _limits: Limits, watch: Watch) -> Answer[StrategyPlan]:
-    chains: dict[int, Chain] = {}
+    chains: dict[tuple[int, int], Chain] = {}
     queue: list[tuple[float, int, Degrees]] = []
     serial = count()
     for degrees in all_degrees(instance):
@@ -152,7 +152,7 @@ def _formula(instance: StrategyInstance, _limits: Limits, watch: Watch) -> Answe
         low, _, degrees = heapq.heappop(queue)
         if low >= best:
             break
-        layouts = Layouts(chains[degrees.t], degrees)
+        layouts = Layouts(chain_of(chains, instance, degrees), degrees)
         if layouts.bound == math.inf:
             continue
         for found, ends in _by_formula(layouts, best, watch):

@@ -29,6 +29,7 @@ from formulations.stage_partitioning.definition.trainers import (
 )
 from formulations.training_strategy.costs import BOUND_NOISE, Chain, Choice, Degrees, Kept, Part, Table
 from formulations.training_strategy.definition.plan import StrategyPlan
+from instances.problems.stage_partitioning import StageInstance
 from instances.problems.training_strategy import Schedule, StrategyInstance
 from instances.requirements import requirements_of
 
@@ -64,18 +65,21 @@ class TrainerSpace:
             return range(min(self._counted, len(self.pieces) - degrees.num_chunks + 1) + 1)
         return (0, self._counted) if self.trainer.recompute is Recompute.ALL else ()
 
-    def chain(self, t: int, number: int | None) -> Chain | None:
-        """The chain at degree t with so many recomputed layers (any: ``None``); ``None`` if a piece cannot run."""
-        parts = [self._part(place, piece, t) for place, piece in enumerate(self.pieces)]
+    def chain(self, flat: StageInstance, t: int, number: int | None) -> Chain | None:
+        """The chain at degree t with so many recomputed layers (any: ``None``); ``None`` if a piece cannot run.
+
+        ``flat`` is the instance's, with what one of the replicas holds of it.
+        """
+        instance = replace(self.instance, flat=flat, sharded_per_weight=0.0)
+        parts = [self._part(flat, place, piece, t) for place, piece in enumerate(self.pieces)]
         if not all(part.ways for part in parts):
             return None
         counts = [piece.kind is Kind.DECODER for piece in self.pieces]
         if number is None:
-            return _Pieces(self.instance, t, parts)
-        return _FirstRecomputed(self.instance, t, parts, counts, number)
+            return _Pieces(instance, t, parts)
+        return _FirstRecomputed(instance, t, parts, counts, number)
 
-    def _part(self, place: int, piece: Piece, t: int) -> Part:
-        flat = self.instance.flat
+    def _part(self, flat: StageInstance, place: int, piece: Piece, t: int) -> Part:
         found = options(flat, piece, t, self.trainer)
         ways = {f"{place} {_RECOMPUTES if each.recomputes else _KEEPS}": each.tmpcs for each in found}
         return Part(place, tuple(flat.layers[v] for v in piece.nodes), ways)

@@ -19,7 +19,7 @@ from instances.graph import topological_order
 from instances.problems import stage_partitioning
 from instances.problems.stage_partitioning import AroundFlat, CostModel, Layer, StageInstance, Tmpc
 from instances.requirements import expect_none
-from instances.rules import Count, member_of
+from instances.rules import Amount, Count, member_of
 
 
 class Schedule(StrEnum):
@@ -34,6 +34,7 @@ class Schedule(StrEnum):
 @in_files(
     "schedules",
     "virtual_stages",
+    "sharded_per_weight?",
     "flat",
     problem="training_strategy",
     absent={"schedules": (Schedule.ONE_F_ONE_B,), "virtual_stages": 1},
@@ -51,16 +52,21 @@ class StrategyInstance(AroundFlat):
         Those that a plan may choose from.
     virtual_stages
         Most chunks of layers of a device; more than 1 if and only if the schedules have ``interleaved``.
+    sharded_per_weight
+        Bytes of optimizer states per byte of weights, of which each of d replicas holds a share of 1/d. They are part
+        of ``static_bytes``. 0: every replica holds them whole.
     """
 
     schedules: tuple[Annotated[Schedule, member_of(Schedule)], ...] = (Schedule.ONE_F_ONE_B,)
     virtual_stages: Count = 1
+    sharded_per_weight: Amount = 0.0
 
     @property
     def options(self) -> Mapping[str, str | int | float | bool]:
         """How the flat instance was made, the schedules, and the virtual stages."""
         schedules = ",".join(self.schedules)
-        return {**self.flat.options, "schedule": schedules, "virtual-stages": self.virtual_stages}
+        shared = {"shard-optimizer": self.sharded_per_weight} if self.sharded_per_weight else {}
+        return {**self.flat.options, "schedule": schedules, "virtual-stages": self.virtual_stages, **shared}
 
     @cached_property
     def chain(self) -> tuple[Layer, ...]:
@@ -76,8 +82,8 @@ def check(instance: StrategyInstance, where: str) -> None:
     ------
     InstanceError
         If the flat instance is no chain, has requirements or ``exactly`` or the cost model ``runtime``; if TMPCs of a
-        layer at one degree differ in weights or volumes to synchronise; if schedules are missing, named twice, or do
-        not go with the virtual stages.
+        layer at one degree differ in weights or volumes to synchronise, or hold less than what replicas share of their
+        weights' states; if schedules are missing, named twice, or do not go with the virtual stages.
     """
     flat = instance.flat
     stage_partitioning.check(flat, f"{where}: flat")
@@ -93,6 +99,11 @@ def check(instance: StrategyInstance, where: str) -> None:
         for degree, tmpcs in layer.tmpcs.items():
             for tmpc in tmpcs[1:]:
                 _expect_equal(tmpcs[0], tmpc, f"node {layer.id}, degree {degree}", where)
+            for tmpc in tmpcs:
+                shared = instance.sharded_per_weight * tmpc.weight_bytes
+                rule = f"at least {shared:g}, the states that replicas share: sharded_per_weight times weight_bytes"
+                at = f"flat: static_bytes of node {layer.id}, degree {degree}, TMPC {tmpc.id}"
+                expect(shared <= tmpc.static_bytes, where, at, tmpc.static_bytes, rule)
     expect(bool(instance.schedules), where, "schedules", [], "at least one schedule")
     expect_unique([str(each) for each in instance.schedules], where, "schedules")
     is_interleaved = Schedule.INTERLEAVED in instance.schedules

@@ -52,6 +52,7 @@ class TrainerAnswer:
     tokens: int | None
     layers: int
     recomputed: int
+    sharded: bool
     step: float
     compute: float
     recomputation: float
@@ -147,6 +148,7 @@ def answer(result: Result, instance: StrategyInstance, trainer: str, export: str
         tokens=tokens,
         layers=len(counted),
         recomputed=sum(is_again),
+        sharded=instance.sharded_per_weight > 0,
         step=step,
         compute=compute,
         recomputation=recomputation,

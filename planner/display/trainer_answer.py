@@ -23,7 +23,8 @@ def show_answer(found: TrainerAnswer, result: Result) -> None:
     out, plan = console(), found.plan
     chunks = f" x {plan.virtual_stages} chunks" if plan.virtual_stages > 1 else ""
     degrees = f"pipeline {plan.pp_degree}{chunks} x tensor {plan.tp_degree} x data {plan.dp_degree}"
-    parts = (_batch(found), str(plan.schedule), f"{found.recomputed} of {plural(found.layers, 'layer')} recomputed")
+    parts = [_batch(found), str(plan.schedule), f"{found.recomputed} of {plural(found.layers, 'layer')} recomputed"]
+    parts += ["optimizer states shared"] if found.sharded else []
     out.print(bold(found.trainer), printable(f"{degrees}, {', '.join(parts)}"))
     rows = {"best": _proof(result), "rates": _rates(found), "step": _step(found), "memory": _memory(found)}
     out.print(grid([*rows.items(), ("export", printable(found.export))]))

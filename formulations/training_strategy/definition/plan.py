@@ -36,11 +36,11 @@ class _Declared(StrategyPlan):
     """A plan as files have it, with what a reader needs to run it.
 
     ``num_microbatches`` are those of a batch, of all replicas together (``None``: the instance's). ``sharded``: whether
-    each replica holds a part of the optimiser's states alone; here all hold them whole.
+    each replica holds a part of the optimizer's states alone (``None``: as the instance has it).
     """
 
     num_microbatches: Count | None = None
-    sharded: Flag = False
+    sharded: Flag | None = None
 
 
 def _read(instance: StrategyInstance, declared: _Declared, where: str) -> StrategyPlan:
@@ -48,7 +48,9 @@ def _read(instance: StrategyInstance, declared: _Declared, where: str) -> Strate
     own = instance.flat.num_microbatches
     is_own = declared.num_microbatches in (None, own)
     expect(is_own, where, "num_microbatches", declared.num_microbatches, f"{own}, the instance's (--microbatches)")
-    expect(not declared.sharded, where, "sharded", True, "false: static bytes hold the optimiser's states whole")
+    is_sharded = instance.sharded_per_weight > 0
+    rule = f"{str(is_sharded).lower()}, as the instance has it (--shard-optimizer)"
+    expect(declared.sharded in (None, is_sharded), where, "sharded", declared.sharded, rule)
     ids = {str(node): node for node in instance.flat.index}
     fields = {each.name: getattr(declared, each.name) for each in dataclasses.fields(StrategyPlan)}
     fields["chunks"] = tuple(tuple(ids.get(str(node), node) for node in chunk) for chunk in declared.chunks)
@@ -58,7 +60,11 @@ def _read(instance: StrategyInstance, declared: _Declared, where: str) -> Strate
 def _written(instance: StrategyInstance, plan: StrategyPlan) -> _Declared:
     """The plan with its TMPCs in the order of the chunks."""
     tmpcs = {node: plan.tmpcs[node] for chunk in plan.chunks for node in chunk}
-    return _Declared(**vars(plan) | {"tmpcs": tmpcs}, num_microbatches=instance.flat.num_microbatches)
+    return _Declared(
+        **vars(plan) | {"tmpcs": tmpcs},
+        num_microbatches=instance.flat.num_microbatches,
+        sharded=instance.sharded_per_weight > 0,
+    )
 
 
 plan_from_json, plan_to_json = exchange(

@@ -18,6 +18,7 @@ from formulations.training_strategy.definition.problem import (
     gradient_sum,
     iteration,
     peak_memory,
+    static_bytes,
 )
 from instances.problems.training_strategy import StrategyInstance
 
@@ -86,7 +87,11 @@ def _pictures(
         "weight gradients": [own.weight for own in times],
     }
     static = [
-        math.fsum(chosen(instance, plan, v).static_bytes for chunk in plan.chunks[device::p] for v in chunk)
+        math.fsum(
+            static_bytes(instance, plan.dp_degree, chosen(instance, plan, v))
+            for chunk in plan.chunks[device::p]
+            for v in chunk
+        )
         for device in range(p)
     ]
     peak = peak_memory(instance, plan)
@@ -134,7 +139,7 @@ def _strip(instance: StrategyInstance, plan: StrategyPlan, stages: Sequence[Stag
                 "time": x.time,
                 "weight_bytes": x.weight_bytes,
                 "activation_bytes": x.activation_bytes,
-                "static_bytes": x.static_bytes,
+                "static_bytes": static_bytes(instance, plan.dp_degree, x),
             }
             has_choice = len(layer.tmpcs[plan.tp_degree]) > 1
             items.append(Item(layer.name or str(layer.id), position, x.time, x.id if has_choice else "", figures))

@@ -12,6 +12,9 @@ sent and received. Of that the forward pass is a third (an instance has only the
 where a schedule splits it, half of it are weight gradients. A TMPC that takes longer than the fastest one of its layer
 and degree recomputes activations: the difference belongs to B.
 
+Where replicas share optimizer states, each of them updates its part of the weights: gradients are reduce-scattered and
+weights all-gathered, which together send what an all-reduce does.
+
 Source: Narayanan et al. 2021, section 2.2, and Qi et al. 2024 for the schedules (`formulations.simulation.orders`);
 Piper, section 4, for times and sums of gradients.
 """
@@ -20,7 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from formulations.contract.violation import Violation
 from formulations.simulation.iteration import Iteration, Stages, simulate
@@ -67,6 +70,31 @@ def gradient_sum(instance: StrategyInstance, plan: StrategyPlan, chunk: Sequence
     """Time of a chunk's all-reduce of gradients over the d replicas; Piper's count."""
     weights = math.fsum(chosen(instance, plan, node).weight_bytes for node in chunk)
     return 4 * (plan.dp_degree - 1) / plan.dp_degree * weights / instance.flat.bandwidth
+
+
+def static_bytes(instance: StrategyInstance, dp_degree: int, x: Tmpc) -> float:
+    """What a device holds of a layer always: of the optimizer states that d replicas share, a d-th part.
+
+    Source
+    ------
+    Rajbhandari et al. 2020, section 5.1 (ZeRO, stage 1: P_os).
+    """
+    return x.static_bytes - instance.sharded_per_weight * x.weight_bytes * (dp_degree - 1) / dp_degree
+
+
+def of_replicas(instance: StrategyInstance, dp_degree: int) -> StrategyInstance:
+    """The instance of plans with so many replicas: what is static is what one of them holds, and nothing is shared."""
+    if not instance.sharded_per_weight:
+        return instance
+
+    def held(x: Tmpc) -> Tmpc:
+        return replace(x, static_bytes=static_bytes(instance, dp_degree, x))
+
+    layers = tuple(
+        replace(layer, tmpcs={t: tuple(map(held, own)) for t, own in layer.tmpcs.items()})
+        for layer in instance.flat.layers
+    )
+    return replace(instance, flat=replace(instance.flat, layers=layers), sharded_per_weight=0.0)
 
 
 def chosen(instance: StrategyInstance, plan: StrategyPlan, node: NodeId) -> Tmpc:
@@ -126,7 +154,7 @@ def peak_memory(instance: StrategyInstance, plan: StrategyPlan) -> list[float]:
         for action in order:
             held[action.stage] += (action.kind == "F") - (action.kind == gives_back)
             moments.add(tuple(held.values()))
-        static = [x.static_bytes for stage in own for x in chunks[stage]]
+        static = [static_bytes(instance, plan.dp_degree, x) for stage in own for x in chunks[stage]]
         found.append(
             max(
                 math.fsum(

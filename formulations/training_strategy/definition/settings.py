@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -12,7 +13,9 @@ from formulations.stage_partitioning.definition.settings import describe as desc
 from formulations.stage_partitioning.definition.settings import read as read_flat
 from formulations.stage_partitioning.definition.settings import recognise as recognise_flat
 from formulations.stage_partitioning.definition.trainers import TRAINERS
+from formulations.training_strategy.definition.problem import of_replicas
 from instances.errors import expect
+from instances.memory_schemes import SCHEMES
 from instances.parameters import Setting, one_of, parse_count, parse_names
 from instances.problems.flushed_partitioning import FlushedInstance
 from instances.problems.training_strategy import Schedule, StrategyInstance, check
@@ -33,6 +36,23 @@ def _schedules(value: Any) -> tuple[Schedule, ...]:
     return tuple(Schedule(one_of(*Schedule)(name)) for name in parse_names(value))
 
 
+#: The optimizer's states of memory schemes, in bytes per byte of weights.
+_SHARED = {name: SCHEMES[name].optimizer_bytes / SCHEMES[name].parameter_bytes for name in ("adam", "mixed")}
+
+
+def _states(value: Any) -> float:
+    """A number, or the name of a scheme."""
+    if isinstance(value, str) and value in _SHARED:
+        return _SHARED[value]
+    try:
+        found = float(value)
+    except (TypeError, ValueError, OverflowError):
+        found = math.nan
+    if isinstance(value, bool) or not 0 <= found < math.inf:
+        raise ValueError(f"{', '.join(_SHARED)}, or a finite number >= 0 of bytes per byte of weights")
+    return found
+
+
 _OWN = (
     Setting(
         "schedule",
@@ -42,6 +62,13 @@ _OWN = (
         field="schedules",
     ),
     Setting("virtual-stages", parse_count, "most chunks of layers of a device, with interleaved", metavar="V"),
+    Setting(
+        "shard-optimizer",
+        _states,
+        "replicas share the optimizer's states (ZeRO 1): of adam 2 bytes for each of weights, of mixed precision 6",
+        metavar="|".join([*_SHARED, "BYTES"]),
+        field="sharded_per_weight",
+    ),
 )
 _NOT_SHARED = {"exactly", "realizable", "cost-model"}
 #: A caller who names a trainer may not know that the objective of what was declared as another problem is replaced.
@@ -112,5 +139,5 @@ def describe(instance: StrategyInstance) -> dict[str, Any]:
 
 
 def memory_pressure(instance: StrategyInstance) -> float | None:
-    """That of the flat instance."""
-    return flat_overrides.memory_pressure(instance.flat)
+    """That of the flat instance, of the optimizer states the share of a replica where these are most."""
+    return flat_overrides.memory_pressure(of_replicas(instance, instance.flat.num_microbatches).flat)

@@ -29,7 +29,7 @@ class Priced(NamedTuple):
 
 def priced_degrees(instance: StrategyInstance) -> list[Priced]:
     """All there are, from the least bound on: one that needs no search (`layouts.quick_bound`)."""
-    chains: dict[int, Chain] = {}
+    chains: dict[tuple[int, int], Chain] = {}
     found = []
     for degrees in all_degrees(instance):
         chain = chain_of(chains, instance, degrees)

@@ -9,6 +9,7 @@ Source: deepspeed/runtime/pipe/module.py, ``_partition_layers`` and ``_is_checkp
 from __future__ import annotations
 
 from itertools import accumulate, pairwise
+from typing import Any
 
 from planner.training.trainers.checked import CHECKED
 from planner.training.trainers.layout import Layer, Layout, Stage
@@ -61,11 +62,13 @@ class PlannedPipeline(PipelineModule):
 def write(layout: Layout) -> str:
     """The file. ``layout`` has one pair of degrees, named modules and one stage on each rank."""
     layers, batch = layout.layers, layout.batch
-    config = {
+    config: dict[str, Any] = {
         "train_micro_batch_size_per_gpu": batch.samples,
         "gradient_accumulation_steps": batch.microbatches,
         "train_batch_size": batch.global_samples,
     }
+    if layout.sharded:
+        config["zero_optimization"] = {"stage": 1}
     return _FILE.format(
         world=layout.world_size,
         batch=batch.says(),

@@ -69,7 +69,8 @@ class Layout:
 
     What follows is for formats that have a place for it, and layouts that differ in it alone are equal:
     ``num_microbatches`` of a batch, of all replicas; ``samples`` of a micro-batch; ``tokens`` of a sample (``None``:
-    unknown); and the ``schedule``, the order of passes that the plan's time is of.
+    unknown); the ``schedule``, the order of passes that the plan's time is of; and ``sharded``, whether each replica
+    holds a share of the optimizer's states.
     """
 
     stages: tuple[Stage, ...]
@@ -78,6 +79,7 @@ class Layout:
     schedule: str | None = field(default=None, compare=False)
     samples: int | None = field(default=None, compare=False)
     tokens: int | None = field(default=None, compare=False)
+    sharded: bool = field(default=False, compare=False)
 
     @property
     def pp_degree(self) -> int:

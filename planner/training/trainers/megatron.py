@@ -41,6 +41,8 @@ def write(layout: Layout) -> str:
     if batch.tokens is not None:
         arguments.append(f"--seq-length {batch.tokens}")
     mtp = sum(layer.role == MTP for layer in counted.layers)
+    if layout.sharded:
+        arguments.append("--use-distributed-optimizer")
     if mtp:
         arguments.append(f"--mtp-num-layers {mtp}")
     if recomputed:

@@ -25,6 +25,12 @@ PROBLEMS = (
     "layer_assignment",
     "amp_strategy",
 )
+#: What trainers share that have no optimizer states alone to share.
+_MORE_OR_LESS = {
+    "torchtitan": "torchtitan shards weights and gradients over the replicas as well (FSDP): it holds less",
+    "galvatron": "galvatron shards gradients over the replicas as well (zero2): it holds less",
+    "torch": "the script has no optimizer: to share its states over the replicas (ZeroRedundancyOptimizer) is yours",
+}
 
 
 @dataclass(frozen=True)
@@ -60,7 +66,8 @@ def layout_of(instance: Any, plan: Any, wanted: Format) -> TranslatedPlan:
     if problem == "stage_partitioning":
         return _of_stages(instance, plan, wanted)
     if problem == "training_strategy":
-        return _of_stages(instance.flat, as_stages(plan), wanted, str(plan.schedule), plan.virtual_stages)
+        is_sharded = instance.sharded_per_weight > 0
+        return _of_stages(instance.flat, as_stages(plan), wanted, str(plan.schedule), plan.virtual_stages, is_sharded)
     if problem == "flushed_partitioning":
         return _of_stages(instance.flat, plan, wanted, str(instance.schedule))
     return _of_stages(instance.flat, _flatten(plan), wanted)
@@ -78,7 +85,12 @@ def _flatten(plan: Any) -> StagePlan:
 
 
 def _of_stages(
-    flat: StageInstance, plan: StagePlan, wanted: Format, schedule: str | None = None, virtual: int = 1
+    flat: StageInstance,
+    plan: StagePlan,
+    wanted: Format,
+    schedule: str | None = None,
+    virtual: int = 1,
+    is_sharded: bool = False,
 ) -> TranslatedPlan:
     refused = tuple(obstacles(flat, plan, wanted.trainer))
     if virtual > 1 and "interleaved" not in wanted.trainer.schedules:
@@ -102,8 +114,8 @@ def _of_stages(
         notes.append("the instance names no modules: layers are called layers.0, layers.1, ...")
     degrees = zip(rows, plan.stages, strict=True)
     stages = tuple(Stage(tuple(row), stage.dp_degree, stage.tp_degree) for row, stage in degrees)
-    facts = (_count(flat.options, name) for name in ("microbatch", "seq-len"))
-    layout = Layout(stages, virtual, flat.num_microbatches, schedule, *facts)
+    samples, tokens = (_count(flat.options, name) for name in ("microbatch", "seq-len"))
+    layout = Layout(stages, virtual, flat.num_microbatches, schedule, samples, tokens, is_sharded)
     return _check(layout, wanted, [*notes, *_left_out(layout, wanted)])
 
 
@@ -133,7 +145,9 @@ def _left_out(layout: Layout, wanted: Format) -> Iterator[str]:
     if own != batch.microbatches:
         rule = f"{layout.schedule or known[0]} of torch does not run {batch.microbatches} on {layout.pp_degree} ranks"
         yield f"each replica has {own} micro-batches in the script: {rule}"
-    if name == "torchtitan" and batch.replicas > 1 and layout.pp_degree * layout.tp_degree > 1:
+    if layout.sharded and name in _MORE_OR_LESS:
+        yield _MORE_OR_LESS[name]
+    elif name == "torchtitan" and batch.replicas > 1 and layout.pp_degree * layout.tp_degree > 1:
         yield f"torchtitan shards states over the {batch.replicas} replicas (FSDP), which the plan's memory holds whole"
 
 

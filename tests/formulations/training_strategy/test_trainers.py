@@ -126,12 +126,13 @@ def test_no_bound_is_above_a_plan_of_the_trainer(name: str, cases: int) -> None:
                 for time, plan in own
                 if (plan.pp_degree, plan.tp_degree, plan.dp_degree, plan.virtual_stages, plan.schedule) == wanted
             ]
-            free = space.chain(degrees.t, None)
+            flat = space.instance.flat
+            free = space.chain(flat, degrees.t, None)
             if not times:
                 continue
             assert free is not None and degrees.num_chunks <= len(free.ids)
             numbers = space.numbers(degrees)
-            chains = [found for each in numbers if (found := space.chain(degrees.t, each)) is not None]
+            chains = [found for each in numbers if (found := space.chain(flat, degrees.t, each)) is not None]
             low = Layouts(free, degrees).bound
             assert max(quick_bound(free, degrees), low) <= min(times) * (1 + 1e-12), (name, seed, degrees)
             least = min((Layouts(each, degrees).bound for each in chains), default=low)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from itertools import combinations, pairwise, product
 from typing import Any
@@ -89,6 +90,22 @@ def _sync(x: Tmpc, before: list[int], after: list[int]) -> tuple[dict[int, float
     if isinstance(forward, dict):
         return {}, {}
     return dict.fromkeys(before, forward), dict.fromkeys(after, backward)
+
+
+def sharing(rng: random.Random, instance: StrategyInstance) -> StrategyInstance:
+    """The instance with optimizer states besides, which replicas share; memory grows by some of them."""
+    ratio = rng.choice([0.5, 1.0, 2.0, 6.0, rng.random() * 4])
+    flat = instance.flat
+
+    def held(x: Tmpc) -> Tmpc:
+        return replace(x, static_bytes=x.static_bytes + ratio * x.weight_bytes)
+
+    layers = tuple(
+        replace(layer, tmpcs={t: tuple(map(held, own)) for t, own in layer.tmpcs.items()}) for layer in flat.layers
+    )
+    added = ratio * sum(next(iter(layer.tmpcs.values()))[0].weight_bytes for layer in layers)
+    memory = flat.memory_bytes + added * rng.choice([0.0, 0.25, 0.5, 1.0])
+    return replace(instance, flat=replace(flat, layers=layers, memory_bytes=memory), sharded_per_weight=ratio)
 
 
 def optimum(instance: StrategyInstance) -> float | None:
@@ -195,7 +212,8 @@ def _run(instance, cuts, t, d, p, schedule, moments):
         for choice in product(*(tmpcs[v] for chunk in own for v in chunk)):
             of = iter(choice)
             parts = [[next(of) for _ in chunk] for chunk in own]
-            static = sum(x.static_bytes for x in choice)
+            states = sum(instance.sharded_per_weight * x.weight_bytes for x in choice)
+            static = sum(x.static_bytes for x in choice) - states + states / d
             most = max(
                 sum(n * sum(x.activation_bytes for x in part) for n, part in zip(held, parts, strict=True))
                 for held in moments[i]

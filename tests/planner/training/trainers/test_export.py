@@ -277,6 +277,28 @@ def test_replicas_alone_are_those_of_ddp() -> None:
     assert any("shards states over the 2 replicas (FSDP)" in note for note in sharded.notes)
 
 
+@pytest.mark.parametrize(
+    ("name", "words", "note"),
+    [
+        ("megatron", "--use-distributed-optimizer", ""),
+        ("deepspeed", "'zero_optimization': {'stage': 1}", ""),
+        ("torchtitan", "data_parallel_shard_degree = 2", "weights and gradients"),
+        ("galvatron", '"default_dp_type": "zero2"', "gradients"),
+        ("torch", "DATA_PARALLEL = 2", "ZeroRedundancyOptimizer"),
+    ],
+)
+def test_shared_states_are_written(name: str, words: str, note: str) -> None:
+    """Or what the trainer shares instead; a plan that holds them whole has no such words."""
+    instance = planner.load("chain8-strategy", memory="1GB", schedule="1f1b", virtual_stages=1)
+    plan = strategy("1f1b", [list(range(8))], dp=2)
+    shared = planner.export(replace(instance, sharded_per_weight=0.01), plan, name)
+    assert shared.text is not None and words in shared.text and shared.lossless
+    assert any(note in each for each in shared.notes)
+    whole = planner.export(instance, plan, name)
+    assert name == "torch" or words not in (whole.text or "")
+    assert not note or len(shared.notes) == len(whole.notes) + 1
+
+
 def test_replicas_that_do_not_divide_a_batch_are_said() -> None:
     """Three replicas of the whole chain, eight micro-batches: each has three."""
     instance = planner.load("chain8", devices=3, memory="1GB", microbatches=8)

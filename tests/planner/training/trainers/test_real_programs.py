@@ -111,7 +111,7 @@ def test_arguments_of_megatron(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     decoder = Layer(DECODER)
     for pp, dp, tp, virtual, n in ((1, 1, 1, 1, 0), (4, 2, 2, 1, 0), (2, 4, 1, 1, 1), (4, 1, 8, 2, 2), (1, 8, 2, 1, 3)):
         layers = tuple(Layer(DECODER, recompute=True) for _ in range(n)) + (decoder,) * (4 - n)
-        layout = Layout((Stage(layers, dp, tp),) * (pp * virtual), virtual, 24 * dp, "1f1b", 2, 128)
+        layout = Layout((Stage(layers, dp, tp),) * (pp * virtual), virtual, 24 * dp, "1f1b", 2, 128, sharded=dp > 1)
         text = FORMATS["megatron"].write(layout)
         world = re.search(r"WORLD_SIZE=(\d+)", text)
         array = re.search(r"ARGS=\(([^)]*)\n\)", text)
@@ -125,7 +125,7 @@ def test_arguments_of_megatron(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
         assert found.world_size == pp * dp * tp and found.data_parallel_size == dp
         assert (found.micro_batch_size, found.global_batch_size, found.seq_length) == (2, 48 * dp, 128)
         assert found.global_batch_size // (found.micro_batch_size * dp) == 24
-        assert (found.recompute_num_layers or 0) == n
+        assert (found.recompute_num_layers or 0) == n and found.use_distributed_optimizer == (dp > 1)
         assert found.num_layers == 4 * pp * virtual
 
 

@@ -1,0 +1,200 @@
+"""Optimizer states that replicas share: what a device holds, and every method against all plans."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from oracles.training_strategy import optimum, plans, random_instance, sharing
+
+import planner
+from formulations.stage_partitioning.definition.trainers import TRAINERS
+from formulations.training_strategy import FAMILY, exact
+from formulations.training_strategy.definition.plan import StrategyPlan
+from formulations.training_strategy.definition.problem import evaluate, of_replicas, peak_memory, violations
+from formulations.training_strategy.models import cpsat, milp
+from instances.errors import InstanceError
+from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
+from instances.problems.training_strategy import Schedule, StrategyInstance, of_chain
+from planner.files.load import family_of
+from planner.solving.solve import run
+from solvers.outcome import Limits, Status, Stop, Watch
+
+F1B = Schedule.ONE_F_ONE_B
+
+
+def chain(memory: float = 1e9, ratio: float = 3.0) -> StrategyInstance:
+    """Four layers of 3 s, 2 bytes of weights and 8 static bytes, 3 per byte of weights shared; 1 of activations."""
+    layers = tuple(Layer(v, {1: (Tmpc("keep", 3.0, 2.0, 1.0, 8.0),)}) for v in range(4))
+    edges = tuple(Edge(v, v + 1, 0.0) for v in range(3))
+    return replace(of_chain(StageInstance("four", layers, edges, 8, memory, 1.0, 8)), sharded_per_weight=ratio)
+
+
+def plan(p: int, d: int) -> StrategyPlan:
+    size = 4 // p
+    chunks = tuple(tuple(range(size * g, size * (g + 1))) for g in range(p))
+    return StrategyPlan(p, 1, d, 1, F1B, chunks, dict.fromkeys(range(4), "keep"))
+
+
+@pytest.mark.parametrize(
+    ("given", "peak"),
+    [
+        (plan(1, 1), [4 * 8 + 4]),
+        (plan(1, 2), [4 * (8 - 6 / 2) + 4]),
+        (plan(1, 4), [4 * (8 - 6 * 3 / 4) + 4]),
+        (plan(2, 2), [2 * 5 + 2 * 2, 2 * 5 + 2]),
+        (plan(4, 2), [5 + 4, 5 + 3, 5 + 2, 5 + 1]),
+    ],
+)
+def test_a_device_holds_its_share(given: StrategyPlan, peak: list[float]) -> None:
+    instance = chain()
+    assert peak_memory(instance, given) == peak
+    assert peak_memory(of_replicas(instance, given.dp_degree), given) == peak
+    assert evaluate(instance, given) == evaluate(replace(instance, sharded_per_weight=0.0), given)
+    for limit, rules in ((max(peak), []), (max(peak) - 0.5, ["memory"])):
+        tight = replace(instance, flat=replace(instance.flat, memory_bytes=float(limit)))
+        assert [broken.rule for broken in violations(tight, given)][:1] == rules
+    held = FAMILY.breakdown(instance, given).rows
+    assert [row["memory_bytes"] for row in held] == peak
+
+
+def test_sharing_admits_plans_that_memory_forbids() -> None:
+    """Eight replicas hold 4 (8 - 6 * 7/8) + 4 bytes of all layers; without sharing 36, so that stages are needed."""
+    limited = chain(memory=24.0)
+    limited = replace(limited, flat=replace(limited.flat, bandwidth=1000.0))
+    found = planner.solve(limited, exact=True)
+    assert found.plan is not None and (found.plan["dp_degree"], found.plan["pp_degree"]) == (8, 1)
+    whole = planner.solve(replace(limited, sharded_per_weight=0.0), exact=True)
+    assert whole.plan is not None and whole.plan["pp_degree"] > 1
+    assert whole.objective is not None and found.objective is not None and found.objective < whole.objective
+
+
+def agrees(instance: StrategyInstance, solve: Any, tolerance: float, number: int) -> bool:
+    """One method against all plans; whether there is one."""
+    best, found = optimum(instance), solve(instance, Limits(), Watch())
+    assert (best is None) == found.infeasible and found.stop is Stop.PROVED, number
+    if best is None:
+        return False
+    assert found.bound is not None and violations(instance, found.plan) == ()
+    assert evaluate(instance, found.plan) == pytest.approx(best, rel=tolerance), number
+    assert best * (1 - 2e-6) <= found.bound <= best * (1 + 1e-9), number
+    return True
+
+
+def case(number: int, most_layers: int = 4) -> StrategyInstance:
+    rng = random.Random(f"shared states {number}")
+    return sharing(rng, random_instance(rng, most_layers))
+
+
+def test_exact_search_against_brute_force(cases: int) -> None:
+    feasible = [agrees(case(number), exact.solve, 1e-9, number) for number in range(4 * cases)]
+    assert len(feasible) / 4 < sum(feasible) < len(feasible)
+
+
+@pytest.mark.parametrize("room", [milp, cpsat])
+def test_models_against_brute_force(room: Any, cases: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room.Model, "cut_off", lambda *given: pytest.fail(f"memory is no row of the model: {given[1]}"))
+    assert any(agrees(case(number), room.solve, 1e-6, number) for number in range(cases))
+
+
+@pytest.mark.slow
+def test_exact_search_against_brute_force_by_the_thousand(cases: int) -> None:
+    for number in range(10_000, 10_000 + cases):
+        agrees(case(number, 5), exact.solve, 1e-9, number)
+
+
+def test_sharing_never_hurts_and_decides(cases: int) -> None:
+    """The same batch takes no longer than with states held whole, and at times less."""
+    gained = 0
+    for number in range(2 * cases):
+        instance = case(number)
+        whole = optimum(replace(instance, sharded_per_weight=0.0))
+        shared = optimum(instance)
+        assert whole is None or (shared is not None and shared <= whole * (1 + 1e-9)), number
+        gained += shared is not None and (whole is None or shared < whole * (1 - 1e-9))
+    assert gained
+
+
+def with_names(instance: StrategyInstance) -> StrategyInstance:
+    """Two ways to run a layer at most, by names that trainers know."""
+
+    def named(own: tuple[Tmpc, ...]) -> tuple[Tmpc, ...]:
+        ways = sorted(own, key=lambda x: x.time)
+        return tuple(replace(x, id=name) for x, name in zip(ways, ("keep", "recompute"), strict=False))
+
+    layers = tuple(
+        replace(layer, tmpcs={t: named(own) for t, own in layer.tmpcs.items()}) for layer in instance.flat.layers
+    )
+    return replace(instance, flat=replace(instance.flat, layers=layers))
+
+
+@pytest.mark.parametrize("name", ["megatron", "torchtitan", "torch"])
+def test_trainers_share_as_well(name: str, cases: int) -> None:
+    """Their chains are tables of pieces: against all plans that the trainer can run."""
+    feasible = gained = 0
+    for number in range(max(30, cases)):
+        instance = with_names(case(number, 3))
+        asked = replace(instance, requirements=(f"realizable({name}) == 1",))
+        every = (FAMILY.plan_from_json(instance, each) for each in plans(instance))
+        best = min((evaluate(instance, each) for each in every if not FAMILY.judge(asked, each)), default=None)
+        found = run(FAMILY, FAMILY.method("exact"), asked, Limits(), {})
+        assert (best is None) == (found.status is Status.INFEASIBLE), number
+        if best is not None:
+            assert found.status is Status.OPTIMAL and found.objective == pytest.approx(best, rel=1e-9), number
+            feasible += 1
+            whole = run(FAMILY, FAMILY.method("exact"), replace(asked, sharded_per_weight=0.0), Limits(), {})
+            gained += whole.objective is None or whole.objective > best * (1 + 1e-9)
+    assert feasible > gained > 0 and name in TRAINERS
+
+
+def test_heuristics_keep_the_rules(cases: int) -> None:
+    for number in range(cases):
+        instance = case(number)
+        for method in FAMILY.methods:
+            if method.claim == "heuristic" and method.supports(instance) is None:
+                watch = Watch()
+                watch.evaluate = lambda found, instance=instance: evaluate(instance, found)
+                found = method.solve.resolve()(instance, Limits(), watch)
+                if found.plan is not None:
+                    best = optimum(instance)
+                    assert violations(instance, found.plan) == ()
+                    assert best is not None and evaluate(instance, found.plan) >= best * (1 - 1e-9)
+
+
+def test_files_and_settings_say_what_is_shared(tmp_path: Path) -> None:
+    made = planner.load("chain8", problem="training_strategy", shard_optimizer="0.5")
+    assert made.sharded_per_weight == 0.5 and made.options["shard-optimizer"] == 0.5
+    file = tmp_path / "shared.json"
+    file.write_text(json.dumps(family_of(made).to_json(made)))
+    again = planner.load(str(file))
+    assert again == made and planner.load(str(file), shard_optimizer=0).sharded_per_weight == 0
+    assert "sharded_per_weight" not in family_of(made).to_json(replace(made, sharded_per_weight=0.0))
+    found = planner.solve(made, exact=True)
+    assert found.plan is not None and found.plan["sharded"] is True
+    without = {name: value for name, value in found.plan.items() if name != "sharded"}
+    assert FAMILY.plan_from_json(made, found.plan) == FAMILY.plan_from_json(made, without)
+    with pytest.raises(InstanceError, match="sharded is False; expected true"):
+        FAMILY.plan_from_json(made, found.plan | {"sharded": False})
+
+
+@pytest.mark.parametrize("value", ["-1", "inf", "nan", "none", "", True, [6], 10**400])
+def test_bad_shares_are_refused(value: object) -> None:
+    with pytest.raises((InstanceError, planner.UsageError), match="adam, mixed, or a finite number"):
+        planner.load("chain8", problem="training_strategy", shard_optimizer=value)
+
+
+def test_names_of_schemes_are_their_bytes_and_more_than_is_held_is_refused() -> None:
+    layers = tuple(
+        replace(layer, tmpcs={1: tuple(replace(x, static_bytes=8 * x.weight_bytes) for x in layer.tmpcs[1])})
+        for layer in chain().flat.layers
+    )
+    flat = replace(chain().flat, layers=layers)
+    for name, ratio in (("adam", 2.0), ("mixed", 6.0)):
+        assert planner.load(family_of(flat).to_json(flat), problem="training_strategy",
+                            shard_optimizer=name).sharded_per_weight == ratio  # fmt: skip
+    with pytest.raises(InstanceError, match=r"static_bytes of node 0.* is 16.0; expected at least 18"):
+        planner.load(family_of(flat).to_json(flat), problem="training_strategy", shard_optimizer=9)
