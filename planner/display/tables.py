@@ -64,11 +64,12 @@ def show_result(
     """
     out = console()
     is_proved = any_optimal(each.loss for each in (result, *others))
-    found = result.breakdown()
+    plans = [(each, each.breakdown()) for each in (result, *others)]
+    (_, found), *beside = plans
     for line in sentences(result, found, is_proved):
         out.print(line)
-    for other in others:
-        out.print(" ".join(sentences(other, other.breakdown(), is_proved, other.method)))
+    for other, own in beside:
+        out.print(" ".join(sentences(other, own, is_proved, other.method)))
     is_cut_short = result.stop is Stop.SIZE_LIMIT or result.plan is None or "failure" in result.stats
     lists: dict[str, Any] = {name: part for name, part in result.stats.items() if _is_table(part)}
     rows: dict[str, str | Text | None] = {
@@ -89,7 +90,7 @@ def show_result(
         }
     out.print(grid((name, text) for name, text in rows.items() if text is not None))
     if found is not None and found.rows:
-        _show_stages([result, *others], full)
+        _show_stages(plans, full)
     names = {} if result.of is None else names_of_nodes(result.of)
     plan = with_names(result.plan or {}, names)
     _show_parts(plan if found is None or not found.rows else {name: plan[name] for name in ("tasks",) if name in plan})
@@ -99,14 +100,14 @@ def show_result(
         _show_parts({name: quickest_first(part) if name == "sweep" else part for name, part in lists.items()})
 
 
-def _show_stages(results: Sequence[Result], full: bool) -> None:
+def _show_stages(plans: Sequence[tuple[Result, Breakdown | None]], full: bool) -> None:
     """The table of the stages of one or more plans, with as many columns as fit, the first ones first."""
     out, shown, more = console(), list[dict[str, str]](), 0
-    for result in results:
-        if (found := result.breakdown()) is not None and found.rows:
+    for result, found in plans:
+        if found is not None and found.rows:
             own = stage_rows(result, found, full=full)
             most = len(own) if full else _SHOWN_ROWS
-            shown += [{**({"method": result.method} if len(results) > 1 else {}), **row} for row in own[:most]]
+            shown += [{**({"method": result.method} if len(plans) > 1 else {}), **row} for row in own[:most]]
             more += len(own[most:])
     rows = shown if full else without_empty(shown)
     headings = list(dict.fromkeys(name for row in rows for name in row))
