@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import textwrap
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 from counting import Counting
 from load import allowed_s
+from processes import living
 
 import planner
 from planner import Limits
@@ -142,6 +144,25 @@ def test_a_process_that_misbehaves_is_replaced(
     found = runs(bring(body), 2)
     assert [each.stats.get("failure") for each in found] == failures
     assert len({each.reason for each in found}) == 1 and len(started) == processes
+
+
+def test_nothing_that_a_run_leaves_lives_in_the_next(bring: Bring, started: list[str]) -> None:
+    mark = f"left-behind-{time.monotonic_ns()}"
+    method = bring(f"""
+        import subprocess, sys, threading
+        threading.Thread(target=time.sleep, args=(60,)).start()
+        sleeps = [sys.executable, "-c", "import time; time.sleep(60)", {mark!r}]
+        if os.fork() == 0:
+            os.setsid()
+            subprocess.Popen(sleeps, start_new_session=True, env={{}})
+            os._exit(0)
+        os.wait()
+    """)
+    with idle.kept():
+        for _ in range(2):
+            assert planner.solve(FOUR, method=method, limits=Limits(time_s=20)).objective == 2.0
+            assert living(mark) == []
+    assert len(started) == 1
 
 
 def test_a_run_that_reaches_its_limit_takes_nothing_from_the_next(bring: Bring, started: list[str]) -> None:
