@@ -1,4 +1,4 @@
-"""Draw the pictures of the findings anew, and write the page of printed numbers: ``python docs/findings/make.py``.
+"""Draw the findings' pictures, write their verdicts and the printed numbers: ``python docs/findings/make.py``.
 
 Each shows numbers of its section of findings.md, which says how they were measured; a number that its section does not
 have is an error, so that text and picture are one. Numbers that are called printed have their origin in printed.toml.
@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from planner.display.plots import Chart, ranked, save
+from planner.reproduction import CLAIMS
+from planner.reproduction.verdicts import VERDICTS
 
 HERE = Path(__file__).resolve().parent
 PAGE = HERE.parent / "findings.md"
@@ -378,6 +380,25 @@ def missing(finding: Finding, text: str) -> Iterator[str]:
             yield f"{finding.section}: no number {bar.number} ({bar.label})"
 
 
+#: Between these lines of the page stands the table.
+_BEGIN, _END = "<!-- verdicts -->\n", "<!-- end of verdicts -->\n"
+
+
+def with_verdicts(text: str) -> str:
+    """The page with the table of verdicts above its sections."""
+    papers = {claim.name: claim.paper for claim in CLAIMS}
+    rows = ["| claim | verdict | effect | command |", "|---|---|---|---|"]
+    for verdict in VERDICTS:
+        (heading,) = (name for name in sections(text) if name.startswith(verdict.section))
+        anchor = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        paper = papers.get(verdict.name, re.split(r"[:(]", heading)[0].strip())
+        rows.append(
+            f"| [{paper}](#{anchor}): {verdict.claim} | {verdict.says} | {verdict.found} | `{verdict.command}` |"
+        )
+    before, _, rest = text.partition(_BEGIN)
+    return before + _BEGIN + "\n".join(rows) + "\n" + _END + rest.partition(_END)[2]
+
+
 def origins() -> list[dict[str, Any]]:
     """What printed.toml has: where a number is called printed, and where it comes from."""
     found: list[dict[str, Any]] = tomllib.loads((HERE / "printed.toml").read_text())["printed"]
@@ -428,13 +449,14 @@ def chart(finding: Finding) -> Chart:
 
 
 def main() -> None:
-    """Write all pictures; `SystemExit` with what the page lacks."""
+    """Write all pictures and tables; `SystemExit` with what the page lacks."""
     text = PAGE.read_text()
     lacks = [line for finding in FINDINGS for line in missing(finding, text)]
     if lacks:
         raise SystemExit("\n".join(lacks))
     for finding in FINDINGS:
         save([chart(finding)], str(HERE / finding.file), width=560)
+    PAGE.write_text(with_verdicts(text))
     (HERE.parent / "printed-numbers.md").write_text(page())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,6 +10,7 @@ import typer
 
 from planner.cli import completion
 from planner.cli.common import READING, VIEW, Certify, Out, Reading, View, deliver
+from planner.cli.outputs import Full
 from planner.files import choices
 from planner.files.destinations import refuse_outputs, refuse_overwriting
 from planner.files.load import catalog, family_of, load
@@ -126,10 +128,11 @@ def reproduce_command(
     ] = None,
     list_: Annotated[bool, typer.Option("--list", metavar="", help="list the claims")] = False,
     certify: Certify = None,
+    full: Full = False,
     view: Reading = READING,
     **settings: Any,
 ) -> None:
-    """Examine a claim of a paper: what it prints, what is found here, and the optimum."""
+    """Examine a claim of a paper: the verdict, what it prints, what is found here, and the optimum."""
     from planner.display.reproduction import show_claims, show_reproduction
     from planner.reproduction.reproduce import claims_listing, reproduce
 
@@ -141,4 +144,4 @@ def reproduce_command(
         raise UsageError.at("CLAIM", "nothing", "a name from planner reproduce --list")
     given = {name: value for name, value in settings.items() if value is not None and value is not False}
     found = reproduce(claim, inputs=view.inputs, certify=certify, note=view.note, **given)
-    view.show(found, show_reproduction)
+    view.show(found, partial(show_reproduction, full=full))

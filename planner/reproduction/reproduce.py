@@ -10,6 +10,7 @@ from planner.files.settings import parse
 from planner.process.errors import UsageError
 from planner.reproduction import CLAIMS, Claim, Evidence
 from planner.reproduction.claim import Note
+from planner.reproduction.verdicts import Verdict, verdict_of
 from planner.solving.solve import silent
 
 
@@ -20,6 +21,11 @@ class Reproduction:
     claim: Claim
     evidence: Evidence
     seconds: float
+
+    @property
+    def verdict(self) -> Verdict:
+        """What the findings say of the claim."""
+        return verdict_of(self.claim.name)
 
     def to_json(self) -> dict[str, Any]:
         """The object that ``planner reproduce --json`` prints."""
@@ -34,6 +40,7 @@ class Reproduction:
             "notes": list(found.notes),
             "tables": None if found.tables is None else asdict(found.tables),
             "seconds": self.seconds,
+            "verdict": self.verdict.to_json(),
             **found.figures,
         }
 
@@ -86,6 +93,7 @@ def claims_listing() -> dict[str, Any]:
                 "paper": claim.paper,
                 "summary": claim.summary,
                 "options": [option.name for option in claim.options],
+                "verdict": verdict_of(claim.name).to_json(),
             }
             for claim in CLAIMS
         ]

@@ -14,7 +14,10 @@ from typing import Any
 import pytest
 from paths import ROOT
 
-DOCS, CLAIMS = ROOT / "docs", ROOT / "planner" / "reproduction"
+from planner.reproduction import CLAIMS
+from planner.reproduction.verdicts import KINDS, VERDICTS
+
+DOCS, MODULES = ROOT / "docs", ROOT / "planner" / "reproduction"
 NUMBER = r"\d+(?:,\d{3})*(?:\.\d+)?"
 LIST = rf"{NUMBER}(?:(?: to | and |, |-){NUMBER})*"
 #: "(printed: 1.2 to 1.6)", "Printed are ... .", "printed 22", "printed at least 14.7", "1.1, 1.1 and 1.0 are printed".
@@ -66,7 +69,7 @@ def recorded(made: Any, where: str) -> set[str]:
 
 
 def claim_modules() -> Iterator[tuple[str, Path]]:
-    for path in sorted(CLAIMS.glob("*/*.py")):
+    for path in sorted(MODULES.glob("*/*.py")):
         yield f"{path.parent.name}/{path.stem}", path
 
 
@@ -113,6 +116,26 @@ def test_every_record_is_used_and_the_page_has_all(made: Any) -> None:
             for number in record.get("numbers", ()) if own else ():
                 assert re.search(rf"(?<![\d.]){re.escape(number)}(?![\d])", own[0]), (where, number)
     assert (DOCS / "printed-numbers.md").read_text() == made.page()
+
+
+def test_every_claim_has_a_verdict_with_numbers_of_its_finding(made: Any) -> None:
+    """A number that is printed has its record where the finding does not have it."""
+    assert sorted(filter(None, (verdict.name for verdict in VERDICTS))) == sorted(claim.name for claim in CLAIMS)
+    assert all(verdict.kind in KINDS and (verdict.name or verdict.own_command) for verdict in VERDICTS)
+    sections = made.sections((DOCS / "findings.md").read_text())
+    for verdict in VERDICTS:
+        (body,) = (body for heading, body in sections.items() if heading.startswith(verdict.section))
+        module = verdict.name.replace("-", "/", 1).replace("-", "_")
+        for text in (verdict.found, *(each.value for each in verdict.printed)):
+            known = {*re.findall(NUMBER, body)} | (recorded(made, module) if text != verdict.found else set())
+            assert {*re.findall(NUMBER, text)} <= known, (verdict.claim, text)
+        assert all(each.origin in ("paper", "release", "ours") for each in verdict.printed)
+
+
+def test_the_findings_begin_with_the_verdicts(made: Any) -> None:
+    text = (DOCS / "findings.md").read_text()
+    assert made.with_verdicts(text) == text and text.index("| verdict |") < text.index("\n## ")
+    assert made.with_verdicts(text.replace("| holds in part |", "| holds |")) == text
 
 
 def test_a_record_has_one_origin(made: Any) -> None:

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from planner.cli.app import main
+from planner.display.reproduction import show_reproduction
 from planner.process.errors import UsageError
 from planner.reproduction import CLAIMS, Evidence
 from planner.reproduction.claim import meets
 from planner.reproduction.reproduce import Reproduction, claims_listing, reproduce
+from planner.reproduction.verdicts import KINDS, verdict_of
 
 
 def test_names_are_unique() -> None:
@@ -30,6 +32,7 @@ def test_what_is_met_and_compared_are_counted_apart() -> None:
     assert found == {
         "claim": CLAIMS[0].name, "paper": CLAIMS[0].paper, "inputs": "published", "compared": 3, "matched": 2,
         "rows": [{"here": 1.0}], "notes": ["a"], "tables": None, "seconds": 0.5, "calls": 7,
+        "verdict": verdict_of(CLAIMS[0].name).to_json(),
     }  # fmt: skip
 
 
@@ -37,7 +40,22 @@ def test_the_command_lists_the_claims(capsys: pytest.CaptureFixture[str]) -> Non
     assert main(["reproduce", "--list", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == claims_listing()
     assert main(["reproduce", "--list"]) == 0
-    assert all(claim.name in capsys.readouterr().out for claim in CLAIMS[:1])
+    printed = capsys.readouterr().out
+    assert all(claim.name in printed for claim in CLAIMS)
+    assert {verdict_of(claim.name).says for claim in CLAIMS} == {
+        kind for kind in KINDS.values() if f" {kind} " in printed
+    }
+
+
+def test_a_verdict_is_said_first_and_ten_rows_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = tuple({"setting": f"row {number}"} for number in range(12))
+    found = Reproduction(CLAIMS[0], Evidence(rows, "published"), 0.5)
+    show_reproduction(found)
+    first, *others = capsys.readouterr().out.splitlines()
+    assert first.startswith(f"{found.verdict.says}: {found.verdict.claim}")
+    assert sum("row " in line for line in others) == 10 and others[-1] == "10 of 12 rows; all with --full"
+    show_reproduction(found, full=True)
+    assert sum("row " in line for line in capsys.readouterr().out.splitlines()) == 12
 
 
 @pytest.mark.parametrize(
