@@ -79,8 +79,9 @@ def test_certificates_of_random_instances_are_accepted(name: str, cases: int) ->
     for number in range(tried):
         instance = make(number)
         found = judged(instance)
-        if found.content is None and name == "stage_graph":
-            assert instance.objective == "iteration" and "tps only" in found.uncertified
+        if found.content is None and name in ("stage_graph", "flushed_partitioning"):
+            assert instance.objective == "iteration"
+            assert "tps only" in found.uncertified or "no formula" in found.uncertified
         elif found.content is None:
             assert name == "microbatch_schedule" and any(map(found.uncertified.__contains__, UNCERTIFIED)), number
             assert "deadline" not in found.uncertified or instance.deadline_s is None

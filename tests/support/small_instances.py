@@ -33,10 +33,10 @@ from oracles import (
 )
 
 from formulations import FAMILIES
-from formulations.contract.family import Family
+from formulations.contract.family import Claim, Family
 from instances.errors import InstanceError
 from instances.problems.stage_graph import StageGraph
-from planner.files.load import validate
+from planner.files.load import family_of, validate
 
 #: The same number in other units, most of them no power of two.
 _UNITS = (0.1, 1 / 3, 0.7, 1e-6, 1e3, 1e6, 2.0**-20, 7.3e8)
@@ -47,7 +47,13 @@ def random_case(family: str, seed: int, number: int) -> Any:
     rng = random.Random(f"{seed} {family} {number}")
     is_of_space = family_named(family).mining is not None and random.Random(f"space {seed} {number}").random() < 0.2
     found = _of_space(family, rng) if is_of_space else _GENERATORS[family](rng)
-    return reworked(rng, family_named(family), found) if rng.random() < 0.5 else found
+    made = reworked(rng, family_named(family), found) if rng.random() < 0.5 else found
+    return made if _is_for_an_exact_method(made) else found
+
+
+def _is_for_an_exact_method(instance: Any) -> bool:
+    methods = (method for method in family_of(instance).methods if method.claim is Claim.EXACT)
+    return any(method.refusal(instance) is None for method in methods)
 
 
 def drawn(family: str, rng: random.Random, **limits: int) -> Any:
