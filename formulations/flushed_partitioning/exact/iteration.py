@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from formulations.compiled.array_types import Floats, Floats3, Ints, Words
+from formulations.compiled.array_types import Flags, Floats, Floats3, Ints, Ints2, Words
 from formulations.compiled.downsets import all_downsets, position_masks, too_many
 from formulations.compiled.kernel_deadline import alarm
 from formulations.contract.family import Answer
@@ -38,6 +38,7 @@ from formulations.flushed_partitioning.methods import MAX_SIMULATED_DOWNSETS
 from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.exact.threshold import ThresholdTables, make_scratch
 from formulations.stage_partitioning.kernels.tables import build_lattice, build_profile, make_plan
+from instances.graph import adjacency
 from instances.problems.flushed_partitioning import Fill, FlushedInstance, Objective, Schedule
 from solvers.memory_budget import SizeError, demand, room
 from solvers.outcome import OPTIMAL_GAP, Limits, Stop, Watch
@@ -53,6 +54,8 @@ _LEVELS = 24
 #: Most numbers in the tables of times, and in one of what is behind stages (8 bytes each). At 34,000,000 the bound of
 #: Llama 405B on 512 devices is 0.7 % below the best plan, and 24 % without sums of degrees.
 _MOST_TIMES, _MOST_CELLS = 10_000_000, 40_000_000
+#: With fewer of all downsets that begin with one node, what lies in front of stages says more than their links.
+_LEAST_LINKED = 0.5
 #: So many beginnings of plans are kept in a queue (each takes about a kilobyte); beyond, they are given up.
 _MOST_OPEN = 300_000
 #: Steps of one queue before its turn is over: few, as a queue that has had none knows no good bound.
@@ -76,8 +79,8 @@ class Stage(NamedTuple):
 class Beginning(NamedTuple):
     """The first stages of a plan, and what they say of it.
 
-    ``begun`` (3,): a micro-batch's time in them, the span of the pipeline as far as they bound it, the longest
-    synchronisation. Of the box's units so many ``devices`` are left, and so many degrees in sum.
+    ``begun`` (3,): a micro-batch's time in those that all others come after, the span of the pipeline as far as they
+    bound it, the longest synchronisation. Of the box's units so many ``devices`` are left, and so many degrees in sum.
     """
 
     stages: tuple[Stage, ...]
@@ -104,6 +107,7 @@ class Tables(ThresholdTables):
         self._leave_out(best)
         self.limit = best * self.m * (1 - PRECISION)
         self.is_chain = len(flat.layers) + 1 == D  # then every stage hands to the next one
+        self.begins, self.joined = self._links()
         self.tp, self.degrees = profile.tp_degrees, profile.dp_degrees
         demand(8.0 * D * D * (len(self.tp) + 1), f"stages between {D} downsets")
         self.heads, self.weights = np.empty((D, D)), np.empty((len(self.tp), D, D))
@@ -117,6 +121,23 @@ class Tables(ThresholdTables):
         self.rate = (4 * (self.degrees - 1) / self.degrees)[:, None] / bandwidth
         self.stats = np.zeros(4, np.int64)
         self._known: dict[tuple[int, int, int, int], float] = {}
+
+    def _links(self) -> tuple[Flags, Ints2]:
+        """`Stages.begins` and `Stages.joined`: where what is left begins with one node, and which stages hand to it."""
+        masks, (_, before) = (
+            position_masks(self.lattice.bits),
+            adjacency(len(self.instance.layers), self.instance.edge_indices),
+        )
+        holds = np.array([[mask >> v & 1 for v in range(len(before))] for mask in masks], np.bool_)
+        begins, joined = np.zeros(len(masks), np.bool_), np.zeros((len(masks), len(masks)), np.int64)
+        for i, own in enumerate(holds):
+            sources = [v for v in np.flatnonzero(own) if not own[before[v]].any()]
+            if len(sources) == 1:
+                begins[i] = True
+                joined[i] = holds[:, before[sources[0]]].any(axis=1)
+        if begins.mean() < _LEAST_LINKED:
+            begins[:], joined[:, :] = False, 0
+        return begins, joined
 
     def times(self, in_flight: Sequence[int], most: float) -> Floats3:
         """Least times of all stages for a micro-batch at every t, for each number in flight; infinite above ``most``.
@@ -215,7 +236,7 @@ class Box:
         self.stages = kernel_arrays.Stages(
             times, row, times.min(axis=0), tables.heads, tables.weights, tables.tp, self.degrees // self.unit,
             self.rounds, tables.rate[self.chosen], counts_degrees, tables.is_gpipe,
-            self.is_uniform and tables.is_gpipe, tables.is_chain,
+            self.is_uniform and tables.is_gpipe, bool(tables.begins.any()), tables.begins, tables.joined,
         )  # fmt: skip
         shape = (D, S + 1, self.devices + 1)
         self.behind = kernel_arrays.Behind(
@@ -246,7 +267,8 @@ class Box:
             if sum(stage.degree for stage in stages) + d > tables.m:
                 continue
             sync = float(tables.weights[q, i, j] * self.stages.rate[a, q])
-            begun = np.array([front + time, max(span, float(owns[q, a, i])), max(longest, sync)])
+            before = front + time * tables.begins[j]
+            begun = np.array([before, max(span, float(owns[q, a, i])), max(longest, sync)])
             devices = beginning.devices - scaled * int(tables.tp[q])
             degrees = beginning.degrees - scaled * self.stages.counts_degrees
             grown = Beginning((*stages, Stage(i, j, q, d, time)), begun, devices, degrees)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from formulations.compiled.array_types import Floats, Floats2, Floats3, Ints, Ints2, Words2
+from formulations.compiled.array_types import Flags, Floats, Floats2, Floats3, Ints, Ints2, Words2
 from formulations.compiled.numba_kernels import record
 
 
@@ -64,7 +64,9 @@ class Stages(NamedTuple):
     byte at the a-th of the ``degrees``, whose busiest replica runs ``rounds[a]`` micro-batches.
 
     ``counts_degrees``: tables are by the sum of degrees, which is what is in flight. ``follows``: that of `_own`.
-    ``chain``: every stage hands to the next one.
+    ``linked``: most downsets have a node that all others in them come after; it is in the first stage of any plan. Then
+    ``begins[j]`` says which, and ``joined[i, j]`` (0 or 1) whether stage j minus i hands to that node of i, so to the
+    stage behind it. Else both are 0.
     """
 
     times: Floats3
@@ -79,15 +81,17 @@ class Stages(NamedTuple):
     counts_degrees: bool
     gpipe: bool
     follows: bool
-    chain: bool
+    linked: bool
+    begins: Flags
+    joined: Ints2
 
 
 class Behind(NamedTuple):
     """The least of all ways to make stages of a downset, each for itself, by sum of degrees (of S) and devices.
 
-    ``trip`` (D, S, devices): a micro-batch's time in them (0 unless the graph is a chain); ``sync``, likewise: the
-    longest synchronisation. ``span`` (levels, D * S, devices): from the first pass of the first stage to its last; of
-    stages that synchronise within ``levels[x]``. Where the graph is no chain, a span begins with the batch.
+    ``trip`` (D, S, devices): a micro-batch's time in the first stage, and on as long as each hands to the next;
+    ``sync``, likewise: the longest synchronisation. ``span`` (levels, D * S, devices): from the first pass of all these
+    stages to the last one; of stages that synchronise within ``levels[x]``. Unless ``linked`` it begins with the batch.
     """
 
     trip: Floats3

@@ -173,15 +173,16 @@ def fill_behind(stages, behind, most, flag):
                             come = trip[i, s, n - used]
                             if come == np.inf:
                                 continue
-                            own = _own(t, m, k, come, stages.follows) if stages.chain else m * t + stages.heads[i, j]
+                            come = come if stages.joined[i, j] == 1 else 0.0
+                            own = _own(t, m, k, come, stages.follows) + (0.0 if stages.linked else stages.heads[i, j])
                             least = max(longest, sync[i, s, n - used])
                             if own + least > most:
                                 continue
-                            trip[j, after, n] = min(trip[j, after, n], t + come if stages.chain else 0.0)
+                            trip[j, after, n] = min(trip[j, after, n], t + come)
                             sync[j, after, n] = min(sync[j, after, n], least)
                             for x in range(X):
                                 if longest <= levels[x]:
-                                    whole = max(own, span[x, at, n - used] + (t if stages.chain else 0.0))
+                                    whole = max(own, span[x, at, n - used] + (t if stages.begins[j] else 0.0))
                                     span[x, to, n] = min(span[x, to, n], whole)
     return True
 
@@ -190,9 +191,9 @@ def fill_behind(stages, behind, most, flag):
 def branch(stages, behind, j, s, n, begun, times, owns, bounds):
     """``bounds[q, a, i]``: the least time of plans of which stage j minus i is the next one, of the a-th degree.
 
-    Degrees from it on sum to s, and n devices are left. ``begun`` (3,): of the stages in front a micro-batch's time,
-    the span of the pipeline, the longest synchronisation. ``owns``: the span as far as that stage bounds it; ``times``:
-    its time for a micro-batch.
+    Degrees from it on sum to s, and n devices are left. ``begun`` (3,): of the stages in front a micro-batch's time in
+    those that all others come after, the span of the pipeline, the longest synchronisation. ``owns``: the span as far
+    as that stage bounds it; ``times``: its time for a micro-batch.
     """
     trip, span, sync, levels = behind
     S, P = trip.shape[1], len(stages.tp)
@@ -209,9 +210,9 @@ def branch(stages, behind, j, s, n, begun, times, owns, bounds):
                 t, rest = stages.times[stages.row[y] * P + q, i, j], n - stages.degrees[a] * stages.tp[q]
                 if rest < 0 or t == np.inf or trip[i, left, rest] == np.inf:
                     continue
-                own, front = m * t + stages.heads[i, j], 0.0
-                if stages.chain:
-                    own, front = begun[0] + _own(t, m, k, trip[i, left, rest], stages.follows), begun[0] + t
+                come = trip[i, left, rest] if stages.joined[i, j] == 1 else 0.0
+                own = max(begun[0], stages.heads[i, j]) + _own(t, m, k, come, stages.follows)
+                front = begun[0] + (t if stages.begins[j] else 0.0)
                 times[q, a, i], owns[q, a, i] = t, own
                 least = max(begun[2], max(stages.weights[q, i, j] * stages.rate[a, q], sync[i, left, rest]))
                 for x in range(len(levels)):
