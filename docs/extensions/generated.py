@@ -4,8 +4,8 @@ A page marks the place with a comment: ``methods`` on a problem's page becomes t
 methods`` those of all families, ``models`` the sentences of the declarative models of the page's example, or of a
 smaller one (``models`` in its front matter), ``names of planner`` the reference of all public names of `planner`, and
 ``figure`` the pictures of the best plan of the page's example, which its front matter names (``instance``,
-``settings``). Tables of models in mathematics get the lines that build their rows (`model_lines`). Notebooks are copied
-here from their own folder, because Sphinx reads none outside its own.
+``settings``), and ``picture`` the first of them. Tables of models in mathematics get the lines that build their rows
+(`model_lines`). Notebooks are copied here from their own folder, because Sphinx reads none outside its own.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from sphinx.application import Sphinx
 from sphinx.errors import ExtensionError
 
 METHODS, ALL_METHODS, FIGURE = "<!-- methods -->", "<!-- all methods -->", "<!-- figure -->"
+PICTURE = "<!-- picture -->"
 MODELS = "<!-- models -->"
 NAMES = "<!-- names of planner -->"
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
@@ -50,7 +51,9 @@ def on_source_read(_app: Sphinx, page: str, content: list[str]) -> None:
     if NAMES in text:
         text = text.replace(NAMES, names())
     if FIGURE in text:
-        text = text.replace(FIGURE, figures(*example(text)))
+        text = text.replace(FIGURE, "\n\n".join(figures(*example(text))))
+    if PICTURE in text:
+        text = text.replace(PICTURE, figures(*example(text))[0])
     content[0] = text
 
 
@@ -108,8 +111,8 @@ def names() -> str:
     return "\n".join(["```{eval-rst}", *functions, *classes, "```"])
 
 
-def figures(instance: str, settings: dict[str, Any]) -> str:
-    """Pictures of the best plan found for an instance, as part of the page."""
+def figures(instance: str, settings: dict[str, Any]) -> list[str]:
+    """Pictures of the best plan found for an instance, as parts of the page."""
     import planner
     from planner.display.plots.files import Sheet
     from planner.display.plots.panels import panels
@@ -123,7 +126,7 @@ def figures(instance: str, settings: dict[str, Any]) -> str:
     drawn = panels(loaded, family.plan_from_json(loaded, result.plan))
     if not drawn:
         raise ValueError(f"{family.name} has no pictures")
-    return "\n\n".join(_figure(chart.title, Sheet([chart], width=_WIDTH).svg()) for chart in drawn)
+    return [_figure(chart.title, Sheet([chart], width=_WIDTH).svg()) for chart in drawn]
 
 
 def _figure(title: str, picture: str) -> str:

@@ -8,6 +8,7 @@ import json
 import re
 import shlex
 import tomllib
+from pathlib import Path
 
 import pytest
 import typer
@@ -126,7 +127,9 @@ def test_the_readme_lists_all_extras_and_texts_install_from_this_folder() -> Non
 
 
 #: Seconds differ from run to run.
-_SECONDS = re.compile(r"(?<=\(exact\), )\S+(?= s)|(?<=compile_seconds )\S+|(?<=proved )\d\S+|(?<=completed )\d\S+")
+_SECONDS = re.compile(
+    r"(?<=\(exact\), )\S+(?= s)|(?<=, seconds )\S+|(?<=compile_seconds )\S+|(?<=proved )\d\S+|(?<=completed )\d\S+"
+)
 
 
 def _shown(text: str) -> list[str]:
@@ -134,9 +137,23 @@ def _shown(text: str) -> list[str]:
     return [_SECONDS.sub("...", " ".join(line.split())) for line in text.strip().splitlines()]
 
 
-def test_the_samples_of_the_readme_are_what_the_commands_print(capsys: pytest.CaptureFixture[str]) -> None:
-    samples = re.findall(r"```console\n\$ planner (.*?)\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
-    assert len(samples) == 2
-    for command, printed in samples:
-        assert main([*command.split(), "--quiet"]) == 0
+@pytest.mark.parametrize(
+    ("page", "shown"),
+    [("README.md", 2), ("docs/first-plan.md", 3), ("docs/first-heuristic.md", 2), ("docs/first-instance.md", 3)],
+)
+def test_the_samples_of_a_page_are_what_its_commands_print(
+    page: str, shown: int, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a folder with the Python files that it has; ``cat`` shows a file that is given."""
+    text = (ROOT / page).read_text()
+    monkeypatch.chdir(tmp_path)
+    for name, code in re.findall(r"```python\n# (\w+\.py)\n(.*?)```", text, flags=re.DOTALL):
+        (tmp_path / name).write_text(code)
+    samples = re.findall(r"```console\n\$ (\w+) (.*?)\n(.*?)```", text, flags=re.DOTALL)
+    assert len(samples) == shown
+    for program, command, printed in samples:
+        if program == "cat":
+            (tmp_path / command).write_text(printed)
+            continue
+        assert main([*shlex.split(command), "--quiet"]) == (4 if "there is no plan" in printed else 0)
         assert _shown(capsys.readouterr().out) == _shown(printed), command

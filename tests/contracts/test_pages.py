@@ -65,7 +65,7 @@ def test_the_commands_of_a_page_end_well(page: Path, capsys: pytest.CaptureFixtu
 @each
 def test_a_page_is_listed_and_shows_methods_and_pictures(page: Path) -> None:
     text = page.read_text()
-    assert f"\nproblems/{page.stem}\n" in (DOCS / "index.md").read_text()
+    assert f"\nproblems/{page.stem}\n" in (DOCS / "methods.md").read_text()
     assert "<!-- methods -->" in text and "<!-- figure -->" in text and text.startswith("---\ninstance:")
 
 
@@ -229,6 +229,16 @@ def test_documents_are_written_in_the_words_of_the_field(page: Path) -> None:
 def test_sources_are_written_in_the_words_of_the_field(package: str) -> None:
     for path in sorted((ROOT / package).rglob("*.py")):
         assert DIALECT.findall(path.read_text()) == [], path
+
+
+def test_the_sidebar_has_four_parts_and_at_most_fifteen_entries() -> None:
+    """Pages below these fold; Sphinx refuses a page that is in no list."""
+    lists = re.findall(
+        r"```{toctree}\n:hidden:\n:caption: (.*?)\n\n(.*?)\n```", (DOCS / "index.md").read_text(), re.DOTALL
+    )
+    assert [caption for caption, _ in lists] == ["Tutorial", "How-to", "Explanation", "Reference"]
+    entries = [entry for _, listed in lists for entry in listed.split()]
+    assert len(entries) <= 15 and all((DOCS / f"{entry}.md").exists() for entry in entries if "notebooks" not in entry)
 
 
 def test_the_gallery_has_a_picture_of_every_problem() -> None:
