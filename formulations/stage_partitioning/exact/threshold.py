@@ -38,15 +38,15 @@ from formulations.stage_partitioning.kernels.tables import make_plan as plan_of
 from formulations.stage_partitioning.methods import MAX_DOWNSETS, MAX_LABELS
 from formulations.tmpc_knapsack.kernels.decision import decide
 from instances.problems.stage_partitioning import StageInstance
-from solvers.memory_budget import demand
+from solvers.memory_budget import demand, room
 from solvers.outcome import Limits, Stop, Watch
 
 #: A lattice of more downsets than this many per node gets its first upper bound from single linear orders.
 _CHAIN_FIRST = 20
 
-#: Bytes of saving orders that are held at once: with too few of them (512 layers on 4,096 devices want 2,000) they are
-#: sorted again and again.
-_SAVING_ORDERS = 256e6
+#: Bytes of saving orders that are held at once, or a part of what is free: with too few of them (512 layers on 4,096
+#: devices want 2,000) they are sorted again and again.
+_SAVING_ORDERS, _PART = 256e6, 0.125
 
 
 def make_scratch(profile: Profile) -> Scratch:
@@ -54,7 +54,7 @@ def make_scratch(profile: Profile) -> Scratch:
     P, S = len(profile.tp_degrees), profile.max_s
     n, X = profile.num_tmpcs.shape[1], profile.time.shape[2]
     options = n * X
-    slots = max(1, min(int(_SAVING_ORDERS / (20 * options)), P * (S + 2)))
+    slots = max(1, min(int(min(_SAVING_ORDERS, _PART * room()) / (20 * options)), P * (S + 2)))
     demand(20.0 * slots * options, "the orders in which memory is saved")
     return Scratch(
         slot_of=np.full((P, S + 2), -1, np.int64),

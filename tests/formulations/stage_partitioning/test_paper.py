@@ -33,10 +33,10 @@ def test_exact_knapsacks_make_it_exact(cases: int) -> None:
         agrees_when_exact(random_stage_instance(seed))
 
 
-@pytest.mark.parametrize("cells", [threshold._SUMS, 0])
-def test_two_exact_methods_agree_beyond_brute_force(cells: int, cases: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Long chains and tight memory: stages that save at several layers, with and without running sums of savings."""
-    monkeypatch.setattr(threshold, "_SUMS", cells)
+@pytest.mark.parametrize("held", [threshold._SAVING_ORDERS, 0])
+def test_two_exact_methods_agree_beyond_brute_force(held: float, cases: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long chains and tight memory: stages that save at several layers, with room for all saving orders and for one."""
+    monkeypatch.setattr(threshold, "_SAVING_ORDERS", held)
     for seed in range(cases // 4):
         rng = random.Random(seed)
         base = random_stage_instance(seed, max_nodes=14, shape="chain", uniform=True, memory="ample", exactly=False)

@@ -69,11 +69,13 @@ def test_models_are_compared_beside_the_search(shown: Any) -> None:
     html = shown(found)
     assert [line.method for line in found.lines] == ["exact", "cpsat", "milp"] and html.count("<img") == 1
     heads, exact, *models = html.split("<tr>")[1:]
-    assert re.findall("<th>(.*?)</th>", heads)[4:7] == ["root", "of optimum", "1st plan"]
+    assert re.findall("<th>(.*?)</th>", heads)[5:8] == ["root", "of optimum", "1st plan"]
     assert exact.count("<td>-</td>") == 5, "a search has neither size nor root"
     assert all("<td>-</td>" not in model for model in models)
-    share = float(re.findall("<td>(.*?)</td>", models[1])[5].removesuffix(" %"))
-    assert found.rows[1].root_share and share == pytest.approx(100 * found.rows[1].root_share, abs=0.1)
+    lines = {tuple(cells[:2]): cells for cells in (re.findall("<td>(.*?)</td>", model) for model in models)}
+    share = float(lines["cpsat", "as solved"][6].removesuffix(" %"))
+    (cpsat,) = (row for row in found.rows if row.method == "cpsat")
+    assert cpsat.root_share and share == pytest.approx(100 * cpsat.root_share, abs=0.1)
     assert 'alt="Root bounds; Incumbents and bounds: whole: incumbents; dashed: bounds"' in html
 
 
