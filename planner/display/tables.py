@@ -201,7 +201,7 @@ def reasons(report: Report) -> list[str]:
 def show_results(results: Sequence[Result], certificates: Mapping[str, str] | None = None) -> None:
     """Print a row for each result, and why there is no plan where there is none; ``certificates`` are by method."""
     out = console()
-    out.print(results_table(results, out, certificates))
+    out.print(results_table(results, out, certificates) if results else "none of the methods takes the instance")
     for result in results:
         if result.reason and (result.plan is None or "failure" in result.stats):
             out.print(f"{result.method}: {result.reason}")

@@ -16,6 +16,7 @@ import typer
 import formulations
 from instances.catalog.catalog import CATALOG
 from planner.cli import app
+from planner.cli.app import main
 from planner.reproduction import CLAIMS
 
 Problem = Callable[..., str]
@@ -342,3 +343,9 @@ def test_help_is_written_in_the_words_of_the_field() -> None:
     for what, text in found:
         assert text and not odd.search(text), f"{what}: {text}"
         assert text.isprintable() and "``" not in text and not text.startswith("None"), f"{what}: {text}"
+
+
+def test_a_comparison_of_methods_none_of_which_takes_the_instance(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["crosscheck", "chain8-flushed", "--objective", "iteration", "--methods", "labels,milp"]) == 0
+    shown = capsys.readouterr()
+    assert "none of the methods takes the instance" in shown.out and "labels is left out" in shown.err
