@@ -361,7 +361,7 @@ def test_without_torch_there_is_one_line(monkeypatch: pytest.MonkeyPatch) -> Non
     from planner.training.runtime.run import run_plan
 
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(UsageError, match=r"planner run needs torch: pip install 'dnn-planner\[torch\]'"):
+    with pytest.raises(UsageError, match=r"planner run needs torch: pip install '\.\[torch\]'"):
         run_plan(plan(([0, 1, 2, 3, 4], 1)), load(chain()), f"{MODELS}:language")
     with pytest.raises(InstanceError, match="stages"):
         run_plan({}, load(chain()), f"{MODELS}:language")
