@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,7 +17,8 @@ from formulations.contract.family import Answer, Claim, Family, Method, resolve
 from formulations.contract.quantities import Quantity, resolve_requirement
 from formulations.modelling.solve_model import Stopped, check_stop, prove, run_as_it_is
 from instances.errors import InstanceError
-from instances.requirements import GRAMMAR, Argument, Requirement, parse, with_requirements
+from instances.requirements import Argument, with_requirements
+from planner.analysis.model_terms import Named, Stated, Term, in_order, opposite_of, requirement_of
 from planner.files.destinations import writable
 from planner.files.load import family_of, validate
 from planner.files.settings import expect_types
@@ -36,64 +36,6 @@ from solvers.outcome import OPTIMAL_GAP, Limits, Status, Watch, relative_gap
 #: What an objective may exceed a number given for it by: sums of floats are that close, and models round times.
 _CLOSE = 1e-9
 _OTHER = "a model that minimises the problem's objective itself"
-
-
-@dataclass(frozen=True, eq=False)
-class Term:
-    """A quantity with its arguments; comparing it with a whole number makes a requirement of it.
-
-    >>> str(Term("num_stages") <= 6), str(Term("same_stage", (3, 7)).requirement())
-    ('num_stages <= 6', 'same_stage(3, 7)')
-    """
-
-    quantity: str
-    arguments: tuple[Argument, ...] = ()
-
-    def requirement(self, relation: str = "", amount: object = 1) -> Requirement:
-        """That the quantity is so; as it stands: that it holds. `UsageError` for what is no whole number."""
-        return Requirement(self.quantity, self.arguments, relation or "==", _whole(amount), is_alone=not relation)
-
-    def __le__(self, amount: int) -> Requirement:
-        return self.requirement("<=", amount)
-
-    def __lt__(self, amount: int) -> Requirement:
-        return self.requirement("<=", _whole(amount) - 1)
-
-    def __ge__(self, amount: int) -> Requirement:
-        return self.requirement(">=", amount)
-
-    def __gt__(self, amount: int) -> Requirement:
-        return self.requirement(">=", _whole(amount) + 1)
-
-    def __eq__(self, amount: object) -> Requirement:  # type: ignore[override]
-        return self.requirement("==", amount)
-
-    __hash__ = None  # type: ignore[assignment]
-
-
-@dataclass(frozen=True, eq=False)
-class Named(Term):
-    """A quantity of a model before it has its arguments; one that takes none is compared as it is."""
-
-    of: Quantity | None = None
-
-    def __call__(self, *arguments: Argument, **by_name: Argument) -> Term:
-        """The quantity with arguments, in their order or by their names."""
-        assert self.of is not None
-        return Term(self.quantity, _in_order(self.of, arguments, by_name))
-
-    def requirement(self, relation: str = "", amount: object = 1) -> Requirement:
-        """As of a `Term`; `UsageError`, which shows how it is written, if the quantity takes arguments."""
-        assert self.of is not None
-        if self.of.domains:
-            every = ", ".join(["'*'"] * len(self.of.domains))
-            written = f"m.{self.of.signature}, or m.{self.quantity}({every}) for all"
-            raise UsageError(f"{self.quantity} is of {self.of.domains[0].name}s; expected {written}")
-        return super().requirement(relation, amount)
-
-
-#: What states a requirement: one, a term that is yes or no, or text.
-Stated = Requirement | Term | str
 
 
 def model(instance: Any, method: str, *, complete: bool = False, watch: Watch | None = None) -> OpenModel:
@@ -167,7 +109,7 @@ class OpenModel:
 
     def require(self, *stated: Stated) -> OpenModel:
         """Add requirements; `InstanceError` for one that the vocabulary or the instance does not have."""
-        more = [_requirement(each) for each in stated]
+        more = [requirement_of(each) for each in stated]
         instance = validate(with_requirements(self.instance, more))
         refused = self._method.misfit(instance)
         if refused:
@@ -180,14 +122,14 @@ class OpenModel:
 
     def forbid(self, *stated: Stated) -> OpenModel:
         """Require that these do not hold."""
-        return self.require(*map(_opposite, stated))
+        return self.require(*map(opposite_of, stated))
 
     def fix(self, quantity: str, *arguments: Argument, value: int, **by_name: Argument) -> OpenModel:
         """Require a quantity to have a value: ``m.fix("tp_degree", stage=1, value=4)``."""
         found = {each.name: each for each in self._family.vocabulary}
         if quantity not in found:
             raise UsageError.unknown("quantity", quantity, found)
-        return self.require(Term(quantity, _in_order(found[quantity], arguments, by_name)) == value)
+        return self.require(Term(quantity, in_order(found[quantity], arguments, by_name)) == value)
 
     @cached_property
     def _built(self) -> Any:
@@ -242,7 +184,7 @@ class OpenModel:
         if quantity not in found:
             raise UsageError.unknown("quantity", quantity, found)
         self._demand_complete()
-        stated = Term(quantity, _in_order(found[quantity], arguments, by_name)) >= 0
+        stated = Term(quantity, in_order(found[quantity], arguments, by_name)) >= 0
         try:
             own, resolved = resolve_requirement(self.vocabulary, self.instance, stated)
         except ValueError as rule:
@@ -489,51 +431,6 @@ def _own(objective: float | None, bound: float | None, unit: str, is_infeasible:
 
 def _suffix(path: str) -> str:
     return ".pb.txt" if str(path).endswith(".pb.txt") else "." + str(path).rpartition(".")[2]
-
-
-def _requirement(stated: Stated) -> Requirement:
-    if isinstance(stated, Requirement):
-        return stated
-    if isinstance(stated, Term):
-        return stated.requirement()
-    if not isinstance(stated, str):
-        raise UsageError.at("requirement", stated, GRAMMAR)
-    try:
-        return parse(stated)
-    except ValueError as rule:
-        raise UsageError.at("requirement", stated, str(rule)) from None
-
-
-def _opposite(stated: Stated) -> Requirement:
-    if isinstance(stated, Term):
-        return stated.requirement(amount=0)
-    if isinstance(stated, str):
-        return _requirement(f"not {stated}")
-    try:
-        return _requirement(stated).negated()
-    except ValueError as rule:
-        raise UsageError.at("requirement", str(stated), str(rule)) from None
-
-
-def _whole(given: object, what: str = "the amount of a requirement", rule: str = "a whole number") -> int:
-    try:
-        return int(operator.index(given))  # type: ignore[arg-type]
-    except TypeError:
-        raise UsageError.at(what, given, rule) from None
-
-
-def _argument(given: object) -> Argument:
-    return given if isinstance(given, str) else _whole(given, "an argument of a quantity", "a whole number or a name")
-
-
-def _in_order(
-    quantity: Quantity, arguments: Sequence[Argument], by_name: Mapping[str, Argument]
-) -> tuple[Argument, ...]:
-    rest = dict(by_name)
-    found = list(arguments) + [rest.pop(each.name) for each in quantity.domains[len(arguments) :] if each.name in rest]
-    if rest or len(found) != len(quantity.domains):
-        raise UsageError(f"{quantity.name} has other arguments; expected {quantity.signature}")
-    return tuple(map(_argument, found))
 
 
 @dataclass(frozen=True)
