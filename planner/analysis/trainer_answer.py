@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from formulations.figures.throughput import throughput
@@ -120,7 +120,7 @@ def answer(result: Result, instance: StrategyInstance, trainer: str, export: str
     step, fastest, again, sent = evaluate(instance, plan), [], [], []
     for chunk in plan.chunks:
         times = chunk_times(instance, plan, chunk)
-        least = [min(x.time for x in flat.layers[flat.index[v]].tmpcs[plan.tp_degree]) for v in chunk]
+        least = [_least(instance, plan, flat.index[v]) for v in chunk]
         own = math.fsum(chosen(instance, plan, v).time for v in chunk)
         fastest.append(math.fsum(least))
         again.append(own - fastest[-1])
@@ -170,8 +170,3 @@ def _count(value: Any) -> int | None:
 def _least(instance: StrategyInstance, plan: StrategyPlan, position: int) -> float:
     """The time of the fastest way to run a layer at the plan's degree."""
     return min(x.time for x in instance.flat.layers[position].tmpcs[plan.tp_degree])
-
-
-def with_answer(result: Result, found: TrainerAnswer) -> Result:
-    """The result with the figures of the answer among its stats."""
-    return replace(result, stats={**result.stats, **found.stats()})

@@ -25,10 +25,11 @@ def question_of(trainer: str, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def answered(found: Solved, trainer: str, instance: str, settings: Mapping[str, Any], out: str | None) -> Solved:
     """What was solved, with the answer if there is a plan; ``out`` is the file of the plan."""
-    from planner.analysis.trainer_answer import answer, export_command, with_answer
+    from planner.analysis.trainer_answer import answer, export_command
 
     if found.result.own_plan is None:
         return found
     command = export_command(trainer, instance, settings, out)
     made = answer(found.result, found.instance, trainer, command)
-    return replace(found, result=with_answer(found.result, made), answer=made)
+    result = replace(found.result, stats={**found.result.stats, **made.stats()})
+    return replace(found, result=result, answer=made)

@@ -58,16 +58,15 @@ def markdown(rows: Sequence[MeasuredRow]) -> str:
     certified = any(row.certificate for row in rows)
     head = ["instance", "settings", "method", "seed", "loss", "own gap", "objective", "bound", "seconds", "status"]
     head += ["certificate"] * certified
-    lines = [_line(head), _line(["---"] * len(head))]
+    lines = [markdown_line(head), markdown_line(["---"] * len(head))]
     for row, loss in zip(rows, format_losses(rows), strict=True):
         settings = " ".join(f"{name}={value}" for name, value in row.settings.items())
         figures = [loss, percent(row.gap), number(row.objective), number(row.bound), f"{row.seconds:.3g}"]
         status = row.status if row.stop == "proved" else f"{row.status} ({row.stop})"
         if row.stop == "proved" and row.proved_by:
             status += f" by {row.proved_by}"
-        lines.append(
-            _line([row.instance, settings, row.method, str(row.seed), *figures, status, *_certificate(row, certified)])
-        )
+        figures += [status, *_certificate(row, certified)]
+        lines.append(markdown_line([row.instance, settings, row.method, str(row.seed), *figures]))
     reasons = [f"- {_cell(line)}" for line in why_no_plan(rows)]
     return "\n".join([*lines, "", *reasons, *([""] if reasons else []), *_provenance(rows), ""])
 
@@ -91,7 +90,8 @@ def show_comparison(found: Mapping[str, Any]) -> None:
     out.print(counts + mean + alone)
 
 
-def _line(cells: Iterable[str]) -> str:
+def markdown_line(cells: Iterable[str]) -> str:
+    """A line of a table in Markdown, which shows its cells as they are."""
     return "| " + " | ".join(map(_cell, cells)) + " |"
 
 

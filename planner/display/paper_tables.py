@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from planner.display.bench import markdown_line
 from planner.experiments.validation.records import Fared
 from planner.experiments.validation.run import Validation
 from planner.process.errors import UsageError
@@ -80,7 +81,7 @@ def _csv(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 def _md(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     lines = [heads, ["---", *("---:" for _ in heads[1:])], *rows]
-    return "".join(f"| {' | '.join(_cell(cell).replace('|', '&#124;') for cell in line)} |\n" for line in lines)
+    return "".join(f"{markdown_line(map(_cell, line))}\n" for line in lines)
 
 
 def _tex(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

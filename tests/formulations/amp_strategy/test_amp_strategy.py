@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from oracles.amp_strategy import brute_force, random_instance
+from stopping import StopsAfter
 
 from formulations.amp_strategy import FAMILY
 from formulations.amp_strategy.definition.plan import Degrees, StrategyPlan
@@ -32,21 +33,6 @@ from instances.exchange import to_json
 from instances.generators.amp_experiments import EXPERIMENTS, analytic_profiles, experiment, printed_cuts
 from instances.problems.amp_strategy import AmpInstance, ModelLayer, Node
 from solvers.outcome import Limits, Stop, Watch
-
-
-class StopsAfter(Watch):
-    """A watch that is stopped when it is asked once more than this."""
-
-    def __init__(self, count: int) -> None:
-        super().__init__()
-        self.left = count
-
-    def stopped(self) -> bool:
-        self.left -= 1
-        if self.left < 0:
-            self.stop(Stop.INTERRUPTED)
-        return super().stopped()
-
 
 METHODS = ("amp", "amp-released", "amp-sa", "megatron", "exhaustive")
 
@@ -240,7 +226,7 @@ def test_an_interrupted_search_keeps_a_true_bound() -> None:
     answer = FAMILY.method("exhaustive").solve(instance, Limits(), watch)
     assert answer.plan is None and answer.stop is Stop.INTERRUPTED
     priced = sum(degrees.pp_degree <= len(instance.layers) for degrees in strategies(instance))
-    answer = FAMILY.method("exhaustive").solve(instance, Limits(), StopsAfter(priced))
+    answer = FAMILY.method("exhaustive").solve(instance, Limits(), StopsAfter(priced, Stop.INTERRUPTED))
     assert answer.plan is None and 0 < answer.bound <= brute_force(instance)
 
 
@@ -249,7 +235,7 @@ def test_a_search_that_is_stopped_anywhere_keeps_its_best_plan_and_a_true_bound(
     best = brute_force(instance)
     asked = 0
     for count in itertools.count():
-        answer = FAMILY.method("exhaustive").solve(instance, Limits(), StopsAfter(count))
+        answer = FAMILY.method("exhaustive").solve(instance, Limits(), StopsAfter(count, Stop.INTERRUPTED))
         if answer.stop is Stop.PROVED:
             break
         asked += answer.plan is not None

@@ -12,6 +12,7 @@ from time import monotonic, sleep
 import pytest
 from numba import njit
 from oracles.flushed_partitioning import brute_force, iteration_per_sample, simulated
+from stopping import StopsAfter
 
 import planner
 from formulations.compiled.downsets import all_downsets
@@ -170,20 +171,6 @@ def test_a_search_that_is_cut_off_has_a_plan_a_bound_and_a_gap() -> None:
     assert stopped.bound is None or stopped.bound <= best.bound * (1 + 1e-8)
 
 
-class Stopping(Watch):
-    """A watch that is stopped when it has been asked so many times."""
-
-    def __init__(self, polls: int) -> None:
-        super().__init__()
-        self.polls = polls
-
-    def stopped(self) -> bool:
-        self.polls -= 1
-        if self.polls < 0:
-            self.stop(Stop.TIME_LIMIT)
-        return super().stopped()
-
-
 def test_bounds_of_searches_that_end_early_hold(cases: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stopped after any number of polls, or content with a gap, with and without the formula's plan."""
     monkeypatch.setattr(iteration, "_TURN", 1)
@@ -192,7 +179,7 @@ def test_bounds_of_searches_that_end_early_hold(cases: int, monkeypatch: pytest.
         rng = random.Random(f"early {seed}")
         instance = simulated(seed, max_nodes=3, max_devices=4, memory="planted")
         best = brute_force(instance)
-        watch = Stopping(rng.randint(0, 60)) if seed % 2 else Watch()
+        watch = StopsAfter(rng.randint(0, 60)) if seed % 2 else Watch()
         gap = 0.0 if seed % 2 else rng.choice([0.05, 0.3])
         with monkeypatch.context() as patch:
             if rng.random() < 0.5:
@@ -283,7 +270,7 @@ def test_branches_that_join_again_are_bounded_like_a_chain() -> None:
     instance = planner.load(
         "bert32", problem="flushed_partitioning", devices=16, microbatches=32, objective="iteration"
     )
-    found = iteration.solve(instance, Limits(), Stopping(40_000))
+    found = iteration.solve(instance, Limits(), StopsAfter(40_000))
     assert found.stop is Stop.COMPLETED and evaluate(instance, found.plan) <= found.bound * (1 + 1e-6)
     assert found.stats["grown"] < 200
 

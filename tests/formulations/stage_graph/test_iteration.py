@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from branching_cases import iteration_graph, random_graph
 from oracles.stage_graph import shortest_iteration
+from stopping import StopsAfter
 
 import planner
 from formulations.stage_graph import FAMILY
@@ -76,20 +77,6 @@ def test_against_every_plan_of_many(cases: int) -> None:
     assert cases < 200 or any(later for _, later in found)
 
 
-class Stopping(Watch):
-    """A watch that is stopped when it has been asked so many times."""
-
-    def __init__(self, polls: int) -> None:
-        super().__init__()
-        self.polls = polls
-
-    def stopped(self) -> bool:
-        self.polls -= 1
-        if self.polls < 0:
-            self.stop(Stop.TIME_LIMIT)
-        return super().stopped()
-
-
 def test_bounds_of_searches_that_end_early_hold(cases: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stopped after any number of polls, or content with a gap, with a poor first plan and without one."""
     seen = dict.fromkeys(["stopped", "gap", "unknown"], 0)
@@ -98,7 +85,7 @@ def test_bounds_of_searches_that_end_early_hold(cases: int, monkeypatch: pytest.
         instance = iteration_graph(rng)
         monkeypatch.setattr(search, "_first_plans", rng.choice([one_device, lambda *_: None]))
         least = shortest_iteration(instance)
-        watch = Stopping(rng.randint(1, 30)) if number % 2 else Watch()
+        watch = StopsAfter(rng.randint(1, 30)) if number % 2 else Watch()
         gap = 0.0 if number % 2 else rng.choice([0.3, 0.9])
         answer = search.solve(instance, Limits(gap=gap) if gap else Limits(), watch)
         seen["stopped"] += answer.stop is Stop.TIME_LIMIT
