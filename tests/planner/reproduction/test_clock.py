@@ -50,10 +50,14 @@ def test_equation_1_on_eight_devices(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_orders_at_their_memory() -> None:
-    found = reproduce("graphpipe-1f1b", chains=1).evidence
-    assert len(found.rows) == 12 and "proved: 24 of 24" in found.notes[-1]
+    found = reproduce("graphpipe-1f1b").evidence
+    assert len(found.rows) == 12 and "proved: 96 of 96" in found.notes[-1]
     for row in found.rows:
         assert -1e-6 <= row["1f1b_percent"] <= 1 and row["gpipe_percent"] >= -1e-6 and row["room_percent"] >= -1e-6
         if row["spread"] == 1.0:
             assert row["1f1b_percent"] == row["gpipe_percent"] == row["room_percent"] == pytest.approx(0, abs=1e-6)
     assert any(row["gpipe_percent"] > 2 for row in found.rows)
+    # One chain of 48 has a better order than 1F1B: 21,558 against 21,702 ticks.
+    assert [row["1f1b_most_percent"] for row in found.rows if row["1f1b_most_percent"] > 1e-6] == [
+        pytest.approx(100 * (21702 / 21558 - 1))
+    ]
