@@ -81,6 +81,8 @@ def _fill_by_stages(model: cpsat.SpokenModel, data: FlushedBlocks) -> None:
     model.rows("shallow", [(depth, s) for depth in deep for s in sums],
         lambda depth, s: (level[s] <= depth - 1, ~deep[depth]),
         "no path is longer unless it is said to be: level_s <= l - 1 if not deep[l]")
+    model.rows("deeper", range(3, most + 1), lambda depth: model.add_implication(deep[depth], deep[depth - 1]),
+        "implied: where a path may have l stages, it may have l - 1; the search needs fewer conflicts with it")
     model.rows("batch_time", range(1, most + 1), batch_time,
         "with l stages on a path a batch takes m + l - 1 steps: total >= (m + l - 1) C + m R if deep[l]")
 
