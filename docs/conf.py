@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent / "extensions"))
 project = "dnn-planner"
 author = "The dnn-planner authors"
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-extensions += ["generated", "pictures", "reference", "sources", "mathml"]
+extensions += ["generated", "interface", "pictures", "reference", "sources", "search_words", "mathml"]
 exclude_patterns = ["extensions"]
 needs_sphinx = "9.0"
 
@@ -26,7 +26,7 @@ html_copy_source = False
 html_show_sphinx = False
 
 myst_enable_extensions = ["dollarmath"]
-# Links to a heading are written as code hosts understand them: interface.md#python.
+# Links to a heading are written as code hosts understand them: how-to.md#constraints-and-objectives.
 myst_heading_anchors = 3
 
 # A story that fails, fails the build. Its settings are small ones; PLANNER_FULL=1 takes the papers'.

@@ -1,4 +1,4 @@
-"""Random command lines of every command: none may end in a way that docs/interface.md does not name.
+"""Random command lines of every command: none may end in a way that docs/interface/exit-codes.md does not name.
 
 ``python tests/random_command_lines.py --count 10000 --seed 0 --jobs 2`` prints what was wrong, each with the line and
 how to run it again, and then how the lines of each command ended. A line runs in a process of its own, a copy of one
@@ -75,7 +75,7 @@ class Ran:
 
 
 def wrong(ran: Ran) -> list[str]:
-    """What docs/interface.md does not allow, in words."""
+    """What docs/interface/exit-codes.md does not allow, in words."""
     found, lines = [], ran.err.splitlines()
     if ran.code == KILLED and _is_limited(ran):
         found.append(f"was still there after {ran.wall_s:.0f} s ({ran.cpu_s:.1f} s of CPU)")

@@ -71,8 +71,9 @@ class Certificates(Generic[Instance]):
         ``write(instance, plan, bound, watch)``: a certificate, in JSON types, of a plan in its JSON form (or ``None``)
         and a bound (infinite: there is no plan); `UncertifiedError` if there is none.
     verify
-        ``verify(instance, certificate)``, both as parsed JSON: the verdict of docs/interface.md; ``ValueError`` for
-        what is no certificate. It is the problem's ``checker.py`` (`formulations.contract.checker.frame`).
+        ``verify(instance, certificate)``, both as parsed JSON: the verdict of docs/interface/certificates.md;
+        ``ValueError`` for what is no certificate. It is the problem's ``checker.py``
+        (`formulations.contract.checker.frame`).
     refusal
         ``refusal(instance)``: why the checker does not know such instances, in words; ``None`` if it does.
     """
@@ -179,7 +180,7 @@ class Family(Generic[Instance, Plan]):
     check
         ``check(instance, where)``: the rules between the fields of an instance, whoever built it (`InstanceError`).
     to_json, plan_from_json, plan_to_json
-        Exchange formats (docs/interface.md).
+        Exchange formats (docs/problems/).
     evaluate, violations
         The definition: objective of a plan, and the rules of the problem it breaks; `judge` adds the requirements.
     vocabulary

@@ -1,4 +1,4 @@
-"""Plans as JSON (docs/interface.md): the fields of their dataclass, or of one that stands for it in files."""
+"""Plans as JSON (docs/problems/): the fields of their dataclass, or of one that stands for it in files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The project's own JSON of operator partitioning, whose tensors name operators by their ids (docs/interface.md)."""
+"""The project's own JSON of operator partitioning, whose tensors name operators by their ids (docs/problems/)."""
 
 from __future__ import annotations
 

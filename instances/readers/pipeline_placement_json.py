@@ -1,4 +1,4 @@
-"""The project's own JSON of pipeline placements: the operator graph inside is read as one (docs/interface.md)."""
+"""The project's own JSON of pipeline placements: the operator graph inside is read as one (docs/problems/)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The project's own JSON of stage graphs, schema version 1 (docs/interface.md)."""
+"""The project's own JSON of stage graphs, schema version 1 (docs/problems/stage_graph.md)."""
 
 from __future__ import annotations
 

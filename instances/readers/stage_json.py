@@ -1,4 +1,4 @@
-"""The project's own JSON of stage partitioning: ids as keys, and what TMPCs hold (docs/interface.md)."""
+"""The project's own JSON of stage partitioning: ids as keys, and what TMPCs hold (docs/problems/)."""
 
 from __future__ import annotations
 

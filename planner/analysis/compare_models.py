@@ -77,7 +77,7 @@ class Formulations:
     events: tuple[Event, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """The object that ``planner formulations --json`` prints (docs/interface.md)."""
+        """The object that ``planner formulations --json`` prints (docs/interface/models.md)."""
         return {
             **{name: getattr(self, name) for name in ("problem", "instance", "unit", "optimum")},
             "rows": [dict(vars(row)) for row in self.rows],

@@ -93,7 +93,7 @@ class Explanation(Findings):
         return [row["stage"] for row in self.rows if (row["memory_share"] or 0.0) >= TIGHT_SHARE]
 
     def to_json(self) -> dict[str, Any]:
-        """The object that ``planner explain --json`` prints (docs/interface.md)."""
+        """The object that ``planner explain --json`` prints (docs/interface/analyses.md)."""
         return {
             **self.head(),
             "reason": self.reason,

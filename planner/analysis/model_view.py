@@ -378,7 +378,7 @@ class OpenModel:
         }
 
     def to_json(self, sizes: Sizes | None = None) -> dict[str, Any]:
-        """Sizes and groups, in JSON types (docs/interface.md); ``sizes`` where they are known."""
+        """Sizes and groups, in JSON types (docs/interface/models.md); ``sizes`` where they are known."""
         found = sizes or self.sizes()
         return {
             **self.head(),
@@ -446,7 +446,7 @@ class Seen:
     signal: int | None = None
 
     def to_json(self, opened: OpenModel) -> dict[str, Any]:
-        """The object that ``planner model --json`` prints (docs/interface.md)."""
+        """The object that ``planner model --json`` prints (docs/interface/models.md)."""
         unknown: dict[str, Any] = {"root_bound": None, "root_seconds": None, "files": []}
         if self.sizes is None:
             unbuilt: dict[str, Any] = {"variables": None, "constraints": None, "nonzeros": None, "groups": []}

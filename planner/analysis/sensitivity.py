@@ -207,7 +207,7 @@ class Sensitivity(Findings):
     scenarios: Scenarios | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The object that ``planner sensitivity --json`` prints (docs/interface.md)."""
+        """The object that ``planner sensitivity --json`` prints (docs/interface/analyses.md)."""
         return {
             **self.head(),
             "plan": None if self.result is None else self.result.plan,

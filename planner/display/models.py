@@ -13,7 +13,7 @@ from planner.results.texts import number, percent, with_unit
 
 
 def show_model(found: Mapping[str, Any]) -> None:
-    """Print what ``planner model --json`` does (docs/interface.md)."""
+    """Print what ``planner model --json`` does (docs/interface/models.md)."""
     out = console()
     counts = found["variables"]
     if counts is None:

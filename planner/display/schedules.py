@@ -10,7 +10,7 @@ from typing import Any, cast
 from planner.files.write import write_atomically
 from planner.process.errors import UsageError
 
-#: A pass: stage, "F" or "B", index of the micro-batch, start and end in seconds (docs/interface.md).
+#: A pass: stage, "F" or "B", index of the micro-batch, start and end in seconds (docs/problems/microbatch_schedule.md).
 Task = Sequence[Any]
 
 #: Columns of a text chart.

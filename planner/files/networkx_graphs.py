@@ -1,4 +1,4 @@
-"""Instances as `networkx.DiGraph`, and back: a graph holds what the problem's own JSON holds (docs/interface.md).
+"""Instances as `networkx.DiGraph`, and back: a graph has what the problem's own JSON has (docs/interface/instances.md).
 
 The nodes' and edges' attributes are the keys of the JSON's nodes and edges, the graph's attributes all other keys; a
 node of the graph is the node's ``id``, or its number where the JSON has none. networkx is imported when it is used.

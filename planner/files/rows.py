@@ -1,7 +1,7 @@
 """Files of many instances, one to a row: JSON lines, or parquet with the optional package pyarrow.
 
 A row is addressed as ``FILE#ROW``, counted from 0. JSON lines hold each instance in its family's own JSON; parquet
-holds knapsacks in columns (docs/interface.md).
+holds knapsacks in columns (docs/interface/comparisons.md).
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ def template(problem: str) -> str:
 def _form(family: Family[Any, Any]) -> str:
     """What the JSON form of a plan is, in words."""
     said = (inspect.getdoc(family.plan_to_json) or "").partition("\n\n")[0].replace("``", "")
-    more = f"A dict of the form that docs/interface.md has under {family.name}"
+    more = f"A dict of the form that docs/problems/{family.name}.md has under Files"
     return f"{more}: {said}" if said else f"{more}."
 
 

@@ -1,4 +1,4 @@
-"""The result object of docs/interface.md."""
+"""The result object of docs/interface/results.md."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Result:
     ``(objective - bound) / objective``; absent numbers are ``None``. ``seconds`` is the method's wall time, building
     included, kernel compilation not. ``proved_by`` names by whose means ``bound`` (or infeasibility) was proved: a
     `solvers.outcome.Prover` or the name of another method; ``None`` without a bound. ``plan`` is in the family's JSON
-    form (docs/interface.md), and ``own_plan`` is the same plan as the problem's own object. ``verified`` is true if
+    form (docs/problems/), and ``own_plan`` is the same plan as the problem's own object. ``verified`` is true if
     there is a plan and it was accepted. ``certificate`` has kind, bytes and seconds of the certificate that was
     requested (`planner.certify`), if there is one. ``loss`` is ``objective / reference - 1`` to the proved optimum of a
     comparison, or its best bound (`optimality_loss`); ``None`` alone. ``signal`` is the number of the signal that
@@ -65,7 +65,7 @@ class Result:
         return {**vars(self), "of": None}
 
     def to_json(self) -> dict[str, Json]:
-        """The result object of docs/interface.md, in JSON types."""
+        """The result object of docs/interface/results.md, in JSON types."""
         from planner.results.fingerprints import fingerprint
 
         shown = {name: value for name, value in vars(self).items() if name not in ("signal", "of", "own_plan")}

@@ -36,7 +36,7 @@ def text_of(instance_or_result: Instance | Result) -> str:
     return as_json(content) + "\n"
 
 
-#: Of plan files (docs/interface.md).
+#: Of plan files (docs/interface/instances.md).
 SCHEMA_VERSION = 1
 
 

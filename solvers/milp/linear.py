@@ -86,7 +86,7 @@ class Linear:
         )
 
     def to_json(self) -> str:
-        """All of it (docs/interface.md); infinite sides are null."""
+        """All of it (docs/interface/models.md); infinite sides are null."""
         return json.dumps(
             {
                 "variables": [

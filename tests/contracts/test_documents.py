@@ -1,4 +1,4 @@
-"""Documents that can be run are run: doctests of all modules, and the JSON in docs/interface.md."""
+"""Documents that can be run are run: doctests of all modules, and the JSON in docs/problems/."""
 
 from __future__ import annotations
 
@@ -65,11 +65,11 @@ def test_sessions_of_pages_run(page: str) -> None:
     ],
 )
 def test_schemas_shown_are_read_and_their_plans_check(family: str) -> None:
-    section = (ROOT / "docs" / "interface.md").read_text().partition(f"### `{family}`")[2].partition("\n### ")[0]
+    section = (ROOT / "docs" / "problems" / f"{family}.md").read_text().partition("\n## Files\n")[2]
     blocks = [json.loads(text) for text in re.findall(r"```json\n(.*?)```", section, flags=re.DOTALL)]
     plans = [json.loads(text) for text in re.findall(r"Plan: `(.*?)`", section)]
     content, plan = [*blocks, *plans][:2]
-    instance = recognise_family(content, "interface.md").read(content, "interface.md", {})
+    instance = recognise_family(content, "page").read(content, "page", {})
     assert planner.check(instance, plan).feasible
 
 

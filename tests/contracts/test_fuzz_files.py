@@ -15,7 +15,7 @@ from instances.errors import InstanceError
 from planner.cli.app import main
 from planner.files.load import family_of
 
-#: What `planner solve` may answer to a file (docs/interface.md).
+#: What `planner solve` may answer to a file (docs/interface/exit-codes.md).
 CODES = {0, 2, 3, 4}
 
 FILES: dict[str, str] = {

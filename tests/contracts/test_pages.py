@@ -5,23 +5,25 @@ from __future__ import annotations
 import ast
 import doctest
 import importlib
+import json
 import re
 import shlex
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
+import typer
 from paths import ROOT
 from small_instances import family_named, random_case
 
 import planner
 from formulations import FAMILIES
-from planner.cli.app import main
+from planner.cli.app import application, main
 
 ROOT = ROOT
 DOCS = ROOT / "docs"
 PAGES = sorted((DOCS / "problems").glob("*.md"))
-DOCUMENTS = [ROOT / "README.md", ROOT / "notebooks/README.md", *DOCS.glob("*.md"), *PAGES, *(DOCS / "api").glob("*.md")]
+DOCUMENTS = [ROOT / "README.md", ROOT / "notebooks/README.md", *DOCS.glob("*.md"), *PAGES, *DOCS.glob("[ai]*/*.md")]
 ROOMS = sorted((ROOT / "formulations").glob("*/README.md"))
 
 each = pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
@@ -239,6 +241,48 @@ def test_the_sidebar_has_four_parts_and_at_most_fifteen_entries() -> None:
     assert [caption for caption, _ in lists] == ["Tutorial", "How-to", "Explanation", "Reference"]
     entries = [entry for _, listed in lists for entry in listed.split()]
     assert len(entries) <= 15 and all((DOCS / f"{entry}.md").exists() for entry in entries if "notebooks" not in entry)
+
+
+@each
+def test_a_page_shows_the_fields_of_its_files_and_the_settings(page: Path) -> None:
+    """Those that are read: a field that a page does not have is refused there, too."""
+    interface, family = extension("interface"), family_named(page.stem)
+    files = page.read_text().partition("\n## Files\n")[2]
+    assert f"### Fields\n\n{interface.FIELDS}\n" in files and f"### Settings\n\n{interface.SETTINGS}\n" in files
+    rows = [line.split(" | ") for line in interface.fields(family.name).splitlines()[2:]]
+    assert rows and all(len(row) == 4 for row in rows)
+    example = json.loads(re.findall(r"```json\n(.*?)```", files, flags=re.DOTALL)[0])
+    assert set(example) - {"problem", "schema_version"} <= {row[1].strip("`") for row in rows if row[0] == "| the file"}
+    shown = re.findall(r"^\| `--([\w-]+)", interface.settings(family.name), flags=re.MULTILINE)
+    assert shown == [setting.name for setting in family.overrides]
+
+
+def test_the_page_of_commands_has_every_command_with_its_options() -> None:
+    interface = extension("interface")
+    assert interface.COMMANDS in (DOCS / "interface" / "commands.md").read_text()
+    shown = interface.commands()
+    commands = typer.main.get_command(application()).commands  # type: ignore[attr-defined]
+    assert re.findall(r"^## `planner (.*)`$", shown, flags=re.MULTILINE) == [*commands]
+    for name, command in commands.items():
+        section = shown.partition(f"## `planner {name}`\n")[2].partition("\n## ")[0]
+        options = [each for each in command.params if each.param_type_name == "option" and not each.hidden]
+        expected = [each.opts[0] for each in options if each.name != "help"]
+        assert re.findall(r"^\| `(--[\w-]+)", section, flags=re.MULTILINE) == expected, name
+
+
+def test_a_word_that_the_search_does_not_find_is_named() -> None:
+    search = extension("search_words")
+    pages = sorted({page for pages in search.WORDS.values() for page in pages})
+    index = {
+        "docnames": pages,
+        "terms": {word: [pages.index(page) for page in found] for word, found in search.WORDS.items()},
+        "titleterms": {},
+    }
+    assert search.not_found(index, str) == []
+    index["titleterms"] = {"latex": pages.index("how-to"), "csv": index["terms"].pop("csv")}
+    index["terms"]["latex"] = []
+    assert search.not_found(index, str) == ["validating-a-heuristic by latex"]
+    assert all((DOCS / f"{page}.md").exists() for page in pages)
 
 
 def test_the_gallery_has_a_picture_of_every_problem() -> None:

@@ -1,4 +1,4 @@
-"""Random command lines of every command end as docs/interface.md says; and what does not is noticed."""
+"""Random command lines of every command end as docs/interface/exit-codes.md says; and what does not is noticed."""
 
 from __future__ import annotations
 

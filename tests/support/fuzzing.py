@@ -11,7 +11,7 @@ from typing import Any
 
 from paths import ROOT
 
-_PAGE = ROOT / "docs" / "interface.md"
+_PAGES = sorted((ROOT / "docs" / "problems").glob("*.md"))
 _BLOCK = re.compile(r"```json\n(.*?)```", re.DOTALL)
 
 #: What a value may be changed to: other types, and the ends of every range.
@@ -120,9 +120,9 @@ TEXTS = (
 
 @cache
 def documented() -> dict[str, dict[str, Any]]:
-    """The example of every problem in docs/interface.md, with nearly every field; ``flat`` parts are filled in."""
+    """The example of every problem on its page in docs/problems/, with nearly every field; ``flat`` is filled in."""
     found: dict[str, dict[str, Any]] = {}
-    for block in _BLOCK.findall(_PAGE.read_text(encoding="utf-8")):
+    for block in _BLOCK.findall("\n".join(page.read_text(encoding="utf-8") for page in _PAGES)):
         content = json.loads(block)
         if "schema_version" in content:
             found[content["problem"]] = content

@@ -1,4 +1,4 @@
-"""What a plan decides: what a plan of the flat instance decides (docs/interface.md)."""
+"""What a plan decides: what a plan of the flat instance decides (docs/problems/flushed_partitioning.md)."""
 
 from __future__ import annotations
 

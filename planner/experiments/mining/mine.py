@@ -151,7 +151,7 @@ class Mined:
     signal: int | None
 
     def to_json(self, out: str | None = None, certificate: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """The object that ``planner mine --json`` prints (docs/interface.md)."""
+        """The object that ``planner mine --json`` prints (docs/interface/comparisons.md)."""
         return {
             **{name: getattr(self, name) for name in ("problem", "method", "against", "loss")},
             "size": None if self.size is None else dict(self.size),
