@@ -140,7 +140,7 @@ def _start(target: Target) -> tuple[Supervised, Loaded | Refused]:
             said = str(error)
             continue
         try:
-            process.send(target)
+            process.send((target, idle.serves_many()))
             reply = _await_load(process)
             said = process.last_words()
         except BaseException:

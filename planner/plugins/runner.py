@@ -1,7 +1,8 @@
 """The process of a brought function: it loads the function, and copies itself for every run.
 
-`process.supervised` starts it, with the numbers of two pipes. Requests are the `Target`, and runs: problem, instance
-and limits; a byte after these stops the watch. Replies are lines of JSON, as `planner.plugins.replies` has them.
+`process.supervised` starts it, with the numbers of two pipes. Requests are the `Target`, with whether many runs
+are to follow, and runs: problem, instance and limits; a byte after these stops the watch. Replies are lines of JSON, as
+`planner.plugins.replies` has them.
 
 What a run does to modules, to limits and to the folder it is in ends with its copy, and so do all processes that it
 starts. A copy lacks threads and shares open files: where the import starts or opens some, there is one run, in the
@@ -33,11 +34,12 @@ _LONGEST = 1000
 def main(requests: int, replies: int) -> None:
     """Load a function and serve its runs, until nobody requests more."""
     voice = _Voice(replies)
-    target = receive(requests)
+    target, serves_many = receive(requests)
     offered = import_module("planner")
-    for name in offered.__all__:  # imported when a function first uses them: every copy would do it again
-        getattr(offered, name)
-    import_module("networkx")
+    if serves_many:  # imported when a function first uses them: every copy would do it again
+        for name in offered.__all__:
+            getattr(offered, name)
+        import_module("networkx")
     is_refused, before = bool(adopt_orphans()), _held()
     voice.say("started")
     state = random.getstate()

@@ -1,4 +1,4 @@
-"""Processes that have loaded a user's code and wait for their next run, as long as an experiment lasts."""
+"""Processes that have loaded a user's code and wait for their next run, as long as a command or an experiment lasts."""
 
 from __future__ import annotations
 
@@ -12,22 +12,30 @@ _MOST = 8
 
 
 class _Waiting:
-    """Those that wait, by what they have loaded, and how many experiments go on."""
+    """Those that wait, by what they have loaded, and how many blocks of `kept` go on, of these with many runs."""
 
     processes: dict[Hashable, Supervised] = {}  # noqa: RUF012  # one for this process
+    blocks = 0
     experiments = 0
 
 
 @contextmanager
-def kept() -> Iterator[None]:
-    """Inside, processes wait for their next run; where no experiment goes on any more, all are ended."""
-    _Waiting.experiments += 1
+def kept(*, many: bool = True) -> Iterator[None]:
+    """Inside, processes wait for their next run, ``many`` in an experiment; behind the last block all are ended."""
+    _Waiting.blocks += 1
+    _Waiting.experiments += many
     try:
         yield
     finally:
-        _Waiting.experiments -= 1
-        while _Waiting.processes and not _Waiting.experiments:
+        _Waiting.blocks -= 1
+        _Waiting.experiments -= many
+        while _Waiting.processes and not _Waiting.blocks:
             _Waiting.processes.popitem()[1].end()
+
+
+def serves_many() -> bool:
+    """Whether an experiment goes on, in which a process that starts now serves many runs."""
+    return _Waiting.experiments > 0
 
 
 def take(loaded: Hashable) -> Supervised | None:
@@ -40,8 +48,8 @@ def take(loaded: Hashable) -> Supervised | None:
 
 
 def leave(loaded: Hashable, process: Supervised) -> None:
-    """Let a process wait for its next run; it ends if no experiment goes on, or one with the same waits already."""
-    if not _Waiting.experiments or loaded in _Waiting.processes:
+    """Let a process wait for its next run; it ends if none is `kept`, or one with the same waits already."""
+    if not _Waiting.blocks or loaded in _Waiting.processes:
         process.end()
         return
     process.forget_output()

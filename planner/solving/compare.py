@@ -17,6 +17,7 @@ from planner.files.load import family_of, validate
 from planner.files.settings import expect_types, method_options
 from planner.files.write import plain, write_atomically
 from planner.plugins.registry import functions_of
+from planner.process import idle
 from planner.process.errors import CrosscheckError, UsageError
 from planner.process.versions import versions
 from planner.results.check import exceeds
@@ -166,7 +167,7 @@ def crosscheck(
     instance = validate(instance)
     family = family_of(instance)
     limits = limits or Limits(time_s=DEFAULT_TIME_S)
-    with compiling(notice):  # one notice for all methods
+    with compiling(notice), idle.kept(many=False):  # one notice for all methods, and one process of a user's
         family.load()
         chosen = [find_method(family, name) for name in methods] if methods is not None else sane(family, instance)
         chosen += plans_as_methods(family, plans or {}, chosen)

@@ -13,6 +13,7 @@ from formulations.contract.family import Answer, Claim, Family, Method, resolve
 from planner.files.load import family_of, validate
 from planner.files.settings import declared_options, expect_types, method_options
 from planner.plugins.method_names import AUTO, PORTFOLIO
+from planner.process import idle
 from planner.process.errors import UsageError
 from planner.results.events import Event, Listen, Told
 from planner.results.result import Result
@@ -88,7 +89,8 @@ def solve(
     limits = limits or Limits()
     instance = validate(instance)
     family = family_of(instance)
-    with compiling(notice):  # one notice, whether choosing or solving compiles first
+    # one notice, whether choosing or solving compiles first; and one process of a user's method
+    with compiling(notice), idle.kept(many=False):
         family.load()
         if method not in (None, AUTO, PORTFOLIO):
             find_method(family, method)  # importing what a user brought does not count

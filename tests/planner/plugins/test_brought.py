@@ -149,7 +149,7 @@ def test_importing_does_not_count(tmp_path: Path) -> None:
     text = f"import time\ntime.sleep({1.1 * wait_s})\ndef solve(instance): return {{'picked': [1, 2]}}"
     (tmp_path / "slow.py").write_text(text)
     found = planner.solve(FOUR, method=f"{tmp_path}/slow.py:solve", limits=Limits(time_s=wait_s))
-    assert found.objective == 2.0 and found.seconds < wait_s < found.stats["compile_seconds"]
+    assert found.objective == 2.0 and found.seconds < wait_s
 
 
 @pytest.mark.parametrize(("begin_s", "counts"), [(30.0, False), (0.1, True)])
