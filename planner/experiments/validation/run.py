@@ -35,6 +35,7 @@ from planner.experiments.validation.sources import HEADER, POPULATION, Member, m
 from planner.files.load import family_of
 from planner.files.settings import expect_types, method_options
 from planner.plugins.registry import functions_of
+from planner.process import idle
 from planner.process.errors import UsageError
 from planner.process.executors import place, run_tasks
 from planner.process.signals import end_if_pending
@@ -101,6 +102,7 @@ class Validation:
         return html_table([{"method": name, **vars(each)} for name, each in self.methods.items()])
 
 
+@idle.kept()
 def validate(
     sources: str | Instance | Sequence[str | Instance],
     *,
