@@ -11,12 +11,16 @@ Source: Piper, section 4, "The knapsack subproblem" (re-ranking); the released p
 
 from __future__ import annotations
 
+import heapq
 from typing import Any
 
 import numpy as np
 
 from formulations.compiled.numba_kernels import FLAG, FLOAT, FLOATS, INTS, compile_kernels, inner, kernel
 from formulations.tmpc_knapsack.kernels.relaxation import MEMORY_SLACK, chosen_sum
+
+#: A running sum of bytes that is larger than the limit by more than this factor is no rounding.
+_NEARLY = 1 + 1e-9
 
 
 @inner()
@@ -31,42 +35,72 @@ def _fastest(node_start: Any, time: Any, choice: Any) -> None:
 
 
 @inner()
-def _rank(node_start: Any, time: Any, memory: Any, limit: Any, choice: Any, truncate: Any, flag: Any) -> Any:
-    """Swap in the option with the most bytes saved per time added, over and over; returns the total time."""
-    _fastest(node_start, time, choice)
-    while flag[0] == 0:
-        excess = chosen_sum(node_start, memory, choice) - limit
-        if excess <= 0:
-            return chosen_sum(node_start, time, choice)
-        node, option, highest = -1, -1, -1.0
-        for v in range(len(choice)):
-            current = node_start[v] + choice[v]
-            for j in range(node_start[v], node_start[v + 1]):
-                saved = memory[current] - memory[j]
-                if saved <= 0:
-                    continue
-                added = time[j] - time[current]
-                if truncate:
-                    saved = min(saved, excess)
-                ratio = saved / added if added > 0 else np.inf
-                if ratio > highest:
-                    node, option, highest = v, j, ratio
-        if node < 0:
-            return np.inf
-        choice[node] = option - node_start[node]
-    return np.inf
+def _best_swap(first: Any, end: Any, current: Any, time: Any, memory: Any, most: Any) -> tuple[Any, Any]:
+    """The most bytes saved per time added by another of a node's options, and the option; (-1, -1): none saves any.
+
+    More bytes than ``most`` do not count.
+    """
+    option, highest = -1, -1.0
+    for j in range(first, end):
+        saved = min(memory[current] - memory[j], most)
+        if saved <= 0:
+            continue
+        added = time[j] - time[current]
+        ratio = saved / added if added > 0 else np.inf
+        if ratio > highest:
+            option, highest = j, ratio
+    return highest, option
 
 
 @kernel(INTS, FLOATS, FLOATS, FLOAT, INTS, FLAG)
 def rerank(node_start: Any, time: Any, memory: Any, capacity: Any, choice_out: Any, flag: Any) -> Any:
-    """The paper's rule: all options compete anew after every swap."""
-    return _rank(node_start, time, memory, capacity * MEMORY_SLACK, choice_out, False, flag)
+    """The paper's rule: all options compete anew after every swap, in O(S T^2 log S) for S nodes of T options.
+
+    A swap changes the ratios of its own node alone, so a heap holds the best one of each node.
+    """
+    limit = capacity * MEMORY_SLACK
+    _fastest(node_start, time, choice_out)
+    held = chosen_sum(node_start, memory, choice_out)
+    heap = [(0.0, -1, -1) for _ in range(0)]
+    for v in range(len(choice_out)):
+        current = node_start[v] + choice_out[v]
+        ratio, option = _best_swap(node_start[v], node_start[v + 1], current, time, memory, np.inf)
+        if option >= 0:
+            heapq.heappush(heap, (-ratio, v, option))
+    while flag[0] == 0:
+        # A running sum is exact for whole bytes; only a fraction's rounding calls for the full sum.
+        if held <= limit * _NEARLY and chosen_sum(node_start, memory, choice_out) <= limit:
+            return chosen_sum(node_start, time, choice_out)
+        if len(heap) == 0:
+            return np.inf
+        _, v, option = heapq.heappop(heap)
+        held -= memory[node_start[v] + choice_out[v]] - memory[option]
+        choice_out[v] = option - node_start[v]
+        ratio, after = _best_swap(node_start[v], node_start[v + 1], option, time, memory, np.inf)
+        if after >= 0:
+            heapq.heappush(heap, (-ratio, v, after))
+    return np.inf
 
 
 @kernel(INTS, FLOATS, FLOATS, FLOAT, INTS, FLAG)
 def truncating(node_start: Any, time: Any, memory: Any, capacity: Any, choice_out: Any, flag: Any) -> Any:
-    """As ``rerank``, but bytes saved beyond what is still needed do not count."""
-    return _rank(node_start, time, memory, capacity * MEMORY_SLACK, choice_out, True, flag)
+    """As ``rerank``, but bytes saved beyond what is still needed do not count: every swap changes every ratio."""
+    limit = capacity * MEMORY_SLACK
+    _fastest(node_start, time, choice_out)
+    while flag[0] == 0:
+        excess = chosen_sum(node_start, memory, choice_out) - limit
+        if excess <= 0:
+            return chosen_sum(node_start, time, choice_out)
+        node, option, highest = -1, -1, -1.0
+        for v in range(len(choice_out)):
+            current = node_start[v] + choice_out[v]
+            ratio, best = _best_swap(node_start[v], node_start[v + 1], current, time, memory, excess)
+            if ratio > highest:
+                node, option, highest = v, best, ratio
+        if node < 0:
+            return np.inf
+        choice_out[node] = option - node_start[node]
+    return np.inf
 
 
 @kernel(INTS, FLOATS, FLOATS, FLOAT, INTS, FLAG)

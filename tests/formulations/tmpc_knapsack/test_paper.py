@@ -42,11 +42,46 @@ def test_the_watch_ends_the_swaps(knapsack: str) -> None:
 
 
 def test_the_time_limit_ends_the_swaps() -> None:
-    """Each of some 20,000 swaps looks at all options: seconds, but for the limit."""
+    """Each of some 20,000 truncating swaps looks at all options: seconds, but for the limit."""
     instance = make(20_000, *([(0, 2 + node % 7), (1 + node % 11, 1)] for node in range(20_000)))
     limits = Limits(time_s=0.05)
-    answer = paper.solve(instance, limits, Watch(limits))
+    answer = paper.solve(instance, limits, Watch(limits), knapsack="truncating")
     assert (answer.plan, answer.stop) == (None, Stop.TIME_LIMIT)
+
+
+def _reranked(instance: KnapsackInstance) -> list[int] | None:
+    """The paper's rule word for word: look at all options anew after every swap."""
+    options = [node.options for node in instance.nodes]
+    chosen = [min(range(len(each)), key=lambda j, each=each: each[j].time) for each in options]
+    while sum(each[j].memory_bytes for each, j in zip(options, chosen, strict=True)) > instance.capacity_bytes:
+        best: tuple[float, int, int] | None = None
+        for v, (each, now) in enumerate(zip(options, chosen, strict=True)):
+            for j, other in enumerate(each):
+                saved, added = each[now].memory_bytes - other.memory_bytes, other.time - each[now].time
+                ratio = float("inf") if added <= 0 else saved / added
+                if saved > 0 and (best is None or ratio > best[0]):
+                    best = ratio, v, j
+        if best is None:
+            return None
+        chosen[best[1]] = best[2]
+    return chosen
+
+
+def test_a_heap_takes_the_swaps_of_the_rule(cases: int) -> None:
+    moved = 0
+    for number in range(10 * cases):
+        rng = random.Random(f"heap {number}")
+        rows = [[(rng.randint(1, 9), rng.randint(0, 9)) for _ in range(rng.randint(1, 5))] for _ in range(6)]
+        instance = make(rng.randint(5, 40), *rows)
+        expected = _reranked(instance)
+        found: Any = solve(instance).plan
+        assert (found is None) == (expected is None), number
+        if expected is not None:
+            assert list(found.choice.values()) == [
+                node.options[j].id for node, j in zip(instance.nodes, expected, strict=True)
+            ], number
+            moved += any(j != 0 for j in expected)
+    assert moved > cases
 
 
 @pytest.mark.parametrize("knapsack", VARIANTS)
