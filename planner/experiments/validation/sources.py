@@ -253,4 +253,5 @@ def _parse_value(setting: Setting, values: str, text: str) -> Any:
         return setting.parse(text)
     except ValueError as rule:
         shown = values if values == text else f"{text} in {values}"
-        raise UsageError.at(f"--{setting.name}", shown, str(rule)) from None
+        several = "; of several values one is drawn: A|B or LOW..HIGH" if "," in text else ""
+        raise UsageError.at(f"--{setting.name}", shown, f"{rule}{several}") from None

@@ -142,6 +142,7 @@ def test_flags_that_are_drawn_are_spelled_as_flags() -> None:
         ("bert:layers=8..4", "--layers is '8..4'; expected LOW..HIGH"),
         ("bert:layers=4..x", "--layers is 'x in 4..x'; expected an integer"),
         ("bert:layers=4|0", "--layers is '0 in 4|0'; expected an integer"),
+        ("chain8:devices=2,4", "; of several values one is drawn: A|B or LOW..HIGH"),
         ("bert:forward-only=false..true", "LOW..HIGH"),
         ("none.json", "none.json: file is 'No such file or directory'"),
         ("bert3", "INSTANCE is 'bert3'; expected one of bert32"),
