@@ -28,7 +28,10 @@ class Clock:
     simulate
         Seconds of one batch under these orders, with the sum of the gradients after it; ``None``: not simulated.
     formula_s
-        Seconds of one batch by the problem's formula, if it is one of a batch and its problem says so.
+        Seconds of one batch by the problem's formula: of a pipeline that is never flushed, those of so many
+        micro-batches. ``None``: the problem does not say.
+    other
+        The settings with which the other clock is minimised, as a command takes them; empty: there are none.
     """
 
     kind: Literal["steady", "formula", "iteration"]
@@ -36,6 +39,7 @@ class Clock:
     microbatches: int | None
     simulate: Callable[[], float | None]
     formula_s: float | None = None
+    other: str = ""
 
     @property
     def says(self) -> str:
@@ -47,8 +51,14 @@ class Clock:
         if self.kind == "steady":
             return "a pipeline that is never flushed"
         size = "" if self.microbatches is None else f" of {self.microbatches:,} micro-batches"
-        order = "" if self.schedule is None else f", {_NAMES.get(self.schedule, self.schedule.upper())}"
-        return f"an iteration{size}{order}" if self.kind == "iteration" else f"a formula of a batch{size}{order}"
+        return (
+            f"an iteration{size}{self.order}" if self.kind == "iteration" else f"a formula of a batch{size}{self.order}"
+        )
+
+    @property
+    def order(self) -> str:
+        """The schedule behind a comma; empty: the plan's own."""
+        return "" if self.schedule is None else f", {_NAMES.get(self.schedule, self.schedule.upper())}"
 
     @cached_property
     def iteration_s(self) -> float | None:

@@ -18,7 +18,7 @@ from planner.results.check import Verdict
 from planner.results.events import Event
 from planner.results.optimality_loss import any_optimal
 from planner.results.result import Result
-from planner.results.sentences import SAID, comparison_row, sentences, stage_rows, without_empty
+from planner.results.sentences import SAID, both_clocks, comparison_row, sentences, stage_rows, without_empty
 from planner.results.texts import brief, facts, format_cell, plural, with_unit
 from planner.solving.certify import Verification
 from planner.solving.compare import Report, is_proved
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from formulations.contract.clock import Clock
 
 #: The columns of a comparison that give way, one after the other, in a narrow terminal.
 _GIVE_WAY = ("instance", "certificate", "stop", "proved by", "seconds", "status", "own gap")
@@ -73,7 +72,7 @@ def show_result(
     is_cut_short = result.stop is Stop.SIZE_LIMIT or result.plan is None or "failure" in result.stats
     lists: dict[str, Any] = {name: part for name, part in result.stats.items() if _is_table(part)}
     rows: dict[str, str | Text | None] = {
-        "clock": None if (clock := result.clock()) is None else format_clock(clock),
+        "clock": None if (clock := result.clock()) is None else both_clocks(clock),
         "method": f"{result.method} ({result.claim}), {result.seconds:.4g} s {result.solver}".rstrip(),
         "options": facts(result.options) if result.options else None,
         "certificate": None if result.certificate is None else facts(result.certificate),
@@ -115,23 +114,6 @@ def _show_stages(plans: Sequence[tuple[Result, Breakdown | None]], full: bool) -
     out.print(fitting_table(out, headings, rows, [*reversed(behind), "names", "tmpcs", *reversed(headings[1:])]))
     if more:
         out.print(f" {plural(more, 'more row')}: --full")
-
-
-def format_clock(clock: Clock) -> str:
-    """What the objective is the time of; the simulated iteration and the formula, where the problem has both.
-
-    >>> from formulations.contract.clock import Clock
-    >>> format_clock(Clock("formula", "1f1b", 64, lambda: 1.25, 1.0))
-    'a formula of a batch of 64 micro-batches, 1F1B: 1 s; simulated 1.25 s'
-    >>> format_clock(Clock("iteration", "1f1b", 64, lambda: 1.25, 1.0))
-    'an iteration of 64 micro-batches, 1F1B: 1.25 s; by the formula 1 s'
-    """
-    if clock.formula_s is None:
-        return clock.says
-    simulated = "too long to be simulated" if clock.iteration_s is None else f"{clock.iteration_s:.6g} s"
-    if clock.kind == "iteration":
-        return f"{clock.says}: {simulated}; by the formula {clock.formula_s:.6g} s"
-    return f"{clock.says}: {clock.formula_s:.6g} s; simulated {simulated}"
 
 
 def _gap_over_time(events: Sequence[Event]) -> str:

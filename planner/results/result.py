@@ -73,7 +73,7 @@ class Result:
             del shown["own"]
         shown |= {"status": self.status.value, "stop": self.stop.value, "options": dict(self.options)}
         clock = self.clock()
-        names = ("kind", "schedule", "microbatches", "iteration_s", "formula_s")
+        names = ("kind", "schedule", "microbatches", "iteration_s", "formula_s", "other")
         of_clock = None if clock is None else {name: getattr(clock, name) for name in names}
         return {**shown, "clock": of_clock, "fingerprint": fingerprint(self.of, self.plan)}
 
@@ -107,14 +107,16 @@ class Result:
         return None if self.of is None else family_of(self.of)
 
     def __str__(self) -> str:
-        """What is minimised, what is proved, the shape of the plan, and a table of its stages."""
-        from planner.results.sentences import sentences, stage_rows, without_empty
+        """What is minimised, what is proved, the shape of the plan, both clocks, and a table of its stages."""
+        from planner.results.sentences import both_clocks, sentences, stage_rows, without_empty
         from planner.results.texts import columns
 
         found = self.breakdown()
         rows = [] if found is None or not found.rows else without_empty(stage_rows(self, found))
         table = columns(list(rows[0]), [list(row.values()) for row in rows]) if rows else []
-        return "\n".join([*sentences(self, found), *table])
+        clock = self.clock()
+        by_clock = [] if clock is None else [f"The clock: {both_clocks(clock)}."]
+        return "\n".join([*sentences(self, found), *by_clock, *table])
 
     def to_records(self) -> list[dict[str, Json]]:
         """The plan's stages, or other parts, one plain dict each (`pandas.DataFrame` takes the list); empty: no plan.

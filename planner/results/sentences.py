@@ -16,6 +16,7 @@ from planner.results.texts import amount, brief, format_cell, format_loss, headi
 from solvers.outcome import Status, Stop
 
 if TYPE_CHECKING:
+    from formulations.contract.clock import Clock
     from formulations.figures.plan_figures import Breakdown
 
 #: What is said of a search that did not end by itself.
@@ -98,6 +99,33 @@ def rate(found: Breakdown | None) -> str:
         if figures.get(name) is not None:
             return f" ({figures[name]:.4g} {noun}{' in a simulated iteration' if 'iteration_s' in figures else ''})"
     return ""
+
+
+def both_clocks(clock: Clock) -> str:
+    """What the objective is the time of, with the simulated iteration and the formula's value where both are known.
+
+    >>> from formulations.contract.clock import Clock
+    >>> both_clocks(Clock("formula", "1f1b", 64, lambda: 1.25, 1.0, "--objective iteration"))
+    'a formula of a batch of 64 micro-batches, 1F1B: 1 s; simulated 1.25 s (minimised by --objective iteration)'
+    >>> both_clocks(Clock("iteration", "1f1b", 64, lambda: 1.25, 1.0, "--objective formula"))
+    'an iteration of 64 micro-batches, 1F1B: 1.25 s; by the formula 1 s (minimised by --objective formula)'
+    >>> both_clocks(Clock("steady", "1f1b", 64, lambda: 1.25, 1.0))
+    'a pipeline that is never flushed: 1 s for 64 micro-batches; simulated batch, 1F1B: 1.25 s'
+    >>> both_clocks(Clock("steady", None, None, lambda: None))
+    'a pipeline that is never flushed'
+    """
+    if clock.formula_s is None:
+        return clock.says
+    simulated = "too long to be simulated" if clock.iteration_s is None else f"{clock.iteration_s:.6g} s"
+    formula = f"{clock.formula_s:.6g} s"
+    if clock.kind == "iteration":
+        said = f"{clock.says}: {simulated}; by the formula {formula}"
+    elif clock.kind == "formula":
+        said = f"{clock.says}: {formula}; simulated {simulated}"
+    else:
+        size = "a batch" if clock.microbatches is None else f"{clock.microbatches:,} micro-batches"
+        said = f"{clock.says}: {formula} for {size}; simulated batch{clock.order}: {simulated}"
+    return f"{said} (minimised by {clock.other})" if clock.other else said
 
 
 def shape(found: Breakdown) -> str:

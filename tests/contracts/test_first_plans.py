@@ -43,7 +43,7 @@ HINTED = {
 }
 
 _MACHINES = {"inner_bandwidth": "300GB/s", "outer_bandwidth": "25GB/s", "problem": "hierarchical_partitioning"}
-_FLUSHED = {"problem": "flushed_partitioning"}
+_FLUSHED = {"problem": "flushed_partitioning", "objective": "formula"}
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ def test_a_plan_near_the_best(case: Case) -> None:
 def test_what_is_too_large_to_be_built_has_its_first_plan(
     monkeypatch: pytest.MonkeyPatch, problem: str, method: str
 ) -> None:
-    instance = planner.load("chain8", problem=problem)
+    instance = planner.load("chain8-flushed" if problem == "flushed_partitioning" else "chain8")
     best = planner.solve(instance, exact=True)
     monkeypatch.setattr("formulations.stage_partitioning.model_size.MAX_CHOICES", 10)
     found = planner.solve(instance, method=method)

@@ -20,5 +20,6 @@ def clock(instance: FlushedInstance, plan: StagePlan) -> Clock:
         return iteration(instance.flat, plan, instance.schedule, longest * m)
 
     kind: Literal["formula", "iteration"] = "iteration" if instance.objective is Objective.ITERATION else "formula"
+    other = Objective.FORMULA if instance.objective is Objective.ITERATION else Objective.ITERATION
     by_formula = formula_time(instance, plan) * m * (1e-3 if instance.flat.time_unit == "ms" else 1.0)
-    return Clock(kind, str(instance.schedule), m, simulate, by_formula)
+    return Clock(kind, str(instance.schedule), m, simulate, by_formula, f"--objective {other}")

@@ -39,7 +39,8 @@ FILL = Setting(
 OBJECTIVE = Setting(
     "objective",
     one_of(*Objective),
-    "minimise a formula of a batch (--fill), or a batch that is simulated in the fixed orders of the schedule",
+    "minimise a formula of a batch (--fill), or a batch that is simulated in the fixed orders of the schedule; of a "
+    "network read as one of this problem iteration, with --fill formula",
     metavar="formula|iteration",
 )
 
@@ -69,14 +70,16 @@ def read(content: Any, where: str, overrides: Mapping[str, Any]) -> FlushedInsta
     """The instance that ``content`` and the overrides declare; `InstanceError` if it is bad.
 
     The ``flat`` part of the JSON is any content that stage partitioning reads, also a file of Piper's release; such
-    content alone is an instance with the default schedule.
+    content alone is an instance with the default schedule, whose objective is the iteration: trainers flush. A fill
+    that is given is one of the formula, and so states that.
     """
     names = {setting.name for setting in (SCHEDULE, FILL, OBJECTIVE, *_MACHINES)}
     given = parse_overrides(overrides, OVERRIDES, where)
     own = {name: value for name, value in given.items() if name in names}
     shared = {name: value for name, value in given.items() if name not in names}
     if recognise_flat(content):
-        made = FlushedInstance(read_flat(content, where, shared))
+        objective = Objective.FORMULA if "fill" in own else Objective.ITERATION
+        made = FlushedInstance(read_flat(content, where, shared), objective=objective)
     else:
         if not isinstance(content, FlushedInstance):
             given = lazy("instances.validation:read_keys")(FlushedInstance, content, where)

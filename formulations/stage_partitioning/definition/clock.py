@@ -5,6 +5,7 @@ from __future__ import annotations
 from formulations.contract.clock import Clock
 from formulations.stage_partitioning.definition.batch import gradient_bytes, iteration
 from formulations.stage_partitioning.definition.plan import StagePlan
+from formulations.stage_partitioning.definition.problem import evaluate
 from instances.problems.stage_partitioning import StageInstance
 
 
@@ -15,4 +16,7 @@ def clock(instance: StageInstance, plan: StagePlan) -> Clock:
         longest = max(gradient_bytes(instance, stage) for stage in plan.stages) / instance.bandwidth
         return iteration(instance, plan, "1f1b", longest)
 
-    return Clock("steady", "1f1b", instance.num_microbatches, simulate)
+    m = instance.num_microbatches
+    by_formula = evaluate(instance, plan) * m * (1e-3 if instance.time_unit == "ms" else 1.0)
+    other = "" if instance.exactly else "--problem flushed_partitioning"
+    return Clock("steady", "1f1b", m, simulate, by_formula, other)

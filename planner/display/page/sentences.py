@@ -10,7 +10,7 @@ from formulations.contract.family import Claim
 from formulations.figures.plan_figures import Breakdown
 from instances.units import size
 from planner.results.result import Result
-from planner.results.sentences import rate, shape
+from planner.results.sentences import both_clocks, rate, shape
 from planner.results.texts import format_loss
 from planner.solving.certify import Certification
 from planner.solving.compare import Report, optimum
@@ -25,7 +25,7 @@ def answer(report: Report, best: Result | None, found: Breakdown | None) -> list
     said = [verdict(report, best, found), *_heuristics(report)]
     if best is not None:
         clock = best.clock()
-        said.append(f"Minimised is the {best.minimised}{'' if clock is None else f': {clock.says}'}.")
+        said.append(f"Minimised is the {best.minimised}{'' if clock is None else f': {both_clocks(clock)}'}.")
     return [*said, *([f"The best plan has {shape(found)}."] if found is not None and found.rows else [])]
 
 

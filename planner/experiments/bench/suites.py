@@ -120,6 +120,7 @@ def whole_catalog(_inputs: str | None) -> list[Case]:
 def models_suite(_inputs: str | None) -> list[Case]:
     """Declarative methods at the sizes where their strength is judged: root bounds, and what is proved in a minute."""
     bert = {"layers": 32, "memory": "8GiB"}
+    flushed = {"problem": "flushed_partitioning", "objective": "formula"}
     return [
         Case("bert32", {"layers": 8, "devices": 8}, ("cpsat",)),
         Case("bert32", {"layers": 16, "devices": 16}, ("cpsat", "milp")),
@@ -138,7 +139,7 @@ def models_suite(_inputs: str | None) -> list[Case]:
         ),
         *(Case("chain8-flushed", {"devices": k}, ("cpsat", "cpsat-columns", "milp-columns")) for k in (4, 8)),
         *(
-            Case("bert32", {"problem": "flushed_partitioning", "layers": n, "devices": k}, methods)
+            Case("bert32", {**flushed, "layers": n, "devices": k}, methods)
             for n, k, methods in (
                 (4, 8, ("cpsat", "milp")),
                 (8, 8, ("cpsat-columns", "milp-columns")),
@@ -146,7 +147,7 @@ def models_suite(_inputs: str | None) -> list[Case]:
             )
         ),
         *(
-            Case("bert32", {**bert, "problem": "flushed_partitioning", "first": n, "devices": n}, methods)
+            Case("bert32", {**bert, **flushed, "first": n, "devices": n}, methods)
             for n, methods in ((8, ("milp", "milp-columns")), (16, ("cpsat-columns", "milp-columns")))
         ),
         Case("chain8-machines", {}, ("cpsat", "cpsat-columns", "milp-columns")),

@@ -10,7 +10,7 @@ import pytest
 
 import planner
 from instances.errors import InstanceError
-from instances.problems.flushed_partitioning import Schedule, flush_pipeline
+from instances.problems.flushed_partitioning import Fill, Objective, Schedule, flush_pipeline
 from instances.problems.hierarchical_partitioning import MemoryModel, on_machines
 from planner.display.tables import table_of_objects
 from planner.files.load import family_of
@@ -36,10 +36,28 @@ def test_on_machines_as_if_the_file_said_so(tmp_path: Path) -> None:
 
 
 def test_with_flushes_as_if_the_file_said_so() -> None:
+    """A network says nothing of what is minimised: the iteration, unless an objective or a formula's fill is given."""
     flat = planner.load("chain8", devices=3)
-    assert planner.load("chain8", problem="flushed_partitioning", devices=3) == flush_pipeline(flat)
-    made = planner.load("chain8", problem="flushed_partitioning", devices=3, schedule="gpipe")
-    assert made == flush_pipeline(flat, Schedule.GPIPE)
+    given = {"problem": "flushed_partitioning", "devices": 3}
+    shortest = replace(flush_pipeline(flat), objective=Objective.ITERATION)
+    assert planner.load("chain8", **given) == planner.load("chain8", **given, objective="iteration") == shortest
+    assert planner.load("chain8", **given, objective="formula") == flush_pipeline(flat)
+    assert planner.load("chain8", **given, fill="stages") == flush_pipeline(flat)
+    by_replicas = planner.load("chain8", **given, fill="replicas")
+    assert by_replicas == replace(flush_pipeline(flat), fill=Fill.REPLICAS)
+    assert planner.load("chain8", **given, fill="replicas", objective="iteration").objective is Objective.ITERATION
+    assert planner.load("chain8", **given, schedule="gpipe") == replace(shortest, schedule=Schedule.GPIPE)
+
+
+def test_a_declared_instance_keeps_its_objective(tmp_path: Path) -> None:
+    """With the field or without it, which is the formula."""
+    path = tmp_path / "flushed.json"
+    content = family_of(flushed := planner.load("chain8-flushed")).to_json(flushed)
+    path.write_text(json.dumps(content))
+    assert "objective" not in content
+    assert planner.load(path).objective is planner.load("chain8-flushed").objective is Objective.FORMULA
+    path.write_text(json.dumps({**content, "objective": "iteration"}))
+    assert planner.load(path).objective is planner.load(path, microbatches=4).objective is Objective.ITERATION
 
 
 def test_bandwidths_of_a_cluster_are_per_second_where_units_are_fixed() -> None:

@@ -15,7 +15,7 @@ from formulations import FAMILIES
 from formulations.figures.plan_figures import Breakdown
 from planner.files.load import family_of
 from planner.results import frames
-from planner.results.sentences import shape, stage_rows
+from planner.results.sentences import both_clocks, shape, stage_rows
 from solvers.outcome import Status, Stop
 
 Run = Callable[..., tuple[int, str, str]]
@@ -28,7 +28,11 @@ def test_a_result_says_what_is_minimised_its_value_and_its_shape(name: str) -> N
     result = next(each for each in results if each.plan is not None)
     instance, family = result.of, family_of(result.of)
     assert family.minimises and family.minimised(instance) in family.minimises.values()
-    first, second, *table = str(result).splitlines()
+    first, second, clock, *table = str(result).splitlines()
+    if family.clock is None:
+        table = [clock, *table]
+    else:
+        assert clock == f"The clock: {both_clocks(result.clock())}."
     assert first.startswith(f"{instance.name}: the least {family.minimised(instance)} is ") and "proved by" in first
     found = result.breakdown()
     assert found is not None and second.startswith(f"{len(found.rows)} {found.row}") and second.endswith(".")
