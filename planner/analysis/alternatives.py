@@ -17,7 +17,7 @@ import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NoReturn
 
 from formulations.contract.alternatives import Nearby
 from instances.requirements import Requirement, with_requirements
@@ -50,21 +50,33 @@ class Variants:
 
     def solve(self, variant: Any) -> Result:
         """The optimum of a variant, or that it has no plan, proved; `Unfinished` where neither is."""
+        result = self.attempt(variant)
+        if result.signal is not None or result.status not in (Status.OPTIMAL, Status.INFEASIBLE):
+            self.give_up(result)
+        return result
+
+    def give_up(self, result: Result) -> NoReturn:
+        """Raise `Unfinished` for what a result ended with."""
+        self.signal, self.stop = result.signal, result.stop
+        raise Unfinished
+
+    def attempt(self, variant: Any, *, is_first: bool = False) -> Result:
+        """What an exact method finds of a variant, proved or not; `Unfinished` where the time of all is over.
+
+        ``is_first``: it has an answer in any case, be it that nothing was found in no time.
+        """
         limits = self.limits
         if limits.time_s is not None:
             left = limits.time_s - (time.monotonic() - self._began)
-            if left <= 0:
+            if left <= 0 and not is_first:
                 self.stop = Stop.TIME_LIMIT
                 raise Unfinished
-            limits = replace(limits, time_s=left)
-        if pending() is not None:
+            limits = replace(limits, time_s=max(0.0, left))
+        if pending() is not None and not is_first:
             self.signal, self.stop = pending(), Stop.INTERRUPTED
             raise Unfinished
         result = solve(variant, exact=True, limits=limits, **self.arguments)
         self.solved += 1
-        if result.signal is not None or result.status not in (Status.OPTIMAL, Status.INFEASIBLE):
-            self.signal, self.stop = result.signal, result.stop
-            raise Unfinished
         return result
 
 

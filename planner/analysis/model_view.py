@@ -24,14 +24,14 @@ from planner.files.load import family_of, validate
 from planner.files.settings import expect_types
 from planner.files.write import write_atomically
 from planner.process.errors import UsageError
-from planner.results.result import Result, html_table
+from planner.results.result import Result, html_table, own_terms
 from planner.solving.backends import examine_solver
 from planner.solving.choose import find_method
 from planner.solving.solve import run
 from planner.solving.worker import Worker, attend, signals_stop
 from solvers.inspection import Relaxation, Sizes, most_of, why_no_bound
 from solvers.memory_budget import SizeError
-from solvers.outcome import OPTIMAL_GAP, Limits, Status, Watch, relative_gap
+from solvers.outcome import Limits, Status, Watch
 
 #: What an objective may exceed a number given for it by: sums of floats are that close, and models round times.
 _CLOSE = 1e-9
@@ -295,12 +295,12 @@ class OpenModel:
             answer = prove(instance, lambda: built, family.evaluate, family.judge, limits, part)
             objective = None if answer.plan is None else family.evaluate(instance, answer.plan)
             if not self.complete:  # what it leaves out may be what was added for
-                return answer, _own(objective, None, self.unit, False)
-            return answer, _own(objective, answer.bound, self.unit, answer.infeasible)
+                return answer, own_terms(objective, None, self.unit, False)
+            return answer, own_terms(objective, answer.bound, self.unit, answer.infeasible)
         unit, scale = self._own_unit
         answer, objective = run_as_it_is(instance, built, family.judge, limits, watch)
         values = [None if each is None else scale * each for each in (objective, answer.bound)]
-        return answer, _own(values[0], values[1], unit, answer.infeasible)
+        return answer, own_terms(values[0], values[1], unit, answer.infeasible)
 
     def write(self, path: str) -> str:
         """Write the model as a file for other solvers, and beside it ``PATH.json``: what its solutions mean.
@@ -416,17 +416,6 @@ _OWN_STATUS = {
     Status.INFEASIBLE: "infeasible with what was added to the model",
     Status.UNKNOWN: "this model has no plan so far",
 }
-
-
-def _own(objective: float | None, bound: float | None, unit: str, is_infeasible: bool) -> Mapping[str, Any]:
-    """The ``own`` of a result."""
-    gap = relative_gap(objective, bound)
-    status = Status.UNKNOWN if objective is None else Status.FEASIBLE
-    if is_infeasible and objective is None:
-        status = Status.INFEASIBLE
-    elif gap is not None and gap <= OPTIMAL_GAP:
-        status = Status.OPTIMAL
-    return {"objective": objective, "bound": bound, "unit": unit, "status": status.value}
 
 
 def _suffix(path: str) -> str:

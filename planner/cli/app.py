@@ -149,7 +149,7 @@ class _Offered:
 
 #: The options of ``solve`` by what they are about; all others are about the result.
 _PANELS_OF_SOLVE = {
-    "The instance": ("devices", "memory", "problem", "require", "trainer", "inputs"),
+    "The instance": ("devices", "memory", "problem", "require", "minimise", "trainer", "inputs"),
     "The search": (
         *("exact", "method", "portfolio", "compare", "plan", "time_limit", "gap", "seed", "threads", "solver"),
     ),
@@ -184,7 +184,7 @@ _PANELS: dict[str, dict[str, _Command]] = {
             "Find a plan; --exact proves it optimal",
             replace(
                 _SETTINGS,
-                pointer=f"{_SETTINGS.pointer} Sizes of micro-batches: planner sweep INSTANCE --microbatch-sizes 1,2,4.",
+                pointer="Of a problem: planner {} INSTANCE --help, planner sweep --microbatch-sizes.",
                 panels={name: panel for panel, names in _PANELS_OF_SOLVE.items() for name in names},
             ),
         ),
@@ -272,7 +272,7 @@ _EXAMPLES: dict[str, tuple[str, ...]] = {
     "list": ("planner list stage_partitioning", "planner list bert32 --devices 512"),
     "solve": (
         "planner solve bert32 --devices 64 --memory 8GiB --exact",
-        "planner solve model.json --for megatron --out plan.json",
+        "planner solve chain8 --minimise devices --require 'time <= 40ms'",
     ),
     "alternatives": (
         "planner alternatives bert32 --devices 64 --memory 8GiB --count 3",

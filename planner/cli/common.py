@@ -111,11 +111,12 @@ def exit_code(result: Result, exact: bool, limits: Limits) -> int:
     """The exit code of ``solve``."""
     if result.signal:
         return 128 + result.signal
-    if result.status is Status.INFEASIBLE:
+    status = result.status if result.own is None else Status(str(result.own["status"]))
+    if status is Status.INFEASIBLE:
         return INFEASIBLE
-    close_enough = result.status is Status.OPTIMAL or (result.gap is not None and result.gap <= limits.gap)
+    close_enough = status is Status.OPTIMAL or (result.gap is not None and result.gap <= limits.gap)
     proof_wanted = exact or "solver_aborts" in result.stats
-    if result.status is Status.UNKNOWN or (proof_wanted and not close_enough):
+    if status is Status.UNKNOWN or (proof_wanted and not close_enough):
         return NO_PROOF
     return 0
 

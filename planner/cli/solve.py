@@ -26,6 +26,11 @@ from planner.files.destinations import refuse_outputs
 from planner.files.read import STANDARD
 from planner.process.errors import UsageError
 
+Minimise = Annotated[
+    str | None,
+    typer.Option(metavar="AMOUNT", help="devices, memory or time (the default)"),
+]
+
 
 def solve_command(
     instance: Instance,
@@ -42,10 +47,12 @@ def solve_command(
     verbose: Verbose = False,
     inputs: Inputs = None,
     trainer: Trainer = None,
+    minimise: Minimise = None,
     **settings: Any,
 ) -> None:
     """Find a plan; --exact proves it optimal, otherwise its gap is reported."""
     from planner.analysis.compare_with_paper import solve_beside
+    from planner.analysis.least import TIME, solve_least, split_bounds
     from planner.solving.solve import solve
 
     if portfolio and method != "auto":
@@ -56,10 +63,25 @@ def solve_command(
     limits = search.limits()
     overrides, options = split(settings)
     overrides = overrides if trainer is None else question_of(trainer, overrides)
+    bounds, overrides["require"] = split_bounds(overrides.get("require") or [])
+    is_least = minimise is not None or bool(bounds)
+    beside = {
+        "--compare": compare,
+        "--plan": plan,
+        "--for": trainer,
+        "--certificate": certificate,
+        "--events": outputs.events,
+    }
+    for option, value in beside.items():
+        if is_least and value:
+            raise UsageError.at(option, value, "none beside --minimise, and bounds on time, memory or devices")
     declared = load_instance(instance, overrides, inputs, topology)
     outputs.announce(declared)
 
     def work(arguments: dict[str, Any]) -> Solved:
+        if is_least:
+            given = {name: arguments[name] for name in ("method", "options", "notice", "limits")}
+            return Solved(solve_least(declared, minimise or TIME, bounds, **given), declared)
         if not compare and not plan:
             found = Solved(solve(declared, **arguments), declared)
             return found if trainer is None else answered(found, trainer, instance, overrides, outputs.out)

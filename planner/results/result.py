@@ -8,7 +8,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from planner.types import Json, JsonObject
-from solvers.outcome import Status, Stop
+from solvers.outcome import OPTIMAL_GAP, Status, Stop, relative_gap
 
 if TYPE_CHECKING:
     from formulations.contract.clock import Clock
@@ -29,7 +29,8 @@ class Result:
     requested (`planner.certify`), if there is one. ``loss`` is ``objective / reference - 1`` to the proved optimum of a
     comparison, or its best bound (`optimality_loss`); ``None`` alone. ``signal`` is the number of the signal that
     interrupted the run. ``own`` is what a changed model has found in its own terms (`planner.model`): ``objective``,
-    ``bound``, ``unit`` and ``status``; ``None`` of every other result. ``of`` is the instance itself, where the result
+    ``bound``, ``unit`` and ``status``; where another amount was minimised (``solve --minimise``) also ``minimised`` and
+    ``within``; ``None`` of every other result. ``of`` is the instance itself, where the result
     was made in this process: notebooks show its plan's pictures.
     """
 
@@ -133,6 +134,17 @@ class Result:
     def _repr_html_(self) -> str:
         """A table; in IPython `planner.display.notebook` shows the plan's pictures."""
         return html_table([summary(self)]) + html_table(self.to_records())
+
+
+def own_terms(objective: float | None, bound: float | None, unit: str, is_infeasible: bool) -> dict[str, Json]:
+    """The ``own`` of a result: what is minimised in place of the problem's objective, and how far that is proved."""
+    gap = relative_gap(objective, bound)
+    status = Status.UNKNOWN if objective is None else Status.FEASIBLE
+    if is_infeasible and objective is None:
+        status = Status.INFEASIBLE
+    elif gap is not None and gap <= OPTIMAL_GAP:
+        status = Status.OPTIMAL
+    return {"objective": objective, "bound": bound, "unit": unit, "status": status.value}
 
 
 def summary(result: Result) -> dict[str, Json]:

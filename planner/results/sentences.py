@@ -68,12 +68,23 @@ def verdict(result: Any, found: Breakdown | None = None, is_proved: bool = True,
     return f"{said}; " + ("nothing is proved of others" if below is None else f"{below} (gap {percent(result.gap)})")
 
 
-def _in_its_own_terms(objective: float | None, bound: float | None, unit: str, status: str) -> str:
-    """What a changed model has found of what it minimises (`planner.model`).
+def _in_its_own_terms(
+    objective: float | None,
+    bound: float | None,
+    unit: str,
+    status: str,
+    minimised: str = "",
+    within: Sequence[str] = (),
+) -> str:
+    """What a changed model has found of what it minimises (`planner.model`), or another amount that is ``minimised``.
 
     >>> _in_its_own_terms(3.0, 3.0, "devices", "optimal"), _in_its_own_terms(None, None, "s", "infeasible")
     ('the least of the changed model is 3 devices', 'there is no plan with the rules that were added')
+    >>> _in_its_own_terms(3.0, 3.0, "devices", "optimal", "devices", ["time <= 0.04 s"])
+    'of all plans with time <= 0.04 s, the least takes 3 devices; that is proved'
     """
+    if minimised:
+        return _of_amount(objective, bound, unit, status, minimised, within)
     if status == Status.INFEASIBLE:
         return "there is no plan with the rules that were added"
     if objective is None:
@@ -82,6 +93,22 @@ def _in_its_own_terms(objective: float | None, bound: float | None, unit: str, s
         return f"the least of the changed model is {amount(objective, unit)}"
     below = "" if bound is None else f"; no plan of it has less than {amount(bound, unit)}"
     return f"the changed model has a plan of {amount(objective, unit)}{below}"
+
+
+def _of_amount(
+    objective: float | None, bound: float | None, unit: str, status: str, minimised: str, within: Sequence[str]
+) -> str:
+    """What is known of the least devices, memory or time of plans within some bounds."""
+    plans = f"plan{'s' * (status == Status.OPTIMAL)}{' with ' * bool(within)}{' and '.join(within)}"
+    if status == Status.INFEASIBLE:
+        return f"there is no {plans}, which is proved"
+    least = f"no such plan takes less than {amount(bound or 0.0, unit)}"
+    if objective is None:
+        return f"no {plans} was found; {least}"
+    taken = f"{amount(objective, unit)}{' of memory on its fullest device' * (minimised == 'memory')}"
+    if status == Status.OPTIMAL:
+        return f"of all {plans}, the least takes {taken}; that is proved"
+    return f"a {plans} takes {taken}; {least}"
 
 
 def _enough(stats: Mapping[str, Any]) -> str:

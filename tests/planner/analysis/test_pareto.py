@@ -2,68 +2,22 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-import math
 from dataclasses import replace
 from itertools import islice
-from typing import Any
 
 import oracles.layer_assignment
 import pytest
+from plan_amounts import OTHERS, everything, fullest, taken
 from small_instances import random_case
 
 import planner
-from formulations.operator_partitioning.definition.problem import most_memory
-from formulations.stage_graph.questions.alternatives import memory
 from planner.analysis.pareto import Front, pareto
 from planner.cli.app import main
 from planner.files.load import family_of
 from solvers.outcome import Limits, Status
 
-MOST_PLANS = 3_000
-
-
-def fullest(instance: Any, plan: Any) -> float:
-    """Parameters of the stage that holds most: those of its layers, and what some of them share, once."""
-    start, found = 0, []
-    for length in plan.lengths:
-        held = set(range(start, start + length))
-        tied = [tie.parameters for tie in instance.tied if held & set(tie.layers)]
-        found.append(math.fsum([*(instance.parameters[layer] for layer in held), *tied]))
-        start += length
-    return max(found)
-
-
-OTHERS = {"operator_partitioning": most_memory, "stage_graph": memory, "layer_assignment": fullest}
 AXES = [("time", "memory", "devices"), ("time", "memory"), ("time", "devices")]
-
-
-def everything(instance: Any) -> list[dict[str, float]] | None:
-    """What every plan takes, each figure from the plan's JSON; ``None``: too many plans."""
-    family = family_of(instance)
-    oracle = importlib.import_module(f"oracles.{family.name}")
-    listed = list(islice(oracle.plans(instance), MOST_PLANS + 1))
-    if len(listed) > MOST_PLANS:
-        return None
-    plans = [(each, family.plan_from_json(instance, each)) for each in listed]
-    return [taken(instance, each, plan) for each, plan in plans if not family.judge(instance, plan)]
-
-
-def taken(instance: Any, content: dict[str, Any], plan: Any) -> dict[str, float]:
-    """Time, memory and devices of a plan."""
-    family = family_of(instance)
-    if family.name in OTHERS:
-        return {"time": family.evaluate(instance, plan), "memory": OTHERS[family.name](instance, plan)}
-    tmpcs = {(layer.id, t, x.id): x for layer in instance.layers for t, found in layer.tmpcs.items() for x in found}
-    memory, later = 0.0, 0
-    for stage in reversed(content["stages"]):
-        later += stage["dp_degree"]
-        in_flight = -(-later // stage["dp_degree"])
-        chosen = [tmpcs[v, stage["tp_degree"], stage["tmpcs"][str(v)]] for v in stage["nodes"]]
-        memory = max(memory, sum(x.activation_bytes * in_flight + x.static_bytes for x in chosen))
-    devices = sum(stage["dp_degree"] * stage["tp_degree"] for stage in content["stages"])
-    return {"time": family.evaluate(instance, plan), "memory": memory, "devices": devices}
 
 
 def covers(one: dict[str, float], other: dict[str, float], axes: tuple[str, ...], slack: float) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from itertools import product
 from typing import Any
 
@@ -15,6 +16,7 @@ import planner
 from formulations.stage_partitioning import FAMILY
 from formulations.stage_partitioning.definition.problem import stage_time
 from planner.analysis.model_view import OpenModel
+from planner.cli.app import main
 from planner.process.errors import UsageError
 
 PAGE = ROOT / "docs" / "your-own-variant.md"
@@ -178,6 +180,8 @@ def test_the_page_runs_as_it_stands(capsys: pytest.CaptureFixture[str]) -> None:
     """Its four variants one after the other; each prints the line that stands below it."""
     text = PAGE.read_text()
     blocks = re.findall(r"```(python|text)\n(.*?)```", text, flags=re.DOTALL)
+    commands = [content for _, content in blocks if content.startswith("$ planner")]
+    blocks = [block for block in blocks if block[1] not in commands]
     names: dict[str, Any] = {}
     shown = []
     for language, content in blocks:
@@ -186,4 +190,8 @@ def test_the_page_runs_as_it_stands(capsys: pytest.CaptureFixture[str]) -> None:
         else:
             shown.append(content)
             assert capsys.readouterr().out == content
-    assert len(shown) == 4
+    assert len(shown) == 4 and len(commands) == 1
+    for content in commands:
+        command, _, printed = content.partition("\n")
+        assert main(shlex.split(command.removeprefix("$ planner "))) == 0
+        assert capsys.readouterr().out.startswith(printed)
