@@ -11,6 +11,8 @@ from solvers.outcome import Limits
 
 #: Downsets up to which a proof is a matter of seconds.
 _QUICK_DOWNSETS = 20_000
+#: Booleans of a flushed step up to which a proof mostly is.
+_QUICK_BOOLEANS = 2_000
 
 
 def downset_count(instance: OperatorInstance) -> int | None:
@@ -20,7 +22,9 @@ def downset_count(instance: OperatorInstance) -> int | None:
 
 
 def exact_supports(instance: OperatorInstance) -> str | None:
-    """Whether all downsets can be enumerated."""
+    """Whether the slowest stage decides, and all downsets can be enumerated."""
+    if instance.flushed:
+        return "it has no chains for a step of a flushed pipeline; cpsat and milp do"
     if downset_count(instance) is None:
         words = too_many(len(instance.operators), MAX_DOWNSETS)
         return f"{words}; parmesan does without them, as does cpsat on small graphs"
@@ -45,7 +49,8 @@ def model_size(instance: OperatorInstance) -> int:
     """Booleans of the assignment model."""
     stages = instance.num_stages or 1
     pairs = sum(1 if len(t.targets) == 1 else stages for t in instance.tensors)
-    return stages * (2 * len(instance.operators) + 2 * pairs) + stages * (instance.num_devices or 0)
+    feeding = stages * (stages - 1) // 2 if instance.flushed else 0
+    return stages * (2 * len(instance.operators) + 2 * pairs) + stages * (instance.num_devices or 0) + feeding
 
 
 def model_effort(instance: OperatorInstance) -> float:
@@ -61,6 +66,10 @@ def flow_effort(instance: OperatorInstance) -> float:
 def choose(instance: OperatorInstance, _limits: Limits, exact: bool) -> tuple[str, str]:
     """The exact search where downsets are few, else Parmesan's flow."""
     reason = exact_supports(instance)
+    if instance.flushed:
+        if model_supports(instance) is None and (exact or model_size(instance) <= _QUICK_BOOLEANS):
+            return "cpsat", "a step of a flushed pipeline is minimised by models"
+        return ("cpsat" if exact else "parmesan"), "the model of a flushed step is large"
     if reason is None:
         count = downset_count(instance) or 0
         if exact or count <= _QUICK_DOWNSETS:

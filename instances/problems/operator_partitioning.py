@@ -89,7 +89,7 @@ def _write_keys(instance: OperatorInstance) -> dict[str, Any]:
 
 @in_files(
     *("name", "num_stages", "replicas", "bandwidth_bytes_per_s", "operators", "tensors", "num_devices?"),
-    *("memory_bytes?", "step_microbatches?", "pooled_memory?", "at_most?", "training?"),
+    *("memory_bytes?", "step_microbatches?", "pooled_memory?", "at_most?", "training?", "flushed?"),
     problem="operator_partitioning",
     absent={"name": "operators", "tensors": ()},
     types={"tensors": tuple[NamedTensor, ...]},
@@ -121,7 +121,9 @@ class OperatorInstance(Recorded):
     at_most
         Fewer stages than S are as good.
     step_microbatches
-        Global batch over micro-batch: micro-batches of a step for all replicas together; only where S is free.
+        Global batch over micro-batch: those of a step for all replicas together; only where a step is minimised.
+    flushed
+        With a given S: the pipeline runs empty after each step, and a step is minimised.
     """
 
     name: Identifier
@@ -136,6 +138,7 @@ class OperatorInstance(Recorded):
     training: TrainingMemory | None = None
     at_most: Flag = False
     step_microbatches: Count | None = None
+    flushed: Flag = False
 
     @cached_property
     def edges(self) -> tuple[tuple[int, int], ...]:
@@ -144,8 +147,8 @@ class OperatorInstance(Recorded):
 
     @property
     def objective(self) -> str:
-        """``step`` where the number of stages is free, else ``stage``."""
-        return "step" if self.num_stages is None else "stage"
+        """``step`` where the number of stages is free or the pipeline is flushed, else ``stage``."""
+        return "step" if self.num_stages is None or self.flushed else "stage"
 
     @property
     def weight_copies(self) -> float | None:
@@ -165,7 +168,8 @@ def check(instance: OperatorInstance, where: str) -> None:
     ------
     InstanceError
         No operator, ids that occur twice, operators that are not in a topological order, a tensor without targets or
-        with one twice, stages that are free without a number of devices and of micro-batches of a step.
+        with one twice, stages that are free without a number of devices and of micro-batches of a step, a flush without
+        the latter or with free stages.
     """
     expect(bool(instance.operators), where, "operators", [], "at least one operator")
     expect_unique([operator.id for operator in instance.operators], where, "operators")
@@ -182,6 +186,10 @@ def check(instance: OperatorInstance, where: str) -> None:
         for name in ("num_devices", "step_microbatches"):
             if getattr(instance, name) is None:
                 raise InstanceError.missing(where, name, "a number where num_stages is null")
+    if instance.flushed:
+        expect(instance.num_stages is not None, where, "flushed", True, "false where num_stages is null")
+        if instance.step_microbatches is None:
+            raise InstanceError.missing(where, "step_microbatches", "a number where flushed is true")
 
 
 def expect_held(instance: OperatorInstance, declared: Mapping[str, Any], where: str) -> None:

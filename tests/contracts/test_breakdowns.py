@@ -238,7 +238,7 @@ def test_layer_assignment() -> None:
         same(stacks(pictures)["time of a micro-batch"], times)
 
 
-ADDED_UP = ("layer_assignment", "mesh_tiling", "amp_strategy", "flushed_partitioning")
+ADDED_UP = ("layer_assignment", "mesh_tiling", "amp_strategy", "flushed_partitioning", "operator_partitioning")
 
 
 @pytest.mark.parametrize("name", NAMES)

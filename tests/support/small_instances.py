@@ -190,6 +190,11 @@ def _placement(rng: random.Random) -> Any:
     return pipeline_placement.random_instance(rng, stages, replicas, rng.choice(["p2p", "allreduce", "full"]))
 
 
+def _operators(rng: random.Random) -> Any:
+    make = operator_partitioning.flushed_instance if rng.random() < 0.3 else operator_partitioning.random_instance
+    return make(rng, 7)
+
+
 _GENERATORS: dict[str, Callable[[random.Random], Any]] = {
     "stage_partitioning": _stage_instance,
     "tmpc_knapsack": lambda rng: tmpc_knapsack.random_instance(rng, 10, 5),
@@ -200,7 +205,7 @@ _GENERATORS: dict[str, Callable[[random.Random], Any]] = {
     "flushed_partitioning": _flushed,
     "training_strategy": training_strategy.random_instance,
     "microbatch_schedule": microbatch_schedule.random_instance,
-    "operator_partitioning": lambda rng: operator_partitioning.random_instance(rng, 7),
+    "operator_partitioning": _operators,
     "stage_graph": _branching,
     "device_mapping": lambda rng: device_mapping.random_mapping(rng, 5),
     "pipeline_placement": _placement,

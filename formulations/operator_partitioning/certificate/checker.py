@@ -1,8 +1,9 @@
 """Check a certificate of operator partitioning: ``python checker.py INSTANCE.json CERTIFICATE.json``.
 
 Standard library, integers and fractions only; written from the definition in its README, whose letters it uses
-(S, R, D, B). Amounts of an instance are the float64 numbers that its JSON denotes, as exact rationals. A stage fits if
-it needs at most M (1 + 1e-12) (1 + 2^-50): what the definition admits, with the rounding of its sums.
+(S, R, D, B). Steps of flushed pipelines are refused. Amounts of an instance are the float64 numbers that its JSON
+denotes, as exact rationals. A stage fits if it needs at most M (1 + 1e-12) (1 + 2^-50): what the definition admits,
+with the rounding of its sums.
 
 **Claims.** ``plan`` keeps every rule and takes ``objective``; every plan takes more than ``bound``, L (if L is 0: none
 takes less, which needs no proof). If ``bound`` is null there is no plan; then T is infinite below.
@@ -66,6 +67,7 @@ class Instance(Operators):
         self.S, self.D, self.step = optional("num_stages"), optional("num_devices"), optional("step_microbatches")
         need(self.S is not None or None not in (self.D, self.step), "devices and micro-batches where stages are free")
         self.R, self.B = count(content.get("replicas", 1)), exact(content["bandwidth_bytes_per_s"])
+        reject(content.get("flushed", False) is not False, "a step of a flushed pipeline: it is not looked at")
         at_most = content.get("at_most", False)
         need(self.B > 0 and type(at_most) is bool, "a positive bandwidth, and true or false")
         self.at_most, computing, volume = at_most and self.S is not None, [self.B * t for t in self.seconds], self.bytes

@@ -106,14 +106,19 @@ def load_bound(instance: OperatorInstance) -> float:
     if stages > 1 and not instance.at_most and is_connected(instance):
         sent = (tensor.volume_bytes for tensor in instance.tensors)  # of one operator there are none
         smallest = min(sent, default=0.0) / instance.bandwidth_bytes_per_s
-    if instance.num_devices is None:
-        devices, most = stages * instance.replicas, instance.replicas
-    else:
-        devices, most = instance.num_devices, instance.num_devices - (0 if instance.at_most else stages - 1)
+    most = most_replicas(instance)
     if most < 1:
         return 0.0
+    devices = stages * instance.replicas if instance.num_devices is None else instance.num_devices
     shared = (compute + 2 * (stages - 1) * smallest) / devices
     return max(shared, (largest + smallest) / most) * (1 - ROUNDING)
+
+
+def most_replicas(instance: OperatorInstance) -> int:
+    """No stage of a given S has more replicas: free ones leave one to each other stage, unless that may be empty."""
+    if instance.num_devices is None:
+        return instance.replicas
+    return instance.num_devices - (0 if instance.at_most else (instance.num_stages or 1) - 1)
 
 
 def is_connected(instance: OperatorInstance) -> bool:

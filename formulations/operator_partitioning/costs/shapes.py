@@ -11,9 +11,10 @@ from typing import Any
 
 from formulations.contract.family import Answer, infeasible_by_counting
 from formulations.contract.quantities import judge
-from formulations.operator_partitioning.costs.costs import ROUNDING, load_bound
+from formulations.operator_partitioning.costs.costs import ROUNDING, load_bound, most_replicas
 from formulations.operator_partitioning.definition.plan import OperatorPlan
 from formulations.operator_partitioning.definition.problem import evaluate, microbatches_each, shapes, violations
+from instances.graph import adjacency
 from instances.problems.operator_partitioning import OperatorInstance
 from solvers.outcome import Prover, Watch
 
@@ -27,9 +28,9 @@ class Flow:
 
 
 def instances_by_shape(instance: OperatorInstance) -> dict[tuple[int, int], OperatorInstance]:
-    """By (S, R): the instance with these; only itself where S is given."""
+    """By (S, R): the instance with these, whose slowest stage is minimised; only itself where S is given."""
     if instance.num_stages is not None:
-        return {(instance.num_stages, instance.replicas): instance}
+        return {(instance.num_stages, instance.replicas): replace(instance, flushed=False)}
     return {
         (stages, each): replace(instance, num_stages=stages, replicas=each, num_devices=None, at_most=False)
         for stages, each in shapes(instance)
@@ -45,8 +46,37 @@ def lower_bound(instance: OperatorInstance, least: Mapping[tuple[int, int], floa
     bounds = []
     for shape, each in instances_by_shape(instance).items():
         load = load_bound(each) if least is None else least[shape]
-        bounds.append(load if instance.num_stages is not None else step_bound(instance, shape, load))
+        if instance.flushed:
+            bounds.append(flushed_bound(instance, load))
+        else:
+            bounds.append(load if instance.num_stages is not None else step_bound(instance, shape, load))
     return min(bounds, default=0.0)
+
+
+def flushed_bound(instance: OperatorInstance, load: float) -> float:
+    """A bound on a flushed step whose slowest stage takes at least ``load`` over its replicas.
+
+    With r replicas that stage takes r times as long for each of at least G / r micro-batches: all but the first take at
+    least (G - r) load. A path of operators goes through stages of one path. Of free replicas each stage may have one,
+    and no all-reduce.
+    """
+    assert instance.num_stages is not None and instance.step_microbatches is not None
+    most = most_replicas(instance)
+    others = max(0, instance.step_microbatches - most) * load
+    sizes = [operator.parameter_bytes for operator in instance.operators]
+    reduced = 0.0
+    if instance.num_devices is None:
+        reduced = max(max(sizes), sum(sizes) / instance.num_stages) * step_seconds_per_byte(instance, most)
+    return (max(longest_operators(instance), load) + others + reduced) * (1 - ROUNDING)
+
+
+def longest_operators(instance: OperatorInstance) -> float:
+    """Seconds of the operators on the longest path of them."""
+    until: list[float] = []
+    into = adjacency(len(instance.operators), instance.edges)[1]
+    for v, operator in enumerate(instance.operators):
+        until.append(operator.compute_s + max((until[u] for u in into[v]), default=0.0))
+    return max(until)
 
 
 def step_bound(instance: OperatorInstance, shape: tuple[int, int], load: float) -> float:

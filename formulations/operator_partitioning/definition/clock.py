@@ -1,4 +1,4 @@
-"""Stages of a given number are those of a pipeline that never runs empty; where it is free, a step is a formula."""
+"""Stages of a given number are those of a pipeline that never runs empty, unless it is flushed; a step is a formula."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from instances.problems.operator_partitioning import OperatorInstance
 
 
 def clock(instance: OperatorInstance, plan: OperatorPlan) -> Clock:
-    """The slowest stage, or Parmesan's step, beside the simulated step of one replica with the all-reduce after it.
+    """The slowest stage, or a step by its formula, beside the simulated step of one replica and its all-reduce.
 
     Backward passes take two thirds, and tensors are part of both. Not simulated: instances that do not say how many
     micro-batches a step has, and plans whose stages have different numbers of replicas, for which no order is known.
     """
     training, replicas = instance.training, plan.replicas[0]
     schedule = "1f1b" if training is None else training.schedule
-    is_step = instance.num_stages is None
+    is_step = instance.objective == "step"
     stated = None if training is None else training.microbatches  # of each replica
     each = microbatches_each(instance, replicas) if is_step else stated
 

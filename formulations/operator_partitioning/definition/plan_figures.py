@@ -26,6 +26,7 @@ from formulations.operator_partitioning.definition.problem import (
     capacity_bytes,
     crossing_bytes,
     evaluate,
+    heaviest_path,
     memory_bytes,
     memory_terms,
     microbatches_each,
@@ -42,7 +43,7 @@ _MICROBATCHES = 4
 def breakdown(instance: OperatorInstance, plan: OperatorPlan) -> Breakdown:
     """Every stage's seconds for a micro-batch, its share of communication, its all-reduce, and its memory."""
     seconds = stage_seconds(instance, plan)
-    shares = plan.replicas if instance.num_stages is not None else (1,) * len(plan.stages)
+    shares = plan.replicas if instance.objective == "stage" else (1,) * len(plan.stages)
     rows: list[dict[str, Any]] = []
     for stage, (members, replicas) in enumerate(zip(plan.stages, plan.replicas, strict=True)):
         compute = math.fsum(instance.operators[operator].compute_s for operator in members)
@@ -113,13 +114,18 @@ def memory_stack(instance: OperatorInstance, plan: OperatorPlan, stages: Sequenc
 def _together(
     instance: OperatorInstance, plan: OperatorPlan, rows: Sequence[Mapping[str, Any]], stages: Sequence[Stage]
 ) -> list[Stack]:
-    """Where the number of stages is free, what each stage adds to a step."""
-    if instance.num_stages is not None:
+    """Where a step is minimised, what each stage adds to it."""
+    if instance.objective == "stage":
         return []
     times, rings = [row["stage_s"] for row in rows], [row["all_reduce_s"] for row in rows]
-    rounds = microbatches_each(instance, plan.replicas[0])
-    slow = slowest(times)
-    filling = [(len(times) - 1) * time if stage == slow else 0.0 for stage, time in enumerate(times)]
+    if instance.flushed:
+        path = heaviest_path(times, crossing_bytes(instance, plan))
+        filling = [time if stage in path else 0.0 for stage, time in enumerate(times)]
+        counts = (microbatches_each(instance, replicas) - 1 for replicas in plan.replicas)
+        times, rounds = [count * time for count, time in zip(counts, times, strict=True)], 1
+    else:
+        rounds, slow = microbatches_each(instance, plan.replicas[0]), slowest(times)
+        filling = [(len(times) - 1) * time if stage == slow else 0.0 for stage, time in enumerate(times)]
     found = flush_parts(times, rounds, filling, rings, stages, "step", "s")
     return [] if found is None else [found]
 
@@ -132,9 +138,9 @@ def _passes(
     stages: Sequence[Stage],
 ) -> Passes:
     """An iteration of one replica, which the objective counts in another way."""
-    is_step = instance.num_stages is None
+    is_step = instance.objective == "step"
     if is_step:
-        count = microbatches_each(instance, plan.replicas[0])
+        count = microbatches_each(instance, min(plan.replicas))
     else:
         count = instance.training.microbatches if instance.training else _MICROBATCHES
     schedule = ScheduleInstance(
@@ -150,7 +156,12 @@ def _passes(
             "drains, too"
         )
         return beside_objective(passes, objective, says)
-    ring = max(all_reduce_seconds(instance, members, plan.replicas[0]) for members in plan.stages)
+    ring = max(all_reduce_seconds(instance, *of) for of in zip(plan.stages, plan.replicas, strict=True))
+    if instance.flushed:
+        says = (
+            " for a step, counts the heaviest path of stages once, and all other micro-batches where they take longest"
+        )
+        return beside_objective(passes, objective, says, ring)
     sooner = "; here faster stages fill and drain the pipeline sooner" if len(times) > 1 else ""
     says = f" for a step, counts {count} + {len(times) - 1} rounds of the slowest stage{sooner}"
     return beside_objective(passes, objective, says, ring)

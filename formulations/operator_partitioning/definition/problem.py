@@ -1,12 +1,20 @@
 """Operator partitioning: the definition, naively and without any solver.
 
-Source: Parmesan, Equations 1 to 3; memory and the free choice of stages: Source: reconstructed (appendices E and F).
+A step of a flushed pipeline by a formula (docs/the-clock.md): t(s) is a stage's time for a micro-batch on one of its r
+replicas, which runs m(s) = ceil(G / r) of the G of a step; Q is the largest sum of t on a path of stages::
+
+    Q + max (m(s) - 1) t(s) + max 2 (r - 1) / (r B) * parameters(s)
+
+Source: Parmesan, Equations 1 to 3; memory and the free choice of stages: Source: reconstructed (appendices E and F). A
+flushed step: what p equal stages take under 1F1B or GPipe (Narayanan et al. 2021, section 2.2), for stages that differ.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from itertools import chain
+from typing import NamedTuple
 
 from formulations.contract.violation import Violation
 from formulations.operator_partitioning.definition.plan import OperatorPlan
@@ -45,8 +53,41 @@ def stage_seconds(instance: OperatorInstance, plan: OperatorPlan) -> tuple[float
     )
 
 
+class Step(NamedTuple):
+    """Seconds of a flushed step: the first micro-batch, all others where they take longest, the longest all-reduce."""
+
+    path_s: float
+    others_s: float
+    all_reduce_s: float
+
+
+def step_parts(instance: OperatorInstance, plan: OperatorPlan) -> Step:
+    """What a step of a flushed pipeline adds up."""
+    seconds = stage_seconds(instance, plan)
+    rounds = [microbatches_each(instance, count) - 1 for count in plan.replicas]
+    sums = [all_reduce_seconds(instance, *of) for of in zip(plan.stages, plan.replicas, strict=True)]
+    path = heaviest_path(seconds, crossing_bytes(instance, plan))
+    return Step(
+        math.fsum(seconds[stage] for stage in path),
+        max(count * time for count, time in zip(rounds, seconds, strict=True)),
+        max(sums),
+    )
+
+
+def heaviest_path(seconds: Sequence[float], edges: Iterable[tuple[int, int]]) -> tuple[int, ...]:
+    """The stages of the path, from stage to stage that it feeds, on which ``seconds`` add up to most."""
+    paths: list[tuple[float, tuple[int, ...]]] = []
+    into: dict[int, list[int]] = {}
+    for source, target in edges:
+        into.setdefault(target, []).append(source)
+    for stage, time in enumerate(seconds):
+        before = max((paths[source] for source in into.get(stage, ()) if source < stage), default=(0.0, ()))
+        paths.append((before[0] + time, (*before[1], stage)))
+    return max(paths)[1]
+
+
 def evaluate(instance: OperatorInstance, plan: OperatorPlan) -> float:
-    """Seconds of the slowest stage over its replicas; where the number of stages is free, of a training step.
+    """Seconds of the slowest stage over its replicas; of a training step where stages are free or flushed.
 
     Raises
     ------
@@ -56,10 +97,12 @@ def evaluate(instance: OperatorInstance, plan: OperatorPlan) -> float:
     Source
     ------
     Parmesan, Equations 1 and 3. A step: (MB + S - 1) times the slowest stage plus the slowest all-reduce of
-    parameters. Source: reconstructed (Appendix E is not published).
+    parameters. Source: reconstructed (Appendix E is not published). A flushed step: `step_parts`.
     """
     if len(plan.replicas) != len(plan.stages) or sorted(stage_of(plan)) != list(range(len(instance.operators))):
         raise ValueError("the stages do not hold every operator, or some stage has no replicas")
+    if instance.flushed:
+        return math.fsum(step_parts(instance, plan))
     seconds = stage_seconds(instance, plan)
     if instance.num_stages is not None:
         return max(time / count for time, count in zip(seconds, plan.replicas, strict=True))
@@ -69,9 +112,9 @@ def evaluate(instance: OperatorInstance, plan: OperatorPlan) -> float:
 
 
 def microbatches_each(instance: OperatorInstance, replicas: int) -> int:
-    """Micro-batches of a step for one replica, where the number of stages is free."""
+    """Micro-batches of a step for the replica with most of them."""
     assert instance.step_microbatches is not None
-    return instance.step_microbatches // replicas
+    return -(-instance.step_microbatches // replicas)
 
 
 def all_reduce_seconds(instance: OperatorInstance, members: tuple[int, ...], replicas: int) -> float:

@@ -1,7 +1,8 @@
 """What a caller may change of an operator-partitioning instance.
 
 Stages and devices together: S stages with R = devices / S replicas; with ``--variable-replicas`` any replicas that use
-no more devices. Devices alone: the number of stages is free, and a training step is what is minimised.
+no more devices. Devices alone: the number of stages is free, and a training step is what is minimised, as it is with
+``--objective step``.
 """
 
 from __future__ import annotations
@@ -63,9 +64,15 @@ OVERRIDES: tuple[Setting, ...] = (
     Setting("stash", parse_flag, "keep activations instead of recomputing them", is_flag=True),
     WEIGHT_COPIES,
     Setting(
+        "objective",
+        one_of(*MINIMISES),
+        "the slowest stage of a pipeline that is never flushed, or a step of one that is",
+        metavar="stage|step",
+    ),
+    Setting(
         "step-microbatches",
         parse_count,
-        "micro-batches of a training step, where the stage count is optimised",
+        "micro-batches of a training step for all replicas together, where a step is minimised",
         metavar="G",
     ),
 )
@@ -84,7 +91,21 @@ def apply(instance: OperatorInstance, overrides: Mapping[str, Any], where: str) 
         if setting in given:
             fields[setting.replace("-", "_")] = True
     instance = replace(instance, **fields, training=_training(instance.training, given))
-    return replace(_set_shape(instance, given, where), options={**instance.options, **given})
+    instance = _set_objective(_set_shape(instance, given, where), given, where)
+    return replace(instance, options={**instance.options, **given})
+
+
+def _set_objective(instance: OperatorInstance, given: Mapping[str, Any], where: str) -> OperatorInstance:
+    """A flush, where the number of stages is given; by default each replica has the schedule's micro-batches."""
+    wanted = given.get("objective", instance.objective)
+    if instance.num_stages is None:
+        if wanted == "stage":
+            raise InstanceError.at(where, "--objective", wanted, "step, or --stages: the number of stages is free")
+        return instance
+    if wanted == "stage" or not (instance.flushed or "objective" in given):
+        return replace(instance, flushed=False)
+    replicas = instance.replicas if instance.num_devices is None else instance.num_devices // instance.num_stages
+    return replace(instance, flushed=True, step_microbatches=_step(instance, given, max(1, replicas)))
 
 
 def _training(training: TrainingMemory | None, given: Mapping[str, Any]) -> TrainingMemory | None:
@@ -124,7 +145,7 @@ def _set_shape(instance: OperatorInstance, given: Mapping[str, Any], where: str)
 
 
 def _step(instance: OperatorInstance, given: Mapping[str, Any], devices: int | None) -> int:
-    """Micro-batches of a step: given, declared, or the schedule's for every device."""
+    """Micro-batches of a step: given, declared, or the schedule's for every device (given S: replica)."""
     each = given.get("microbatches") or (instance.training or TrainingMemory()).microbatches
     return int(given.get("step-microbatches") or instance.step_microbatches or each * (devices or 1))
 

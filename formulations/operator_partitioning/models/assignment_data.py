@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from formulations.operator_partitioning.definition.problem import all_reduce_seconds, microbatches_each
 from instances.graph import adjacency
 from instances.problems.operator_partitioning import OperatorInstance
 
@@ -80,7 +81,21 @@ class Data:
     @property
     def common_replicas(self) -> int:
         """Replicas by which the objective divides loads: the models leave them out where all stages have R."""
-        return 1 if self.is_free else self.instance.replicas
+        return 1 if self.is_free or self.instance.flushed else self.instance.replicas
+
+    @property
+    def replicas(self) -> list[int]:
+        """The numbers of replicas that a stage with operators may have."""
+        return [r for r in self.numbers if r] if self.is_free else [self.instance.replicas]
+
+    def after_first(self, replicas: int | None = None) -> int:
+        """Micro-batches of a step but the first, on the busiest of so many replicas, or of any number of them."""
+        return microbatches_each(self.instance, min(self.replicas, default=1) if replicas is None else replicas) - 1
+
+    def all_reduce_s(self, replicas: int) -> dict[int, float]:
+        """What an operator adds to the all-reduce of its stage of so many replicas."""
+        each = {v: all_reduce_seconds(self.instance, (v,), replicas) for v in self.operators}
+        return {v: seconds for v, seconds in each.items() if seconds}
 
     @property
     def running(self) -> range:

@@ -10,6 +10,7 @@ Source: this project; the objective is Parmesan's, Equations 1 and 3.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +19,7 @@ import pyomo.environ as pyo
 
 from formulations.contract.family import Answer, infeasible_by_counting
 from formulations.modelling.solve_model import add_requirements, prove
-from formulations.operator_partitioning.costs.shapes import shortage
+from formulations.operator_partitioning.costs.shapes import longest_operators, shortage
 from formulations.operator_partitioning.definition.plan import OperatorPlan
 from formulations.operator_partitioning.definition.problem import evaluate, violations
 from formulations.operator_partitioning.definition.quantities import VOCABULARY
@@ -37,9 +38,13 @@ _SPARE = 1e-6
 def times_of(data: Data, known_s: float | None) -> tuple[float, float]:
     """The unit of time, and a load than which none of interest is larger, given a known plan's objective; seconds."""
     largest_s, replicas = data.largest_load_s, data.common_replicas
+    if data.instance.flushed:
+        reduced_s = max(math.fsum(data.all_reduce_s(r).values()) for r in data.replicas)
+        largest_s = largest_s * (len(data.stages) + data.after_first()) + reduced_s
     if not known_s:
         return largest_s / milp.NATURAL or 1.0, largest_s
-    top_s = known_s * (data.instance.num_devices or replicas) * (1 + milp.ROOM)
+    spread = 1 if data.instance.flushed else data.instance.num_devices or replicas
+    top_s = known_s * spread * (1 + milp.ROOM)
     return known_s * replicas / milp.NATURAL, min(largest_s, top_s)
 
 
@@ -134,8 +139,6 @@ def build(data: Data, unit: float, top_s: float) -> pyo.ConcreteModel:
         "leaves[t,s]: stage s sends tensor t, which has one target")
     model.sends = pyo.Var([(t, s, q) for t in data.several for s in stages for q in stages[s + 1:]], domain=pyo.Binary,
         doc="sends[t,s,q]: stage s sends tensor t, which has several targets, to stage q")
-    model.slowest = pyo.Var(bounds=(0, None), doc=
-        "time of the slowest stage over its replicas [Parmesan, Equation 1]")
     # M(s, s') of Equations 1 and 3: nothing but load keeps these variables down, so they need no upper rows.
     model.received = pyo.Constraint(
         [(t, target, s) for t in data.send_s for s in stages[1:] for target in tensors[t].targets],
@@ -152,25 +155,99 @@ def build(data: Data, unit: float, top_s: float) -> pyo.ConcreteModel:
         "a tensor of several is sent from the stage of its source to every stage that takes it: sends[t,s,q] >= "
         "holds[source,s] + takes[t,q] - 1 [Parmesan, Equation 3]")
 
+    # fmt: on
+    if data.instance.flushed:
+        add_step(model, data, unit, top_s)
+    else:
+        add_slowest(model, data, unit, top_s)
+    return model
+
+
+def time_of(model: Any, data: Data, unit: float, top_s: float, s: int, times: int = 1) -> Any:
+    """So many times what stage s takes; what takes far longer than any load of interest counts as twice as long."""
+    last = data.stages[-1]
+    seconds = [
+        *((each, model.holds[v, s]) for v, each in data.compute_s.items()),
+        *((each, model.takes[t, s]) for t, each in data.send_s.items() if s),
+        *((data.send_s[t], model.leaves[t, s]) for t in data.single if s < last),
+        *((data.send_s[t], model.sends[t, s, q]) for t in data.several for q in data.stages[s + 1 :]),
+    ]
+    return weighted_sum((in_units(min(times * each, 2 * top_s), unit), variable) for each, variable in seconds)
+
+
+def add_slowest(model: pyo.ConcreteModel, data: Data, unit: float, top_s: float) -> None:
+    """The objective of a pipeline that is never flushed."""
+    # fmt: off
+    model.slowest = pyo.Var(bounds=(0, None), doc=
+        "time of the slowest stage over its replicas [Parmesan, Equation 1]")
+
     def stage_time(m: Any, s: int, *number: int) -> Any:
-        seconds = [*((each, m.holds[v, s]) for v, each in data.compute_s.items()),
-                   *((each, m.takes[t, s]) for t, each in data.send_s.items() if s),
-                   *((data.send_s[t], m.leaves[t, s]) for t in data.single if s < stages[-1]),
-                   *((data.send_s[t], m.sends[t, s, q]) for t in data.several for q in stages[s + 1:])]
-        # What takes far longer than any load of interest counts as twice as long as that.
-        time = weighted_sum((in_units(min(each, 2 * top_s), unit), variable) for each, variable in seconds)
+        time = time_of(m, data, unit, top_s, s)
         if not number:  # all stages have R replicas, so that is left to the objective
             return time <= m.slowest
         # Big-M: no load of interest is above the largest one, so without r replicas the row says nothing.
         return time <= number[0] * m.slowest + top_s / unit * (1 - m.replicas[s, *number])
 
     model.stage_time = pyo.Constraint(
-        *([stages, [r for r in data.numbers if r]] if data.is_free else [stages]), rule=stage_time, doc=
+        *([data.stages, [r for r in data.numbers if r]] if data.is_free else [data.stages]), rule=stage_time, doc=
         "the slowest stage is as slow as every stage: t(s) = sum of c(v) holds[v,s] + sum of M(s,s') / B <= slowest, "
         "times r if it has r replicas and their number is free [Parmesan, Equation 1]")
     # fmt: on
     model.objective = pyo.Objective(expr=model.slowest)
-    return model
+
+
+def add_step(model: pyo.ConcreteModel, data: Data, unit: float, top_s: float) -> None:
+    """The objective of a flushed pipeline (`definition.problem.step_parts`)."""
+    instance, stages, top = data.instance, data.stages, top_s / unit
+    pairs = [(s, q) for s in stages for q in stages[s + 1 :]]
+    reduced_s = {r: data.all_reduce_s(r) for r in data.replicas}
+
+    def unless(m: Any, most: float, s: int, r: int) -> Any:
+        return most * (1 - m.replicas[s, r]) if data.is_free else 0.0
+
+    def steady(m: Any, s: int, r: int) -> Any:
+        count = data.after_first(r)
+        return m.others >= time_of(m, data, unit, top_s, s, count) - unless(m, count * top, s, r)
+
+    def all_reduce(m: Any, s: int, r: int) -> Any:
+        terms = [(in_units(min(each, 2 * top_s), unit), m.holds[v, s]) for v, each in reduced_s[r].items()]
+        return m.reduced >= weighted_sum(terms) - unless(m, sum(each for each, _ in terms), s, r)
+
+    # fmt: off
+    model.lasts = pyo.Var(stages, bounds=(0, None), doc="lasts[s]: time of a micro-batch on one replica of stage s")
+    model.stage_lasts = pyo.Constraint(
+        stages, rule=lambda m, s: m.lasts[s] >= time_of(m, data, unit, top_s, s), doc=
+        "a stage computes, receives and sends: t(s) = sum of c(v) holds[v,s] + sum of M(s,s') / B <= lasts[s] "
+        "[Parmesan, Equation 3]")
+    model.feeds = pyo.Var(pairs, bounds=(0, 1), doc="feeds[s,q]: an operator of stage s feeds one of stage q")
+    model.fed = pyo.Constraint(
+        pairs, list(instance.edges), rule=lambda m, s, q, u, v: m.feeds[s, q] >= m.holds[u, s] + m.holds[v, q] - 1,
+        doc="a stage feeds another one if an operator of it feeds one there")
+    model.path = pyo.Var(stages, bounds=(0, None), doc=
+        "path[s]: time of the heaviest path of stages that ends with stage s")
+    model.path_begins = pyo.Constraint(
+        stages, rule=lambda m, s: m.path[s] >= m.lasts[s], doc="a path may begin with any stage")
+    model.path_goes_on = pyo.Constraint(
+        pairs, rule=lambda m, s, q: m.path[q] >= m.path[s] + m.lasts[q] - top * (1 - m.feeds[s, q]), doc=
+        "it goes on to each stage that is fed; big-M: the longest path of interest")
+    # A path of operators runs through the stages of one path, so no plan fills in less than its computing.
+    model.first = pyo.Var(bounds=(in_units(longest_operators(instance), unit) * (1 - milp.ROOM), None), doc=
+        "time of the first micro-batch, there and back: while the pipeline fills and drains")
+    model.fill = pyo.Constraint(
+        stages, rule=lambda m, s: m.first >= m.path[s], doc=
+        "the first micro-batch passes the heaviest path of stages")
+    model.others = pyo.Var(bounds=(0, None), doc="time of all other micro-batches where they take longest")
+    model.steady = pyo.Constraint(
+        stages, data.replicas, rule=steady, doc=
+        "a replica runs its other micro-batches one by one: ceil(G / r) - 1 of them if its stage has r; big-M: of the "
+        "largest time of interest")
+    model.reduced = pyo.Var(bounds=(0, None), doc="time of the longest all-reduce")
+    model.all_reduce = pyo.Constraint(
+        stages, data.replicas, rule=all_reduce, doc=
+        "gradients are summed at last, over the r replicas of a stage; big-M: of all parameters "
+        "[Parmesan, Equation 7]")
+    # fmt: on
+    model.objective = pyo.Objective(expr=model.first + model.others + model.reduced)
 
 
 @dataclass

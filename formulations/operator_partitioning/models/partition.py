@@ -59,6 +59,7 @@ class Partition(ABC):
             "takes": takes,
             "leaves": lambda t, s: at[tensors[t].source] == s != at[tensors[t].targets[0]],
             "sends": lambda t, s, q: at[tensors[t].source] == s and takes(t, q),
+            "feeds": lambda s, q: any((at[u], at[v]) == (s, q) for u, v in self.data.instance.edges),
             "keeps": lambda v, s: at[v] != s and any(at[w] == s for w in after[v]),
             "awaited": lambda v, k, s: at[v] == s and any(at[w] == s for w in after[v][k:]),
         }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -91,10 +92,12 @@ def _value(instance: OperatorInstance, home: tuple[int, ...], stages: int, each:
     memory = instance.memory_bytes
     needs = [stage_memory(instance, home, stage, stages) for stage in range(stages)] if memory is not None else []
     if each == 0:
-        return _spread(instance, times, needs)
+        return _spread(instance, home, times, needs)
     room = (memory or 0.0) * (each if instance.pooled_memory else 1)
     if any(need > room * (1 + ROUNDING) for need in needs):
         return None
+    if instance.flushed:
+        return step_time(instance, home, times, (each,) * stages)
     if instance.num_stages is not None:
         return max(times) / each
     assert instance.step_microbatches is not None
@@ -105,7 +108,25 @@ def _value(instance: OperatorInstance, home: tuple[int, ...], stages: int, each:
     return (instance.step_microbatches // each + stages - 1) * max(times) + max(syncs) / instance.bandwidth_bytes_per_s
 
 
-def _spread(instance: OperatorInstance, times: list[float], needs: list[float]) -> float | None:
+def step_time(instance: OperatorInstance, home: tuple[int, ...], times: list[float], counts: tuple[int, ...]) -> float:
+    """A flushed step: every path of stages, the other micro-batches of every replica, every all-reduce."""
+    fed = {(home[t.source], home[v]) for t in instance.tensors for v in t.targets} - {(s, s) for s in range(len(times))}
+
+    def longest(stage: int) -> float:
+        return times[stage] + max([longest(after) for before, after in fed if before == stage], default=0.0)
+
+    sizes = [
+        sum(o.parameter_bytes for v, o in enumerate(instance.operators) if home[v] == s) for s in range(len(times))
+    ]
+    own = [range(0, instance.step_microbatches or 0, count) for count in counts]
+    return (
+        max(longest(stage) for stage in range(len(times)))
+        + max(max(0, len(each) - 1) * time for each, time in zip(own, times, strict=True))
+        + max(2 * (r - 1) / r * size / instance.bandwidth_bytes_per_s for r, size in zip(counts, sizes, strict=True))
+    )
+
+
+def _spread(instance: OperatorInstance, home: tuple[int, ...], times: list[float], needs: list[float]) -> float | None:
     """Every way to share the devices."""
     devices = instance.num_devices or 0
     best: float | None = None
@@ -116,6 +137,8 @@ def _spread(instance: OperatorInstance, times: list[float], needs: list[float]) 
         if any(need > room * (1 + ROUNDING) for need, room in zip(needs, rooms, strict=False)):
             continue
         value = max(time / count for time, count in zip(times, counts, strict=True))
+        if instance.flushed:
+            value = step_time(instance, home, times, counts)
         best = value if best is None else min(best, value)
     return best
 
@@ -155,6 +178,13 @@ def random_instance(rng: random.Random, max_operators: int = 7, plain: bool = Fa
         at_most=not plain and rng.random() < 0.3,
         step_microbatches=devices * rng.randint(1, 3) if kind > 0.85 else None,
     )
+
+
+def flushed_instance(rng: random.Random, max_operators: int = 7) -> OperatorInstance:
+    """The same with a given number of stages and a step of few micro-batches or of many."""
+    found = random_instance(rng, max_operators)
+    stages = found.num_stages or min(3, len(found.operators))
+    return replace(found, num_stages=stages, flushed=True, step_microbatches=rng.choice([1, 2, 3, 5, 8, 64]))
 
 
 def plans(instance: OperatorInstance) -> Iterator[dict[str, list[Any]]]:
