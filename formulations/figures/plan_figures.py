@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 @dataclass(frozen=True)
 class Stage:
-    """What every picture says of a stage; its position among the stages of a picture decides its colour.
+    """What every picture says of a stage; its kind decides its colour.
 
     Parameters
     ----------
@@ -27,12 +27,15 @@ class Stage:
         How many times it is there (the height of its strip).
     is_bottleneck
         Whether the objective waits for it. At most one stage of a picture is the bottleneck.
+    kind
+        Equal stages are of one kind, numbered from 0 on; ``None``: not known, each is a kind of its own.
     """
 
     label: str
     degrees: str = ""
     replicas: int = 1
     is_bottleneck: bool = False
+    kind: int | None = None
 
 
 def stages_of(times: Sequence[float], degrees: Sequence[str] = (), replicas: Sequence[int] = ()) -> tuple[Stage, ...]:

@@ -11,6 +11,7 @@ from typing import Any
 from formulations.figures.plan_figures import Stack
 from planner.analysis.difference import Decision, DecisionRow, Difference
 from planner.display.headlines import amount
+from planner.display.kinds import looks
 from planner.display.plots.chart import Chart
 from planner.display.plots.marks import layer, mark, nominal, pixels_per, span, stage_colour, stage_texts, tooltip, x_of
 from planner.display.plots.strips import stack
@@ -78,7 +79,8 @@ def _words(row: DecisionRow, decided: Decision | None) -> str:
 def panels(found: Difference) -> list[Chart]:
     """Both plans as strips, a box for each node or layer; what differs is marked between; then what their stages cost.
 
-    Stages of the second plan have the colour of the stage of the first that they share most with.
+    Stages of the second plan have the colour of the stage of the first that they share most with; where there are more
+    stages than colours, two of them take turns.
 
     Raises
     ------
@@ -174,8 +176,9 @@ def _bars(found: Difference, colours: Sequence[dict[str, int]]) -> Iterator[Char
         return
     most = max(each.total(stage) for each in stacks for stage in range(len(each.stages)))
     charts = []
+    shown = looks(range(1 + max(max(own.values()) for own in colours)))
     for each, own in zip(stacks, colours, strict=True):
-        charts += stack(each, most, [own.get(stage.label, place) for place, stage in enumerate(each.stages)])
+        charts += stack(each, most, [shown[own.get(stage.label, 0)] for stage in each.stages])
     highest = max(chart.top or 0.0 for chart in charts)
     for name, chart, verdict in zip(("first", "second"), charts, verdicts, strict=True):
         said_of_it = "breaks a rule" if verdict.objective is None else amount(verdict.objective, found.unit)

@@ -1,8 +1,8 @@
-"""What everything looks like: a colour for each stage, a pattern for each TMPC, one mark for the bottleneck, themes.
+"""What everything looks like: colours of kinds of stages, patterns of TMPCs, one mark for the bottleneck, themes.
 
 Files, pages, terminals and notebooks take their colours from here alone; docs/visual-language.md says what
-they mean. Dark and light colours take turns, so that neighbouring stages differ in lightness whatever hues one can tell
-apart, also in print without colours.
+they mean. Dark and light colours take turns, so that kinds that follow each other differ in lightness whatever hues one
+can tell apart, also in print without colours.
 """
 
 from __future__ import annotations
@@ -10,16 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-#: Colours of stages in turn; found by search over candidates, checked under simulated colour-blindness by the tests.
-STAGES = (
-    *("#003f88", "#8ecae6", "#7a0f3c", "#f2b134", "#1f4e9c", "#7fd8be"),
-    *("#8c2d04", "#b7d968", "#4d4d4d", "#a0e0f5", "#b3261e", "#ffd9a0"),
-)
+#: Colours of kinds of stages; found by search over candidates, checked under simulated colour-blindness by the tests.
+#: With a seventh, two of them would look the same to some, or on dark paper.
+STAGES = ("#003f88", "#8ecae6", "#8c2d04", "#ffd9a0", "#4a4a4a", "#a0b21d")
 #: The same on dark paper: dark ones lightened until their contrast to it is 3, and light ones a little.
-STAGES_ON_DARK = (
-    *("#3265ad", "#9cd0e9", "#ae3c63", "#f4ba4c", "#3664b2", "#8eddc6"),
-    *("#ac441b", "#c0de7a", "#666666", "#abe4f6", "#be2e24", "#ffdeab"),
-)
+STAGES_ON_DARK = ("#3667a1", "#9ed1ea", "#9e4f2c", "#ffdead", "#656565", "#adbd3d")
 #: What belongs to no stage.
 NO_STAGE = "#9a9a9a"
 #: Patterns of TMPCs or roles in the order in which they first occur, as paths in a square of 8; the first is none.
@@ -52,7 +47,7 @@ class Theme:
     """Colours that are not data.
 
     ``paper`` is behind everything, ``ink`` for texts and edges, ``quiet`` for texts and lines that step back, ``faint``
-    for grids and what is not there (slack, bubbles), ``alarm`` for limits that are met, ``stages`` for stages in turn;
+    for grids and what is not there (slack, bubbles), ``alarm`` for limits that are met, ``stages`` for kinds of stages;
     ``font`` is the family of all texts, which a paper may want its own of (``dataclasses.replace``).
     """
 
@@ -73,13 +68,13 @@ PRINT = Theme("print", "#ffffff", "#000000", "#404040", "#cccccc", "#000000")
 THEMES = (LIGHT, DARK, PRINT)
 
 
-def stage_colour(stage: int | None, theme: Theme = LIGHT) -> str:
-    """The colour of a stage by its position, the same in every picture of a plan on such paper: ``#rrggbb``.
+def stage_colour(look: int | None, theme: Theme = LIGHT) -> str:
+    """The colour of a stage by its number (`planner.display.kinds.looks`), the same in every picture of a plan.
 
-    >>> stage_colour(0), stage_colour(12), stage_colour(None)
-    ('#003f88', '#003f88', '#9a9a9a')
+    >>> stage_colour(0), stage_colour(None)
+    ('#003f88', '#9a9a9a')
     """
-    return NO_STAGE if stage is None else theme.stages[stage % len(theme.stages)]
+    return NO_STAGE if look is None else theme.stages[look]
 
 
 def text_on(colour: str) -> str:

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from formulations.figures.plan_figures import Stage, Strip
 from planner.display.headlines import bottleneck
+from planner.display.kinds import looks
 from planner.display.palette import BOTTLENECK, stage_colour, text_on
 from planner.display.terminal import printable
 from planner.results.events import Event
@@ -19,7 +20,7 @@ _LEVELS = "▁▂▃▄▅▆▇█"
 def strip_lines(picture: Strip, width: int) -> list[Text]:
     """The stages as blocks as wide as their layers, with a mark above the bottleneck; empty if they do not fit.
 
-    In colour each block has its stage's; without, a bar stands before it.
+    In colour each block has that of its stage's kind; without, a bar stands before it.
 
     ``width``: columns of the terminal.
     """
@@ -28,7 +29,7 @@ def strip_lines(picture: Strip, width: int) -> list[Text]:
         if item.stage is not None:
             sizes[item.stage] += item.size
     order = [stage for stage, _ in groupby(item.stage for item in picture.items) if stage is not None]
-    columns = cells([sizes[stage] for stage in order], width - 1)
+    own, columns = looks(picture.stages), cells([sizes[stage] for stage in order], width - 1)
     if not columns:
         return []
     line, above = Text(), " " * (width - 1)
@@ -36,7 +37,7 @@ def strip_lines(picture: Strip, width: int) -> list[Text]:
         if stage == bottleneck(picture.stages):
             place = len(line) + 1
             above = _overwrite(above, place, f"{BOTTLENECK} bottleneck", width - 1)
-        colour = stage_colour(stage)
+        colour = stage_colour(own[stage])
         label = printable(_label(picture.stages[stage], wide - 1))
         line.append("|" + label.ljust(wide - 1), style=f"{text_on(colour)} on {colour}")
     line.append("|")

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 #: The columns of a comparison that give way, one after the other, in a narrow terminal.
-_GIVE_WAY = ("instance", "certificate", "stop", "proved by", "seconds", "status", "own gap")
+_GIVE_WAY = ("instance", "certificate", "stop", "proved by", "seconds", "status", "gap")
 _ENDLESS = 10_000
 #: Rows of a table of stages at most.
 _SHOWN_ROWS = 20
@@ -130,9 +130,10 @@ def show_breakdown(found: Breakdown) -> None:
     if figures := {name: value for name, value in found.figures.items() if name not in SAID}:
         out.print(facts(figures))
     if found.strip is not None:
+        from planner.display.kinds import kinds, of_kinds
         from planner.display.strips import strip_lines
 
-        for line in strip_lines(found.strip(), min(out.width, _STRIP)):
+        for line in strip_lines(of_kinds(found.strip(), kinds(found)), min(out.width, _STRIP)):
             out.print(line, no_wrap=True, crop=True)
 
 

@@ -224,7 +224,7 @@ def stage_rows(result: Any, found: Breakdown, *, full: bool = False) -> list[dic
     Equal neighbours are one row, what depends on their place from the first to the last of them, unless it is ``full``.
     """
     names = {} if result.of is None else names_of_nodes(result.of)
-    runs = groupby(range(len(found.rows)), key=lambda place: place if full else _kind(found, place))
+    runs = groupby(range(len(found.rows)), key=lambda place: place if full else kind_of_row(found, place))
     return [_row(found, list(places), names) for _, places in runs]
 
 
@@ -240,8 +240,8 @@ def without_empty(rows: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
     return [{name: cell for name, cell in row.items() if name in shown} for row in rows]
 
 
-def _kind(found: Breakdown, place: int) -> list[str]:
-    """What neighbours have in common that are one row."""
+def kind_of_row(found: Breakdown, place: int) -> list[str]:
+    """What stages have in common that are equal: neighbours of one kind are one row of the table."""
     cells = (format_cell(name, value, 6) for name, value in found.rows[place].items() if _is_compared(name, value))
     return [*cells, *(map(str, found.degrees[place]) if found.degrees else ())]
 
@@ -284,7 +284,7 @@ def comparison_row(result: Any, is_proved: bool) -> dict[str, str]:
         "instance": result.instance,
         "method": result.method,
         "loss": format_loss(result.loss, is_proved),
-        "own gap": percent(result.gap),
+        "gap": percent(result.gap),
         "objective": number(result.objective),
         "bound": number(result.bound),
         "status": result.status,

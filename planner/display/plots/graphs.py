@@ -8,6 +8,7 @@ from typing import Any
 
 from formulations.figures.plan_figures import Graph
 from planner.display.headlines import amount, headline
+from planner.display.kinds import kind_key
 from planner.display.layers import Layout, Point, place_in_layers
 from planner.display.plots.chart import Chart, Row
 from planner.display.plots.marks import (
@@ -100,7 +101,8 @@ def graph(found: Graph) -> list[Chart]:
     datasets = {"nodes": nodes, "arcs": _arcs(found, layout), "cuts": _cuts(found, layout)}
     is_of_stages = len(nodes) == len({row["stage"] for row in nodes})
     title = found.title if is_of_stages else f"{found.title} (in circles: stages)"
-    return [Chart(title, headline(found), spec, datasets, details=("nodes", shown, "Node"), is_wide=True)]
+    key = () if is_of_stages else tuple(kind_key(found.stages))
+    return [Chart(title, headline(found), spec, datasets, details=("nodes", shown, "Node"), key=key, is_wide=True)]
 
 
 def _lines(at: Encoding, room: str) -> Encoding:

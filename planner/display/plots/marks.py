@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from formulations.figures.plan_figures import Stage
+from planner.display.kinds import looks
 from planner.display.palette import BOTTLENECK
 from planner.display.plots.chart import Row
 from planner.results.texts import format_cell, heading
@@ -17,9 +18,9 @@ CHOSEN, DECISIVE = "datum.index === chosen", "datum.is_bottleneck"
 _HALO: Encoding = {"stroke": "@paper", "strokeWidth": 4, "strokeJoin": "round"}
 
 
-def stage_colour(stages: Sequence[Any], colours: str = "@stages", otherwise: str = "@no_stage") -> Encoding:
-    """The colour of the field ``stage``: its position, ``None`` for what is in none."""
-    scale = {"domain": list(range(len(stages))), "range": colours}
+def stage_colour(stages: Sequence[Any], colours: str = "@stage", otherwise: str = "@no_stage") -> Encoding:
+    """The colour of the field ``stage``: a position among ``stages``, ``None`` for what is in none."""
+    scale = {"domain": list(range(len(stages))), "range": [f"{colours}{look}" for look in looks(stages)]}
     of = nominal("stage", scale=scale, legend=None)
     return {"condition": {"test": "datum.stage !== null", **of}, "value": otherwise}
 
@@ -94,7 +95,7 @@ def layer(marks: Encoding, data: str | None = None, where: str | None = None, /,
 
 def stage_texts(data: str | None, stages: Sequence[Any], at: Encoding, room: str, **look: Any) -> Encoding:
     """The labels of stages on their colours, where a row meets the expression ``room``."""
-    colour = stage_colour(stages, "@on_stages", "@ink")
+    colour = stage_colour(stages, "@on_stage", "@ink")
     return layer(mark("text", tooltip=None, **look), data, **at, color=colour, text=text_where(room, "label"))
 
 

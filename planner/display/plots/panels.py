@@ -19,6 +19,7 @@ from formulations.figures.plan_figures import (
     Tiles,
     Tradeoff,
 )
+from planner.display.kinds import pictures
 from planner.display.plots.chart import Chart
 from planner.display.plots.graphs import graph
 from planner.display.plots.networks import matrix, network, tiles
@@ -57,7 +58,7 @@ def panels_of(picture: Picture, most: float = 0.0) -> list[Chart]:
 
 def charts(found: Breakdown, most: Mapping[str, float] = MappingProxyType({})) -> Iterator[Chart]:
     """The pictures of a plan, in the order of its problem; ``most`` is by title the highest number that units suit."""
-    for picture in found.pictures:
+    for picture in pictures(found):
         yield from panels_of(picture, most.get(picture.title, 0.0))
 
 

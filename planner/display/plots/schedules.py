@@ -94,8 +94,8 @@ def passes(found: Passes, most: float = 0.0) -> list[Chart]:
         "resolve": {"scale": {"color": "independent"}},
         "layer": [
             bars,
-            _numbers("backward", x, stage_colour(found.stages, "@on_stages", "@ink")),
-            _numbers("forward", x, stage_colour(found.stages, "@on_pale_stages", "@ink")),
+            _numbers("backward", x, stage_colour(found.stages, "@on_stage", "@ink")),
+            _numbers("forward", x, stage_colour(found.stages, "@on_pale_stage", "@ink")),
         ],
     }
     cut = "" if len(shown) == len(found.tasks) else f"; the first {_MOST:,} of {len(found.tasks):,} passes"

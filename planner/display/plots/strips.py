@@ -9,7 +9,8 @@ from typing import Any
 
 from formulations.figures.plan_figures import Stack, Stage, Strip
 from planner.display.headlines import amount, headline, percent, remark, unit_for
-from planner.display.palette import PART_PATTERNS, SHARES, patterns, text_on
+from planner.display.kinds import kind_key, looks
+from planner.display.palette import PART_PATTERNS, SHARES, STAGES, patterns, text_on
 from planner.display.palette import stage_colour as colour_of
 from planner.display.plots.chart import SVG_ROWS, Chart, Row
 from planner.display.plots.marks import (
@@ -49,7 +50,7 @@ def strip(found: Strip) -> list[Chart]:
     ends = list(accumulate(sizes))
     starts, whole = [0.0, *ends[:-1]], ends[-1] if ends else 1.0
     tops = _tops(found.stages)
-    hatches = patterns([item.pattern for item in found.items])
+    hatches, own = patterns([item.pattern for item in found.items]), looks(found.stages)
     texts, titles = figures([item.figures for item in found.items])
     items: list[Row] = [
         {
@@ -61,7 +62,7 @@ def strip(found: Strip) -> list[Chart]:
             "end": end,
             "above": _ABOVE if item.stage is None else tops[item.stage],
             "pattern": item.pattern,
-            "hatch": _hatch(hatches, item.pattern, item.stage),
+            "hatch": _hatch(hatches[item.pattern], None if item.stage is None else own[item.stage]),
             **text,
         }
         for index, (item, start, end, text) in enumerate(zip(found.items, starts, ends, texts, strict=True))
@@ -81,6 +82,7 @@ def strip(found: Strip) -> list[Chart]:
             tooltip=tooltip(shown),
         ),
         *([_overlay(box)] if len(hatches) > 2 and len(items) <= SVG_ROWS else []),
+        layer(mark("rect", fill=None, stroke="@paper", strokeWidth=3), "stages", **box),
         layer(mark("rect", fill=None, stroke="@ink"), "stages", **box, strokeWidth=when(DECISIVE, 3, 0.5)),
         _names(x, whole),
     ]
@@ -99,7 +101,7 @@ def strip(found: Strip) -> list[Chart]:
             top=whole,
             unit=found.measure,
             details=("items", shown, "Layer"),
-            key=tuple((name, f"hatch-{hatch}" if hatch else "", 0.0) for name, hatch in key),
+            key=(*kind_key(found.stages), *((name, f"hatch-{hatch}" if hatch else "", 0.0) for name, hatch in key)),
             is_wide=True,
         )
     ]
@@ -126,10 +128,9 @@ def _overlay(box: Encoding) -> Encoding:
     return layer(mark("rect", tooltip=None), "items", **box, fill=nominal("hatch", scale=None))
 
 
-def _hatch(hatches: dict[str, int], pattern: str, stage: int | None) -> str:
+def _hatch(place: int, look: int | None) -> str:
     """The pattern that is drawn over a layer: its lines are black or white, as the stage's colour needs."""
-    place = hatches[pattern]
-    return f"url(#hatch-{place}-{text_on(colour_of(stage)).removeprefix('#')})" if place else "transparent"
+    return f"url(#hatch-{place}-{text_on(colour_of(look)).removeprefix('#')})" if place else "transparent"
 
 
 def _tops(stages: Sequence[Stage]) -> list[float]:
@@ -180,21 +181,21 @@ def _feet(found: Stack) -> list[float]:
     return list(accumulate((found.total(stage) for stage in range(len(found.stages))), initial=0.0))
 
 
-def stack(found: Stack, most: float = 0.0, looks: Sequence[int] | None = None) -> list[Chart]:
+def stack(found: Stack, most: float = 0.0, colours: Sequence[int] | None = None) -> list[Chart]:
     """A bar for each stage of what its time or memory is spent on, with its limit, and what happens beside it.
 
     Bars that add up to the objective begin where the one before them ends, and a line runs at the objective.
 
-    ``most`` is what its unit suits at least; ``looks`` are the numbers of the stages' colours, where these are not
-    their positions.
+    ``most`` is what its unit suits at least; ``colours`` are the numbers of the stages' colours, where these are not
+    those of their kinds.
     """
-    looks = range(len(found.stages)) if looks is None else looks
+    colours = looks(found.stages if colours is None else colours)
     highest, feet = top(found), _feet(found)
     factor, unit = unit_for(found.unit, max(most, highest))
     measure = f"{found.measure}, {unit}" if unit else found.measure
     is_limited = found.limits is not None and any(map(math.isfinite, found.limits))
-    parts = _part_rows(found, feet, factor, looks)
-    bars = _Bars(found, measure, max(looks, default=0) + 1)
+    parts = _part_rows(found, feet, factor, colours)
+    bars = _Bars(found, measure)
     layers = [
         *bars.parts(is_patterned=len(parts) <= SVG_ROWS),
         bars.marks(),
@@ -221,11 +222,11 @@ def stack(found: Stack, most: float = 0.0, looks: Sequence[int] | None = None) -
     ]
 
 
-def _part_rows(found: Stack, feet: Sequence[float], factor: float, looks: Sequence[int]) -> list[Row]:
+def _part_rows(found: Stack, feet: Sequence[float], factor: float, colours: Sequence[int]) -> list[Row]:
     """A row for each part of each bar, from where to where it reaches."""
     return [
         {
-            "stage": looks[place],
+            "stage": colours[place],
             "label": stage.label,
             "part": name,
             "side": side,
@@ -274,13 +275,13 @@ def _pieces(found: Stack, place: int) -> Iterator[tuple[str, str, float, float]]
 
 
 class _Bars:
-    """The layers of stacked bars: what they share is where bars stand, and how many colours there are."""
+    """The layers of stacked bars: what they share is where bars stand, and the colours."""
 
-    def __init__(self, found: Stack, measure: str, colours: int) -> None:
+    def __init__(self, found: Stack, measure: str) -> None:
         outer = max(0.1, (8 - len(found.stages)) / 3)  # a few stages are no walls
         axis = {"labelAngle": 0, "labelOverlap": True, "ticks": False, "labelLimit": 60}
         self.found = found
-        self.colours = list(range(colours))
+        self.colours = list(range(len(STAGES)))
         self.x = nominal("label", sort=None, title="stage", axis=axis, scale={"paddingOuter": outer})
         height = {"domain": [0, "@top"], "nice": False}
         self.y = x_of("start", title=measure, scale=height, axis={"tickCount": 5})
@@ -308,7 +309,8 @@ class _Bars:
 
     def _pattern(self, place: int, name: str) -> Encoding:
         """The pattern over the parts of one name: they differ where shades cannot be seen."""
-        scale = {"domain": self.colours, "range": f"@part{place % len(PART_PATTERNS)}"}
+        part = place % len(PART_PATTERNS)
+        scale = {"domain": self.colours, "range": [f"@part{part}_{look}" for look in self.colours]}
         made = layer(
             mark("bar", width=self.width, tooltip=None),
             "parts",

@@ -52,10 +52,14 @@ def _colours(theme: Theme) -> dict[str, Any]:
     return {
         **{name: getattr(theme, name) for name in ("paper", "ink", "quiet", "faint", "alarm")},
         "line": line,
-        "stages": theme.stages,
-        "on_stages": [text_on(colour) for colour in theme.stages],
-        "on_pale_stages": [text_on(part_colour(colour, 1, theme)) for colour in theme.stages],
-        **{f"part{part}": _hatches(part, theme) for part in range(len(PART_PATTERNS))},
+        **{f"stage{look}": colour for look, colour in enumerate(theme.stages)},
+        **{f"on_stage{look}": text_on(colour) for look, colour in enumerate(theme.stages)},
+        **{f"on_pale_stage{look}": text_on(part_colour(colour, 1, theme)) for look, colour in enumerate(theme.stages)},
+        **{
+            f"part{part}_{look}": _hatch(part, colour, theme)
+            for part in range(len(PART_PATTERNS))
+            for look, colour in enumerate(theme.stages)
+        },
         "no_stage": NO_STAGE,
         "edge": theme.quiet,
         "hatching": f"url(#hatch-1-{text_on(theme.paper).removeprefix('#')})",
@@ -74,10 +78,10 @@ def part_pattern(part: int) -> str:
     return f"hatch-{place}" if place else ""
 
 
-def _hatches(part: int, theme: Theme) -> list[str]:
-    """The same for each stage, with lines in black or white, as the part's colour needs."""
-    lines = [text_on(part_colour(colour, part, theme)).removeprefix("#") for colour in theme.stages]
-    return [f"url(#{part_pattern(part)}-{line})" if part_pattern(part) else "transparent" for line in lines]
+def _hatch(part: int, colour: str, theme: Theme) -> str:
+    """The same for a stage's colour, with lines in black or white, as the part's colour needs."""
+    line = text_on(part_colour(colour, part, theme)).removeprefix("#")
+    return f"url(#{part_pattern(part)}-{line})" if part_pattern(part) else "transparent"
 
 
 def _config(theme: Theme) -> dict[str, Any]:

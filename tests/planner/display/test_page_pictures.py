@@ -186,11 +186,11 @@ def test_parts_of_bars_have_patterns_and_marks_stand_clear_of_limits() -> None:
     chart = only(EXAMPLES[1])
     assert [(name, pattern) for name, pattern, _ in chart.key] == [("weights", ""), ("activations", "hatch-1")]
     patterned = [layer for layer in chart.spec["layer"] if "fill" in layer["encoding"]]
-    assert [layer["encoding"]["fill"]["scale"]["range"] for layer in patterned] == ["@part1"]
+    assert [layer["encoding"]["fill"]["scale"]["range"][0] for layer in patterned] == ["@part1_0"]
     assert patterned[0]["transform"][0]["filter"]["equal"] == "activations"
     for theme in schemes().values():
-        assert theme["colours"]["part0"] == ["transparent"] * len(STAGES)
-        assert {each[:11] for each in theme["colours"]["part1"]} == {"url(#hatch-"}
+        assert [theme["colours"][f"part0_{look}"] for look in range(len(STAGES))] == ["transparent"] * len(STAGES)
+        assert all(theme["colours"][f"part1_{look}"].startswith("url(#hatch-1-") for look in range(len(STAGES)))
     # The second bar holds 3 GiB: its mark is on the bar below a limit of 3.73 GiB, and above one of 3.26 GiB.
     at = [only(replace(EXAMPLES[1], limits=[most] * 2)).datasets["stages"][1]["above"] for most in (4e9, 3.5e9)]
     assert at == pytest.approx([3.0, 3.5e9 / 2**30])

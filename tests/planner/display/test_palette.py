@@ -1,8 +1,8 @@
-"""The palette: neighbouring stages differ whatever one sees of hues, and texts can be read."""
+"""The palette: kinds of stages differ whatever one sees of hues, and texts can be read."""
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy
 import pytest
@@ -16,8 +16,8 @@ SEEN = (None, "deuteranomaly", "protanomaly", "tritanomaly")
 
 @pytest.mark.parametrize("theme", THEMES, ids=lambda theme: str(theme.name))
 @pytest.mark.parametrize("kind", SEEN)
-def test_neighbouring_stages_can_be_told_apart(kind: str | None, theme: Theme) -> None:
-    """Distances in CAM02-UCS: 2 can just be seen; stages next to each other, and next but one, are far above."""
+def test_kinds_of_stages_can_be_told_apart(kind: str | None, theme: Theme) -> None:
+    """Distances in CAM02-UCS: 2 can just be seen; any two kinds are far above, those that follow each other farther."""
     colorspacious = pytest.importorskip("colorspacious", reason="colorspacious is not installed")
 
     def seen(colour: str, severity: int) -> object:
@@ -28,10 +28,9 @@ def test_neighbouring_stages_can_be_told_apart(kind: str | None, theme: Theme) -
         return colorspacious.cspace_convert(red_green_blue, "sRGB1", "CAM02-UCS")
 
     for severity in (50, 100):
-        colours = [seen(stage_colour(stage, theme), severity) for stage in range(len(palette.STAGES) + 2)]
-        for apart, least in ((1, 35), (2, 12)):
-            for a, b in zip(colours, colours[apart:], strict=False):
-                assert numpy.linalg.norm(a - b) >= least
+        colours = [seen(stage_colour(look, theme), severity) for look in range(len(palette.STAGES))]
+        assert all(numpy.linalg.norm(a - b) >= 17 for a, b in combinations(colours, 2))
+        assert all(numpy.linalg.norm(a - b) >= 30 for a, b in pairwise(colours))
 
 
 def test_texts_can_be_read() -> None:
@@ -68,12 +67,6 @@ def test_parts_of_a_bar_differ_in_lightness() -> None:
         for colour in theme.stages:
             parts = [palette.part_colour(colour, part, theme) for part in range(3)]
             assert len({*parts, theme.paper}) == 4
-
-
-def test_64_stages_have_colours_and_the_turn_is_whole() -> None:
-    colours = [stage_colour(stage) for stage in range(64)]
-    assert all(a != b and a != c for a, b, c in zip(colours, colours[1:], colours[2:], strict=False))
-    assert len(palette.STAGES) % 2 == 0, "dark and light take turns also where the colours begin again"
 
 
 def test_patterns_differ() -> None:
