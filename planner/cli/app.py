@@ -51,7 +51,7 @@ from planner.process.errors import CrosscheckError, UsageError
 from planner.process.versions import versions
 from solvers.trust.pins import BackendError
 
-_HELP = "Exact models beside the published algorithms of DNN-parallelization planners."
+_HELP = "Exact models next to the published algorithms of DNN-parallelization planners."
 BUG = 70
 
 
@@ -244,7 +244,7 @@ _PANELS: dict[str, dict[str, _Command]] = {
         "fidelity": _Command(fidelity_command, "Compare what a plan predicts with what its run measured"),
     },
     "Papers": {
-        "reproduce": _Command(reproduce_command, "Examine a claim of a paper beside the optimum", _OF_CLAIMS),
+        "reproduce": _Command(reproduce_command, "Examine a claim of a paper next to the optimum", _OF_CLAIMS),
     },
     "Installation": {"doctor": _Command(doctor_command, "Check versions, solvers and compiled kernels")},
 }

@@ -17,7 +17,7 @@ def mine_command(
     method: Annotated[
         str, typer.Argument(metavar="METHOD", help="a name, or FILE.py:FUNCTION", autocompletion=completion.methods)
     ],
-    out: Annotated[str, typer.Option(metavar="FILE", help="the instance; plans and certificate beside it")],
+    out: Annotated[str, typer.Option(metavar="FILE", help="the instance; plans and certificate next to it")],
     against: Annotated[
         str | None,
         typer.Option(metavar="EXACT", help="whose optima are the measure: exact", autocompletion=completion.methods),

@@ -50,7 +50,7 @@ def model_command(
     root: Annotated[bool, typer.Option("--root", metavar="", help="solve the linear relaxation")] = False,
     write: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="write the model (.lp, .mps, .nl, .json, .pb.txt), and FILE.json beside it"),
+        typer.Option(metavar="FILE", help="write the model (.lp, .mps, .nl, .json, .pb.txt), and FILE.json next to it"),
     ] = None,
     read: Annotated[
         str | None, typer.Option(metavar="FILE.sol", help="judge a solution that another solver found")

@@ -70,7 +70,7 @@ def run_command(
         str | None, typer.Option(metavar="PLAN", help="of microbatch_schedule: the order of passes (default: 1F1B)")
     ] = None,
     trace: Annotated[
-        str | None, typer.Option(metavar="FILE.json", help="write measured beside simulated passes as Chrome trace")
+        str | None, typer.Option(metavar="FILE.json", help="write measured and simulated passes as Chrome trace")
     ] = None,
     out: Annotated[
         str | None, typer.Option(metavar="RUN.json", help="write the run with its passes, for planner fidelity")

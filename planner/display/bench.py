@@ -24,7 +24,7 @@ def format_losses(rows: Sequence[MeasuredRow]) -> list[str]:
 def show_rows(rows: Sequence[MeasuredRow]) -> None:
     """Print the table."""
     referred, certified = any(row.reference_s for row in rows), any(row.certificate for row in rows)
-    heads = ["instance", "settings", "method", "loss", "own gap", "objective", "bound", "seconds", "status"]
+    heads = ["instance", "settings", "method", "loss", "gap", "objective", "bound", "seconds", "status"]
     heads += ["reference s", "speed-up"] * referred + ["certificate"] * certified
     cells = []
     for row, loss in zip(rows, format_losses(rows), strict=True):
@@ -56,7 +56,7 @@ _MARKDOWN = re.compile(r"[\\|`*\[\]<>&$]|\b_|_\b")
 def markdown(rows: Sequence[MeasuredRow]) -> str:
     """One table: a line for each row, the dates, the machines and the solvers they come from below it."""
     certified = any(row.certificate for row in rows)
-    head = ["instance", "settings", "method", "seed", "loss", "own gap", "objective", "bound", "seconds", "status"]
+    head = ["instance", "settings", "method", "seed", "loss", "gap", "objective", "bound", "seconds", "status"]
     head += ["certificate"] * certified
     lines = [markdown_line(head), markdown_line(["---"] * len(head))]
     for row, loss in zip(rows, format_losses(rows), strict=True):

@@ -64,4 +64,4 @@ def test_a_declared_number_is_one_sum() -> None:
     assert family.breakdown is not None
     pictures = family.breakdown(chain, family.plan_from_json(chain, plan)).pictures
     [memory] = [each for each in pictures if isinstance(each, Stack) and each.limits is not None]
-    assert list(memory.parts) == ["held always (one sum)", "activations in flight"] and "one sum" in memory.note
+    assert list(memory.parts) == ["always stored (one sum)", "activations in flight"] and "one sum" in memory.note

@@ -47,6 +47,6 @@ def _memory(instance: ScheduleInstance, rows: Sequence[Mapping[str, Any]], stage
     kept = [max(0.0, row["memory_bytes"] - weight) for row, weight in zip(rows, weights, strict=True)]
     declared = [stage.memory_bytes for stage in instance.stages if stage.memory_bytes is not None]
     limits = declared if len(declared) == len(stages) else None
-    parts = {"held always (one sum)": weights, "activations in flight": kept}
-    note = "Weights, gradients and the optimiser's states are held always; stages declare one sum for them."
+    parts = {"always stored (one sum)": weights, "activations in flight": kept}
+    note = "Weights, gradients and the optimiser's states are always stored; stages declare one sum for them."
     return Stack("Peak memory of each stage", stages, parts, "peak memory", "bytes", limits, note=note)

@@ -15,9 +15,9 @@ from formulations.stage_partitioning.definition.plan import Stage, StagePlan
 from formulations.stage_partitioning.definition.problem import stage_memory, stage_time, suffix_sums, time_terms
 from instances.problems.stage_partitioning import Layer, StageInstance, Tmpc
 
-#: Why `memory_stack` has no parts of what is held always: X.b is one number.
+#: Why `memory_stack` has no parts of what is always stored: X.b is one number.
 _ONE_SUM = (
-    "Weights, gradients, the optimiser's states and what recomputation works on are held always; layers declare one "
+    "Weights, gradients, the optimiser's states and what recomputation works on are always stored; layers declare one "
     "sum for them."
 )
 
@@ -113,7 +113,7 @@ def time_parts(instance: StageInstance, plan: StagePlan) -> dict[str, list[float
 def memory_stack(rows: Sequence[Mapping[str, Any]], stages: Sequence[shown.Stage], limit: float) -> Stack:
     """What a device of each stage holds, from `memory_rows`."""
     parts = {
-        "held always (one sum)": [row["static_bytes"] for row in rows],
+        "always stored (one sum)": [row["static_bytes"] for row in rows],
         "activations in flight": [row["activation_bytes"] for row in rows],
     }
     title, measure = "Memory of a device of each stage", "memory of a device"

@@ -73,7 +73,7 @@ OVERRIDES: tuple[Setting, ...] = (
     Setting(
         SCHEME,
         one_of(*SCHEMES),
-        "what is held of the weights where static_bytes are left out: the weights; Adam in their precision (4 times); "
+        "what is stored of weights where static_bytes are left out: the weights; Adam in their precision (4 times); "
         "mixed precision (8), with two versions (9), or one for each micro-batch in flight (7, and 1 for each)",
         metavar="|".join(SCHEMES),
     ),

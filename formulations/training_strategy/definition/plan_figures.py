@@ -97,7 +97,7 @@ def _pictures(
     peak = peak_memory(instance, plan)
     devices = tuple(Stage(str(device)) for device in range(p))
     held = {
-        "held always (one sum)": static,
+        "always stored (one sum)": static,
         "activations in flight": [b - a for a, b in zip(static, peak, strict=True)],
     }
     longest = max(math.fsum(sums[device::p]) for device in range(p))

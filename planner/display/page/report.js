@@ -291,7 +291,7 @@ function explorer(box, plans) {
   picker.append(noun, " (or point at one) ", layer);
   picking.append(picker, about);
   const choices = made("p", "", {className: "choices"});
-  choices.append(labelled("Plan", first), ...(plans.length > 1 ? [labelled("beside", second)] : []));
+  choices.append(labelled("Plan", first), ...(plans.length > 1 ? [labelled("next to", second)] : []));
   box.append(choices, printed, picking, both);
   for (const select of [first, second]) select.addEventListener("change", show);
   layer.addEventListener("input", () => choose(Number(layer.value)));

@@ -15,7 +15,7 @@ from solvers.outcome import OPTIMAL_GAP, Status, Stop
 
 #: The columns of the methods' table; a narrow page shows the first ones first.
 COLUMNS = (
-    *("method", "loss", "own gap", "objective", "bound"),
+    *("method", "loss", "gap", "objective", "bound"),
     *("claim", "status", "stop", "proved by", "seconds", "solver"),
 )
 
