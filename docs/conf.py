@@ -20,10 +20,11 @@ needs_sphinx = "9.0"
 html_theme = "furo"
 html_title = project
 html_static_path = ["static"]
-html_css_files = ["formulas.css", "sources.css"]
+html_css_files = ["formulas.css", "sources.css", "wide.css"]
 html_math_renderer = "mathml"
 html_copy_source = False
 html_show_sphinx = False
+html_show_copyright = False
 
 myst_enable_extensions = ["dollarmath"]
 # Links to a heading are written as code hosts understand them: how-to.md#constraints-and-objectives.

@@ -114,6 +114,7 @@ def names() -> str:
 def figures(instance: str, settings: dict[str, Any]) -> list[str]:
     """Pictures of the best plan found for an instance, as parts of the page."""
     import planner
+    from planner.display.palette import DARK, LIGHT
     from planner.display.plots.files import Sheet
     from planner.display.plots.panels import panels
     from planner.files.load import family_of
@@ -123,15 +124,21 @@ def figures(instance: str, settings: dict[str, Any]) -> list[str]:
     family = family_of(loaded)
     if result.plan is None:
         raise ValueError(f"{instance} {settings} has no plan to draw")
-    drawn = panels(loaded, family.plan_from_json(loaded, result.plan))
+    drawn, themes = panels(loaded, family.plan_from_json(loaded, result.plan)), (LIGHT, DARK)
     if not drawn:
         raise ValueError(f"{family.name} has no pictures")
-    return [_figure(chart.title, Sheet([chart], width=_WIDTH).svg()) for chart in drawn]
+    return [
+        "\n\n".join(
+            _figure(chart.title, Sheet([chart], width=_WIDTH, theme=theme).svg(), theme.name) for theme in themes
+        )
+        for chart in drawn
+    ]
 
 
-def _figure(title: str, picture: str) -> str:
+def _figure(title: str, picture: str, theme: str) -> str:
+    """A picture that is shown to readers of one theme, ``light`` or ``dark``."""
     data = base64.b64encode(picture.encode()).decode()
-    return f"```{{figure}} data:image/svg+xml;base64,{data}\n:alt: {title}\n\n{title}\n```"
+    return f"```{{figure}} data:image/svg+xml;base64,{data}\n:alt: {title}\n:figclass: only-{theme}\n\n{title}\n```"
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
