@@ -156,7 +156,7 @@ def batch(simulated: Callable[[int], Iteration], stages: Sequence[Stage], num_mi
 
 def of_passes(title: str, passes: Sequence[Pass], stages: Sequence[Stage], unit: str = "s") -> Passes:
     """Passes that are known, as a picture: of many the first ones. The bubble is that of all."""
-    tasks = [Task(p.stage, "F" if p.is_forward else "B", p.index, p.start_s, p.end_s) for p in passes]
+    tasks = [Task(p.stage, p.kind, p.index, p.start_s, p.end_s) for p in passes]
     end = max((task.end for task in tasks), default=0.0)
     share = waiting_share(tasks, len(stages), 0.0, end)
     if len(tasks) > MOST_SHOWN:

@@ -1,4 +1,4 @@
-"""Lower bounds on the iteration: longest chains of passes, and one stage at a time with what comes before and after.
+"""Lower bounds on the iteration: longest chains of passes, and one device at a time with what comes before and after.
 
 Source: Jackson's preemptive schedule, the usual bound of one machine with heads and tails.
 """
@@ -23,7 +23,7 @@ class Chains:
 
 
 def chains(graph: PassGraph) -> Chains:
-    """Longest chains of precedences, without regard to stages being busy. The graph must be possible."""
+    """Longest chains of precedences, without regard to devices being busy. The graph must be possible."""
     order = graph.sorted()
     heads, tails = [0.0] * len(order), [0.0] * len(order)
     for number in order:
@@ -40,14 +40,13 @@ def iteration_bound(graph: PassGraph, known: Chains | None = None) -> float:
     """No schedule is faster than this many seconds."""
     known = known or chains(graph)
     longest = max(h + s + t for h, s, t in zip(known.heads, graph.seconds, known.tails, strict=True))
-    stages = (_one_stage(graph, known, stage) for stage in range(len(graph.counts)))
-    return max(longest, *stages) * SAFE
+    devices = (_one_device(graph, known, device) for device in range(len(graph.instance.stages_on)))
+    return max(longest, *devices) * SAFE
 
 
-def _one_stage(graph: PassGraph, known: Chains, stage: int) -> float:
-    """The stage alone, its passes interruptible: always run the one with most to come after it."""
-    first = graph.first[stage]
-    passes = sorted(range(first, first + 2 * graph.counts[stage]), key=lambda number: known.heads[number])
+def _one_device(graph: PassGraph, known: Chains, device: int) -> float:
+    """The device alone, its passes interruptible: always run the one with most to come after it."""
+    passes = sorted(graph.on(device), key=lambda number: known.heads[number])
     left = {number: graph.seconds[number] for number in passes}
     waiting: list[tuple[float, int]] = []
     clock = most = 0.0

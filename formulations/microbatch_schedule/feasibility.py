@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from formulations.contract.family import Answer, infeasible_by_counting
@@ -10,9 +11,10 @@ from formulations.contract.quantities import judge
 from formulations.contract.rounding import exactly
 from formulations.microbatch_schedule.bounds import SAFE, chains, iteration_bound
 from formulations.microbatch_schedule.definition.plan import SchedulePlan
-from formulations.microbatch_schedule.definition.problem import evaluate, violations
-from formulations.simulation.simulate_graph import GraphTrace, PassGraph
+from formulations.microbatch_schedule.definition.problem import evaluate, peak_bytes, violations
+from formulations.simulation.simulate_graph import GraphTrace, PassGraph, in_order
 from instances.problems.microbatch_schedule import ScheduleInstance
+from instances.units import of_room
 from solvers.outcome import Prover, Watch
 
 #: A deadline holds up to this part, as in the definition.
@@ -50,6 +52,22 @@ def _closure(instance: ScheduleInstance, stage: int, samples: int) -> int:
     return wanted[stage]
 
 
+def least_bytes(instance: ScheduleInstance, device: int) -> float:
+    """Bytes that a device holds at some moment of every schedule.
+
+    Some stage of it alone needs `least_in_flight`. And when the first backward pass of a stage starts, each stage from
+    which there is a path to it has a micro-batch in flight, as its own backward pass is still to come.
+    """
+    stages, least = instance.stages_on[device], least_in_flight(instance)
+    alone = [[least[s] if s == stage else 0 for s in range(len(least))] for stage in stages]
+    above: dict[int, set[int]] = {}
+    for stage in instance.order:
+        before = (edge.source for edge in instance.edges if edge.target == stage)
+        above[stage] = {stage}.union(*(above[each] for each in before))
+    together = [[int(s in above[last]) for s in range(len(least))] for last in range(len(least))]
+    return max(instance.bytes_held(device, held) for held in (*alone, *together))
+
+
 def too_little_room(instance: ScheduleInstance) -> str:
     """Why no schedule keeps the caps."""
     for stage, (room, least) in enumerate(zip(instance.rooms, least_in_flight(instance), strict=True)):
@@ -68,6 +86,11 @@ def impossible(instance: ScheduleInstance, graph: PassGraph) -> Answer[ScheduleP
     """The proof that there is no schedule, where precedences or a bound give one."""
     if not graph.is_possible():
         return infeasible_by_counting(too_little_room(instance))
+    for device, stages in enumerate(instance.stages_on):
+        memory = instance.memory(device)
+        if graph.shares_memory(device) and memory is not None and (least := least_bytes(instance, device)) > memory:
+            names = ", ".join(map(str, stages))
+            return infeasible_by_counting(f"stages {names} of a device hold at least {of_room(least, memory)}")
     if instance.deadline_s is not None:
         bound = iteration_bound(graph)
         if bound > instance.deadline_s * (1 + 2 * SLACK):
@@ -94,9 +117,7 @@ def begin(
 def lower_bound(instance: ScheduleInstance, graph: PassGraph) -> float:
     """Of the objective, for a graph that is possible."""
     if instance.objective == "memory":
-        return (
-            max(s.bytes_held(least) for s, least in zip(instance.stages, least_in_flight(instance), strict=True)) * SAFE
-        )
+        return max(least_bytes(instance, device) for device in range(len(instance.stages_on))) * SAFE
     return iteration_bound(graph, chains(graph))
 
 
@@ -112,18 +133,17 @@ def offer(instance: ScheduleInstance, watch: Watch, trace: GraphTrace) -> Schedu
 
 
 def figures(instance: ScheduleInstance, plan: SchedulePlan | None) -> dict[str, Any]:
-    """What a schedule is like: seconds, idle time by phase and peaks by stage."""
+    """What a schedule is like: seconds, idle time by phase, peaks by stage, and of bytes by device."""
     if plan is None:
         return {}
-    trace = GraphTrace(tuple(sorted(plan.passes, key=lambda task: (task.start_s, task.stage))))
-    stages = range(len(instance.stages))
-    idle = [trace.idle(stage) for stage in stages]
-    peaks = [trace.peak_in_flight(stage) for stage in stages]
+    lanes = GraphTrace(tuple(replace(task, stage=instance.device_of[task.stage]) for task in in_order(plan.passes)))
+    devices = range(len(instance.stages_on))
+    idle = [lanes.idle(device) for device in devices]
     return {
-        "iteration_s": trace.iteration_s,
+        "iteration_s": plan.iteration_s,
         "fill_idle_s": sum(each.fill for each in idle),
         "steady_idle_s": sum(each.steady for each in idle),
         "drain_idle_s": sum(each.drain for each in idle),
-        "peak_in_flight": [peak * instance.stages[stage].microbatch for stage, peak in zip(stages, peaks, strict=True)],
-        "bytes_at_peak": [instance.stages[stage].bytes_held(peak) for stage, peak in zip(stages, peaks, strict=True)],
+        "peak_in_flight": [plan.peak_in_flight(stage) * own.microbatch for stage, own in enumerate(instance.stages)],
+        "bytes_at_peak": [peak_bytes(instance, plan, device) for device in devices],
     }

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from formulations.contract.family import Claim, Method, lazy
 from formulations.contract.quantities import names
 from formulations.microbatch_schedule.definition.plan import SchedulePlan
 from formulations.microbatch_schedule.definition.quantities import VOCABULARY
+from formulations.microbatch_schedule.heuristics.known_orders import refusal
 from instances.problems.microbatch_schedule import ScheduleInstance
 from solvers.outcome import Limits
+
+#: Of the orders that trainers run.
+_SOURCES = {
+    "gpipe": "Huang et al. 2019; all forward passes, then all backward passes",
+    "interleaved": "Narayanan et al. 2021, section 2.2; 1F1B on several chunks a device",
+    "zb-h1": "Qi et al. 2024; PyTorch's order",
+    "zb-h2": "Qi et al. 2024; the order is reconstructed from its picture",
+    "zb-v": "Qi et al. 2024; PyTorch's order, two chunks a device",
+    "dualpipe-v": "DeepSeek's DualPipe on two chunks a device; PyTorch's order",
+}
 
 _code = lazy("formulations.microbatch_schedule")
 
@@ -36,6 +49,10 @@ def _milp_fits(instance: ScheduleInstance) -> str | None:
     if _pairs(instance) > _MILP_PAIRS:
         return f"{_pairs(instance)} pairs of passes to order; expected at most {_MILP_PAIRS}"
     return None
+
+
+def _one_stage_each(instance: ScheduleInstance) -> str | None:
+    return "several stages on a device; expected one" if instance.shares_devices else None
 
 
 METHODS: tuple[Method[ScheduleInstance, SchedulePlan], ...] = (
@@ -84,6 +101,8 @@ METHODS: tuple[Method[ScheduleInstance, SchedulePlan], ...] = (
         claim=Claim.HEURISTIC,
         source="GraphPipe, section 6, synchronous 1F1B on graphs",
         solve=_code.heuristics.orders.one_f_one_b,
+        supports=_one_stage_each,
+        limits="one stage on each device",
         effort=lambda instance: 10 * instance.num_passes,
     ),
     Method(
@@ -91,6 +110,8 @@ METHODS: tuple[Method[ScheduleInstance, SchedulePlan], ...] = (
         claim=Claim.HEURISTIC,
         source="GraphPipe, Appendix A.1",
         solve=_code.heuristics.orders.own_kfkb,
+        supports=_one_stage_each,
+        limits="one stage on each device",
         effort=lambda instance: 10 * instance.num_passes,
     ),
     Method(
@@ -99,5 +120,17 @@ METHODS: tuple[Method[ScheduleInstance, SchedulePlan], ...] = (
         source="the published schedules, repaired, and exchanges along critical paths; made for this project",
         solve=_code.heuristics.best_of.solve,
         effort=lambda instance: 1e3 * instance.num_passes,
+    ),
+    *(
+        Method(
+            name=name,
+            claim=Claim.HEURISTIC,
+            source=source,
+            solve=getattr(_code.heuristics.known_orders, name.replace("-", "_")),
+            supports=partial(refusal, name=name),
+            limits="chains of one micro-batch size, on the devices of the schedule",
+            effort=lambda instance: 10 * instance.num_passes,
+        )
+        for name, source in _SOURCES.items()
     ),
 )

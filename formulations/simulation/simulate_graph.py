@@ -1,35 +1,65 @@
 """An event simulation of graphs of pipeline stages, each with micro-batches of its own size.
 
-Forward passes of a stage run in order, and so do its backward passes. Forward pass j of a stage waits for the forward
-passes of all predecessors that cover its last sample, backward pass j for its own forward pass and for the backward
-passes of all successors that cover its last sample. A stage runs one pass at a time. Room for c micro-batches in flight
-is one more precedence: forward pass j + c waits for backward pass j. So caps that no schedule can keep show as a cycle
-of precedences, and without one a schedule that starts whatever can start never gets stuck; only a fixed order of passes
-can.
+Passes of a kind of a stage run in order. Forward pass j of a stage waits for the forward passes of all predecessors
+that cover its last sample, backward pass j for its own forward pass and for the backward passes of all successors that
+cover its last sample; where backward passes are split, W of a micro-batch waits for its B. A device runs one pass at a
+time. Room for c micro-batches in flight is one more precedence: forward pass j + c waits for backward pass j, or W. So
+caps that no schedule can keep show as a cycle of precedences, and without one a schedule that starts whatever can start
+never gets stuck; only a fixed order of passes can. Memory that several stages share is no precedence (`fits`).
 
-Source: GraphPipe, sections 3 (C4) and 6; sizes that differ and links that take time are reconstructed.
+Source: GraphPipe, sections 3 (C4) and 6; sizes that differ and links that take time are reconstructed. Split backward
+passes: Qi et al. 2024, section 2.
 """
 
 from __future__ import annotations
 
 import copy
 import heapq
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
+from typing import Any
 
-from instances.problems.microbatch_schedule import ScheduleInstance
+from instances.problems.microbatch_schedule import Kind, ScheduleInstance
+
+#: Of a device: a word such as ``FFBFBB`` if it has one stage, or the numbers of its passes.
+Order = str | Sequence[int]
 
 
 @dataclass(frozen=True)
 class Pass:
-    """A forward or backward pass of a stage's micro-batch."""
+    """A pass of a stage's micro-batch."""
 
     stage: int
-    is_forward: bool
+    kind: Kind
     index: int
     start_s: float
     end_s: float
+
+    @property
+    def is_forward(self) -> bool:
+        """Whether it is a forward pass."""
+        return self.kind == "F"
+
+
+def in_order(passes: Iterable[Pass]) -> list[Pass]:
+    """The passes by start; of those that start at once, one that takes time comes last."""
+    return sorted(passes, key=lambda task: (task.start_s, task.end_s, task.stage))
+
+
+def peak_in_flight(passes: Sequence[Pass]) -> int:
+    """Most micro-batches between the start of F and the end of B, or of W if there are any, of a stage's passes.
+
+    A device runs one pass at a time, so their order decides.
+    """
+    releases = "W" if any(task.kind == "W" for task in passes) else "B"
+    held = most = 0
+    for task in passes:
+        held += (task.kind == "F") - (task.kind == releases)
+        most = max(most, held)
+    return most
 
 
 @dataclass(frozen=True)
@@ -69,15 +99,7 @@ class GraphTrace:
 
     def orders(self, num_stages: int) -> tuple[str, ...]:
         """For each stage its passes as a word such as ``FFBFBB``."""
-        return tuple("".join("F" if task.is_forward else "B" for task in self.of(s)) for s in range(num_stages))
-
-    def peak_in_flight(self, stage: int) -> int:
-        """Most micro-batches between the start of their forward and the end of their backward pass."""
-        held = most = 0
-        for task in self.of(stage):
-            held += 1 if task.is_forward else -1
-            most = max(most, held)
-        return most
+        return tuple("".join(task.kind for task in self.of(s)) for s in range(num_stages))
 
     def idle(self, stage: int) -> Idle:
         """Where a stage's idle time lies."""
@@ -95,8 +117,9 @@ class GraphTrace:
 class PassGraph:
     """The precedences of an iteration.
 
-    Passes are numbered stage by stage: its forward passes, then its backward passes. ``before[p]`` are pairs of a pass
-    that p waits for and the seconds from that one's end; ``rooms`` replace those of the instance.
+    Passes are numbered stage by stage: its forward passes, its backward passes, then its weight gradients if it has
+    any. ``before[p]`` are pairs of a pass that p waits for and the seconds from that one's end; ``rooms`` replace those
+    of the instance.
     """
 
     def __init__(self, instance: ScheduleInstance, rooms: Sequence[int] | None = None) -> None:
@@ -104,49 +127,121 @@ class PassGraph:
         self.rooms = tuple(instance.rooms if rooms is None else rooms)
         self.counts = [instance.num_microbatches(stage) for stage in range(len(instance.stages))]
         self.stage: list[int] = []
+        self.device: list[int] = []
         self.index: list[int] = []
-        self.forward: list[bool] = []
+        self.kind: list[Kind] = []
         self.seconds: list[float] = []
         self.first: list[int] = []
         for number, (stage, count) in enumerate(zip(instance.stages, self.counts, strict=True)):
             self.first.append(len(self.stage))
-            self.stage += [number] * (2 * count)
-            self.index += [*range(count), *range(count)]
-            self.forward += [True] * count + [False] * count
-            self.seconds += [stage.forward_s] * count + [stage.backward_s] * count
+            for kind, seconds in stage.seconds.items():
+                self.stage += [number] * count
+                self.device += [instance.device_of[number]] * count
+                self.index += range(count)
+                self.kind += [kind] * count
+                self.seconds += [seconds] * count
         self.before: list[list[tuple[int, float]]] = [[] for _ in self.stage]
         for number, count in enumerate(self.counts):
             self._own(number, count)
         for edge in instance.edges:
-            self._across(edge.source, edge.target, True, instance.delay(edge, edge.source))
-            self._across(edge.target, edge.source, False, instance.delay(edge, edge.target))
+            self._across(edge.source, edge.target, "F", instance.delay(edge, edge.source))
+            self._across(edge.target, edge.source, "B", instance.delay(edge, edge.target))
         self.after: list[list[tuple[int, float]]] = [[] for _ in self.stage]
         for later, waits in enumerate(self.before):
             for earlier, lag in waits:
                 self.after[earlier].append((later, lag))
 
-    def number(self, stage: int, is_forward: bool, index: int) -> int:
+    def number(self, stage: int, kind: Kind, index: int) -> int:
         """The number of a pass."""
-        return self.first[stage] + index + (0 if is_forward else self.counts[stage])
+        return self.first[stage] + index + "FBW".index(kind) * self.counts[stage]
+
+    def release(self, stage: int, index: int) -> int:
+        """The number of the pass at whose end a micro-batch is no longer in flight."""
+        return self.number(stage, self.instance.stages[stage].releases, index)
+
+    def on(self, device: int) -> list[int]:
+        """The passes of a device, by number."""
+        return [
+            number
+            for stage in self.instance.stages_on[device]
+            for number in range(self.first[stage], self.first[stage] + self.passes_of(stage))
+        ]
+
+    def passes_of(self, stage: int) -> int:
+        """How many passes a stage has."""
+        return len(self.instance.stages[stage].seconds) * self.counts[stage]
+
+    def next_of_kind(self, number: int) -> int:
+        """The next pass of its stage and kind; -1 behind the last."""
+        return number + 1 if self.index[number] + 1 < self.counts[self.stage[number]] else -1
+
+    def orders_of(self, passes: Iterable[Pass]) -> tuple[tuple[int, ...], ...]:
+        """For every device the numbers of its passes, in the order in which they run."""
+        found: list[list[int]] = [[] for _ in self.instance.stages_on]
+        for task in in_order(passes):
+            number = self.number(task.stage, task.kind, task.index)
+            found[self.device[number]].append(number)
+        return tuple(map(tuple, found))
+
+    def numbers(self, device: int, order: Order) -> list[int]:
+        """The passes of a device's order; each kind of a word counts its own, and W follows B where it has none."""
+        if not isinstance(order, str):
+            return list(order)
+        (stage,) = self.instance.stages_on[device]
+        if self.instance.stages[stage].releases == "W" and "W" not in order:
+            order = order.replace("B", "BW")
+        begun, found = Counter[str](), []
+        for kind in order:
+            found.append(self.number(stage, kind, begun[kind]))  # type: ignore[arg-type]
+            begun[kind] += 1
+        return found
+
+    def shares_memory(self, device: int) -> bool:
+        """Whether several stages have one memory, which `rooms` do not keep."""
+        return len(self.instance.stages_on[device]) > 1 and self.instance.memory(device) is not None
+
+    def fits(self, orders: Sequence[Order]) -> bool:
+        """Whether orders keep the memory that stages share."""
+        for device, order in enumerate(orders):
+            if not self.shares_memory(device):
+                continue
+            held = [0] * len(self.counts)
+            for number in self.numbers(device, order):
+                stage = self.stage[number]
+                held[stage] += self.holds(number)
+                if self.holds(number) > 0 and not self.has_room(device, held):
+                    return False
+        return True
+
+    def has_room(self, device: int, held: Sequence[int]) -> bool:
+        """Whether a device has memory for so many micro-batches of each stage."""
+        memory = self.instance.memory(device)
+        return memory is None or self.instance.bytes_held(device, held) <= memory
+
+    def holds(self, number: int) -> int:
+        """What a pass changes of the micro-batches in flight: 1, 0 or -1."""
+        kind = self.kind[number]
+        return 1 if kind == "F" else -(kind == self.instance.stages[self.stage[number]].releases)
 
     def _own(self, stage: int, count: int) -> None:
-        """Passes of a kind in order, forward before backward, and room for what is in flight."""
-        room = self.rooms[stage]
+        """Passes of a kind in order, F before B before W, and room for what is in flight."""
+        room, kinds = self.rooms[stage], list(self.instance.stages[stage].seconds)
         for j in range(count):
-            forward, backward = self.number(stage, True, j), self.number(stage, False, j)
-            self.before[backward].append((forward, 0.0))
-            if j:
-                self.before[forward].append((forward - 1, 0.0))
-                self.before[backward].append((backward - 1, 0.0))
+            for place, kind in enumerate(kinds):
+                number = self.number(stage, kind, j)
+                if place:
+                    self.before[number].append((self.number(stage, kinds[place - 1], j), 0.0))
+                if j:
+                    self.before[number].append((number - 1, 0.0))
             if j >= room:
-                self.before[forward].append((self.number(stage, False, j - room), 0.0))
+                self.before[self.number(stage, "F", j)].append((self.release(stage, j - room), 0.0))
 
-    def _across(self, giver: int, taker: int, is_forward: bool, delay: float) -> None:
-        """A pass of ``taker`` waits for the pass of ``giver`` with its last sample."""
+    def _across(self, giver: int, taker: int, kind: Kind, delay: float) -> None:
+        """A pass of ``taker`` waits for the pass of ``giver`` with its last sample; on one device at once."""
         size, given = self.instance.stages[taker].microbatch, self.instance.stages[giver].microbatch
         for j in range(self.counts[taker]):
             covering = ((j + 1) * size - 1) // given
-            self.before[self.number(taker, is_forward, j)].append((self.number(giver, is_forward, covering), delay))
+            self.before[self.number(taker, kind, j)].append((self.number(giver, kind, covering), delay))
 
     def sorted(self) -> list[int]:
         """The passes in a topological order; shorter than all passes if precedences form a cycle."""
@@ -159,17 +254,11 @@ class PassGraph:
                     found.append(later)
         return found
 
-    def pin(self, stage: int, order: str) -> None:
-        """The stage keeps this order: each pass waits for the one before it."""
-        begun = {"F": 0, "B": 0}
-        earlier = -1
-        for kind in order:
-            number = self.number(stage, kind == "F", begun[kind])
-            begun[kind] += 1
-            if earlier >= 0:
-                self.before[number].append((earlier, 0.0))
-                self.after[earlier].append((number, 0.0))
-            earlier = number
+    def pin(self, device: int, order: Order) -> None:
+        """The device keeps this order: each pass waits for the one before it."""
+        for earlier, number in pairwise(self.numbers(device, order)):
+            self.before[number].append((earlier, 0.0))
+            self.after[earlier].append((number, 0.0))
 
     def mirrored(self) -> PassGraph:
         """The same iteration backwards in time: each pass waits for those that waited for it."""
@@ -181,50 +270,53 @@ class PassGraph:
         """Whether any schedule keeps the rooms."""
         return min(self.rooms) > 0 and len(self.sorted()) == len(self.stage)
 
+    def backward_first(self, number: int) -> tuple[int, int]:
+        """The paper's greedy choice as a `Priority`: B, then F, of later stages first; W if nothing else can start."""
+        return "BFW".index(self.kind[number]), -self.stage[number]
 
-#: Of the passes of a stage that could start (a forward one, a backward one), whether to start the forward one.
-Preference = Callable[[int, int], bool]
 
-
-def backward_first(_forward: int, _backward: int) -> bool:
-    """The paper's greedy choice."""
-    return False
+#: A key of passes: of those of a device that could start, the one with the least key does.
+Priority = Callable[[int], Any]
 
 
 def run(
     graph: PassGraph,
-    orders: Sequence[str] | None = None,
+    orders: Sequence[Order] | None = None,
     *,
     repair: bool = False,
-    prefer_forward: Preference = backward_first,
+    priority: Priority | None = None,
 ) -> GraphTrace:
     """Start every pass as early as the precedences and the orders allow.
 
     Parameters
     ----------
     orders
-        For each stage its passes as a word such as ``FFBFBB``. Without orders a stage never waits for a pass while
-        another one can start; of two it takes the backward one unless ``prefer_forward`` says otherwise.
+        For each device its passes (`Order`). Without orders a device never waits for a pass while another one can
+        start; of several it takes the least by ``priority`` (default: `PassGraph.backward_first`).
     repair
         Where orders get stuck, take a pass out of turn: the first that could start.
     """
-    return _Run(graph, orders, repair, prefer_forward).run()
+    return _Run(graph, orders, repair, priority or graph.backward_first).run()
 
 
 class _Run:
-    def __init__(
-        self, graph: PassGraph, orders: Sequence[str] | None, repair: bool, prefer_forward: Preference
-    ) -> None:
-        self.graph, self.repair, self.prefer_forward = graph, repair, prefer_forward
-        self.orders = None if orders is None else [list(reversed(order)) for order in orders]
+    def __init__(self, graph: PassGraph, orders: Sequence[Order] | None, repair: bool, priority: Priority) -> None:
+        self.graph, self.repair, self.priority = graph, repair, priority
+        self.orders = (
+            None if orders is None else [graph.numbers(device, order)[::-1] for device, order in enumerate(orders)]
+        )
         self.waiting = [len(waits) for waits in graph.before]
         self.ready_at = [0.0] * len(graph.stage)
-        stages = len(graph.counts)
-        # The forward and backward pass of a stage that could start now.
-        self.next: list[dict[bool, int]] = [{} for _ in range(stages)]
-        self.free_at = [0.0] * stages
-        self.events: list[tuple[float, int]] = []  # (time, pass that is available) or (time, -1 - stage that is free)
+        devices = graph.instance.stages_on
+        # The passes of a device that could start now: at most one of a kind of a stage.
+        self.able: list[list[int]] = [[] for _ in devices]
+        self.free_at = [0.0] * len(devices)
+        self.events: list[tuple[float, int]] = []  # (time, pass that is available) or (time, -1 - device that is free)
         self.passes: list[Pass] = []
+        # Without orders the stages of a device share its memory as they go.
+        self.shares = [orders is None and graph.shares_memory(device) for device in range(len(devices))]
+        self.held = [0] * len(graph.counts)
+        self.place = {stage: place for place, stage in enumerate(graph.instance.order)}
 
     def run(self) -> GraphTrace:
         for number, count in enumerate(self.waiting):
@@ -237,42 +329,59 @@ class _Run:
                 touched = set()
                 while self.events and self.events[0][0] == now:
                     touched.add(self._happen(heapq.heappop(self.events)[1]))
-                for stage in sorted(touched):
-                    self._start(now, stage)
+                for device in sorted(touched):
+                    self._start(now, device)
             if not (self.repair and self._out_of_turn(now)):
                 break
         stuck = sorted({self.graph.stage[number] for number, count in enumerate(self.waiting) if count >= 0})
         return GraphTrace(tuple(sorted(self.passes, key=lambda task: (task.start_s, task.stage))), tuple(stuck))
 
     def _happen(self, what: int) -> int:
-        """Returns the stage it happens to."""
+        """Returns the device it happens to."""
         if what < 0:
             return -1 - what
-        stage = self.graph.stage[what]
-        self.next[stage][self.graph.forward[what]] = what
-        return stage
+        device = self.graph.device[what]
+        self.able[device].append(what)
+        return device
 
-    def _start(self, now: float, stage: int) -> None:
-        """Start the pass that is due, if the stage is free and there is one."""
-        able = self.next[stage]
-        if not able or self.free_at[stage] > now:
+    def _start(self, now: float, device: int) -> None:
+        """Start the pass that is due, if the device is free and there is one."""
+        able = self.able[device]
+        if not able or self.free_at[device] > now:
             return
-        if self.orders is None:
-            is_forward = True in able and (False not in able or self.prefer_forward(able[True], able[False]))
-        else:
-            is_forward = self.orders[stage][-1] == "F" if self.orders[stage] else True
-            if is_forward not in able:
+        if self.orders is not None:
+            if not self.orders[device] or self.orders[device][-1] not in able:
                 return
-            self.orders[stage].pop()
-        self._run_pass(now, able.pop(is_forward))
+            number = self.orders[device].pop()
+        else:
+            if self.shares[device]:
+                able = [each for each in able if self.graph.kind[each] != "F" or self._leaves_room(device, each)]
+                if not able:
+                    return
+            number = min(able, key=self.priority)
+        self._run_pass(now, number)
+
+    def _leaves_room(self, device: int, number: int) -> bool:
+        """Whether there is memory for a forward pass, and then for one of each stage behind that has none in flight.
+
+        So the last stages always go on, and by induction all stages before them: in a chain none gets stuck.
+        """
+        stage, held = self.graph.stage[number], list(self.held)
+        held[stage] += 1
+        for other in self.graph.instance.stages_on[device]:
+            if self.place[other] > self.place[stage]:
+                held[other] = max(1, held[other])
+        return self.graph.has_room(device, held)
 
     def _run_pass(self, now: float, number: int) -> None:
         graph = self.graph
-        stage, end = graph.stage[number], now + graph.seconds[number]
+        stage, device, end = graph.stage[number], graph.device[number], now + graph.seconds[number]
+        self.able[device].remove(number)
         self.waiting[number] = -1
-        self.free_at[stage] = end
-        self.passes.append(Pass(stage, graph.forward[number], graph.index[number], now, end))
-        heapq.heappush(self.events, (end, -1 - stage))
+        self.free_at[device] = end
+        self.held[stage] += graph.holds(number)
+        self.passes.append(Pass(stage, graph.kind[number], graph.index[number], now, end))
+        heapq.heappush(self.events, (end, -1 - device))
         for later, lag in graph.after[number]:
             self.ready_at[later] = max(self.ready_at[later], end + lag)
             self.waiting[later] -= 1
@@ -280,18 +389,14 @@ class _Run:
                 heapq.heappush(self.events, (self.ready_at[later], later))
 
     def _out_of_turn(self, now: float) -> bool:
-        """Where every stage waits for its turn: bring forward the first pass that could start."""
-        assert self.orders is not None or not any(self.next)
-        for stage, able in enumerate(self.next):
-            if able and self.orders is not None:
-                is_forward = False not in able
-                kind = "F" if is_forward else "B"
-                order = self.orders[stage]
-                for place in range(len(order) - 1, -1, -1):
-                    if order[place] == kind:
-                        del order[place]
-                        break
-                self._run_pass(max(now, self.free_at[stage]), able.pop(is_forward))
+        """Where every device waits for its turn: bring forward the first pass that could start."""
+        if self.orders is None:
+            return False
+        for device, able in enumerate(self.able):
+            if able:
+                number = min(able, key=self.graph.backward_first)
+                self.orders[device].remove(number)
+                self._run_pass(max(now, self.free_at[device]), number)
                 return True
         return False
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Annotated
+from typing import Annotated, Literal
 
 from instances.errors import InstanceError, expect
 from instances.exchange import in_files
@@ -22,9 +23,13 @@ SHORTEST = 1e-12
 #: Passes of the largest instance.
 MAX_PASSES = 200_000
 
+#: Forward pass; backward pass, or where it is split the gradient of the input; the gradient of the weights.
+Kind = Literal["F", "B", "W"]
+
 
 @in_files(
-    *("forward_s", "backward_s", "microbatch", "k", "in_flight?", "weight_bytes", "activation_bytes", "memory_bytes?")
+    *("forward_s", "backward_s", "microbatch", "k", "in_flight?", "weight_bytes", "activation_bytes", "memory_bytes?"),
+    "weight_s?",
 )
 @dataclass(frozen=True)
 class ScheduleStage:
@@ -39,7 +44,10 @@ class ScheduleStage:
     in_flight
         Most samples between the start of a forward pass and the end of its backward pass; ``None``: any number.
     weight_bytes, activation_bytes, memory_bytes
-        Held always, held for each sample in flight, and the room for both (``None``: no limit).
+        Held always, held for each sample in flight, and the device's room for all it holds (``None``: no limit).
+    weight_s
+        Seconds of the gradient of the weights, where the backward pass is split: ``backward_s`` is then the gradient
+        of the input alone, and a micro-batch is in flight until both have ended. ``None``: it is not split.
     """
 
     forward_s: Seconds
@@ -50,22 +58,22 @@ class ScheduleStage:
     weight_bytes: Amount = 0.0
     activation_bytes: Amount = 0.0
     memory_bytes: Amount | None = None
+    weight_s: Seconds | None = None
+
+    @property
+    def seconds(self) -> dict[Kind, float]:
+        """Of each kind of pass that the stage has, in the order in which those of a micro-batch run."""
+        whole: dict[Kind, float] = {"F": self.forward_s, "B": self.backward_s}
+        return whole if self.weight_s is None else {**whole, "W": self.weight_s}
+
+    @property
+    def releases(self) -> Kind:
+        """The kind of pass that gives a micro-batch's activations back, at its end."""
+        return "B" if self.weight_s is None else "W"
 
     def bytes_held(self, microbatches: int) -> float:
         """Bytes with so many micro-batches in flight."""
         return self.weight_bytes + microbatches * self.microbatch * self.activation_bytes
-
-    def room(self, most: int) -> int:
-        """Micro-batches that may be in flight, of ``most`` there are: by ``in_flight`` and by memory."""
-        if self.in_flight is not None:
-            most = min(most, self.in_flight // self.microbatch)
-        if self.memory_bytes is None or self.bytes_held(most) <= self.memory_bytes:
-            return most
-        low, high = 0, most  # high does not fit
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if self.bytes_held(middle) <= self.memory_bytes else (low, middle)
-        return low
 
 
 @dataclass(frozen=True)
@@ -80,6 +88,7 @@ class ScheduleEdge:
 
 @in_files(
     *("name", "minibatch", "stages", "edges", "latency_s", "objective", "bandwidth_bytes_per_s?", "deadline_s?"),
+    "devices?",
     problem="microbatch_schedule",
     absent={"name": "schedule"},
 )
@@ -92,11 +101,14 @@ class ScheduleInstance(Recorded):
     minibatch
         Samples of an iteration; every micro-batch size divides it.
     bandwidth_bytes_per_s, latency_s
-        Of every link (``None``: bytes take no time). A message is one micro-batch of its sender; messages of a link do
-        not wait for each other.
+        Of every link between devices (``None``: bytes take no time). A message is one micro-batch of its sender;
+        messages of a link do not wait for each other.
     objective, deadline_s
-        ``time``: the iteration's seconds. ``memory``: the bytes of the stage that holds most. An iteration that takes
+        ``time``: the iteration's seconds. ``memory``: the bytes of the device that holds most. An iteration that takes
         longer than the deadline breaks a rule.
+    devices
+        The device of every stage, from 0; empty: each stage has a device of its own. The stages of a device run one
+        pass at a time together, and together they have the least memory that one of them declares.
     """
 
     name: Identifier
@@ -107,33 +119,77 @@ class ScheduleInstance(Recorded):
     latency_s: Amount = 0.0
     objective: Annotated[str, one_of("time", "memory")] = "time"
     deadline_s: Amount | None = None
+    devices: tuple[Index, ...] = ()
 
     def num_microbatches(self, stage: int) -> int:
         """Micro-batches of a stage in an iteration."""
         return self.minibatch // self.stages[stage].microbatch
 
     @cached_property
+    def device_of(self) -> tuple[int, ...]:
+        """The device of every stage."""
+        return self.devices or tuple(range(len(self.stages)))
+
+    @cached_property
+    def stages_on(self) -> tuple[tuple[int, ...], ...]:
+        """The stages of every device."""
+        found: list[list[int]] = [[] for _ in range(1 + max(self.device_of, default=-1))]
+        for stage, device in enumerate(self.device_of):
+            found[device].append(stage)
+        return tuple(map(tuple, found))
+
+    @cached_property
+    def shares_devices(self) -> bool:
+        """Whether some device has several stages."""
+        return len(self.stages_on) < len(self.stages)
+
+    def memory(self, device: int) -> float | None:
+        """Bytes that a device has room for; ``None``: any number."""
+        declared = (self.stages[stage].memory_bytes for stage in self.stages_on[device])
+        return min((each for each in declared if each is not None), default=None)
+
+    def bytes_held(self, device: int, held: Sequence[int]) -> float:
+        """Bytes on a device with so many micro-batches of each stage in flight (``held[stage]``)."""
+        return sum(self.stages[stage].bytes_held(held[stage]) for stage in self.stages_on[device])
+
+    @cached_property
     def rooms(self) -> tuple[int, ...]:
-        """Micro-batches that may be in flight at each stage."""
-        return tuple(stage.room(self.minibatch // stage.microbatch) for stage in self.stages)
+        """Micro-batches that may be in flight at each stage, if no other stage of its device has any."""
+        return tuple(self._room(stage) for stage in range(len(self.stages)))
+
+    def _room(self, stage: int) -> int:
+        own, most, device = self.stages[stage], self.num_microbatches(stage), self.device_of[stage]
+        if own.in_flight is not None:
+            most = min(most, own.in_flight // own.microbatch)
+        memory = self.memory(device)
+        if memory is None:
+            return most
+        others = sum(self.stages[other].weight_bytes for other in self.stages_on[device] if other != stage)
+        low, high = 0, most + 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if own.bytes_held(middle) + others <= memory else (low, middle)
+        return low
 
     @cached_property
     def num_passes(self) -> int:
-        """Forward and backward passes of an iteration."""
-        return sum(2 * self.num_microbatches(stage) for stage in range(len(self.stages)))
+        """Passes of an iteration."""
+        return sum(len(stage.seconds) * self.num_microbatches(number) for number, stage in enumerate(self.stages))
 
     @cached_property
     def longest_s(self) -> float:
         """Seconds of all passes and messages one after the other."""
         passes = (
-            self.num_microbatches(number) * (stage.forward_s + stage.backward_s)
+            self.num_microbatches(number) * math.fsum(stage.seconds.values())
             for number, stage in enumerate(self.stages)
         )
         ends = ((edge, end) for edge in self.edges for end in (edge.source, edge.target))
         return math.fsum([*passes, *(self.num_microbatches(end) * self.delay(edge, end) for edge, end in ends)])
 
     def delay(self, edge: ScheduleEdge, sender: int) -> float:
-        """Seconds of a message from ``sender``, either end of the edge."""
+        """Seconds of a message from ``sender``, either end of the edge; 0 on one device."""
+        if self.device_of[edge.source] == self.device_of[edge.target]:
+            return 0.0
         wire = 0.0
         if self.bandwidth_bytes_per_s is not None:
             wire = edge.bytes_per_sample * self.stages[sender].microbatch / self.bandwidth_bytes_per_s
@@ -155,8 +211,8 @@ def check(instance: ScheduleInstance, where: str) -> None:
     Raises
     ------
     InstanceError
-        Micro-batches that do not divide the mini-batch, edges that do not join two stages once each, a cycle, too many
-        passes, passes too unequal for floats.
+        Micro-batches that do not divide the mini-batch, devices without a stage, edges that do not join two stages once
+        each, a cycle, too many passes, passes too unequal for floats.
     """
     stages, batch = len(instance.stages), instance.minibatch
     expect(stages > 0, where, "stages", [], "at least one stage")
@@ -164,11 +220,15 @@ def check(instance: ScheduleInstance, where: str) -> None:
         if batch % stage.microbatch:
             field, rule = f"stages[{number}].microbatch", f"a divisor of the mini-batch, {batch}"
             raise InstanceError.at(where, field, stage.microbatch, rule)
+    devices = list(instance.devices)
+    expect(len(devices) in (0, stages), where, "devices", devices, f"one for each of {stages} stages")
+    used = set(devices)
+    expect(used == set(range(len(used))), where, "devices", devices, "every number from 0 on to the last device's")
     expect_simple(stages, [(edge.source, edge.target) for edge in instance.edges], where, "stage")
     expect(
         instance.num_passes <= MAX_PASSES, where, "passes of an iteration", instance.num_passes, f"at most {MAX_PASSES}"
     )
-    least, longest = min(min(stage.forward_s, stage.backward_s) for stage in instance.stages), instance.longest_s
+    least, longest = min(min(stage.seconds.values()) for stage in instance.stages), instance.longest_s
     expect(
         least >= SHORTEST * longest, where, "the shortest pass", least, f"at least {SHORTEST:g} of all, {longest:g} s"
     )
@@ -197,6 +257,27 @@ def chain(
         minibatch,
         (ScheduleStage(forward_s, backward_s, 1, 1, in_flight, *_BYTES),) * stages,
         tuple(ScheduleEdge(stage, stage + 1) for stage in range(stages - 1)),
+    )
+
+
+def pipeline(
+    devices: Sequence[int],
+    minibatch: int,
+    forward_s: float = 1.0,
+    backward_s: float = 2.0,
+    weight_s: float | None = None,
+    room: float | None = None,
+) -> ScheduleInstance:
+    """A chain of equal stages, one on each of ``devices``, with micro-batches of one sample and of one byte.
+
+    So ``room`` is how many micro-batches' activations a device can hold, those of each of its stages counted apart.
+    """
+    return ScheduleInstance(
+        f"pipeline-{len(devices)}x{minibatch}",
+        minibatch,
+        (ScheduleStage(forward_s, backward_s, 1, 1, None, 0.0, 1.0, room, weight_s),) * len(devices),
+        tuple(ScheduleEdge(stage, stage + 1) for stage in range(len(devices) - 1)),
+        devices=tuple(devices),
     )
 
 

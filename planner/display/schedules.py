@@ -10,13 +10,13 @@ from typing import Any, cast
 from planner.files.write import write_atomically
 from planner.process.errors import UsageError
 
-#: A pass: stage, "F" or "B", index of the micro-batch, start and end in seconds (docs/problems/microbatch_schedule.md).
+#: A pass: stage, "F", "B" or "W", index of the micro-batch, start and end in seconds
+#: (docs/problems/microbatch_schedule.md).
 Task = Sequence[Any]
 
 #: Columns of a text chart.
 WIDTH = 120
-_DIGITS = "0123456789"
-_LETTERS = "abcdefghij"
+_SIGNS = {"F": "0123456789", "B": "abcdefghij", "W": "ABCDEFGHIJ"}
 
 
 def refuse_untraceable(instance: Any, path: str) -> None:
@@ -36,7 +36,7 @@ def chrome_trace(tasks: Sequence[Task], name: str) -> dict[str, Any]:
         for stage in stages
     ]
     for stage, kind, index, start, end in tasks:
-        category = "forward" if kind == "F" else "backward"
+        category = {"F": "forward", "B": "backward", "W": "weight gradient"}[kind]
         events.append(
             {
                 "name": f"{kind}{index}",
@@ -66,7 +66,7 @@ def simulated_tasks(instance: Any, plan: Mapping[str, Any]) -> list[Task]:
     from formulations.pipeline_placement.definition.simulate import simulate_plan
 
     step = simulate_plan(instance, FAMILY.plan_from_json(instance, plan))
-    return [[p.stage, "F" if p.is_forward else "B", p.index, p.start_s, p.end_s] for p in step.passes]
+    return [[p.stage, p.kind, p.index, p.start_s, p.end_s] for p in step.passes]
 
 
 #: For each problem whose plans are schedules, or can be simulated, what its passes are.
@@ -85,6 +85,8 @@ def _round_up(seconds: float) -> float:
 def text_gantt(tasks: Sequence[Task], width: int = WIDTH) -> list[str]:
     """A line for each stage: forward passes as the last digit of their micro-batch, backward ones as a letter.
 
+    Weight gradients are capital letters.
+
     >>> text_gantt([[0, "F", 0, 0, 1], [1, "F", 0, 1, 2], [1, "B", 0, 2, 4], [0, "B", 0, 4, 6]], 6)
     ['0 |0...aa|', '1 |.0aa..|', 'forward 0-9, backward a-j, idle .; a column is 1 s']
     """
@@ -96,10 +98,11 @@ def text_gantt(tasks: Sequence[Task], width: int = WIDTH) -> list[str]:
     width = math.ceil(end / column - 1e-9)
     rows = [["."] * width for _ in range(last + 1)]
     for stage, kind, index, start, stop in tasks:
-        sign = (_DIGITS if kind == "F" else _LETTERS)[index % 10]
+        sign = _SIGNS[kind][index % 10]
         for place in range(
             max(0, round(start / column)), min(width, max(round(stop / column), round(start / column) + 1))
         ):
             rows[stage][place] = sign
     lines = [f"{stage:>{len(str(last))}} |{''.join(row)}|" for stage, row in enumerate(rows)]
-    return [*lines, f"forward 0-9, backward a-j, idle .; a column is {column:.4g} s"]
+    weights = ", weight gradient A-J" if any(task[1] == "W" for task in tasks) else ""
+    return [*lines, f"forward 0-9, backward a-j{weights}, idle .; a column is {column:.4g} s"]

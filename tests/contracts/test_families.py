@@ -26,8 +26,10 @@ from small_instances import random_case
 import planner
 from formulations import FAMILIES
 from formulations.contract.family import Claim, Family, Method
+from instances.exchange import to_json
 from instances.problems.flushed_partitioning import flush_pipeline
 from instances.problems.hierarchical_partitioning import on_machines
+from instances.problems.microbatch_schedule import pipeline
 from instances.requirements import parse, with_requirements
 from planner.cli.solve import solve_command
 from planner.files.write import as_json
@@ -202,6 +204,9 @@ EXAMPLES: dict[str, tuple[Callable[..., Any], ...]] = {
         lambda **given: _family("microbatch_schedule").read(
             {**SCHEDULE, "objective": "memory", "deadline_s": 30}, "example", given
         ),
+        lambda **given: _family("microbatch_schedule").read(to_json(pipeline((0, 1), 3, 1, 1, 1)), "example", given),
+        lambda **given: _family("microbatch_schedule").read(to_json(pipeline((0, 1, 0, 1), 2)), "example", given),
+        lambda **given: _family("microbatch_schedule").read(to_json(pipeline((0, 0), 2, 1, 1, 1)), "example", given),
     ),
     "device_mapping": (
         lambda **given: _family("device_mapping").read(MAPPING, "example", given),

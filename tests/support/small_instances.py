@@ -204,7 +204,7 @@ _GENERATORS: dict[str, Callable[[random.Random], Any]] = {
     "hierarchical_partitioning": _hierarchical,
     "flushed_partitioning": _flushed,
     "training_strategy": training_strategy.random_instance,
-    "microbatch_schedule": microbatch_schedule.random_instance,
+    "microbatch_schedule": microbatch_schedule.random_schedule,
     "operator_partitioning": _operators,
     "stage_graph": _branching,
     "device_mapping": lambda rng: device_mapping.random_mapping(rng, 5),
@@ -217,9 +217,8 @@ def _always(_: Any) -> bool:
 
 
 def _few_orders(instance: Any) -> bool:
-    """Whether all orders of passes of all stages together are few: C(2m, m) / (m + 1) for m micro-batches."""
-    counts = [instance.minibatch // stage.microbatch for stage in instance.stages]
-    return math.prod(math.comb(2 * m, m) // (m + 1) for m in counts) <= 200
+    """Whether all orders of passes of all devices together are few."""
+    return microbatch_schedule.num_orders(instance) <= 200
 
 
 def _few_operators(instance: StageGraph) -> bool:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Literal
+from typing import Annotated
 
 from formulations.contract.plan_exchange import exchange
-from formulations.simulation.simulate_graph import Pass
+from formulations.simulation.simulate_graph import Pass, in_order, peak_in_flight
+from instances.problems.microbatch_schedule import Kind
 from instances.rules import Rule, Whole
 
 
@@ -26,26 +27,17 @@ class SchedulePlan:
     def by_stage(self) -> dict[int, list[Pass]]:
         """The passes of each stage by start."""
         found: dict[int, list[Pass]] = {}
-        for task in sorted(self.passes, key=lambda task: (task.start_s, task.end_s)):
+        for task in in_order(self.passes):
             found.setdefault(task.stage, []).append(task)
         return found
 
     def peak_in_flight(self, stage: int) -> int:
-        """Most micro-batches of a stage between the start of their forward and the end of their backward pass.
-
-        A stage runs one pass at a time, so the order of its passes decides.
-        """
-        held = most = 0
-        for task in self.by_stage.get(stage, []):
-            held += 1 if task.is_forward else -1
-            most = max(most, held)
-        return most
+        """Most micro-batches of a stage between the start of their forward and the end of their backward pass."""
+        return peak_in_flight(self.by_stage.get(stage, []))
 
 
 _Second = Annotated[float, Rule("a number", lambda core, _: core.float_schema(strict=True, ge=-1e300, le=1e300))]
-_Task = Annotated[
-    tuple[Whole, Literal["F", "B"], Whole, _Second, _Second], Rule('[stage, "F" or "B", index, start_s, end_s]')
-]
+_Task = Annotated[tuple[Whole, Kind, Whole, _Second, _Second], Rule('[stage, "F", "B" or "W", index, start_s, end_s]')]
 
 
 @dataclass(frozen=True)
@@ -56,14 +48,12 @@ class _Declared:
 
 
 plan_from_json, plan_to_json = exchange(
-    '``{"tasks": [[stage, "F" or "B", index, start_s, end_s], ...]}``, by start.',
+    '``{"tasks": [[stage, "F", "B" or "W", index, start_s, end_s], ...]}``, by start.',
     _Declared,
-    lambda _instance, declared, _where: SchedulePlan(
-        tuple(Pass(stage, kind == "F", *more) for stage, kind, *more in declared.tasks)
-    ),
+    lambda _instance, declared, _where: SchedulePlan(tuple(Pass(*task) for task in declared.tasks)),
     lambda _, plan: _Declared(
         tuple(
-            (task.stage, "F" if task.is_forward else "B", task.index, task.start_s, task.end_s)
+            (task.stage, task.kind, task.index, task.start_s, task.end_s)
             for task in sorted(plan.passes, key=lambda task: (task.start_s, task.stage, task.end_s))
         )
     ),

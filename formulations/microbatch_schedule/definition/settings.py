@@ -11,12 +11,12 @@ from instances.problems.microbatch_schedule import ScheduleInstance, with_in_fli
 from instances.units import parse_bytes, parse_time
 
 #: What is minimised, by the objective of an instance.
-MINIMISES = {"time": "time of an iteration", "memory": "memory of the fullest stage"}
+MINIMISES = {"time": "time of an iteration", "memory": "memory of the fullest device"}
 OVERRIDES = (
     Setting(
         "objective",
         one_of("time", "memory"),
-        "minimise the time of the iteration, or the memory of the fullest stage",
+        "minimise the time of the iteration, or the memory of the fullest device",
         metavar="time|memory",
     ),
     Setting("deadline", parse_time, "longest iteration that is allowed", metavar="TIME"),

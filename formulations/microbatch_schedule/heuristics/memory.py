@@ -1,53 +1,63 @@
-"""The least memory: the fewest bytes at the stage that holds most, within the deadline if there is one.
+"""The least memory: the fewest bytes at the device that holds most, within the deadline if there is one.
 
-Bytes decide how many micro-batches each stage has room for. Without a deadline a schedule exists exactly if precedences
-and rooms form no cycle; with one, bounds refute sizes and a search finds schedules. More bytes never hurt, so
-the sizes are bisected.
+Bytes decide how many micro-batches each stage has room for. Without a deadline, and with a device for each stage, a
+schedule exists exactly if precedences and rooms form no cycle; else bounds refute sizes and a search finds schedules.
+More bytes never hurt, so the sizes are bisected.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from formulations.contract.family import Answer
-from formulations.microbatch_schedule.bounds import SAFE, iteration_bound
+from formulations.microbatch_schedule.bounds import SAFE
 from formulations.microbatch_schedule.definition.plan import SchedulePlan
-from formulations.microbatch_schedule.feasibility import SLACK, figures, no_schedule, offer
+from formulations.microbatch_schedule.feasibility import figures, impossible, no_schedule, offer
 from formulations.microbatch_schedule.heuristics.search import EFFORT, search
 from formulations.simulation.simulate_graph import GraphTrace, PassGraph, run
 from instances.problems.microbatch_schedule import ScheduleInstance
 from solvers.outcome import Limits, Prover, Stop, Watch
 
-
-def sizes(instance: ScheduleInstance) -> list[float]:
-    """The bytes that a peak can have, ascending."""
-    every = {
-        stage.bytes_held(count)
-        for stage, room in zip(instance.stages, instance.rooms, strict=True)
-        for count in range(1, room + 1)
-    }
-    return sorted(every)
+#: Beyond so many sizes of a device's stages together some are left out.
+_MOST_SIZES = 10_000
 
 
-def rooms(instance: ScheduleInstance, size: float) -> list[int]:
-    """Micro-batches that each stage has room for in so many bytes."""
-    found = []
-    for stage, room in zip(instance.stages, instance.rooms, strict=True):
-        low, high = 0, room + 1
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if stage.bytes_held(middle) <= size else (low, middle)
-        found.append(low)
-    return found
+def sizes(instance: ScheduleInstance) -> tuple[list[float], bool]:
+    """The bytes that a peak can have, ascending, and whether these are all; of very many some, with the largest."""
+    found: set[float] = set()
+    is_whole = True
+    for device, stages in enumerate(instance.stages_on):
+        counts = [[0] * len(instance.stages)]
+        for stage in stages:
+            each = range(int(len(stages) == 1), instance.rooms[stage] + 1)
+            more = [[*held[:stage], number, *held[stage + 1 :]] for held in counts for number in each]
+            by_size = {instance.bytes_held(device, held): held for held in more}
+            step = 1 + len(by_size) // _MOST_SIZES
+            is_whole = is_whole and step == 1
+            counts = [by_size[size] for size in sorted(by_size, reverse=True)[::step]]
+        found.update(instance.bytes_held(device, held) for held in counts)
+    return sorted(found), is_whole
+
+
+def within(instance: ScheduleInstance, size: float) -> ScheduleInstance:
+    """The instance with so many bytes at most on every device."""
+    stages = (
+        replace(stage, memory_bytes=min(size, size if stage.memory_bytes is None else stage.memory_bytes))
+        for stage in instance.stages
+    )
+    return replace(instance, stages=tuple(stages))
 
 
 def least_memory(
     instance: ScheduleInstance, limits: Limits, watch: Watch, effort: int = EFFORT
 ) -> Answer[SchedulePlan]:
     """Bisect the sizes: precedences and bounds exclude some, `search` finds schedules; what is open is passed over."""
-    every = sizes(instance) or [0.0]
+    every, is_whole = sizes(instance)
+    every = every or [0.0]
     low, high, proved, tried = 0, len(every), 0, 0  # below `low` nothing was found, below `proved` nothing is
     while low < high and not watch.stopped():
         middle = (low + high) // 2
-        kept = _search(instance, PassGraph(instance, rooms(instance, every[middle])), limits, watch, effort)
+        kept = _search(instance, within(instance, every[middle]), limits, watch, effort)
         tried += 1
         if kept:
             high = middle
@@ -56,7 +66,8 @@ def least_memory(
         if kept is False:
             proved = low
     if proved < len(every):
-        watch.bound(every[proved] * SAFE, Prover.BOUNDS)
+        # A size that is left out may be enough, but is larger than one that is not.
+        watch.bound(every[proved if is_whole else max(0, proved - 1)] * SAFE, Prover.BOUNDS)
     infeasible = proved == len(every) and watch.best_plan is None
     reason = "" if watch.best_plan is not None else "no schedule was found that keeps the deadline"
     return Answer(
@@ -70,20 +81,20 @@ def least_memory(
     )
 
 
-def _search(instance: ScheduleInstance, graph: PassGraph, limits: Limits, watch: Watch, effort: int) -> bool | None:
-    """Whether some rooms keep the deadline, as precedences, bounds or a schedule say (``None``: unknown)."""
-    if not graph.is_possible():
+def _search(
+    instance: ScheduleInstance, scarce: ScheduleInstance, limits: Limits, watch: Watch, effort: int
+) -> bool | None:
+    """Whether less memory is enough, as counting, bounds or a schedule say (``None``: unknown)."""
+    graph = PassGraph(scarce)
+    if impossible(scarce, graph):
         return False
     if instance.deadline_s is None:
-        return offer(instance, watch, run(graph)) is not None
-    limit = instance.deadline_s
-    if iteration_bound(graph) > limit * (1 + 2 * SLACK):
-        return False
+        return offer(instance, watch, run(graph)) is not None or None
     kept = False
 
     def found(trace: GraphTrace) -> None:
         nonlocal kept
         kept = offer(instance, watch, trace) is not None or kept
 
-    search(graph, watch, limits.seed, found, limit, effort)
+    search(graph, watch, limits.seed, found, instance.deadline_s, effort)
     return kept or None

@@ -1,19 +1,21 @@
 """The best of several schedules, repaired where they get stuck, and then improved along their critical paths.
 
-Greedy both ways in time and by what still has to follow, kFkB with different k and warm-ups. Then passes of different
+Greedy both ways in time and by what still has to follow, kFkB with different k and warm-ups, orders that trainers run
+where the stages are theirs. Then passes of different
 kinds that are neighbours on a critical path change places while that helps; choices are random, from a seed.
 
-Source: GraphPipe's own schedules (`orders`); the neighbourhood is the usual one of job shops.
+Source: GraphPipe's own schedules (`orders`), those of `known_orders`; the neighbourhood is the usual one of job shops.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from formulations.microbatch_schedule.bounds import chains
+from formulations.microbatch_schedule.heuristics.known_orders import NAMES, orders_of, refusal
 from formulations.microbatch_schedule.heuristics.orders import kfkb_orders
-from formulations.simulation.simulate_graph import GraphTrace, PassGraph, run
+from formulations.simulation.simulate_graph import GraphTrace, Order, PassGraph, run
 from solvers.outcome import Watch
 
 #: Passes that the improvement may simulate; about five microseconds each.
@@ -28,37 +30,51 @@ Found = Callable[[GraphTrace], object]
 
 def candidates(graph: PassGraph) -> Iterator[GraphTrace]:
     """Schedules that start with an idea; those that got stuck are repaired."""
+    instance, devices = graph.instance, range(len(graph.instance.stages_on))
     yield run(graph)
     tails = chains(graph).tails
-    yield run(graph, prefer_forward=lambda forward, backward: tails[forward] > tails[backward])
-    stages = range(len(graph.counts))
-    own = tuple(stage.k for stage in graph.instance.stages)
-    for ks in dict.fromkeys([tuple(1 for _ in stages), own, tuple(2 for _ in stages)]):
-        for more in (0, 1, 2, max(graph.counts)):
-            orders = kfkb_orders(graph, ks, more)
-            trace = run(graph, orders)
-            yield run(graph, orders, repair=True) if trace.stuck else trace
-    backwards = run(graph.mirrored(), prefer_forward=lambda _forward, _backward: True)
-    orders = [order[::-1] for order in backwards.orders(len(graph.counts))]
-    yield run(graph, orders, repair=True)
+    yield run(graph, priority=lambda number: (-tails[number], graph.backward_first(number)))
+    for name in NAMES:
+        if refusal(instance, name) is None:
+            yield _run_or_repair(graph, orders_of(graph, name))
+    if not instance.shares_devices:
+        stages = range(len(graph.counts))
+        own = tuple(stage.k for stage in instance.stages)
+        for ks in dict.fromkeys([tuple(1 for _ in stages), own, tuple(2 for _ in stages)]):
+            for more in (0, 1, 2, max(graph.counts)):
+                yield _run_or_repair(graph, kfkb_orders(graph, ks, more))
+    if not any(map(graph.shares_memory, devices)):
+        # Backwards in time W comes first, then B, then F.
+        backwards = run(graph.mirrored(), priority=lambda number: "FBW".index(graph.kind[number]))
+        orders = [order[::-1] for order in graph.orders_of(backwards.passes)]
+        yield run(graph, orders, repair=True)
 
 
-def search(graph: PassGraph, watch: Watch, seed: int, found: Found, goal_s: float, effort: int = EFFORT) -> GraphTrace:
-    """The best schedule found for a graph that is possible; stops at the goal, or once the watch is stopped."""
+def _run_or_repair(graph: PassGraph, orders: Sequence[Order]) -> GraphTrace:
+    trace = run(graph, orders)
+    return run(graph, orders, repair=True) if trace.stuck else trace
+
+
+def search(graph: PassGraph, watch: Watch, seed: int, found: Found, goal_s: float, effort: int = EFFORT) -> None:
+    """Find schedules for a graph that is possible, each better than the last; stops at the goal, or with the watch."""
     best: GraphTrace | None = None
     for trace in candidates(graph):
-        if not trace.stuck and (best is None or trace.iteration_s < best.iteration_s):
+        if _keeps(graph, trace) and (best is None or trace.iteration_s < best.iteration_s):
             best = trace
             found(best)
-        if best is not None and (best.iteration_s <= goal_s or watch.stopped()):
-            return best
-    assert best is not None  # greedy is never stuck where the graph is possible
-    return _improve(graph, best, watch, random.Random(seed), found, goal_s, effort)
+        if watch.stopped() or (best is not None and best.iteration_s <= goal_s):
+            return
+    if best is not None:  # without memory that stages share greedy is never stuck
+        _improve(graph, best, watch, random.Random(seed), found, goal_s, effort)
+
+
+def _keeps(graph: PassGraph, trace: GraphTrace) -> bool:
+    return not trace.stuck and graph.fits(graph.orders_of(trace.passes))
 
 
 def _improve(
     graph: PassGraph, best: GraphTrace, watch: Watch, rng: random.Random, found: Found, goal_s: float, effort: int
-) -> GraphTrace:
+) -> None:
     current, seen, stale = best, {_key(graph, best)}, 0
     size = len(graph.stage)
     for _ in range(min(effort // size, _STEPS * size)):
@@ -67,7 +83,7 @@ def _improve(
         trace = _neighbour(graph, current, rng)
         key = _key(graph, trace)
         stale += 1
-        if not trace.stuck and key not in seen:
+        if key not in seen and _keeps(graph, trace):
             seen.add(key)
             if trace.iteration_s <= current.iteration_s or rng.random() < 0.02:
                 current = trace
@@ -76,34 +92,31 @@ def _improve(
                 found(best)
         if stale > _PATIENCE:
             current, stale = best, 0
-    return best
 
 
 def _key(graph: PassGraph, trace: GraphTrace) -> int:
-    return hash(trace.orders(len(graph.counts)))
+    return hash(graph.orders_of(trace.passes))
 
 
 def _neighbour(graph: PassGraph, trace: GraphTrace, rng: random.Random) -> GraphTrace:
     """One or two pairs of neighbours on a critical path change places."""
     pairs = _swaps(graph, trace, rng)
-    orders = [list(order) for order in trace.orders(len(graph.counts))]
-    for stage, place in rng.sample(pairs, min(len(pairs), rng.choice((1, 1, 1, 2)))):
-        orders[stage][place - 1 : place + 1] = orders[stage][place], orders[stage][place - 1]
-    return run(graph, ["".join(order) for order in orders])
+    orders = [list(order) for order in graph.orders_of(trace.passes)]
+    for device, place in rng.sample(pairs, min(len(pairs), rng.choice((1, 1, 1, 2)))):
+        orders[device][place - 1 : place + 1] = orders[device][place], orders[device][place - 1]
+    return run(graph, orders)
 
 
 def _swaps(graph: PassGraph, trace: GraphTrace, rng: random.Random) -> list[tuple[int, int]]:
-    """(stage, place) where the pass before could come after, along one critical path taken at random."""
+    """(device, place) where the pass before could come after, along one critical path taken at random."""
     count = len(graph.stage)
     end, place, previous = [0.0] * count, [0] * count, [-1] * count
-    last_of, places = [-1] * len(graph.counts), [0] * len(graph.counts)
-    latest = -1
+    for order in graph.orders_of(trace.passes):
+        for at, number in enumerate(order):
+            place[number], previous[number] = at, order[at - 1] if at else -1
     for task in trace.passes:
-        number = graph.number(task.stage, task.is_forward, task.index)
-        end[number], place[number], previous[number] = task.end_s, places[task.stage], last_of[task.stage]
-        last_of[task.stage], places[task.stage] = number, places[task.stage] + 1
-        if latest < 0 or task.end_s > end[latest]:
-            latest = number
+        end[graph.number(task.stage, task.kind, task.index)] = task.end_s
+    latest = max(range(count), key=end.__getitem__)
     found, number = [], latest
     while number >= 0:
         start = end[number] - graph.seconds[number]
@@ -112,7 +125,7 @@ def _swaps(graph: PassGraph, trace: GraphTrace, rng: random.Random) -> list[tupl
         before = previous[number]
         if before >= 0 and before not in waits and end[before] >= start - slack:
             waits.append(before)
-            if graph.forward[before] != graph.forward[number]:
-                found.append((graph.stage[number], place[number]))
+            if graph.next_of_kind(before) != number:
+                found.append((graph.device[number], place[number]))
         number = rng.choice(waits) if waits else -1
     return found

@@ -1,10 +1,12 @@
-"""Micro-batch schedules for CP-SAT: an interval for each pass, and one at a time on each stage.
+"""Micro-batch schedules for CP-SAT: an interval for each pass, and one at a time on each device.
 
-Durations are fixed, so a start is all there is to decide; the order of the passes of either kind is given, so what is
-decided is where backward passes go between forward passes. A schedule that comes back is run once more with its orders
-and the seconds as declared. The model knows no bounds but its own; it begins with the schedule of ``best-of``.
+Durations are fixed, so a start is all there is to decide; the order of a stage's passes of a kind is given, so what is
+decided is where backward passes go between forward passes, and stages between stages. A schedule that comes back is run
+once more with its orders and the seconds as declared. The model knows no bounds but its own; it begins with the
+schedule of ``best-of``.
 
-Source: reconstructed; the rules are those of GraphPipe, sections 3 (C4) and 6.
+Source: reconstructed; the rules are those of GraphPipe, sections 3 (C4) and 6; split backward passes and several stages
+on a device as in Qi et al. 2024.
 """
 
 from __future__ import annotations
@@ -38,8 +40,11 @@ def data_of(instance: ScheduleInstance, watch: Watch | None, *, complete: bool, 
     found = numbers.data_of(
         instance, watch, numbers.whole_seconds, numbers.whole_bytes, complete=complete, declared=graph
     )
-    speaks = found.held or instance.requirements or (found.deadline_s is not None and not found.units.is_exact)
+    speaks = found.bytes or instance.requirements or (found.deadline_s is not None and not found.units.is_exact)
     found = replace(found, latest=float(int(found.latest * (1 + 2 * SLACK))))
+    if found.bytes is not None:
+        always, each = tuple(map(int, found.bytes.always)), tuple(map(int, found.bytes.each))
+        found = replace(found, bytes=replace(found.bytes, always=always, each=each))
     return found if speaks or len(found.pairs) <= _DECIDED_PAIRS else replace(found, pairs=())
 
 
@@ -47,7 +52,7 @@ def build(data: Data) -> tuple[cpsat.SpokenModel, list[Any], dict[tuple[int, int
     """The model, the starts, which of a pair of passes comes first (where that is decided), and the iteration."""
     graph, latest = data.graph, int(data.latest)
     seconds = [int(time) for time in graph.seconds]
-    passes, stages = range(len(seconds)), range(len(graph.counts))
+    passes, devices = range(len(seconds)), range(len(graph.instance.stages_on))
 
     model = cpsat.SpokenModel()
     model.says("start", "start[p]: when pass p starts; passes count stage by stage, forward ones first")
@@ -61,7 +66,7 @@ def build(data: Data) -> tuple[cpsat.SpokenModel, list[Any], dict[tuple[int, int
     model.says(
         "precedence",
         "a pass starts when all it waits for has ended and come: start[p] >= end of q + message; "
-        "so does forward pass j + c for backward pass j where c micro-batches have room [GraphPipe, sections 3 "
+        "so does forward pass j + c for backward pass j, or W, where c micro-batches have room [GraphPipe, sections 3 "
         "(C4) and 6]",
     )
     for p in passes:
@@ -69,18 +74,17 @@ def build(data: Data) -> tuple[cpsat.SpokenModel, list[Any], dict[tuple[int, int
             model.add(start[p] >= start[q] + seconds[q] + int(message)).with_name(f"precedence[{p},{q}]")
 
     model.says("pass", "pass[p]: the time from the start to the end of pass p")
-    model.says("one_at_a_time", "a stage runs one pass at a time [GraphPipe, section 3 (C4)]")
+    model.says("one_at_a_time", "a device runs one pass at a time [GraphPipe, section 3 (C4)]")
     interval = [model.new_fixed_size_interval_var(start[p], seconds[p], f"pass[{p}]") for p in passes]
-    for s in stages:
-        own = [interval[p] for p in passes if graph.stage[p] == s]
-        model.add_no_overlap(own).with_name(f"one_at_a_time[{s}]")
+    for d in devices:
+        model.add_no_overlap([interval[p] for p in graph.on(d)]).with_name(f"one_at_a_time[{d}]")
 
-    model.says("ended", "the iteration lasts until the last backward pass of every stage: iteration >= end of p")
-    for s in stages:
-        last = graph.number(s, False, graph.counts[s] - 1)
+    model.says("ended", "the iteration lasts until the last backward pass of every stage, or W: iteration >= end of p")
+    for s in range(len(graph.counts)):
+        last = graph.release(s, graph.counts[s] - 1)
         model.add(iteration >= start[last] + seconds[last]).with_name(f"ended[{s}]")
 
-    model.says("backward_first", "backward_first[p,q]: backward pass q comes before forward pass p of its stage")
+    model.says("backward_first", "backward_first[p,q]: pass q comes before pass p of its device; p is the forward one")
     model.says(
         "forward_waits",
         "one pass at a time: the forward pass starts after the backward one if that comes "
@@ -98,36 +102,46 @@ def build(data: Data) -> tuple[cpsat.SpokenModel, list[Any], dict[tuple[int, int
         backward_waits = model.add(start[b] >= start[f] + seconds[f]).only_enforce_if(~is_first)
         backward_waits.with_name(f"backward_waits[{f},{b}]")
 
-    if not data.held:
+    if data.bytes is None:
         model.minimize(iteration)
         return model, start, first, iteration
 
-    model.says("bytes", "bytes of the stage that holds most")
+    model.says(
+        "shared_memory",
+        "stages of a device have one memory: weights + activations of what they hold when backward pass p starts, or "
+        "W, at whose end they hold less <= room of the device",
+    )
+    for d, room in data.bytes.rooms.items():
+        for p in data.releases(d):
+            model.add(data.bytes_held(first, d, p) <= int(room)).with_name(f"shared_memory[{d},{p}]")
+    if not data.of_bytes:
+        model.minimize(iteration)
+        return model, start, first, iteration
+
+    model.says("bytes", "bytes of the device that holds most")
     model.says(
         "bytes_held",
-        "as many as every stage holds when backward pass j starts: bytes >= weights + activations of what it holds",
+        "as many as every device holds when backward pass p starts, or W: bytes >= weights + activations of "
+        "what it holds",
     )
-    most = max(int(weights + count * each) for (weights, each), count in zip(data.held, graph.counts, strict=True))
-    fullest = model.new_int_var(0, most, "bytes")
-    for s, (weights, each) in enumerate(data.held):
-        for j in range(graph.counts[s]):
-            held = int(weights) + int(each) * data.in_flight(first, s, j)
-            model.add(fullest >= held).with_name(f"bytes_held[{s},{j}]")
+    most = sum(w + m * each for w, each, m in zip(data.bytes.always, data.bytes.each, graph.counts, strict=True))
+    fullest = model.new_int_var(0, int(most), "bytes")
+    for d in devices:
+        for p in data.releases(d):
+            model.add(fullest >= data.bytes_held(first, d, p)).with_name(f"bytes_held[{d},{p}]")
     model.minimize(fullest)
     return model, start, first, iteration
 
 
-def strengthen(model: cpsat.SpokenModel, first: dict[tuple[int, int], Any]) -> None:
-    """Rows that follow: forward passes are in turn, and so are backward passes."""
+def strengthen(model: cpsat.SpokenModel, data: Data, first: dict[tuple[int, int], Any]) -> None:
+    """Rows that follow: passes of a kind of a stage are in turn."""
     model.says(
         "in_turn",
         "with a forward pass all later ones wait for the backward pass, and for all earlier ones: "
         "backward_first[i,j] <= backward_first[i+1,j], backward_first[i,j-1]",
     )
-    for f, b in first:
-        for later in ((f + 1, b), (f, b - 1)):
-            if later in first:
-                model.add_implication(first[f, b], first[later]).with_name(f"in_turn[{f},{b}]")
+    for f, b, then_f, then_b in data.in_turn(first):
+        model.add_implication(first[f, b], first[then_f, then_b]).with_name(f"in_turn[{f},{b}]")
 
 
 @dataclass
@@ -151,16 +165,14 @@ class Model(ScheduleModel, cpsat.Runnable):
         self.model.says(name, says)
         self.model.add(row).with_name(f"{name}[{','.join(map(str, index))}]")
 
-    def orders(self, values: Any) -> list[str]:
-        """The order of each stage's passes; passes that take no whole unit may start together."""
+    def orders(self, values: Any) -> list[list[int]]:
+        """The order of each device's passes; passes that take no whole unit may start together."""
         if self.pairs:
             return super().orders(values)
-        graph, found = self.data.graph, []
+        graph = self.data.graph
         place = {number: position for position, number in enumerate(graph.sorted())}
-        for first, count in zip(graph.first, graph.counts, strict=True):
-            own = sorted(range(first, first + 2 * count), key=lambda p: (values[self.start[p]], place[p]))
-            found.append("".join("F" if graph.forward[p] else "B" for p in own))
-        return found
+        devices = range(len(graph.instance.stages_on))
+        return [sorted(graph.on(device), key=lambda p: (values[self.start[p]], place[p])) for device in devices]
 
     def values_of(self, plan: SchedulePlan) -> Iterator[tuple[Any, int]]:
         """The values of a plan, which are whole."""
@@ -177,7 +189,7 @@ def model_of(
     """The model of an instance (`data_of`), with its requirements."""
     data = data_of(instance, watch, complete=complete, graph=graph)
     model, start, first, iteration = build(data)
-    strengthen(model, first)
+    strengthen(model, data, first)
     return add_requirements(Model(data, model, start, first, iteration), VOCABULARY, instance)
 
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import combinations, product
 from typing import Any
 
 from formulations.microbatch_schedule.bounds import SAFE, chains
-from formulations.microbatch_schedule.definition.plan import SchedulePlan
-from formulations.simulation.simulate_graph import GraphTrace, PassGraph, run
+from formulations.simulation.simulate_graph import PassGraph, run
 from instances.problems.microbatch_schedule import ScheduleInstance
 from solvers.outcome import Watch
 from solvers.scaling import Scale, cost_scale
@@ -23,17 +23,21 @@ from solvers.scaling import Scale, cost_scale
 #: The horizon in exact units stays below this.
 _MAX_UNITS = 2**40
 
-#: For pairs of a forward and a backward pass of a stage: whether the backward one comes first.
+#: For pairs (p, q) of passes of a device: whether q comes before p.
 Pairs = Mapping[tuple[int, int], Any]
 
 
 @dataclass(frozen=True)
 class Units:
-    """Units of so many seconds, or bytes, and what an amount is in them; ``is_exact`` if nothing is rounded."""
+    """Units of so many seconds, or bytes, and what an amount is in them; ``is_exact`` if nothing is rounded.
+
+    ``loss`` is what rounding takes off an amount at most, or a solver's tolerance admits.
+    """
 
     unit: Fraction
     of: Callable[[float], float]
     is_exact: bool = False
+    loss: float = 0.0
 
     def lower_bound(self, units: float) -> float:
         """A bound in seconds, or bytes."""
@@ -41,8 +45,21 @@ class Units:
 
 
 @dataclass(frozen=True)
+class Bytes:
+    """In units of ``units``: of each stage what it always holds and what a micro-batch in flight holds.
+
+    ``rooms`` are the bytes that devices have room for, where several stages share them; rounded up.
+    """
+
+    units: Units
+    always: tuple[float, ...]
+    each: tuple[float, ...]
+    rooms: Mapping[int, float]
+
+
+@dataclass(frozen=True)
 class Data:
-    """Stages s with ``graph.counts[s]`` micro-batches each; passes p, counted stage by stage, forward ones first.
+    """Stages s with ``graph.counts[s]`` micro-batches each; passes p, counted as in `PassGraph`.
 
     Parameters
     ----------
@@ -53,9 +70,9 @@ class Data:
     deadline_s
         In seconds; ``None`` where there is none, or where only the order of passes counts.
     pairs
-        A forward and a backward pass of a stage of which either may come first.
-    held
-        Where bytes are minimised: what each stage holds always, and for each micro-batch in flight; else empty.
+        Two passes of a device of which either may come first.
+    bytes
+        Where bytes are minimised, or stages share memory; else ``None``.
     units
         Of seconds, or of bytes where these are minimised.
     """
@@ -64,16 +81,74 @@ class Data:
     latest: float
     deadline_s: float | None
     pairs: tuple[tuple[int, int], ...]
-    held: tuple[tuple[float, float], ...]
+    bytes: Bytes | None
     units: Units
 
-    def goes_first(self, pairs: Pairs, stage: int, j: int, i: int) -> Any:
-        """Whether backward pass j of a stage comes before its forward pass i: 0 or 1 where precedences say it."""
-        return pairs.get((self.graph.number(stage, True, i), self.graph.number(stage, False, j)), int(i > j))
+    @property
+    def of_bytes(self) -> bool:
+        """Whether bytes are minimised, not the time."""
+        return self.graph.instance.objective == "memory"
 
-    def in_flight(self, pairs: Pairs, stage: int, j: int) -> Any:
-        """Micro-batches in flight when backward pass j of a stage starts: its own, and later ones that came first."""
-        return 1 + sum(1 - self.goes_first(pairs, stage, j, i) for i in range(j + 1, self.graph.counts[stage]))
+    def goes_first(self, pairs: Pairs, p: int, q: int) -> Any:
+        """Whether q comes before p, both of a device: 0 or 1 where precedences say it."""
+        graph = self.graph
+        if (p, q) in pairs:
+            return pairs[p, q]
+        if (q, p) in pairs:
+            return 1 - pairs[q, p]
+        # Of a stage: a micro-batch that is `room` behind another waits for the end of it, one in front goes first.
+        if graph.kind[p] == graph.kind[q] or graph.index[p] != graph.index[q]:
+            return int(graph.index[q] < graph.index[p])
+        return int(q < p)
+
+    def in_flight(self, pairs: Pairs, stage: int, p: int) -> Any:
+        """Micro-batches of a stage in flight when pass p of its device starts, which is no forward pass."""
+        graph, count = self.graph, range(self.graph.counts[stage])
+        begun = sum(self.goes_first(pairs, p, graph.number(stage, "F", i)) for i in count)
+        return begun - sum(
+            self.goes_first(pairs, p, graph.release(stage, i)) for i in count if graph.release(stage, i) != p
+        )
+
+    def bytes_held(self, pairs: Pairs, device: int, p: int) -> Any:
+        """Bytes on a device when a pass of it starts at whose end a micro-batch is no longer in flight."""
+        assert self.bytes is not None
+        held = [
+            self.bytes.always[s] + self.bytes.each[s] * self.in_flight(pairs, s, p)
+            for s in self.graph.instance.stages_on[device]
+        ]
+        return sum(held[1:], held[0])
+
+    def in_turn(self, pairs: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int, int, int]]:
+        """Pairs (p, q) and (p', q'): if q comes before p, q' comes before p', as p' follows p or q follows q'."""
+        graph, known = self.graph, dict.fromkeys(pairs)
+        for p, q in known:
+            later = graph.next_of_kind(p)
+            if (later, q) in known:
+                yield p, q, later, q
+            if graph.index[q] and (p, q - 1) in known:
+                yield p, q, p, q - 1
+
+    def releases(self, device: int) -> list[int]:
+        """The passes of a device that begin at a peak of what it holds: between two of them it only grows."""
+        graph = self.graph
+        return [graph.release(s, j) for s in graph.instance.stages_on[device] for j in range(graph.counts[s])]
+
+
+def open_pairs(graph: PassGraph) -> Iterator[tuple[int, int]]:
+    """The pairs of a device's passes of which either may come first.
+
+    Of a stage: F i and B j or W j, and B i and W j, if j < i < j + room: B j waits for F j, F j + room for the end of
+    what was j's. Of two stages: all, though precedences decide some.
+    """
+    for stages in graph.instance.stages_on:
+        for stage in stages:
+            count, kinds = graph.counts[stage], list(graph.instance.stages[stage].seconds)
+            for first, then in combinations(kinds, 2):
+                for j in range(count):
+                    for i in range(j + 1, min(count, j + graph.rooms[stage])):
+                        yield graph.number(stage, first, i), graph.number(stage, then, j)
+        for one, other in combinations(stages, 2):
+            yield from product(*(range(graph.first[s], graph.first[s] + graph.passes_of(s)) for s in (one, other)))
 
 
 def data_of(
@@ -99,20 +174,22 @@ def data_of(
     graph = _with_seconds(declared, units.of, units.of)
     latest = math.fsum(graph.seconds) + len(graph.seconds) * max(lag for waits in graph.before for _, lag in waits)
     if watch is not None and watch.best_plan is not None and not (complete or of_bytes):
-        latest = run(graph, orders_of(graph, watch.best_plan)).iteration_s
+        latest = run(graph, graph.orders_of(watch.best_plan.passes)).iteration_s
     if deadline_s is not None:
         latest = min(latest, float(Fraction(deadline_s) / units.unit))
-    pairs = (
-        (graph.number(stage, True, i), graph.number(stage, False, j))
-        for stage, count in enumerate(graph.counts)
-        for j in range(count)
-        for i in range(j + 1, min(count, j + graph.rooms[stage]))
+    pairs = tuple(open_pairs(graph))
+    shared = [device for device in range(len(instance.stages_on)) if graph.shares_memory(device)]
+    if not (of_bytes or shared):
+        return Data(graph, latest, deadline_s, pairs, None, units)
+    in_bytes = byte_units(instance)
+    rooms = {device: in_bytes.of(instance.memory(device) or 0.0) + in_bytes.loss for device in shared}
+    held = Bytes(
+        in_bytes,
+        tuple(in_bytes.of(stage.weight_bytes) for stage in instance.stages),
+        tuple(in_bytes.of(stage.microbatch * stage.activation_bytes) for stage in instance.stages),
+        rooms,
     )
-    if not of_bytes:
-        return Data(graph, latest, deadline_s, tuple(pairs), (), units)
-    units = byte_units(instance)
-    held = ((units.of(s.weight_bytes), units.of(s.microbatch * s.activation_bytes)) for s in instance.stages)
-    return Data(graph, latest, deadline_s, tuple(pairs), tuple(held), units)
+    return Data(graph, latest, deadline_s, pairs, held, in_bytes if of_bytes else units)
 
 
 def _with_seconds(graph: PassGraph, seconds: Callable[[float], float], lags: Callable[[float], float]) -> PassGraph:
@@ -126,15 +203,10 @@ def _with_seconds(graph: PassGraph, seconds: Callable[[float], float], lags: Cal
     return made
 
 
-def orders_of(graph: PassGraph, plan: SchedulePlan) -> tuple[str, ...]:
-    """The order of each stage's passes in a plan, as words such as ``FFBFBB``."""
-    return GraphTrace(tuple(sorted(plan.passes, key=lambda task: (task.start_s, task.stage)))).orders(len(graph.counts))
-
-
 def natural_seconds(graph: PassGraph) -> float:
-    """What units are chosen by: the busiest stage's passes one after the other, or the longest chain of passes."""
-    ends = [*graph.first[1:], len(graph.seconds)]
-    busiest = max(math.fsum(graph.seconds[first:end]) for first, end in zip(graph.first, ends, strict=True))
+    """What units are chosen by: the busiest device's passes one after the other, or the longest chain of passes."""
+    devices = range(len(graph.instance.stages_on))
+    busiest = max(math.fsum(graph.seconds[number] for number in graph.on(device)) for device in devices)
     if not graph.is_possible():
         return busiest
     known = chains(graph)
@@ -152,14 +224,21 @@ def whole_seconds(graph: PassGraph) -> Units:
 
 
 def whole_bytes(instance: ScheduleInstance) -> Units:
-    """For CP-SAT: what a stage always holds and each micro-batch's bytes are rounded down."""
+    """For CP-SAT: exact where that is possible, as seconds are; else what is held is rounded down, and room up."""
     counts = [instance.num_microbatches(stage) for stage in range(len(instance.stages))]
-    most = max(stage.bytes_held(count) for stage, count in zip(instance.stages, counts, strict=True))
-    return _units_of(cost_scale(max(stage.bytes_held(1) for stage in instance.stages), 1 + max(counts), most))
+    devices = range(len(instance.stages_on))
+    rooms = [room for device in devices if (room := instance.memory(device)) is not None]
+    most = max(instance.bytes_held(device, counts) for device in devices)
+    each = (amount for s in instance.stages for amount in (s.weight_bytes, s.microbatch * s.activation_bytes))
+    exact = _decimal({*each, *rooms})
+    if exact and max(most, *rooms, 0.0) / exact < _MAX_UNITS:
+        return Units(exact, lambda amount: float(Fraction(repr(amount)) / exact), True)
+    least = max(instance.bytes_held(device, [1] * len(counts)) for device in devices)
+    return _units_of(cost_scale(least, 1 + max(counts), most))
 
 
 def _units_of(scale: Scale) -> Units:
-    return Units(Fraction(scale.restore(1)), lambda amount: float(scale.floor(amount)))
+    return Units(Fraction(scale.restore(1)), lambda amount: float(scale.floor(amount)), loss=1.0)
 
 
 def _decimal(times: Iterable[float]) -> Fraction | None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from formulations.microbatch_schedule.feasibility import least_in_flight, offer
+from formulations.microbatch_schedule.feasibility import least_bytes, offer
 from formulations.microbatch_schedule.heuristics import best_of
-from formulations.microbatch_schedule.heuristics.memory import rooms
+from formulations.microbatch_schedule.heuristics.memory import within
 from formulations.modelling.warm_start import First
 from formulations.simulation.simulate_graph import PassGraph, run
 from instances.problems.microbatch_schedule import ScheduleInstance
@@ -16,8 +16,8 @@ def first_plan(instance: ScheduleInstance, limits: Limits) -> First:
 
     def find(watch: Watch) -> None:
         if instance.objective == "memory" and PassGraph(instance).is_possible():
-            most = zip(instance.stages, least_in_flight(instance), strict=True)
-            graph = PassGraph(instance, rooms(instance, max(stage.bytes_held(count) for stage, count in most)))
+            least = max(least_bytes(instance, device) for device in range(len(instance.stages_on)))
+            graph = PassGraph(within(instance, least))
             if graph.is_possible():
                 offer(instance, watch, run(graph))
         if not watch.stopped():

@@ -5,13 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
 from formulations.contract.family import Answer
 from formulations.microbatch_schedule.definition.plan import SchedulePlan
 from formulations.microbatch_schedule.definition.problem import evaluate, violations
 from formulations.microbatch_schedule.feasibility import figures, no_schedule
-from formulations.microbatch_schedule.models.data import Data, Pairs, orders_of
+from formulations.microbatch_schedule.models.data import Data, Pairs
 from formulations.microbatch_schedule.models.first_plan import first_plan
 from formulations.modelling.solve_model import Model, prove
 from formulations.simulation.simulate_graph import PassGraph, run
@@ -45,35 +46,35 @@ class ScheduleModel(ABC):
         """
         return SchedulePlan(run(PassGraph(self.data.graph.instance), self.orders(values), repair=True).passes)
 
-    def orders(self, values: Any) -> list[str]:
-        """The order of each stage's passes in a solution, as words such as ``FFBFBB``."""
-        found = []
-        for stage, count in enumerate(self.data.graph.counts):
-            forward = backward = 0
-            word = ""
-            while backward < count:
-                first = self.data.goes_first(self.pairs, stage, backward, forward) if forward < count else 1
-                is_forward = (first if isinstance(first, int) else values[first]) < 0.5
-                word += "F" if is_forward else "B"
-                forward, backward = forward + is_forward, backward + (not is_forward)
-            found.append(word)
+    def orders(self, values: Any) -> list[list[int]]:
+        """The order of each device's passes in a solution: each behind as many as come before it."""
+        known = {pair: round(values[literal]) for pair, literal in self.pairs.items()}
+        graph, found = self.data.graph, []
+        for device in range(len(graph.instance.stages_on)):
+            own = graph.on(device)
+            place = {p: sum(self.data.goes_first(known, p, q) for q in own if q != p) for p in own}
+            found.append(sorted(own, key=lambda p: (place[p], p)))
         return found
 
     def values_of(self, plan: SchedulePlan) -> Iterator[tuple[Any, float]]:
         """The starts of all passes in a plan's orders, which of two comes first, and its iteration."""
         graph = self.data.graph
-        trace = run(graph, orders_of(graph, plan))
-        start = {graph.number(task.stage, task.is_forward, task.index): task.start_s for task in trace.passes}
+        trace = run(graph, graph.orders_of(plan.passes))
+        start = {graph.number(task.stage, task.kind, task.index): task.start_s for task in trace.passes}
         yield from ((self.start[number], time) for number, time in start.items())
         yield from ((literal, float(start[b] < start[f])) for (f, b), literal in self.pairs.items())
         yield self.iteration, trace.iteration_s
 
     def quantities(self) -> Mapping[str, Callable[..., Any]]:
         """The quantities of a schedule, from the order of its passes."""
-        return {"warm_up": lambda stage: self.data.in_flight(self.pairs, stage, 0), "in_flight": self._most}
+        graph = self.data.graph
+        return {
+            "warm_up": lambda stage: self.data.in_flight(self.pairs, stage, graph.number(stage, "B", 0)),
+            "in_flight": self._most,
+        }
 
     def _most(self, stage: int) -> Any:
-        """In flight at most; between two backward passes the number only grows, so one of them begins at the peak."""
+        """In flight at most; between two releases the number only grows, so one of them begins at the peak."""
         if stage in self.peaks:
             return self.peaks[stage]
         count = self.data.graph.counts[stage]
@@ -91,7 +92,7 @@ class ScheduleModel(ABC):
         ]
         self.hold("one_peak", (stage,), sum(peaks) == 1, "it holds most at some backward pass: sum of at_peak[s,j] = 1")
         for j, peak in enumerate(peaks):
-            held = self.data.in_flight(self.pairs, stage, j)
+            held = self.data.in_flight(self.pairs, stage, self.data.graph.release(stage, j))
             self.hold(
                 "most_held",
                 (stage, j),
@@ -109,23 +110,28 @@ class ScheduleModel(ABC):
         return most
 
     def cut_off(self, plan: SchedulePlan, _values: Any) -> None:
-        """Forbid the orders along a longest chain of a schedule that is late: with all of them every schedule is."""
-        chain = [
-            (f, b, is_b)
-            for f, b, is_b in _longest_chain(PassGraph(self.data.graph.instance), plan)
-            if (f, b) in self.pairs
-        ]
-        kept = sum(self.pairs[f, b] if is_b else 1 - self.pairs[f, b] for f, b, is_b in chain)
-        self.add_row(f"forbidden[{self.cuts}]", kept, "<=", len(chain) - 1)
+        """Forbid the orders along a longest chain of a schedule that is late: with all of them every schedule is.
+
+        Of a schedule in which stages hold more than the memory that they share, all orders of such devices.
+        """
+        graph = PassGraph(self.data.graph.instance)
+        orders = graph.orders_of(plan.passes)
+        if graph.fits(orders):
+            steps = list(_longest_chain(graph, plan))
+        else:
+            steps = [
+                pair for d, order in enumerate(orders) if graph.shares_memory(d) for pair in combinations(order, 2)
+            ]
+        kept = [self.data.goes_first(self.pairs, q, p) for p, q in steps if {(p, q), (q, p)} & self.pairs.keys()]
+        self.add_row(f"forbidden[{self.cuts}]", sum(kept), "<=", len(kept) - 1)
         self.cuts += 1
 
 
-def _longest_chain(graph: PassGraph, plan: SchedulePlan) -> Iterator[tuple[int, int, bool]]:
-    """Along the passes that keep an iteration from ending sooner: forward and backward pass of a stage that follow on
-    one another, and whether the backward one comes first."""
-    trace = run(graph, orders_of(graph, plan))
-    passes = {graph.number(each.stage, each.is_forward, each.index): each for each in trace.passes}
-    ended = {(each.stage, each.end_s): number for number, each in passes.items()}
+def _longest_chain(graph: PassGraph, plan: SchedulePlan) -> Iterator[tuple[int, int]]:
+    """Along the passes that keep an iteration from ending sooner: two of a device, the second right after the first."""
+    trace = run(graph, graph.orders_of(plan.passes))
+    passes = {graph.number(each.stage, each.kind, each.index): each for each in trace.passes}
+    ended = {(graph.device[number], each.end_s): number for number, each in passes.items()}
     here = max(passes, key=lambda number: passes[number].end_s)
     while passes[here].start_s > 0:
         start = passes[here].start_s
@@ -133,9 +139,8 @@ def _longest_chain(graph: PassGraph, plan: SchedulePlan) -> Iterator[tuple[int, 
         if waited:
             here = waited[0]
             continue
-        earlier = ended[passes[here].stage, start]
-        is_b = passes[here].is_forward
-        yield (here, earlier, True) if is_b else (earlier, here, False)
+        earlier = ended[graph.device[here], start]
+        yield earlier, here
         here = earlier
 
 

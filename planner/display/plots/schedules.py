@@ -40,6 +40,9 @@ _ZOOMED = {
 #: At most so high, and so many passes.
 _HIGHEST, _MOST = 560, 6000
 
+#: What a pass of each kind is called.
+_KINDS = {"F": "forward", "B": "backward", "W": "weight gradient"}
+
 
 def end(found: Passes) -> float:
     """When the last pass that is drawn ends."""
@@ -68,7 +71,7 @@ def passes(found: Passes, most: float = 0.0) -> list[Chart]:
             "row": names[task.stage, task.replica],
             "stage": task.stage,
             "stage_name": stage_name(found.stages[task.stage]),
-            "kind": {"F": "forward", "B": "backward"}.get(task.kind, task.kind),
+            "kind": _KINDS.get(task.kind, task.kind),
             "microbatch": task.microbatch,
             "start": task.start / factor,
             "end": task.end / factor,

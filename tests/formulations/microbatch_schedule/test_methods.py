@@ -4,22 +4,32 @@ from __future__ import annotations
 
 import math
 import random
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from oracles.microbatch_schedule import optimum, random_instance
+from oracles.microbatch_schedule import optimum, random_instance, shared_instance
 
 import planner
 from formulations.microbatch_schedule.bounds import iteration_bound
 from formulations.microbatch_schedule.definition.plan import SchedulePlan
 from formulations.microbatch_schedule.definition.problem import evaluate, violations
+from formulations.microbatch_schedule.heuristics.known_orders import NAMES
 from formulations.microbatch_schedule.methods import METHODS
 from formulations.microbatch_schedule.models import cpsat as cpsat_model
 from formulations.microbatch_schedule.models import milp as milp_model
 from formulations.modelling.solve_model import prove
+from formulations.simulation.orders import SCHEDULES
 from formulations.simulation.simulate_graph import PassGraph, run
-from instances.problems.microbatch_schedule import ScheduleEdge, ScheduleInstance, ScheduleStage, chain, generate
+from instances.problems.microbatch_schedule import (
+    ScheduleEdge,
+    ScheduleInstance,
+    ScheduleStage,
+    chain,
+    generate,
+    pipeline,
+)
 from solvers.cpsat import backend as cpsat
 from solvers.milp import backend as milp
 from solvers.outcome import Limits, Status, Stop, Watch
@@ -128,6 +138,73 @@ def test_the_orders_of_a_late_schedule_are_cut_off(room: Any, monkeypatch: pytes
         assert found.infeasible is (best is None)
         if best is not None:
             assert evaluate(instance, found.plan) == pytest.approx(best)
+
+
+@pytest.mark.parametrize("method", ["exact", "cpsat", "milp"])
+def test_split_passes_and_shared_devices_against_brute_force(cases: int, method: str) -> None:
+    rng, refuted = random.Random(f"shared {method}"), 0
+    for _ in range(max(20, cases // 4)):
+        instance = shared_instance(rng, 500)
+        best = optimum(instance)
+        answer = BY_NAME[method].solve(instance, LIMITS, Watch(LIMITS))
+        assert answer.infeasible == (best is None), instance
+        if best is None:
+            refuted += 1
+            continue
+        assert answer.plan is not None and not violations(instance, answer.plan)
+        assert math.isclose(evaluate(instance, answer.plan), best, rel_tol=1e-6), instance
+        assert answer.bound is not None and best * (1 - 1e-6) - 1e-12 <= answer.bound <= best * (1 + 1e-12) + 1e-12
+    assert refuted
+
+
+def test_orders_that_trainers_run_bracket_the_optimum_of_chains_on_their_devices(cases: int) -> None:
+    rng, solved = random.Random("known"), Counter[str]()
+    for _ in range(cases):
+        instance = shared_instance(rng, 500)
+        best = optimum(instance)
+        for name in NAMES:
+            if BY_NAME[name].refusal(instance) is None:
+                answer = BY_NAME[name].solve(instance, LIMITS, Watch(LIMITS))
+                assert answer.plan is not None or answer.reason or answer.infeasible
+                if answer.plan is not None:
+                    solved[name] += 1
+                    assert best is not None and not violations(instance, answer.plan)
+                    assert evaluate(instance, answer.plan) >= best * (1 - 1e-9)
+    assert solved.keys() >= {"gpipe", "interleaved", "zb-h1"}
+
+
+@pytest.mark.parametrize(
+    ("name", "chunks", "times", "room", "takes"),
+    [
+        ("gpipe", 1, (1, 2, None), 8, 33),
+        ("interleaved", 2, (1, 2, None), 11, 57),
+        ("zb-h1", 1, (1, 1, 1), 4, 27),
+        ("zb-h1", 1, (2, 2, 1), 4, 49),
+        ("zb-h2", 1, (2, 2, 1), 7, 46),
+        ("zb-v", 2, (1, 1, 1), 8, 51),
+        ("zb-v", 2, (2, 2, 1), 8, 86),
+        ("dualpipe-v", 2, (2, 2, 1), 9, 89),
+    ],
+)
+def test_published_orders_take_their_seconds_and_chunks(
+    name: str, chunks: int, times: tuple[float, float, float | None], room: int, takes: float
+) -> None:
+    """On 4 devices with 8 micro-batches; one chunk less of memory is too little. Values: PyTorch's orders, run."""
+    devices = SCHEDULES[name].devices(4, chunks)
+    found = planner.solve(pipeline(devices, 8, *times, room), method=name)
+    assert found.objective == takes
+    scarce = planner.solve(pipeline(devices, 8, *times, room - 1), method=name)
+    assert scarce.plan is None
+
+
+def test_least_memory_of_a_v_shaped_pipeline() -> None:
+    """A device must hold a micro-batch of each of its stages; without a deadline no more than that."""
+    instance = replace(pipeline((0, 1, 1, 0), 2, 1, 1, 1), objective="memory")
+    for method in ("exact", "cpsat", "milp", "best-of"):
+        found = planner.solve(instance, method=method, limits=LIMITS)
+        assert (found.status, found.objective) == (Status.OPTIMAL, 2)
+    none = planner.solve(pipeline((0, 1, 1, 0), 2, 1, 1, 1, room=1), method="exact")
+    assert none.status is Status.INFEASIBLE and "at least 2" in none.reason
 
 
 @pytest.mark.parametrize("hinted", [False, True])

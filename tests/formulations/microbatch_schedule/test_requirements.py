@@ -14,7 +14,7 @@ import planner
 from formulations.microbatch_schedule import FAMILY
 from formulations.microbatch_schedule.models import cpsat as cpsat_model
 from formulations.microbatch_schedule.models import milp as milp_model
-from instances.problems.microbatch_schedule import ScheduleInstance, chain
+from instances.problems.microbatch_schedule import ScheduleInstance, chain, pipeline
 from solvers.outcome import Limits, Status, Stop, Watch
 
 
@@ -39,6 +39,24 @@ def test_schedules_far_from_the_greedy_one(method: str, required: tuple[str, ...
     found = planner.solve(instance, method=method)
     assert found.objective == pytest.approx(least(instance), rel=1e-6)
     assert found.status is Status.OPTIMAL or "HiGHS failed: Solve error" in found.reason  # the last of them
+
+
+@pytest.mark.parametrize("method", ["cpsat", "milp"])
+@pytest.mark.parametrize(
+    ("instance", "required"),
+    [
+        (pipeline((0, 1), 3, 1.0, 2.0, 1.0), ("in_flight(0) <= 1",)),
+        (pipeline((0, 1), 3, 1.0, 2.0, 1.0), ("in_flight(1) == 3", "warm_up(1) == 1")),
+        (pipeline((0, 0), 2, 1.0, 2.0, 1.0, 3.0), ("warm_up(0) == 2",)),
+        (pipeline((0, 1, 0), 2, 1.0, 2.0, room=2.0), ("in_flight(0) == 1", "in_flight(2) == 1")),
+    ],
+)
+def test_requirements_on_split_passes_and_shared_devices(
+    method: str, instance: ScheduleInstance, required: tuple[str, ...]
+) -> None:
+    instance = replace(instance, requirements=required)
+    found = planner.solve(instance, method=method)
+    assert found.status is Status.OPTIMAL and found.objective == pytest.approx(least(instance), rel=1e-6)
 
 
 @pytest.mark.parametrize("method", ["cpsat", "milp"])

@@ -56,8 +56,8 @@ def test_orders_are_run_as_early_as_they_can(cases: int) -> None:
 @pytest.mark.parametrize("rooms", [(1, 1), (2, 1), (3, 3)])
 def test_backwards_in_time_an_iteration_is_as_long(rooms: tuple[int, int]) -> None:
     graph = PassGraph(chain(2, 5), rooms)
-    backwards = run(graph.mirrored(), prefer_forward=lambda _forward, _backward: True)
-    again = run(graph, [order[::-1] for order in backwards.orders(2)])
+    backwards = run(graph.mirrored(), priority=lambda number: graph.kind[number] == "B")
+    again = run(graph, [order[::-1] for order in graph.orders_of(backwards.passes)])
     assert not again.stuck and again.iteration_s == backwards.iteration_s
 
 
