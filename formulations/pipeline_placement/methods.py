@@ -15,7 +15,7 @@ _code = lazy("formulations.pipeline_placement")
 _JOINT_SIZE = 60_000
 _JOINT = (
     f"instances whose model has at most {_JOINT_SIZE:,} Booleans and clauses, all but free rings of more than three "
-    "replicas under the full objective"
+    "replicas where tensors count as well"
 )
 
 
@@ -31,7 +31,7 @@ def joint_size(instance: PlacementInstance) -> int:
 
 def supports_joint(instance: PlacementInstance) -> str | None:
     """Whether the joint model knows the rings that are declared, and is small enough."""
-    if instance.objective == "full" and instance.ring == "free" and instance.operators.replicas > 3:
+    if instance.objective in ("full", "step") and instance.ring == "free" and instance.operators.replicas > 3:
         return "its rings are by replica number, and free rings of more than three are declared"
     size = joint_size(instance)
     return None if size <= _JOINT_SIZE else f"a model of size {size}; expected at most {_JOINT_SIZE}"

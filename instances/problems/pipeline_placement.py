@@ -12,10 +12,14 @@ from typing import Annotated, Any
 from instances.errors import InstanceError, expect
 from instances.exchange import FileOf, in_files
 from instances.problems import operator_partitioning
-from instances.problems.device_mapping import MICROBATCHES, OBJECTIVES, RINGS, check_matrix
+from instances.problems.device_mapping import MICROBATCHES, RINGS, check_matrix
+from instances.problems.device_mapping import OBJECTIVES as OF_MAPPING
 from instances.problems.operator_partitioning import OperatorInstance
 from instances.requirements import expect_none
 from instances.rules import Amount, Count, Declared, one_of
+
+#: Those of a device mapping, and a step of a pipeline that is flushed after it.
+OBJECTIVES = (*OF_MAPPING, "step")
 
 
 @in_files(
@@ -35,9 +39,9 @@ class PlacementInstance(Declared):
     bandwidth_bytes_per_s
         Symmetric, shape (S R, S R).
     objective, ring
-        As in `DeviceMapping`: ``p2p``, ``allreduce`` or ``full``; ``index`` or ``free``.
+        As in `DeviceMapping`: ``p2p``, ``allreduce`` or ``full``, or else ``step``; ``index`` or ``free``.
     microbatches
-        Of a training step, for the simulation.
+        Of a replica in a training step, for ``step`` and for the simulation.
     """
 
     operators: OperatorInstance
@@ -82,6 +86,7 @@ def place_on(
     expect_none(operators, where, "operators")
     if operators.num_stages is None or operators.num_devices is not None:
         raise InstanceError.at(where, "num_stages", None, "stages and replicas that are both given")
+    expect(not operators.flushed, where, "flushed", True, "false: the placement's objective says what is minimised")
     expect(not operators.at_most, where, "at_most", True, "false: every stage is placed")
     needed = operators.num_stages * operators.replicas
     rule = f"{needed}: {operators.num_stages} stages times {operators.replicas} replicas"

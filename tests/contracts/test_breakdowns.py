@@ -238,7 +238,10 @@ def test_layer_assignment() -> None:
         same(stacks(pictures)["time of a micro-batch"], times)
 
 
-ADDED_UP = ("layer_assignment", "mesh_tiling", "amp_strategy", "flushed_partitioning", "operator_partitioning")
+ADDED_UP = (
+    *("layer_assignment", "mesh_tiling", "amp_strategy", "flushed_partitioning", "operator_partitioning"),
+    "pipeline_placement",
+)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -187,7 +187,8 @@ def _branching(rng: random.Random) -> Any:
 
 def _placement(rng: random.Random) -> Any:
     stages, replicas = rng.choice([(2, 2), (3, 1), (2, 1), (1, 3), (4, 1), (1, 1)])
-    return pipeline_placement.random_instance(rng, stages, replicas, rng.choice(["p2p", "allreduce", "full"]))
+    found = pipeline_placement.random_instance(rng, stages, replicas, rng.choice(["p2p", "allreduce", "full"]))
+    return replace(found, objective="step", microbatches=rng.choice([1, 2, 4, 16])) if rng.random() < 0.25 else found
 
 
 def _operators(rng: random.Random) -> Any:

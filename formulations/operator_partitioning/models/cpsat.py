@@ -188,6 +188,7 @@ def add_step(model: cpsat.SpokenModel, data: Data, scale: Scale, times: Mapping[
     def with_number(row: Any, s: int, r: int) -> Any:
         return (row, replicas[s, r]) if data.is_free else row
 
+    feeds = add_feeds(model, data, holds)
     # fmt: off
     lasts = model.integers("lasts", stages, 0, most,
         "lasts[s]: time of a micro-batch on one replica of stage s")
@@ -195,11 +196,6 @@ def add_step(model: cpsat.SpokenModel, data: Data, scale: Scale, times: Mapping[
     model.rows("stage_lasts", stages, lambda s: lasts[s] == times[s],
         "a stage computes, receives and sends: t(s) = sum of c(v) holds[v,s] + sum of M(s,s') / B = lasts[s] "
         "[Parmesan, Equation 3]")
-    feeds = model.booleans("feeds", [(s, q) for s in stages for q in stages[s + 1:]],
-        "feeds[s,q]: an operator of stage s feeds one of stage q")
-    model.rows("fed", [(s, q, u, v) for s, q in feeds for u, v in instance.edges],
-        lambda s, q, u, v: feeds[s, q] >= holds[u, s] + holds[v, q] - 1,
-        "a stage feeds another one if an operator of it feeds one there")
     path = model.integers("path", stages, 0, most * len(stages),
         "path[s]: time of the heaviest path of stages that ends with stage s")
     model.rows("path_begins", stages, lambda s: path[s] >= lasts[s], "a path may begin with any stage")
@@ -222,6 +218,23 @@ def add_step(model: cpsat.SpokenModel, data: Data, scale: Scale, times: Mapping[
         "gradients are summed at last, over the r replicas of a stage [Parmesan, Equation 7]")
     # fmt: on
     model.minimize(first + others + reduced)
+
+
+def add_feeds(model: cpsat.SpokenModel, data: Data, holds: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Which stages feed which later ones."""
+    stages = data.stages
+    feeds = model.booleans(
+        "feeds",
+        [(s, q) for s in stages for q in stages[s + 1 :]],
+        "feeds[s,q]: an operator of stage s feeds one of stage q",
+    )
+    model.rows(
+        "fed",
+        [(s, q, u, v) for s, q in feeds for u, v in data.instance.edges],
+        lambda s, q, u, v: feeds[s, q] >= holds[u, s] + holds[v, q] - 1,
+        "a stage feeds another one if an operator of it feeds one there",
+    )
+    return feeds
 
 
 def _byte_scale(sizes: list[float], room: float) -> Scale:

@@ -196,10 +196,23 @@ def add_slowest(model: pyo.ConcreteModel, data: Data, unit: float, top_s: float)
     model.objective = pyo.Objective(expr=model.slowest)
 
 
+def add_feeds(model: pyo.ConcreteModel, data: Data) -> list[tuple[int, int]]:
+    """Which stages feed which later ones; the pairs of a stage and a later one."""
+    pairs = [(s, q) for s in data.stages for q in data.stages[s + 1 :]]
+    # fmt: off
+    model.feeds = pyo.Var(pairs, bounds=(0, 1), doc="feeds[s,q]: an operator of stage s feeds one of stage q")
+    model.fed = pyo.Constraint(
+        pairs, list(data.instance.edges),
+        rule=lambda m, s, q, u, v: m.feeds[s, q] >= m.holds[u, s] + m.holds[v, q] - 1, doc=
+        "a stage feeds another one if an operator of it feeds one there")
+    # fmt: on
+    return pairs
+
+
 def add_step(model: pyo.ConcreteModel, data: Data, unit: float, top_s: float) -> None:
     """The objective of a flushed pipeline (`definition.problem.step_parts`)."""
     instance, stages, top = data.instance, data.stages, top_s / unit
-    pairs = [(s, q) for s in stages for q in stages[s + 1 :]]
+    pairs = add_feeds(model, data)
     reduced_s = {r: data.all_reduce_s(r) for r in data.replicas}
 
     def unless(m: Any, most: float, s: int, r: int) -> Any:
@@ -219,10 +232,6 @@ def add_step(model: pyo.ConcreteModel, data: Data, unit: float, top_s: float) ->
         stages, rule=lambda m, s: m.lasts[s] >= time_of(m, data, unit, top_s, s), doc=
         "a stage computes, receives and sends: t(s) = sum of c(v) holds[v,s] + sum of M(s,s') / B <= lasts[s] "
         "[Parmesan, Equation 3]")
-    model.feeds = pyo.Var(pairs, bounds=(0, 1), doc="feeds[s,q]: an operator of stage s feeds one of stage q")
-    model.fed = pyo.Constraint(
-        pairs, list(instance.edges), rule=lambda m, s, q, u, v: m.feeds[s, q] >= m.holds[u, s] + m.holds[v, q] - 1,
-        doc="a stage feeds another one if an operator of it feeds one there")
     model.path = pyo.Var(stages, bounds=(0, None), doc=
         "path[s]: time of the heaviest path of stages that ends with stage s")
     model.path_begins = pyo.Constraint(

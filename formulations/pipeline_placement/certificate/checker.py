@@ -52,6 +52,7 @@ class Instance(Operators):
 
     def __init__(self, content: Any) -> None:
         graph, matrix, objective = content["operators"], content["bandwidth_bytes_per_s"], content["objective"]
+        reject(objective == "step", "a step of a flushed pipeline: it is not looked at")
         need(objective in ("p2p", "allreduce", "full") and content["ring"] in ("index", "free"), "objective and ring")
         reject(len(graph["operators"]) > MAX_OPERATORS, f"size: over {MAX_OPERATORS} operators")
         super().__init__(graph)

@@ -1,4 +1,4 @@
-"""The objective is that of a pipeline that never runs empty; an iteration is a step under 1F1B."""
+"""The objective is that of a pipeline that never runs empty, or a formula of a step; an iteration is one under 1F1B."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from instances.problems.pipeline_placement import PlacementInstance
 
 
 def clock(instance: PlacementInstance, plan: PlacementPlan) -> Clock:
-    """The slowest stage beside the simulated step of the slowest replica, with its all-reduce."""
+    """The slowest stage, or a step by its formula, beside the slowest replica's simulated step, with its all-reduce."""
     passes = 2 * instance.microbatches * sum(map(len, plan.mapping.devices))
     return Clock(
-        "steady",
+        "formula" if instance.objective == "step" else "steady",
         "1f1b",
         instance.microbatches,
         lambda: None if passes > MOST_ACTIONS else simulate_plan(instance, plan).seconds,

@@ -10,27 +10,32 @@ from formulations.contract.family import OwnJson
 from formulations.device_mapping.definition import settings as mapping
 from formulations.operator_partitioning.definition.settings import WEIGHT_COPIES, apply
 from instances.parameters import Setting, one_of, parse_count
-from instances.problems.device_mapping import OBJECTIVES, RINGS
+from instances.problems.device_mapping import RINGS
 from instances.problems.operator_partitioning import expect_held
-from instances.problems.pipeline_placement import PlacementInstance, check
+from instances.problems.pipeline_placement import OBJECTIVES, PlacementInstance, check
 from instances.units import parse_bytes
 
 _JSON = OwnJson(PlacementInstance, check)
 
-#: What is minimised, by the objective of an instance: that of the mapping.
-MINIMISES = mapping.MINIMISES
+#: What is minimised, by the objective of an instance: that of the mapping, or a step.
+MINIMISES = {**mapping.MINIMISES, "step": "time of a training step"}
 
 OVERRIDES = (
     Setting(
         "objective",
         one_of(*OBJECTIVES),
-        "what counts of a stage's time: tensors between stages, the all-reduce, or both",
-        metavar="p2p|allreduce|full",
+        "what counts of a stage's time: tensors between stages, the all-reduce, both; or a whole step, with its flush",
+        metavar="p2p|allreduce|full|step",
     ),
     Setting(
         "ring", one_of(*RINGS), "all-reduce rings in the order of the replicas, or in any order", metavar="index|free"
     ),
-    Setting("microbatches", parse_count, "micro-batches of a training step, for the simulation", metavar="N"),
+    Setting(
+        "microbatches",
+        parse_count,
+        "micro-batches of a replica in a training step, for step and the simulation",
+        metavar="N",
+    ),
     Setting("memory", parse_bytes, "memory per device: 16GiB or 16GB", metavar="SIZE"),
     WEIGHT_COPIES,
 )

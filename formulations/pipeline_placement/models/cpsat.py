@@ -16,7 +16,7 @@ from typing import Any
 
 from formulations.contract.family import Answer
 from formulations.modelling.solve_model import add_requirements
-from formulations.operator_partitioning.models.cpsat import Partition, add_partition
+from formulations.operator_partitioning.models.cpsat import Partition, add_feeds, add_partition
 from formulations.pipeline_placement.definition.plan import PlacementPlan
 from formulations.pipeline_placement.definition.quantities import VOCABULARY
 from formulations.pipeline_placement.models.placement_data import Data, Link, data_of
@@ -33,10 +33,15 @@ _MARGIN = 1e-9
 
 
 def scale_of(data: Data) -> Scale:
-    """Whole units of time: every variable of seconds and every term of a sum may be as large as the slowest stage."""
+    """Whole units of time: every variable of seconds and every term of a sum may be as large as what is minimised."""
     graph, stages = data.instance.operators, data.instance.num_stages
     terms = len(graph.operators) + 2 * len(graph.tensors) * stages
     largest = data.top_s * (terms + 2 * data.instance.num_devices * (stages + 2))
+    if data.instance.objective == "step":  # a stage's time counts for each micro-batch and on a path
+        terms, largest = (
+            terms * (stages + data.instance.microbatches),
+            largest + data.top_s * data.instance.microbatches,
+        )
     return cost_scale(compute_bound(data.instance), 2 * terms, largest)
 
 
@@ -49,8 +54,6 @@ def build(data: Data) -> cpsat.SpokenModel:
     holds = model.variables["holds"]
 
     # fmt: off
-    slowest = model.integer("slowest", 0, most,
-        "time of the slowest stage replica, in whole units [Parmesan, Equation 5]")
     at = model.booleans("at", [(s, r, d) for s, r in places for d in devices],
         "at[s,r,d]: replica r of stage s is on device d")
 
@@ -84,17 +87,63 @@ def build(data: Data) -> cpsat.SpokenModel:
 
     compute = [scale.floor(each.compute_s) for each in data.instance.operators.operators]
 
-    def stage_time(s: int, r: int) -> Any:
-        computing = cpsat.weighted_sum((min(each, most + 1), holds[v, s]) for v, each in enumerate(compute))
-        sending = [each for (one, other, of), each in sent.items() if of == r and s in (one, other)]
-        return sum([computing, *sending, *([allreduce[s]] if s in allreduce else [])]) <= slowest
-
-    model.rows("stage_time", places, stage_time,
-        "the slowest one takes as long as every stage replica: it computes, exchanges tensors and reduces its "
-        "gradients [Parmesan, Equations 6 and 7]")
     # fmt: on
+    def time(s: int, r: int) -> Any:
+        computing = cpsat.weighted_sum((min(each, most + 1), holds[v, s]) for v, each in enumerate(compute))
+        return sum([computing, *(each for (one, other, of), each in sent.items() if of == r and s in (one, other))])
+
+    times = {(s, r): time(s, r) for s, r in places}
+    if data.instance.objective == "step":
+        add_step(model, data, most, times, allreduce)
+        return model
+    slowest = model.integer(
+        "slowest", 0, most, "time of the slowest stage replica, in whole units [Parmesan, Equation 5]"
+    )
+    model.rows(
+        "stage_time",
+        places,
+        lambda s, r: times[s, r] + allreduce.get(s, 0) <= slowest,
+        "the slowest one takes as long as every stage replica: it computes, exchanges tensors and reduces its "
+        "gradients [Parmesan, Equations 6 and 7]",
+    )
     model.minimize(slowest)
     return model
+
+
+def add_step(
+    model: cpsat.SpokenModel,
+    data: Data,
+    most: int,
+    times: Mapping[tuple[int, int], Any],
+    allreduce: Mapping[int, Any],
+) -> None:
+    """The objective of a flushed pipeline (`definition.problem.step_parts`), of the times of stage replicas."""
+    others, feeds = data.instance.microbatches - 1, add_feeds(model, data.partition, model.variables["holds"])
+
+    # fmt: off
+    lasts = model.integers("lasts", times, 0, most,
+        "lasts[s,r]: time of a micro-batch on replica r of stage s")
+    # An equation, though a bound would do: operator partitioning's own model says why.
+    model.rows("stage_lasts", times, lambda s, r: lasts[s, r] == times[s, r],
+        "a stage replica computes and exchanges tensors [Parmesan, Equation 6]")
+    path = model.integers("path", times, 0, most,
+        "path[s,r]: time of the heaviest path of stages that ends with stage s, of replica r")
+    model.rows("path_begins", path, lambda s, r: path[s, r] >= lasts[s, r], "a path may begin with any stage")
+    model.rows("path_goes_on", [(s, q, r) for s, q in feeds for r in data.replicas],
+        lambda s, q, r: (path[q, r] >= path[s, r] + lasts[q, r], feeds[s, q]),
+        "it goes on to each stage that is fed")
+    slowest = model.integers("slowest", data.replicas, 0, most,
+        "slowest[r]: time of a micro-batch in the slowest stage of replica r")
+    model.rows("stage_time", times, lambda s, r: slowest[r] >= lasts[s, r], "no stage of a replica is slower")
+    pipeline = model.integer("pipeline", 0, most,
+        "time of the slowest replica's pipeline")
+    model.rows("pipeline_time", path, lambda s, r: pipeline >= path[s, r] + others * slowest[r],
+        "the first micro-batch passes the heaviest path of stages, all others follow in the slowest one")
+    reduced = model.integer("reduced", 0, most + 1, "time of the longest all-reduce")
+    model.rows("all_reduce", allreduce, lambda s: reduced >= allreduce[s],
+        "gradients are summed at last, in all stages at once")
+    # fmt: on
+    model.minimize(pipeline + reduced)
 
 
 def add_link_times(

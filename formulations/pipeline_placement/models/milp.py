@@ -12,6 +12,7 @@ Source: the problem is the future work of Parmesan's conclusion; the model is ma
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations, pairwise, permutations, product
 from typing import Any
@@ -20,7 +21,7 @@ import pyomo.environ as pyo
 
 from formulations.contract.family import Answer
 from formulations.modelling.solve_model import add_requirements
-from formulations.operator_partitioning.models.milp import Partition, add_partition
+from formulations.operator_partitioning.models.milp import Partition, add_feeds, add_partition
 from formulations.pipeline_placement.definition.plan import PlacementPlan
 from formulations.pipeline_placement.definition.quantities import VOCABULARY
 from formulations.pipeline_placement.models.placement_data import Data, Link, data_of
@@ -111,16 +112,17 @@ def build(data: Data) -> pyo.ConcreteModel:
     def time_on(m: Any, n: int) -> list[tuple[float, Any]]:
         return [*crossing(m, data, links[n], 1 / data.levels[0]), *((1.0, m.extra[n, k]) for k in further)]
 
-    def stage_time(m: Any, s: int, r: int) -> Any:
+    def time(m: Any, s: int, r: int) -> list[tuple[float, Any]]:
         computes = [(in_units(each.compute_s, unit), m.holds[v, s]) for v, each in enumerate(operators)]
         own = [n for n, link in enumerate(links) if (s, r) in link.ends and not link.is_ring]
+        return [*computes, *(term for n in own for term in time_on(m, n))]
+
+    def stage_time(m: Any, s: int, r: int) -> Any:
         reducing = [(1.0, m.allreduce[s])] if s in m.allreduce else []
-        return m.slowest >= weighted_sum([*computes, *(term for n in own for term in time_on(m, n)), *reducing])
+        return m.slowest >= weighted_sum([*time(m, s, r), *reducing])
 
     # fmt: off
     add_partition(model, data.partition)
-    model.slowest = pyo.Var(domain=pyo.NonNegativeReals, doc=
-        "time of the slowest stage replica [Parmesan, Equation 5]")
     add_places(model, data)
     model.crosses = pyo.Var(list(data.volumes), list(combinations(stages, 2)), bounds=(0, 1), doc=
         "crosses[t,s,q]: tensor t goes from stage s to stage q")
@@ -145,12 +147,54 @@ def build(data: Data) -> pyo.ConcreteModel:
     model.slowest_link = pyo.Constraint(
         rings, rule=lambda m, n: m.allreduce[links[n].s] >= weighted_sum(time_on(m, n)), doc=
         "the slowest link of a ring decides [Parmesan, Equation 7]")
+    if data.instance.objective == "step":
+        add_step(model, data, time)
+        return model
+    model.slowest = pyo.Var(domain=pyo.NonNegativeReals, doc=
+        "time of the slowest stage replica [Parmesan, Equation 5]")
     model.stage_time = pyo.Constraint(stages, replicas, rule=stage_time, doc=
         "the slowest one takes as long as every stage replica: it computes, exchanges tensors and reduces its "
         "gradients [Parmesan, Equations 5 to 7]")
     # fmt: on
     model.objective = pyo.Objective(expr=model.slowest)
     return model
+
+
+def add_step(model: pyo.ConcreteModel, data: Data, time: Callable[[Any, int, int], list[tuple[float, Any]]]) -> None:
+    """The objective of a flushed pipeline (`definition.problem.step_parts`), of the times of stage replicas."""
+    stages, replicas, others = data.stages, data.replicas, data.instance.microbatches - 1
+    top, pairs = data.top_s / unit_of_time(data), add_feeds(model, data.partition)
+
+    def slowest(m: Any, s: int, r: int) -> Any:
+        return m.others[r] >= weighted_sum((others * each, variable) for each, variable in time(m, s, r))
+
+    # fmt: off
+    model.lasts = pyo.Var(stages, replicas, domain=pyo.NonNegativeReals, doc=
+        "lasts[s,r]: time of a micro-batch on replica r of stage s")
+    model.stage_lasts = pyo.Constraint(
+        stages, replicas, rule=lambda m, s, r: m.lasts[s, r] >= weighted_sum(time(m, s, r)), doc=
+        "a stage replica computes and exchanges tensors [Parmesan, Equation 6]")
+    model.path = pyo.Var(stages, replicas, domain=pyo.NonNegativeReals, doc=
+        "path[s,r]: time of the heaviest path of stages that ends with stage s, of replica r")
+    model.path_begins = pyo.Constraint(
+        stages, replicas, rule=lambda m, s, r: m.path[s, r] >= m.lasts[s, r], doc="a path may begin with any stage")
+    model.path_goes_on = pyo.Constraint(
+        pairs, replicas,
+        rule=lambda m, s, q, r: m.path[q, r] >= m.path[s, r] + m.lasts[q, r] - top * (1 - m.feeds[s, q]), doc=
+        "it goes on to each stage that is fed; big-M: the longest path of interest")
+    model.others = pyo.Var(replicas, domain=pyo.NonNegativeReals, doc=
+        "others[r]: time of all micro-batches of replica r but the first, in its slowest stage")
+    model.stage_time = pyo.Constraint(stages, replicas, rule=slowest, doc="no stage of a replica is slower")
+    model.pipeline = pyo.Var(domain=pyo.NonNegativeReals, doc="time of the slowest replica's pipeline")
+    model.pipeline_time = pyo.Constraint(
+        stages, replicas, rule=lambda m, s, r: m.pipeline >= m.path[s, r] + m.others[r], doc=
+        "the first micro-batch passes the heaviest path of stages, all others follow in the slowest one")
+    model.reduced = pyo.Var(domain=pyo.NonNegativeReals, doc="time of the longest all-reduce")
+    model.all_reduce = pyo.Constraint(
+        list(model.allreduce), rule=lambda m, s: m.reduced >= m.allreduce[s], doc=
+        "gradients are summed at last, in all stages at once")
+    # fmt: on
+    model.objective = pyo.Objective(expr=model.pipeline + model.reduced)
 
 
 @dataclass

@@ -51,7 +51,7 @@ class Data:
     sent, rings
         Links that these cross: by (s, q, r), and by (s, r) of their first end.
     top_s
-        No stage of interest takes longer.
+        No stage of interest takes longer, and no step.
     earlier
         By (s, r) the replica whose device comes before that of replica r of stage s, without loss of generality.
     """
@@ -129,8 +129,9 @@ def levels(instance: PlacementInstance) -> list[float]:
 
 
 def _largest_time(instance: PlacementInstance) -> float:
-    """No stage takes longer than this, whatever the plan."""
+    """No stage takes longer than this, and no step, whatever the plan."""
     graph, slowest = instance.operators, 1.0 / min(levels(instance), default=1.0)
     sent = math.fsum(tensor.volume_bytes * max(1, len(tensor.targets)) for tensor in graph.tensors)
     reduced = 2 * math.fsum(operator.parameter_bytes for operator in graph.operators)
-    return (graph.total_compute_s + (2 * sent + reduced) * slowest) * (1 + 1e-9)
+    rounds = instance.num_stages + instance.microbatches if instance.objective == "step" else 1
+    return (graph.total_compute_s + (2 * sent + reduced) * slowest) * rounds * (1 + 1e-9)

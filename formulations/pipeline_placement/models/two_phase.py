@@ -13,15 +13,15 @@ from formulations.contract.family import Answer
 from formulations.device_mapping import exact as exact_mapping
 from formulations.device_mapping import paper as paper_mapping
 from formulations.device_mapping.annealing import near
-from formulations.device_mapping.definition import problem as mapping_problem
 from formulations.device_mapping.definition.plan import Mapping
 from formulations.operator_partitioning import exact as exact_partition
+from formulations.operator_partitioning.costs.shapes import longest_operators
 from formulations.operator_partitioning.definition import problem as partition_problem
 from formulations.operator_partitioning.definition.plan import OperatorPlan
 from formulations.operator_partitioning.definition.problem import stage_of
 from formulations.operator_partitioning.paper import parmesan as paper_partition
 from formulations.pipeline_placement.definition.plan import PlacementPlan
-from formulations.pipeline_placement.definition.problem import second_phase
+from formulations.pipeline_placement.definition.problem import second_phase, seconds
 from formulations.pipeline_placement.definition.simulate import simulate_plan
 from instances.problems.device_mapping import DeviceMapping
 from instances.problems.operator_partitioning import OperatorInstance
@@ -62,13 +62,13 @@ def in_phases(
         reason = f"the first phase: {first.reason}" if first.reason else "the first phase found no partition"
         return Answer(infeasible=first.infeasible, stop=first.stop, reason=reason, stats=first.stats)
     second = second_phase(instance, stages)
-    watched = _mapping_part(watch, stages)
+    watched = _mapping_part(instance, watch, stages)
     placed = place(second, replace(limits, time_s=watched.remaining_s()), watched)
     mapping = _plan_of(placed, watched)
     if mapping is None:
         return Answer(stop=placed.stop, reason=placed.reason)
-    objective = mapping_problem.evaluate(second, mapping)
     plan = PlacementPlan(stages, mapping)
+    objective = seconds(instance, plan)
     watch.plan(plan, objective)
     stats = {
         "partition_load_s": partition_problem.evaluate(instance.operators, stages),
@@ -78,8 +78,13 @@ def in_phases(
     return Found(plan, objective, stats)
 
 
-def _mapping_part(watch: Watch, partition: OperatorPlan) -> Watch:
-    """The watch of a mapping: its plans are plans of both phases, its bounds are of this partition only."""
+def _mapping_part(instance: PlacementInstance, watch: Watch, partition: OperatorPlan) -> Watch:
+    """The watch of a mapping: its plans are plans of both phases, its bounds are of this partition only.
+
+    Of a step they are not reported, as the mapping's objective is another one.
+    """
+    if instance.objective == "step":
+        return watch.part(silent=True)
     return watch.part(bounds=False, plan_of=lambda mapping: PlacementPlan(partition, mapping))
 
 
@@ -92,11 +97,17 @@ def _bound_of(answer: Answer[Any], watch: Watch) -> float | None:
 
 
 def compute_bound(instance: PlacementInstance) -> float:
-    """Seconds that no plan beats: an even share of all computing, or the longest operator."""
+    """Seconds that no plan beats: an even share of all computing, or the longest operator.
+
+    Of a step that is what all micro-batches but one take; the other one passes each path of operators.
+    """
     operators = instance.operators.operators
     share = instance.operators.total_compute_s / instance.num_stages
     longest = max((operator.compute_s for operator in operators), default=0.0)
-    return max(share, longest) * (1 - 1e-12)
+    slowest = max(share, longest)
+    if instance.objective == "step":
+        slowest = max(slowest, longest_operators(instance.operators)) + (instance.microbatches - 1) * slowest
+    return slowest * (1 - 1e-12)
 
 
 def _answer(instance: PlacementInstance, watch: Watch, found: Found | Answer[PlacementPlan]) -> Answer[PlacementPlan]:
@@ -145,14 +156,15 @@ def turns(
         moves += count
         if not count:
             break
-        watched = _mapping_part(watch, moved.partition)
+        watched = _mapping_part(instance, watch, moved.partition)
         answer = place(second_phase(instance, moved.partition), limits, watched, levels=2)
         mapping = _plan_of(answer, watched)
         best, objective = moved, moved_objective
         if mapping is not None:
-            value = mapping_problem.evaluate(second_phase(instance, moved.partition), mapping)
+            placed = PlacementPlan(moved.partition, mapping)
+            value = seconds(instance, placed)
             if value < objective:
-                best, objective = PlacementPlan(moved.partition, mapping), value
+                best, objective = placed, value
         watch.plan(best, objective)
     stats = {**found.stats, "rounds": rounds, "moves": moves, "decoupled_objective": found.objective}
     stats["step_s"] = simulate_plan(instance, best).seconds
@@ -227,7 +239,7 @@ def _best_move(
         if partition_problem.violations(instance.operators, moved.partition):
             continue
         tried(moved)
-        value = mapping_problem.evaluate(second_phase(instance, moved.partition), moved.mapping)
+        value = seconds(instance, moved)
         if value < least:
             best, least = moved, value
     return None if best is None else (best, least)

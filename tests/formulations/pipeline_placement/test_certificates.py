@@ -60,7 +60,8 @@ def optimum(instance: PlacementInstance) -> Fraction | float:
 def small(number: int) -> PlacementInstance:
     """With four devices now and then, otherwise with fewer: their models take a hundred times as long."""
     drawn = (random_case("pipeline_placement", 16, 1000 * number + k) for k in count())
-    return next(each for each in drawn if number % 10 == 0 or len(each.bandwidth_bytes_per_s) < 4)
+    certified = (each for each in drawn if each.objective != "step")
+    return next(each for each in certified if number % 10 == 0 or len(each.bandwidth_bytes_per_s) < 4)
 
 
 def test_every_bound_below_the_optimum_is_accepted_and_no_other(cases: int) -> None:

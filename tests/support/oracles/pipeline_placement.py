@@ -32,7 +32,7 @@ def random_instance(rng: random.Random, stages: int, replicas: int, objective: s
 def price(instance: PlacementInstance, home: tuple[int, ...], device: dict[tuple[int, int], int]) -> float:
     """The slowest stage replica, once more."""
     graph, R, B = instance.operators, instance.operators.replicas, instance.bandwidth_bytes_per_s
-    worst = 0.0
+    worst, times, rings = 0.0, {}, [0.0]
     for (stage, replica), here in device.items():
         total = sum(o.compute_s for v, o in enumerate(graph.operators) if home[v] == stage)
         if instance.objective != "allreduce":
@@ -42,13 +42,30 @@ def price(instance: PlacementInstance, home: tuple[int, ...], device: dict[tuple
                     if stage in (end, home[tensor.source]):
                         other = end if stage == home[tensor.source] else home[tensor.source]
                         total += tensor.volume_bytes / B[here][device[other, replica]]
+        times[stage, replica] = total
         if instance.objective != "p2p" and R > 1:
             ring = [device[stage, r] for r in range(R)]
             slowest = min(B[a][b] for a, b in pairwise([*ring, ring[0]]))
             held = sum(o.parameter_bytes for v, o in enumerate(graph.operators) if home[v] == stage)
-            total += 2 * (R - 1) / R * held / slowest
+            rings.append(2 * (R - 1) / R * held / slowest)
+            total += rings[-1]
         worst = max(worst, total)
-    return worst
+    return step(instance, home, times) + max(rings) if instance.objective == "step" else worst
+
+
+def step(instance: PlacementInstance, home: tuple[int, ...], times: dict[tuple[int, int], float]) -> float:
+    """The slowest replica: its longest chain of stages, and the slowest of them for all other micro-batches."""
+    fed = {(home[t.source], home[v]) for t in instance.operators.tensors for v in t.targets}
+
+    def longest(stage: int, replica: int) -> float:
+        behind = [longest(after, replica) for before, after in fed if before == stage != after]
+        return times[stage, replica] + max(behind, default=0.0)
+
+    return max(
+        max(longest(stage, replica) for stage in range(instance.num_stages))
+        + (instance.microbatches - 1) * max(times[stage, replica] for stage in range(instance.num_stages))
+        for replica in range(instance.operators.replicas)
+    )
 
 
 def optimum(instance: PlacementInstance) -> float:
