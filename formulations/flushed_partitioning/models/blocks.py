@@ -11,7 +11,7 @@ from formulations.stage_partitioning.model_size import blocks_too_large
 from formulations.stage_partitioning.models.assignment_data import Terms
 from formulations.stage_partitioning.models.block_search import BlockModel
 from formulations.stage_partitioning.models.blocks import Blocks
-from instances.problems.flushed_partitioning import Fill, FlushedInstance, Schedule
+from instances.problems.flushed_partitioning import Fill, FlushedInstance, Objective, Schedule
 from solvers.memory_budget import SizeError
 from solvers.milp.backend import ROOM
 from solvers.outcome import Prover, Watch
@@ -43,12 +43,16 @@ class FlushedBlocks(Blocks):
 
     @property
     def by_replicas(self) -> bool:
-        """Whether replicas fill."""
-        return self.flushed.fill is Fill.REPLICAS
+        """Whether replicas have micro-batches of their own: where they fill, and where the batch is simulated."""
+        return self.flushed.fill is Fill.REPLICAS or self.flushed.objective is Objective.ITERATION
+
+    def rounds(self, b: int) -> int:
+        """Micro-batches of the busiest replica of block b: ceil(m/d)."""
+        return -(-self.microbatches // self.blocks[b].dp_degree)
 
     def later(self, b: int) -> int:
-        """Micro-batches of the busiest replica of block b behind its first: ceil(m/d) - 1."""
-        return -(-self.microbatches // self.blocks[b].dp_degree) - 1
+        """Those behind its first one."""
+        return self.rounds(b) - 1
 
     def replica_times(self, b: int) -> list[tuple[tuple[str, int], float]]:
         """What t of block b is made of: each choice and each paid crossing, by the variables' names, times d."""
@@ -64,7 +68,8 @@ class FlushedBlocks(Blocks):
         """What no sum of times in a model exceeds."""
         m, all_synchronised = self.microbatches, 2 * len(self.weights) * self.longest
         if self.by_replicas:  # a block's time on a replica is d times its step at most, and d is at most m
-            return max((m + 1) * super().largest + 2 * m * self.longest, all_synchronised)
+            heads = 3 * (self.terms.max_s + 1) * m * self.most  # of an iteration, as each F may be as long
+            return max((m + 1) * super().largest + heads + 2 * m * self.longest, all_synchronised)
         objective = 2 * (m + len(self.terms.stages)) * self.most + 2 * m * self.longest
         return max(super().largest, objective, all_synchronised)
 

@@ -7,11 +7,13 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
+from graphlib import TopologicalSorter
 from itertools import combinations, count, pairwise, product
 from typing import Any
 
+import numpy as np
+from numba import njit
 from oracles import stage_partitioning
-from oracles.iteration import iteration_s
 from strategies import random_stage_instance
 
 from instances.problems.flushed_partitioning import Fill, FlushedInstance, Objective, Schedule, flush_pipeline
@@ -107,6 +109,12 @@ def brute_force(instance: FlushedInstance) -> float | None:
 
     def price(stage: tuple, d: int, t: int, s: int):
         flying = math.ceil(m / d) if instance.schedule == "gpipe" else min(math.ceil(s / d), math.ceil(m / d))
+        return priced(stage, t, flying), 4 * (d - 1) / d / m
+
+    @cache
+    def priced(stage: tuple, t: int, flying: int) -> list[tuple[float, float]]:
+        """Time of a micro-batch on a replica, and weights, of all choices that fit."""
+        found = []
         for choice in product(*(tmpcs[v].get(t, ()) for v in stage)):
             if sum(x.activation_bytes * flying + x.static_bytes for x in choice) > flat.memory_bytes * (1 + 1e-12):
                 continue
@@ -117,11 +125,15 @@ def brute_force(instance: FlushedInstance) -> float | None:
                         time += 2 * (e.bytes + x.sync_forward_bytes.get(e.source, 0)) / flat.bandwidth
                     if e.source == v and e.target not in stage:
                         time += 2 * (e.bytes + x.sync_backward_bytes.get(e.target, 0)) / flat.bandwidth
-            yield time, 4 * (d - 1) / d * sum(x.weight_bytes for x in choice) / m
+            found.append((time, sum(x.weight_bytes for x in choice)))
+        return found
 
+    @cache
     def lying(first: int, d: int, t: int):
         """(device behind the stage, bandwidth of its replicas) for every way to give each replica t devices in turn."""
-        K1 = instance.devices_per_machine or flat.num_devices
+        if instance.devices_per_machine is None:  # one network: all devices are the same
+            return {(first + d * t, flat.bandwidth)}
+        K1 = instance.devices_per_machine
         found = set()
         for chosen in combinations(range(first, flat.num_devices - t + 1), d):
             apart = all(b - a >= t for a, b in pairwise(chosen))
@@ -148,7 +160,9 @@ def brute_force(instance: FlushedInstance) -> float | None:
                     if (flat.cost_model != "paper" and m % d) or d > (flat.max_dp_degree or d):
                         continue
                     for t in range(1, (flat.num_devices - devices) // d + 1):
-                        for time, volume in price(stage, d, t, s + d):
+                        options, exchanged = price(stage, d, t, s + d)
+                        for time, weights in options:
+                            volume = weights * exchanged
                             for end, bandwidth in lying(devices, d, t):
                                 own = dict.fromkeys(stage, (time if by_replicas else 1) + max(after, default=0))
                                 rounds = sum(1 for j in range(d, m) if j % d == 0) * time if by_replicas else time / d
@@ -182,11 +196,45 @@ def _iteration(instance: FlushedInstance, stages: list) -> float:
     """When the last pass of these stages (nodes, d, t) ends."""
     home = {v: number for number, (nodes, _, _) in enumerate(stages) for v in nodes}
     edges = {(home[e.source], home[e.target]) for e in instance.flat.edges} - {(s, s) for s in range(len(stages))}
-    seconds = {"F": [t / 3 for _, _, t in stages], "B": [t * 2 / 3 for _, _, t in stages]}
-    orders = _orders(instance.schedule, tuple(d for _, d, _ in stages), instance.flat.num_microbatches)
-    found = iteration_s(orders, seconds, sorted(edges), {})
-    assert found is not None
-    return found
+    degrees = tuple(d for _, d, _ in stages)
+    waits = _waits(instance.schedule, degrees, instance.flat.num_microbatches, tuple(sorted(edges)))
+    seconds = np.array([t / 3 for _, _, t in stages] + [t * 2 / 3 for _, _, t in stages])
+    return float(_last_end(*waits, seconds))
+
+
+@njit  # a few lines that thousands of plans run; they know no rule
+def _last_end(starts: np.ndarray, before: np.ndarray, kinds: np.ndarray, seconds: np.ndarray) -> float:
+    """The longest path where the x-th pass waits for ``before[starts[x]:starts[x + 1]]``, all of them earlier."""
+    end, last = np.zeros(len(kinds)), 0.0
+    for x in range(len(kinds)):
+        for y in range(starts[x], starts[x + 1]):
+            end[x] = max(end[x], end[before[y]])
+        end[x] += seconds[kinds[x]]
+        last = max(last, end[x])
+    return last
+
+
+@cache
+def _waits(schedule: str, degrees: tuple[int, ...], m: int, edges: tuple[tuple[int, int], ...]) -> tuple:
+    """All passes, each behind those that it waits for, as `_last_end` takes them: kinds are F, then B, by stage."""
+    orders = _orders(schedule, degrees, m)
+    waits: dict = {act: [] for order in orders for act in order}
+    for order in orders:
+        for earlier, later in pairwise(order):
+            waits[later].append(earlier)
+    for kind, s, j in waits:
+        if kind == "B":
+            waits[kind, s, j].append(("F", s, j))
+        for u, v in edges:
+            if (kind, s) == ("F", v):
+                waits[kind, s, j].append(("F", u, j))
+            if (kind, s) == ("B", u):
+                waits[kind, s, j].append(("B", v, j))
+    place = {act: number for number, act in enumerate(TopologicalSorter(waits).static_order())}
+    before = [[place[other] for other in waits[act]] for act in place]
+    starts = np.cumsum([0, *map(len, before)])
+    kinds = np.array([s + (kind == "B") * len(degrees) for kind, s, _ in place])
+    return starts, np.array([x for found in before for x in found], dtype=np.int64), kinds
 
 
 @cache
