@@ -25,7 +25,7 @@ from formulations.stage_graph.costs.iteration import iteration_s
 from formulations.stage_graph.definition.plan import StagePlan
 from formulations.stage_graph.definition.problem import violations
 from formulations.stage_graph.definition.quantities import NO_SIZE, required_sizes
-from formulations.stage_graph.iteration.warm_ups import WarmUps
+from formulations.stage_graph.iteration.warm_ups import STEP, WarmUps
 from formulations.stage_graph.kernels.partitions import COMPLETE, Model, State, next_partition
 from formulations.stage_graph.paper import fewest_devices, graphpipe
 from formulations.stage_graph.upsets.bounds import simple_bound
@@ -34,8 +34,6 @@ from instances.problems.stage_graph import StageGraph
 from instances.requirements import requirements_of
 from solvers.outcome import OPTIMAL_GAP, Limits, Prover, Stop, Watch
 
-#: A target this much below the best plan, relatively, leaves no better plan that is worth the name.
-_STEP = 1e-9
 #: The kernel forgives what rounding adds to times.
 _ROUNDING = 1e-11
 #: A gap below which the next target is the best plan itself.
@@ -119,12 +117,14 @@ class _Search:
         self._branches = _branches(self.costs, watch)
         while not watch.stopped() and not self.is_closed(gap):
             bound, best = watch.best_bound or 0.0, watch.best_objective
-            whole = _longest_s(self.costs) if best is None else best * (1 - _STEP)
+            whole = _longest_s(self.costs) if best is None else best * (1 - STEP)
             if best is None:  # a plan is found sooner within a target that leaves few partitions
                 target = min(whole, 2 * bound) or whole
             else:
                 target = whole if best - bound <= _CLOSE * best else (bound + best) / 2
             for size, model in models.items():
+                if not self._may(size, target):
+                    continue
                 for low, high in zip((0.0, *_REDUCES), _REDUCES, strict=False):
                     self._lay_out(size, model, target, (low * target, high * target))
             if watch.stopped():
@@ -136,7 +136,15 @@ class _Search:
     def is_closed(self, gap: float) -> bool:
         """Whether the bound has met the best plan."""
         best, bound = self.watch.best_objective, self.watch.best_bound
-        return best is not None and bound is not None and best - bound <= max(gap, 2 * _STEP) * best
+        return best is not None and bound is not None and best - bound <= max(gap, 2 * STEP) * best
+
+    def _may(self, size: int, target_s: float) -> bool:
+        """Whether the devices may be enough for the target, with any all-reduces."""
+        if self._branches is None or target_s <= 0:
+            return True
+        each = target_s / self.costs.instance.minibatch
+        found = self._branches.of_upsets(each, each, [size], (0.0, each), size / self.costs.instance.minibatch)
+        return found is None or bool(found[-1] <= self.costs.instance.num_devices)
 
     def _needs(self, size: int, target_s: float, reduces: tuple[float, float]) -> Any:
         """`State.needs`: what is left of the target behind a head is what N t and an all-reduce may take."""
@@ -171,10 +179,10 @@ class _Search:
         while next_partition(model, state, flag) == COMPLETE and not watch.stopped():
             self.partitions += 1
             plan = assemble(self.costs.instance, list(_parts(state)), size)
-            if judge(violations, self._of_partitions, plan):
-                continue
             warm_ups = WarmUps(self.costs, plan)
-            found = warm_ups.best_below(float(state.target[0]), watch)
+            target, found = float(state.target[0]), None
+            if warm_ups.may_take(target) and not judge(violations, self._of_partitions, plan):
+                found = warm_ups.best_below(target, watch)
             self.schedules += warm_ups.simulated
             if found is not None:
                 watch.plan(*found)
@@ -192,7 +200,7 @@ def _branches(costs: Costs, watch: Watch) -> EqualBranches | None:
 
 def _below(watch: Watch) -> float:
     best = watch.best_objective
-    return np.inf if best is None else best * (1 - _STEP)
+    return np.inf if best is None else best * (1 - STEP)
 
 
 def _longest_s(costs: Costs) -> float:

@@ -1,7 +1,8 @@
 """The quickest warm-ups of a partition: how many micro-batches its stages keep in flight.
 
 A stage's order under 1F1B is F^l (B F)* B^l, and l is a choice: at least one more than behind it, at most what fits
-into memory. Neither fewer nor more are always quicker, so ranges of l are bounded and halved (`kernels.warm_ups`).
+into memory. Neither fewer nor more are always quicker, so ranges of l are bounded (`kernels.warm_ups`): ends of a range
+at which nothing is quick enough are taken off, stage by stage, and what is left is halved.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from formulations.stage_graph.costs.costs import Costs
 from formulations.stage_graph.costs.iteration import iteration_s, neighbours
 from formulations.stage_graph.definition.plan import StagePlan
 from formulations.stage_graph.definition.problem import all_reduce_s, pass_times, violations
-from formulations.stage_graph.kernels.warm_ups import least_makespan
-from instances.graph import topological_order
+from formulations.stage_graph.kernels.warm_ups import Stages, least_makespan, narrow
 from solvers.outcome import Watch
 
+#: A target this much below the best plan, relatively, leaves no better plan that is worth the name.
+STEP = 1e-9
 #: The bound adds up in another order than the simulation.
 _ROUNDING = 1e-11
 
@@ -36,52 +38,46 @@ class WarmUps:
         self.rounds = instance.minibatch // self.size
         self.fewest = np.array([stage.in_flight // self.size for stage in stages])
         times = [pass_times(instance, plan, index) for index in range(len(stages))]
-        self._forward, self._backward = (np.array(each) for each in zip(*times, strict=True))
-        self._before = neighbours(len(stages), [(after, source) for source, after in plan.edges])
-        self._after = neighbours(len(stages), plan.edges)
+        before = neighbours(len(stages), [(after, source) for source, after in plan.edges])
+        forward, backward = (np.array(each) for each in zip(*times, strict=True))
+        self._stages = Stages(forward, backward, *before, *neighbours(len(stages), plan.edges), self.rounds)
         self.reduce_s = max(all_reduce_s(instance, stage) for stage in stages)
         self.simulated = 0
 
     def bound(self, fewest: np.ndarray, most: np.ndarray) -> float:
         """Seconds of an iteration, at least."""
-        before, after = self._before, self._after
-        passes = least_makespan(fewest, most, self._forward, self._backward, *before, *after, self.rounds)
+        passes = least_makespan(fewest, most, self._stages)
         self.simulated += 1
         return float((passes + self.reduce_s) * (1 - _ROUNDING))
 
+    def may_take(self, target_s: float) -> bool:
+        """Whether the bound of all warm-ups is within the target."""
+        return self.bound(self.fewest, np.full(len(self.fewest), self.rounds)) < target_s
+
     def best_below(self, target_s: float, watch: Watch) -> tuple[StagePlan, float] | None:
-        """The quickest plan that keeps all rules, within the target; ``None``: none does, or the watch stopped."""
-        found = None
+        """The quickest plan (but for `STEP`) that keeps all rules within the target; ``None``: none, or it stopped."""
+        found, flag = None, np.frombuffer(watch.flag, np.uint8)
         most = np.array([self._most(index) for index in range(len(self.plan.stages))])
         open_ranges = [(self.fewest, most)]
         while open_ranges and not watch.stopped():
-            fewest, most = self._narrow(*open_ranges.pop())
-            if (fewest > most).any() or self.bound(fewest, most) >= target_s:
+            fewest, most = (each.copy() for each in open_ranges.pop())
+            within = (target_s - self.reduce_s) * (1 + _ROUNDING)
+            self.simulated += narrow(fewest, most, self._stages, within, flag)
+            if (fewest > most).any():
                 continue
-            plan = self._with(fewest)
-            seconds = iteration_s(self.costs.instance, plan)
-            if seconds < target_s and not judge(violations, self.costs.instance, plan):
-                found, target_s = (plan, seconds), seconds
-            widest = int(np.argmax(most - fewest))
-            if most[widest] > fewest[widest]:
-                middle = (most[widest] + fewest[widest]) // 2
+            if self.bound(fewest, fewest) < target_s:
+                plan = self._with(fewest)
+                seconds = iteration_s(self.costs.instance, plan)
+                if seconds < target_s and not judge(violations, self.costs.instance, plan):
+                    found, target_s = (plan, seconds), seconds * (1 - STEP)
+            choices = np.flatnonzero(most > fewest)
+            if len(choices):
+                stage = choices[np.argmin((most - fewest)[choices])]
+                middle = (most[stage] + fewest[stage]) // 2
                 upper, lower = fewest.copy(), most.copy()
-                upper[widest], lower[widest] = middle + 1, middle
+                upper[stage], lower[stage] = middle + 1, middle
                 open_ranges += [(upper, most), (fewest, lower)]
         return found
-
-    def _narrow(self, fewest: np.ndarray, most: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The range without warm-ups that are no more than those behind."""
-        fewest, most = fewest.copy(), most.copy()
-        for stage in topological_order(len(fewest), self.plan.edges)[::-1]:
-            for source, target in self.plan.edges:
-                if source == stage:
-                    fewest[stage] = max(fewest[stage], min(self.rounds, fewest[target] + 1))
-        for stage in topological_order(len(fewest), self.plan.edges):
-            for source, target in self.plan.edges:
-                if source == stage and most[source] < self.rounds:
-                    most[target] = min(most[target], most[source] - 1)
-        return fewest, most
 
     def _most(self, index: int) -> int:
         """Micro-batches in flight that fit into memory."""

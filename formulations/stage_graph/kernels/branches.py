@@ -46,7 +46,8 @@ class Times(NamedTuple):
     q operators, on one device; ``busy`` (states, r) and ``tail_busy`` (tails, r): on r. ``within[q, to, r]``: a stage
     of the chain, without its all-reduce, which is ``within_reduce``. ``rates[r]``: for each byte and each edge that
     crosses, each byte of weights, and fixed. ``ahead[c, i]``: passes of branch c without its last i operators, on one
-    device.
+    device. ``paths[c, i, r]``: the same if each operator has as many as r devices, at most, as are quickest for it;
+    ``tail_paths[q, r]``: of the longest branch and the chain behind it without its last q operators.
     """
 
     work: Floats
@@ -57,15 +58,17 @@ class Times(NamedTuple):
     within_reduce: Floats3
     rates: Floats2
     ahead: Floats2
+    paths: Floats3
+    tail_paths: Floats2
 
 
 class Budget(NamedTuple):
     """What a stage may take: ``target`` seconds per sample, ``memory`` bytes of a device.
 
     ``elsewhere``: what the stages of everything else may take, at least the target. All-reduces count as ``reduce_low``
-    at least and take ``reduce_high`` at most. ``heads``: within ``elsewhere`` a stage has a head, too, so much of what
-    comes before it on all devices but its own (the share of one micro-batch; 0: none). ``copies`` of the weights are
-    held; ``reduced``: seconds per sample that r devices spend at least in reducing a byte, times r / (r - 1).
+    at least and take ``reduce_high`` at most. ``heads``: within ``elsewhere`` a stage has a head, too, of what comes
+    before it on the devices left for that (the share of one micro-batch; 0: none). ``copies`` of the weights are held;
+    ``reduced``: seconds per sample that r devices spend at least in reducing a byte, times r / (r - 1).
     ``flights[0, r - 1]``: samples in flight on the fullest of r replicas of stages with the last operator,
     ``flights[1, r - 1]`` of others.
     """
@@ -83,13 +86,15 @@ class Budget(NamedTuple):
 
 @inner(error_model="python")
 def _crossing(
-    first: Any, own: Any, other: Any, is_empty: bool, sizes: Any, counts: Any, ahead: Any, found: Any
-) -> None:
+    first: Any, own: Any, other: Any, is_empty: bool, sizes: Any, counts: Any, ahead: Any, found: Any, entered: Any
+) -> int:
     """What crosses the border of the stage between two upsets: bytes and edges, bytes that come in, and what is ahead.
 
+    Returned is how many branches are ahead; ``entered`` has them, and how many of their operators are not.
     Branches of one class that end where another begins are one branch that stands still: they cross nothing.
     """
-    found[0] = found[1] = found[2] = found[3] = 0.0
+    found[0] = found[1] = found[2] = found[3] = found[4] = 0.0
+    number = 0
     start = 0
     width = len(own)
     while start < width:
@@ -113,25 +118,67 @@ def _crossing(
             if side:
                 found[2] += sizes[start, here]
                 found[3] += ahead[start, here]
+                found[4] += counts[start, here]
+                if ahead[start, here] > 0.0:
+                    entered[0, number], entered[1, number] = start, here
+                    number += 1
                 b += 1
                 if is_empty:
                     a += 1
             else:
                 a += 1
         start = stop
+    return number
 
 
 @inner(error_model="python")
-def _head(work: float, devices: int, share: float) -> float:
+def _head(ahead: float, beside: float, devices: int, target: float, share: float) -> float:
     """Seconds per sample before the first forward pass of a stage and after its last backward pass, at least.
 
-    A micro-batch, a ``share`` of all samples, passes through all the ``work`` ahead, on so many devices. Each stage
-    ahead is on a path into this one, so it has at most the head for its two passes, on devices of its own: together
-    they work at most as long as all these devices have within the head.
+    A micro-batch, a ``share`` of all samples, passes through all the work ``ahead``, and ``devices`` are left for that
+    and for the work ``beside`` it. Each stage ahead is on a path into this one, so it has at most the head for its two
+    passes: k devices ahead work at most k times the head together, and the others at most the target each. So the head
+    is at least ahead / k, and at least what k devices take for all the work less (devices - k) target. The first falls
+    with k and the second rises; they meet where k is devices - beside / target.
     """
-    if share == 0.0 or work <= 0.0:
+    if share == 0.0 or ahead <= 0.0:
         return 0.0
-    return share * work / devices if devices > 0 else np.inf
+    both = ahead + beside
+    if devices <= 0 or both > devices * target * (1 + _SLACK):
+        return np.inf
+    meet = int(np.floor(devices - beside / target + 1e-9)) if beside > 0.0 else devices
+    head = np.inf if meet < 1 else ahead / meet
+    if meet < devices:
+        head = min(head, target - (devices * target - both) / (meet + 1))
+    return share * max(0.0, head)
+
+
+@inner(error_model="python")
+def _path_head(
+    paths: Any, entered: Any, number: int, sizes: Any, counts: Any, rates: Any, work: float, devices: int, target: float
+) -> float:
+    """The same by the longest path ahead, and for all samples: its stages have at most r devices each, one of them r.
+
+    That one takes no longer than the path, the other ``devices`` at most the target, and they do all the ``work``.
+    """
+    head = np.inf
+    for r in range(1, devices + 1):
+        longest = 0.0
+        for x in range(number):
+            c, i = entered[0, x], entered[1, x]
+            sent = sizes[c, i] * rates[r - 1, 0] + counts[c, i] * rates[r - 1, 1]
+            longest = max(longest, paths[c, i, r - 1] + sent)
+        least = target - (devices * target - work) / r
+        head = min(head, max(longest, least))
+        if least >= longest:
+            break
+    return head
+
+
+@inner(error_model="python")
+def _lowest(c: int, own: Any, other: Any, first: Any) -> int:
+    """The fewest operators of branch c in an upset around ``own`` with these of the branches before."""
+    return int(own[c] if first[c] else max(own[c], other[c - 1]))
 
 
 @inner(error_model="python")
@@ -156,10 +203,11 @@ def fewest_devices(upsets: Any, times: Any, budget: Any, devices: int, least: An
     target, memory = budget.target * (1 + _SLACK), budget.memory * (1 + _SLACK)
     elsewhere, reduce_low = budget.elsewhere * (1 + _SLACK), budget.reduce_low
     reduce_high = budget.reduce_high * (1 + _SLACK)
+    others = elsewhere - reduce_low
     copies, reducing = budget.copies, budget.reduced
     tails, width = len(tail_work), states.shape[1]
     own, other = np.zeros(width, np.int64), np.zeros(width, np.int64)
-    crossing = np.zeros(4)
+    crossing, entered = np.zeros(5), np.zeros((2, width), np.int64)
     everything = tail_work[0] + work[-1] if tails else work[-1]
     for q in range(len(least)):
         least[q] = NONE
@@ -170,16 +218,19 @@ def fewest_devices(upsets: Any, times: Any, budget: Any, devices: int, least: An
         inside = q >= tails
         s = q - tails if inside else 0  # upset 0 of the branches holds nothing: what it sums to is 0
         done = work[s] + (tail_work[0] if tails else 0.0) if inside else tail_work[0] - tail_work[q]
-        if least[q] + _needed(everything - done, elsewhere) > devices:
+        if least[q] + _needed(everything - done, others) > devices:
             continue
+        left = devices - least[q]
         if not inside:
             for to in range(q + 1, tails):
-                for r in range(1, devices - least[q] + 1):
+                for r in range(1, left + 1):
                     reduced = times.within_reduce[q, to, r - 1]
                     if reduced > reduce_high:
                         continue  # more devices may reduce sooner: between nodes
                     seconds = tail_within[q, to, r - 1] + max(reduced, reduce_low)
-                    if seconds + _head(tail_work[to] + work[-1], devices - r, budget.heads) > elsewhere:
+                    if seconds + _head(tail_work[to] + work[-1], 0.0, left - r, others, budget.heads) > elsewhere:
+                        continue
+                    if left > r and seconds + budget.heads * times.tail_paths[to, left - r - 1] > elsewhere:
                         continue
                     if seconds <= target:
                         if least[q] + r < least[to]:
@@ -205,10 +256,10 @@ def fewest_devices(upsets: Any, times: Any, budget: Any, devices: int, least: An
                         fewest = NONE
                     else:
                         fewest = max(2, int(np.ceil((more - reduced) / (target - reduced) - 1e-9)))
-                most = devices - least[q] - _needed(rest, elsewhere)
+                most = left - _needed(rest, others)
                 most = min(most, least[to] - least[q] - 1)
                 if fewest <= most:
-                    _crossing(first, own, other, not inside, sizes, counts, times.ahead, crossing)
+                    number = _crossing(first, own, other, not inside, sizes, counts, times.ahead, crossing, entered)
                     load = weights[rank] - weights[s]
                     keep = kept[rank] - kept[s] + crossing[2]
                     if not inside:
@@ -216,6 +267,7 @@ def fewest_devices(upsets: Any, times: Any, budget: Any, devices: int, least: An
                         keep += tail_sums[q, 1]
                         crossing[0] += tail_sums[q, 2]
                         crossing[1] += tail_sums[q, 3]
+                    ahead = crossing[3] + crossing[2] * rates[0, 0] + crossing[4] * rates[0, 1]
                     for r in range(fewest, most + 1):
                         seconds = busy[rank, r - 1] - busy[s, r - 1]
                         if not inside:
@@ -225,14 +277,27 @@ def fewest_devices(upsets: Any, times: Any, budget: Any, devices: int, least: An
                         if reduced > reduce_high:
                             continue
                         seconds += max(reduced, reduce_low)
-                        if seconds + _head(crossing[3], devices - r, budget.heads) > elsewhere:
+                        if seconds + _head(ahead, rest - crossing[3], left - r, others, budget.heads) > elsewhere:
                             continue
-                        if seconds <= target and copies * load + flight[r - 1] * keep <= memory:
+                        if seconds > target or copies * load + flight[r - 1] * keep > memory:
+                            continue
+                        if number and budget.heads > 0.0:
+                            head = _path_head(
+                                times.paths, entered, number, sizes, counts, rates, rest + ahead - crossing[3],
+                                left - r, others,
+                            )  # fmt: skip
+                        else:
+                            head = 0.0
+                        if seconds + budget.heads * head <= elsewhere:
                             least[to] = least[q] + r
                             before[to] = q
                             break
-            moved = True
             c = width - 1
+            if moved and fewest > left:  # so do all upsets with no fewer of any branch: more of an earlier one is next
+                while c > 0 and other[c] == _lowest(c, own, other, first):
+                    c -= 1
+                c -= 1
+            moved = True
             while c >= 0 and other[c] == lengths[c]:
                 c -= 1
             if c < 0:
@@ -240,9 +305,7 @@ def fewest_devices(upsets: Any, times: Any, budget: Any, devices: int, least: An
             rank += ranks[c, other[c] + 1] - ranks[c, other[c]]
             other[c] += 1
             for after in range(c + 1, width):
-                low = own[after]
-                if not first[after] and other[after - 1] > low:
-                    low = other[after - 1]
+                low = _lowest(after, own, other, first)
                 rank += ranks[after, low] - ranks[after, other[after]]
                 other[after] = low
     return int(least[-1])

@@ -32,6 +32,8 @@ from solvers.outcome import Watch
 MAX_UPSETS, MAX_PAIRS = 40_000, 200_000_000
 #: Cells of an array over upsets and degrees.
 _MAX_CELLS = 10_000_000
+#: Seconds are added up in another order than in the definition.
+_ROUNDING = 1e-11
 
 Array = Any
 
@@ -228,7 +230,26 @@ class EqualBranches:
         for column, branch in enumerate(self.structure.branches):
             ahead[column, : len(branch)] = np.cumsum([passes(microbatch)(node) for node in branch])[::-1]
         tail_busy, rates = tail_busy.reshape(-1, len(samples)), self._rates(microbatch)
-        return Times(work, busy, tail_work, tail_busy, within, reduce, rates, ahead)
+        nothing = np.zeros((*ahead.shape, len(samples))), np.zeros((len(tails), len(samples)))
+        return Times(work, busy, tail_work, tail_busy, within, reduce, rates, ahead, *nothing)
+
+    def _paths(self, microbatch: int, reduce_high: float) -> tuple[Array, Array]:
+        """`Times.paths` and `Times.tail_paths`, on degrees with which an operator alone is reduced soon enough."""
+        costs, instance = self.costs, self.costs.instance
+        passes, reduced = np.full((2, instance.num_operators, len(self.degrees)), np.inf)
+        for r in self.degrees[:microbatch]:
+            samples = -(-microbatch // r)
+            for v in range(instance.num_operators):
+                passes[v, r - 1] = costs.compute_s(1 << v, samples) / microbatch
+                reduced[v, r - 1] = costs.all_reduce(1 << v, r) / instance.minibatch
+        passes[reduced > reduce_high * (1 + _ROUNDING)] = np.inf
+        fastest = np.minimum.accumulate(passes, axis=1)
+        paths = np.zeros((*self.upsets.sizes.shape, len(self.degrees)))
+        for column, branch in enumerate(self.structure.branches):
+            paths[column, : len(branch)] = np.cumsum(fastest[list(branch)], axis=0)[::-1]
+        tail = self.structure.tail
+        behind = [fastest[list(tail[: len(tail) - q])].sum(axis=0) for q in range(len(tail))]
+        return paths, np.array(behind).reshape(-1, len(self.degrees)) + paths[:, 0].max(axis=0)
 
     def _rates(self, microbatch: int) -> Array:
         """Seconds per sample on each degree: of a byte and of an edge that cross, of a byte of weights, and fixed."""
@@ -263,6 +284,9 @@ class EqualBranches:
         times = self._times(largest(sizes))
         flights = self._flights(sizes)
         times = times._replace(within=self._fit(times.within, flights))
+        if heads:
+            paths, tail_paths = self._paths(max(sizes), reduces[1])
+            times = times._replace(paths=paths, tail_paths=tail_paths)
         reduced = float(min((times.rates[r - 1, 2] * r / (r - 1) for r in self.degrees[1:]), default=0.0))
         self._least = np.empty(len(times.tail_work) + len(times.work), np.int64)
         self._before = np.full(len(self._least), -1, np.int64)

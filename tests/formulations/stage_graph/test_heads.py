@@ -1,0 +1,98 @@
+"""Devices that a target takes if stages have heads: against every partition of small models of equal branches."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+
+from branching_cases import iteration_graph, partitions, passes_s, reduce_s, shares, stage_bytes
+
+from formulations.stage_graph.costs.costs import Costs
+from formulations.stage_graph.upsets.branches import EqualBranches, UnsuitableError
+from instances.problems.stage_graph import OperatorEdge, StageGraph
+from solvers.outcome import Watch
+
+
+def equal_branches(rng: random.Random) -> StageGraph:
+    """Up to seven operators: equal branches, some beside an unequal one, and a chain behind them or none."""
+    base = replace(iteration_graph(rng), requirements=())
+    kinds = [rng.choice(base.operators) for _ in range(4)]
+    branches, length, tail = rng.choice([(2, 2, 1), (2, 3, 1), (2, 3, 0), (3, 2, 1), (3, 1, 2), (2, 2, 2), (1, 5, 0)])
+    made, edges, ends, sent = [], list[OperatorEdge](), [], [rng.choice((0.0, 1.0, 5.0)) for _ in range(5)]
+    for branch in range(branches):
+        other = branch and rng.random() < 0.2
+        for place in range(length):
+            made.append(rng.choice(kinds) if other else kinds[place % 4])
+            if place:
+                edges.append(OperatorEdge(len(made) - 2, len(made) - 1, sent[place]))
+        ends.append(len(made) - 1)
+    for place in range(tail):
+        made.append(rng.choice(kinds))
+        before = ends if not place else [len(made) - 2]
+        edges += [OperatorEdge(u, len(made) - 1, sent[0]) for u in before]
+    tier = {"devices_per_node": rng.randint(1, 3), "inner_bandwidth_bytes_per_s": rng.choice((1.0, 50.0, 500.0))}
+    base = replace(base, **(tier if rng.random() < 0.5 else {}))
+    return replace(
+        base, operators=tuple(made), edges=tuple(sorted(edges, key=lambda each: (each.source, each.target))),
+        num_devices=rng.randint(2, 5), minibatch=rng.choice((2, 4, 6, 8)), memory_bytes=base.memory_bytes * 4,
+    )  # fmt: skip
+
+
+def _times(instance: StageGraph, size: int) -> Iterator[tuple[float, float]]:
+    """Of all plans: the longest head + N t, and the longest all-reduce."""
+    for parts in partitions(list(range(instance.num_operators))):
+        if len(parts) > instance.num_devices:
+            continue
+        place = {node: number for number, part in enumerate(parts) for node in part}
+        edges = {(place[each.source], place[each.target]) for each in instance.edges}
+        edges = {(u, v) for u, v in edges if u != v}
+        for degrees in shares(len(parts), instance.num_devices):
+            held = [
+                stage_bytes(instance, part, size, own, 1 + any(u == s for u, _ in edges))
+                for s, (part, own) in enumerate(zip(parts, degrees, strict=True))
+            ]
+            if max(degrees) > size or max(held) > instance.memory_bytes:
+                continue
+            t = [sum(passes_s(instance, part, size, own)) for part, own in zip(parts, degrees, strict=True)]
+            heads = [0.0] * len(parts)
+            for _ in range(len(parts) + 1):
+                longer = [max((heads[u] + t[u] for u, v in edges if v == s), default=0.0) for s in range(len(parts))]
+                if longer == heads:
+                    longest = max(h + instance.minibatch // size * own for h, own in zip(heads, t, strict=True))
+                    yield longest, max(reduce_s(instance, *own) for own in zip(parts, degrees, strict=True))
+                    break
+                heads = longer  # for ever longer on a cycle
+
+
+def _needed(branches: EqualBranches, size: int, seconds: float, low: float, high: float) -> int:
+    samples = branches.costs.instance.minibatch
+    each = seconds / samples
+    found = branches.of_upsets(each, each, [size], (low / samples, high / samples), size / samples)
+    assert found is not None
+    return int(found[-1])
+
+
+def test_no_plan_takes_fewer_devices(cases: int) -> None:
+    """At the least seconds of all plans whose longest all-reduce is in a class; a tenth less is mostly refuted."""
+    tried = refuted = closed = 0
+    for number in range(max(30, cases)):
+        rng = random.Random(f"heads {number}")
+        instance = equal_branches(rng)
+        try:
+            branches = EqualBranches(Costs(instance), Watch())
+        except UnsuitableError:
+            continue
+        size = rng.choice(instance.microbatch_sizes)
+        times = list(_times(instance, size))
+        cut = rng.choice([0.0, *sorted(reduced for _, reduced in times)][:8])
+        for low, high in ((0.0, math.inf), (0.0, cut), (cut, math.inf)):
+            within = [max(low, reduced) + longest for longest, reduced in times if reduced <= high]
+            if not within:
+                continue
+            tried += 1
+            assert _needed(branches, size, min(within), low, high) <= instance.num_devices, (number, low, high)
+            refuted += _needed(branches, size, 0.9 * min(within), low, high) > instance.num_devices
+            closed += _needed(branches, size, (1 - 1e-6) * min(within), low, high) > instance.num_devices
+    assert refuted > 0.8 * tried > 0 and closed > 0.4 * tried, (tried, refuted, closed)
