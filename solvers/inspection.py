@@ -100,12 +100,21 @@ class Inspectable:
 
     model: Any
     inspection: ClassVar[str]
+    is_whole: ClassVar[bool] = False
 
     def _look(self) -> Any:
         return import_module(self.inspection)
 
     def quantities(self) -> Mapping[str, Callable[..., Any]]:
         """By name the linear expressions that requirements may speak of; none unless a model has some."""
+        return {}
+
+    def measures(self) -> Mapping[str, Callable[..., Any]]:
+        """By name further linear expressions, or pairs of one and its unit; none unless a model has some."""
+        return {}
+
+    def meaning(self, name: str, index: Any) -> Mapping[str, Any]:  # noqa: ARG002 - a model may declare it
+        """What the index of a variable means, by words; empty unless a model declares it."""
         return {}
 
     def inspected(self) -> Sizes:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from inspect import signature
 from typing import Any
 
 from formulations.contract.family import Answer, Claim, Family, Method, resolve
@@ -18,6 +19,7 @@ from formulations.contract.quantities import Quantity, resolve_requirement
 from formulations.modelling.solve_model import Stopped, check_stop, prove, run_as_it_is
 from instances.errors import InstanceError
 from instances.requirements import Argument, with_requirements
+from planner.analysis.model_handles import Measured, only, select
 from planner.analysis.model_terms import Named, Stated, Term, in_order, opposite_of, requirement_of
 from planner.files.destinations import writable
 from planner.files.load import family_of, validate
@@ -29,7 +31,7 @@ from planner.solving.backends import examine_solver
 from planner.solving.choose import find_method
 from planner.solving.solve import run
 from planner.solving.worker import Worker, attend, signals_stop
-from solvers.inspection import Relaxation, Sizes, most_of, why_no_bound
+from solvers.inspection import Group, Relaxation, Sizes, most_of, why_no_bound
 from solvers.memory_budget import SizeError
 from solvers.outcome import Limits, Status, Watch
 
@@ -178,11 +180,14 @@ class OpenModel:
     def expression(self, quantity: str, *arguments: Argument, **by_name: Argument) -> Any:
         """A quantity of the vocabulary as the solver's linear expression: ``m.expression("tp_degree_of", node=3)``.
 
-        For constraints and objectives on `model`; a count is a count, whatever the model's own units are.
+        For constraints and objectives on `model`; a count is a count, whatever the model's own units are. A name of
+        variables with keys, as of `variable`, stands for the sum of those that have them; ``stage_time``, where a model
+        has it, for a `Measured` amount.
         """
         found = {each.name: each for each in self.vocabulary}
         if quantity not in found:
-            raise UsageError.unknown("quantity", quantity, found)
+            self._demand_complete()
+            return self._beyond_vocabulary(quantity, by_name, found)
         self._demand_complete()
         stated = Term(quantity, in_order(found[quantity], arguments, by_name)) >= 0
         try:
@@ -191,12 +196,55 @@ class OpenModel:
             raise UsageError.at("arguments", str(stated.arguments), str(rule)) from None
         return self._shared.quantities()[own.name](*resolved)
 
-    def variable(self, name: str, *index: Any) -> Any:
-        """The variable ``name[index]`` of the solver's model, as `sizes` lists the groups of them."""
+    def _beyond_vocabulary(self, name: str, keys: Mapping[str, Any], quantities: Iterable[str]) -> Any:
+        """What a model measures itself, or a sum of variables."""
+        built, groups = self._shared, self._groups()
+        if self._measures(name, keys, groups):
+            return self._measured(name, keys)
+        if name not in groups:
+            raise UsageError.unknown("quantity", name, [*quantities, *built.measures(), *groups])
+        return sum(built.variable(name, _as_tuple(index)) for index in select(built, groups[name], keys))
+
+    def _measures(self, name: str, keys: Mapping[str, Any], groups: Mapping[str, Group]) -> bool:
+        """Whether the model measures that itself; `UsageError` if it does, by other keys, and has no such variables."""
+        measures = self._shared.measures()
+        own = list(signature(measures[name]).parameters) if name in measures else []
+        if own and set(keys) != set(own) and name not in groups:
+            raise UsageError(f"{name} has other keys; expected {', '.join(own)}")
+        return bool(own) and set(keys) == set(own)
+
+    def _measured(self, name: str, keys: Mapping[str, Any]) -> Any:
+        """An expression of the model's own `measures`; a `Measured` if it has a unit."""
+        try:
+            found = self._shared.measures()[name](**keys)
+        except (KeyError, IndexError, TypeError) as error:
+            given = ", ".join(f"{key}={value!r}" for key, value in keys.items())
+            raise UsageError.at(name, given, f"{' and '.join(keys)} that the instance has") from error
+        if not isinstance(found, tuple):
+            return found
+        own, scale = found
+        return Measured(own, scale, self.unit, self._shared.is_whole)
+
+    def _groups(self) -> dict[str, Group]:
+        return {group.name: group for group in self.sizes().groups if group.kind == "variable"}
+
+    def variable(self, name: str, *index: Any, **keys: Any) -> Any:
+        """The variable ``name[index]`` of the solver's model, as `sizes` lists the groups of them.
+
+        By ``keys`` the one whose index has that meaning: ``m.variable("choice", node=3, stage=0)``, or the letters of
+        the group's sentence. `UsageError` where none or several have them, with the keys that there are.
+        """
+        if keys:
+            groups = self._groups()
+            if self._measures(name, keys, groups):
+                return self._measured(name, keys)
+            if name not in groups:
+                raise UsageError.unknown("variable", name, groups)
+            index = _as_tuple(only(groups[name], select(self._shared, groups[name], keys)))
         try:
             return self._shared.variable(name, index)
         except KeyError:
-            known = [group.name for group in self.sizes().groups if group.kind == "variable"]
+            known = list(self._groups())
             if name not in known:
                 raise UsageError.unknown("variable", name, known) from None
             raise UsageError.at(name, list(index), "an index that the model has") from None
@@ -216,9 +264,11 @@ class OpenModel:
         """Minimise a linear expression of the solver's variables in place of the problem's objective.
 
         ``Result.own`` then has its value and bound, times ``scale``, in your ``unit``. A MILP's should be of natural
-        size (1 to 1e6): what its solver takes as equal is absolute.
+        size (1 to 1e6): what its solver takes as equal is absolute. A `Measured` amount has its own unit and scale.
         """
         self._demand_complete()
+        if isinstance(expression, Measured):
+            unit, scale, expression = unit or expression.unit, scale * expression.scale, expression.own
         if not 0 < scale < math.inf:
             raise UsageError.at("scale", scale, "a number above 0; to maximise, minimise what is negated")
         self._shared.minimise(expression)
@@ -416,6 +466,10 @@ _OWN_STATUS = {
     Status.INFEASIBLE: "infeasible with what was added to the model",
     Status.UNKNOWN: "this model has no plan so far",
 }
+
+
+def _as_tuple(index: Any) -> tuple[Any, ...]:
+    return index if isinstance(index, tuple) else (index,)
 
 
 def _suffix(path: str) -> str:

@@ -226,6 +226,8 @@ class Runnable(Hinted, Inspectable):
     """What can be run as well, with parameters of its own."""
 
     inspection = "solvers.cpsat.inspection"
+    #: Rows have whole numbers only.
+    is_whole: ClassVar[bool] = True
     parameters: ClassVar[Mapping[str, Any]] = {}
 
     def run(self, limits: Limits, watch: Watch, on_solution: OnSolution = None, on_bound: OnBound = None) -> Run:
@@ -248,6 +250,10 @@ class Runnable(Hinted, Inspectable):
     def variable(self, name: str, index: tuple[Any, ...]) -> Any:
         """The variable ``name[index]``; ``KeyError`` if there is none."""
         return self.model.variables[name][index if len(index) != 1 else index[0]]
+
+    def indices(self, name: str) -> list[Any]:
+        """The indices of the variables of a name."""
+        return list(self.model.variables.get(name, ()))
 
     def objective(self) -> Any:
         """The expression that is minimised."""

@@ -269,6 +269,11 @@ class Runnable(Hinted, Inspectable):
             raise KeyError(name)
         return found[index or None] if len(index) != 1 else found[index[0]]
 
+    def indices(self, name: str) -> list[Any]:
+        """The indices of the variables of a name."""
+        found = self.model.component(name)
+        return [] if found is None else [() if index is None else index for index in found]
+
     def objective(self) -> Any:
         """The expression that is minimised."""
         return next(iter(self.model.component_data_objects(pyo.Objective, active=True))).expr

@@ -93,6 +93,10 @@ class FlushedModel(BlockModel):
 
     data: FlushedBlocks
 
+    def time_unit(self) -> float | None:
+        """What a stage takes is no expression of its own where a batch is filled by replicas."""
+        return None
+
     def cut_off(self, plan: StagePlan, values: object) -> None:
         """Forbid every stage that is too large, with so many micro-batches in flight or more."""
         super().cut_off(plan, values)

@@ -50,6 +50,10 @@ class Model(flat_columns.Model):
         model.batch = pyo.Objective(expr=model.total)
         check_stop(columns.prices.watch)
 
+    def time_unit(self) -> float | None:
+        """What a stage takes is no expression of its own where a batch is filled by replicas."""
+        return None
+
     def _synchronisation(self) -> None:
         times = [milp.in_units(self.columns.synchronisation(arc), self.unit) for arc in self.arcs]
 

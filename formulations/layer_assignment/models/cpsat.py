@@ -245,6 +245,16 @@ class Model(cpsat.Runnable, WithoutSizes):
             "same_stage": same_stage,
         }
 
+    def measures(self) -> Mapping[str, Callable[..., Any]]:
+        """``choice``: 1 if a stage has a layer, which it or one before it has begun, and none behind it has."""
+        begun = [*self.begun, [0] * len(self.begun[0])]
+        stages, layers = range(len(self.begun)), range(len(self.begun[0]))
+        return {"choice": lambda layer, stage: begun[stages[stage]][layers[layer]] - begun[stage + 1][layer]}
+
+    def meaning(self, name: str, index: Any) -> Mapping[str, Any]:
+        """The stage that has begun, and the layer."""
+        return {"stage": index[0], "layer": index[1]} if name == "begun" else {}
+
     def values_of(self, plan: LayerPlan) -> Iterator[tuple[Any, int]]:
         """The values of all cuts in a plan."""
         starts = [0, *accumulate(plan.lengths)]

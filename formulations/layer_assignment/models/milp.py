@@ -214,6 +214,20 @@ class Model(milp.Runnable, WithoutSizes):
             ),
         }
 
+    def measures(self) -> Mapping[str, Callable[..., Any]]:
+        """``choice``: 1 if a stage has a layer."""
+        stages, layers = range(self.data.num_stages), range(self.data.num_layers)
+
+        def choice(layer: int, stage: int) -> Any:
+            own = (arc for arc in self.model.carries if arc[0] == stages[stage] and arc[1] <= layers[layer] < arc[2])
+            return milp.weighted_sum((1.0, self.model.carries[arc]) for arc in own)
+
+        return {"choice": choice}
+
+    def meaning(self, name: str, index: Any) -> Mapping[str, Any]:
+        """The stage of an arc and its layers."""
+        return {"stage": index[0], "layer": frozenset(range(*index[1:]))} if name == "carries" else {}
+
     def values_of(self, plan: LayerPlan) -> Iterator[tuple[Any, int]]:
         """The values of all arcs in a plan."""
         borders = [0, *itertools.accumulate(plan.lengths)]

@@ -8,7 +8,7 @@ Source: this project.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -55,6 +55,18 @@ class BlockModel(ABC):
     @abstractmethod
     def forbid(self, b: int, stage: Chosen, others: Iterable[int] = ()) -> None:
         """Not all options of a stage together in block b, without one of the others."""
+
+    def meaning(self, name: str, index: Any) -> Mapping[str, Any]:
+        """What a variable's index means, by words; empty where that is not declared."""
+        layers, options = self.terms.instance.layers, self.terms.options
+        if name == "done":
+            return {"node": layers[index[0]].id, "s": index[1]}
+        if name not in ("taken", "choice"):
+            return {}
+        b, o = (index, None) if name == "taken" else index
+        block = self.data.blocks[b]
+        own = {"s": block.s, "tp_degree": block.tp_degree, "dp_degree": block.dp_degree}
+        return own if o is None else {"node": layers[options[o].node].id, "tmpc": options[o].tmpc.id, **own}
 
     def decode(self, values: Any) -> StagePlan:
         """The plan of a solution."""

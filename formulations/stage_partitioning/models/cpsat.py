@@ -227,6 +227,20 @@ class Model(BlockModel, CpsatQuantities):
             (factor(block), self.choice[b, o]) for b, block in blocks for o in self.data.own(v, b)
         )
 
+    def time_unit(self) -> float | None:
+        """The instance's unit of time for 1 of the model's."""
+        return scales(self.data)[0].restore(1)
+
+    def _times_with(self, v: int) -> Iterable[tuple[Any, Any]]:
+        done, paid, second = self.done, self.model.variables["paid"], scales(self.data)[0]
+        for s in range(1, self.terms.max_s + 1):
+            times = []
+            for b in self.data.of_sum[s]:
+                block = self.data.blocks[b]
+                times += [(second.floor(time), self.choice[b, o]) for o, time in block.times.items()]
+                times += [(second.floor(time), paid[b, c]) for c, time in block.paid.items()]
+            yield [done[v, s], *([~done[v, s - 1]] if s > 1 else [])], cpsat.weighted_sum(times)
+
     def _together(self, u: int, v: int) -> Any:
         model, done, name = self.model, self.done, f"together[{u},{v}]"
         if u != v and name not in self.derived_terms:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -108,6 +108,14 @@ class Model(Flow, CpsatQuantities):
             self.data = data_of(prices, reach, whole=whole)
             self.model, self.flow = build(self.data, self.target)
         self.arcs = self.data.arcs
+
+    def time_unit(self) -> float | None:
+        """The instance's unit of time for 1 of the model's."""
+        return self.data.scale.restore(1)
+
+    def _times_with(self, v: int) -> Iterable[tuple[Any, Any]]:
+        own = (a for a in self.flow if v in self.arcs[a].block.nodes)
+        return [((), cpsat.weighted_sum((self.data.scale.floor(self.arcs[a].time), self.flow[a]) for a in own))]
 
     def lower_bound(self, bound: float) -> float:
         """The bound in the instance's unit: times are rounded down, and slower plans than the target are not there."""

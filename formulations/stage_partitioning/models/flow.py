@@ -53,6 +53,14 @@ class Flow(StageQuantities, WithoutSizes):
         on_path = arcs_on(path, [self._ends(arc) for arc in self.arcs], [arc.devices for arc in self.arcs])
         return ((taken, int(a in on_path)) for a, taken in self.flow.items())
 
+    def meaning(self, name: str, index: Any) -> Mapping[str, Any]:
+        """What the index of an arc means, by words: all nodes of its stage stand for ``node``; else empty."""
+        if name != "flow":
+            return {}
+        arc, layers = self.arcs[index], self.terms.instance.layers
+        nodes = frozenset(layers[v].id for v in arc.block.nodes)
+        return {"node": nodes, "s": arc.s + arc.dp_degree, "tp_degree": arc.tp_degree, "dp_degree": arc.dp_degree}
+
     def _ends(self, arc: Arc) -> tuple[tuple[int, int], tuple[int, int]]:
         """The states that an arc joins, as downsets and sums."""
         (inner, before), (outer, after) = arc.tail, arc.head

@@ -233,6 +233,20 @@ class Model(BlockModel, MilpQuantities):
             (factor(block), self.model.choice[b, o]) for b, block in blocks for o in self.data.own(v, b)
         )
 
+    def time_unit(self) -> float | None:
+        """The instance's unit of time for 1 of the model's."""
+        return unit_of_time(self.data)
+
+    def _times_with(self, v: int) -> Iterable[tuple[Any, Any]]:
+        model, unit = self.model, unit_of_time(self.data)
+        for s in range(1, self.terms.max_s + 1):
+            times = []
+            for b in self.data.of_sum[s]:
+                block = self.data.blocks[b]
+                times += [(in_units(time, unit), model.choice[b, o]) for o, time in block.times.items()]
+                times += [(in_units(time, unit), model.paid[b, c]) for c, time in block.paid.items()]
+            yield model.done[v, s] - model.done[v, s - 1], weighted_sum(times)
+
     def _together(self, u: int, v: int) -> Any:
         model = self.model
         if model.component("together") is None:

@@ -122,6 +122,13 @@ class Model(Flow, MilpQuantities):
             self.model = build(self.data, self.target)
         self.arcs, self.unit, self.flow = list(self.data.arcs), self.data.unit, dict(self.model.flow.items())
 
+    def time_unit(self) -> float | None:
+        """The instance's unit of time for 1 of the model's."""
+        return self.unit
+
+    def _times_with(self, v: int) -> Iterable[tuple[Any, Any]]:
+        return [(1, weighted_sum((self.data.times[a], self.flow[a]) for a in self.data.holding[v] if a in self.flow))]
+
     def lower_bound(self, bound: float) -> float:
         """The bound in the instance's unit, less what the solver's tolerances may have added."""
         return min(milp.proved_bound(bound) * self.unit, self.reach.target)  # slower plans are not in the model

@@ -5,8 +5,9 @@ Neither model counts its stages from the input side. What speaks of the stage of
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -94,6 +95,31 @@ class StageQuantities:
             "dp_degree_of": lambda node: self._of_stage_with(index[node], dp_degree),
         }
 
+    def measures(self) -> Mapping[str, Callable[..., Any]]:
+        """By name what requirements do not speak of: expressions, a time with what 1 of it is in the instance's unit.
+
+        ``choice``: 1 if a stage holds a node. ``stage_time``: no less than what a stage takes.
+        """
+        index, stages = self.terms.instance.index, self.terms.nodes
+        found: dict[str, Callable[..., Any]] = {
+            "choice": lambda node, stage: self._nodes_at(stages[stage])[index[node]],
+        }
+        if (unit := self.time_unit()) is not None:
+            found["stage_time"] = lambda stage: (self._time_at(stages[stage]), unit)
+        return found
+
+    def time_unit(self) -> float | None:
+        """The instance's unit of time for 1 of the model's; ``None``: times of stages are no expressions of it."""
+        return None
+
+    def _times_with(self, v: int) -> Iterable[tuple[Any, Any]]:
+        """Times of stages that may hold node v, each with what is 1, or the literals that are true, if one does."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def _time_at(self, stage: int) -> Any:
+        """No less than the time of the stage of that number."""
+
     @cached_property
     def most_degree(self) -> int:
         """The largest degree of a stage."""
@@ -154,6 +180,20 @@ class MilpQuantities(StageQuantities, milp.Runnable):
                 model.own_degree[stage, letter, v, 1] = found >= self._of_stage_with(v, degree) - most * (1 - at)
         return weighted_sum([(1, model.degree[stage, letter])])
 
+    def _time_at(self, stage: int) -> Any:
+        model = self.model
+        if model.component("time_at") is None:
+            model.time_at = pyo.Var(pyo.Any, domain=pyo.NonNegativeReals, dense=False, doc="time_at[j]: stage j takes "
+                                    "that at most")  # fmt: skip
+            model.own_time = pyo.Constraint(pyo.Any, doc="a stage that holds node v takes as much; big-M: no "
+                                            "stage of any plan takes more")  # fmt: skip
+        most = self.terms.largest_time / (self.time_unit() or 1.0) * (1 + milp.ROOM)
+        if (stage, 0, 0) not in model.own_time:
+            for v, at in enumerate(self._nodes_at(stage)):
+                for place, (here, time) in enumerate(self._times_with(v)):
+                    model.own_time[stage, v, place] = model.time_at[stage] >= time - most * (2 - at - here)
+        return model.time_at[stage]
+
 
 class CpsatQuantities(StageQuantities, cpsat.Runnable):
     """With variables of CP-SAT's for stages by their number."""
@@ -189,6 +229,19 @@ class CpsatQuantities(StageQuantities, cpsat.Runnable):
                 own = model.add(found == self._of_stage_with(v, degree)).with_name(f"own_degree[{letter},{stage},{v}]")
                 own.only_enforce_if(at)
             model.add(found == 0).with_name(f"no_degree[{letter},{stage}]").only_enforce_if(*(~at for at in held))
+        return self.derived_terms[name]
+
+    def _time_at(self, stage: int) -> Any:
+        model, held, name = self.model, self._nodes_at(stage), f"time_at[{stage}]"
+        if name not in self.derived_terms:
+            model.says("time_at", "time_at[j]: stage j takes that at most")
+            model.says("own_time", "a stage that holds node v at a sum s takes as much")
+            most = math.ceil(2 * self.terms.largest_time / (self.time_unit() or 1.0)) + 1
+            found = self.derived_terms[name] = model.new_int_var(0, most, name)
+            for v, at in enumerate(held):
+                for place, (here, time) in enumerate(self._times_with(v)):
+                    row = model.add(found >= time).with_name(f"own_time[{stage},{v},{place}]")
+                    row.only_enforce_if(at, *here)
         return self.derived_terms[name]
 
 

@@ -177,7 +177,7 @@ def test_a_result_has_own_terms_only_where_a_model_was_changed() -> None:
 
 
 def test_the_page_runs_as_it_stands(capsys: pytest.CaptureFixture[str]) -> None:
-    """Its four variants one after the other; each prints the line that stands below it."""
+    """Its five variants one after the other; each prints the line that stands below it."""
     text = PAGE.read_text()
     blocks = re.findall(r"```(python|text)\n(.*?)```", text, flags=re.DOTALL)
     commands = [content for _, content in blocks if content.startswith("$ planner")]
@@ -190,7 +190,7 @@ def test_the_page_runs_as_it_stands(capsys: pytest.CaptureFixture[str]) -> None:
         else:
             shown.append(content)
             assert capsys.readouterr().out == content
-    assert len(shown) == 4 and len(commands) == 1
+    assert len(shown) == 5 and len(commands) == 1
     for content in commands:
         command, _, printed = content.partition("\n")
         assert main(shlex.split(command.removeprefix("$ planner "))) == 0
