@@ -117,8 +117,8 @@ function figure(chart, top, then, says = true, whose = "") {
   box.setAttribute("aria-label", `${chart.title}. ${chart.text}`.slice(0, 1000));
   const caption = made("figcaption", chart.title);
   if (whose) caption.prepend(made("b", whose, {className: "whose"}));
-  if (says) caption.append(made("span", chart.text, {className: "says"}));
   caption.append(download(box, chart.title));
+  if (says) caption.append(made("span", chart.text, {className: "says"}));
   whole.append(caption, ...(chart.key.length ? [key(chart.key)] : []), box);
   later(box, chart, top, then);
   return whole;
@@ -199,7 +199,7 @@ function explorer(box, plans) {
   const layer = made("input", "", {type: "number", min: 0, value: 0});
   const about = made("div", "", {className: "wide", tabIndex: 0});
   about.setAttribute("role", "region");
-  about.setAttribute("aria-label", "What was chosen");
+  about.setAttribute("aria-label", `What was chosen of ${box.parentElement.querySelector("h1")?.textContent ?? "the instance"}`);
   about.setAttribute("aria-live", "polite");
   const detailed = plan => plan.charts.find(chart => chart.details);
   const texts = (chart, name) => column(chart.data[chart.details[0]][name]);
