@@ -16,7 +16,7 @@ from typing import Any
 
 from formulations.contract.family import Answer
 from formulations.modelling.solve_model import add_requirements
-from formulations.operator_partitioning.models.cpsat import Partition, add_feeds, add_partition
+from formulations.operator_partitioning.models.cpsat import UNRELAXED, Partition, add_feeds, add_partition
 from formulations.pipeline_placement.definition.plan import PlacementPlan
 from formulations.pipeline_placement.definition.quantities import VOCABULARY
 from formulations.pipeline_placement.models.placement_data import Data, Link, data_of
@@ -203,11 +203,17 @@ class Model(Placement, cpsat.Runnable):
         return max(0.0, self.scale.restore(cpsat.whole(bound)) * (1 - 1e-14))
 
 
+class StepModel(Model):
+    """The same of a flushed pipeline."""
+
+    parameters = UNRELAXED
+
+
 def model_of(instance: PlacementInstance, watch: Watch | None = None, *, complete: bool = False) -> Model:
     """The model of an instance (`data_of`), with its requirements; `solvers.build_stop.Stopped` once the watch is."""
     with stops_with(watch or Watch()):
         data = data_of(instance, watch, _MARGIN, complete=complete)
-        model = Model(build(data), data, scale_of(data))
+        model = (StepModel if instance.objective == "step" else Model)(build(data), data, scale_of(data))
         add_requirements(model, VOCABULARY, instance)
         return model
 
