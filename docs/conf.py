@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent / "extensions"))
 project = "dnn-planner"
 author = "The dnn-planner authors"
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-extensions += ["generated", "interface", "pictures", "reference", "sources", "search_words", "mathml"]
+extensions += ["accessible", "generated", "interface", "pictures", "reference", "sources", "search_words", "mathml"]
 exclude_patterns = ["extensions"]
 needs_sphinx = "9.0"
 
@@ -25,6 +25,8 @@ html_math_renderer = "mathml"
 html_copy_source = False
 html_show_sphinx = False
 html_show_copyright = False
+# Options begin with two dashes, in prose too.
+smartquotes = False
 
 myst_enable_extensions = ["dollarmath"]
 # Links to a heading are written as code hosts understand them: how-to.md#constraints-and-objectives.
