@@ -6,7 +6,7 @@ from typing import Any
 
 from sphinx.application import Sphinx
 
-#: Outputs and formulas that a narrow window cuts are moved with the arrow keys, and headings of the sidebar have a level.
+#: Outputs and formulas that a narrow window cuts can be moved by keys, and headings of the sidebar have a level.
 _BODY = (("<pre>", '<pre tabindex="0">'), ('display="block">', 'display="block" tabindex="0">'))
 _SIDEBAR = ('role="heading">', 'role="heading" aria-level="2">')
 
