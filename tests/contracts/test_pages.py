@@ -270,6 +270,16 @@ def test_the_page_of_commands_has_every_command_with_its_options() -> None:
         assert re.findall(r"^\| `(--[\w-]+)", section, flags=re.MULTILINE) == expected, name
 
 
+def test_outputs_that_a_narrow_window_cuts_can_be_moved_with_a_keyboard() -> None:
+    context = {
+        "body": '<pre>long</pre><math xmlns="m" display="block"></math>',
+        "furo_navigation_tree": '<p class="caption" role="heading">Tutorial</p>',
+    }
+    extension("accessible").on_page(None, "", "", context, None)
+    assert context["body"] == '<pre tabindex="0">long</pre><math xmlns="m" display="block" tabindex="0"></math>'
+    assert context["furo_navigation_tree"] == '<p class="caption" role="heading" aria-level="2">Tutorial</p>'
+
+
 def test_a_word_that_the_search_does_not_find_is_named() -> None:
     search = extension("search_words")
     pages = sorted({page for pages in search.WORDS.values() for page in pages})
