@@ -27,6 +27,7 @@ from planner.cli.capture import calibrate_command, import_command, profile_comma
 from planner.cli.census import census_command, extract_command
 from planner.cli.certify import certify_command, checker_command, verify_command
 from planner.cli.common import BAD_INPUT, CONTRADICTION
+from planner.cli.convert import convert_command
 from planner.cli.crosscheck import crosscheck_command
 from planner.cli.explain import explain_command, sensitivity_command
 from planner.cli.frontier import frontier_command
@@ -237,6 +238,7 @@ _PANELS: dict[str, dict[str, _Command]] = {
     },
     "PyTorch and trainers": {
         "import": _Command(import_command, "Make an instance of a PyTorch model, traced without weights"),
+        "convert": _Command(convert_command, "Make an instance of Galvatron's profiles or Megatron's timers"),
         "profile": _Command(profile_command, "Make an instance of a model measured on this machine"),
         "calibrate": _Command(calibrate_command, "Fit a device's rates to measured forward passes"),
         "export": _Command(export_command, "Write a plan as a trainer reads it", _OVERRIDES),
@@ -321,6 +323,11 @@ _EXAMPLES: dict[str, tuple[str, ...]] = {
     "import": (
         "planner import hf llama-7b --hardware h100 --devices 16 --out llama.json",
         "planner import torch model.py:make --devices 8 --out model.json",
+    ),
+    "convert": (
+        "planner convert galvatron times.json --memory-profile memory.json --layers 32 --hidden-size 4096",
+        "planner convert megatron train.log --layers 24 --pp 4 --weight-bytes 200MB --activation-bytes 1GB "
+        "--output-bytes 16MB",
     ),
     "calibrate": ("planner calibrate forward.csv --hardware h100 --dtype bf16",),
     "profile": ("planner profile model.py:make --devices 4 --memory 16GB --bandwidth 10GB/s --out model.json",),

@@ -183,7 +183,9 @@ def test_general_help_is_one_screen_without_options_of_problems(run: Run, name: 
     assert code == 0
     assert len(out.splitlines()) <= 50 and max(map(len, out.splitlines())) <= 80
     shown = {word for line in out.splitlines() if line[:1] == "│" for word in line.split()[:3]}
-    own = {f"--{parameter}" for parameter in inspect.signature(app._COMMANDS[name].function).parameters}
+    own = {
+        f"--{parameter.replace('_', '-')}" for parameter in inspect.signature(app._COMMANDS[name].function).parameters
+    }
     of_most = {"--memory", "--devices", "--solver"}
     of_problems = {"--memory", "--target", "--extra", "--hidden-size", "--topology"} - own
     if name == "solve":

@@ -1,0 +1,124 @@
+"""The command that makes instances of what other tools have measured: ``convert``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from planner.cli.capture import Devices
+from planner.cli.common import Out
+from planner.process.errors import UsageError
+
+_KINDS = ("galvatron", "megatron")
+_Size = Annotated[str | None, typer.Option(metavar="SIZE", help="megatron: of a layer")]
+
+
+def convert_command(
+    kind: Annotated[str, typer.Argument(metavar="|".join(_KINDS), help="the tool that measured")],
+    profile: Annotated[str, typer.Argument(metavar="FILE", help="of times, or a log")],
+    layers: Annotated[str | None, typer.Option(metavar="L,...", help="of each type, as 24 or 12,12")] = None,
+    memory_profile: Annotated[str | None, typer.Option(metavar="FILE", help="galvatron's second file")] = None,
+    devices: Devices = 8,
+    memory: Annotated[str, typer.Option(metavar="SIZE", help="of a device")] = "80GB",
+    bandwidth: Annotated[str, typer.Option(metavar="SIZE/S", help="of a link")] = "50GB/s",
+    microbatches: Annotated[int, typer.Option(metavar="N", help="megatron: of a replica", show_default=False)] = 128,
+    microbatch: Annotated[int, typer.Option(metavar="B", help="samples of one")] = 1,
+    seq_len: Annotated[int | None, typer.Option(metavar="S", help="tokens, if several")] = None,
+    hidden_size: Annotated[int | None, typer.Option(metavar="H", help="numbers of a token")] = None,
+    dtype: Annotated[str, typer.Option(metavar="bf16|fp16|fp32", help="what is sent")] = "bf16",
+    tp: Annotated[str, typer.Option(metavar="T,...", help="megatron: the run's")] = "1",
+    backward: Annotated[float, typer.Option(metavar="F", help="forwards")] = 2.0,
+    sequence_parallel: Annotated[
+        bool, typer.Option("--sequence-parallel", metavar="", help="take figures for that")
+    ] = False,
+    pp: Annotated[int | None, typer.Option(metavar="P", help="megatron: stages of the run")] = None,
+    weight_bytes: _Size = None,
+    activation_bytes: _Size = None,
+    output_bytes: _Size = None,
+    memory_scheme: Annotated[str, typer.Option(metavar="NAME", help="megatron")] = "mixed",
+    out: Out = None,
+) -> None:
+    """Make an instance of stage_partitioning of a profile of Galvatron, or of Megatron-LM's timers."""
+    from instances.memory_schemes import SCHEME, SCHEMES
+    from instances.parameters import parse_count, parse_degrees
+    from instances.problems.stage_partitioning import StageInstance, check
+    from instances.readers import galvatron_profile, megatron_timers
+    from instances.units import parse_bandwidth, parse_bytes
+    from planner.cli.common import deliver
+    from planner.files.destinations import refuse_overwriting
+    from planner.files.load import family_of, read_content, validate
+    from planner.files.write import as_json
+
+    if kind not in _KINDS:
+        raise UsageError.unknown("KIND", kind, _KINDS)
+    if layers is None:
+        raise UsageError("--layers is missing; expected how many there are")
+    if out is not None:
+        refuse_overwriting(out, profile)
+    degrees = _read("--tp", tp, parse_degrees)
+    counts = tuple(_read("--layers", each, parse_count) for each in layers.split(","))
+    rate = _read("--bandwidth", bandwidth, parse_bandwidth)
+    content = read_content(Path(profile))
+    options: dict[str, Any] = {"profile": kind}
+    if kind == "galvatron":
+        options |= {"microbatch": microbatch, "dtype": dtype}
+        if memory_profile is None or hidden_size is None:
+            missing = "--memory-profile" if memory_profile is None else "--hidden-size"
+            raise UsageError(f"{missing} is missing; a profile of times does not have it")
+        width = {"bf16": 2, "fp16": 2, "fp32": 4}.get(dtype)
+        if width is None or not 0 <= backward <= 100:
+            raise UsageError("--dtype is bf16, fp16 or fp32; --backward a number from 0 to 100")
+        run = galvatron_profile.GalvatronRun(
+            layers=counts,
+            degrees=degrees,
+            microbatch=_read("--microbatch", microbatch, parse_count),
+            hidden=_read("--hidden-size", hidden_size, parse_count),
+            number_bytes=width,
+            bandwidth=rate,
+            backward=backward,
+            sequence=seq_len,
+            sequence_parallel=sequence_parallel,
+        )
+        other = read_content(Path(memory_profile))
+        chain, edges = galvatron_profile.read(content, profile, other, memory_profile, run)
+    else:
+        sizes = {"--weight-bytes": weight_bytes, "--activation-bytes": activation_bytes, "--output-bytes": output_bytes}
+        for option, value in {**sizes, "--pp": pp}.items():
+            if value is None:
+                raise UsageError(f"{option} is missing; timers do not have it")
+        if len(degrees) != 1 or len(counts) != 1 or memory_scheme not in SCHEMES:
+            rule = f"one --tp, one --layers, and of --memory-scheme one of {', '.join(SCHEMES)}"
+            raise UsageError(f"megatron takes the numbers of its run; expected {rule}")
+        if not isinstance(content, str):
+            raise UsageError.at("FILE", profile, "a training log")
+        weights, activations, sent = (_read(option, size, parse_bytes) for option, size in sizes.items())
+        static, in_flight = SCHEMES[memory_scheme].of_weights(weights)
+        timers = megatron_timers.MegatronRun(
+            layers=counts[0],
+            stages=_read("--pp", pp, parse_count),
+            tp_degree=degrees[0],
+            microbatches=_read("--microbatches", microbatches, parse_count),
+            weight_bytes=weights,
+            activation_bytes=activations + in_flight,
+            static_bytes=static,
+            output_bytes=sent,
+        )
+        chain, edges, replicas = megatron_timers.read(content, profile, timers)
+        microbatches *= replicas
+        options[SCHEME] = memory_scheme
+    size = _read("--memory", memory, parse_bytes)
+    instance = StageInstance(Path(profile).stem, chain, edges, devices, size, rate, microbatches, options=options)
+    check(instance, profile)
+    validate(instance)
+    deliver(as_json(family_of(instance).to_json(instance)) + "\n", out)
+
+
+def _read(option: str, value: Any, parse: Callable[[Any], Any]) -> Any:
+    """A value of an option; `UsageError` with its rule."""
+    try:
+        return parse(value)
+    except ValueError as rule:
+        raise UsageError.at(option, value, str(rule)) from None
