@@ -325,6 +325,24 @@ FINDINGS = (
         ),
     ),
     Finding(
+        "The clock: ZB-H1",
+        "ZB-H1 is the best order at its memory; ZB-V is where F, B and W take equally long",
+        "% above the best order at the same memory, 8 devices, 16 micro-batches",
+        (theirs("ZB-H1, any times", "0"), theirs("ZB-V, equal times", "0"), theirs("ZB-V, W twice as long", "4.4")),
+    ),
+    Finding(
+        "The clock: what interleaving",
+        "Two chunks gain as much at the memory of 1F1B",
+        "% less than 1F1B, 4 devices, 8 micro-batches, two chunks",
+        (theirs("interleaved order, 1.38 times the memory", "13.6"), Bar("best order, once the memory", "13.6")),
+    ),
+    Finding(
+        "The clock: how far",
+        "1F1B is as far as its bubble can shrink",
+        "% that 1F1B takes more than the best order at its memory, 4 devices, 8 micro-batches, F, B and W equal",
+        (theirs("one chunk", "11.1"), theirs("two chunks in a V", "17.6")),
+    ),
+    Finding(
         "Trainers",
         "One pair of degrees costs most where memory is short",
         "% above the optimum, bert32 on 64 devices",

@@ -7,9 +7,10 @@ from planner.reproduction.claim import Claim, Evidence
 from planner.reproduction.graphpipe.common import CLAIMS as GRAPHPIPE
 from planner.reproduction.graphpipe.schedules import CLAIMS as GRAPHPIPE_SCHEDULES
 from planner.reproduction.parmesan.common import CLAIMS as PARMESAN
+from planner.reproduction.pipelines.common import CLAIMS as PIPELINES
 from planner.reproduction.piper.common import CLAIMS as PIPER
 
 __all__ = ["CLAIMS", "Claim", "Evidence"]
 
 #: Every claim, in the order ``planner reproduce --list`` shows them.
-CLAIMS: tuple[Claim, ...] = (*PIPER, *AMP, *GRAPHPIPE, *GRAPHPIPE_SCHEDULES, *PARMESAN)
+CLAIMS: tuple[Claim, ...] = (*PIPER, *AMP, *GRAPHPIPE, *GRAPHPIPE_SCHEDULES, *PARMESAN, *PIPELINES)

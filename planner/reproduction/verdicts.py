@@ -398,6 +398,30 @@ VERDICTS: tuple[Verdict, ...] = (
         "no paper claims it; it is on 47 of 48 chains, and 0.7 % from the best on one",
     ),
     Verdict(
+        "The clock: ZB-H1",
+        "zero-bubble-orders",
+        "ZB-H1 has a bubble of (p-1)/3m, ZB-H2 and ZB-V have none (README of the release)",
+        "partly",
+        "ZB-H1's is that, and the least at its memory; the zero is a device's own, without a barrier: an iteration has "
+        "(p-1)/3m and (p-1)/6m, the least where F, B and W take equally long",
+    ),
+    Verdict(
+        "The clock: what interleaving",
+        "interleaved-memory",
+        "interleaving gains over 10 % with memory like existing approaches (Narayanan et al. 2021, abstract)",
+        "met",
+        "4 devices of two chunks take 13.6 % less time than 1F1B with 1.38 times its activations, and as little with no "
+        "more than these, in another order",
+    ),
+    Verdict(
+        "The clock: how far",
+        "1f1b-distance",
+        "1F1B is the best order at its memory, with split backward passes",
+        "not comparable",
+        "no paper claims it; it takes 3.4 to 12.7 % more than the best order of equal stages, 9.1 to 24.1 % more than "
+        "in a V",
+    ),
+    Verdict(
         "Subproblems",
         "",
         "Equation 2's program is optimal (Parmesan, section 4.1)",

@@ -1,0 +1,1 @@
+"""Claims about orders that trainers run."""
