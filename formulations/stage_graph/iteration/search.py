@@ -25,6 +25,7 @@ from formulations.stage_graph.costs.iteration import iteration_s
 from formulations.stage_graph.definition.plan import StagePlan
 from formulations.stage_graph.definition.problem import violations
 from formulations.stage_graph.definition.quantities import NO_SIZE, required_sizes
+from formulations.stage_graph.iteration.descent import descend
 from formulations.stage_graph.iteration.warm_ups import STEP, WarmUps
 from formulations.stage_graph.kernels.partitions import COMPLETE, Model, State, next_partition
 from formulations.stage_graph.paper import fewest_devices, graphpipe
@@ -45,7 +46,9 @@ _OF_WARM_UPS = "in_flight_of"
 #: Quantities that an exchange of equal branches does not change.
 _OF_NO_OPERATOR = {"num_stages", "microbatch", "idle_devices"}
 #: Heads for which it is known how many devices the rest takes, and pairs of upsets of them all together: a second.
-_PARTS, _PAIRS = 16, 4_000_000
+_PARTS, _PAIRS = 16, 40_000_000
+#: Part of the time for plans near the first ones, at most.
+_DESCENT = 0.2
 
 
 def solve(instance: StageGraph, limits: Limits, watch: Watch) -> Answer[StagePlan]:
@@ -59,7 +62,7 @@ def solve(instance: StageGraph, limits: Limits, watch: Watch) -> Answer[StagePla
     watch.bound(instance.minibatch * simple_bound(costs, watch), Prover.BOUNDS)
     if short := shortage(instance):
         return infeasible_by_counting(short)
-    _first_plans(instance, limits, watch)
+    _first_plans(costs, limits, watch)
     search = _Search(costs, watch)
     with alarm(watch):
         search.run(limits.gap)
@@ -77,11 +80,12 @@ def _no_plan(instance: StageGraph) -> str:
     return "no partition fits into memory" + (" and meets the requirements" if instance.requirements else "")
 
 
-def _first_plans(instance: StageGraph, limits: Limits, watch: Watch) -> None:
+def _first_plans(costs: Costs, limits: Limits, watch: Watch) -> None:
     """The plans of the methods that minimise the time per sample at every micro-batch size, and their bound.
 
     They know of no requirement: their bounds hold, and their plans are taken where they meet them all the same.
     """
+    instance = costs.instance
     free = replace(instance, requirements=())
     methods = (
         (graphpipe.solve_data_parallel, 0.1),
@@ -89,13 +93,26 @@ def _first_plans(instance: StageGraph, limits: Limits, watch: Watch) -> None:
         (graphpipe.solve_graphpipe, 0.1),
         (graphpipe.solve_pipedream, 0.1),
     )
+    plans: list[StagePlan] = []
     for method, share in methods:  # of the time, at most
         seconds = None if limits.time_s is None else share * limits.time_s
         found = method(free, limits, watch.part(seconds, silent=bool(instance.requirements), bounds=False))
         if found.plan is not None and not judge(violations, instance, found.plan):
             watch.plan(found.plan, iteration_s(instance, found.plan))
+            plans.append(found.plan)
         if found.bound is not None:
             watch.bound(found.bound, found.proved_by)
+    seconds = None if limits.time_s is None else _DESCENT * limits.time_s
+    plans.sort(key=lambda plan: iteration_s(instance, plan))  # whatever stops it
+    part = watch.part(seconds, bounds=False)
+    with alarm(part):
+        descend(costs, _of_partitions(instance), plans, part)
+
+
+def _of_partitions(instance: StageGraph) -> StageGraph:
+    """The instance with the requirements that warm-ups have no part in."""
+    wanted = [str(each) for each in requirements_of(instance) if each.quantity != _OF_WARM_UPS]
+    return replace(instance, requirements=tuple(wanted))
 
 
 @dataclass
@@ -111,8 +128,7 @@ class _Search:
     def run(self, gap: float) -> None:
         """Raise the bound and find better plans until they meet, or the watch stops."""
         instance, watch = self.costs.instance, self.watch
-        of_partitions = [str(each) for each in requirements_of(instance) if each.quantity != _OF_WARM_UPS]
-        self._of_partitions = replace(instance, requirements=tuple(of_partitions))
+        self._of_partitions = _of_partitions(instance)
         models = {size: _model(self.costs, size) for size in instance.microbatch_sizes}
         self._branches = _branches(self.costs, watch)
         while not watch.stopped() and not self.is_closed(gap):

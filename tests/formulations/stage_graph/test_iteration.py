@@ -16,10 +16,12 @@ from stopping import StopsAfter
 import planner
 from formulations.stage_graph import FAMILY
 from formulations.stage_graph.costs.costs import Costs, assemble, with_in_flight
+from formulations.stage_graph.definition.plan import StagePlan
 from formulations.stage_graph.definition.problem import bottleneck_s, evaluate, iteration_s, violations
 from formulations.stage_graph.iteration import search
+from formulations.stage_graph.iteration.descent import descend
 from formulations.stage_graph.iteration.warm_ups import WarmUps
-from instances.generators.branching import candle_uno, mmt, sequential_transformer
+from instances.generators.branching import candle_uno, dlrm, mmt, sequential_transformer
 from instances.problems.stage_graph import AffineTime, Operator, OperatorEdge, StageGraph
 from planner.process.errors import UsageError
 from solvers.outcome import OPTIMAL_GAP, Limits, Status, Stop, Watch
@@ -39,9 +41,10 @@ def optimum(instance: StageGraph) -> float:
     return value
 
 
-def one_device(instance: StageGraph, _: Limits, watch: Watch) -> None:
+def one_device(costs: Costs, _: Limits, watch: Watch) -> None:
     """A first plan that leaves much to find: everything on one device at the largest size, if it fits."""
-    plan = assemble(instance, [((1 << instance.num_operators) - 1, 1)], max(instance.microbatch_sizes))
+    instance = costs.instance
+    plan = assemble(instance, [(costs.everything, 1)], max(instance.microbatch_sizes))
     if not violations(instance, plan):
         watch.plan(plan, iteration_s(instance, plan))
 
@@ -243,3 +246,32 @@ def test_memory_for_what_must_be_in_flight() -> None:
         answer = search.solve(instance, Limits(), Watch())
         assert answer.plan is not None and len(answer.plan.stages) == stages
         assert optimum(instance) == shortest_iteration(instance)
+
+
+def test_descent_finds_what_equation_1_leaves_idle() -> None:
+    """DLRM on 8 devices: Equation 1's methods have four stages on as many devices; one for each branch is quicker."""
+    instance, plans = replace(dlrm(devices=8), objective="iteration"), list[StagePlan]()
+    costs, first, near = Costs(instance), Watch(), Watch()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(search, "descend", lambda _, __, found, ___: plans.extend(found))
+        search._first_plans(costs, Limits(), first)
+    descend(costs, instance, plans, near)
+    assert near.best_plan is not None and first.best_objective is not None and near.best_objective is not None
+    assert violations(instance, near.best_plan) == ()
+    assert near.best_objective == iteration_s(instance, near.best_plan) < 0.87 * first.best_objective
+
+
+def test_descent_keeps_all_rules(cases: int) -> None:
+    """From the plan of one stage, with memory that excludes some plans: never less than the shortest iteration."""
+    met = 0
+    for number in range(cases):
+        instance, watch = iteration_graph(random.Random(f"descent {number}")), Watch()
+        descend(Costs(instance), instance, [], watch)
+        if watch.best_plan is None or watch.best_objective is None:
+            continue
+        assert violations(instance, watch.best_plan) == (), number
+        assert watch.best_objective == iteration_s(instance, watch.best_plan), number
+        least = shortest_iteration(instance)
+        assert watch.best_objective >= least * (1 - 1e-9), number
+        met += watch.best_objective <= least * (1 + 1e-6)
+    assert met > cases / 4
