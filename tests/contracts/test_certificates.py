@@ -35,6 +35,7 @@ KINDS: dict[str, Callable[[Any, dict], Iterable[object]]] = {
     "amp_strategy": lambda instance, found: (instance.placement, *["named"] * bool(found["proof"].get("chains"))),
     "flushed_partitioning": lambda instance, found: (
         instance.schedule.value,
+        instance.objective.value,
         *["caps"] * (len(found["proof"].get("caps", [])) > 1),
     ),
     "hierarchical_partitioning": lambda instance, _: (instance.memory_model.value,),
@@ -52,7 +53,7 @@ KINDS: dict[str, Callable[[Any, dict], Iterable[object]]] = {
 }
 WANTED = {
     "amp_strategy": {"megatron", "tiling", "oriented", "named"},
-    "flushed_partitioning": {"gpipe", "caps"},
+    "flushed_partitioning": {"gpipe", "caps", "iteration"},
     "hierarchical_partitioning": {"none", "crude", "precise"},
     "layer_assignment": {"rows"},
     "microbatch_schedule": {"time", "memory"},

@@ -60,6 +60,31 @@ and is looked for; if it is dropped by 3, the other one serves. For U = V this i
 was no plan.
 
 All times are integers, multiples of 1 / (B unit); r is m B unit R rounded down, which only keeps more labels.
+
+**Iterations.** With that objective a plan takes E/m + R, E when its last pass ends. Of each micro-batch a stage runs F,
+of T/3, on one of its replicas, and B, of 2T/3; micro-batch j is on replica j mod d. F waits for F of the stages from
+which an edge enters, B for its own F and for B of those to which one leads. Replicas run their passes in an order:
+under GPipe all F, then all B; under 1F1B of p stages of one degree the i-th (from 0 on) p - 1 - i of F, or all, then F
+and B in turn, and the rest of B. Where degrees differ, 1F1B is the order in which they would run if T were 3 d: what
+can start does, B before F, lower micro-batches first, and F only while less than ceil(s/d) are in flight. The proof
+(``plans``) has no data: the checker lists the plans that may take Q or less by itself, and simulates each.
+
+*None is missed.* Plans grow from the output side: in front of each downset every larger one, of every t and d, by every
+choice of TMPCs that fits and that no other one beats in both T and weights. As orders depend on degrees alone, E is
+the longest path through one graph, which no larger T makes shorter; so what is beaten takes no less. Devices and r are
+counted as above. What begins a plan is left where s exceeds m; where K is exceeded with n(V - U'), the least integer
+from m w(V - U') / (m Q) on, as m T/d is at most E and so m Q; or where r and what follows exceed m Q together.
+
+1. On the first replica of a stage M = ceil(m/d) micro-batches run, at most k at once: M under GPipe; under 1F1B of one
+   degree p - i, which is s/d; else ceil(s/d). Let q be the largest sum of T on a path of stages behind. From its first
+   pass to its last there are M T. Its first B begins T/3 + q after the first pass, or later, and until then at most k
+   of F are done: left are (M - k) T/3 + M 2T/3. When its last F ends, M of F and M - k of B are done, and q + 2T/3
+   later, or still later, its B ends. If M > k, some B ends before the last F begins; so the first B begins T/3 + q
+   after the first pass, M - k of F and M - k of B lie between that and the end of the last F, and q + 2T/3 behind it.
+2. In a stage behind, F of micro-batch 0 is the first pass, and waits for F here; its last B is followed by B here. So a
+   stage takes T more than that one, from its first pass to its last.
+3. In front of a stage's first pass are F of all layers on any path into it, and behind its last one B of them, of the
+   least X.time of each.
 """
 
 from __future__ import annotations
@@ -71,9 +96,10 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from fractions import Fraction
 from functools import lru_cache
-from itertools import pairwise
+from heapq import heappop, heappush
+from itertools import pairwise, product
 from operator import itemgetter, le
-from typing import Any
+from typing import Any, NamedTuple
 
 from formulations.contract.checker.downsets import MAX_BITS, MAX_STATES, savings, undominated
 from formulations.contract.checker.frame import Checker, RejectedError, bits, count, exact, need, reject, stated
@@ -83,6 +109,8 @@ MAX_CAPS = 1_000
 MAX_DOWNSETS = 100_000  # of a graph
 MAX_STEPS, MAX_NUMBERS = 5_000_000, 50_000_000  # of stages behind a label, and numbers in labels, of all searches
 MAX_KEPT = 100_000  # of what is kept between knapsacks
+MAX_GROWN = 1_000_000  # of stages in front of what begins a plan
+MAX_PASSES, MAX_OF_PLAN = 5_000_000, 100_000  # of all plans that are simulated, and of one
 FINE = 2**60  # parts of a unit, as r is rounded
 
 Choice = tuple[int, int, int]  # cost, memory and weights
@@ -105,8 +133,9 @@ class Instance(Layers):
         reject(kept, "kept: activations that layers of several stages keep are not looked at")
         fill = content.get("fill", "stages")
         need(fill in ("stages", "replicas"), "the fill stages or replicas")
-        reject(content.get("objective", "formula") != "formula", "an objective that is no formula: it is not looked at")
-        self.by_replicas = fill == "replicas"
+        objective = content.get("objective", "formula")
+        need(objective in ("formula", "iteration"), "the objective formula or iteration")
+        self.by_replicas, self.simulated = fill == "replicas", objective == "iteration"
         self.gpipe, self.K, self.m = schedule == "gpipe", count(flat["num_devices"]), count(flat["num_microbatches"])
         size = content.get("devices_per_machine")
         self.K1 = self.K if size is None else count(size)
@@ -121,6 +150,7 @@ class Instance(Layers):
         declared = [self.gpipe, self.K, self.m, self.degrees, memory, self.B, self.ids, self.ends, self.rows]
         declared += [] if size is None else [self.K1, inner]
         declared += [fill] if self.by_replicas else []
+        declared += [objective] if self.simulated else []
         self.digest = hashlib.sha256(str(declared).encode()).hexdigest()
 
     def in_flight(self, s: int, d: int) -> int:
@@ -371,8 +401,192 @@ class Search:
         return lightest(groups, budget, self.instance.capacity)
 
 
+Pass = tuple[int, int, int]  # 0 for F and 1 for B, stage, micro-batch
+Hands = list[tuple[int, int]]  # which stages hand to which
+
+
+@lru_cache(16)
+def orders(gpipe: bool, degrees: tuple[int, ...], m: int) -> list[list[Pass]]:
+    """The passes of every replica, stage by stage."""
+    if not gpipe and len(set(degrees)) > 1:
+        return paced(degrees, m)
+    found = []
+    for i, d in enumerate(degrees):
+        for batches in (range(r, m, d) for r in range(d)):
+            ahead = len(batches) if gpipe else min(len(batches), len(degrees) - 1 - i)
+            order = [(0, i, j) for j in batches[:ahead]]
+            for n, j in enumerate(batches):
+                order += [(0, i, later) for later in batches[ahead + n : ahead + n + 1]]
+                order.append((1, i, j))
+            found.append(order)
+    return found
+
+
+def paced(degrees: tuple[int, ...], m: int) -> list[list[Pass]]:
+    """1F1B of degrees that differ: what can start does, if F takes d and B 2 d; at each time all ends come first."""
+    replicas = [(i, r) for i, d in enumerate(degrees) for r in range(d)]
+    found: dict[tuple[int, int], list[Pass]] = {key: [] for key in replicas}
+    waiting: dict[tuple[int, int], tuple[list[int], list[int]]] = {key: ([], []) for key in replicas}  # F and B
+    held, free = dict.fromkeys(replicas, 0), dict.fromkeys(replicas, True)
+    running: list[tuple[int, Pass]] = []
+    for j in range(m):
+        waiting[0, j % degrees[0]][0].append(j)
+    now, looked_at = 0, {(0, r) for r in range(degrees[0])}  # replicas of which something has changed
+    while True:
+        for i, r in looked_at:
+            forward, backward = waiting[i, r]
+            if free[i, r] and (backward or (forward and held[i, r] < -(-sum(degrees[i:]) // degrees[i]))):
+                kind = 1 if backward else 0
+                j = heappop(waiting[i, r][kind])
+                held[i, r], free[i, r] = held[i, r] + 1 - kind, False
+                found[i, r].append((kind, i, j))
+                heappush(running, (now + degrees[i] * (1 + kind), (kind, i, j)))
+        if not running:
+            return list(found.values())
+        now, looked_at = running[0][0], set()
+        while running and running[0][0] == now:
+            kind, i, j = heappop(running)[1]
+            key = i, j % degrees[i]
+            held[key], free[key] = held[key] - kind, True
+            after, at = (1, i - 1) if kind else (1, i) if i == len(degrees) - 1 else (0, i + 1)
+            looked_at.add(key)
+            if at >= 0:
+                heappush(waiting[at, j % degrees[at]][after], j)
+                looked_at.add((at, j % degrees[at]))
+
+
+def last_end(passes: list[list[Pass]], costs: list[int], hands: Hands) -> int:
+    """Three times the end of the last pass; F takes a third of a stage's cost."""
+    front = [[u for u, v in hands if v == i] for i in range(len(costs))]
+    behind = [[v for u, v in hands if u == i] for i in range(len(costs))]
+    end: dict[Pass, int] = {}
+    places, free = [0] * len(passes), [0] * len(passes)
+    asleep: dict[Pass, list[int]] = {}  # replicas by the pass that they wait for
+    awake = list(range(len(passes)))
+    while awake:
+        r = awake.pop()
+        while places[r] < len(passes[r]):
+            kind, i, j = passes[r][places[r]]
+            needs = [(1, v, j) for v in behind[i]] + [(0, i, j)] if kind else [(0, u, j) for u in front[i]]
+            missing = next((each for each in needs if each not in end), None)
+            if missing is not None:
+                asleep.setdefault(missing, []).append(r)
+                break
+            free[r] = max([free[r], *(end[each] for each in needs)]) + costs[i] * (1 + kind)
+            end[kind, i, j] = free[r]
+            places[r] += 1
+            awake += asleep.pop((kind, i, j), [])
+    reject(places != list(map(len, passes)), "plan: its passes wait for each other")
+    return max(end.values())
+
+
+class Behind(NamedTuple):
+    """The last stages of a plan, from the output side on, with ``low``: three times the least that its passes take."""
+
+    i: int  # the downset that they hold
+    s: int
+    k: int
+    r: int
+    low: int
+    stages: tuple[Last, ...]
+
+
+class Last(NamedTuple):
+    """A stage: layers, d, t, cost and weights, q behind it, three times its part of ``low``, and its edges out."""
+
+    layers: int
+    d: int
+    t: int
+    cost: int
+    weights: int
+    q: int
+    span: int
+    out: int
+
+
+def batch_of(instance: Instance, stages: tuple[Last, ...]) -> Fraction:
+    """m B unit times what a plan takes, its stages from the output side on."""
+    ordered = stages[::-1]
+    reject(2 * instance.m * len(stages) > MAX_OF_PLAN, f"size: a plan of over {MAX_OF_PLAN} passes")
+    place = {v: i for i, stage in enumerate(ordered) for v in bits(stage.layers)}
+    hands = sorted({(i, place[instance.ends[e][1]]) for i, stage in enumerate(ordered) for e in bits(stage.out)})
+    passes = orders(instance.gpipe, tuple(stage.d for stage in ordered), instance.m)
+    end = last_end(passes, [stage.cost for stage in ordered], hands)
+    return Fraction(end, 3) + longest(instance, [(stage.d, stage.t, stage.weights) for stage in stages])
+
+
+def within(lattice: Searches, bound: Fraction | None) -> Iterator[bool]:
+    """For every stage that is looked at whether a plan ends with it that takes at most ``bound``; None: any plan."""
+    instance, masks, full = lattice.instance, lattice.masks, len(lattice.masks) - 1
+    m, K = instance.m, instance.K
+    room = None if bound is None else bound * m * instance.B * instance.unit
+    tops = path_times(lattice)
+    kept = lru_cache(lattice.keep)(
+        lambda t, layers, into, out, y: choices(
+            [lattice.group(v, t, y, into & instance.near[v], out & instance.near[v]) for v in bits(layers)],
+            instance.capacity,
+        )
+    )
+    rest = [
+        0 if room is None or not room else math.ceil(m * (lattice.works[-1] - work) / room) for work in lattice.works
+    ]
+    stack, passes = [Behind(0, 0, 0, 0, 0, ())], 0
+    while stack:
+        i, s, k, r, low, stages = stack.pop()
+        larger = (j for j in range(full + 1) if masks[j] & masks[i] == masks[i] and masks[j] != masks[i])
+        for j, (q, t) in product(larger, enumerate(lattice.tp)):
+            if lattice.sums[q][j][4] != lattice.sums[q][i][4]:
+                continue  # a layer has no TMPC at t
+            layers, most = masks[j] & ~masks[i], K - max(rest[j], int(j < full))
+            into, out = lattice.crossing[j] & ~lattice.crossing[i], lattice.crossing[i] & ~lattice.crossing[j]
+            next_ones = [each for each in stages if any(each.layers >> instance.ends[e][1] & 1 for e in bits(out))]
+            behind = max((each.q + each.cost for each in next_ones), default=0)
+            head = max((tops[instance.ends[e][0]] for e in bits(into)), default=0)
+            for d in instance.degrees[: bisect_right(instance.degrees, min((most - k) // t, m - s))]:
+                for cost, own in kept(t, layers, into, out, instance.in_flight(s + d, d)):
+                    lattice.steps += 1
+                    reject(lattice.steps > MAX_GROWN, f"size: over {MAX_GROWN} stages in front of others")
+                    alone = span_of(-(-m // d), min(-(-m // d), instance.in_flight(s + d, d)), cost, behind)
+                    span = max(alone, max((each.span for each in next_ones), default=0) + 3 * cost)
+                    least, plan = max(low, span + 3 * head), (*stages, Last(layers, d, t, cost, own, behind, span, out))
+                    for end, inside in instance.ends_of(k, d, t):
+                        longer = max(r, instance.sync(d, own, inside))
+                        if end > most or (room is not None and least + 3 * longer > 3 * room):
+                            continue
+                        if j < full:
+                            stack.append(Behind(j, s + d, end, longer, least, plan))
+                            continue
+                        passes += 2 * m * len(plan)
+                        reject(passes > MAX_PASSES, f"size: over {MAX_PASSES} passes of plans that are simulated")
+                        yield room is None or batch_of(instance, plan) <= room
+                yield False
+
+
+def span_of(M: int, k: int, T: int, q: int) -> int:
+    """Three times what 1. says."""
+    ways = [3 * M * T, T + 3 * q + (M - k) * T + 2 * M * T, M * T + (M - k) * 2 * T + 3 * q + 2 * T]
+    return max(ways if k >= M else [*ways, 3 * T + 6 * q + (M - k) * 3 * T])
+
+
+def path_times(lattice: Searches) -> list[int]:
+    """For every layer the largest sum of least X.time on a path of layers that ends with it."""
+    instance, found = lattice.instance, dict[int, int]()
+    least = [min((x.time for row in layer.values() for x in row.values()), default=0) for layer in lattice.tmpcs]
+    while len(found) < len(least):
+        for v in range(len(least)):
+            before = [u for u, w in instance.ends if w == v]
+            if v not in found and all(u in found for u in before):
+                found[v] = least[v] + max((found[u] for u in before), default=0)
+    return [found[v] for v in range(len(least))]
+
+
 def prove(instance: Instance, bound: Fraction | None, proof: Any) -> None:
     """`RejectedError` if a plan that is looked for may exist."""
+    need((proof["kind"] == "plans") == instance.simulated, "caps for a formula, plans for an iteration")
+    if instance.simulated:
+        lattice = Searches(instance)
+        reject(not lattice.unplaced and any(within(lattice, bound)), "plans: one takes no more than the bound")
+        return
     reject(len(proof["caps"]) > MAX_CAPS, f"size: over {MAX_CAPS} caps")
     caps = [cap for cap in map(stated, proof["caps"]) if cap is not None]
     need(all(low < high for low, high in pairwise(caps)) and (not caps or bound is not None), "caps that rise")
@@ -392,7 +606,7 @@ def plan_time(instance: Instance, plan: Any) -> Fraction:
     """The time of a plan, if it keeps every rule; `RejectedError` otherwise."""
     done, s, slowest = 0, 0, Fraction(0)
     depth: dict[int, int] = {}  # of the stage that holds a layer
-    replicas: list[tuple[int, int, int]] = []  # of each stage: d, t and weights
+    stages: list[Last] = []  # from the output side on
     for stage in reversed(plan["stages"]):
         d, t, mask, chosen, into, out = instance.stage(stage, done)
         reject(d not in instance.degrees, f"plan: d = {d}")
@@ -400,14 +614,17 @@ def plan_time(instance: Instance, plan: Any) -> Fraction:
         used = [option(x, instance.in_flight(s, d), into, out) for x in chosen]
         reject(sum(memory for _, memory, _ in used) > instance.capacity, "plan: memory")
         cost = sum(cost for cost, _, _ in used)
+        stages.append(Last(mask, d, t, cost, sum(weights for _, _, weights in used), 0, 0, out))
         own = (cost if instance.by_replicas else 1) + max((depth[instance.ends[e][1]] for e in bits(out)), default=0)
         depth.update(dict.fromkeys(bits(mask), own))
         slowest = max(slowest, Fraction(instance.later(d) * cost) if instance.by_replicas else Fraction(cost, d))
-        replicas.append((d, t, sum(weights for _, _, weights in used)))
     reject(done != (1 << len(instance.ids)) - 1, "plan: every layer in one stage")
     reject(s > instance.m, f"plan: degrees that sum to {s}")
+    if instance.simulated:
+        return batch_of(instance, tuple(stages)) / (instance.m * instance.B * instance.unit)
     top = max(depth.values())
     batch = top + slowest if instance.by_replicas else (instance.m + top - 1) * slowest
+    replicas = [(stage.d, stage.t, stage.weights) for stage in stages]
     return (batch + longest(instance, replicas)) / (instance.m * instance.B * instance.unit)
 
 
@@ -425,7 +642,7 @@ def longest(instance: Instance, replicas: list[tuple[int, int, int]]) -> Fractio
     raise RejectedError(f"plan: it does not fit on {instance.K} devices")
 
 
-CHECKER = Checker("flushed_partitioning", ("caps",), Instance, plan_time, prove)
+CHECKER = Checker("flushed_partitioning", ("caps", "plans"), Instance, plan_time, prove)
 verify, main = CHECKER.verify, CHECKER.main
 
 if __name__ == "__main__":

@@ -28,7 +28,10 @@ def write(instance: FlushedInstance, plan: Mapping[str, Any] | None, bound: floa
     """`certificate` of a plan and a bound; writing takes as long as checking."""
 
     def prove(exact: checker.Instance, T: Fraction | None) -> tuple[Fraction | None, Proof] | None:
-        lattice, passes = checker.Searches(exact), _Passes(instance, watch)
+        lattice = checker.Searches(exact)
+        if exact.simulated:
+            return None if not lattice.unplaced and _finds_plan(lattice, T, watch) else (T, {"kind": "plans"})
+        passes = _Passes(instance, watch)
         caps: list[Fraction] | None = []
         if not lattice.unplaced and T is None and _labels(checker.Search(lattice, None, Fraction(0), None), watch):
             return None
@@ -37,6 +40,15 @@ def write(instance: FlushedInstance, plan: Mapping[str, Any] | None, bound: floa
         return None if caps is None else (T, {"kind": "caps", "caps": [str(cap) for cap in caps]})
 
     return certificate(checker.CHECKER, to_json(instance), plan, bound, prove)
+
+
+def _finds_plan(lattice: checker.Searches, T: Fraction | None, watch: Watch) -> bool:
+    """Whether the checker's search finds a plan that takes at most T."""
+    for is_within in checker.within(lattice, T):
+        check_stop(watch)
+        if is_within:
+            return True
+    return False
 
 
 def _caps(lattice: checker.Searches, Q: Fraction, passes: _Passes, watch: Watch) -> list[Fraction] | None:

@@ -15,18 +15,19 @@ from typing import Any
 import pytest
 from certificate_cases import Spoiling, certified, claimed, parsed
 from oracles import stage_partitioning
-from oracles.flushed_partitioning import on_machines, random_flushed
+from oracles.flushed_partitioning import exact_iteration, on_machines, random_flushed, simulated
 
 import planner
 from formulations.contract.family import UncertifiedError
 from formulations.flushed_partitioning.certificate import checker
 from formulations.flushed_partitioning.certificate.writer import write
-from instances.problems.flushed_partitioning import FlushedInstance, Schedule, flush_pipeline
+from instances.problems.flushed_partitioning import FlushedInstance, Objective, Schedule, flush_pipeline
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from planner import Stop
 from solvers.outcome import Watch
 
-Price = tuple[Fraction, Fraction, Fraction | int]  # C, R and L of a plan; where replicas fill P/m, R and S
+#: C, R and L of a plan; where replicas fill P/m, R and S; of an iteration E/m, R and 1.
+Price = tuple[Fraction, Fraction, Fraction | int]
 
 
 def small(number: int, **fixed: Any) -> FlushedInstance:
@@ -42,6 +43,7 @@ def price(instance: FlushedInstance, plan: dict) -> Price | None:
     layers = {str(layer.id): layer.tmpcs for layer in flat.layers}
     ends = [(str(e.source), str(e.target), e) for e in flat.edges]
     slowest, s, depth, volumes = Fraction(0), 0, dict[str, Fraction | int](), list[tuple[int, int, Fraction]]()
+    ran: list[tuple[list, int, Fraction]] = []
     for stage in reversed(plan["stages"]):
         d, nodes = stage["dp_degree"], {str(v) for v in stage["nodes"]}
         chosen = {v: next(x for x in layers[v][stage["tp_degree"]] if x.id == stage["tmpcs"][v]) for v in nodes}
@@ -55,6 +57,7 @@ def price(instance: FlushedInstance, plan: dict) -> Price | None:
                 work += 2 * (Fraction(e.bytes) + Fraction(chosen[v].sync_forward_bytes.get(e.source, 0))) / B
             if u in nodes and v not in nodes:
                 work += 2 * (Fraction(e.bytes) + Fraction(chosen[u].sync_backward_bytes.get(e.target, 0))) / B
+        ran.insert(0, (stage["nodes"], d, work))
         weights = sum(Fraction(x.weight_bytes) for x in chosen.values())
         added, own_part = (work, (math.ceil(Fraction(m, d)) - 1) * work / m) if by_replicas else (1, work / d)
         own = added + max((depth[v] for u, v, _ in ends if u in nodes and v not in nodes), default=0)
@@ -62,6 +65,8 @@ def price(instance: FlushedInstance, plan: dict) -> Price | None:
         slowest = max(slowest, own_part)
         volumes.append((d, stage["tp_degree"], 4 * Fraction(d - 1, d) * weights / m))
     longest = shortest(instance, volumes, 0)
+    if instance.objective == "iteration":
+        return None if math.isinf(longest) else (exact_iteration(instance, ran) / m, Fraction(longest), 1)
     return None if math.isinf(longest) else (slowest, Fraction(longest), max(depth.values()))
 
 
@@ -90,6 +95,8 @@ def prices(instance: FlushedInstance) -> set[Price]:
 
 def total(instance: FlushedInstance, found: Price, slowest: Fraction | None = None) -> Fraction:
     C, R, L = found
+    if instance.objective == "iteration":
+        return C + R
     if instance.fill == "replicas":
         return L / Fraction(instance.flat.num_microbatches) + (C if slowest is None else slowest) + R
     return (1 + Fraction(L - 1, instance.flat.num_microbatches)) * (C if slowest is None else slowest) + R
@@ -206,6 +213,81 @@ def _mutants_on_machines(rng: random.Random, content: dict, good: dict) -> Itera
 
 
 ON_MACHINES = replace(SPOILING, case=lambda number: on_machines(number, memory="ample"), mutants=_mutants_on_machines)
+
+
+def _mutants_of_iterations(rng: random.Random, content: dict, good: dict) -> Iterator[tuple[dict, dict]]:
+    """Those without caps, and other schedules, and formulas."""
+    mutants = _mutants_on_machines if "devices_per_machine" in content else _mutants
+    yield from ((changed, found) for changed, found in mutants(rng, content, good) if "caps" not in found["proof"])
+    if good["bound"] is not None:
+        best, share = Fraction(good["objective"]), rng.choice([0, Fraction(1, 10**12), Fraction(1, 100)])
+        yield content, good | {"bound": str(best * (1 + share))}
+    yield content | {"schedule": "1f1b" if content["schedule"] == "gpipe" else "gpipe"}, good
+    yield {key: value for key, value in content.items() if key != "objective"}, good
+    yield content, good | {"proof": {"kind": "caps", "caps": []}}
+
+
+def small_iteration(number: int) -> FlushedInstance:
+    """At most three layers, in a fifth of all cases on machines."""
+    memory = random.Random(number).choice(["ample", "planted", "tight"])
+    return simulated(number, max_nodes=3, max_tmpcs=2, memory=memory)
+
+
+ITERATIONS = replace(SPOILING, case=small_iteration, mutants=_mutants_of_iterations)
+
+
+def test_no_mutant_of_an_iteration_that_claims_what_is_false_is_accepted(cases: int) -> None:
+    ITERATIONS.check(cases)
+
+
+def test_the_checker_finds_the_shortest_iteration_and_nothing_below(cases: int) -> None:
+    """Against all plans in fractions; certified is what the search proves, with unequal degrees among the best."""
+    seen = dict.fromkeys(["infeasible", "several degrees", "gpipe", "branches"], 0)
+    for number in range(cases * 2):
+        instance = small_iteration(number)
+        best, _ = least(instance), (found := certified(instance)[1])
+        assert (found["bound"] is None) == math.isinf(best), number
+        seen["infeasible"] += math.isinf(best)
+        if math.isinf(best) or best == 0:
+            continue
+        assert Fraction(found["objective"]) <= best * (1 + Fraction(1, 10**9)), number
+        assert not accepts(instance, claimed(instance, Fraction(best), {"kind": "plans"})), number
+        assert accepts(instance, claimed(instance, best * (1 - Fraction(1, 10**12)), {"kind": "plans"})), number
+        assert not accepts(instance, claimed(instance, None, {"kind": "plans"})), number
+        seen["several degrees"] += len({stage["dp_degree"] for stage in found["plan"]["stages"]}) > 1
+        seen["gpipe"] += instance.schedule is Schedule.GPIPE
+        seen["branches"] += len(instance.flat.edges) != len(instance.flat.layers) - 1
+    assert all(seen.values()), seen
+
+
+@pytest.mark.parametrize(("heavy", "time"), [(0, 27), (1, 29), (2, 31), (3, 33)])
+def test_iterations_by_hand(heavy: int, time: int) -> None:
+    """Four layers on a device each: one of 6 s, three of 3 s, four micro-batches; memory has room for one layer."""
+    layers = tuple(Layer(v, {1: (Tmpc("x", 6.0 if v == heavy else 3.0, 0.0, 0.0, 1.0),)}) for v in range(4))
+    flat = StageInstance("four", layers, tuple(Edge(v, v + 1, 0.0) for v in range(3)), 4, 1.0, 1.0, 4)
+    instance = replace(flush_pipeline(flat), objective=Objective.ITERATION)
+    assert accepts(instance, claimed(instance, Fraction(time, 4) - Fraction(1, 10**15), {"kind": "plans"}))
+    assert not accepts(instance, claimed(instance, Fraction(time, 4), {"kind": "plans"}))
+
+
+def test_no_bound_of_a_stage_in_a_certificate_is_above_the_iteration(cases: int) -> None:
+    """Of any stage of any chain, with any degrees: what the checker leaves out by it takes more."""
+    for seed in range(cases * 10):
+        rng = random.Random(f"span {seed}")
+        p = rng.randint(1, 4)
+        degrees = [rng.randint(1, 3)] * p if rng.random() < 0.5 else [rng.randint(1, 4) for _ in range(p)]
+        costs, m, gpipe = (
+            [rng.choice([1, 2, 3, 10]) for _ in range(p)],
+            sum(degrees) + rng.randint(0, 12),
+            seed % 2 == 0,
+        )
+        passes = checker.orders(gpipe, tuple(degrees), m)
+        ran, behind, span = checker.last_end(passes, costs, list(pairwise(range(p)))), 0, 0
+        for i in reversed(range(p)):
+            M, flying = -(-m // degrees[i]), -(-(m if gpipe else sum(degrees[i:])) // degrees[i])
+            span = max(checker.span_of(M, min(M, flying), costs[i], behind), span + 3 * costs[i])
+            behind += costs[i]
+            assert span + 3 * sum(costs[:i]) <= ran, seed
 
 
 def test_no_mutant_on_machines_that_claims_what_is_false_is_accepted(cases: int) -> None:

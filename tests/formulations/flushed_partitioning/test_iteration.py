@@ -16,9 +16,7 @@ from stopping import StopsAfter
 
 import planner
 from formulations.compiled.downsets import all_downsets
-from formulations.contract.family import UncertifiedError
 from formulations.flushed_partitioning import FAMILY
-from formulations.flushed_partitioning.certificate.writer import write
 from formulations.flushed_partitioning.definition.problem import evaluate, simulate_batch
 from formulations.flushed_partitioning.exact import iteration
 from formulations.flushed_partitioning.kernels import iteration as kernels
@@ -283,8 +281,6 @@ def test_methods_state_one_objective_or_the_other() -> None:
         assert (method.refusal(replace(instance, objective=Objective.FORMULA)) is None) != is_search
     with pytest.raises(UsageError, match="objective iteration; it states a formula"):
         planner.solve(instance, method="milp")
-    with pytest.raises(UncertifiedError, match="an objective that is no formula"):
-        write(instance, None, math.inf, Watch())
 
 
 def test_the_default_is_a_formula_and_stands_in_no_file() -> None:

@@ -6,7 +6,8 @@ import math
 import random
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cache
+from fractions import Fraction
+from functools import cache, lru_cache
 from graphlib import TopologicalSorter
 from itertools import combinations, count, pairwise, product
 from typing import Any
@@ -192,12 +193,33 @@ def iteration_per_sample(instance: FlushedInstance, plan: dict[str, Any]) -> flo
     return (_iteration(instance, stages) + longest) / flat.num_microbatches
 
 
-def _iteration(instance: FlushedInstance, stages: list) -> float:
-    """When the last pass of these stages (nodes, d, t) ends."""
+def exact_iteration(instance: FlushedInstance, stages: list) -> Fraction:
+    """When the last pass of these stages (nodes, d, t) ends, where t are fractions."""
+    unit = math.lcm(*(t.denominator for _, _, t in stages))
+    return Fraction(_whole_end(*_orders_key(instance, stages), tuple(int(t * unit) for _, _, t in stages)), 3 * unit)
+
+
+def _orders_key(instance: FlushedInstance, stages: list) -> tuple:
+    """What the orders of a plan, and what waits for what, depend on."""
     home = {v: number for number, (nodes, _, _) in enumerate(stages) for v in nodes}
     edges = {(home[e.source], home[e.target]) for e in instance.flat.edges} - {(s, s) for s in range(len(stages))}
     degrees = tuple(d for _, d, _ in stages)
-    waits = _waits(instance.schedule, degrees, instance.flat.num_microbatches, tuple(sorted(edges)))
+    return str(instance.schedule), degrees, instance.flat.num_microbatches, tuple(sorted(edges))
+
+
+@lru_cache(100_000)
+def _whole_end(schedule: str, degrees: tuple, m: int, edges: tuple, thirds: tuple[int, ...]) -> int:
+    """`_last_end` in whole numbers: F takes these of each stage, B twice that."""
+    starts, before, kinds = (each.tolist() for each in _waits(schedule, degrees, m, edges))
+    own, end = [*thirds, *(2 * each for each in thirds)], list[int]()
+    for kind, (low, high) in zip(kinds, pairwise(starts), strict=True):
+        end.append(own[kind] + max((end[y] for y in before[low:high]), default=0))
+    return max(end)
+
+
+def _iteration(instance: FlushedInstance, stages: list) -> float:
+    """When the last pass of these stages (nodes, d, t) ends."""
+    waits = _waits(*_orders_key(instance, stages))
     seconds = np.array([t / 3 for _, _, t in stages] + [t * 2 / 3 for _, _, t in stages])
     return float(_last_end(*waits, seconds))
 
