@@ -361,6 +361,7 @@ def tiles(found: Tiles) -> list[Chart]:
     x = x_of("column", title="machine", axis=_middles(found.columns), scale=across)
     y = x_of("row", title="device of the machine", axis=_middles(found.rows), scale=down)
     middle = {"x": {**x, "field": "middle"}, "y": {**y, "field": "centre"}}
+    box = {**span("x", x, "column", "right"), **span("y", y, "row", "below")}
     spec = {
         "data": {"name": "tiles"},
         "height": int(min(420, max(80, 44 * found.rows))),
@@ -368,13 +369,13 @@ def tiles(found: Tiles) -> list[Chart]:
         "layer": [
             layer(
                 mark("rect"),
-                **span("x", x, "column", "right"),
-                **span("y", y, "row", "below"),
+                **box,
                 color=stage_colour(found.stages),
-                stroke=when(DECISIVE, "@ink", "@quiet"),
-                strokeWidth=when(DECISIVE, 3, 1),
+                stroke={"value": "@paper"},
+                strokeWidth={"value": 2},
                 tooltip=tooltip({"stage_name": "stage", "form": "devices x machines"}),
             ),
+            *frames("@ink", "tiles", DECISIVE, **box),
             stage_texts(None, found.stages, middle, f"(datum.right - datum.column) * width / {found.columns} > 22"),
         ],
     }
