@@ -6,8 +6,12 @@ from typing import Any
 
 from sphinx.application import Sphinx
 
-#: Outputs and formulas that a narrow window cuts can be moved by keys, and headings of the sidebar have a level.
-_BODY = (("<pre>", '<pre tabindex="0">'), ('display="block">', 'display="block" tabindex="0">'))
+#: Outputs, formulas and tables that a narrow window cuts can be moved by keys; headings of the sidebar have a level.
+_BODY = (
+    ("<pre>", '<pre tabindex="0">'),
+    ('display="block">', 'display="block" tabindex="0">'),
+    ('<div class="table-wrapper', '<div tabindex="0" class="table-wrapper'),
+)
 _SIDEBAR = ('role="heading">', 'role="heading" aria-level="2">')
 
 
