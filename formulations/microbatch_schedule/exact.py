@@ -21,6 +21,9 @@ from solvers.outcome import Limits, Stop, Watch, relative_gap
 #: The work of the heuristics before the model, as part of what they do alone.
 _SHARE = 3
 
+#: Beyond so many passes the model takes too long to build: bounds and heuristics prove the iteration, or leave a gap.
+MODELLED_PASSES = 20_000
+
 #: A gap that rounding alone explains.
 _NOISE = 1e-9
 
@@ -43,6 +46,10 @@ def _solve(
     gap = relative_gap(watch.best_objective, watch.best_bound)
     if watch.stopped() or (gap is not None and gap <= _NOISE):
         return Answer(watch.best_plan, watch.best_bound, stop=watch.why(), stats=figures(instance, watch.best_plan))
+
+    if instance.num_passes > MODELLED_PASSES:
+        stop = Stop.SIZE_LIMIT
+        return Answer(watch.best_plan, watch.best_bound, stop=stop, stats=figures(instance, watch.best_plan))
 
     def model() -> cpsat.Model:
         built = cpsat.model_of(instance, watch)

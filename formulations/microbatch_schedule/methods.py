@@ -28,11 +28,10 @@ _code = lazy("formulations.microbatch_schedule")
 _CPSAT_PASSES, _MILP_PAIRS = 20_000, 20_000
 
 
-def choose(instance: ScheduleInstance, _limits: Limits, exact: bool) -> tuple[str, str]:
-    """Bounds, heuristics and CP-SAT, unless its model is too large to build."""
-    if exact or _cpsat_fits(instance) is None:
-        return "exact", f"{instance.num_passes} passes: bounds, heuristics, then CP-SAT"
-    return "best-of", f"{instance.num_passes} passes: the exact model is too large"
+def choose(instance: ScheduleInstance, _limits: Limits, _exact: bool) -> tuple[str, str]:
+    """Bounds, heuristics and CP-SAT, unless its model is too large to build: `exact` then ends without it."""
+    then = "then CP-SAT" if _cpsat_fits(instance) is None else "no model, which is too large"
+    return "exact", f"{instance.num_passes} passes: bounds, heuristics, {then}"
 
 
 def _cpsat_fits(instance: ScheduleInstance) -> str | None:
@@ -61,8 +60,6 @@ METHODS: tuple[Method[ScheduleInstance, SchedulePlan], ...] = (
         claim=Claim.EXACT,
         source="bounds of heads and tails, best-of, then CP-SAT for what they leave open; made for this project",
         solve=_code.exact.solve,
-        supports=_cpsat_fits,
-        limits=f"at most {_CPSAT_PASSES:,} passes",
         effort=lambda instance: 1e4 * instance.num_passes,
     ),
     Method(

@@ -408,10 +408,10 @@ VERDICTS: tuple[Verdict, ...] = (
     Verdict(
         "The clock: what interleaving",
         "interleaved-memory",
-        "interleaving gains over 10 % with memory like existing approaches (Narayanan et al. 2021, abstract)",
+        "interleaving gains over 10 % with memory comparable to existing approaches (Narayanan et al., abstract)",
         "met",
-        "4 devices of two chunks take 13.6 % less time than 1F1B with 1.38 times its activations, and as little with no "
-        "more than these, in another order",
+        "4 devices of two chunks take 13.6 % less time than 1F1B with 1.38 times its activations, and as little with "
+        "no more than these, in another order",
     ),
     Verdict(
         "The clock: how far",

@@ -12,6 +12,7 @@ import pytest
 from oracles.microbatch_schedule import optimum, random_instance, shared_instance
 
 import planner
+from formulations.microbatch_schedule import exact
 from formulations.microbatch_schedule.bounds import iteration_bound
 from formulations.microbatch_schedule.definition.plan import SchedulePlan
 from formulations.microbatch_schedule.definition.problem import evaluate, violations
@@ -43,6 +44,19 @@ def test_exact_says_whose_proof_it_is(seed: int, whose: str) -> None:
     found = planner.solve(generate(4, 8, tight=0.5, seed=seed), method="exact", limits=LIMITS)
     assert (found.status, found.proved_by) == (Status.OPTIMAL, whose)
     assert bool(found.solver) == (whose == "cpsat")
+
+
+def test_bounds_prove_iterations_that_are_too_large_for_a_model() -> None:
+    large = chain(26, 400)
+    assert large.num_passes > exact.MODELLED_PASSES
+    found = planner.solve(large, exact=True, limits=LIMITS)
+    assert (found.status, found.proved_by, found.objective) == (Status.OPTIMAL, "bounds", 3.0 * (400 + 25))
+
+
+def test_what_is_too_large_for_a_model_ends_with_a_gap(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exact, "MODELLED_PASSES", 10)
+    found = planner.solve(generate(4, 8, tight=0.5, seed=2), method="exact", limits=LIMITS)
+    assert (found.status, found.stop) == (Status.FEASIBLE, Stop.SIZE_LIMIT) and found.gap
 
 
 @pytest.mark.parametrize("objective", ["time", "memory"])
