@@ -300,6 +300,20 @@ FINDINGS = (
         ),
     ),
     Finding(
+        "The clock: Equation 4",
+        "What Equation 4's best strategy takes more: little, and less the larger the batch",
+        "% above the shortest iteration (samples)",
+        (
+            theirs("GPT-2, equal nodes, 16", "0.31"),
+            theirs("GPT-2, two kinds, 16", "1.43"),
+            theirs("GPT-2, two kinds, 64", "0.45"),
+            theirs("GPT-2, two kinds, 128", "0.74"),
+            theirs("TransGAN, 16", "3.17"),
+            theirs("TransGAN, 64", "0.63"),
+            theirs("TransGAN, 256", "0.40"),
+        ),
+    ),
+    Finding(
         "The clock: GraphPipe",
         "Equation 1's best plan is one micro-batch, and slow on the clock",
         "% longer than the shortest iteration (devices)",

@@ -383,6 +383,14 @@ VERDICTS: tuple[Verdict, ...] = (
         "order",
     ),
     Verdict(
+        "The clock: Equation 4",
+        "amp-clock",
+        "Equation 4 ranks strategies",
+        "not comparable",
+        "no paper compares it with a simulation; its best strategy takes up to 3.17 % more than the shortest one, "
+        "and at the paper's batches 0.63 % at most",
+    ),
+    Verdict(
         "The clock: GraphPipe",
         "graphpipe-clock",
         "the least time per sample of the slowest stage, alone",

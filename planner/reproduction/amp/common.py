@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from formulations.contract.family import lazy
+from instances.parameters import Setting, parse_amount, parse_count
 from planner.reproduction.claim import Claim, Evidence, Note
 
 _code = lazy("planner.reproduction.amp")
@@ -38,5 +39,15 @@ CLAIMS: tuple[Claim, ...] = (
         "AMP, supplement, Tables 10 and 11",
         _WHAT.format("TransGAN on four P3 nodes"),
         _experiment("het_model"),
+    ),
+    Claim(
+        "amp-clock",
+        "AMP, Equation 4",
+        "what strategies that are best by Equation 4 take more than the shortest simulated iteration, both proved",
+        _code.clock.run,
+        options=(
+            Setting("batch", parse_count, "leave out larger batches", metavar="B", default="256"),
+            Setting("limit", parse_amount, "seconds for each run", metavar="SECONDS", default="30"),
+        ),
     ),
 )

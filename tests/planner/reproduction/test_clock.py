@@ -61,3 +61,13 @@ def test_orders_at_their_memory() -> None:
     assert [row["1f1b_most_percent"] for row in found.rows if row["1f1b_most_percent"] > 1e-6] == [
         pytest.approx(100 * (21702 / 21558 - 1))
     ]
+
+
+def test_equation_4_on_few_samples() -> None:
+    found = reproduce("amp-clock", batch=32).evidence
+    assert [(row["experiment"], row["batch"]) for row in found.rows] == [
+        (name, batch) for name in ("homogeneous", "het_cluster", "het_model") for batch in (16, 32)
+    ]
+    assert "proved: 6 of 6 shortest iterations" in found.notes and "proved: 6 of 6 optima" in found.notes[-1]
+    assert all(row["gap"] <= 1e-6 and row["lost_percent"] >= -1e-6 for row in found.rows)
+    assert any(row["lost_percent"] > 1e-3 for row in found.rows)
