@@ -221,6 +221,19 @@ def test_least_memory_of_a_v_shaped_pipeline() -> None:
     assert none.status is Status.INFEASIBLE and "at least 2" in none.reason
 
 
+@pytest.mark.parametrize("model", [cpsat_model, milp_model], ids=["cpsat", "milp"])
+@pytest.mark.parametrize(("room", "takes"), [(2, 12), (3, 12), (1, None)])
+def test_rows_of_shared_memory_alone(model: Any, room: float, takes: float | None) -> None:
+    """Without what cuts off plans that hold too much: two stages, split, on one device with memory for few."""
+    instance = pipeline((0, 0), 2, 1, 1, 1, room)
+    built = model.model_of(instance)
+    found = built.run(LIMITS, Watch())
+    assert found.infeasible == (takes is None)
+    if takes is not None:
+        plan = built.decode(found.values)
+        assert not violations(instance, plan) and plan.iteration_s == takes
+
+
 @pytest.mark.parametrize("hinted", [False, True])
 def test_the_model_alone_agrees_with_brute_force(cases: int, hinted: bool) -> None:
     """Without heuristics and bounds before it; with a deadline at, and just below, the optimum."""
