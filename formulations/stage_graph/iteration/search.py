@@ -1,9 +1,10 @@
 """``branch-and-bound``: the shortest simulated iteration over all partitions, degrees, micro-batch sizes and warm-ups.
 
-An iteration takes at least head + N t of each of its stages, and the longest all-reduce (`kernels.partitions`). A
-target between the bound and the best plan is set. Every partition that its heads allow within the target is laid out,
-with its degrees, at every micro-batch size; of each the warm-ups are searched (`warm_ups`). If that finds no better
-plan, the target is a bound. Targets come closer to the best plan until they meet it: what takes long comes last.
+It begins at plans near those of Equation 1 (`descent`). An iteration takes at least head + N t of each of its stages,
+and the longest all-reduce (`kernels.partitions`). A target between the bound and the best plan is set. Every partition
+that its heads allow within the target is laid out, with its degrees, at every micro-batch size; of each the warm-ups are
+searched (`warm_ups`). If that finds no better plan, the target is a bound. Targets come closer to the best plan until
+they meet it: what takes long comes last.
 
 Source: made for this project (bounds of one machine with heads and tails; specification of its clock).
 """
