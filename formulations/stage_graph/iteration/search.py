@@ -2,9 +2,9 @@
 
 It begins at plans near those of Equation 1 (`descent`). An iteration takes at least head + N t of each of its stages,
 and the longest all-reduce (`kernels.partitions`). A target between the bound and the best plan is set. Every partition
-that its heads allow within the target is laid out, with its degrees, at every micro-batch size; of each the warm-ups are
-searched (`warm_ups`). If that finds no better plan, the target is a bound. Targets come closer to the best plan until
-they meet it: what takes long comes last.
+that its heads allow within the target is laid out, with its degrees, at every micro-batch size; of each the warm-ups
+are searched (`warm_ups`). If that finds no better plan, the target is a bound. Targets come closer to the best plan
+until they meet it: what takes long comes last.
 
 Source: made for this project (bounds of one machine with heads and tails; specification of its clock).
 """
@@ -132,6 +132,7 @@ class _Search:
         self._of_partitions = _of_partitions(instance)
         models = {size: _model(self.costs, size) for size in instance.microbatch_sizes}
         self._branches = _branches(self.costs, watch)
+        self._bound_by_devices()
         while not watch.stopped() and not self.is_closed(gap):
             bound, best = watch.best_bound or 0.0, watch.best_objective
             whole = _longest_s(self.costs) if best is None else best * (1 - STEP)
@@ -154,6 +155,17 @@ class _Search:
         """Whether the bound has met the best plan."""
         best, bound = self.watch.best_objective, self.watch.best_bound
         return best is not None and bound is not None and best - bound <= max(gap, 2 * STEP) * best
+
+    def _bound_by_devices(self) -> None:
+        """Raise the bound to where the devices may be enough at some size, without a look at partitions."""
+        low, high = self.watch.best_bound or 0.0, _below(self.watch)
+        while self._branches is not None and _CLOSE / 4 * high < high - low < np.inf and not self.watch.stopped():
+            middle = (low + high) / 2
+            if any(self._may(size, middle) for size in self.costs.instance.microbatch_sizes):
+                high = middle
+            else:
+                low = middle
+                self.watch.bound(middle)
 
     def _may(self, size: int, target_s: float) -> bool:
         """Whether the devices may be enough for the target, with any all-reduces."""
