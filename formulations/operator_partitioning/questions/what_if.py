@@ -95,7 +95,7 @@ def relax(instance: OperatorInstance, dropped: frozenset[Member]) -> list[Operat
         kept = replace(kept, memory_bytes=None)
     count = len(kept.operators)
     if names & {"stages", "shape"}:
-        kept = replace(kept, num_stages=count, at_most=True, step_microbatches=None)
+        kept = replace(kept, num_stages=count, at_most=True, step_microbatches=None, flushed=False)  # whatever it takes
     if names & {"devices", "shape"}:
         assert kept.num_stages is not None
         each = max(_replicas_at_most(kept), instance.replicas)
