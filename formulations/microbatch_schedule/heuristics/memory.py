@@ -65,9 +65,9 @@ def least_memory(
         low = middle + 1
         if kept is False:
             proved = low
-    if proved < len(every):
-        # A size that is left out may be enough, but is larger than one that is not.
-        watch.bound(every[proved if is_whole else max(0, proved - 1)] * SAFE, Prover.BOUNDS)
+    if proved < len(every) and (is_whole or proved):
+        # A size that is left out may be enough, but is larger than one that is not; the least may be left out, too.
+        watch.bound(every[proved if is_whole else proved - 1] * SAFE, Prover.BOUNDS)
     infeasible = proved == len(every) and watch.best_plan is None
     reason = "" if watch.best_plan is not None else "no schedule was found that keeps the deadline"
     return Answer(

@@ -16,6 +16,7 @@ from formulations.microbatch_schedule import exact
 from formulations.microbatch_schedule.bounds import iteration_bound
 from formulations.microbatch_schedule.definition.plan import SchedulePlan
 from formulations.microbatch_schedule.definition.problem import evaluate, violations
+from formulations.microbatch_schedule.heuristics import memory
 from formulations.microbatch_schedule.heuristics.known_orders import NAMES
 from formulations.microbatch_schedule.methods import METHODS
 from formulations.microbatch_schedule.models import cpsat as cpsat_model
@@ -232,6 +233,21 @@ def test_rows_of_shared_memory_alone(model: Any, room: float, takes: float | Non
     if takes is not None:
         plan = built.decode(found.values)
         assert not violations(instance, plan) and plan.iteration_s == takes
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 5])
+def test_sizes_that_are_left_out_are_not_excluded(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    """Of so many sizes of a device the least are among those that are left out; some of these are enough."""
+    monkeypatch.setattr(memory, "_MOST_SIZES", most)
+    stages = tuple(ScheduleStage(1, 1, activation_bytes=each) for each in (1, math.pi))
+    for count in (4, 7):
+        for devices, edges, least in (((0, 0), (), math.pi), ((0, 0), ((0, 1),), 1 + math.pi), ((0, 1), (), math.pi)):
+            instance = ScheduleInstance(
+                "two", count, stages, tuple(ScheduleEdge(*each) for each in edges), objective="memory", devices=devices
+            )
+            for method in ("exact", "best-of"):
+                found = planner.solve(instance, method=method, limits=LIMITS)
+                assert found.objective == pytest.approx(least) and (found.bound or 0.0) <= least
 
 
 @pytest.mark.parametrize("hinted", [False, True])
