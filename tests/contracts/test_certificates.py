@@ -92,7 +92,9 @@ def test_certificates_of_random_instances_are_accepted(name: str, cases: int) ->
         else:
             seen.update([found.result.status.value, *KINDS.get(name, lambda *_: ())(instance, found.content)])
     assert all(seen[each] for each in WANTED.get(name, set()) | {"optimal"}), seen
-    assert seen["infeasible"] >= (0 if name in ALWAYS_FEASIBLE else tried // 100) and seen["uncertified"] <= tried // 5
+    assert seen["infeasible"] >= (0 if name in ALWAYS_FEASIBLE else tried // 100) and seen["uncertified"] <= max(
+        3, tried // 5
+    )
 
 
 @EVERY
