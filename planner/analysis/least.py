@@ -221,7 +221,7 @@ class _Search:
             signal=self.variants.signal,
             seconds=self.seconds,
             stats={**result.stats, "solves": self.variants.solved},
-            own={**own, "minimised": minimise, "within": list(self.amounts.stated)},
+            own={**own, "minimised": minimise, "within": [*self.amounts.stated, *self.instance.requirements]},
             of=self.instance,
         )  # fmt: skip
 

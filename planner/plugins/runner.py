@@ -39,7 +39,8 @@ def main(requests: int, replies: int) -> None:
     if serves_many:  # imported when a function first uses them: every copy would do it again
         for name in offered.__all__:
             getattr(offered, name)
-        import_module("networkx")
+        for module in ("networkx", "instances.validation", *_problems()):
+            import_module(module)
     is_refused, before = bool(adopt_orphans()), _held()
     voice.say("started")
     state = random.getstate()
@@ -71,6 +72,11 @@ def main(requests: int, replies: int) -> None:
     _run(_Voice(replies), requests, target, function, also, *request)
     if is_copied:
         os._exit(0)  # without what threads and handlers of the end would take
+
+
+def _problems() -> list[str]:
+    """The modules of all problems, of which `planner.check` finds that of an instance."""
+    return [f"formulations.{family.name}" for family in import_module("formulations").FAMILIES]
 
 
 def _end_of(copy: int) -> int:

@@ -276,7 +276,7 @@ def test_branches_that_join_again_are_bounded_like_a_chain() -> None:
 def test_methods_state_one_objective_or_the_other() -> None:
     instance = chain("8462", 8)
     for method in FAMILY.methods:
-        is_search = method.name == "best-first"
+        is_search = method.name in ("best-first", "cpsat-orders")
         assert (method.refusal(instance) is None) == is_search
         assert (method.refusal(replace(instance, objective=Objective.FORMULA)) is None) != is_search
     with pytest.raises(UsageError, match="objective iteration; it states a formula"):
