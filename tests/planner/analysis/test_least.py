@@ -167,7 +167,7 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*GIVEN, *wanted]) == 0
     assert "of all plans with time <= 38ms, the least takes 3 devices; that is proved" in capsys.readouterr().out
     assert main([*GIVEN, *wanted, "--require", "num_stages <= 1"]) == 4
-    assert "there is no plan with time <= 38ms, which is proved" in capsys.readouterr().out
+    assert "there is no plan with time <= 38ms and num_stages <= 1, which is proved" in capsys.readouterr().out
     assert main([*GIVEN, "--require", "memory <= 40MB"]) == 0, "the least time is what is minimised"
     assert "of all plans with memory <= 40MB, the least takes" in capsys.readouterr().out
     assert main([*GIVEN, *wanted, "--exact", "--time-limit", "0"]) == 3
