@@ -112,9 +112,12 @@ class StageQuantities:
         """The instance's unit of time for 1 of the model's; ``None``: times of stages are no expressions of it."""
         return None
 
-    def _times_with(self, v: int) -> Iterable[tuple[Any, Any]]:
-        """Times of stages that may hold node v, each with what is 1, or the literals that are true, if one does."""
-        raise NotImplementedError
+    def _times_with(self, _v: int) -> Iterable[tuple[Any, Any]]:
+        """Times of stages that may hold node v, each with what is 1, or the literals that are true, if one does.
+
+        None where times of stages are no expressions (`time_unit`).
+        """
+        return ()
 
     @abstractmethod
     def _time_at(self, stage: int) -> Any:
