@@ -253,6 +253,8 @@ class OpenModel:
         """Keep the problem's own objective, in `unit`, at or below this; every plan that is so good stays in."""
         self._demand_complete()
         built = self._shared
+        if isinstance(objective, bool) or not isinstance(objective, int | float):
+            raise UsageError.at("the bound", objective, f"a number, in {self.unit}")
         if self._objective is None:
             raise UsageError.at("method", self._method.name, _OTHER)
         most = most_of(built.lower_bound, objective)
@@ -267,6 +269,8 @@ class OpenModel:
         size (1 to 1e6): what its solver takes as equal is absolute. A `Measured` amount has its own unit and scale.
         """
         self._demand_complete()
+        if isinstance(expression, str):
+            raise UsageError.at("what is minimised", expression, f"an expression, such as m.expression({expression!r})")
         if isinstance(expression, Measured):
             unit, scale, expression = unit or expression.unit, scale * expression.scale, expression.own
         if not 0 < scale < math.inf:
@@ -276,8 +280,13 @@ class OpenModel:
         return self
 
     @property
+    def _has_own_objective(self) -> bool:
+        """Whether whoever has the model has given it another objective."""
+        return "_shared" in self.__dict__ and self._shared.objective_text() != self._text_of_objective
+
+    @property
     def unit(self) -> str:
-        """That of the objective and of the root's bound."""
+        """That of the problem's objective."""
         return self._family.unit(self.instance)
 
     @cached_property
@@ -291,7 +300,7 @@ class OpenModel:
         return found
 
     def root(self, time_limit: float | None = None, limits: Limits | None = None) -> Relaxation:
-        """The linear relaxation: its bound in the instance's unit, seconds, fractional variables, duals.
+        """The linear relaxation: its bound in the instance's unit or your own, seconds, fractional variables, duals.
 
         Of a CP-SAT model that of its linear part; ``left_out`` names the rest. ``limits`` choose a solver for a MILP's.
 
@@ -305,7 +314,10 @@ class OpenModel:
         limits = limits or Limits(time_s=time_limit)
         examine_solver([self._method], limits)
         found: Relaxation = self._built.relaxation(limits, self._watch.part(limits.time_s))
-        return found if found.bound is None else replace(found, bound=self._built.lower_bound(found.bound))
+        if found.bound is None:
+            return found
+        own = self._own_unit[1] * found.bound if self._has_own_objective else self._built.lower_bound(found.bound)
+        return replace(found, bound=own)
 
     def duals(self) -> Mapping[str, float]:
         """Dual values of the relaxation's constraints, in the model's own unit; those that are 0 are left out."""
@@ -340,7 +352,7 @@ class OpenModel:
     def _changed(self, instance: Any, limits: Limits, watch: Watch) -> tuple[Answer[Any], Mapping[str, Any]]:
         """The answer of a model that others have changed, and what it is in the model's own terms."""
         family, built = self._family, self._shared
-        if built.objective_text() == self._text_of_objective:
+        if not self._has_own_objective:
             part = watch.part(bounds=False)
             answer = prove(instance, lambda: built, family.evaluate, family.judge, limits, part)
             objective = None if answer.plan is None else family.evaluate(instance, answer.plan)
@@ -383,15 +395,17 @@ class OpenModel:
         """What a file of the model does not say: the instance, the names of its variables in their order, units.
 
         An objective of the file, times ``scale`` and plus ``offset``, is one of the instance in its ``unit``, but for
-        what the model rounds; both are null where the model's objective stands for something else.
+        what the model rounds, or one of your own in yours; both are null where it stands for something else.
         """
-        scale, offset = self._built.objective_unit() or (None, None)
+        unit, (scale, offset) = self.unit, self._built.objective_unit() or (None, None)
+        if self._has_own_objective:
+            (unit, scale), offset = self._own_unit, 0.0
         return {
             "problem": self._family.name,
             "schema_version": 1,
             "method": self._method.name,
             "complete": self.complete,
-            "unit": self.unit,
+            "unit": unit,
             "scale": scale,
             "offset": offset,
             "instance": self._family.to_json(self.instance),

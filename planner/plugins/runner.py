@@ -39,7 +39,12 @@ def main(requests: int, replies: int) -> None:
     if serves_many:  # imported when a function first uses them: every copy would do it again
         for name in offered.__all__:
             getattr(offered, name)
-        for module in ("networkx", "instances.validation", *_problems()):
+        problems = [f"formulations.{family.name}" for family in import_module("formulations").FAMILIES]
+        for module in (
+            "networkx",
+            "instances.validation",
+            *problems,
+        ):  # of any problem, as `planner.check` looks for it
             import_module(module)
     is_refused, before = bool(adopt_orphans()), _held()
     voice.say("started")
@@ -72,11 +77,6 @@ def main(requests: int, replies: int) -> None:
     _run(_Voice(replies), requests, target, function, also, *request)
     if is_copied:
         os._exit(0)  # without what threads and handlers of the end would take
-
-
-def _problems() -> list[str]:
-    """The modules of all problems, of which `planner.check` finds that of an instance."""
-    return [f"formulations.{family.name}" for family in import_module("formulations").FAMILIES]
 
 
 def _end_of(copy: int) -> int:

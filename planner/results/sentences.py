@@ -61,17 +61,13 @@ def verdict(result: Any, found: Breakdown | None = None, is_proved: bool = True,
     value = amount(result.objective, result.unit) + rate(found)
     if result.status is Status.OPTIMAL:
         least = f"the least {result.minimised} is {value}, {by}"
-        return f"of all plans with {' and '.join(rules)}, {least}" if (rules := _rules(result)) else least
+        rules = () if result.of is None else result.of.requirements
+        return f"of all plans with {' and '.join(rules)}, {least}" if rules else least
     said = f"{whose}the {result.minimised} is {value}{_STOPPED.get(result.stop, '')}"
     if result.loss is not None and is_proved:
         loss = format_loss(result.loss, is_proved)
         return f"{said}, which is {loss if loss == 'optimal' else f'{loss} above the optimum'}"
     return f"{said}; " + ("nothing is proved of others" if below is None else f"{below} (gap {percent(result.gap)})")
-
-
-def _rules(result: Any) -> tuple[str, ...]:
-    """The requirements of the instance that was solved."""
-    return () if result.of is None else tuple(result.of.requirements)
 
 
 def _in_its_own_terms(

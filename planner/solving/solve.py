@@ -24,7 +24,7 @@ from planner.solving.judge import Judge
 from planner.solving.known import Known
 from planner.solving.portfolio import portfolio
 from planner.solving.worker import Received, Worker, attend, signals_stop
-from planner.types import Instance, Json
+from planner.types import Instance
 from solvers.memory_budget import SizeError
 from solvers.outcome import DEFAULT_SOLVER, Limits, Status, Stop, Watch
 
@@ -227,6 +227,7 @@ def run(
     ended = method.claim is Claim.EXACT and stop is Stop.COMPLETED
     if ended and found.gap is not None and found.gap <= limits.gap:
         reasons.append(f"stopped at a gap of {100 * found.gap:.3g} %, within the {100 * limits.gap:.3g} % of --gap")
+    rules = {"require": " and ".join(instance.requirements)} if instance.requirements else {}
     result = Result(
         problem=family.name,
         instance=instance.name,
@@ -244,7 +245,7 @@ def run(
         solver=answer.solver,
         seed=limits.seed,
         threads=limits.threads,
-        options={**declared_options(instance), **_rules(instance), **options, **answer.options, **choice(limits)},
+        options={**declared_options(instance), **rules, **options, **answer.options, **choice(limits)},
         stats=stats,
         verified=found.plan is not None,
         plan=None if found.plan is None else family.plan_to_json(instance, found.plan),
@@ -255,11 +256,6 @@ def run(
     listener.end(result, before_s)
     known.add(result, judge.proofs(answer), found.proof is not None and found.proof.is_claim)
     return result
-
-
-def _rules(instance: Any) -> dict[str, Json]:
-    """The requirements that the plan keeps, and of whose plans it is the best one."""
-    return {"require": " and ".join(instance.requirements)} if instance.requirements else {}
 
 
 def _begin(watch: Watch, limits: Limits, known: Known) -> None:

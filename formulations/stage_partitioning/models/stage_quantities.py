@@ -113,10 +113,7 @@ class StageQuantities:
         return None
 
     def _times_with(self, _v: int) -> Iterable[tuple[Any, Any]]:
-        """Times of stages that may hold node v, each with what is 1, or the literals that are true, if one does.
-
-        None where times of stages are no expressions (`time_unit`).
-        """
+        """Times that a stage with node v may take, each with what is 1, or the literals that are true; none: no unit."""
         return ()
 
     @abstractmethod

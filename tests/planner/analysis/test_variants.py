@@ -195,3 +195,17 @@ def test_the_page_runs_as_it_stands(capsys: pytest.CaptureFixture[str]) -> None:
         command, _, printed = content.partition("\n")
         assert main(shlex.split(command.removeprefix("$ planner "))) == 0
         assert capsys.readouterr().out.startswith(printed)
+
+
+@BOTH
+def test_files_and_roots_of_an_own_objective_are_in_its_unit(method: str) -> None:
+    model = chain(method).at_most(0.041)
+    model.minimise(2 * model.expression("num_devices"), unit="cost", scale=0.5)
+    bound = model.root().bound
+    assert bound is not None and 2 < bound <= 3
+    beside = model.sidecar()
+    assert (beside["unit"], beside["scale"], beside["offset"]) == ("cost", 0.5, 0.0)
+    with pytest.raises(UsageError, match=r"'41ms'; expected a number, in s"):
+        model.at_most("41ms")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"expected an expression, such as m.expression\('num_devices'\)"):
+        model.minimise("num_devices")
