@@ -113,7 +113,7 @@ class StageQuantities:
         return None
 
     def _times_with(self, _v: int) -> Iterable[tuple[Any, Any]]:
-        """Times that a stage with node v may take, each with what is 1, or the literals that are true; none: no unit."""
+        """Times that a stage with node v may take, each with what is 1, or the literals that are true; or none."""
         return ()
 
     @abstractmethod
