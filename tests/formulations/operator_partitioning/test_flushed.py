@@ -25,7 +25,7 @@ SECONDS = Limits(time_s=30)
 DIAMOND = OperatorInstance(
     "diamond",
     tuple(
-        Operator(name, time, size) for name, time, size in zip("abcd", (4.0, 6.0, 3.0, 2.0), (2, 8, 4, 1), strict=True)
+        Operator(name, time, size) for name, time, size in zip("abcd", (4.0, 6.0, 3.0, 2.0), (2.0, 8.0, 4.0, 1.0), strict=True)
     ),
     (Tensor(0, (1, 2), 1.0), Tensor(1, (3,), 2.0), Tensor(2, (3,), 0.0)),
     num_stages=4,
@@ -97,6 +97,12 @@ def test_a_flush_is_declared() -> None:
 def test_models_find_the_least_step(method: Any, cases: int) -> None:
     for case in range(cases // 2):
         check_exact(method, flushed_instance(random.Random(f"flushed {case}"), 5))
+
+
+@pytest.mark.parametrize("method", [cpsat, milp], ids=["cpsat", "milp"])
+def test_the_first_micro_batch_is_sent_along_its_path(method: Any) -> None:
+    """Alone it takes longer than its operators: without what is sent no model would prove the step."""
+    check_exact(method, replace(DIAMOND, step_microbatches=1))
 
 
 def test_a_flush_is_another_optimum() -> None:

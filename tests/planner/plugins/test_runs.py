@@ -84,6 +84,12 @@ def test_a_process_is_started_once_and_no_run_knows_of_another(
     assert len(list(tmp_path.glob("[0-9]*"))) == 3  # each was a process of its own
 
 
+def test_what_many_runs_may_import_is_imported_once(bring: Bring) -> None:
+    body = "import sys; print(*(name in sys.modules for name in ('networkx', 'formulations.device_mapping')))"
+    assert set(printed(bring(body), 2)) == {"True True"}
+    assert planner.solve(FOUR, method=bring(body)).stats["printed"] == "False False"
+
+
 def test_outside_of_an_experiment_none_waits(bring: Bring, started: list[str]) -> None:
     method = bring("print(os.getppid())")
     assert len({planner.solve(FOUR, method=method).stats["printed"] for _ in range(2)}) == 2
