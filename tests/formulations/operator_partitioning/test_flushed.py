@@ -25,7 +25,8 @@ SECONDS = Limits(time_s=30)
 DIAMOND = OperatorInstance(
     "diamond",
     tuple(
-        Operator(name, time, size) for name, time, size in zip("abcd", (4.0, 6.0, 3.0, 2.0), (2.0, 8.0, 4.0, 1.0), strict=True)
+        Operator(name, time, size)
+        for name, time, size in zip("abcd", (4.0, 6.0, 3.0, 2.0), (2.0, 8.0, 4.0, 1.0), strict=True)
     ),
     (Tensor(0, (1, 2), 1.0), Tensor(1, (3,), 2.0), Tensor(2, (3,), 0.0)),
     num_stages=4,
