@@ -9,6 +9,7 @@ from formulations.contract.family import Claim, Method, lazy
 from formulations.contract.quantities import names
 from formulations.stage_graph.definition.plan import StagePlan
 from formulations.stage_graph.definition.quantities import VOCABULARY
+from formulations.stage_graph.models import warm_ups, warm_ups_too_many
 from instances.parameters import Setting, one_of, parse_count, parse_flag
 from instances.problems.stage_graph import StageGraph
 from solvers.outcome import Limits, Watch
@@ -80,13 +81,21 @@ def _shortest(instance: StageGraph) -> str | None:
 
 def _fits_cpsat(instance: StageGraph) -> str | None:
     """One micro-batch size, and a model that can be built in seconds."""
+    return _one_size(instance) or _fits_terms(instance)
+
+
+def _fits_terms(instance: StageGraph) -> str | None:
     terms = _cpsat_terms(instance)
-    too_large = f"a model of {terms:g} terms; expected at most {_CPSAT_TERMS:g}" if terms > _CPSAT_TERMS else None
-    return _one_size(instance) or too_large
+    return f"a model of {terms:g} terms; expected at most {_CPSAT_TERMS:g}" if terms > _CPSAT_TERMS else None
 
 
 def _fits_exact(instance: StageGraph) -> str | None:
     return _one_size(instance) or (_identical(instance) if instance.device_graph is None else _fits_cpsat(instance))
+
+
+def _states_passes(instance: StageGraph) -> str | None:
+    """The shortest iteration, in a model of partitions that can be built in seconds."""
+    return _shortest(instance) or _fits_terms(instance)
 
 
 def _cpsat_terms(instance: StageGraph) -> int:
@@ -229,6 +238,19 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         supports=_fits_cpsat,
         limits=_MODEL,
         effort=_effort(4),
+    ),
+    Method(
+        name="cpsat-orders",
+        claim=Claim.EXACT,
+        source="the same rows on partition and devices, and when each pass of 1F1B ends, in one CP-SAT model",
+        solve=_code.models.cpsat_orders.solve,
+        backend="cpsat",
+        build=_code.models.cpsat_orders.model_of,
+        honours=names(VOCABULARY),
+        supports=_states_passes,
+        too_large=warm_ups_too_many,
+        limits=f"{_SHORTEST}, a model of at most {_CPSAT_TERMS:,.0f} terms",
+        effort=lambda instance: instance.num_operators**2 * warm_ups(instance),
     ),
     Method(
         name="milp-columns",

@@ -29,7 +29,7 @@ from formulations.stage_graph.costs.costs import Costs, with_in_flight
 from formulations.stage_graph.definition.plan import Stage, StagePlan
 from formulations.stage_graph.definition.problem import data_edges
 from formulations.stage_graph.definition.quantities import VOCABULARY
-from formulations.stage_graph.models import size_search
+from formulations.stage_graph.models import size_search, usable_sizes
 from formulations.stage_graph.models.data import Data, identical, longest_s
 from formulations.stage_graph.models.devices import Links, link_devices
 from formulations.stage_graph.upsets.bounds import simple_bound
@@ -399,7 +399,7 @@ def model_of(instance: StageGraph, watch: Watch | None = None, *, complete: bool
     knows a plan. Plans may keep more samples in flight than they must if it is ``complete``, or a requirement speaks of
     them. `formulations.modelling.solve_model.Stopped` once ``watch`` is stopped.
     """
-    groups = tuple((size,) for size in size_search.usable_sizes(instance))
+    groups = tuple((size,) for size in usable_sizes(instance))
     return model_within(instance, groups, scale_of(instance), watch or Watch(), complete=complete)
 
 

@@ -234,7 +234,7 @@ def identical(instance: StageGraph) -> StageGraph:
 
 def longest_s(instance: StageGraph) -> float:
     """Seconds per sample that no stage exceeds, if it has links and samples for all of its devices."""
-    slowest = instance.bandwidth_bytes_per_s
+    slowest = min(instance.bandwidth_bytes_per_s, instance.inner_bandwidth_bytes_per_s or math.inf)
     if instance.device_graph is not None:
         slowest = min((b for row in instance.device_graph.bandwidth_bytes_per_s for b in row if b), default=1.0)
     passes = math.fsum(each.forward_s(1) + each.backward_s(1) for each in instance.operators)

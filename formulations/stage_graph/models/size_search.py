@@ -18,8 +18,7 @@ from formulations.modelling.solve_model import Stopped, prove
 from formulations.stage_graph.costs.costs import Costs
 from formulations.stage_graph.definition.plan import StagePlan
 from formulations.stage_graph.definition.problem import evaluate, violations
-from formulations.stage_graph.definition.quantities import required_sizes
-from formulations.stage_graph.models import FEW_OPERATORS
+from formulations.stage_graph.models import FEW_OPERATORS, usable_sizes
 from formulations.stage_graph.models.data import identical
 from formulations.stage_graph.models.first_plan import first_plan
 from formulations.stage_graph.upsets.bounds import simple_bound
@@ -109,11 +108,6 @@ class Search:
                     break
         best, objective = min(bounds), self.watch.best_objective
         return best if best == math.inf or objective is None else min(best, objective)
-
-
-def usable_sizes(instance: StageGraph) -> tuple[int, ...]:
-    """Sizes that a model is about: those required, or all of them where none is left (which the model then refutes)."""
-    return required_sizes(instance) or instance.microbatch_sizes
 
 
 def solve(
