@@ -55,6 +55,14 @@ CUTOFF = Setting(
     default="none",
 )
 
+SYNC = Setting(
+    "sync",
+    one_of("beside", "after"),
+    "beside: weights are synchronised while a stage computes; after: then, as PipeDream's release has it",
+    metavar="beside|after",
+    default="beside",
+)
+
 #: What decides which stages a plan may have, but not what their numbers are.
 HONOURED = frozenset({"num_stages", "num_devices", "same_stage", "tp_degree_of", "dp_degree_of"})
 
@@ -178,5 +186,12 @@ METHODS: tuple[Method[StageInstance, StagePlan], ...] = (
         source="PipeDream, SOSP 2019: a chain with data parallelism, memory unlimited; no plan if its own does not "
         "fit; found by the threshold search of `exact` in place of its recursion",
         solve=_code.paper.pipedream.solve,
+    ),
+    Method(
+        name="pipedream-recursion",
+        claim=Claim.HEURISTIC,
+        source="PipeDream, SOSP 2019, by its own costs: the slowest computation, synchronisation or transfer",
+        solve=_code.paper.pipedream_recursion.solve,
+        options=(SYNC,),
     ),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from planner.reproduction.amp.common import CLAIMS as AMP
+from planner.reproduction.baselines.common import CLAIMS as BASELINES
 from planner.reproduction.claim import Claim, Evidence
 from planner.reproduction.graphpipe.common import CLAIMS as GRAPHPIPE
 from planner.reproduction.graphpipe.schedules import CLAIMS as GRAPHPIPE_SCHEDULES
@@ -13,4 +14,4 @@ from planner.reproduction.piper.common import CLAIMS as PIPER
 __all__ = ["CLAIMS", "Claim", "Evidence"]
 
 #: Every claim, in the order ``planner reproduce --list`` shows them.
-CLAIMS: tuple[Claim, ...] = (*PIPER, *AMP, *GRAPHPIPE, *GRAPHPIPE_SCHEDULES, *PARMESAN, *PIPELINES)
+CLAIMS: tuple[Claim, ...] = (*PIPER, *AMP, *GRAPHPIPE, *GRAPHPIPE_SCHEDULES, *PARMESAN, *PIPELINES, *BASELINES)

@@ -11,7 +11,9 @@ PipeDream's own recursion, which has the same optimum.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +23,7 @@ from formulations.contract.quantities import judge
 from formulations.modelling.bisection import minimise
 from formulations.stage_partitioning.baselines import work_bound
 from formulations.stage_partitioning.definition.plan import StagePlan
-from formulations.stage_partitioning.definition.problem import stage_memory, suffix_sums, violations
+from formulations.stage_partitioning.definition.problem import evaluate, stage_memory, suffix_sums, violations
 from formulations.stage_partitioning.exact.threshold import ThresholdSearch, statistics
 from formulations.stage_partitioning.kernels.tables import build_lattice, build_profile
 from formulations.stage_partitioning.methods import MAX_LABELS
@@ -29,6 +31,10 @@ from instances.graph import lifo_order
 from instances.problems.stage_edits import with_degrees
 from instances.problems.stage_partitioning import StageInstance
 from solvers.outcome import Limits, Prover, Stop, Watch
+
+#: Why there is no plan.
+NEEDS_TP = "PipeDream has no tensor parallelism, and some node needs it"
+NO_DEGREES = "no plan on the chain has degrees that the devices and micro-batches allow"
 
 
 def solve(instance: StageInstance, _limits: Limits, watch: Watch) -> Answer[StagePlan]:
@@ -42,10 +48,9 @@ def solve(instance: StageInstance, _limits: Limits, watch: Watch) -> Answer[Stag
     """
     bound = work_bound(instance)
     watch.bound(bound, Prover.BOUNDS)
-    try:
-        free = replace(with_degrees(instance, (1,)), memory_bytes=math.inf)
-    except ValueError:
-        return Answer(bound=bound, reason="PipeDream has no tensor parallelism, and some node needs it")
+    free = without_memory(instance)
+    if free is None:
+        return Answer(bound=bound, reason=NEEDS_TP)
     profile = build_profile(free, prune=True)
     n = len(free.layers)
     if (n + 1) * (profile.max_s + 1) > MAX_LABELS:
@@ -57,9 +62,24 @@ def solve(instance: StageInstance, _limits: Limits, watch: Watch) -> Answer[Stag
     best = minimise(search, watch.part(silent=True), 0.0)[0]
     stats = statistics(search)
     if best is None:
-        reason = "" if watch.stopped() else "no plan on the chain has degrees that the devices and micro-batches allow"
+        reason = "" if watch.stopped() else NO_DEGREES
         return Answer(bound=bound, stop=watch.why(), reason=reason, stats=stats)
-    plan, objective = best
+    return fitting(instance, best[0], bound, watch, stats)
+
+
+def without_memory(instance: StageInstance) -> StageInstance | None:
+    """The instance without tensor parallelism and with memory without limit; ``None`` if some node has no t = 1."""
+    try:
+        return replace(with_degrees(instance, (1,)), memory_bytes=math.inf)
+    except ValueError:
+        return None
+
+
+def fitting(
+    instance: StageInstance, plan: StagePlan, bound: float, watch: Watch, stats: Mapping[str, Any]
+) -> Answer[StagePlan]:
+    """The plan, if it fits; else what it needs, and how to see it."""
+    objective = evaluate(instance, plan)
     if not judge(violations, instance, plan):
         watch.plan(plan, objective)
         return Answer(plan=plan, bound=bound, stop=watch.why(), stats=stats)

@@ -6,10 +6,11 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import accumulate
+from itertools import accumulate, combinations, product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from oracles.stage_partitioning import brute_force
 from strategies import random_stage_instance
@@ -18,7 +19,8 @@ import planner
 from formulations.stage_partitioning import baselines
 from formulations.stage_partitioning.definition.plan import Stage, StagePlan
 from formulations.stage_partitioning.definition.problem import evaluate, violations
-from formulations.stage_partitioning.paper import pipedream
+from formulations.stage_partitioning.paper import pipedream, pipedream_recursion
+from formulations.stage_partitioning.paper.pipedream_recursion import Chain, Level, Memory, Replicated, partition
 from instances.problems.stage_edits import linearise
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from solvers.outcome import Limits, Stop, Watch
@@ -183,7 +185,7 @@ def test_a_graph_that_is_no_chain_becomes_one(cases: int) -> None:
     assert others > cases // 50
 
 
-@pytest.mark.parametrize("method", [baselines.solve, pipedream.solve])
+@pytest.mark.parametrize("method", [baselines.solve, pipedream.solve, pipedream_recursion.solve])
 def test_a_stopped_baseline_keeps_quiet(method: Any) -> None:
     watch = Watch()
     watch.stop(Stop.INTERRUPTED)
@@ -221,3 +223,73 @@ def test_released_baselines(published: Path, mode: str, most: int) -> None:
             assert found is None, row
         else:
             assert found == pytest.approx(row["tps"], rel=3e-9, abs=1e-9), row
+
+
+def own_times(
+    chain: Chain, beside: bool, most: int, bandwidth: float, memory: Memory | None = None
+) -> dict[int, float]:
+    """The best time by PipeDream's costs on m workers, for every m up to ``most``, over all plans."""
+    n, best = len(chain.times), dict.fromkeys(range(1, most + 1), math.inf)
+    for count in range(1, n + 1):
+        for inner in combinations(range(1, n), count - 1):
+            ends = (0, *inner, n)
+            for replicas in product(range(1, most + 1), repeat=count):
+                if sum(replicas) > most:
+                    continue
+                slowest, later = 0.0, most
+                for x, y, m in zip(ends, ends[1:], replicas, strict=False):
+                    if memory is not None:
+                        needed = sum(memory.activations[x:y]) * -(-later // m) + sum(memory.statics[x:y])
+                        slowest, later = math.inf if needed > memory.limit else slowest, later - m
+                    compute, sums = sum(chain.times[x:y]), 4 * (m - 1) / m * sum(chain.weights[x:y]) / bandwidth
+                    slowest = max(slowest, (max(compute, sums) if beside else compute + sums) / m)
+                    if x > 0:
+                        over = [chain.cuts[x - 1], *([chain.cuts[y - 1]] if y < n else [])]
+                        slowest = max(slowest, 2 * max(over) / m / bandwidth)
+                best[sum(replicas)] = min(best[sum(replicas)], slowest)
+    return best
+
+
+@pytest.mark.parametrize("beside", [True, False])
+def test_the_recursion_has_the_best_plan_by_its_own_costs(cases: int, beside: bool) -> None:
+    for seed in range(cases):
+        rng = np.random.default_rng(seed)
+        n, most, bandwidth = int(rng.integers(1, 6)), int(rng.integers(1, 5)), 2.0
+        chain = Chain(*(rng.integers(0, 9, size).astype(float) for size in (n, n, n - 1)))
+        level = [Level(most, bandwidth)]
+        found = {workers: time for workers, time, _ in partition(chain, level, beside=beside)}
+        assert found == pytest.approx(own_times(chain, beside, most, bandwidth), rel=1e-12)
+        memory = Memory(*(rng.integers(0, 9, n).astype(float) for _ in range(2)), float(rng.integers(4, 60)))
+        fitting = {workers: time for workers, time, _ in partition(chain, level, beside=beside, memory=memory)}
+        best = own_times(chain, beside, most, bandwidth, memory)
+        assert fitting == pytest.approx({workers: time for workers, time in best.items() if time < math.inf}, rel=1e-12)
+
+
+def test_machines_inside_of_machines_by_hand() -> None:
+    """Two layers on two machines of two devices: a machine runs a layer in two stages, or on two replicas."""
+    chain = Chain(np.array([4.0, 4.0]), np.array([8.0, 0.0]), np.array([1.0]))
+    levels = [Level(2, 8.0), Level(2, 1.0)]
+    (one, whole, stages), (two, time, apart) = partition(chain, levels)
+    # One machine: the first layer alone, as 4 (1/2) 8 / 8 = 2 bytes a second would do, too; both on two replicas, 4.
+    assert (one, whole, stages) == (1, 4.0, [Replicated(0, 2, 2)])
+    # Two machines: each layer on two devices takes 2, and the cut 2 at the outer bandwidth.
+    assert (two, time, apart) == (2, 2.0, [Replicated(0, 1, 2), Replicated(1, 2, 2)])
+    # Weights between machines are dear: on one level of four devices of that bandwidth they are not replicated.
+    *_, (four, flat, split) = partition(chain, [Level(4, 1.0)])
+    assert (four, flat, split) == (4, 4.0, [Replicated(0, 1, 1), Replicated(1, 2, 3)])
+
+
+@pytest.mark.parametrize("sync", ["beside", "after"])
+def test_the_recursion_never_beats_the_optimum(cases: int, sync: str) -> None:
+    fits = none = 0
+    for seed in range(max(20, cases)):
+        instance = random_stage_instance(seed)
+        answer = pipedream_recursion.solve(instance, Limits(), Watch(), sync=sync)
+        if answer.plan is None:
+            none += "none fits" in answer.reason
+            continue
+        fits += 1
+        best = brute_force(instance)
+        assert violations(instance, answer.plan) == () and best is not None
+        assert evaluate(instance, answer.plan) >= best.time * (1 - 1e-12)
+    assert fits > 3 and none > 3

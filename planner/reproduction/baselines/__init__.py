@@ -1,0 +1,1 @@
+"""Claims about planners that the papers compare with."""

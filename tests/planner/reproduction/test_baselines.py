@@ -1,0 +1,29 @@
+"""The claims about planners that the papers compare with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from planner.reproduction.baselines import pipedream
+from planner.reproduction.reproduce import reproduce
+
+
+@pytest.mark.paper
+def test_pipedreams_stages_of_vgg16(published: Path) -> None:
+    """Those of the release on 4, 8 and 16 workers, where weights are synchronised beside computation."""
+    found = reproduce("pipedream-vgg16", inputs=str(published)).evidence
+    assert (found.compared, found.matched) == (3, 3)
+    replicas = {(row["workers"], row["sync"]): row["replicas"] for row in found.rows}
+    assert replicas[16, "beside"] == "15-1" and replicas[16, "after"] == "10-3-2-1"
+
+
+def test_what_pipedreams_costs_lose(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipedream, "SETTINGS", (("bert32", 8), ("bert", 128), ("gpt", 32)))
+    found = reproduce("pipedream-loss").evidence
+    assert "proved: 3 of 3" in found.notes[-1]
+    bert32, bert, gpt = found.rows
+    assert round(bert32["beside_percent"], 1) == 61.9 and abs(bert32["after_percent"]) < 1e-6
+    assert round(bert["beside_percent"], 1) == 512.6 and round(bert["by_pipedream_percent"], 1) == 17.4
+    assert round(gpt["best_of_space_percent"], 1) == 9.6
