@@ -7,6 +7,7 @@ process (`formulations.contract.problem`) come after them.
 from __future__ import annotations
 
 import os
+from functools import cache
 from importlib import import_module
 
 from instances.renamed import keep_old_names
@@ -49,12 +50,29 @@ def __getattr__(name: str) -> object:
     from formulations.contract.problem import all_of
 
     if not _packages:
-        _packages = tuple(import_module(f"{__name__}.{folder}").FAMILY for folder in _folders())
+        _packages = tuple(_family_in(folder) for folder in _folders())
     return all_of(_packages)
 
 
-def _folders() -> list[str]:
+def family_named(name: str) -> Family[Any, Any] | None:
+    """The family of that name, or ``None``; no other is imported where a package has the name.
+
+    Where ``FAMILIES`` was set, those count alone.
+    """
+    if "FAMILIES" not in globals() and name in _folders():
+        return _family_in(name)
+    known: Any = import_module(__name__).FAMILIES
+    return next((family for family in known if family.name == name), None)
+
+
+def _family_in(folder: str) -> Family[Any, Any]:
+    found: Family[Any, Any] = import_module(f"{__name__}.{folder}").FAMILY
+    return found
+
+
+@cache
+def _folders() -> tuple[str, ...]:
     """The names of the problem packages, new ones last."""
     there = (entry.path for path in __path__ for entry in os.scandir(path) if entry.is_dir())
     found = {os.path.basename(path) for path in there if {"definition", "definition.py"} & set(os.listdir(path))}
-    return [*(name for name in _FIRST if name in found), *sorted(found.difference(_FIRST))]
+    return (*(name for name in _FIRST if name in found), *sorted(found.difference(_FIRST)))

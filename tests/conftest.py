@@ -105,7 +105,8 @@ def _commands_built_once() -> Iterator[None]:
         if completion.is_asked() or "--help" in args:
             return build_and_call(app, args=args, **more)
         families = formulations.FAMILIES
-        known = (*(each.name for each in app.registered_commands), *((id(each), id(each.methods)) for each in families))
+        commands = ((each.name, tuple(each.callback.__annotations__)) for each in app.registered_commands)
+        known = (*commands, *((id(each), id(each.methods)) for each in families))
         if known not in built:
             built[known] = families, typer.main.get_command(app)  # families are kept, so that no other has their id
         return built[known][1](args=args, **more)

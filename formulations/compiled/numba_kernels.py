@@ -8,6 +8,7 @@ and compiled with them.
 from __future__ import annotations
 
 import pickle
+import sys
 from collections.abc import Callable
 from typing import Any, get_args, get_type_hints
 
@@ -17,7 +18,7 @@ from formulations.compiled import compile_times
 
 with compile_times.loading():
     from numba import config, njit, types
-    from numba.core import event
+    from numba.core import environment, event
     from numba.core.caching import FunctionCache
     from numba.core.runtime import rtsys
     from numba.core.typing.typeof import typeof_impl
@@ -112,6 +113,28 @@ def _type_of(hint: Any) -> Any:
     return types.Array(numpy_support.from_dtype(np.dtype(scalar)), dimensions, "C")
 
 
+class _Unpickler(pickle.Unpickler):
+    """Reads machine code that was kept, without an import of those modules of numba's that parts of it come from.
+
+    Object mode alone looks at more of a module than its name, and nothing here runs in it. The imports would take as
+    long as loading the kernels.
+    """
+
+    def find_class(self, module: str, name: str, /) -> Any:
+        """Numba's own, but for what makes the environment of a function."""
+        found = super().find_class(module, name)
+        return _environment if found is environment._rebuild_env else found
+
+
+def _environment(module: str, constants: Any, name: str) -> Any:
+    found = environment.lookup_environment(name)
+    if found is None and module.startswith("numba.") and module not in sys.modules:
+        found = environment.Environment({"__name__": module})
+        found.consts[:], found.env_name = constants, name
+        environment.Environment._memo[name] = found
+    return found or environment._rebuild_env(module, constants, name)
+
+
 class _Kept(FunctionCache):  # type: ignore[misc]
     """Numba's cache on disk, which a full disk or a damaged file makes slow, not unusable."""
 
@@ -125,12 +148,21 @@ class _Kept(FunctionCache):  # type: ignore[misc]
         try:
             try:
                 return self._load_overload(sig, target_context)
+            except FileNotFoundError:  # another process has taken it away
+                return None
             # Damaged, or of an earlier version whose classes have moved: it is written anew.
             except (EOFError, pickle.UnpicklingError, AttributeError, ImportError, IndexError):
                 self.flush()
         except OSError as error:
             compile_times.warn_not_cached(error)
         return None
+
+    def _load_overload(self, sig: Any, target_context: Any) -> Any:
+        name = self._cache_file._load_index().get(self._index_key(sig, target_context.codegen()))
+        if name is None:
+            return None
+        with open(self._cache_file._data_path(name), "rb") as kept:
+            return self._impl.rebuild(target_context, _Unpickler(kept).load())
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep a compiled function, if that is possible."""

@@ -81,7 +81,9 @@ class Builder:
         launches = 0.0 if not passes else self._device.launch_s * (1 + back * gradient)
         seconds = forward * (1 + back * gradient) + launches
         size = math.prod(shape) * _ELEMENT
-        self._operators.append(Operator(f"{kind}{number}", seconds, parameters * _ELEMENT, float(size), name=kind))
+        self._operators.append(
+            Operator(f"{kind}{number}", seconds, float(parameters * _ELEMENT), float(size), name=kind)
+        )
         self._shapes.append(shape)
         self._links += [(each, number) for each in dict.fromkeys(inputs)]
         return number

@@ -10,13 +10,13 @@ from __future__ import annotations
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from formulations.compiled.compile_times import KernelCacheWarning
 from instances.errors import InstanceError
@@ -62,8 +62,9 @@ def main(arguments: list[str] | None = None) -> int:
         try:
             given, note = moved_options.as_now(sys.argv[1:] if arguments is None else arguments)
             options.bring_problems(given)
-            words_given = completion.words_to_complete() if completion.is_asked() else given
-            command = application(next(iter(words_given), None))
+            is_asked = completion.is_asked()
+            words_given = completion.words_to_complete() if is_asked else given
+            command = application(next(iter(words_given), None), None if is_asked else given[1:])
             code = command(args=given, prog_name="planner", standalone_mode=False)
             if note and "--quiet" not in given:
                 _complain(note)
@@ -86,11 +87,12 @@ def main(arguments: list[str] | None = None) -> int:
             return BUG
 
 
-def application(wanted: str | None = None) -> typer.Typer:
+def application(wanted: str | None = None, given: Sequence[str] | None = None) -> typer.Typer:
     """The typer application, with the settings of the families and methods there are now.
 
     Where ``wanted`` is a command, it is the only one, unless a shell completes words: all of them take 40 ms. Only
-    that command gets its settings (``None``: no command does): finding them imports the families.
+    that command gets its settings (``None``: no command does), and only if one of the words ``given`` after it may be
+    one of them (``None``: it may): finding them imports the families.
     """
     is_alone = wanted in _COMMANDS and not completion.is_asked()
     app = typer.Typer(
@@ -106,10 +108,16 @@ def application(wanted: str | None = None) -> typer.Typer:
             continue
         offered = command.offered
         if offered is None:
-            function, cls = options.with_choices(command.function), None
+            function = options.with_choices(command.function)
+            cls: type[TyperCommand] = options.ReadingCommand
         else:
-            taken = offered.taken() if name == wanted else ()
-            function = options.with_choices(command.function, taken, problem=offered.problem, require=offered.require)
+            function = options.with_choices(
+                command.function,
+                offered.taken if name == wanted else list,
+                given,
+                problem=offered.problem,
+                require=offered.require,
+            )
             cls = options.help_class(offered.about, offered.pointer.format(name), offered.panels)
         examples = (f"  {example}" for example in _EXAMPLES.get(name, ()))
         epilog = "\n".join(("Examples:", *examples)) if name in _EXAMPLES else None
@@ -253,7 +261,7 @@ _PANELS: dict[str, dict[str, _Command]] = {
 _COMMANDS = {name: command for panel in _PANELS.values() for name, command in panel.items()}
 
 
-class _FirstPage(TyperGroup):
+class _FirstPage(options.Reading, TyperGroup):
     """The group of all commands, whose help is one screen: a line for each command, by what it is for."""
 
     def format_help(self, ctx: Any, _formatter: Any) -> None:

@@ -6,16 +6,19 @@ With some 100 settings of twelve problems, of which eight are called ``--memory`
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Annotated, Any, get_origin, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
+from typer._coercion import build_runtime_param
 from typer.core import TyperCommand
+from typer.models import ParameterInfo
 
 from instances.errors import InstanceError
 from planner.cli import completion
@@ -45,9 +48,17 @@ About = Callable[[Mapping[str, Any]], list[Choice]]
 
 
 def with_choices(
-    command: Command, offered: Iterable[Choice] = (), *, problem: bool = False, require: bool = False
+    command: Command,
+    offered: Callable[[], Iterable[Choice]] = list,
+    given: Sequence[str] | None = None,
+    *,
+    problem: bool = False,
+    require: bool = False,
 ) -> Command:
-    """The command with the options of its groups, a hidden one for each choice, and ``--problem``, ``--require``."""
+    """The command with the options of its groups, a hidden one for each choice, and ``--problem``, ``--require``.
+
+    Choices are ``offered`` only where one of the words ``given`` is no option of the command's own (``None``: it may).
+    """
     signature = inspect.signature(command, eval_str=True)
     groups = {each.name: each for each in signature.parameters.values() if isinstance(each.default, Group)}
     first, *fixed = [
@@ -59,7 +70,10 @@ def with_choices(
     own = {each.name for each in (first, *fixed)}
     offers = {"problem": problem, "require": require}
     reads_as = [each for each in _options_of(_Declared()) if offers[each.name] and each.name not in own]
-    parameters = [first, *reads_as, *fixed, *(_parameter(choice) for choice in offered if choice.name not in own)]
+    parameters = [first, *reads_as, *fixed]
+    flags = {flag for each in parameters for flag in _flags(each)}
+    if given is None or any(word.startswith("-") and word.partition("=")[0] not in flags for word in given):
+        parameters += [_parameter(choice) for choice in offered() if choice.name not in own]
 
     def run_command(**values: Any) -> None:
         for name, group in groups.items():
@@ -81,6 +95,12 @@ def bring_problems(arguments: Iterable[str]) -> None:
             problem_name(value)
 
 
+def _flags(parameter: inspect.Parameter) -> tuple[str, ...]:
+    """What may stand on the command line for a parameter."""
+    declared = next(each for each in get_args(parameter.annotation) if isinstance(each, ParameterInfo))
+    return tuple(declared.param_decls or (f"--{parameter.name.replace('_', '-')}",))
+
+
 @cache  # commands share groups
 def _options_of(group: Group) -> list[inspect.Parameter]:
     """The options that a group stands for, with its values as defaults."""
@@ -94,6 +114,48 @@ def _options_of(group: Group) -> list[inspect.Parameter]:
     ]
 
 
+class _AsGiven:
+    """What a parameter's value becomes: the value itself where it is of the type already, or its few digits.
+
+    Typer would make a validator of pydantic's for every parameter of the command, given or not: a sixth of the time of
+    a small instance. Whatever else is given still comes to such a one.
+    """
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        """The value that the command gets; a ``typer.BadParameter`` says why there is none."""
+        described, several = param.type_descriptor, param.multiple or param.nargs == -1
+        kind = described.annotation
+        if value is None:
+            return () if several else None
+        if described.parameter_info.parser is None and not described.is_ranged:
+            if kind in (str, int, float) and type(value) is kind:
+                return value
+            if kind in _DIGITS and isinstance(value, str) and re.fullmatch(_DIGITS[kind], value):
+                return kind(value)
+            if kind == list[str] and isinstance(value, list | tuple) and all(type(each) is str for each in value):
+                return list(value)
+        return build_runtime_param(described).coerce(value, param=param, ctx=ctx)
+
+
+#: Numbers that every reader of numbers reads as Python does.
+_DIGITS = {int: "[0-9]{1,15}", float: r"[0-9]{1,15}(\.[0-9]{1,15})?"}
+
+
+class Reading:
+    """A command that reads its words by `_AsGiven`: to be inherited before typer's."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Its parameters."""
+        parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for param in parameters:
+            param._runtime_param = _AsGiven()
+        return parameters
+
+
+class ReadingCommand(Reading, TyperCommand):
+    """A command without choices."""
+
+
 #: Settings of most problems that a command's help shows before an instance is named, if it has panels.
 _OF_MOST = {"devices": ("N", "devices of the instance"), "memory": ("SIZE", "of a device, such as 16GiB")}
 
@@ -104,7 +166,7 @@ def help_class(about: About, pointer: str, panels: Mapping[str, str] = MappingPr
     ``panels`` are those of its own options by their names.
     """
 
-    class Explained(TyperCommand):
+    class Explained(Reading, TyperCommand):
         def shell_complete(self, ctx: Any, incomplete: str) -> Any:
             with suppress(InstanceError, UsageError):  # no instance yet
                 self.params = _reveal(self.params, about(completion.values_on_line(ctx.params)))

@@ -78,7 +78,6 @@ class Outputs(Group):
         """Do the work with these arguments of `planner.solve`, show and write what it finds, and exit."""
         from planner.display.progress import note, progress_line
         from planner.results.events import complain, event_file
-        from planner.solving.certify import certify
 
         proof: Iterable[Callable[[], None]] = ()
         with event_file(self.events) as log, defer():
@@ -90,6 +89,8 @@ class Outputs(Group):
                 raise with_reproducer(error, self.reproducer_dir, self.json) from error
             limits: Limits = arguments["limits"]
             if self.certificate is not None:
+                from planner.solving.certify import certify
+
                 certified = certify(found.instance, found.result, limits=limits, notice=arguments["notice"])
                 found, proof = replace(found, result=certified.result), self._certificate(certified)
             log.end(found.result)

@@ -51,7 +51,6 @@ def solve_command(
     **settings: Any,
 ) -> None:
     """Find a plan; --exact proves it optimal, otherwise its gap is reported."""
-    from planner.analysis.compare_with_paper import solve_beside
     from planner.analysis.least import TIME, solve_least, split_bounds
     from planner.solving.solve import solve
 
@@ -85,6 +84,8 @@ def solve_command(
         if not compare and not plan:
             found = Solved(solve(declared, **arguments), declared)
             return found if trainer is None else answered(found, trainer, instance, overrides, outputs.out)
+        from planner.analysis.compare_with_paper import solve_beside
+
         result, *others = solve_beside(declared, plans_of(plan), **arguments)
         return Solved(result, declared, others=others)
 

@@ -20,8 +20,6 @@ from planner.results.optimality_loss import any_optimal
 from planner.results.result import Result
 from planner.results.sentences import SAID, both_clocks, comparison_row, sentences, stage_rows, without_empty
 from planner.results.texts import brief, facts, format_cell, plural, with_unit
-from planner.solving.certify import Verification
-from planner.solving.compare import Report, is_proved
 from solvers.outcome import Stop
 
 if TYPE_CHECKING:
@@ -29,6 +27,8 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+    from planner.solving.certify import Verification
+    from planner.solving.compare import Report
 
 #: The columns of a comparison that give way, one after the other, in a narrow terminal.
 _GIVE_WAY = ("instance", "certificate", "stop", "proved by", "seconds", "status", "gap")
@@ -159,6 +159,8 @@ def show_report(report: Report) -> None:
 
 def certificate_word(report: Report, result: Result) -> str:
     """Whether a proof can be checked by others: its certificate, ``possible`` (none was requested) or `uncertified`."""
+    from planner.solving.compare import is_proved
+
     if not is_proved(result):
         return "-"
     if result.certificate is not None:

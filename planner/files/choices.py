@@ -88,8 +88,10 @@ def claim_options(claims: Iterable[Any]) -> list[Choice]:
 
 def split(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """What was given: the instance's overrides, with ``problem`` and ``require``, and the methods' options."""
-    overriding = {"problem", "require", *(choice.name.replace("-", "_") for choice in every_override())}
     given = {name: value for name, value in settings.items() if value not in (None, False, [])}
+    overriding = {"problem", "require"}
+    if not given.keys() <= overriding:  # finding the others imports the families
+        overriding.update(choice.name.replace("-", "_") for choice in every_override())
     return (
         {name: value for name, value in given.items() if name in overriding},
         {name: value for name, value in given.items() if name not in overriding},

@@ -102,10 +102,7 @@ def problem_name(problem: str) -> str:
 
 def family_named(name: str) -> Family[Any, Any]:
     """The family of that name, or that a user brings (`problems`); `UsageError` if there is none."""
-    for family in formulations.FAMILIES:
-        if family.name == name:
-            return family
-    found = problems.load_problem(name)
+    found = formulations.family_named(name) or problems.load_problem(name)
     if found is None:
         raise UsageError.unknown(
             "problem", name, [*(family.name for family in formulations.FAMILIES), *problems.installed_problems()]
@@ -137,7 +134,7 @@ def problem_of(name: str, inputs: str | None = None, problem: str | None = None)
             content = {"problem": "stage_partitioning"}
         family = recognise_family(content, where)
     else:
-        content, family = None, next(each for each in formulations.FAMILIES if each.name == entry.family)
+        content, family = None, family_named(entry.family)
     if problem is None:
         return family
     return _readers(family, content if entry is None else entry.make(), problem)[problem]
@@ -161,10 +158,9 @@ def family_of(instance: Any) -> Family[Any, Any]:
     known = find_family(instance)
     if known is not None:
         return known
-    home = type(instance).__module__.rpartition(".")[2]
-    for family in formulations.FAMILIES:
-        if family.name == home:
-            return family
+    family = formulations.family_named(type(instance).__module__.rpartition(".")[2])
+    if family is not None:
+        return family
     raise UsageError.at("the instance", type(instance).__name__, "an instance of a problem of planner list")
 
 
@@ -220,25 +216,43 @@ def recognise_family(content: Any, where: str) -> Family[Any, Any]:
     raise InstanceError.at(where, "content", kind, rule)
 
 
-def _read(family: Family[Any, Any], content: Any, where: str, problem: str | None, overrides: Mapping[str, Any]) -> Any:
-    """The instance that a content of this family and the overrides declare, read as the requested problem."""
-    readers = _readers(family, content, problem)
+def _read(
+    family: Family[Any, Any],
+    content: Any,
+    where: str,
+    problem: str | None,
+    overrides: Mapping[str, Any],
+    *,
+    keeps_rules: bool = False,
+) -> Any:
+    """The instance that a content of this family and the overrides declare, read as the requested problem.
+
+    ``keeps_rules``: it is an entry of the catalog as it stands, which tests hold to the rules of every field; what
+    validates these takes as long to import as all else that loads an instance.
+    """
     overrides, required = settings.split_requirements(overrides)
-    if problem is None and overrides.get("realizable") is not None and _OF_TRAINERS in readers:
+    if problem is None and overrides.get("realizable") is not None and _OF_TRAINERS in _readers(family, content):
         has_it = "realizable" in {each.name for each in family.overrides}
         problem = _OF_TRAINERS if required or not has_it else None
-    family = readers[problem or family.name]
+    if problem is not None:
+        family = _readers(family, content, problem)[problem]
     try:
         parsed = settings.parse(family.overrides, overrides, family.name)
     except settings.UnknownSettingError as error:
+        if problem is not None:
+            raise
+        readers = _readers(family, content)
         owners = [name for name, other in readers.items() if error.name in {each.name for each in other.overrides}]
-        if problem is not None or not owners:
+        if not owners:
             raise
         raise UsageError(f"option --{error.name} is one of {owners[0]}; add --problem {owners[0]}") from None
-    return validate(with_requirements(family.read(content, where, parsed), required), where)
+    found = with_requirements(family.read(content, where, parsed), required)
+    if keeps_rules:
+        object.__setattr__(found, _IS_VALID, True)
+    return validate(found, where)
 
 
-def _readers(family: Family[Any, Any], content: Any, problem: str | None) -> dict[str, Family[Any, Any]]:
+def _readers(family: Family[Any, Any], content: Any, problem: str | None = None) -> dict[str, Family[Any, Any]]:
     """The families that read this content, first its own; `UsageError` if ``problem`` is given and none of them."""
     others = {each.name: each for each in formulations.FAMILIES if each.also_reads and each.also_reads(content)}
     readers = {family.name: family, **others}
@@ -327,8 +341,9 @@ def _from_catalog(name: str, entry: Any, inputs: str | None, problem: str | None
         made = entry.make(**{key.replace("-", "_"): value for key, value in parameters.items()})
     else:
         made = entry.published.make(read_content(file), str(file))
-    family = next(family for family in formulations.FAMILIES if family.name == entry.family)
-    return _read(family, made, name, problem, {key: value for key, value in given.items() if key not in own})
+    family, rest = family_named(entry.family), {key: value for key, value in given.items() if key not in own}
+    as_it_stands = file is None and all(value in (None, False, []) for value in given.values())
+    return _read(family, made, name, problem, rest, keeps_rules=as_it_stands)
 
 
 def _find(name: str, inputs: str | None, known: list[str]) -> Path:

@@ -8,14 +8,16 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Annotated, Any
 
 import networkx
 import pytest
 import typer
+from typer._coercion import build_runtime_param
 
 import formulations
 from instances.catalog.catalog import CATALOG
-from planner.cli import app
+from planner.cli import app, options
 from planner.cli.app import main
 from planner.reproduction import CLAIMS
 
@@ -316,6 +318,44 @@ def test_a_command_is_built_without_the_others(monkeypatch: pytest.MonkeyPatch) 
         assert list(found) == (["solve"] if wanted == "solve" else list(app._COMMANDS))
     monkeypatch.setenv("_PLANNER_COMPLETE", "complete_bash")
     assert len(typer.main.get_command(app.application("solve")).commands) == len(app._COMMANDS)  # type: ignore[attr-defined]
+
+
+def test_settings_are_found_where_a_word_may_be_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That imports every problem: a line of the command's own options does without."""
+    own = ["chain8", "--exact", "--time-limit=3", "--require", "num_stages <= 2"]
+    for given, finds in ((own, False), ([*own, "--memory", "1GiB"], True), (["--help"], True), (None, True)):
+        found = typer.main.get_command(app.application("solve", given)).commands["solve"]  # type: ignore[attr-defined]
+        assert ("--memory" in {name for each in found.params for name in each.opts}) == finds
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (str, ["", "7", " x"]),
+        (int, [0, "0", "12", "007", " 3", "-3", "1_0", "1.0", "1.5", "x", "9" * 16, True]),
+        (float, [0.5, "2", "2.50", "1e3", "inf", "nan", ".5", "5.", "x", 1]),
+        (list[str], [(), ["a"], ("a", "b")]),
+        (bool, [True, "yes", "x"]),
+    ],
+)
+def test_values_are_read_as_typer_reads_them(kind: Any, values: list[Any]) -> None:
+    several = kind == list[str]
+
+    def command(value: Any = None) -> None:
+        """Nothing."""
+
+    command.__annotations__["value"] = Annotated[kind, typer.Option("--value")]
+    alone = typer.Typer()
+    alone.command()(command)
+    param: Any = next(each for each in typer.main.get_command(alone).params if each.name == "value")
+    for value in [*values, None]:
+        read = []
+        for reader in (build_runtime_param(param.type_descriptor), options._AsGiven()):
+            try:
+                read.append(repr(reader.coerce(value, param=param, ctx=None)))  # type: ignore[arg-type]
+            except typer.BadParameter as error:
+                read.append(error.message)
+        assert read[0] == read[1] and (value is not None or read[0] == repr(() if several else None))
 
 
 def texts() -> list[tuple[str, str]]:

@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import formulations
 import planner
+from instances.catalog.catalog import CATALOG
 from instances.errors import InstanceError
+from instances.validation import validate_fields
 from planner.cli.app import main
 from planner.files.load import family_of
 from planner.process.errors import UsageError
@@ -104,6 +108,15 @@ def test_a_catalog_name_wins_over_a_file(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "chain8").write_text("not an instance")
     assert planner.load("chain8").name == "chain8"
     refusal("./chain8")
+
+
+@pytest.mark.parametrize("name", sorted(CATALOG))
+def test_an_entry_of_the_catalog_keeps_the_rules_of_its_fields(name: str) -> None:
+    """As it stands it is not validated when it is loaded."""
+    found, family = planner.load(name), formulations.family_named(CATALOG[name].family)
+    assert family is not None and vars(found)["_is_valid"] and not found.requirements
+    assert repr(validate_fields(replace(found), name)) == repr(found)  # 1 is not 1.0
+    family.check(found, name)
 
 
 def test_parameters_and_overrides_of_a_catalog_name() -> None:
