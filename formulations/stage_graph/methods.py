@@ -31,6 +31,9 @@ _MODEL = f"instances whose model has at most {_CPSAT_TERMS:,.0f} terms, {_PROVAB
 #: Up to so many operators all partitions are searched without counting upsets.
 _SMALL = 14
 
+#: On so many devices the shortest iteration of so few operators takes seconds: 3 at most of random ones.
+_FEW_DEVICES = 8
+
 #: Up to so many operators it pays to try to list all upsets.
 _NARROW = 60
 
@@ -38,7 +41,8 @@ _NARROW = 60
 def choose(instance: StageGraph, limits: Limits, exact: bool) -> tuple[str, str]:
     """All partitions where the model is small, upsets where branches are chains, else these and CP-SAT."""
     operators = f"{instance.num_operators} operators"
-    if _shortest(instance) is None and (exact or limits.time_s is not None):
+    is_small = instance.num_operators <= _SMALL and instance.num_devices <= _FEW_DEVICES
+    if _shortest(instance) is None and (exact or limits.time_s is not None or is_small):
         return "branch-and-bound", f"{operators}: the shortest iteration, bounded by heads and all-reduces"
     provable = _one_size(instance) is None
     if provable and instance.device_graph is not None:

@@ -97,7 +97,7 @@ def stage_graph(
 ) -> StageGraph:
     """The nodes on one device each, with times that grow with the samples; what a node hands on counts as kept.
 
-    ``facts`` are the instance's ``origin``.
+    Minimised is the iteration of a batch. ``facts`` are the instance's ``origin``.
     """
     costs = Configurations(captured, hardware, work, choices)
     leaving, b = _leaving(captured), work.microbatch
@@ -119,6 +119,7 @@ def stage_graph(
         inner_bandwidth_bytes_per_s=hardware.inner_bandwidth_bytes_per_s * choices.link_efficiency,
         devices_per_node=hardware.devices_per_machine,
         weight_copies=costs.states_per_byte(),
+        objective="iteration",  # trainers flush after a batch, and this is what one takes
         origin=dict(facts),
     )
 

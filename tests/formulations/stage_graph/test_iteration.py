@@ -22,7 +22,7 @@ from formulations.stage_graph.iteration import search
 from formulations.stage_graph.iteration.descent import descend
 from formulations.stage_graph.iteration.warm_ups import WarmUps
 from instances.generators.branching import candle_uno, dlrm, mmt, sequential_transformer
-from instances.problems.stage_graph import AffineTime, Operator, OperatorEdge, StageGraph
+from instances.problems.stage_graph import AffineTime, DeviceGraph, Operator, OperatorEdge, StageGraph
 from planner.process.errors import UsageError
 from solvers.outcome import OPTIMAL_GAP, Limits, Status, Stop, Watch
 
@@ -191,6 +191,23 @@ def test_equation_1_prefers_another_plan() -> None:
     assert other.stats["samples_per_s"] == pytest.approx(133.81, abs=0.005)
     assert instance.minibatch / iteration_s(instance, plan) < 90
     assert other.stats["tps_s"] > one.objective
+
+
+def test_both_clocks_of_a_plan() -> None:
+    """Whichever is minimised, with the settings of the other; a device graph has no method for the iteration."""
+    instance = mmt(2, 8, devices=4)
+    for objective, other, kind in (("tps", "iteration", "steady"), ("iteration", "tps", "iteration")):
+        result = planner.solve(replace(instance, objective=objective))
+        plan, clock = FAMILY.plan_from_json(instance, result.plan), result.clock()
+        assert clock is not None and (clock.kind, clock.other) == (kind, f"--objective {other}")
+        assert clock.formula_s == instance.minibatch * bottleneck_s(instance, plan)
+        assert clock.iteration_s == iteration_s(instance, plan) >= clock.formula_s
+    small = replace(mmt(2, 2, devices=2), objective="iteration")
+    assert planner.solve(small).method == "branch-and-bound" and small.num_operators <= 14
+    links = DeviceGraph((1e12, 1e12), ((0.0, 1e9), (1e9, 0.0)))
+    on_links = planner.solve(replace(mmt(1, 1), device_graph=links, num_devices=2))
+    clock = on_links.clock()
+    assert clock is not None and clock.other == "" and clock.iteration_s is not None
 
 
 @pytest.mark.parametrize(
