@@ -1,4 +1,4 @@
-"""Hierarchical stage partitioning: machines of devices, a network inside a machine and another between machines."""
+"""Hierarchical stage partitioning: machines of devices, each level of them with a network of its own."""
 
 from formulations.contract.package import family_of
 

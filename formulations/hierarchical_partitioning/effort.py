@@ -10,9 +10,14 @@ from formulations.stage_partitioning.methods import MAX_DOWNSETS
 from instances.graph import downsets
 from instances.problems.hierarchical_partitioning import HierarchicalInstance
 
+#: Why most methods refuse what has more levels.
+TWO_LEVELS = "levels above machines; use piper-levels-exact-knapsack"
+
 
 def supports(instance: HierarchicalInstance) -> str | None:
-    """Whether the recursion can hold its table."""
+    """Whether the threshold test can hold its table."""
+    if instance.upper_levels:
+        return TWO_LEVELS
     count = downset_count(instance.flat)
     if count is None:
         return f"{too_many(len(instance.flat.layers), MAX_DOWNSETS)}; try --linearize"
@@ -39,12 +44,16 @@ def model_effort(instance: HierarchicalInstance) -> float:
 
 def model_supports(instance: HierarchicalInstance) -> str | None:
     """``None``, or why the CP-SAT model is too large for an instance."""
+    if instance.upper_levels:
+        return TWO_LEVELS
     terms = model_effort(instance)
     return None if terms <= MAX_TERMS else f"the model would have about {terms:.1g} terms; at most {MAX_TERMS:.0e}"
 
 
 def columns_supports(instance: HierarchicalInstance) -> str | None:
     """``None``, or why the models of columns are too large for an instance."""
+    if instance.upper_levels:
+        return TWO_LEVELS
     count = _few_downsets(instance)
     if count is None:
         return f"the graph has more than {methods.MAX_DOWNSETS} downsets"
@@ -76,3 +85,42 @@ def _sums_behind(instance: HierarchicalInstance) -> int:
     """How many numbers b there are, over all d_2."""
     S = _most_in_flight(instance)
     return sum(S // d2 + 1 for d2 in range(1, min(instance.num_machines, S) + 1))
+
+
+def levels_supports(instance: HierarchicalInstance) -> str | None:
+    """``None``, or why the tables of all levels do not fit."""
+    count = downset_count(instance.flat)
+    if count is None or count > methods.MAX_LEVEL_DOWNSETS:
+        return f"the graph has more than {methods.MAX_LEVEL_DOWNSETS} downsets"
+    cells = cells_of_levels(instance, count)
+    if cells <= methods.MAX_LEVEL_CELLS:
+        return None
+    return f"the tables of all levels would have about {cells:.1g} entries; try --microbatches or --linearize"
+
+
+def cells_of_levels(instance: HierarchicalInstance, count: int) -> float:
+    """Most entries of the recursion's tables below the highest level, and of those of stages, for so many downsets."""
+    S = _most_in_flight(instance)
+    K1, pairs = instance.devices_per_machine, count**2 / 2
+    stages = len(instance.flat.tp_degrees) * sum(-(-S // d) for d in range(1, min(K1, S) + 1))
+    return pairs * (stages + sum((S + 1) * (X + 1) for _, X in _counts(instance)[:-1]))
+
+
+def levels_effort(instance: HierarchicalInstance) -> float:
+    """Number of updates of the recursion without any pruning: splits, their last parts, and the states before these."""
+    S, count = _most_in_flight(instance), downset_count(instance.flat) or methods.MAX_LEVEL_DOWNSETS
+    counts, steps, inner = _counts(instance), 0.0, 0
+    for number, (K, X) in enumerate(counts, 1):
+        splits = count**2 / 2 if number == len(counts) else count**3 / 6 * S
+        parts = K * inner if inner else sum(min(K // t, S) for t in instance.flat.tp_degrees)
+        steps, inner = steps + splits * parts * X * K, X
+    return steps
+
+
+def _counts(instance: HierarchicalInstance) -> list[tuple[int, int]]:
+    """Of every level K_l, and the most that degrees of one split sum to."""
+    S, devices, found = _most_in_flight(instance), 1, []
+    for K in (instance.devices_per_machine, *(level.count for level in instance.levels)):
+        devices *= K
+        found.append((K, min(devices, S)))
+    return found

@@ -6,7 +6,7 @@ from formulations.contract.family import Claim, Method, lazy
 from formulations.contract.quantities import names
 from formulations.hierarchical_partitioning.definition.plan import HierarchicalPlan
 from formulations.hierarchical_partitioning.definition.quantities import VOCABULARY
-from formulations.stage_partitioning.methods import LISTED, PRICES
+from formulations.stage_partitioning.methods import KNAPSACK, LISTED, PRICES
 from instances.problems.hierarchical_partitioning import HierarchicalInstance
 from solvers.outcome import Limits
 
@@ -15,6 +15,11 @@ _code = lazy("formulations.hierarchical_partitioning")
 
 #: Most cells of the table of labels (downsets times sums of degrees), about 16 bytes each.
 MAX_LABELS = 40_000_000
+
+#: For the recursion on all levels: each triple of nested downsets has its row of updates, each pair a table.
+MAX_LEVEL_DOWNSETS = 1000
+#: Most entries of its tables, 8 bytes each.
+MAX_LEVEL_CELLS = 1e8
 
 #: For the models of columns: each pair of nested downsets is a possible superstage with many splits.
 MAX_DOWNSETS = 200
@@ -28,9 +33,13 @@ MAX_TERMS = 200_000
 _OF_SUPERSTAGES = frozenset({"num_superstages", "num_machines", "superstage_of", "same_superstage"})
 _COLUMNS = f"graphs of at most {MAX_DOWNSETS} downsets with at most {MAX_CELLS:.0e} superstages to be priced"
 
+_LEVELS = f"graphs of at most {MAX_LEVEL_DOWNSETS:,} downsets with at most {MAX_LEVEL_CELLS:.0e} entries in all tables"
 
-def choose(_instance: HierarchicalInstance, _limits: Limits, _exact: bool) -> tuple[str, str]:
+
+def choose(instance: HierarchicalInstance, _limits: Limits, _exact: bool) -> tuple[str, str]:
     """The dispatcher's choice and its reason."""
+    if instance.upper_levels:
+        return "piper-levels-exact-knapsack", "the only exact method for levels above machines"
     return "piper-hierarchical", "recursion over superstages and their splits inside a machine"
 
 
@@ -43,6 +52,27 @@ METHODS: tuple[Method[HierarchicalInstance, HierarchicalPlan], ...] = (
         supports=_code.effort.supports,
         limits=f"{LISTED}, where downsets times sums of data-parallel degrees are at most {MAX_LABELS:,}",
         effort=_code.effort.effort,
+        only_at_end=True,
+    ),
+    Method(
+        name="piper-levels",
+        claim=Claim.HEURISTIC,
+        source="Piper, Appendix E: recursion as printed, on any number of levels, with the knapsack of section 4",
+        solve=_code.levels.solve,
+        supports=_code.effort.levels_supports,
+        limits=_LEVELS,
+        effort=_code.effort.levels_effort,
+        options=(KNAPSACK,),
+        only_at_end=True,
+    ),
+    Method(
+        name="piper-levels-exact-knapsack",
+        claim=Claim.EXACT,
+        source="Piper, Appendix E: recursion as printed, on any number of levels, with exact knapsacks",
+        solve=_code.levels.solve_exact_knapsack,
+        supports=_code.effort.levels_supports,
+        limits=_LEVELS,
+        effort=_code.effort.levels_effort,
         only_at_end=True,
     ),
     Method(

@@ -1,6 +1,7 @@
 """Hierarchical stage partitioning: a layer graph and a cluster of machines with a network inside and one between them.
 
-Nouns only; the objective is in the family's ``problem.py``. Source: Piper, Appendix E, with L = 2 levels.
+Machines may stand in racks, racks in rooms and so on, each with a network of its own. Nouns only; the objective is in
+the family's ``problem.py``. Source: Piper, Appendix E, with L >= 2 levels.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from math import prod
 from typing import Annotated, Any
 
 from instances.errors import InstanceError, expect
@@ -27,8 +29,20 @@ class MemoryModel(StrEnum):
     PRECISE = "precise"
 
 
+@dataclass(frozen=True)
+class Level:
+    """``count`` devices of a level (K_l) in each of the next one, and the ``bandwidth`` (B_l) of each to the others."""
+
+    count: Count
+    bandwidth: Bandwidth
+
+    def __str__(self) -> str:
+        return f"{self.count}@{self.bandwidth!r}"
+
+
 @in_files(
-    *("devices_per_machine", "num_machines", "inner_bandwidth", "outer_bandwidth", "memory_model", "flat"),
+    *("devices_per_machine", "num_machines", "inner_bandwidth", "outer_bandwidth", "upper_levels?", "memory_model"),
+    "flat",
     problem="hierarchical_partitioning",
     types={"flat": Annotated[Mapping[str, Any], FileOf(StageInstance, "a file of Piper's release")]},
 )
@@ -38,7 +52,8 @@ class HierarchicalInstance(AroundFlat):
 
     ``inner_bandwidth`` (B_1, among the devices of a machine) and ``outer_bandwidth`` (B_2, of a machine's link) are
     bytes per time unit of ``flat``: the layers, the memory of a device and the number of micro-batches, as the
-    flat network model has them. Make one with `on_machines`.
+    flat network model has them. ``upper_levels`` are levels 3 to L; then K_2 machines are in each device of level 3.
+    Make one with `on_machines`.
     """
 
     devices_per_machine: Count
@@ -46,6 +61,17 @@ class HierarchicalInstance(AroundFlat):
     inner_bandwidth: Bandwidth
     outer_bandwidth: Bandwidth
     memory_model: Annotated[MemoryModel, member_of(MemoryModel)] = MemoryModel.PRECISE
+    upper_levels: tuple[Level, ...] = ()
+
+    @property
+    def levels(self) -> tuple[Level, ...]:
+        """Levels 2 to L: the machines first."""
+        return (Level(self.num_machines, self.outer_bandwidth), *self.upper_levels)
+
+    @property
+    def all_machines(self) -> int:
+        """Machines of the whole cluster: K_2 ... K_L."""
+        return prod(level.count for level in self.levels)
 
     @property
     def options(self) -> Mapping[str, str | int | float | bool]:
@@ -57,6 +83,7 @@ class HierarchicalInstance(AroundFlat):
             "inner-bandwidth": self.inner_bandwidth,
             "outer-bandwidth": self.outer_bandwidth,
             "memory-model": str(self.memory_model),
+            **({"upper-levels": ",".join(map(str, self.upper_levels))} if self.upper_levels else {}),
         }
 
     @property
@@ -73,6 +100,7 @@ def on_machines(
     outer_bandwidth: float,
     memory_model: MemoryModel = MemoryModel.PRECISE,
     where: str = "instance",
+    upper_levels: tuple[Level, ...] = (),
 ) -> HierarchicalInstance:
     """The hierarchical instance of a flat one; its number of devices and its bandwidth are replaced by the cluster's.
 
@@ -84,15 +112,18 @@ def on_machines(
         if there are more than ``MAX_COUNT`` devices.
     """
     expect_none(flat, where, "flat")
-    devices = devices_per_machine * num_machines
-    expect(devices <= MAX_COUNT, where, "devices_per_machine x num_machines", devices, f"at most {MAX_COUNT} devices")
+    devices = devices_per_machine * num_machines * prod(level.count for level in upper_levels)
+    counts = "devices_per_machine x num_machines" + " x counts of upper_levels" * bool(upper_levels)
+    expect(devices <= MAX_COUNT, where, counts, devices, f"at most {MAX_COUNT} devices")
     if flat.cost_model is not CostModel.PAPER:
-        raise InstanceError.at(where, "cost_model", str(flat.cost_model), "paper, the only one on two levels")
+        raise InstanceError.at(where, "cost_model", str(flat.cost_model), "paper, the only one on machines")
     if flat.exactly or flat.max_dp_degree is not None:
         field = "exactly" if flat.exactly else "max_dp_degree"
-        raise InstanceError.at(where, field, getattr(flat, field), "nothing: it does not exist on two levels")
+        raise InstanceError.at(where, field, getattr(flat, field), "nothing: it does not exist on machines")
     flat = replace(flat, num_devices=devices, bandwidth=outer_bandwidth)
-    return HierarchicalInstance(flat, devices_per_machine, num_machines, inner_bandwidth, outer_bandwidth, memory_model)
+    return HierarchicalInstance(
+        flat, devices_per_machine, num_machines, inner_bandwidth, outer_bandwidth, memory_model, upper_levels
+    )
 
 
 def check(instance: HierarchicalInstance, where: str) -> None:
@@ -107,6 +138,7 @@ def check(instance: HierarchicalInstance, where: str) -> None:
         instance.outer_bandwidth,
         instance.memory_model,
         where,
+        instance.upper_levels,
     )
     for name in ("num_devices", "bandwidth"):
         declared, needed = getattr(flat, name), getattr(made.flat, name)

@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from formulations.contract.certificates import Proof, certificate, check_stop
+from formulations.contract.family import UncertifiedError
 from formulations.hierarchical_partitioning.certificate import checker
 from instances.exchange import to_json
 from instances.problems.hierarchical_partitioning import HierarchicalInstance
@@ -15,6 +16,8 @@ from solvers.outcome import Watch
 
 def write(instance: HierarchicalInstance, plan: Mapping[str, Any] | None, bound: float, watch: Watch) -> dict[str, Any]:
     """`certificate` of a plan and a bound; writing takes as long as checking."""
+    if instance.upper_levels:
+        raise UncertifiedError("the checker does not know levels above machines")
 
     def prove(exact: checker.Instance, T: Fraction | None) -> tuple[Fraction | None, Proof] | None:
         search = checker.Search(checker.lattice_of(exact), T)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -10,13 +11,13 @@ from formulations.figures.device_layout import pack_machines
 from formulations.figures.gantt import forward_and_backward, steady
 from formulations.figures.plan_figures import Breakdown, Network, Picture, Place, Stack, Stage, slowest
 from formulations.figures.throughput import samples
-from formulations.hierarchical_partitioning.definition.plan import HierarchicalPlan
+from formulations.hierarchical_partitioning.definition.plan import HierarchicalPlan, spans
 from formulations.hierarchical_partitioning.definition.problem import (
     flatten,
-    link_time,
+    link_times,
     most_in_flight,
     most_memory,
-    superstage_time,
+    superstage_times,
 )
 from formulations.simulation.simulate_chain import PipelineStage
 from formulations.stage_partitioning.definition.plan import StagePlan
@@ -30,9 +31,9 @@ _MOST_DEVICES = 4096
 
 def breakdown(instance: HierarchicalInstance, plan: HierarchicalPlan) -> Breakdown:
     """Every superstage's time per sample and that of its links between machines."""
-    times = [superstage_time(instance, stage) for stage in plan.stages]
-    links = [link_time(instance, stage) for stage in plan.stages]
-    degrees = [(stage.dp_degree, sum(own.dp_degree * own.tp_degree for own in stage.inner)) for stage in plan.stages]
+    times, links = superstage_times(instance, plan), list(map(max, link_times(instance, plan)))
+    machines = [span.replicas for span in spans(plan)[0]]
+    degrees = [(count, stage.num_devices) for count, stage in zip(machines, plan.stages, strict=True)]
     counted = instance.memory_model is not MemoryModel.NONE
     held = most_memory(instance, plan) if counted else 0.0
     fullest = {"memory_bytes": held, "slack_bytes": instance.flat.memory_bytes - held} if counted else {}
@@ -41,18 +42,18 @@ def breakdown(instance: HierarchicalInstance, plan: HierarchicalPlan) -> Breakdo
             {
                 "nodes": [node for own in stage.inner for node in own.nodes],
                 "inside": " | ".join(f"dp {own.dp_degree} x tp {own.tp_degree}" for own in stage.inner),
-                "machines": stage.dp_degree,
+                "machines": count,
                 "time_per_sample": time,
                 "link_time_per_sample": link,
             }
-            for stage, time, link in zip(plan.stages, times, links, strict=True)
+            for stage, count, time, link in zip(plan.stages, machines, times, links, strict=True)
         ),
         {"bottleneck": f"superstage {slowest(times)}", **fullest, **samples(instance.flat, max(times))},
         lambda: _pictures(instance, plan),
         lambda: strip(instance.flat, flatten(plan), _times(instance, plan).stages),
         "superstage",
         degrees,
-        (sum(d * t for d, t in degrees), instance.num_machines * instance.devices_per_machine),
+        (sum(d * t for d, t in degrees), instance.flat.num_devices),
     )
 
 
@@ -61,24 +62,26 @@ def _times(instance: HierarchicalInstance, plan: HierarchicalPlan) -> Stack:
 
     Stage 1.0 is the first one in the second superstage.
     """
-    inside = [(i, j, outer, stage) for i, outer in enumerate(plan.stages) for j, stage in enumerate(outer.inner)]
+    machines = [span.replicas for span in spans(plan)[0]]
+    inside = [(i, j, machines[i], stage) for i, outer in enumerate(plan.stages) for j, stage in enumerate(outer.inner)]
     terms = [time_terms(instance.inner, stage) for _, _, _, stage in inside]
     parts = {
-        name: [math.fsum(each[name]) / outer.dp_degree for each, (_, _, outer, _) in zip(terms, inside, strict=True)]
+        name: [math.fsum(each[name]) / count for each, (_, _, count, _) in zip(terms, inside, strict=True)]
         for name in ("compute", "transfer", "synchronisation")
     }
     parts = {name: values for name, values in parts.items() if name == "compute" or any(values)}
-    links = {"link between machines": [link_time(instance, outer) for _, _, outer, _ in inside]}
+    names = ["link between machines", *(f"link of level {number}" for number in range(3, 3 + len(plan.groups)))]
+    shared = link_times(instance, plan)
+    links = {name: [shared[i][level] for i, *_ in inside] for level, name in enumerate(names)}
     title, unit = "Time per sample of each stage", instance.flat.time_unit
     bare = Stack(title, (), parts, "time per sample", unit, beside=links)
     stages = [
         replace(
             stage,
             label=f"{i}.{j}",
-            degrees=f"{'1 machine' if outer.dp_degree == 1 else f'{outer.dp_degree} machines'} x "
-            f"dp {own.dp_degree} x tp {own.tp_degree}",
+            degrees=f"{'1 machine' if count == 1 else f'{count} machines'} x dp {own.dp_degree} x tp {own.tp_degree}",
         )
-        for stage, (i, j, outer, own) in zip(
+        for stage, (i, j, count, own) in zip(
             stage_bars(flatten(plan), [bare.total(stage) for stage in range(len(inside))]), inside, strict=True
         )
     ]
@@ -106,14 +109,14 @@ def _devices(instance: HierarchicalInstance, plan: HierarchicalPlan, stages: Seq
 
     Nothing of very many devices.
     """
-    count, each = instance.num_machines, instance.devices_per_machine
+    count, each = instance.all_machines, instance.devices_per_machine
     if count * each > _MOST_DEVICES:
         return
     standing = pack_machines([machine for machine in range(count) for _ in range(each)])
     homes: dict[int, tuple[int, int]] = {}
-    machine = first = 0
-    for outer in plan.stages:
-        for rank in range(outer.dp_degree):
+    first = 0
+    for outer, machines in zip(plan.stages, _machines(instance, plan), strict=True):
+        for rank, machine in enumerate(machines):
             inside = (
                 (stage, own)
                 for stage, own in enumerate(outer.inner, first)
@@ -124,13 +127,27 @@ def _devices(instance: HierarchicalInstance, plan: HierarchicalPlan, stages: Seq
                 replica = rank * own.dp_degree + taken[stage - first] // own.tp_degree
                 taken[stage - first] += 1
                 homes[device] = stage, replica
-            machine += 1
         first += len(outer.inner)
     places = [
         Place(device, standing.x[device], standing.y[device], standing.machine[device], *homes.get(device, (None, 0)))
         for device in range(count * each)
     ]
     yield Network("Devices of each stage", places, (), stages, [f"machine {machine}" for machine in range(count)])
+
+
+def _machines(instance: HierarchicalInstance, plan: HierarchicalPlan) -> list[list[int]]:
+    """The machines of every superstage, from the first ones on inside of every device of a higher level."""
+    # Of every superstage of level 2, the devices of the level above it that hold it; all is in one of level L + 1.
+    above = [[0] for _ in plan.stages]
+    for level, own in reversed(list(zip(instance.levels, spans(plan), strict=True))):
+        taken, held = defaultdict[int, int](int), above
+        above = [[] for _ in plan.stages]
+        for span in own:
+            parents, first = held[span.first], taken[held[span.first][0]]
+            found = [parent * level.count + first + rank for parent in parents for rank in range(span.dp_degree)]
+            above[span.first : span.last] = [found] * (span.last - span.first)
+            taken.update(dict.fromkeys(parents, first + span.dp_degree))
+    return above
 
 
 def _memory(instance: HierarchicalInstance, plan: HierarchicalPlan, stages: Sequence[Stage]) -> Iterator[Stack]:

@@ -1,18 +1,20 @@
 """Hierarchical stage partitioning: the definition, naively and without any solver.
 
 A plan is a sequence of superstages. A superstage runs on d_2 machines, every one of which holds all of its nodes, and
-is split inside the machine into stages with degrees d_1 and t; so a stage has d_1 d_2 replicas in all.
+is split inside the machine into stages with degrees d_1 and t; so a stage has d_1 d_2 replicas in all. Where there are
+levels above machines, groups of superstages run on d_3 devices of level 3, and so on: d_1 d_2 ... d_L replicas.
 
-Source: Piper, Appendix E, for L = 2 levels.
+Source: Piper, Appendix E.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 from formulations.contract.violation import Violation
-from formulations.hierarchical_partitioning.definition.plan import HierarchicalPlan, Superstage
+from formulations.hierarchical_partitioning.definition.plan import HierarchicalPlan, Span, Superstage, spans
 from formulations.stage_partitioning.definition import problem as flat_problem
 from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.definition.problem import stage_time
@@ -36,38 +38,64 @@ def most_in_flight(instance: HierarchicalInstance) -> int:
 
 
 def flatten(plan: HierarchicalPlan) -> StagePlan:
-    """All stages of all superstages, each with its replicas on all machines: d = d_1 d_2."""
+    """All stages of all superstages, each with its replicas on all machines: d = d_1 d_2 ... d_L."""
     return StagePlan(
         tuple(
-            replace(stage, dp_degree=stage.dp_degree * superstage.dp_degree)
-            for superstage in plan.stages
+            replace(stage, dp_degree=stage.dp_degree * span.replicas)
+            for superstage, span in zip(plan.stages, spans(plan)[0], strict=True)
             for stage in superstage.inner
         )
     )
 
 
 def link_time(instance: HierarchicalInstance, superstage: Superstage) -> float:
-    """Time per sample of a machine's link: weights among d_2 machines, and what crosses the superstage's boundary.
+    """Time per sample of a machine's link: weights among d_2 machines, and what crosses the superstage's boundary."""
+    return _link_time(instance, (superstage,), superstage.dp_degree, instance.outer_bandwidth)
+
+
+def _link_time(instance: HierarchicalInstance, held: Sequence[Superstage], degree: int, bandwidth: float) -> float:
+    """Time per sample of the link of one of ``degree`` devices of any level, each of which holds these superstages.
 
     Source
     ------
-    Appendix E, the recursion's middle term at level 2.
+    Appendix E, the recursion's middle term.
     """
-    flat, d2 = instance.flat, superstage.dp_degree
-    inside = {node for stage in superstage.inner for node in stage.nodes}
-    weights = [4 * (d2 - 1) / d2 * whole_weight(layer) for layer in flat.layers if layer.id in inside]
+    flat = instance.flat
+    inside = {node for superstage in held for stage in superstage.inner for node in stage.nodes}
+    weights = [4 * (degree - 1) / degree * whole_weight(layer) for layer in flat.layers if layer.id in inside]
     volume = [2 * edge.bytes for edge in flat.edges if (edge.source in inside) != (edge.target in inside)]
-    return math.fsum(weights + volume) / d2 / instance.outer_bandwidth
+    return math.fsum(weights + volume) / degree / bandwidth
+
+
+def link_times(instance: HierarchicalInstance, plan: HierarchicalPlan) -> list[list[float]]:
+    """Time per sample of the links that every superstage shares, on each level from 2 to L."""
+    found: list[list[float]] = [[] for _ in plan.stages]
+    for level, own in zip(instance.levels, spans(plan), strict=True):
+        for span in own:
+            held = plan.stages[span.first : span.last]
+            time = _link_time(instance, held, span.dp_degree, level.bandwidth) / span.above
+            for links in found[span.first : span.last]:
+                links.append(time)
+    return found
 
 
 def superstage_time(instance: HierarchicalInstance, superstage: Superstage) -> float:
-    """Time per sample of a superstage: its link, or the slowest stage inside, shared by d_2 machines.
+    """Time per sample of a superstage of level 2 alone: its link, or its slowest stage, shared by d_2 machines.
 
     A stage inside pays for all that crosses its own boundary at the inner bandwidth, also for what comes from
     or goes to other machines: an edge is paid for at every level's boundary that it crosses.
     """
     slowest = max(stage_time(instance.inner, stage) for stage in superstage.inner)
     return max(link_time(instance, superstage), slowest / superstage.dp_degree)
+
+
+def superstage_times(instance: HierarchicalInstance, plan: HierarchicalPlan) -> list[float]:
+    """Time per sample of every superstage, with the links that it shares on the levels above machines."""
+    own, links = spans(plan)[0], link_times(instance, plan)
+    return [
+        max(superstage_time(instance, superstage) / span.above, *shared)
+        for superstage, span, shared in zip(plan.stages, own, links, strict=True)
+    ]
 
 
 def evaluate(instance: HierarchicalInstance, plan: HierarchicalPlan) -> float:
@@ -84,7 +112,7 @@ def evaluate(instance: HierarchicalInstance, plan: HierarchicalPlan) -> float:
     """
     if not plan.stages or not all(superstage.inner for superstage in plan.stages):
         raise ValueError("the plan has no stage, or a superstage without stages")
-    return max(superstage_time(instance, superstage) for superstage in plan.stages)
+    return max(superstage_times(instance, plan))
 
 
 def violations(instance: HierarchicalInstance, plan: HierarchicalPlan) -> tuple[Violation, ...]:
@@ -92,23 +120,42 @@ def violations(instance: HierarchicalInstance, plan: HierarchicalPlan) -> tuple[
 
     Rules of the flat problem, on the flattened plan: ``cover``, ``tmpc``, ``order``, ``dp_degree``, ``microbatches``
     and (precise model) ``memory`` with ceil(s / (d_1 d_2)) micro-batches in flight. Rules of the levels:
-    ``superstage`` (at least one stage on at least one machine), ``machines`` (sum of d_2 <= K_2), ``machine`` (sum of
-    d_1 t <= K_1 in each), and (crude model) ``memory`` with ceil(S / d_1) in flight, S the largest s there is. And
+    ``superstage`` (at least one stage on at least one machine), ``levels`` (groups for levels 3 to L, which hold those
+    of the level below), ``machines`` (sum of d_2 <= K_2, in each device of level 3), ``machine`` (sum of d_1 t <= K_1
+    in each), ``group`` (sum of d_l <= K_l on higher levels), and (crude model) ``memory`` with ceil(S / d_1) in flight,
+    S the largest s there is.
     """
     broken = [
         Violation("superstage", f"superstage {i} has {len(found.inner)} stages on {found.dp_degree} machines")
         for i, found in enumerate(plan.stages)
         if not found.inner or found.dp_degree < 1
     ]
+    broken += [
+        Violation("levels", f"group {i} of level {number} holds {found.size} on {found.dp_degree} devices")
+        for number, groups in enumerate(plan.groups, 3)
+        for i, found in enumerate(groups)
+        if found.size < 1 or found.dp_degree < 1
+    ]
     if broken:
         return tuple(broken)
+    if len(plan.groups) != len(instance.upper_levels):
+        text = f"the plan has groups of {len(plan.groups)} levels above machines; there are"
+        return (Violation("levels", f"{text} {len(instance.upper_levels)}"),)
+    try:
+        levels = spans(plan)
+    except ValueError as error:
+        return (Violation("levels", str(error)),)
     precise = instance.memory_model is MemoryModel.PRECISE
     # The devices are counted machine by machine below.
     flat = replace(instance.flat, num_devices=10**9, memory_bytes=instance.flat.memory_bytes if precise else math.inf)
     broken = list(flat_problem.violations(flat, flatten(plan)))
-    machines = sum(superstage.dp_degree for superstage in plan.stages)
-    if machines > instance.num_machines:
-        broken.append(Violation("machines", f"the superstages take {machines} machines of {instance.num_machines}"))
+    whole = [Span(0, len(plan.stages), 1)]
+    for number, (level, own, above) in enumerate(zip(instance.levels, levels, [*levels[1:], whole], strict=True), 2):
+        rule, what = ("machines", "machines") if number == 2 else ("group", f"devices of level {number}")
+        for parent in above:
+            taken = sum(span.dp_degree for span in own if parent.first <= span.first < parent.last)
+            if taken > level.count:
+                broken.append(Violation(rule, f"the superstages take {taken} {what} of {level.count}"))
     broken += [
         Violation("machine", f"superstage {i} takes {found.num_devices} devices of {instance.devices_per_machine}")
         for i, found in enumerate(plan.stages)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from formulations.contract.quantities import Domain, Quantity
+from formulations.hierarchical_partitioning.definition.plan import HierarchicalPlan, spans
 from instances.problems.hierarchical_partitioning import HierarchicalInstance as Instance
 from instances.rules import NodeId
 
 if TYPE_CHECKING:
-    from formulations.hierarchical_partitioning.definition.plan import HierarchicalPlan
     from formulations.stage_partitioning.definition.plan import Stage
 
 _NODE = Domain("node", lambda instance: instance.flat.index)
@@ -27,13 +27,13 @@ def num_stages(_: Instance, plan: HierarchicalPlan) -> int:
 
 
 def num_machines(_: Instance, plan: HierarchicalPlan) -> int:
-    """Machines of all superstages: the sum of d_2."""
-    return sum(found.dp_degree for found in plan.stages)
+    """Machines of all superstages: the sum of d_2 ... d_L."""
+    return sum(span.replicas for span in spans(plan)[0])
 
 
 def num_devices(_: Instance, plan: HierarchicalPlan) -> int:
-    """Devices of all machines: the sum of d_2 d_1 t."""
-    return sum(found.dp_degree * found.num_devices for found in plan.stages)
+    """Devices of all machines: the sum of t d_1 d_2 ... d_L."""
+    return sum(span.replicas * plan.stages[span.first].num_devices for span in spans(plan)[0])
 
 
 def superstage_of(_: Instance, plan: HierarchicalPlan, node: NodeId) -> int:
@@ -59,7 +59,7 @@ def nodes(_: Instance, plan: HierarchicalPlan, superstage: int) -> int:
 
 def machines(_: Instance, plan: HierarchicalPlan, superstage: int) -> int:
     """Machines of a superstage."""
-    return sum(each.dp_degree for each in plan.stages[superstage : superstage + 1])
+    return sum(span.replicas for span in spans(plan)[0][superstage : superstage + 1])
 
 
 def tp_degree_of(_: Instance, plan: HierarchicalPlan, node: NodeId) -> int:
@@ -94,7 +94,9 @@ VOCABULARY = (
     ),
     Quantity("same_stage", "whether two nodes are in one stage", same_stage, (_NODE, _NODE), is_yes_no=True),
     Quantity("nodes", "number of nodes of a superstage; 0 if there is no such one", nodes, (_SUPERSTAGE,)),
-    Quantity("machines", "machines of a superstage, d_2; 0 if there is no such one", machines, (_SUPERSTAGE,)),
+    Quantity(
+        "machines", "machines of a superstage, d_2 (... d_L); 0 if there is no such one", machines, (_SUPERSTAGE,)
+    ),
     Quantity("tp_degree_of", "tensor-parallel degree of a node's stage, t", tp_degree_of, (_NODE,)),
     Quantity("dp_degree_of", "data-parallel degree of a node's stage in each machine, d_1", dp_degree_of, (_NODE,)),
 )

@@ -13,7 +13,7 @@ from formulations.stage_partitioning.definition.settings import recognise as rec
 from instances.errors import InstanceError
 from instances.memory_schemes import SCHEME
 from instances.parameters import Setting, one_of, parse_count
-from instances.problems.hierarchical_partitioning import HierarchicalInstance, MemoryModel, on_machines
+from instances.problems.hierarchical_partitioning import HierarchicalInstance, Level, MemoryModel, on_machines
 from instances.problems.stage_partitioning import StageInstance
 from instances.units import parse_bandwidth
 
@@ -22,14 +22,32 @@ SWEEPABLE = True
 #: A flat network, too, with the overrides that put it on machines.
 also_reads = recognise_flat
 
-#: The cluster has its own devices and bandwidths; the others are not defined on two levels.
+#: The cluster has its own devices and bandwidths; the others are not defined on machines.
 _NOT_SHARED = frozenset({"devices", "bandwidth", "cost-model", "exactly", "max-dp", "realizable"})
-_WITH_DEFAULT = frozenset({"memory-model"})
+_WITH_DEFAULT = frozenset({"memory-model", "upper-levels"})
 _SHARED = tuple(setting for setting in flat_overrides.OVERRIDES if setting.name not in _NOT_SHARED)
+
+
+def parse_levels(value: Any) -> tuple[Level, ...]:
+    """Levels from text such as ``4@12.5GB/s,2@3GB/s``, level 3 first, or from levels or pairs; empty text: none.
+
+    >>> parse_levels("4@12.5GB/s")
+    (Level(count=4, bandwidth=12500000000.0),)
+    """
+    rule = "levels such as 4@12.5GB/s,2@3GB/s: devices of level 3 and the bandwidth of each, then of level 4"
+    try:
+        parts = [part.split("@") for part in filter(None, value.split(","))] if isinstance(value, str) else value
+        pairs = [(each.count, each.bandwidth) if isinstance(each, Level) else each for each in parts]
+        return tuple(Level(parse_count(count), parse_bandwidth(bandwidth)) for count, bandwidth in pairs)
+    except (ValueError, TypeError):
+        raise ValueError(rule) from None
+
 
 _OWN: tuple[Setting, ...] = (
     Setting("devices-per-machine", parse_count, "number of devices of a machine", metavar="K1"),
-    Setting("num-machines", parse_count, "number of machines", metavar="K2"),
+    Setting(
+        "num-machines", parse_count, "number of machines, of one device of level 3 if there are such", metavar="K2"
+    ),
     Setting(
         "inner-bandwidth",
         parse_bandwidth,
@@ -41,6 +59,13 @@ _OWN: tuple[Setting, ...] = (
         parse_bandwidth,
         "network bandwidth of each machine to the others, per time unit of the instance unless --fix-units",
         metavar="SIZE/S",
+    ),
+    Setting(
+        "upper-levels",
+        parse_levels,
+        "levels above machines: how many are in one device of the next level, and the network bandwidth of each",
+        metavar="K3@SIZE/S,...",
+        default="none",
     ),
     Setting(
         "memory-model",
@@ -73,7 +98,10 @@ def apply(instance: HierarchicalInstance, overrides: Mapping[str, Any], where: s
     # The flat bandwidth is that of a machine's link: what --fix-units did to it is done to the network inside, too.
     per_unit = flat_overrides.PER_SECOND[flat.time_unit] if flat.bandwidth != instance.flat.bandwidth else 1
     inner, outer = instance.inner_bandwidth / per_unit, flat.bandwidth
-    given = {"inner_bandwidth": inner, "outer_bandwidth": outer, **_cluster(flat, overrides, where)}
+    upper = tuple(Level(level.count, level.bandwidth / per_unit) for level in instance.upper_levels)
+    given = {
+        "inner_bandwidth": inner, "outer_bandwidth": outer, "upper_levels": upper, **_cluster(flat, overrides, where)
+    }  # fmt: skip
     made = replace(instance, **given)
     found = on_machines(
         flat,
@@ -83,6 +111,7 @@ def apply(instance: HierarchicalInstance, overrides: Mapping[str, Any], where: s
         made.outer_bandwidth,
         made.memory_model,
         where,
+        made.upper_levels,
     )
     return replace(found, requirements=instance.requirements)
 
@@ -107,8 +136,13 @@ def _cluster(flat: StageInstance, overrides: Mapping[str, Any], where: str) -> d
     shared = flat_share(overrides)
     given = parse_overrides({name: value for name, value in overrides.items() if name not in shared}, _OWN, where)
     if "fix-units" in flat.options:
+        per_unit = flat_overrides.PER_SECOND[flat.time_unit]
         for name in given.keys() & {"inner-bandwidth", "outer-bandwidth"}:
-            given[name] /= flat_overrides.PER_SECOND[flat.time_unit]
+            given[name] /= per_unit
+        if "upper-levels" in given:
+            given["upper-levels"] = tuple(
+                Level(level.count, level.bandwidth / per_unit) for level in given["upper-levels"]
+            )
     if "memory-model" in given:
         given["memory-model"] = MemoryModel(given["memory-model"])
     return {name.replace("-", "_"): value for name, value in given.items()}
@@ -147,10 +181,11 @@ def describe(instance: HierarchicalInstance) -> dict[str, Any]:
     return {
         "nodes": len(flat.layers),
         "edges": len(flat.edges),
-        "machines": instance.num_machines,
+        "machines": instance.all_machines,
         "devices_per_machine": instance.devices_per_machine,
         "inner_bandwidth": instance.inner_bandwidth,
         "outer_bandwidth": instance.outer_bandwidth,
+        **({"upper_levels": ",".join(map(str, instance.upper_levels))} if instance.upper_levels else {}),
         "memory_bytes": flat.memory_bytes,
         "memory_model": str(instance.memory_model),
         "microbatches": flat.num_microbatches,

@@ -21,8 +21,8 @@ from formulations.contract.what_if import (
     rules_among,
     without_requirements,
 )
-from formulations.hierarchical_partitioning.definition.plan import HierarchicalPlan
-from formulations.hierarchical_partitioning.definition.problem import flatten, most_memory, superstage_time
+from formulations.hierarchical_partitioning.definition.plan import HierarchicalPlan, spans
+from formulations.hierarchical_partitioning.definition.problem import flatten, most_memory, superstage_times
 from formulations.stage_partitioning.definition.problem import stage_memory, suffix_sums
 from formulations.stage_partitioning.definition.settings import PER_SECOND
 from formulations.stage_partitioning.questions import what_if as flat_questions
@@ -74,18 +74,20 @@ def relax(instance: HierarchicalInstance, dropped: frozenset[Member]) -> list[Hi
     if "machines" in names:
         K2 = max(K2, flat.num_microbatches)
     rest = frozenset(each for each in dropped if each.name not in ("devices", "machines", _MODEL))
-    [flat] = flat_questions.relax(replace(flat, num_devices=_product(K1, K2)), rest)
+    [flat] = flat_questions.relax(replace(flat, num_devices=min(K1 * K2 * _above(kept), MAX_COUNT)), rest)
     return [_place(kept, flat, K1, K2)]
 
 
-def _product(inner: int, machines: int) -> int:
-    return min(inner * machines, MAX_COUNT)
+def _above(instance: HierarchicalInstance) -> int:
+    """Devices of level 3, each of which has as many machines."""
+    return instance.all_machines // instance.num_machines
 
 
 def _place(instance: HierarchicalInstance, flat: StageInstance, inner: int, machines: int) -> HierarchicalInstance:
     """The instance with a flat one on machines; of as many of them as an instance may declare."""
-    machines = max(1, min(machines, MAX_COUNT // inner))
-    flat = replace(flat, num_devices=inner * machines)
+    above = _above(instance)
+    machines = max(1, min(machines, MAX_COUNT // (inner * above)))
+    flat = replace(flat, num_devices=inner * machines * above)
     return replace(instance, flat=flat, devices_per_machine=inner, num_machines=machines)
 
 
@@ -117,7 +119,7 @@ def _memory(instance: HierarchicalInstance) -> Change[HierarchicalInstance]:
 
 def _machines(instance: HierarchicalInstance) -> Change[HierarchicalInstance]:
     usable = instance.flat.num_microbatches
-    most = min(usable, MAX_COUNT // instance.devices_per_machine)
+    most = min(usable, MAX_COUNT // (instance.devices_per_machine * _above(instance)))
     return Change(
         "machines",
         lambda amount: plural(int(amount), "machine"),
@@ -129,7 +131,7 @@ def _machines(instance: HierarchicalInstance) -> Change[HierarchicalInstance]:
 
 def _devices(instance: HierarchicalInstance) -> Change[HierarchicalInstance]:
     usable = most_devices(instance.flat)
-    most = min(usable, MAX_COUNT // instance.num_machines)
+    most = min(usable, MAX_COUNT // instance.all_machines)
     return Change(
         "devices",
         lambda amount: f"{plural(int(amount), 'device')} in each machine",
@@ -166,13 +168,14 @@ def _bandwidth(instance: HierarchicalInstance, name: str) -> Change[Hierarchical
 
 def rows(instance: HierarchicalInstance, plan: HierarchicalPlan) -> list[dict[str, Any]]:
     """Time and memory of every superstage."""
-    times, held = [superstage_time(instance, each) for each in plan.stages], _superstage_bytes(instance, plan)
+    times, held = superstage_times(instance, plan), _superstage_bytes(instance, plan)
+    machines = [span.replicas for span in spans(plan)[0]]
     slowest, room, none = max(times), instance.flat.memory_bytes, instance.memory_model is MemoryModel.NONE
     return [
         {
             "stage": number,
             "nodes": [node for stage in superstage.inner for node in stage.nodes],
-            "machines": superstage.dp_degree,
+            "machines": machines[number],
             "devices_per_machine": superstage.num_devices,
             "time_per_sample": times[number],
             "time_share": times[number] / slowest if slowest else 1.0,

@@ -15,6 +15,7 @@ import numpy as np
 from formulations.compiled.downsets import all_downsets, too_many
 from formulations.contract.rounding import Least, least_amount
 from formulations.hierarchical_partitioning.definition.problem import most_memory
+from formulations.hierarchical_partitioning.effort import TWO_LEVELS
 from formulations.hierarchical_partitioning.paper import Search
 from formulations.stage_partitioning.definition.problem import MEMORY_SLACK
 from formulations.stage_partitioning.methods import MAX_DOWNSETS
@@ -28,7 +29,7 @@ from solvers.outcome import Limits, Watch
 def why_infeasible(instance: HierarchicalInstance, _limits: Limits, watch: Watch) -> tuple[str, Mapping[str, Any]]:
     """A sentence and its figures; what the time limit cuts off is left out, and what the method is too small for."""
     memory = least_needs(lambda: least_memory(instance, watch))
-    machines, devices = plural(instance.num_machines, "machine"), plural(instance.devices_per_machine, "device")
+    machines, devices = plural(instance.all_machines, "machine"), plural(instance.devices_per_machine, "device")
     said = memory_sentence(memory, f"{machines} with {devices}")
     figures = {}
     if memory.proved and memory.amount is not None and memory.amount <= MAX_AMOUNT:
@@ -42,8 +43,10 @@ def least_memory(instance: HierarchicalInstance, watch: Watch) -> Least:
     Raises
     ------
     SizeError
-        If the graph has too many downsets, or pairs of them.
+        If the graph has too many downsets, or pairs of them, or there are levels above machines.
     """
+    if instance.upper_levels:
+        raise SizeError(TWO_LEVELS)
     downsets = all_downsets(instance.flat, MAX_DOWNSETS)
     if downsets is None:
         raise SizeError(too_many(len(instance.flat.layers), MAX_DOWNSETS))

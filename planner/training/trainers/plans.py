@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from formulations.hierarchical_partitioning.definition.problem import flatten
 from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.definition.trainers import Kind, Piece, is_recomputed, obstacles, pieces
 from formulations.training_strategy.definition.plan import as_stages
@@ -70,18 +71,7 @@ def layout_of(instance: Any, plan: Any, wanted: Format) -> TranslatedPlan:
         return _of_stages(instance.flat, as_stages(plan), wanted, str(plan.schedule), plan.virtual_stages, is_sharded)
     if problem == "flushed_partitioning":
         return _of_stages(instance.flat, plan, wanted, str(instance.schedule))
-    return _of_stages(instance.flat, _flatten(plan), wanted)
-
-
-def _flatten(plan: Any) -> StagePlan:
-    """The stages of all superstages, each of which has its replicas on every machine of its superstage."""
-    return StagePlan(
-        tuple(
-            replace(stage, dp_degree=stage.dp_degree * superstage.dp_degree)
-            for superstage in plan.stages
-            for stage in superstage.inner
-        )
-    )
+    return _of_stages(instance.flat, flatten(plan), wanted)
 
 
 def _of_stages(

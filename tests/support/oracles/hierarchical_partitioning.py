@@ -11,7 +11,7 @@ from typing import Any
 
 from strategies import random_stage_instance
 
-from instances.problems.hierarchical_partitioning import HierarchicalInstance, MemoryModel, on_machines
+from instances.problems.hierarchical_partitioning import HierarchicalInstance, Level, MemoryModel, on_machines
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 
 
@@ -76,7 +76,7 @@ class BruteForce:
 
     def _stage(self, stage: frozenset, d: int, d2: int, t: int, s: int) -> float | None:
         """Least time of a stage inside one of d2 machines, before these share the work."""
-        most = min(self.flat.num_microbatches, self.instance.devices_per_machine * self.instance.num_machines)
+        most = min(self.flat.num_microbatches, self.flat.num_devices)
         model = self.instance.memory_model
         flying = math.ceil(s / (d * d2)) if model == "precise" else math.ceil(most / d) if model == "crude" else 0
         limit = math.inf if model == "none" else self.flat.memory_bytes
@@ -101,6 +101,62 @@ class BruteForce:
         weights = sum(min(t * x.weight_bytes for t, xs in self.tmpcs[v].items() for x in xs) for v in held)
         crossing = sum(e.bytes for e in self.flat.edges if (e.source in held) ^ (e.target in held))
         return (4 * weights * (d2 - 1) / d2 + 2 * crossing) / d2 / self.instance.outer_bandwidth
+
+
+class LevelsBruteForce(BruteForce):
+    """All plans on any number of levels: the nodes are cut into parts from the input side on, and these inside."""
+
+    def solve(self) -> float | None:
+        """The least time, or ``None`` if no plan is feasible."""
+        self.counts = [self.instance.devices_per_machine, *(level.count for level in self.instance.levels)]
+        self.best = min(map(self._time, self._cut(frozenset(self.nodes), len(self.counts), 1, self.counts[-1])))
+        return None if math.isinf(self.best) else self.best
+
+    def _cut(self, held: frozenset, level: int, above: int, free: int) -> Iterator[tuple[tuple, float]]:
+        """Every way to run ``held`` on ``free`` devices of a level: stages, and the slowest link of all levels."""
+        if not held:
+            yield (), 0.0
+            return
+        for first, d in product(self._first_parts(held), range(1, free + 1)):
+            if level == 1:
+                heads = [(((first, d, above, t),), 0.0, d * t) for t in range(1, free // d + 1)]
+            else:
+                link = self._link(first, d) * self.instance.outer_bandwidth / self.instance.levels[level - 2].bandwidth
+                inner = self._cut(first, level - 1, above * d, self.counts[level - 2])
+                heads = [(stages, max(link / above, worst), d) for stages, worst in inner]
+            for stages, worst, taken in heads:
+                for rest, other in self._cut(held - first, level, above, free - taken):
+                    yield (*stages, *rest), max(worst, other)
+
+    def _first_parts(self, held: frozenset) -> Iterator[frozenset]:
+        for size in range(1, len(held) + 1):
+            for chosen in combinations(sorted(held, key=str), size):
+                if all(u in chosen for u in held if self.after[u] & set(chosen)):
+                    yield frozenset(chosen)
+
+    def _time(self, plan: tuple[tuple, float]) -> float:
+        stages, worst = plan
+        s = 0
+        for held, d1, machines, t in reversed(stages):
+            s += d1 * machines
+            own = self._stage(held, d1, machines, t, s) if s <= self.flat.num_microbatches else None
+            if own is None:
+                return math.inf
+            worst = max(worst, own / machines)
+        return worst
+
+
+def random_levels(seed: int) -> HierarchicalInstance:
+    """A random instance of at most three nodes on three levels, or a few on four."""
+    rng = random.Random(seed)
+    found = tight_graph(seed) if rng.random() < 0.5 else random_hierarchical(seed, max_nodes=3)
+    few = found if len(found.flat.layers) <= 3 else random_hierarchical(seed, max_nodes=3)
+    counts = [rng.randint(1, 2) for _ in range(2 if rng.random() < 0.15 else 1)]
+    upper = tuple(Level(count, rng.choice([0.3, 1.0, 4.0, 50.0])) for count in counts)
+    return on_machines(
+        few.flat, min(3, few.devices_per_machine), rng.randint(1, 2), few.inner_bandwidth, few.outer_bandwidth,
+        few.memory_model, "levels", upper,
+    )  # fmt: skip
 
 
 def plans(instance: HierarchicalInstance) -> Iterator[dict[str, Any]]:

@@ -25,8 +25,11 @@ from solvers.outcome import Limits, Watch
 def splits(instance: HierarchicalInstance, limits: Limits, watch: Watch) -> Iterator[Arisen]:
     """The split of each superstage of the best plan: as it is there, and by the flat problem's published program.
 
-    Where memory is counted, only of the last superstage: what others hold depends on those behind them.
+    Where memory is counted, only of the last superstage: what others hold depends on those behind them. None where
+    there are levels above machines.
     """
+    if instance.upper_levels:
+        return
     plan = solve(instance, limits, watch).plan or watch.best_plan
     if plan is None or instance.memory_model is MemoryModel.CRUDE:
         return
