@@ -183,6 +183,6 @@ def test_figures_and_questions_know_all_levels() -> None:
     found = FAMILY.breakdown(instance, plan)
     assert max(row["time_per_sample"] for row in found.rows) == pytest.approx(result.objective)
     assert sum(row["machines"] for row in found.rows) <= instance.all_machines == 4
-    assert all(picture is not None for picture in found.pictures())
+    assert len(found.pictures) >= 4
     with pytest.raises(planner.UsageError, match="levels above machines"):
         planner.solve(instance, method="piper-hierarchical")
