@@ -55,4 +55,5 @@ SCHEME = "memory-scheme"
 
 def missing_rule(weight_bytes: float) -> str:
     """What is expected where neither a size nor a rule says what is held of weights."""
-    return f"a size, or --{SCHEME} {'|'.join(SCHEMES)}, which says what is held of weight_bytes {weight_bytes:g}"
+    rule = f"--{SCHEME} {'|'.join(SCHEMES)}"
+    return f"a size, or {rule}, which says what a training step stores for weight_bytes {weight_bytes:g}"

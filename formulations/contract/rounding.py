@@ -12,9 +12,12 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 from instances.parameters import MIN_AMOUNT
+from instances.units import size
 from solvers.outcome import Watch
 
 _DIGITS = 9
+#: From so many bytes on there is a size of another unit.
+_AS_SIZE = 1024
 _WHOLE = (Decimal(1000), Decimal(10) ** 11)
 #: No step is smaller, so that every amount is one that may be declared.
 _FINEST = Decimal(str(MIN_AMOUNT))
@@ -61,6 +64,16 @@ def exactly(number: float) -> str:
     ('2136.25', '30')
     """
     return repr(float(number)).removesuffix(".0")
+
+
+def bytes_text(number: float, *, up: bool = False) -> str:
+    """Bytes as a size, with all their digits behind it; few bytes are just that. ``up``: the size is never less.
+
+    >>> bytes_text(36e6, up=True), bytes_text(20.5)
+    ('34.34 MiB (36000000 bytes)', '20.5 bytes')
+    """
+    text = f"{exactly(number)} bytes"
+    return text if number < _AS_SIZE else f"{size(number, up=up)} ({text})"
 
 
 def _unit(amount: Decimal) -> Decimal:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.contract.family import Answer, infeasible_by_counting
-from formulations.contract.rounding import amount_text, exactly, round_up
+from formulations.contract.rounding import amount_text, bytes_text, round_up
 from formulations.tmpc_knapsack.definition.plan import KnapsackPlan
 from formulations.tmpc_knapsack.definition.problem import MEMORY_SLACK
 from instances.parameters import MAX_AMOUNT
@@ -69,5 +69,5 @@ def shortage(instance: KnapsackInstance) -> str:
     way = f"feasible with --memory {amount_text(least)}"
     if least > MAX_AMOUNT:
         way = f"no memory up to {amount_text(MAX_AMOUNT)} bytes would suffice"
-    declared = exactly(instance.capacity_bytes)
-    return f"the smallest options together need {exactly(need)} bytes and the capacity is {declared}: {way}"
+    declared = bytes_text(instance.capacity_bytes)
+    return f"the smallest options together need {bytes_text(need, up=True)} and the capacity is {declared}: {way}"

@@ -89,7 +89,9 @@ def check(instance: LayerAssignmentInstance, where: str) -> None:
     expect(sizes in (0, layers), where, "len(parameters)", sizes, f"0 or {layers}")
     expect(rings in (0, 1, stages), where, "len(ring_s_per_parameter)", rings, f"0, 1 or {stages}")
     expect(not rings or sizes > 0, where, "parameters", [], "those of every layer, for the all-reduce")
-    expect(not instance.tied or sizes > 0, where, "parameters", [], "those of every layer, beside the tied ones")
+    expect(
+        not instance.tied or sizes > 0, where, "parameters", [], "those of every layer, in addition to the tied ones"
+    )
     for position, tie in enumerate(instance.tied):
         rule = f"layers from 0 to {layers - 1}, at least one"
         known = bool(tie.layers) and max(tie.layers) < layers

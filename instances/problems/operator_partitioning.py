@@ -202,8 +202,8 @@ def expect_held(instance: OperatorInstance, declared: Mapping[str, Any], where: 
     for number, operator in enumerate(instance.operators):
         if operator.parameter_bytes and not operator.memory_bytes:
             rule = (
-                f"--weight-copies N or a value, which say what is held of operators[{number}].parameter_bytes "
-                f"{operator.parameter_bytes:g} (4: weights, gradients and Adam's moments; null: nothing)"
+                f"--weight-copies N or a value, which say how much memory operators[{number}].parameter_bytes "
+                f"{operator.parameter_bytes:g} needs (4: weights, gradients and Adam's moments; null: nothing)"
             )
             raise InstanceError.missing(where, "training", rule)
 

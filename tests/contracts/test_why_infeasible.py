@@ -29,7 +29,7 @@ from strategies import random_stage_instance
 
 import planner
 from formulations import FAMILIES
-from formulations.contract.rounding import amount_text, exactly, step_below
+from formulations.contract.rounding import amount_text, bytes_text, step_below
 from instances.problems.flushed_partitioning import FlushedInstance
 from instances.problems.hierarchical_partitioning import on_machines
 from instances.problems.microbatch_schedule import ScheduleInstance
@@ -180,9 +180,9 @@ def claims_of(name: str, instance: Any, sentence: str, figures: Mapping[str, Any
         yield from map(typed, ways)
     elif name == "tmpc_knapsack":
         need = math.fsum(min(x.memory_bytes for x in node.options) for node in instance.nodes)
-        prefix = f"the smallest options together need {exactly(need)} bytes and the capacity is "
-        declared, way = sentence.removeprefix(prefix).split(": feasible with ")
-        assert float(declared) == instance.capacity_bytes
+        declared = f"{bytes_text(need, up=True)} and the capacity is {bytes_text(instance.capacity_bytes)}"
+        said, way = sentence.split(": feasible with ")
+        assert said == f"the smallest options together need {declared}"
         claim = typed(way)
         assert figures == {"least_capacity_bytes": float(claim.settings["memory"])}
         yield claim
@@ -200,7 +200,7 @@ def memory_claim(part: str, devices: str, figures: Mapping[str, Any]) -> Iterato
         assert "least_memory_bytes" not in figures
         yield Claim({"memory": "1e30"}, would_do=False)
     else:
-        match = re.fullmatch(rf"{devices} of (\S+) bytes would suffice", part)
+        match = re.fullmatch(rf"{devices} of (?:[^(]* \()?(\S+) bytes\)? would suffice", part)
         assert match, part
         assert figures["least_memory_bytes"] == float(match[1])
         yield Claim({"memory": match[1]}, least=("memory",))
@@ -209,13 +209,13 @@ def memory_claim(part: str, devices: str, figures: Mapping[str, Any]) -> Iterato
 def flat_claims(flat: StageInstance, sentence: str, figures: Mapping[str, Any]) -> Iterator[Claim]:
     first, second, *others = sentence.removeprefix("infeasible: ").split("; ")
     yield from memory_claim(first, f"{flat.num_devices} device{'s' * (flat.num_devices > 1)}", figures)
-    declared = re.escape(exactly(flat.memory_bytes))
-    match = re.fullmatch(rf"(\d+) devices? of {declared} bytes would suffice", second)
+    declared = re.escape(bytes_text(flat.memory_bytes))
+    match = re.fullmatch(rf"(\d+) devices? of {declared} would suffice", second)
     if match:
         assert figures["fewest_devices"] == int(match[1])
         yield Claim({"devices": match[1]}, least=("devices",))
     else:
-        assert re.fullmatch(f"no number of devices of {declared} bytes would suffice", second), second
+        assert re.fullmatch(f"no number of devices of {declared} would suffice", second), second
         yield Claim({"devices": "200"}, would_do=False)
     for other in others:
         assert other == "so would --schedule 1f1b"

@@ -8,8 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from formulations.contract.rounding import amount_text
-from formulations.contract.rounding import exactly as exact_text
+from formulations.contract.rounding import bytes_text
 from formulations.contract.what_if import (
     Change,
     Factor,
@@ -59,7 +58,7 @@ def members(instance: OperatorInstance) -> tuple[Member, ...]:
     if instance.memory_bytes is None:
         return tuple(found)
     pooled = ", which replicas of a stage share" if instance.pooled_memory else ""
-    found.append(Member("rule", "memory", f"a device has {exact_text(instance.memory_bytes)} bytes{pooled}"))
+    found.append(Member("rule", "memory", f"a device has {bytes_text(instance.memory_bytes)}{pooled}"))
     needs = {each.id: _least(instance, each) for each in instance.operators}
     ids = sorted(needs, key=lambda node: needs[node])
     return (*found, *(Member("layer", node, _need_text(instance, node, needs[node])) for node in ids))
@@ -77,7 +76,7 @@ def _least(instance: OperatorInstance, operator: Operator) -> float:
 def _need_text(instance: OperatorInstance, node: int | str, needed: float) -> str:
     [name] = [each.name for each in instance.operators if each.id == node]
     shown = f" ({name})" if name and str(node) not in name else ""
-    return f"operator {node}{shown} needs at least {exact_text(needed)} bytes in its stage"
+    return f"operator {node}{shown} needs at least {bytes_text(needed)} in its stage"
 
 
 def relax(instance: OperatorInstance, dropped: frozenset[Member]) -> list[OperatorInstance]:
@@ -123,7 +122,7 @@ def _memory(instance: OperatorInstance) -> Change[OperatorInstance]:
     assert instance.memory_bytes is not None
     return Change(
         "memory",
-        lambda amount: f"{amount_text(amount)} bytes on each device",
+        lambda amount: f"{bytes_text(amount, up=True)} on each device",
         lambda amount: replace(instance, memory_bytes=amount),
         needed=lambda plan: most_memory(instance, plan),
         most=MAX_AMOUNT,

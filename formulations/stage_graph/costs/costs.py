@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from formulations.contract.rounding import exactly
+from formulations.contract.rounding import bytes_text
 from formulations.stage_graph.definition.plan import Stage, StagePlan
 from formulations.stage_graph.definition.problem import data_edges, held_samples, least_in_flight, replica_samples
 from instances.graph import topological_order
@@ -181,11 +181,11 @@ def shortage(instance: StageGraph) -> str:
     held = [instance.weight_copies * each.weight_bytes + each.activation_bytes for each in instance.operators]
     largest = max(range(len(held)), key=held.__getitem__)
     if held[largest] > max(rooms):
-        name, need, there = instance.operators[largest].name, exactly(held[largest]), exactly(max(rooms))
-        return f"operator {name} alone needs {need} bytes; the largest device has {there}"
+        name, need, there = instance.operators[largest].name, bytes_text(held[largest]), bytes_text(max(rooms))
+        return f"operator {name} alone needs {need}; the largest device has {there}"
     if math.fsum(held) * (1 - 1e-12) > math.fsum(rooms):
-        need, there = exactly(math.fsum(held)), exactly(math.fsum(rooms))
-        return f"the model needs {need} bytes at least; all devices have {there}"
+        need, there = bytes_text(math.fsum(held)), bytes_text(math.fsum(rooms))
+        return f"the model needs {need} at least; all devices have {there}"
     return ""
 
 

@@ -7,8 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from formulations.contract.rounding import amount_text
-from formulations.contract.rounding import exactly as exact_text
+from formulations.contract.rounding import bytes_text
 from formulations.contract.what_if import (
     Change,
     Factor,
@@ -46,8 +45,8 @@ def members(instance: StageGraph) -> tuple[Member, ...]:
         found.append(Member("rule", "links", "devices without a link exchange nothing"))
     found += requirement_members(instance)
     found.append(Member("rule", "devices", f"there {'is 1 device' if K == 1 else f'are {K} devices'}"))
-    room = "the device graph's" if graph is not None else exact_text(instance.memory_bytes)
-    found.append(Member("rule", "memory", f"a device has {room} bytes"))
+    room = "the device graph's bytes" if graph is not None else bytes_text(instance.memory_bytes)
+    found.append(Member("rule", "memory", f"a device has {room}"))
     needs = [instance.weight_copies * each.weight_bytes + each.activation_bytes for each in instance.operators]
     order = sorted(range(instance.num_operators), key=needs.__getitem__)
     return (*found, *(Member("layer", instance.id_of(node), _need_text(instance, node, needs[node])) for node in order))
@@ -56,7 +55,7 @@ def members(instance: StageGraph) -> tuple[Member, ...]:
 def _need_text(instance: StageGraph, node: int, needed: float) -> str:
     name, node_id = instance.operators[node].name, instance.id_of(node)
     shown = f" ({name})" if name and str(node_id) not in name else ""
-    return f"operator {node_id}{shown} needs at least {exact_text(needed)} bytes on each of its devices"
+    return f"operator {node_id}{shown} needs at least {bytes_text(needed)} on each of its devices"
 
 
 def relax(instance: StageGraph, dropped: frozenset[Member]) -> list[StageGraph]:
@@ -113,7 +112,7 @@ def _memory(instance: StageGraph) -> Change[StageGraph]:
 
     return Change(
         "memory",
-        lambda amount: f"{'at least ' if graph is not None else ''}{amount_text(amount)} bytes on each device",
+        lambda amount: f"{'at least ' if graph is not None else ''}{bytes_text(amount, up=True)} on each device",
         with_memory,
         needed=lambda plan: memory(instance, plan),
         most=MAX_AMOUNT,

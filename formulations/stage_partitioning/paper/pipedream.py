@@ -30,6 +30,7 @@ from formulations.stage_partitioning.methods import MAX_LABELS
 from instances.graph import lifo_order
 from instances.problems.stage_edits import with_degrees
 from instances.problems.stage_partitioning import StageInstance
+from instances.units import of_room
 from solvers.outcome import Limits, Prover, Stop, Watch
 
 #: Why there is no plan.
@@ -88,7 +89,7 @@ def fitting(
         bound=bound,
         stop=watch.why(),
         reason=f"PipeDream's plan of {objective:.9g} {instance.time_unit} ignores the memory limit and needs "
-        f"{needed:.17g} bytes a device, more than the {instance.memory_bytes:.17g} there are; "
+        f"{of_room(needed, instance.memory_bytes)} on a device; "
         f"--memory {math.ceil(needed)} shows it",
         stats={"unlimited_objective": objective, "needed_memory_bytes": needed, **stats},
     )

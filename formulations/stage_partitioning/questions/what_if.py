@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from formulations.contract.rounding import amount_text
-from formulations.contract.rounding import exactly as exact_text
+from formulations.contract.rounding import bytes_text
 from formulations.contract.what_if import (
     Change,
     Member,
@@ -54,7 +53,7 @@ def members(instance: StageInstance) -> tuple[Member, ...]:
     found.append(Member("rule", "microbatches", f"the data-parallel degrees of all stages sum to {sums} {N}"))
     found += requirement_members(instance)
     found.append(Member("rule", "devices", f"there {'is' if K == 1 else 'are'} {plural(K, 'device')}"))
-    found.append(Member("rule", "memory", f"a device has {exact_text(instance.memory_bytes)} bytes"))
+    found.append(Member("rule", "memory", f"a device has {bytes_text(instance.memory_bytes)}"))
     layers = sorted(instance.layers, key=lambda layer: _least(layer, K)[0])
     return (*found, *(Member("layer", layer.id, _describe(layer, K)) for layer in layers))
 
@@ -77,7 +76,7 @@ def _describe(layer: Layer, devices: int) -> str:
     needed, degree, tmpc = _least(layer, devices)
     name = f" ({layer.name})" if layer.name and str(layer.id) not in layer.name else ""
     where = "a device" if degree == 1 else f"each of {degree} devices"
-    return f"layer {layer.id}{name} needs at least {exact_text(needed)} bytes on {where} (TMPC {tmpc})"
+    return f"layer {layer.id}{name} needs at least {bytes_text(needed)} on {where} (TMPC {tmpc})"
 
 
 def relax(instance: StageInstance, dropped: frozenset[Member]) -> list[StageInstance]:
@@ -152,7 +151,7 @@ def _memory(instance: StageInstance) -> Change[StageInstance]:
 
     return Change(
         "memory",
-        lambda amount: f"{amount_text(amount)} bytes on each device",
+        lambda amount: f"{bytes_text(amount, up=True)} on each device",
         lambda amount: replace(instance, memory_bytes=amount),
         needed=needed,
         most=MAX_AMOUNT,

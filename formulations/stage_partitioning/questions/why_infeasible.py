@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from formulations.compiled.downsets import all_downsets, chain_downsets, linear_orders
-from formulations.contract.rounding import Least, amount_text, exactly, least_amount
+from formulations.contract.rounding import Least, amount_text, bytes_text, least_amount
 from formulations.stage_partitioning.definition.problem import MEMORY_SLACK, stage_memory, suffix_sums
 from formulations.stage_partitioning.exact.threshold import ThresholdSearch
 from formulations.stage_partitioning.kernels.tables import build_lattice, build_profile
@@ -53,7 +53,7 @@ def explain_needs(instance: StageInstance, memory: Least, devices: Least) -> tup
     if memory.proved and memory.amount is not None and memory.amount <= MAX_AMOUNT:
         figures["least_memory_bytes"] = memory.amount
     if devices.proved and devices.amount is not None:
-        declared = f"{exactly(instance.memory_bytes)} bytes"
+        declared = bytes_text(instance.memory_bytes)
         if devices.amount < math.inf:
             figures["fewest_devices"] = int(devices.amount)
             parts.append(f"{plural(int(devices.amount), 'device')} of {declared} would suffice")
@@ -81,7 +81,9 @@ def memory_sentence(memory: Least, devices: str) -> str:
         return f"no memory would suffice with {devices}"
     if memory.amount > MAX_AMOUNT:
         return f"no memory up to {amount_text(MAX_AMOUNT)} bytes would suffice with {devices}"
-    return f"{devices} of {amount_text(memory.amount)} bytes would suffice" + ("" if memory.proved else ", maybe less")
+    return f"{devices} of {bytes_text(memory.amount, up=True)} would suffice" + (
+        "" if memory.proved else ", maybe less"
+    )
 
 
 def is_feasible(instance: StageInstance, watch: Watch) -> bool:

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from formulations.contract.rounding import amount_text
-from formulations.contract.rounding import exactly as exact_text
+from formulations.contract.rounding import bytes_text
 from formulations.contract.what_if import (
     Change,
     Member,
@@ -32,11 +31,9 @@ def questions() -> Questions[KnapsackInstance]:
 
 def members(instance: KnapsackInstance) -> tuple[Member, ...]:
     """Requirements, the memory, and the nodes, those that need little first."""
-    memory = Member("rule", "memory", f"all nodes together have {exact_text(instance.capacity_bytes)} bytes")
+    memory = Member("rule", "memory", f"all nodes together have {bytes_text(instance.capacity_bytes)}")
     nodes = sorted(instance.nodes, key=_least)
-    said = [
-        Member("layer", node.id, f"node {node.id} needs at least {exact_text(_least(node))} bytes") for node in nodes
-    ]
+    said = [Member("layer", node.id, f"node {node.id} needs at least {bytes_text(_least(node))}") for node in nodes]
     return (*requirement_members(instance), memory, *said)
 
 
@@ -64,7 +61,7 @@ def repairs(instance: KnapsackInstance, _: Sequence[int | str]) -> list[list[Cha
 def _memory(instance: KnapsackInstance) -> Change[KnapsackInstance]:
     return Change(
         "memory",
-        lambda amount: f"{amount_text(amount)} bytes",
+        lambda amount: bytes_text(amount, up=True),
         lambda amount: replace(instance, capacity_bytes=amount),
         needed=lambda plan: total_memory(instance, plan),
         most=MAX_AMOUNT,

@@ -165,7 +165,7 @@ def test_pipedream_says_what_its_plan_needs() -> None:
     instance = named(["a", "b"], memory_bytes=5.0, num_devices=2)
     answer = pipedream.solve(instance, Limits(), Watch())
     assert answer.plan is None and not answer.infeasible
-    assert "needs 10 bytes" in answer.reason and "--memory 10" in answer.reason
+    assert "needs 10 B of " in answer.reason and "--memory 10" in answer.reason
 
 
 def test_a_graph_that_is_no_chain_becomes_one(cases: int) -> None:
