@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from typing import Any
 
 from instances.catalog.entry import MADE, SEED, Entry
 from instances.generators.topologies import two_level
-from instances.parameters import Setting, one_of, parse_count
+from instances.parameters import Setting, count_between, one_of, parse_count
 from instances.problems import tmpc_knapsack
 from instances.problems.flushed_partitioning import FlushedInstance, flush_pipeline
 from instances.problems.hierarchical_partitioning import HierarchicalInstance, on_machines
 from instances.problems.operator_partitioning import Operator, OperatorInstance, Tensor, TrainingMemory
 from instances.problems.pipeline_placement import PlacementInstance, place_on
+from instances.problems.stage_edits import MAX_LAYERS
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from instances.problems.tmpc_knapsack import KnapsackInstance
 from instances.problems.training_strategy import Schedule, StrategyInstance, of_chain
@@ -37,6 +39,36 @@ def diamond() -> StageInstance:
     layers = tuple(Layer(v, {1: (Tmpc("only", time, 4e6, 2e6, 8e6),)}, v) for v, time in times.items())
     ends = (("source", "left"), ("source", "right"), ("left", "sink"), ("right", "sink"))
     return StageInstance("diamond", layers, tuple(Edge(u, v, 1e6) for u, v in ends), 3, 40e6, 1e9, 4)
+
+
+def random_layers(layers: int = 12, branches: int = 1, seed: int = 0) -> StageInstance:
+    """A random layer graph: a source, chains next to each other, and a sink; sizes as of transformers of 2 to 10 G.
+
+    A layer runs on one device, two or four, and may compute its activations again. Its inner layers are on any of the
+    branches; with one branch it is a chain.
+    """
+    rng = random.Random(f"layers {layers} {branches} {seed}")
+
+    def layer(v: int) -> Layer:
+        time, parameters, activations = rng.uniform(5e-3, 30e-3), rng.uniform(20e6, 200e6), rng.uniform(0.1e9, 0.6e9)
+
+        def tmpcs(t: int) -> tuple[Tmpc, ...]:
+            # 16 bytes a parameter: weight and gradient of two bytes each, and three numbers of Adam of four
+            keep = Tmpc("keep", (0.9 + 0.1 * t) * time / t, 2 * parameters / t, activations / t, 16 * parameters / t)
+            return keep, replace(keep, id="recompute", time=keep.time * 4 / 3, activation_bytes=0.1 * activations / t)
+
+        return Layer(v, {t: tmpcs(t) for t in (1, 2, 4)}, f"layer {v}")
+
+    last, ends, edges = layers - 1, dict.fromkeys(range(branches), 0), []
+    for v in range(1, last):
+        branch = rng.randrange(branches)
+        edges.append(Edge(ends[branch], v, rng.uniform(10e6, 100e6)))
+        ends[branch] = v
+    edges += [Edge(u, last, rng.uniform(10e6, 100e6)) for u in dict.fromkeys(ends.values()) if u > 0 or last == 1]
+    return StageInstance(
+        f"random-layers-{layers}-{branches}-{seed}", tuple(map(layer, range(layers))), tuple(edges), 8, 8 * 2.0**30,
+        10e9, 16,
+    )  # fmt: skip
 
 
 def chain8_machines() -> HierarchicalInstance:
@@ -76,6 +108,18 @@ def knapsack(**given: Any) -> KnapsackInstance:
 ENTRIES = (
     Entry("chain8", "stage_partitioning", chain8, "a chain of eight layers, for a first look", MADE),
     Entry("diamond", "stage_partitioning", diamond, "four nodes with two branches", MADE),
+    Entry(
+        "random-layers",
+        "stage_partitioning",
+        random_layers,
+        "a random chain or graph of layers, for populations",
+        MADE,
+        (
+            Setting("layers", count_between(1, MAX_LAYERS), "layers of the graph", "12", metavar="L"),
+            Setting("branches", parse_count, "chains between the first layer and the last", "1", metavar="N"),
+            SEED,
+        ),
+    ),
     Entry(
         "chain8-machines", "hierarchical_partitioning", chain8_machines, "chain8 on two machines of two devices", MADE
     ),

@@ -211,3 +211,16 @@ def test_layers_are_near_the_published_profile(published: Path):
             assert ours.time == pytest.approx(theirs.time, rel=0.04)
             assert ours.activation_bytes == pytest.approx(theirs.activation_bytes, rel=0.03)
             assert ours.static_bytes == pytest.approx(theirs.static_bytes, rel=0.03)
+
+
+@pytest.mark.parametrize(("layers", "branches"), [(1, 1), (2, 3), (3, 1), (9, 1), (9, 3), (12, 40)])
+def test_random_layers_are_branches_between_a_source_and_a_sink(layers: int, branches: int) -> None:
+    made = planner.load("random-layers", layers=layers, branches=branches, seed=3)
+    assert made == planner.load("random-layers", layers=layers, branches=branches, seed=3)
+    assert layers == 1 or made.layers != planner.load("random-layers", layers=layers, branches=branches, seed=4).layers
+    assert len(made.layers) == layers and all(u < v for u, v in made.edge_indices)
+    into, out = ([[pair for pair in made.edge_indices if pair[end] == v] for v in range(layers)] for end in (1, 0))
+    for v in range(1, layers - 1):
+        assert len(into[v]) == len(out[v]) == 1, "one of a chain"
+    assert layers == 1 or 1 <= len(out[0]) == len(into[-1]) <= branches
+    assert planner.solve(made, exact=True).status is planner.Status.OPTIMAL
