@@ -15,7 +15,8 @@ from planner.process.errors import UsageError
 
 #: What a table can be written as.
 KINDS = ("tex", "md", "csv")
-_COUNTS = ("optimal", "suboptimal", "no_plan", "invalid", "errors")
+#: What a method's instances are counted as (`planner.experiments.validation.records.Fared`).
+COUNTS = ("optimal", "suboptimal", "no_plan", "invalid", "errors")
 _LOSSES = ("mean_loss", "p95_loss", "worst_loss")
 #: What LaTeX reads as commands.
 _SPECIAL = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
@@ -34,30 +35,30 @@ def kind_and_file(given: str) -> tuple[str, str | None]:
 def paper_table(found: Validation, kind: str) -> str:
     """How the methods fared, and by each parameter that was named: a table each, with an empty line between two.
 
-    Losses are in percent, and in CSV shares with all their digits.
+    Losses are in percent, and in CSV shares with all their digits; only CSV has columns of failures of no method.
     """
     written = {"tex": _tex, "md": _md, "csv": _csv}[kind]
     return "\n".join(written(heads, rows) for heads, rows in _tables(found, kind == "csv"))
 
 
 def _tables(found: Validation, is_data: bool) -> Iterator[Table]:
-    heads = [name.replace("_", " ") for name in _COUNTS] + _loss_heads("", is_data) + ["seconds"]
-    rows = [
-        [name, *_counts(each), *_losses(each, is_data), _number(each.seconds, is_data)]
-        for name, each in found.methods.items()
-    ]
-    yield ["method", *heads], rows
+    fared = found.methods.values()
+    # on paper without the failures that there are none of
+    counts = [name for name in COUNTS if is_data or name in COUNTS[:2] or any(getattr(each, name) for each in fared)]
+    heads = [*(name if is_data else name.replace("_", " ") for name in counts), *_loss_heads(is_data)]
+
+    def cells(own: Fared) -> list[Any]:
+        return [*(getattr(own, name) for name in counts), *_losses(own, is_data)]
+
+    rows = [[name, *cells(each), _number(each.seconds, is_data)] for name, each in found.methods.items()]
+    yield ["method", *heads, "seconds"], rows
     for factor in found.by:
-        columns = [head for name in factor.methods for head in _loss_heads(f"{name}: ", is_data)]
         rows = [
-            [label, count, *(cell for own in factor.methods.values() for cell in _losses(own[label], is_data))]
+            [*((label, count) if is_data or not place else ("", "")), name, *cells(own[label])]
             for label, count in factor.instances.items()
+            for place, (name, own) in enumerate(factor.methods.items())
         ]
-        yield [factor.parameter, "instances", *columns], rows
-
-
-def _counts(fared: Fared) -> list[int]:
-    return [getattr(fared, name) for name in _COUNTS]
+        yield [factor.parameter, "instances", "method", *heads], rows
 
 
 def _losses(fared: Fared, is_data: bool) -> list[Any]:
@@ -65,8 +66,8 @@ def _losses(fared: Fared, is_data: bool) -> list[Any]:
     return found if is_data else [None if loss is None else _number(100 * loss, False) for loss in found]
 
 
-def _loss_heads(before: str, is_data: bool) -> list[str]:
-    return [before + (name if is_data else f"{name.replace('_', ' ')}, %") for name in _LOSSES]
+def _loss_heads(is_data: bool) -> list[str]:
+    return [name if is_data else f"{name.replace('_', ' ')}, %" for name in _LOSSES]
 
 
 def _number(value: float, is_data: bool) -> Any:
@@ -89,7 +90,8 @@ def _tex(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
         return " & ".join(_escape(_cell(cell)) for cell in cells) + " \\\\\n"
 
     body = f"\\toprule\n{line(heads)}\\midrule\n{''.join(map(line, rows))}\\bottomrule\n"
-    return f"% \\usepackage{{booktabs}}\n\\begin{{tabular}}{{l{'r' * (len(heads) - 1)}}}\n{body}\\end{{tabular}}\n"
+    sides = "".join("l" if not place or head == "method" else "r" for place, head in enumerate(heads))
+    return f"% \\usepackage{{booktabs}}\n\\begin{{tabular}}{{{sides}}}\n{body}\\end{{tabular}}\n"
 
 
 def _cell(value: Any) -> str:

@@ -7,18 +7,24 @@ from pathlib import Path
 from typing import Any
 
 from planner.display.palette import PRINT
+from planner.display.paper_tables import COUNTS
 from planner.display.plots.chart import Chart
 from planner.display.plots.files import Sheet, can_draw, lacks_addresses
 from planner.display.plots.numbers import ecdf, profile, quantiles
+from planner.display.tables import fitting_table
 from planner.display.terminal import console, table
-from planner.experiments.validation.loss_by import LossBy, value_of
-from planner.experiments.validation.records import reasons
+from planner.experiments.validation.loss_by import LossBy, losses_by, value_of
+from planner.experiments.validation.records import Fared, reasons
 from planner.experiments.validation.run import Validation
 from planner.files.write import write_atomically
 from planner.results.texts import percent
 
 #: Reasons of a method that are shown.
 _REASONS = 3
+#: Columns that give way in a narrow terminal, first those of failures that there are none of.
+_FAILED, _GIVE_WAY = ("errors", "invalid", "no plan"), ("seconds", "p95 loss")
+#: Panels of losses by features of instances: a method each, of no more features than this; more are unreadable.
+_PANELS, _FEATURES = 9, 3
 #: Pixels that pictures for a paper are drawn in, and points of a column: 3.4 inches.
 _ON_PAPER, _COLUMN = 400, 3.4 * 72
 _NO_PICTURES = "they need vl-convert-python (pip install '.[plot]')"
@@ -33,28 +39,36 @@ def show_validation(found: Validation) -> None:
         f"{found.instances}{partly} instance{plural} of {found.problem}, against {found.against}: "
         f"{found.infeasible} infeasible, {found.unproved} unproved"
     )
-    heads = ["method", "optimal", "suboptimal", "no plan", "invalid", "errors"]
-    heads += ["mean loss", "p95 loss", "worst loss", "seconds"]
-    rows = []
     most = "<= " if found.unproved else ""
-    for name, each in found.methods.items():
-        counts = (each.optimal, each.suboptimal, each.no_plan, each.invalid, each.errors)
-        losses = (each.mean_loss, each.p95_loss, each.worst_loss)
-        shown = ["-" if loss is None else f"{most}{percent(loss)}" for loss in losses]
-        rows.append([name, *map(str, counts), *shown, f"{each.seconds:.4g}"])
-    out.print(table(heads, rows))
+    rows = [{"method": name, **_cells(each, most)} for name, each in found.methods.items()]
+    empty = [name for name in _FAILED if all(row[name] == "0" for row in rows)]
+    out.print(fitting_table(out, list(rows[0]), rows, [*empty, *_GIVE_WAY]))
     for factor in found.by:
         out.print(_explained(factor))
-        heads = [factor.parameter, "instances", *(f"{name}: mean loss" for name in factor.methods)]
-        means = [[own[label].mean_loss for own in factor.methods.values()] for label in factor.instances]
-        cells = [[most * (loss is not None) + percent(loss) for loss in own] for own in means]
-        out.print(
-            table(
-                heads, [[label, str(n), *own] for (label, n), own in zip(factor.instances.items(), cells, strict=True)]
-            )
-        )
+        rows = [
+            {
+                factor.parameter: "" if place else label,
+                "instances": "" if place else str(count),
+                "method": name,
+                **_cells(own[label], most),
+            }
+            for label, count in factor.instances.items()
+            for place, (name, own) in enumerate(factor.methods.items())
+        ]
+        heads = [*list(rows[0])[:3], *("mean loss", "worst loss", "suboptimal", "no plan")]
+        out.print(table(heads, ([row[head] for head in heads] for row in rows)))
     for line in _lines(found):
         out.print(line)
+
+
+def _cells(fared: Fared, most: str) -> dict[str, str]:
+    """What a row of the table shows, by heading; ``most`` stands before losses that may be less."""
+    losses = {"mean loss": fared.mean_loss, "p95 loss": fared.p95_loss, "worst loss": fared.worst_loss}
+    return {
+        **{name.replace("_", " "): str(getattr(fared, name)) for name in COUNTS},
+        **{name: "-" if loss is None else f"{most}{percent(loss)}" for name, loss in losses.items()},
+        "seconds": f"{fared.seconds:.4g}",
+    }
 
 
 def _explained(factor: LossBy) -> str:
@@ -103,7 +117,7 @@ def draw_validation(found: Validation) -> list[str]:
     charts = {
         "losses": [ecdf(losses, reference, f"Losses on {len(feasible)} instances")],
         "profile": [profile(seconds, f"Performance profile of seconds on {len(feasible)} instances")],
-        "features": list(_features(found, feasible, losses)),
+        "features": features_of(found, feasible, losses),
     }
     files = []
     for name, drawn in charts.items():
@@ -116,19 +130,24 @@ def draw_validation(found: Validation) -> list[str]:
     return files
 
 
-def _features(
+def features_of(
     found: Validation, records: Sequence[Mapping[str, Any]], losses: Mapping[str, Sequence[float | None]]
-) -> Iterator[Chart]:
-    """Losses over the size of instances, over how tight their memory is, and over numbers that were drawn."""
+) -> list[Chart]:
+    """Losses over what explains most of them: of sizes, of how tight memory is, and of numbers that were drawn."""
     drawn = dict.fromkeys(name for record in records for name in record["parameters"])
-    for field, name in (
-        ("size", f"size: {found.size_of}"),
-        ("memory_pressure", "memory pressure"),
-        *((name, name) for name in drawn if name != found.size_of),
-    ):
-        values = [value_of(record, field) for record in records]
-        if any(value is not None for value in values) and not any(isinstance(value, str) for value in values):
-            yield from quantiles(values, losses, name)
+    titles = {"size": f"size: {found.size_of}", "memory_pressure": "memory pressure"}
+    names = [name for name in (*titles, *drawn) if name != found.size_of and _is_number(records, name)]
+    most = max(1, min(_FEATURES, _PANELS // max(1, len(losses))))
+    by_feature = {each.parameter: [value_of(record, each.parameter) for record in records]
+                  for each in losses_by(records, names, list(losses))}  # fmt: skip
+    distinct = {tuple(values): name for name, values in reversed(by_feature.items())}
+    shown = [name for name in by_feature if name in distinct.values()][:most]
+    return [chart for name in shown for chart in quantiles(by_feature[name], losses, titles.get(name, name))]
+
+
+def _is_number(records: Sequence[Mapping[str, Any]], name: str) -> bool:
+    values = [value for record in records if (value := value_of(record, name)) is not None]
+    return bool(values) and not any(isinstance(value, str) for value in values)
 
 
 def _seconds(records: Sequence[Mapping[str, Any]], method: str) -> list[float | None]:

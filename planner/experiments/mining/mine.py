@@ -355,7 +355,7 @@ def _family(method: str, against: str | None, problem: str | None) -> Family[Any
             return each
     if registry.target_of(method) is None:
         raise UsageError.unknown("METHOD", method, [known.name for each in minable for known in each.methods])
-    raise UsageError.at("--problem", None, f"the problem of {method}")
+    raise UsageError(f"{method} may be a method of any problem; expected --problem NAME as well, of planner list")
 
 
 def _pair(family: Family[Any, Any], method: str, against: str, options: Mapping[str, Any]) -> Pair:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -39,6 +40,9 @@ OPTIMAL, SUBOPTIMAL, NO_PLAN, INVALID, ERROR, OPEN, INFEASIBLE = (
 )
 #: Outcomes by what a brought function's ``stats.failure`` says.
 _FAILURES = {"error": ERROR, "import": ERROR, "invalid_plan": INVALID}
+
+#: A number in a reason, with the unit of a size.
+_NUMBER = re.compile(r"\d[\d.e+-]*( ([KMGT]i)?B\b)?")
 
 #: An instance as it is handed to a worker: its number, where it comes from, its JSON text.
 Handed = tuple[int, str, str]
@@ -211,15 +215,19 @@ def worst_of(records: Sequence[Mapping[str, Any]], method: str, most: int) -> li
 
 
 def reasons(records: Iterable[Mapping[str, Any]], method: str) -> list[tuple[str, int, int]]:
-    """Why a method has no plan, or failed after one: the reason, how often, and the number of the first instance."""
+    """Why a method has no plan, or failed after one: the reason, how often, and the number of the first instance.
+
+    Reasons that differ in numbers only are one, in the words of the first.
+    """
     counts: Counter[str] = Counter()
-    first: dict[str, int] = {}
+    first: dict[str, tuple[str, int]] = {}
     for record in records:
         reason = record["rows"][method]["reason"]
         if reason and record["rows"][method]["outcome"] != "infeasible":
-            counts[reason] += 1
-            first.setdefault(reason, record["number"])
-    return [(reason, count, first[reason]) for reason, count in counts.most_common()]
+            kind = _NUMBER.sub("#", reason)
+            counts[kind] += 1
+            first.setdefault(kind, (reason, record["number"]))
+    return [(first[kind][0], count, first[kind][1]) for kind, count in counts.most_common()]
 
 
 def flat(records: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:

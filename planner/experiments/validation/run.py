@@ -178,7 +178,7 @@ def validate(
     against = against or reference_name(family)
     names, work = _work(family, methods, against, plans or {}, limits, options)
     if (jobs > 1 or dask) and (local := set(work.names) & set(functions_of(family.name))):
-        raise UsageError.at("methods", ", ".join(sorted(local)), "FILE.py:FUNCTION beside --jobs or --dask")
+        raise UsageError.at("methods", ", ".join(sorted(local)), "FILE.py:FUNCTION with --jobs or --dask")
     for name in by:
         if name not in (known := [*population.parameters, *ALSO]):
             raise UsageError.unknown("--by", name, known)

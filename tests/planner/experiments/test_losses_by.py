@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from planner.display.paper_tables import kind_and_file, paper_table
+from planner.display.populations import features_of
 from planner.experiments.validation.loss_by import losses_by
-from planner.experiments.validation.records import totals_of
+from planner.experiments.validation.records import reasons, totals_of
 from planner.experiments.validation.run import Validation
 from planner.process.errors import UsageError
 
@@ -98,7 +99,7 @@ def test_what_is_drawn_has_columns_and_losses_by_it(run: Run) -> None:
     assert (
         code == 0
         and re.search(r"nodes explains [\d.]+ % of ./own_one.py:least's losses", out)
-        and "nodes  instances" in out
+        and re.search(r"nodes +instances +method +mean loss +worst loss +suboptimal +no plan\n", out)
     )
 
 
@@ -112,21 +113,52 @@ def test_tables_of_a_paper(run: Run) -> None:
     assert code == 0 and [row["method"] for row in rows] == ["piper", "./own_one.py:least"]
     totals = json.loads(run(*given, "--json")[1])["methods"]
     assert [float(row["mean_loss"]) for row in rows] == [each["mean_loss"] for each in totals.values()]
-    assert second.startswith("kind,instances,piper: mean_loss")
+    assert second.startswith("kind,instances,method,optimal,suboptimal,no_plan,invalid,errors,mean_loss")
+    groups = list(csv.DictReader(io.StringIO(second)))
+    assert [row["method"] for row in groups[:2]] == ["piper", "./own_one.py:least"] and groups[1]["kind"]
+    assert sum(int(row["optimal"]) for row in groups if row["method"] == "piper") == totals["piper"]["optimal"]
     code, out, _ = run(*given, "--table", "tex=table.tex")
     text = Path("table.tex").read_text()
     assert code == 0 and "6 instances of tmpc_knapsack" in out
     assert "./own\\_one.py:least & " in text and "\\toprule" in text and "mean loss, \\%" in text
-    assert all(line.count(" & ") == 9 for line in text.splitlines() if line.endswith("\\\\"))
+    assert all(line.count(" & ") == 6 for line in text.splitlines() if line.endswith("\\\\"))
 
 
 def test_cells_of_tables_keep_their_signs() -> None:
     fared = totals_of(records([0.5, 0.0]), "m")
     found = Validation("p", "exact", 2, 2, 0, 0, {"a|b_{}^~\\&%$#": fared}, {}, "", "", "", ())
-    assert paper_table(found, "md").splitlines()[2].startswith(r"| a\|b\_{}^~\\\&%\$# | 1 | 1 | 0 | 0 | 0 | 25 | 50 |")
+    assert paper_table(found, "md").splitlines()[2].startswith(r"| a\|b\_{}^~\\\&%\$# | 1 | 1 | 25 | 50 |")
     said = r"a|b\_\{\}\textasciicircum{}\textasciitilde{}\textbackslash{}\&\%\$\# & 1 & 1 &"
     assert said in paper_table(found, "tex")
     assert kind_and_file("csv=a=b.csv") == ("csv", "a=b.csv")
     for wrong in ("csv=", "", "=x"):
         with pytest.raises(UsageError, match="tex, md, csv, or one of them with =FILE"):
             kind_and_file(wrong)
+
+
+def test_reasons_that_differ_in_numbers_are_one() -> None:
+    said = ["needs 12.5 GiB of 8 GiB a device", "crashed", "needs 900 MiB of 512 MiB a device", ""]
+    found = [
+        {"number": number, "rows": {"m": {"reason": reason, "outcome": "no_plan"}}}
+        for number, reason in enumerate(said)
+    ]
+    assert reasons(found, "m") == [(said[0], 2, 0), ("crashed", 1, 1)]
+
+
+def test_pictures_are_of_what_explains_most_and_no_more_than_can_be_read() -> None:
+    """Of four features that were drawn, ``b`` and ``same`` are equal, and the losses go with ``b``."""
+    losses = [0.0, 0.1, 0.2, 0.3] * 3
+    drawn = {
+        "a": [1.0, 2.0] * 6,
+        "b": [1.0, 2.0, 3.0, 4.0] * 3,
+        "c": [5.0, 5.0, 6.0] * 4,
+        "d": [1.0, 1.0, 2.0, 3.0] * 3,
+    }
+    found = records(losses, **drawn, same=drawn["b"])
+    for each in found:
+        each["rows"] |= dict.fromkeys(("n", "o", "p"), each["rows"]["m"])
+    every = Validation("p", "exact", 12, 12, 0, 0, {}, {}, "layers", "", "", tuple(found))
+    for methods, features in (("m", 3), ("mn", 3), ("mno", 3), ("mnop", 2)):
+        charts = features_of(every, found, dict.fromkeys(methods, losses))
+        assert len(charts) == features * len(methods), methods
+        assert charts[0].title == "m over b" and not any("same" in chart.title for chart in charts)

@@ -227,7 +227,7 @@ def test_methods_of_users(run: Callable[..., Any], tmp_path: Path) -> None:
         (("piper", "--time-limit", "inf"), "--time-limit is 'infinite'"),
         (("piper", "--clusters", "4"), "clusters"),
         (("piper", "--max", "tmpcs=3", "--knapsack", "sort-once"), "sort-once needs at most two TMPCs"),
-        (("piper", "--out", "/dev/null"), "--out is '/dev/null'; expected a file, beside which"),
+        (("piper", "--out", "/dev/null"), "--out is '/dev/null'; expected a file, next to which"),
     ],
 )
 def test_refused(run: Callable[..., Any], given: tuple[str, ...], words: str) -> None:

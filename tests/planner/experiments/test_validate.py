@@ -275,7 +275,7 @@ def test_a_method_that_refuses_an_instance_has_no_plan(run: Run) -> None:
         (["--methods", "./none.py:solve"], "FILE.py:FUNCTION with a file that can be read"),
         (["--plan", "a=none.json"], "none.json: file is"),
         (["--ring", "index"], "unknown option --ring for tmpc_knapsack"),
-        (["--jobs", "2", "--dask", "tcp://127.0.0.1:1"], "--jobs is 2; expected none beside --dask"),
+        (["--jobs", "2", "--dask", "tcp://127.0.0.1:1"], "--jobs is 2; expected none with --dask"),
         (["--jobs", "0"], "--jobs is '0'; expected greater than or equal to 1"),
         (["--count", "0"], "--count is '0'; expected greater than or equal to 1"),
     ],
@@ -291,7 +291,7 @@ def test_functions_of_this_process_need_it(run: Run) -> None:
         return {"choice": {str(node.id): "slow" for node in instance.nodes}}
 
     assert planner.validate(POPULATION[:2], methods=["here"], out="run").methods["here"].suboptimal == 2
-    with pytest.raises(UsageError, match=r"methods is 'here'; expected FILE.py:FUNCTION beside --jobs"):
+    with pytest.raises(UsageError, match=r"methods is 'here'; expected FILE.py:FUNCTION with --jobs"):
         planner.validate(POPULATION[:2], methods=["here"], out="other", jobs=2)
 
 
