@@ -21,7 +21,7 @@ _SOURCE = re.compile(r"\s+\[([^\[\]]*)\]$")
 _ROUNDING = 2.0
 
 #: The sentence of the group ``required``.
-REQUIRED = "what the instance requires beside the rules of its problem"
+REQUIRED = "what the instance requires in addition to the rules of its problem"
 
 
 @dataclass(frozen=True)
@@ -76,14 +76,22 @@ class Sizes:
         """All variables."""
         return self.binary + self.integer + self.continuous
 
+    def __str__(self) -> str:
+        head = (
+            f"{self.variables} variables ({self.binary} binary), {self.constraints} constraints, "
+            f"{self.nonzeros} non-zeros"
+        )
+        return "\n".join([head, *(f"  {each.kind} {each.name} x {each.count}: {each.says}" for each in self.groups)])
+
 
 @dataclass(frozen=True)
 class Relaxation:
     """The linear relaxation of a model, solved.
 
-    ``bound`` is in the model's own unit (``None``: not solved, as ``reason`` says; ``infeasible``: neither is the
-    model). ``fractional`` are the values of integer variables that are not whole, ``duals`` those of the constraints
-    that are not 0, both by name. ``left_out`` names groups of constraints that the relaxation does not hold.
+    ``bound`` is in ``unit``, or in the model's own where that is empty (``None``: not solved, as ``reason`` says;
+    ``infeasible``: neither is the model). ``fractional`` are the values of integer variables that are not whole,
+    ``duals`` those of the constraints that are not 0, both by name. ``left_out`` names groups of constraints that the
+    relaxation does not hold.
     """
 
     bound: float | None
@@ -93,6 +101,14 @@ class Relaxation:
     fractional: Mapping[str, float] = field(default_factory=dict)
     duals: Mapping[str, float] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
+    unit: str = ""
+
+    def __str__(self) -> str:
+        known = "no bound" if self.bound is None else f"bound {self.bound:.9g} {self.unit}".rstrip()
+        known += f", {len(self.fractional)} variables fractional, {len(self.duals)} duals other than 0"
+        why = "; infeasible" if self.infeasible else f"; {self.reason}" if self.reason else ""
+        left_out = f"; without the constraints {', '.join(self.left_out)}" if self.left_out else ""
+        return f"{known}{why}{left_out}; solved in {self.seconds:.3g} s"
 
 
 class Inspectable:

@@ -14,6 +14,7 @@ from planner.process.errors import UsageError
 from planner.process.signals import pending
 from planner.results.events import Event
 from planner.results.result import html_table
+from planner.results.texts import columns, number, percent, with_unit
 from planner.solving.choose import find_method, pick
 from planner.solving.compare import Report, crosscheck, expect_methods
 from planner.solving.solve import silent
@@ -89,9 +90,57 @@ class Formulations:
         """The search, if there is one, and the models."""
         return (*filter(None, [self.search]), *self.rows)
 
+    def cells(self) -> list[dict[str, str]]:
+        """Lines by heading: of each method its model as it is solved, and below it the complete one.
+
+        Where nothing is left out of a model the two are one line.
+        """
+        found = []
+        for line in self.lines:
+            is_whole = line.complete is not None and all(vars(line)[name] == line.complete[name] for name in _COMPARED)
+            model = "none" if line.complete is None else "complete" if is_whole else "as solved"
+            found.append(
+                {
+                    "method": line.method,
+                    "model": model,
+                    **_sizes(vars(line)),
+                    "1st plan": _short(line.first_plan_s),
+                    "1 %": _short(line.one_percent_s),
+                    "proof": _short(line.proof_s),
+                    "status": line.status,
+                }
+            )
+            if line.complete is not None and not is_whole:
+                absent = dict.fromkeys(("1st plan", "1 %", "proof", "status"), "")
+                found.append({"method": line.method, "model": "complete", **_sizes(line.complete), **absent})
+        return found
+
+    def __str__(self) -> str:
+        cells = self.cells()
+        head = f"{self.instance}: models of {self.problem}, optimum {with_unit(self.optimum, self.unit)}"
+        return "\n".join([head, *columns(list(cells[0]), [list(line.values()) for line in cells])])
+
     def _repr_html_(self) -> str:
         """A table; in IPython `planner.display.notebook` shows it with its pictures."""
         return html_table([vars(line) for line in self.lines])
+
+
+#: What a complete model is compared by.
+_COMPARED = ("variables", "constraints", "nonzeros", "root_bound")
+
+
+def _sizes(values: Mapping[str, Any]) -> dict[str, str]:
+    return {
+        "variables": number(values["variables"]),
+        "rows": number(values["constraints"]),
+        "non-zeros": number(values["nonzeros"]),
+        "root": _short(values["root_bound"]),
+        "of optimum": percent(values["root_share"]),
+    }
+
+
+def _short(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"
 
 
 def formulations(

@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from inspect import signature
 from typing import Any
 
 from planner.process.errors import UsageError
@@ -44,6 +45,8 @@ def select(built: Any, group: Group, wanted: Mapping[str, Any]) -> dict[Any, Map
     for key in wanted:
         if key not in known:
             rule = f"keys of {group.name}: {', '.join(known) or 'it has none'}"
+            alone = keys_of_measure(built, group.name)
+            rule += f"; or {' and '.join(alone)} alone" if alone else ""
             raise UsageError(f"{group.name} has no key {key}; expected {rule}")
     found = {
         index: keys for index, keys in meant.items() if all(_is(keys.get(key), value) for key, value in wanted.items())
@@ -54,6 +57,12 @@ def select(built: Any, group: Group, wanted: Mapping[str, Any]) -> dict[Any, Map
                    "")  # fmt: skip
         raise UsageError.at(group.name, given, f"{key} among {_values(meant, key)}" if key else "keys that go together")
     return found
+
+
+def keys_of_measure(built: Any, name: str) -> list[str]:
+    """The keys of what a model measures itself under this name; none if it does not."""
+    measures = built.measures()
+    return list(signature(measures[name]).parameters) if name in measures else []
 
 
 def _is(value: Any, wanted: Any) -> bool:

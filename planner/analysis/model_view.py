@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from inspect import signature
 from typing import Any
 
 from formulations.contract.family import Answer, Claim, Family, Method, resolve
@@ -19,7 +18,7 @@ from formulations.contract.quantities import Quantity, resolve_requirement
 from formulations.modelling.solve_model import Stopped, check_stop, prove, run_as_it_is
 from instances.errors import InstanceError
 from instances.requirements import Argument, with_requirements
-from planner.analysis.model_handles import Measured, only, select
+from planner.analysis.model_handles import Measured, keys_of_measure, only, select
 from planner.analysis.model_terms import Named, Stated, Term, in_order, opposite_of, requirement_of
 from planner.files.destinations import writable
 from planner.files.load import family_of, validate
@@ -187,7 +186,7 @@ class OpenModel:
         found = {each.name: each for each in self.vocabulary}
         if quantity not in found:
             self._demand_complete()
-            return self._beyond_vocabulary(quantity, by_name, found)
+            return self._beyond_vocabulary(quantity, by_name)
         self._demand_complete()
         stated = Term(quantity, in_order(found[quantity], arguments, by_name)) >= 0
         try:
@@ -196,22 +195,31 @@ class OpenModel:
             raise UsageError.at("arguments", str(stated.arguments), str(rule)) from None
         return self._shared.quantities()[own.name](*resolved)
 
-    def _beyond_vocabulary(self, name: str, keys: Mapping[str, Any], quantities: Iterable[str]) -> Any:
+    def _beyond_vocabulary(self, name: str, keys: Mapping[str, Any]) -> Any:
         """What a model measures itself, or a sum of variables."""
         built, groups = self._shared, self._groups()
         if self._measures(name, keys, groups):
             return self._measured(name, keys)
         if name not in groups:
-            raise UsageError.unknown("quantity", name, [*quantities, *built.measures(), *groups])
+            raise self._unknown_expression(name)
         return sum(built.variable(name, _as_tuple(index)) for index in select(built, groups[name], keys))
 
     def _measures(self, name: str, keys: Mapping[str, Any], groups: Mapping[str, Group]) -> bool:
         """Whether the model measures that itself; `UsageError` if it does, by other keys, and has no such variables."""
-        measures = self._shared.measures()
-        own = list(signature(measures[name]).parameters) if name in measures else []
+        own = keys_of_measure(self._shared, name)
         if own and set(keys) != set(own) and name not in groups:
-            raise UsageError(f"{name} has other keys; expected {', '.join(own)}")
+            written = ", ".join(f"{key}=..." for key in own)
+            raise UsageError(f"{name} has the keys {', '.join(own)}; expected m.expression({name!r}, {written})")
         return bool(own) and set(keys) == set(own)
+
+    def _unknown_expression(self, name: str) -> UsageError:
+        """What is known instead, with the arguments that it takes."""
+        built = self._shared
+        measured = (f"{each}({', '.join(keys_of_measure(built, each))})" for each in built.measures())
+        known = [*(each.signature for each in self.vocabulary), *measured]
+        rows = any(group.name == name for group in self.sizes().groups)
+        what = f"{name} is the name of constraints, which have no value" if rows else f"there is no quantity {name!r}"
+        return UsageError(f"{what}; expected {', '.join(known)}, or variables ({', '.join(self._groups())})")
 
     def _measured(self, name: str, keys: Mapping[str, Any]) -> Any:
         """An expression of the model's own `measures`; a `Measured` if it has a unit."""
@@ -247,7 +255,13 @@ class OpenModel:
             known = list(self._groups())
             if name not in known:
                 raise UsageError.unknown("variable", name, known) from None
-            raise UsageError.at(name, list(index), "an index that the model has") from None
+            if not index:
+                raise UsageError(
+                    f"{name} is several variables; expected an index or keys (print(m) lists them)"
+                ) from None
+            first = next(iter(self._shared.indices(name)), ())
+            rule = f"an index that the model has, such as {', '.join(map(repr, _as_tuple(first)))}"
+            raise UsageError.at(name, list(index), rule) from None
 
     def at_most(self, objective: float) -> OpenModel:
         """Keep the problem's own objective, in `unit`, at or below this; every plan that is so good stays in."""
@@ -316,8 +330,10 @@ class OpenModel:
         found: Relaxation = self._built.relaxation(limits, self._watch.part(limits.time_s))
         if found.bound is None:
             return found
-        own = self._own_unit[1] * found.bound if self._has_own_objective else self._built.lower_bound(found.bound)
-        return replace(found, bound=own)
+        if self._has_own_objective:
+            unit, scale = self._own_unit
+            return replace(found, bound=scale * found.bound, unit=unit)
+        return replace(found, bound=self._built.lower_bound(found.bound), unit=self.unit)
 
     def duals(self) -> Mapping[str, float]:
         """Dual values of the relaxation's constraints, in the model's own unit; those that are 0 are left out."""
@@ -417,7 +433,8 @@ class OpenModel:
         """The plan of a solution that any solver found for this model, judged by the definition.
 
         The file has a name and a value in each line, as SCIP, HiGHS, CBC and Gurobi write them; variables that it does
-        not name are 0.
+        not name are 0. Of a model with an objective of your own, ``own`` has its value in your unit, and no bound: a
+        file of a solution proves none.
 
         Raises
         ------
@@ -428,7 +445,8 @@ class OpenModel:
         """
         from planner.analysis.read_solution import plan_in_file
 
-        return plan_in_file(self._family, self._method, self.instance, self._built, path)
+        terms = self._own_unit if self._has_own_objective else None
+        return plan_in_file(self._family, self._method, self.instance, self._built, path, terms)
 
     def head(self) -> dict[str, Any]:
         """What it is a model of, in JSON types."""
@@ -460,13 +478,7 @@ class OpenModel:
         }
 
     def __repr__(self) -> str:
-        found = self.sizes()
-        lines = [
-            f"{self._method.name} of {self.instance.name} ({self._family.name}): {found.variables} variables "
-            f"({found.binary} binary), {found.constraints} constraints, {found.nonzeros} non-zeros"
-        ]
-        lines += [f"  {group.kind} {group.name} x {group.count}: {group.says}" for group in found.groups]
-        return "\n".join(lines)
+        return f"{self._method.name} of {self.instance.name} ({self._family.name}): {self.sizes()}"
 
     def _repr_html_(self) -> str:
         """A table of its groups for notebooks."""

@@ -70,7 +70,7 @@ def parse_axes(text: str, instance: Any) -> tuple[str, ...]:
     known = (_TIME, *others)
     axes = tuple(part.strip() for part in text.split(","))
     if len(known) == 1:
-        raise UsageError.at("--pareto", text, f"none: {family_of(instance).name} has no axis beside time here")
+        raise UsageError.at("--pareto", text, f"none: {family_of(instance).name} has no axis but time here")
     if not set(axes) <= set(known) or len(set(axes)) < len(axes) or len(axes) < 2 or _TIME not in axes:
         rule = f"{_TIME} and at least one of {', '.join(others)} between commas, each once"
         raise UsageError.at("--pareto", text, rule)

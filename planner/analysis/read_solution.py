@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 from formulations.contract.family import Claim, Family, Method
 from instances.errors import InstanceError, closest
 from instances.files import read_lines
-from planner.results.result import Result
+from planner.results.result import Result, own_terms
 from solvers.inspection import plain
 from solvers.outcome import Status, Stop
 
@@ -47,10 +47,18 @@ _SHOWN = 60
 _COMPARED = 10_000
 
 
-def plan_in_file(family: Family[Any, Any], method: Method[Any, Any], instance: Any, built: Any, path: str) -> Result:
+def plan_in_file(
+    family: Family[Any, Any],
+    method: Method[Any, Any],
+    instance: Any,
+    built: Any,
+    path: str,
+    own_unit: tuple[str, float] | None = None,
+) -> Result:
     """The plan of the solution in a file; arguments and errors as of `OpenModel.read_solution`.
 
     The result has no bound, whatever the solver proved; ``reason`` says which rules a plan breaks (then it has none).
+    ``own_unit``: the unit and scale of an objective of the user's own, if the model has one.
     """
     values, stated = _values(path, built.variables())
     _refuse_other(path, built, values, stated)
@@ -60,6 +68,10 @@ def plan_in_file(family: Family[Any, Any], method: Method[Any, Any], instance: A
     except (ArithmeticError, LookupError, RuntimeError, StopIteration, TypeError, ValueError) as error:
         raise InstanceError.at(path, "values", f"no plan ({error})", "a solution of this model") from None
     reason = "; ".join(map(str, broken))
+    own = None
+    if own_unit is not None:
+        unit, scale = own_unit
+        own = own_terms(None if broken else scale * built.objective_of(values), None, unit, is_infeasible=False)
     return Result(
         problem=family.name,
         instance=instance.name,
@@ -75,6 +87,7 @@ def plan_in_file(family: Family[Any, Any], method: Method[Any, Any], instance: A
         reason=f"the solution's plan breaks {reason}" if broken else f"the plan of the solution in {path}",
         verified=not broken,
         plan=None if broken else family.plan_to_json(instance, plan),
+        own=own,
         of=instance,
         own_plan=None if broken else plan,
     )

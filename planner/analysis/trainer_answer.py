@@ -97,7 +97,7 @@ def as_settings(trainer: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     implied = {**_READ_AS, "realizable": trainer}
     for name, value in implied.items():
         if name != "linearize" and settings.get(name) not in (None, value):
-            raise UsageError.at(f"--{name}", settings[name], f"none beside --for {trainer}, which is --{name} {value}")
+            raise UsageError.at(f"--{name}", settings[name], f"none with --for {trainer}, which is --{name} {value}")
     return {**settings, **implied, "linearize": settings.get("linearize") or implied["linearize"]}
 
 

@@ -43,7 +43,7 @@ def load_placed(
     if not isinstance(operators, OperatorInstance):
         raise UsageError.at("--topology", topology, "a model that is an operator graph (operator_partitioning)")
     if operators.num_stages is None or operators.num_devices is not None:
-        raise UsageError.at("--topology", topology, "--stages and --replicas beside it, not --devices")
+        raise UsageError.at("--topology", topology, "--stages and --replicas with it, not --devices")
     devices = operators.num_stages * operators.replicas
     instance = place_on(operators, network(topology, devices, inputs), model)
     options = {**operators.options, "topology": topology}

@@ -29,7 +29,10 @@ def show_model(found: Mapping[str, Any]) -> None:
         *(("required", requirement) for requirement in found["requirements"]),
     ]
     if found["root_seconds"] is not None:
-        facts.append(("root bound", f"{with_unit(found['root_bound'], found['unit'])}{_ending(found)}"))
+        facts += [
+            ("root bound", f"{with_unit(found['root_bound'], found['unit'])}{_ending(found)}"),
+            ("solved in", f"{found['root_seconds']:.3g} s, {found['fractional']} variables fractional"),
+        ]
     if found.get("root_left_out"):
         facts.append(("left out of it", ", ".join(found["root_left_out"])))
     out.print(grid([*facts, *(("written", path) for path in found["files"])]))
@@ -44,8 +47,8 @@ def show_formulations(found: Formulations) -> None:
     """Print a line for the search beside the models and for each of them, and what is known of the optimum."""
     out = console()
     out.print(bold(found.instance), f" {found.problem}, optimum {with_unit(found.optimum, found.unit)}")
-    lines = formulation_lines(found)
-    out.print(table(lines[0], (line.values() for line in lines)))
+    cells = found.cells()
+    out.print(table(cells[0], (line.values() for line in cells)))
     out.print("root: bound of the linear relaxation; 1st plan, 1 %, proof: seconds until there was one", style="dim")
     out.print("as solved: without what a known plan makes superfluous; complete: with it", style="dim")
     for row in found.lines:
@@ -53,50 +56,6 @@ def show_formulations(found: Formulations) -> None:
             out.print(f"{row.method}: {row.reason}")
     for sentence in found.report.contradictions:
         out.print(f"contradiction: {sentence}", style="bold red")
-
-
-def formulation_lines(found: Formulations) -> list[dict[str, str]]:
-    """Lines by heading, as people read them: of each method its model as it is solved, and below it the complete one.
-
-    Where nothing is left out of a model the two are one line.
-    """
-    lines = []
-    for line in found.lines:
-        is_whole = line.complete is not None and all(vars(line)[name] == line.complete[name] for name in _COMPARED)
-        model = "none" if line.complete is None else "complete" if is_whole else "as solved"
-        lines.append(
-            {
-                "method": line.method,
-                "model": model,
-                **_sizes(vars(line)),
-                "1st plan": _short(line.first_plan_s),
-                "1 %": _short(line.one_percent_s),
-                "proof": _short(line.proof_s),
-                "status": line.status,
-            }
-        )
-        if line.complete is not None and not is_whole:
-            absent = dict.fromkeys(("1st plan", "1 %", "proof", "status"), "")
-            lines.append({"method": line.method, "model": "complete", **_sizes(line.complete), **absent})
-    return lines
-
-
-#: What a complete model is compared by.
-_COMPARED = ("variables", "constraints", "nonzeros", "root_bound")
-
-
-def _sizes(values: Mapping[str, Any]) -> dict[str, str]:
-    return {
-        "variables": number(values["variables"]),
-        "rows": number(values["constraints"]),
-        "non-zeros": number(values["nonzeros"]),
-        "root": _short(values["root_bound"]),
-        "of optimum": percent(values["root_share"]),
-    }
-
-
-def _short(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4g}"
 
 
 def panels_of_formulations(found: Formulations) -> list[Chart]:
@@ -111,7 +70,7 @@ def panels_of_formulations(found: Formulations) -> list[Chart]:
 
 def _ending(found: Mapping[str, Any]) -> str:
     said = "infeasible" if found["root_infeasible"] else found["root_reason"]
-    return f" {said}".rstrip() + f" ({number(found['root_seconds'])} s, {found['fractional']} fractional)"
+    return f" {said}".rstrip()
 
 
 def _density(found: Mapping[str, Any]) -> str:

@@ -77,9 +77,9 @@ def of_verdict(found: Verdict) -> str:
 
 def of_formulations(found: Formulations) -> str:
     """What a terminal shows of them, root bounds as bars, and gaps over time."""
-    from planner.display.models import formulation_lines, panels_of_formulations
+    from planner.display.models import panels_of_formulations
 
-    html = html_table(formulation_lines(found))
+    html = html_table(found.cells())
     return html + (_image(panels_of_formulations(found), _WIDTH) if can_draw() else "")
 
 

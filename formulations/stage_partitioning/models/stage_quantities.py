@@ -19,8 +19,6 @@ from solvers.cpsat import backend as cpsat
 from solvers.milp import backend as milp
 from solvers.milp.backend import weighted_sum
 
-_SIDES = ("before", "at", "behind")
-
 
 class Degrees(Protocol):
     """A stage that a plan may have: a block, or an arc."""
@@ -136,14 +134,13 @@ class MilpQuantities(StageQuantities, milp.Runnable):
 
     def _nodes_at(self, stage: int) -> list[Any]:
         model, nodes = self.model, self.terms.nodes
-        if model.component("side") is None:
-            model.side = pyo.Var(
-                pyo.Any,
-                domain=pyo.Binary,
-                dense=False,
-                doc="side[j,v,.]: node v is before stage j, at it, or behind it, for a requirement",
+        if model.component("at") is None:
+            for name, place in (("before", "before"), ("at", "in"), ("behind", "behind")):
+                doc = f"{name}[j,v]: node v is {place} stage j, for a requirement"
+                model.add_component(name, pyo.Var(pyo.Any, domain=pyo.Binary, dense=False, doc=doc))
+            model.one_side = pyo.Constraint(
+                pyo.Any, doc="a node is at one of them: before[j,v] + at[j,v] + behind[j,v] = 1"
             )
-            model.one_side = pyo.Constraint(pyo.Any, doc="a node is on one side: sum of side[j,v,.] = 1")
             model.from_side = pyo.Constraint(
                 pyo.Any, doc="its stage has a number of that side: j at + (j + 1) behind <= stage_of(v)"
             )
@@ -152,12 +149,12 @@ class MilpQuantities(StageQuantities, milp.Runnable):
             )
         for v in nodes:
             if (stage, v) not in model.one_side:
-                before, at, behind = (model.side[stage, v, side] for side in _SIDES)
+                before, at, behind = model.before[stage, v], model.at[stage, v], model.behind[stage, v]
                 stage_of = self._stage_of(v)
                 model.one_side[stage, v] = before + at + behind == 1
                 model.from_side[stage, v] = stage * at + (stage + 1) * behind <= stage_of
                 model.up_to_side[stage, v] = stage_of <= (stage - 1) * before + stage * at + (len(nodes) - 1) * behind
-        return [model.side[stage, v, "at"] for v in nodes]
+        return [model.at[stage, v] for v in nodes]
 
     def _degree_at(self, letter: str, degree: Callable[[Degrees], int], stage: int) -> Any:
         model, held, most = self.model, self._nodes_at(stage), self.most_degree

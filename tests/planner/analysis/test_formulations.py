@@ -10,7 +10,6 @@ import pytest
 import planner
 from planner.analysis.compare_models import _is_near, formulations
 from planner.cli.app import main
-from planner.display.models import formulation_lines
 from solvers.outcome import Limits
 
 
@@ -39,8 +38,11 @@ def test_complete_models_stand_beside_pruned_ones_and_methods_are_named() -> Non
     assert milp.complete["root_bound"] == pytest.approx(whole.root().bound)
     assert milp.complete["root_share"] == pytest.approx(milp.complete["root_bound"] / found.optimum)
     assert amp.complete is None and amp.variables is None and amp.objective is not None
-    lines = [(line["method"], line["model"]) for line in formulation_lines(found)]
+    lines = [(line["method"], line["model"]) for line in found.cells()]
     assert lines == [("exact", "none"), ("milp", "as solved"), ("milp", "complete"), ("amp", "none")]
+    head, headings, first, *_ = str(found).splitlines()
+    assert head.startswith(f"{layers.name}: models of layer_assignment, optimum ") and headings.split()[0] == "method"
+    assert first.split()[:2] == ["exact", "none"]
     with pytest.raises(planner.UsageError, match="not all take the instance"):
         formulations(planner.load("layers", layers=10, stages=3, require="layers(0) >= 2"), methods=["milp", "amp"])
 

@@ -172,4 +172,4 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert "of all plans with memory <= 40MB, the least takes" in capsys.readouterr().out
     assert main([*GIVEN, *wanted, "--exact", "--time-limit", "0"]) == 3
     assert main([*GIVEN, *wanted, "--compare"]) == 2
-    assert "--compare is True; expected none beside --minimise" in capsys.readouterr().err
+    assert "--compare is True; expected none with --minimise" in capsys.readouterr().err

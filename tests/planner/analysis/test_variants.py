@@ -6,8 +6,10 @@ import math
 import re
 import shlex
 from itertools import product
+from pathlib import Path
 from typing import Any
 
+import highspy
 import pyomo.environ as pyo
 import pytest
 from paths import ROOT
@@ -138,11 +140,12 @@ def test_the_smallest_sum_of_stage_times_is_that_of_the_definition() -> None:
 def test_what_is_refused() -> None:
     model = chain("milp")
     for call, words in (
-        (lambda: model.expression("devices"), "num_devices"),
+        (lambda: model.expression("devices"), "devices is the name of constraints.*num_devices"),
         (lambda: model.expression("tp_degree_of", 99), "arguments is"),
         (lambda: model.expression("tp_degree_of"), r"tp_degree_of\(node\)"),
         (lambda: model.variable("takn", 0), "taken"),
-        (lambda: model.variable("taken", 10**6), "an index that the model has"),
+        (lambda: model.variable("taken"), r"taken is several variables; .* keys"),
+        (lambda: model.variable("taken", 10**6), "an index that the model has, such as 0"),
         (lambda: chain_pruned().minimise(1), "complete is False; expected True"),
         (lambda: chain_pruned().at_most(1.0), "complete is False; expected True"),
         (lambda: chain_pruned().expression("num_devices"), "complete is False; expected True"),
@@ -174,6 +177,61 @@ def test_a_result_has_own_terms_only_where_a_model_was_changed() -> None:
     found = chain("milp").solve(LIMITS)
     assert found.own is None and "own" not in found.to_json() and found.status is planner.Status.OPTIMAL
     assert chain("milp").at_most(1.0).solve(LIMITS).to_json()["own"]["status"] == "optimal"  # type: ignore[index, call-overload]
+
+
+@BOTH
+def test_every_handle_that_the_page_names_is_one(method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stands between backticks, each on a fresh model: it gives something, or a file that is read."""
+    spans = dict.fromkeys(re.findall(r"`(m\.[^`]*|print\(m[^`]*)`", PAGE.read_text()))
+    monkeypatch.chdir(tmp_path)
+    assert len(spans) >= 12
+    for span in spans:
+        m = chain(method)
+        expression = m.expression("num_devices")
+        if "read_solution" in span:
+            m.write("mine.lp")
+            (tmp_path / "mine.sol").write_text(solved_elsewhere("mine.lp"))
+        row = expression <= 3
+        if span == "m.model.add(row)" and method == "milp":  # of CP-SAT's models, as the page says
+            continue
+        found = eval(span, {"m": m, "expression": expression, "row": row})
+        assert found is not None or span.startswith("print")
+
+
+def solved_elsewhere(path: str) -> str:
+    """HiGHS's own solution of a file, a name and a value in each line."""
+    highs = highspy.Highs()
+    highs.setOptionValue("output_flag", False)
+    highs.readModel(path)
+    highs.run()
+    values = zip(highs.getLp().col_names_, highs.getSolution().col_value, strict=True)
+    return "".join(f"{name} {value!r}\n" for name, value in values)
+
+
+@BOTH
+def test_a_solution_of_a_file_has_the_value_of_an_own_objective(method: str, tmp_path: Path) -> None:
+    model = chain(method).at_most(0.041)
+    model.minimise(2 * model.expression("num_devices"), unit="cost", scale=0.5)
+    model.write(str(tmp_path / "a.lp"))
+    (tmp_path / "a.sol").write_text(solved_elsewhere(str(tmp_path / "a.lp")))
+    found, wanted = model.read_solution(str(tmp_path / "a.sol")), model.solve(LIMITS)
+    assert wanted.own is not None and wanted.own["objective"] is not None
+    assert found.own == {"objective": wanted.own["objective"], "bound": None, "unit": "cost", "status": "feasible"}
+    assert found.plan is not None and devices(found.plan) == wanted.own["objective"] and "cost" in str(found)
+    plain = chain(method)
+    plain.write(str(tmp_path / "b.lp"))
+    (tmp_path / "b.sol").write_text(solved_elsewhere(str(tmp_path / "b.lp")))
+    assert plain.read_solution(str(tmp_path / "b.sol")).own is None
+
+
+def test_roots_and_sizes_are_readable() -> None:
+    model = chain("milp")
+    assert re.fullmatch(
+        r"bound 0\.0\d+ s, \d+ variables fractional, \d+ duals other than 0; solved in \S+ s", str(model.root())
+    )
+    assert str(model.sizes()).startswith(f"{model.sizes().variables} variables (") and str(model.sizes()) in str(model)
+    model.minimise(model.expression("num_devices"), unit="devices")
+    assert " devices, " in str(model.root())
 
 
 def test_the_page_runs_as_it_stands(capsys: pytest.CaptureFixture[str]) -> None:
