@@ -51,7 +51,7 @@ def alternatives_command(
     if limits.gap > OPTIMAL_GAP:
         raise UsageError.at("--gap", limits.gap, f"at most {OPTIMAL_GAP:g}: alternatives rest on a proof")
     if pareto is not None and (count is not None or within is not None):
-        raise UsageError.at("--pareto", pareto, "none beside --count and --within")
+        raise UsageError.at("--pareto", pareto, "none with --count and --within")
     axes = None if pareto is None else parse_axes(pareto, found)
     share = None if within is None else share_of("--within", within, "a share such as 1% or 0.01")
     if axes is None:
@@ -110,9 +110,9 @@ def sweep_command(
     only = given if batch_size is None else {"--trace": outputs.trace}
     for name, value in only.items():
         if value is not None:
-            raise UsageError.at(name, value, f"{'a' if batch_size is None else 'no'} --batch-size beside it")
+            raise UsageError.at(name, value, f"{'a' if batch_size is None else 'no'} --batch-size with it")
     if orders is not None and overrides.get("linearize") is not None:
-        raise UsageError.at("--linearize", overrides["linearize"], "none beside --orders")
+        raise UsageError.at("--linearize", overrides["linearize"], "none with --orders")
     if batch_size is None:
         by_order = load_orders(instance, inputs=inputs, **{**overrides, "linearize": orders})
         outputs.announce(next(iter(by_order.values())))

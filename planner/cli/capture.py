@@ -64,7 +64,7 @@ def import_command(
     if out is not None:
         refuse_overwriting(out, model.rpartition(":")[0] or model)
     elif view.json:
-        raise UsageError("--json shows the figures of the model; expected --out FILE for the instance beside it")
+        raise UsageError("--json shows the figures of the model; expected --out FILE for the instance as well")
     found = bring_separately(
         kind,
         model,

@@ -54,7 +54,7 @@ def mine_command(
 
     family, against = choose_problem(method, against, problem)
     if out.startswith("/dev/") or (os.path.exists(out) and not os.path.isfile(out)):
-        raise UsageError.at("--out", out, "a file, beside which the plans get files of their own")
+        raise UsageError.at("--out", out, "a file, next to which the plans get files of their own")
     files = files_of(out, method, against)
     for name in files:
         refuse_overwriting(name)

@@ -73,11 +73,9 @@ def model_command(
 
     refuse_outputs({"--write": write, "--solver-log": solver_log}, instance, *([] if read is None else [read]))
     if not root and (solver != DEFAULT_SOLVER or solver_option or solver_log):
-        raise UsageError(
-            "--solver, --solver-option and --solver-log are for the relaxation; expected --root beside them"
-        )
+        raise UsageError("--solver, --solver-option and --solver-log are for the relaxation; expected --root with them")
     if read is not None and (root or write is not None):
-        raise UsageError.at("--read", read, "neither --root nor --write beside it")
+        raise UsageError.at("--read", read, "neither --root nor --write with it")
     declared = view.load(instance, settings)
     limits = Search(time_limit, solver=solver, solver_option=solver_option, solver_log=solver_log).limits()
     watch = Watch(limits)

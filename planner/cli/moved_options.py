@@ -29,7 +29,7 @@ def as_now(arguments: Sequence[str]) -> tuple[list[str], str]:
     if not old:
         return list(arguments), ""
     if command == "alternatives" and "--count" in values:  # of solve: of a tensor's consumers, not of plans
-        raise UsageError.at("--count", values["--count"], f"none beside {old}")
+        raise UsageError.at("--count", values["--count"], f"none with {old}")
     names = names | {"--portfolio": "--method=portfolio"}
     implied = ("--exact",) if command == "alternatives" else ()
     moved = [names.get(name, name) + sign + value for name, sign, value in words[1:] if name not in implied]

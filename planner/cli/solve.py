@@ -55,7 +55,7 @@ def solve_command(
     from planner.solving.solve import solve
 
     if portfolio and method != "auto":
-        raise UsageError.at("--method", method, "none beside --portfolio")
+        raise UsageError.at("--method", method, "none with --portfolio")
     method = "portfolio" if portfolio else method
     outputs = replace(outputs, certificate=certificate, full=full, verbose=verbose)
     outputs.refuse(search.solver_log, instance, *([] if topology is None else [topology]))
@@ -73,7 +73,7 @@ def solve_command(
     }
     for option, value in beside.items():
         if is_least and value:
-            raise UsageError.at(option, value, "none beside --minimise, and bounds on time, memory or devices")
+            raise UsageError.at(option, value, "none with --minimise, or with bounds on time, memory or devices")
     declared = load_instance(instance, overrides, inputs, topology)
     outputs.announce(declared)
 

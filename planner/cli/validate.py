@@ -74,7 +74,7 @@ def validate_command(
     overrides, options = split(settings)
     kind, file = (None, None) if table is None else kind_and_file(table)
     if kind is not None and view.json and file is None:
-        raise UsageError.at("--table", table, f"{kind}=FILE beside --json")
+        raise UsageError.at("--table", table, f"{kind}=FILE with --json")
     if not can_draw():
         view.note(f"no pictures: {why_no_pictures()}")
     if not is_columnar():

@@ -36,7 +36,7 @@ def show_run(found: Run) -> None:
     """Print a row for each process, and how far loss and gradients are from the whole model's."""
     is_shared = any(duty.degree > 1 for duty in found.layout.duties)
     sums = ("summed", "planned") if is_shared else ()
-    heads = ("stage", "replica", "passes", "sent", "planned", "held at most", "planned", *sums)
+    heads = ("stage", "replica", "passes", "sent", "planned", "stored at most", "planned", *sums)
     rows = []
     for rank, duty in enumerate(found.layout.duties):
         columns = [found.bytes_sent, found.bytes_planned, found.held_bytes, found.held_planned]

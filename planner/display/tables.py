@@ -73,7 +73,9 @@ def show_result(
     lists: dict[str, Any] = {name: part for name, part in result.stats.items() if _is_table(part)}
     rows: dict[str, str | Text | None] = {
         "clock": None if (clock := result.clock()) is None else both_clocks(clock),
-        "method": f"{result.method} ({result.claim}), {result.seconds:.4g} s {result.solver}".rstrip(),
+        "method": ", ".join(
+            filter(None, (f"{result.method} ({result.claim})", f"{result.seconds:.4g} s", result.solver))
+        ),
         "options": facts(result.options) if result.options else None,
         "certificate": None if result.certificate is None else facts(result.certificate),
         "why": f"{result.method}: {result.reason}" if result.reason and (verbose or is_cut_short) else None,

@@ -100,6 +100,15 @@ def _console_class() -> type[Console]:
         def __init__(self, **settings: Any) -> None:
             super().__init__(markup=False, emoji=False, highlight=False, **settings)
 
+        def print(self, *objects: Any, **settings: Any) -> None:
+            """As rich prints it; in a file or a pipe without blanks at the ends of lines."""
+            if self.is_terminal:
+                super().print(*objects, **settings)
+                return
+            with self.capture() as captured:
+                super().print(*objects, **settings)
+            self.file.write("\n".join(line.rstrip(" ") for line in captured.get().split("\n")))
+
         def render_str(self, text: str, **settings: Any) -> Text:
             """The text, printable; every text that rich renders comes through here."""
             return super().render_str(printable(text), **{**settings, "markup": False, "emoji": False})

@@ -53,7 +53,7 @@ def place(jobs: int = 1, dask: str | None = None) -> Opened:
     `UsageError` if ``jobs`` is below 1, or dask is requested and not installed, or both are requested.
     """
     if dask is not None and jobs != 1:
-        raise UsageError.at("--jobs", jobs, "none beside --dask")
+        raise UsageError.at("--jobs", jobs, "none with --dask")
     if dask is not None:
         _import_distributed()
         return lambda: _cluster(dask)

@@ -46,9 +46,9 @@ def _versions() -> Iterator[Finding]:
     found = versions()
     yield Finding("versions", "absent" not in found.values(), ", ".join(f"{name} {is_}" for name, is_ in found.items()))
     clash = any(found[name] != version for name, version in PINNED.items())
-    advice = f"ortools {found['ortools']} beside highspy {found['highspy']}"
+    advice = f"ortools {found['ortools']} with highspy {found['highspy']}"
     if clash:
-        advice += f"; only {' beside '.join(PINNED.values())} is known to work: pip install -e . restores them"
+        advice += f"; only {' with '.join(PINNED.values())} is known to work: pip install -e . restores them"
     yield Finding("solver pair", not clash, advice)
 
 

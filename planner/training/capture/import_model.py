@@ -165,7 +165,7 @@ def _microbatches(given: int | None, batch: str | None, facts: Mapping[str, Any]
     if batch is None:
         return 128 if given is None else given
     if given is not None:
-        raise UsageError.at("--batch", batch, f"none beside --microbatches {given}")
+        raise UsageError.at("--batch", batch, f"none with --microbatches {given}")
     count, tokens = batch.removesuffix("tokens").strip(), facts.get("seq-len")
     b: int = facts["microbatch"]
     if count != batch and tokens is None:

@@ -123,7 +123,7 @@ def test_without_a_plan_there_is_the_usual_answer(run: Run) -> None:
         (("--for", "megatrn"), "--for is 'megatrn'"),
         (
             ("--for", "torch", "--realizable", "megatron"),
-            "--realizable is 'megatron'; expected none beside --for torch",
+            "--realizable is 'megatron'; expected none with --for torch",
         ),
         (("--for", "torch", "--problem", "stage_partitioning"), "--problem is 'stage_partitioning'; expected none"),
     ],

@@ -135,7 +135,7 @@ def test_without_a_file_the_instance_is_printed(source: str, capsys: pytest.Capt
         (":make", ("--batch", "16tokens"), "--batch is '16tokens'; expected samples: this model has no length"),
         (":make", ("--batch", "0"), "--batch is '0'; expected a multiple of the"),
         (":make", ("--batch", "1e3"), "--batch is '1e3'; expected a multiple of the"),
-        (":make", ("--batch", "8", "--microbatches", "4"), "--batch is '8'; expected none beside --microbatches 4"),
+        (":make", ("--batch", "8", "--microbatches", "4"), "--batch is '8'; expected none with --microbatches 4"),
         (":make", ("--tp", "16"), "--tp is 16; expected degrees from 1 to 8"),
         (":make", ("--tp", "x"), "--tp is 'x'; expected positive integers"),
         (":make", ("--zero", "4"), "--zero is 4; expected levels of 1, 2 and 3"),
