@@ -9,9 +9,11 @@ import heapq
 from dataclasses import dataclass
 
 from formulations.simulation.simulate_graph import PassGraph
+from instances.problems.microbatch_schedule import MAX_PASSES
 
-#: Floats add up to a little more or less than the numbers they stand for.
-SAFE = 1 - 1e-12
+#: Floats add up to a little more or less than the numbers they stand for: each sum is off by a part of 2^-53. Of a pass
+#: there are at most six sums in a bound, and two in the end of the schedule that it is compared with.
+SAFE = 1 - 8 * MAX_PASSES * 2.0**-53
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from formulations.contract.family import Answer
 from formulations.microbatch_schedule.bounds import SAFE
 from formulations.microbatch_schedule.definition.plan import SchedulePlan
@@ -18,24 +20,30 @@ from formulations.simulation.simulate_graph import GraphTrace, PassGraph, run
 from instances.problems.microbatch_schedule import ScheduleInstance
 from solvers.outcome import Limits, Prover, Stop, Watch
 
-#: Beyond so many sizes of a device's stages together some are left out.
-_MOST_SIZES = 10_000
+#: Beyond so many sizes of a device's stages together some are left out, and before that of the sums they come from.
+_MOST_SIZES, _MOST_SUMS = 10_000, 1_000_000
 
 
-def sizes(instance: ScheduleInstance) -> tuple[list[float], bool]:
-    """The bytes that a peak can have, ascending, and whether these are all; of very many some, with the largest."""
+def sizes(instance: ScheduleInstance, watch: Watch) -> tuple[list[float], bool]:
+    """The bytes that a peak can have, ascending, and whether these are all; of very many some, with the largest.
+
+    None is below the sum of floats that it stands for, in whichever order that is taken, and hardly above it.
+    """
     found: set[float] = set()
     is_whole = True
-    for device, stages in enumerate(instance.stages_on):
-        counts = [[0] * len(instance.stages)]
+    for stages in instance.stages_on:
+        sums = np.zeros(1)
         for stage in stages:
-            each = range(int(len(stages) == 1), instance.rooms[stage] + 1)
-            more = [[*held[:stage], number, *held[stage + 1 :]] for held in counts for number in each]
-            by_size = {instance.bytes_held(device, held): held for held in more}
-            step = 1 + len(by_size) // _MOST_SIZES
-            is_whole = is_whole and step == 1
-            counts = [by_size[size] for size in sorted(by_size, reverse=True)[::step]]
-        found.update(instance.bytes_held(device, held) for held in counts)
+            if watch.stopped():
+                return sorted(found), False
+            fewest, own = int(len(stages) == 1), instance.stages[stage]
+            held = np.array([own.bytes_held(number) for number in range(instance.rooms[stage], fewest - 1, -1)])
+            step = 1 + len(sums) * len(held) // _MOST_SUMS
+            sums = np.unique(np.add.outer(sums, held[::step]))[::-1]
+            is_whole = is_whole and max(step, 1 + len(sums) // _MOST_SIZES) == 1
+            sums = sums[:: 1 + len(sums) // _MOST_SIZES]
+        # A sum of n floats is off by a part of n 2^-53 at most.
+        found.update((sums * (1 + len(stages) * 2.0**-51)).tolist() if len(stages) > 1 else sums.tolist())
     return sorted(found), is_whole
 
 
@@ -52,7 +60,7 @@ def least_memory(
     instance: ScheduleInstance, limits: Limits, watch: Watch, effort: int = EFFORT
 ) -> Answer[SchedulePlan]:
     """Bisect the sizes: precedences and bounds exclude some, `search` finds schedules; what is open is passed over."""
-    every, is_whole = sizes(instance)
+    every, is_whole = sizes(instance, watch)
     every = every or [0.0]
     low, high, proved, tried = 0, len(every), 0, 0  # below `low` nothing was found, below `proved` nothing is
     while low < high and not watch.stopped():

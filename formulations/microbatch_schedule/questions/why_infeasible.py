@@ -63,7 +63,7 @@ def _has_room(instance: ScheduleInstance) -> bool:
 def _amounts(instance: ScheduleInstance) -> list[float]:
     """The rounded bytes that make a difference, ascending."""
     free = replace(instance, stages=tuple(replace(stage, memory_bytes=None) for stage in instance.stages))
-    return sorted({round_up(size) for size in sizes(free)[0]})
+    return sorted({round_up(size) for size in sizes(free, Watch())[0]})
 
 
 def _least(numbers: Sequence[Number], is_enough: Callable[[Number], bool]) -> Number | None:

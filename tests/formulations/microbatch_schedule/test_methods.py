@@ -6,6 +6,10 @@ import math
 import random
 from collections import Counter
 from dataclasses import replace
+from fractions import Fraction
+from functools import reduce
+from itertools import product
+from operator import add
 from typing import Any
 
 import pytest
@@ -25,6 +29,7 @@ from formulations.modelling.solve_model import prove
 from formulations.simulation.orders import SCHEDULES
 from formulations.simulation.simulate_graph import PassGraph, run
 from instances.problems.microbatch_schedule import (
+    MAX_PASSES,
     ScheduleEdge,
     ScheduleInstance,
     ScheduleStage,
@@ -248,6 +253,52 @@ def test_sizes_that_are_left_out_are_not_excluded(monkeypatch: pytest.MonkeyPatc
             for method in ("exact", "best-of"):
                 found = planner.solve(instance, method=method, limits=LIMITS)
                 assert found.objective == pytest.approx(least) and (found.bound or 0.0) <= least
+
+
+def test_sizes_are_those_of_all_that_stages_can_hold(cases: int) -> None:
+    """Of several stages on a device none is below its own bytes, or far above."""
+    rng = random.Random("sizes")
+    for _ in range(cases):
+        stages = tuple(
+            ScheduleStage(1, 1, in_flight=rng.randint(1, 4), weight_bytes=rng.random(), activation_bytes=rng.random())
+            for _ in range(rng.randint(1, 5))
+        )
+        instance = ScheduleInstance("any", 4, stages, devices=tuple(range(len(stages))) if rng.random() < 0.3 else
+                                    (0,) * len(stages))  # fmt: skip
+        least = int(not instance.shares_devices)
+        devices = range(len(instance.stages_on))
+        held = list(product(*(range(least, room + 1) for room in instance.rooms)))
+        exactly = sorted({_bytes(instance, device, each) for device in devices for each in held})
+        found, is_whole = memory.sizes(instance, Watch())
+        assert is_whole and found == pytest.approx(exactly, rel=1e-14)
+        assert all(size >= each for size, each in zip(found, exactly, strict=True))
+
+
+def _bytes(instance: ScheduleInstance, device: int, held: tuple[int, ...]) -> float:
+    """Of the stages of a device together, added up from either end."""
+    own = [instance.stages[stage].bytes_held(held[stage]) for stage in instance.stages_on[device]]
+    return max(reduce(add, own), reduce(add, own[::-1]))
+
+
+def test_sizes_of_many_microbatches_are_few_and_wait_for_no_end() -> None:
+    """Nine million sums of two stages on each device: some are taken, with the largest; none once time is up."""
+    instance = pipeline((0, 1, 1, 0), 3000, 1, 1, 1)
+    stages = tuple(replace(stage, activation_bytes=1 + n / 3) for n, stage in enumerate(instance.stages))
+    instance = replace(instance, stages=stages, objective="memory")
+    found, is_whole = memory.sizes(instance, Watch())
+    assert not is_whole and len(found) <= 2 * memory._MOST_SIZES and found[-1] == pytest.approx(9000)
+    watch = Watch(Limits(time_s=0.0))
+    assert watch.stopped() and memory.sizes(instance, watch) == ([], False)
+
+
+@pytest.mark.parametrize("seconds", [0.04256571358257688, 0.9783548583709967])
+def test_no_bound_of_many_passes_is_above_their_sum(seconds: float) -> None:
+    """Float sums of as many passes as there may be are above what they stand for by more than a part of 1e-12."""
+    count, own = MAX_PASSES // 2, ScheduleStage(seconds, seconds)
+    instance = ScheduleInstance("long", count, (own,))
+    exactly = 2 * count * Fraction(seconds)
+    assert exactly * (1 - Fraction(1, 10**9)) < Fraction(iteration_bound(PassGraph(instance))) <= exactly
+    assert reduce(add, [seconds] * (2 * count)) > exactly * (1 + Fraction(1, 10**12))
 
 
 @pytest.mark.parametrize("hinted", [False, True])
