@@ -376,6 +376,16 @@ FINDINGS = (
         ),
     ),
     Finding(
+        "Baselines: zero bubble",
+        "Optimal on equal stages, not on unequal ones at 1F1B's memory",
+        "most % above the best order at the same memory",
+        (
+            theirs("equal stages", "0"),
+            theirs("unequal, twice the memory", "1.85"),
+            theirs("unequal, 1F1B's memory", "6.42"),
+        ),
+    ),
+    Finding(
         "Subproblems",
         "Best strategies by the layers they were given",
         "% that the best strategy loses",

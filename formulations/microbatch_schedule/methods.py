@@ -130,4 +130,13 @@ METHODS: tuple[Method[ScheduleInstance, SchedulePlan], ...] = (
         )
         for name, source in _SOURCES.items()
     ),
+    Method(
+        name="zb-auto",
+        claim=Claim.HEURISTIC,
+        source="Qi et al. 2024, section 3.1: the automatic scheduler of zero-bubble pipelines, eight settings tried",
+        solve=_code.heuristics.automatic.zb_auto,
+        supports=partial(refusal, name="zb-h1"),
+        limits="chains of one micro-batch size with split backward passes, a device for each stage",
+        effort=lambda instance: 100 * instance.num_passes,
+    ),
 )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from planner.reproduction.baselines import pipedream
+from instances.parameters import Setting, parse_amount, parse_count
+from planner.reproduction.baselines import pipedream, zero_bubble
 from planner.reproduction.claim import Claim
 
 CLAIMS: tuple[Claim, ...] = (
@@ -17,5 +18,15 @@ CLAIMS: tuple[Claim, ...] = (
         "PipeDream, section 3.1",
         "what PipeDream's costs lose by Piper's: its plan, the best one of its space, and the best one of all",
         pipedream.losses,
+    ),
+    Claim(
+        "zero-bubble-auto",
+        "Qi et al. 2024, section 3.1",
+        "what the automatic scheduler loses against the best order at the same memory",
+        zero_bubble.run,
+        (
+            Setting("chains", parse_count, "of unequal stages, of each kind", metavar="N", default="4"),
+            Setting("limit", parse_amount, "seconds for each run", metavar="SECONDS", default="5"),
+        ),
     ),
 )

@@ -387,3 +387,39 @@ def test_bounds_are_close_where_rooms_are_tight() -> None:
         graph = PassGraph(generate(5, 16, tight=0.5, seed=seed))
         met += math.isclose(run(graph).iteration_s, iteration_bound(graph))
     assert met >= 10
+
+
+def split_chain(rng: random.Random) -> ScheduleInstance:
+    """A chain of unequal stages with split backward passes and links that take time, few enough for brute force."""
+    p, m = rng.choice([(1, 3), (2, 2), (2, 3), (3, 2)])
+    stages = tuple(
+        ScheduleStage(
+            *(float(rng.randint(1, 5)) for _ in range(2)),
+            in_flight=rng.randint(1, m),
+            weight_s=float(rng.randint(1, 5)),
+        )
+        for _ in range(p)
+    )
+    edges = tuple(ScheduleEdge(stage, stage + 1, float(rng.randint(0, 2))) for stage in range(p - 1))
+    return ScheduleInstance("split", m, stages, edges)
+
+
+def test_the_automatic_scheduler_brackets_the_optimum(cases: int) -> None:
+    rng, best_of_all = random.Random("auto"), 0
+    for _ in range(cases):
+        instance = split_chain(rng)
+        best = optimum(instance)
+        answer = BY_NAME["zb-auto"].solve(instance, LIMITS, Watch(LIMITS))
+        assert best is not None and answer.plan is not None and not violations(instance, answer.plan)
+        assert evaluate(instance, answer.plan) >= best * (1 - 1e-9)
+        best_of_all += evaluate(instance, answer.plan) <= best * (1 + 1e-9)
+    assert best_of_all > cases // 2
+
+
+@pytest.mark.parametrize(
+    ("times", "room", "takes"), [((1, 1, 1), 4, 27), ((2, 2, 1), 4, 49), ((2, 2, 1), 7, 46), ((2, 3, 1), 8, 56)]
+)
+def test_the_automatic_scheduler_on_equal_stages(times: tuple[float, float, float], room: int, takes: float) -> None:
+    """At the memory of ZB-H1 and ZB-H2 their time; where B is long, a micro-batch more makes it less (ZB-H2: 57 s)."""
+    found = planner.solve(pipeline((0, 1, 2, 3), 8, *times, room), method="zb-auto")
+    assert found.objective == takes and found.verified

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.reproduction.baselines import pipedream
+from planner.reproduction.baselines import pipedream, zero_bubble
 from planner.reproduction.reproduce import reproduce
 
 
@@ -27,3 +27,12 @@ def test_what_pipedreams_costs_lose(monkeypatch: pytest.MonkeyPatch) -> None:
     assert round(bert32["beside_percent"], 1) == 61.9 and abs(bert32["after_percent"]) < 1e-6
     assert round(bert["beside_percent"], 1) == 512.6 and round(bert["by_pipedream_percent"], 1) == 17.4
     assert round(gpt["best_of_space_percent"], 1) == 9.6
+
+
+def test_the_automatic_scheduler_of_zero_bubble(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zero_bubble, "SIZES", ((2, 4), (4, 8)))
+    found = reproduce("zero-bubble-auto", limit=5).evidence
+    equal = [row for row in found.rows if row["stages"] == "equal"]
+    assert len(equal) == 4 and all(row["as_good"] == 5 and row["at_most_percent"] < 1e-6 for row in equal)
+    unequal = {(row["devices"], row["held"], row["stages"]): row["most_percent"] for row in found.rows}
+    assert round(unequal[4, 4, "within 2"], 2) == 6.42 and unequal[4, 8, "within 1.1"] < 1e-6
