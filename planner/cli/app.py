@@ -31,6 +31,7 @@ from planner.cli.convert import convert_command
 from planner.cli.crosscheck import crosscheck_command
 from planner.cli.explain import explain_command, sensitivity_command
 from planner.cli.frontier import frontier_command
+from planner.cli.library import library_command
 from planner.cli.list_make_doctor import (
     doctor_command,
     list_command,
@@ -231,6 +232,7 @@ _PANELS: dict[str, dict[str, _Command]] = {
             replace(_AS_DECLARED, about=options.of_instances(methods=False, reads_as=False)),
         ),
         "bench": _Command(bench_command, "Measure methods: loss, gap, objective, bound and seconds", _SOURCES),
+        "library": _Command(library_command, "300 instances with the best that is known, and scores on them"),
     },
     "Models": {
         "model": _Command(model_command, "Look at a method's model, write it, read its solutions", _OVERRIDES),
@@ -253,10 +255,10 @@ _PANELS: dict[str, dict[str, _Command]] = {
         "run": _Command(run_command, "Run an iteration of a plan on processes of this machine", _OVERRIDES),
         "fidelity": _Command(fidelity_command, "Compare what a plan predicts with what its run measured"),
     },
-    "Papers": {
+    "Papers and installation": {
         "reproduce": _Command(reproduce_command, "Examine a claim of a paper next to the optimum", _OF_CLAIMS),
+        "doctor": _Command(doctor_command, "Check versions, solvers and compiled kernels"),
     },
-    "Installation": {"doctor": _Command(doctor_command, "Check versions, solvers and compiled kernels")},
 }
 _COMMANDS = {name: command for panel in _PANELS.values() for name, command in panel.items()}
 
@@ -317,6 +319,12 @@ _EXAMPLES: dict[str, tuple[str, ...]] = {
         "planner bench --suite piper --inputs DIR",
         "planner bench --suite all --time-limit 3 --repeats 1 --out before",
         "planner bench --compare before after",
+    ),
+    "library": (
+        "planner library list --problem device_mapping --difficulty open",
+        "planner library get dgx1-s8-r4 --out dgx1.json",
+        "planner library submit result.json --certificate certificate.json",
+        "planner library score piper,./mine.py:solve --problem stage_partitioning --time-limit 10 --out mine",
     ),
     "validate": (
         "planner validate knapsacks.jsonl --methods piper,./mine.py:solve --out run",

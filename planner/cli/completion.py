@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -50,6 +50,11 @@ def problems(incomplete: str) -> list[str]:
 def names_to_list(incomplete: str) -> list[str]:
     """Names of problems and of catalog instances."""
     return [*problems(incomplete), *entries(incomplete)]
+
+
+def among(words: Iterable[str]) -> Callable[[str], list[str]]:
+    """These words."""
+    return lambda incomplete: _starting(incomplete, words)
 
 
 def formats(incomplete: str) -> list[str]:

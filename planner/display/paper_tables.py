@@ -37,8 +37,12 @@ def paper_table(found: Validation, kind: str) -> str:
 
     Losses are in percent, and in CSV shares with all their digits; only CSV has columns of failures of no method.
     """
-    written = {"tex": _tex, "md": _md, "csv": _csv}[kind]
-    return "\n".join(written(heads, rows) for heads, rows in _tables(found, kind == "csv"))
+    return "\n".join(format_table(kind, heads, rows) for heads, rows in _tables(found, kind == "csv"))
+
+
+def format_table(kind: str, heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """A table of one of `KINDS`; ``None`` is shown as a dash."""
+    return {"tex": _tex, "md": _md, "csv": _csv}[kind](heads, rows)
 
 
 def _tables(found: Validation, is_data: bool) -> Iterator[Table]:

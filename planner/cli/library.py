@@ -1,0 +1,145 @@
+"""The command of the library of instances: ``library``."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from planner.cli import completion
+from planner.cli.common import NOTES, Jobs, Notes, Out, deliver, leave, names_of
+from planner.process.errors import UsageError
+
+_ACTIONS = ("list", "get", "show", "submit", "score")
+_NEEDS = {
+    "get": "NAME, as planner library list shows it",
+    "show": "NAME, as planner library list shows it",
+    "submit": "RESULT.json, as planner solve --json prints it",
+    "score": "methods: names, FILE.py:FUNCTION",
+}
+
+
+def library_command(
+    action: Annotated[
+        str, typer.Argument(metavar="|".join(_ACTIONS), help="what to do", autocompletion=completion.among(_ACTIONS))
+    ],
+    what: Annotated[
+        str | None, typer.Argument(metavar="NAME|RESULT.json|METHOD,...", help="of get, show; of submit; of score")
+    ] = None,
+    problem: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="list, score: instances of it", autocompletion=completion.problems),
+    ] = None,
+    difficulty: Annotated[
+        str | None, typer.Option(metavar="second|minute|longer|open", help="list, score: how long a proof took")
+    ] = None,
+    count: Annotated[int | None, typer.Option(metavar="N", min=1, help="score: the first N instances only")] = None,
+    time_limit: Annotated[float, typer.Option(metavar="SECONDS", help="score: wall time of each instance")] = 60.0,
+    jobs: Jobs = 1,
+    certificate: Annotated[str | None, typer.Option(metavar="FILE", help="submit: of the bound")] = None,
+    library: Annotated[
+        str | None, typer.Option(metavar="DIR", help="where best-known.jsonl is (default: in the package)")
+    ] = None,
+    table: Annotated[str | None, typer.Option(metavar="tex|md|csv", help="score: print this for a paper")] = None,
+    out: Out = None,
+    view: Notes = NOTES,
+) -> None:
+    """PlanLib: 300 instances that are made byte for byte, the best known of each, and what a method is worth on them.
+
+    A score resumes in the folder that --out names, and writes score.json, table.md and table.tex there.
+    """
+    from planner.display.library import show_entries, show_known, show_submission
+    from planner.experiments.library import entries
+    from planner.files.read import read_object
+
+    if action not in _ACTIONS:
+        raise UsageError.unknown("ACTION", action, _ACTIONS)
+    if what is None and action in _NEEDS:
+        raise UsageError.at(action, "nothing", _NEEDS[action])
+    folder = entries.FOLDER if library is None else Path(library)
+    if action == "list":
+        if what is not None:
+            raise UsageError.at("list", what, "nothing; --problem and --difficulty choose")
+        chosen, known = entries.select(problem, difficulty, folder), entries.best_known(folder)
+        view.show(entries.listing(chosen, known), partial(show_entries, chosen, known))
+        return
+    assert what is not None
+    if action == "get":
+        from planner.files.load import family_of
+        from planner.files.write import as_json
+
+        made = entries.entry(what).make()
+        deliver(as_json(family_of(made).to_json(made)) + "\n", out)
+    elif action == "show":
+        named = entries.entry(what)
+        found = entries.best_known(folder).get(what)
+        view.show(entries.listing([named], {} if found is None else {what: found}), partial(show_known, named, found))
+    elif action == "submit":
+        from planner.experiments.library.submit import submit
+        from planner.solving.certify import read_certificate
+
+        proof = None if certificate is None else read_certificate(certificate)
+        result = read_object(what, "a result, as planner solve --json prints it")
+        submitted = submit(result, proof, where=what, folder=folder)
+        view.show({"new": submitted.new, **asdict(submitted.known)}, partial(show_submission, submitted))
+    else:
+        chosen = entries.select(problem, difficulty, folder)[:count]
+        if not chosen:
+            raise UsageError.at("--problem", problem, "a problem with instances of that difficulty")
+        _score(what, chosen, entries.best_known(folder), time_limit, jobs, out, table, view)
+
+
+def _score(
+    methods: str,
+    chosen: list[Any],
+    known: Any,
+    time_limit: float,
+    jobs: int,
+    out: str | None,
+    table: str | None,
+    view: Notes,
+) -> None:
+    from planner.display.library import show_score, standings_table
+    from planner.display.paper_tables import kind_and_file
+    from planner.experiments.bench import folders
+    from planner.experiments.bench.measure import MeasuredRow
+    from planner.experiments.library.score import score
+    from planner.experiments.runner import open_folder
+    from planner.files.write import as_json, write_all, write_atomically
+    from planner.process.signals import defer
+    from solvers.outcome import Limits
+
+    kind, file = (None, None) if table is None else kind_and_file(table)
+    folder = None if out is None else Path(out)
+    if folder is not None:
+        open_folder(str(folder))
+
+    def keep(row: MeasuredRow) -> None:
+        view.note(f"{row.instance} {row.method}: {row.seconds:.4g} s")
+        if folder is not None and not row.signal:
+            folders.keep(folder, row)
+
+    with defer():
+        found, ended = score(
+            chosen,
+            names_of(methods) or [],
+            Limits(time_limit),
+            known,
+            done=[] if folder is None else folders.read_rows(folder),
+            keep=keep,
+            jobs=jobs,
+        )
+        if kind is None:
+            view.show(found, show_score)
+        else:
+            deliver(standings_table(found, kind), file)
+    if folder is not None:
+        files = {"score.json": as_json(found.to_json()) + "\n"}
+        files |= {f"table.{each}": standings_table(found, each) for each in ("md", "tex")}
+        write_all(*(partial(write_atomically, folder / name, text) for name, text in files.items()))
+    if ended.lost:
+        raise UsageError(ended.lost)
+    leave(ended.signal)

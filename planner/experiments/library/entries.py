@@ -1,0 +1,165 @@
+"""The instances of the library, made byte for byte, and the best that is known of each.
+
+``instances/library/planlib-1.jsonl`` has a line an instance: its name, problem, catalog entry and settings, and the
+SHA-256 of its JSON; it is also a suite of `planner bench`. ``best-known.jsonl`` has a line for what is known of one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import instances
+from instances.errors import InstanceError
+from planner.files.load import family_named, load
+from planner.files.write import as_json, write_atomically
+from planner.process.errors import UsageError
+from planner.results.fingerprints import fingerprint
+from planner.types import Instance, JsonObject
+from solvers.outcome import OPTIMAL_GAP, relative_gap
+
+FOLDER = Path(instances.__file__).with_name("library")
+VERSION = "planlib-1"
+BEST_KNOWN = "best-known.jsonl"
+#: Difficulties by the seconds that the quickest known proof took; what nobody has proved is open.
+_DIFFICULTIES = (("second", 1.0), ("minute", 60.0), ("longer", float("inf")))
+DIFFICULTIES = (*(name for name, _ in _DIFFICULTIES), "open")
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Who found a plan or proved a bound: a method, its seconds, the day, the machine, and the versions of software."""
+
+    method: str
+    seconds: float
+    date: str
+    machine: str
+    versions: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class BestKnown:
+    """The best verified plan and the greatest lower bound that are known of an instance, in its own unit.
+
+    ``proof``: by whose means the bound was proved, as of `planner.results.result.Result`, or ``certificate`` if the
+    checker has accepted one; ``None`` without a bound.
+    """
+
+    name: str
+    objective: float
+    unit: str
+    plan: JsonObject
+    found_by: Origin
+    bound: float | None = None
+    proof: str | None = None
+    proved_by: Origin | None = None
+
+    @property
+    def gap(self) -> float | None:
+        """Relative gap of plan and bound."""
+        return relative_gap(self.objective, self.bound)
+
+    @property
+    def is_optimal(self) -> bool:
+        """Whether the bound proves the plan optimal."""
+        return self.gap is not None and self.gap <= OPTIMAL_GAP
+
+    @property
+    def difficulty(self) -> str:
+        """One of `DIFFICULTIES`."""
+        if not self.is_optimal or self.proved_by is None:
+            return DIFFICULTIES[-1]
+        return next(name for name, most in _DIFFICULTIES if self.proved_by.seconds <= most)
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> BestKnown:
+        """A line of the file."""
+        origins = {key: content[key] and Origin(**content[key]) for key in ("found_by", "proved_by")}
+        return cls(**{**content, **origins})
+
+
+@dataclass(frozen=True)
+class LibraryEntry:
+    """An instance of the library: a catalog entry with settings, and the SHA-256 of what they make."""
+
+    name: str
+    problem: str
+    instance: str
+    settings: Mapping[str, Any]
+    sha256: str
+
+    def make(self) -> Instance:
+        """The instance; `InstanceError` if it is not, byte for byte, the one that the library means."""
+        made = load(self.instance, **self.settings)
+        found = fingerprint(made, None)
+        if found is None or found["instance"] != self.sha256:
+            rule = f"{self.sha256}: this version makes another instance than {VERSION} means"
+            raise InstanceError.at(self.name, "SHA-256", found and found["instance"], rule)
+        return made
+
+
+@cache
+def entries() -> Mapping[str, LibraryEntry]:
+    """All instances by name, in the order of the manifest."""
+    lines = _lines(FOLDER / f"{VERSION}.jsonl")
+    return {each.name: each for each in (LibraryEntry(**line) for line in lines)}
+
+
+def entry(name: str) -> LibraryEntry:
+    """One instance; `UsageError` if there is none of that name."""
+    found = entries().get(name)
+    if found is None:
+        raise UsageError.unknown("NAME", name, entries())
+    return found
+
+
+def select(
+    problem: str | None = None,
+    difficulty: str | None = None,
+    folder: Path = FOLDER,
+) -> list[LibraryEntry]:
+    """The instances of a problem, and of a difficulty (one of `DIFFICULTIES`); `UsageError` for an unknown one."""
+    if difficulty is not None and difficulty not in DIFFICULTIES:
+        raise UsageError.unknown("--difficulty", difficulty, DIFFICULTIES)
+    wanted = None if problem is None else family_named(problem).name
+    known = best_known(folder)
+    return [
+        each
+        for each in entries().values()
+        if wanted in (None, each.problem) and difficulty in (None, difficulty_of(known.get(each.name)))
+    ]
+
+
+def difficulty_of(known: BestKnown | None) -> str:
+    """One of `DIFFICULTIES`; without a plan an instance is open."""
+    return DIFFICULTIES[-1] if known is None else known.difficulty
+
+
+def listing(chosen: Sequence[LibraryEntry], known: Mapping[str, BestKnown]) -> dict[str, Any]:
+    """What ``planner library list --json`` prints: instances, and what is known of each (``null``: nothing)."""
+    rows = []
+    for each in chosen:
+        found = known.get(each.name)
+        best = None if found is None else asdict(found)
+        rows.append({**vars(each), "difficulty": difficulty_of(found), "best_known": best})
+    return {"library": VERSION, "instances": rows}
+
+
+def best_known(folder: Path = FOLDER) -> dict[str, BestKnown]:
+    """The best that is known, by the names of instances; nothing of those that nobody has solved."""
+    path = folder / BEST_KNOWN
+    return {line["name"]: BestKnown.from_json(line) for line in _lines(path)} if path.exists() else {}
+
+
+def write_best_known(known: Mapping[str, BestKnown], folder: Path = FOLDER) -> None:
+    """Write all of them, in the order of the manifest; `UsageError` if the folder cannot be written."""
+    lines = [as_json(asdict(known[name])) + "\n" for name in entries() if name in known]
+    write_atomically(folder / BEST_KNOWN, "".join(lines), "--library")
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    return (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())

@@ -1,0 +1,178 @@
+"""The library: its instances are made byte for byte, what is known is verified, and nothing unverified gets in."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import formulations
+import planner
+from instances.errors import InstanceError
+from planner.cli.app import main
+from planner.experiments.library import entries, submit
+from planner.experiments.library.entries import BestKnown, LibraryEntry, Origin, best_known
+from planner.experiments.library.score import Scored, Standing, score
+from planner.process.errors import CrosscheckError, UsageError
+from planner.results.check import agree, check
+from solvers.outcome import Limits
+
+ALL = entries.entries()
+#: Tests of every run make and check each so many-th instance; the slow ones all of them.
+_STRIDE = 31
+FORMULATIONS = Path(formulations.__file__).parent
+SAMPLE = [each for place, each in enumerate(ALL.values()) if place % _STRIDE == 0]
+
+
+def test_the_manifest_has_all_problems_and_nothing_twice() -> None:
+    assert len(ALL) >= 300
+    problems = {folder.name for folder in FORMULATIONS.iterdir() if list(folder.glob("definition*"))}
+    assert {each.problem for each in ALL.values()} == problems and len(problems) == 13
+    assert len({each.sha256 for each in ALL.values()}) == len(ALL)
+    assert set(best_known()) <= set(ALL)
+
+
+def _expect_right(each: LibraryEntry) -> None:
+    made, known = each.make(), best_known().get(each.name)
+    assert planner.solve(made, limits=Limits(time_s=0.0)).problem == each.problem
+    if known is not None:
+        verdict = check(made, known.plan)
+        assert verdict.objective is not None and agree(verdict.objective, known.objective), each.name
+        assert verdict.unit == known.unit
+        assert known.bound is None or known.bound <= known.objective * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("each", SAMPLE, ids=lambda each: each.name)
+def test_instances_are_the_same_bytes_and_plans_are_what_they_claim(each: LibraryEntry) -> None:
+    _expect_right(each)
+
+
+@pytest.mark.slow
+def test_all_instances_and_plans() -> None:
+    for each in ALL.values():
+        _expect_right(each)
+
+
+def test_an_instance_that_is_made_otherwise_is_refused() -> None:
+    with pytest.raises(InstanceError, match="this version makes another instance than planlib-1 means"):
+        replace(ALL["chain8"], settings={"devices": 3}).make()
+
+
+@pytest.fixture(scope="module")
+def solved() -> dict[str, Any]:
+    return planner.solve(ALL["chain8"].make(), method="exact").to_json()
+
+
+@pytest.fixture(scope="module")
+def worse() -> dict[str, Any]:
+    return planner.solve(ALL["chain8"].make(), method="equi-no-tp").to_json()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+def test_what_is_better_is_kept_and_what_is_no_better_is_refused(
+    folder: Path, solved: dict[str, Any], worse: dict[str, Any]
+) -> None:
+    first = submit.submit({**worse, "bound": None}, folder=folder)
+    assert first.new == ("plan",) and first.before is None and not first.known.is_optimal
+    second = submit.submit(solved, folder=folder)
+    assert second.new == ("plan", "bound") and second.known.is_optimal and second.before == first.known
+    assert best_known(folder) == {"chain8": second.known}
+    for again in (solved, worse):
+        with pytest.raises(UsageError, match=r"expected a plan below 0\.0273 s, or a bound above"):
+            submit.submit(again, folder=folder)
+    assert best_known(folder) == {"chain8": second.known}
+
+
+def test_the_plan_is_judged_whatever_the_result_says(folder: Path, solved: dict[str, Any]) -> None:
+    lie = submit.submit({**solved, "objective": 0.001}, folder=folder)
+    assert lie.known.objective == solved["objective"]
+    stages = [dict(stage) for stage in solved["plan"]["stages"]][:-1]
+    with pytest.raises(UsageError, match="expected a plan that keeps the rules"):
+        submit.submit({**solved, "plan": {**solved["plan"], "stages": stages}}, folder=folder)
+    with pytest.raises(UsageError, match="a result of an instance of the library"):
+        submit.submit({**solved, "fingerprint": {"instance": "0" * 64}}, folder=folder)
+
+
+def test_a_bound_of_a_heuristic_is_no_proof_and_a_false_one_is_loud(
+    folder: Path, solved: dict[str, Any], worse: dict[str, Any]
+) -> None:
+    found = submit.submit({**worse, "bound": worse["objective"], "proved_by": "search"}, folder=folder)
+    assert found.known.bound is None
+    with pytest.raises(CrosscheckError, match=r"chain8: the bound 0\.03 by exact lies above the plan"):
+        submit.submit({**solved, "bound": 0.03}, folder=folder)
+    assert best_known(folder)["chain8"] == found.known
+
+
+def test_a_certificate_replaces_a_claim_and_a_forged_one_nothing(folder: Path, solved: dict[str, Any]) -> None:
+    instance = ALL["chain8"].make()
+    content = planner.certify(instance, planner.solve(instance, method="exact")).content
+    assert content is not None
+    claimed = submit.submit(solved, folder=folder)
+    certified = submit.submit(solved, content, folder=folder)
+    assert (claimed.known.proof, certified.known.proof, certified.new) == ("search", "certificate", ("bound",))
+    forged = {**content, "instance_sha256": "0" * 64}
+    with pytest.raises(UsageError, match="expected a certificate that is accepted"):
+        submit.submit(solved, forged, folder=folder)
+
+
+def _known(objective: float, bound: float | None) -> BestKnown:
+    origin = Origin("exact", 0.5, "2026-11-26", "a machine", {})
+    return BestKnown("chain8", objective, "s", {}, origin, bound, None if bound is None else "search", origin)
+
+
+def test_standings_count_what_is_proved_and_what_is_only_best() -> None:
+    proved, open_ = _known(2.0, 2.0), _known(4.0, 1.0)
+    assert (proved.difficulty, open_.difficulty) == ("second", "open")
+    rows = [
+        Scored.of(ALL["chain8"], "mine", known, objective, 1.5)
+        for known, objective in ((proved, 2.0), (proved, 3.0), (open_, 3.0), (open_, None))
+    ]
+    assert [row.loss for row in rows] == [0.0, 0.5, -0.25, None]
+    assert Standing.of(rows) == Standing(4, 3, 1, 2, pytest.approx(0.25 / 3), 0.5, 6.0)
+
+
+def test_a_score_goes_on_where_it_stopped_and_counts_what_a_method_refuses(tmp_path: Path) -> None:
+    chosen = [ALL["chain8"], ALL["diamond"], ALL["bert-l1000-k4096-h8192-80GB"]]
+    known = {"chain8": _known(0.0273, 0.0273)}
+    kept: list[Any] = []
+    limits = Limits(time_s=5.0)
+    first, _ = score(chosen[:2], ["equi"], limits, known, keep=kept.append)
+    assert [row.loss for row in first.rows] == [0.0, None] and len(kept) == 2
+    again, _ = score(chosen, ["equi", "piper"], limits, known, done=kept, keep=kept.append)
+    assert len(kept) == 5  # of the third only equi's
+    refused = [str(row.reason) for row in again.rows if row.method == "piper" and row.objective is None]
+    assert len(refused) == 1 and "at most" in refused[0]
+    assert again.standings()["piper", "stage_partitioning"].plans == 2
+    assert again.to_json()["calibration_s"] > 0
+    with pytest.raises(UsageError, match="method is 'nobodys'"):
+        score(chosen, ["nobodys"], limits, known)
+
+
+def test_the_command_gets_shows_submits_and_scores(
+    tmp_path: Path, solved: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    result, made, out = tmp_path / "result.json", tmp_path / "chain8.json", tmp_path / "score"
+    result.write_text(json.dumps(solved))
+    library = ["--library", str(tmp_path)]
+    assert main(["library", "get", "chain8", "--out", str(made)]) == 0
+    assert planner.load(made) == ALL["chain8"].make()
+    assert main(["library", "show", "chain8", *library]) == 0
+    assert main(["library", "submit", str(result), *library]) == 0
+    assert main(["library", "list", "--problem", "stage_partitioning", "--difficulty", "second", *library]) == 0
+    arguments = ["--problem", "stage_partitioning", "--difficulty", "second", "--out", str(out), "--quiet"]
+    assert main(["library", "score", "equi,exact", *arguments, *library]) == 0
+    said = capsys.readouterr().out
+    assert "nobody has submitted a plan" in said and "chain8: new plan and bound" in said
+    assert "1 instance, 1 proved" in said and "CPU s for the calibration run" in said
+    record = json.loads((out / "score.json").read_text())
+    assert [row["optimal"] for row in record["standings"]] == [1, 1]
+    assert (out / "table.tex").read_text().count("\\\\") == 3
+    for wrong in (["library", "sing"], ["library", "get"], ["library", "get", "chain9"], ["library", "list", "x"]):
+        assert main(wrong) == 2
