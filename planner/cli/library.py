@@ -47,10 +47,7 @@ def library_command(
     out: Out = None,
     view: Notes = NOTES,
 ) -> None:
-    """PlanLib: 300 instances that are made byte for byte, the best known of each, and what a method is worth on them.
-
-    A score resumes in the folder that --out names, and writes score.json, table.md and table.tex there.
-    """
+    """PlanLib: 300 instances with the best that is known, and scores of methods on them, resumed in the folder --out."""
     from planner.display.library import show_entries, show_known, show_submission
     from planner.experiments.library import entries
     from planner.files.read import read_object

@@ -21,7 +21,10 @@ from planner.solving.solve import solve
 from solvers.outcome import OPTIMAL_GAP, Limits
 
 #: Seconds of the exact search on this instance say how fast a machine is: under a second, no solver, no model.
-_CALIBRATION: tuple[str, dict[str, Any]] = ("bert", {"layers": 128, "devices": 256, "hidden_size": 8192, "memory": "80GB"})
+_CALIBRATION: tuple[str, dict[str, Any]] = (
+    "bert",
+    {"layers": 128, "devices": 256, "hidden_size": 8192, "memory": "80GB"},
+)
 _REPEATS = 3
 
 
