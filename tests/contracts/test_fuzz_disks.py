@@ -322,6 +322,7 @@ def confined() -> None:
             ctypes.CDLL(None).prctl(24, right, 0, 0, 0)
 
 
+@pytest.mark.slow
 def test_folders_that_may_not_be_read_or_written_are_one_line(tmp_path: Path) -> None:
     for name, mode in (("locked", 0o000), ("read", 0o555)):
         folder = tmp_path / name

@@ -69,7 +69,7 @@ def one_case(seed: int, folder: Path) -> None:
     assert not list(folder.rglob(".planner-*")), case
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(each, marks=pytest.mark.slow) for each in (1, 2, 3))])
 def test_signals_at_random_moments(seed: int, tmp_path: Path) -> None:
     one_case(seed, tmp_path)
 

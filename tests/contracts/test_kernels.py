@@ -116,6 +116,7 @@ def test_an_array_of_another_type_is_an_error_not_a_compilation() -> None:
         decision.decide(1, numpy.zeros(2), numpy.zeros(1), numpy.zeros(1), 1.0, 1.0, numpy.zeros(1), numpy.zeros(1))
 
 
+@pytest.mark.slow
 def test_nothing_large_is_imported_while_the_clock_runs() -> None:
     """Neither by a choice nor by a method of any family."""
     found = json.loads(run_python("-c", _SOLVE))
@@ -149,6 +150,7 @@ with compilation.compiling() as found, warnings.catch_warnings(record=True) as r
 """
 
 
+@pytest.mark.slow
 def test_without_a_folder_for_the_cache_kernels_are_compiled_with_one_warning() -> None:
     """As in an installation that is read-only, for a user without a home: Numba finds no locator."""
     out = run_python("-c", _KERNELS, environment={"NUMBA_CACHE_LOCATOR_CLASSES": "IPythonCacheLocator"})
@@ -158,15 +160,8 @@ def test_without_a_folder_for_the_cache_kernels_are_compiled_with_one_warning() 
     assert "NUMBA_CACHE_DIR" in second
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        "truncated",
-        pytest.param("outdated", marks=pytest.mark.slow),
-        pytest.param("removed", marks=pytest.mark.slow),
-        pytest.param("unreadable", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("damage", ["truncated", "outdated", "removed", "unreadable"])
+@pytest.mark.slow
 def test_a_damaged_cache_is_written_anew(tmp_path: Path, damage: str) -> None:
     environment = {"NUMBA_CACHE_DIR": str(tmp_path)}
     first = run_python("-c", _KERNELS, environment=environment).splitlines()[0].split()

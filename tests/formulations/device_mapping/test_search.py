@@ -266,6 +266,7 @@ def test_figure_2() -> None:
 
 #: Without a limit and with one thread; with both in the slow tests.
 @pytest.mark.parametrize(("threads", "seconds"), [(1, None), pytest.param(2, 20.0, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_a_dense_network_that_is_beyond_its_models_is_left_to_other_methods(
     threads: int, seconds: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -110,6 +110,7 @@ def test_the_milp_agrees_with_brute_force(cases: int) -> None:
         assert math.isclose(run(graph, built.orders(found.values)).iteration_s, best, rel_tol=1e-9)
 
 
+@pytest.mark.slow
 def test_the_milps_root_is_the_optimum_where_a_stage_is_never_idle() -> None:
     """With big-Ms alone it was the longest chain of passes: 26 of 33 seconds, and 2,600 nodes to a proof."""
     for instance, best in ((planner.load("schedule-chain"), 33.0), (generate(12, 8, seed=0), 356.0)):
@@ -141,6 +142,7 @@ def test_deadlines_at_and_just_below_the_shortest_iteration(cases: int, objectiv
 
 
 @pytest.mark.parametrize("room", [cpsat_model, milp_model], ids=["cpsat", "milp"])
+@pytest.mark.slow
 def test_the_orders_of_a_late_schedule_are_cut_off(room: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """As if rounding let in all iterations that are longer by a half, and without the bound that would tell."""
     timed = chain(3, 4)

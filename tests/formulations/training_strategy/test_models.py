@@ -45,6 +45,7 @@ def test_it_agrees_with_brute_force(room: Any, cases: int, monkeypatch: pytest.M
     assert infeasible
 
 
+@pytest.mark.slow
 def test_a_plan_that_is_pinned_costs_what_the_definition_says_or_breaks_a_row(cases: int) -> None:
     """With its cuts and TMPCs fixed, the objective of a plan is its batch, and no plan that is too large is left."""
     seen = {True: 0, False: 0}

@@ -133,6 +133,7 @@ def with_names(instance: StrategyInstance) -> StrategyInstance:
 
 
 @pytest.mark.parametrize("name", ["megatron", "torchtitan", "torch"])
+@pytest.mark.slow
 def test_trainers_share_as_well(name: str, cases: int) -> None:
     """Their chains are tables of pieces: against all plans that the trainer can run."""
     feasible = gained = 0

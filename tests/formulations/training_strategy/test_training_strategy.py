@@ -401,6 +401,7 @@ def test_layers_of_three_ways_are_bounded_by_the_relaxation() -> None:
     assert exactly is not None and 0 < chain.least_again(1)[0, 3] <= exactly.again[0]
 
 
+@pytest.mark.slow
 def test_a_search_that_may_not_simulate_again_is_stopped_with_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bound that is reported while a search goes on is never above the optimum."""
     monkeypatch.setattr(layouts, "_TURN", 1)
@@ -526,6 +527,7 @@ def test_no_mixture_is_above_a_batch(cases: int, monkeypatch: pytest.MonkeyPatch
     assert seen > 2 * cases
 
 
+@pytest.mark.slow
 def test_a_search_with_a_mixture_finds_the_best_layout(cases: int) -> None:
     """In a better order: its first bound is no lower than that of the search without it, on some chains higher."""
     higher = 0

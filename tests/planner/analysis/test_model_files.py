@@ -102,6 +102,7 @@ def by_pyscipopt(path: Path) -> tuple[float, str]:
 
 
 @pytest.mark.parametrize(("family", "method"), MILPS)
+@pytest.mark.slow
 def test_scip_and_highs_agree_on_the_file_of_a_milp(family: str, method: str, tmp_path: Path) -> None:
     model, optimum = opened(family, method)
     solvers: list[Any] = [(by_highs, ".lp"), (by_ortools_scip, ".mps")]

@@ -23,6 +23,7 @@ def failing(findings: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("rooms", ["layer_assignment", pytest.param("", marks=pytest.mark.slow)], ids=["one", "all"])
+@pytest.mark.slow
 def test_this_installation_is_well(
     rooms: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

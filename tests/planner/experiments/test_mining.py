@@ -120,6 +120,7 @@ def released() -> Any:
     return mine("amp-released", loss=1.0, limits=Limits(seed=1), count=COUNT)
 
 
+@pytest.mark.slow
 def test_a_loss_of_the_released_program_is_found_and_made_smallest() -> None:
     found = released()
     assert found.instance is not None and found.loss == pytest.approx(1.0) and found.stop is Stop.COMPLETED

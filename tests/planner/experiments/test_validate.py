@@ -205,6 +205,7 @@ def test_without_a_proof_losses_are_to_the_bound_and_it_is_stated(run: Run) -> N
         assert found.methods[result.method].optimal == 0
 
 
+@pytest.mark.slow
 def test_without_a_proof_only_plans_that_are_beaten_are_suboptimal(methods: Run) -> None:
     names = ["./by_hand.py:slowest", "./by_hand.py:first_fast", "./bad.py:none"]
     found = planner.validate(POPULATION[:2], methods=names, against="./bad.py:none", out="run")
@@ -214,6 +215,7 @@ def test_without_a_proof_only_plans_that_are_beaten_are_suboptimal(methods: Run)
     assert all(vars(found.methods[name])[loss] is None for name in names for loss in ("mean_loss", "worst_loss"))
 
 
+@pytest.mark.slow
 def test_identical_instances_are_solved_once_and_counted_as_often_as_they_are_drawn(methods: Run) -> None:
     Path("counted.py").write_text(
         "def solve(instance):\n    open('calls', 'a').write('x')\n"
@@ -311,6 +313,7 @@ def test_without_the_extras_there_are_json_lines_and_a_word_about_it(
     assert list(rows[0]) == list(records.COLUMNS)
 
 
+@pytest.mark.slow
 def test_several_instances_of_crosscheck_and_bench(methods: Run) -> None:
     code, out, _ = methods("crosscheck", "four.jsonl", "--methods", "exact,piper", "--json")
     found = json.loads(out)

@@ -114,6 +114,7 @@ def test_a_cluster_killed_once_and_continued_equals_this_process(folder: Path, c
     assert found.instances == found.wanted == COUNT
 
 
+@pytest.mark.slow
 def test_a_line_that_was_cut_or_damaged_is_solved_again(folder: Path) -> None:
     first = whole("out")
     journal = Path("out/journal.jsonl")
@@ -139,6 +140,7 @@ def test_a_validation_that_was_killed_before_its_population_was_written_goes_on(
     assert totals(whole("out")) == totals(first) and len(Path("out/instances.jsonl").read_text().splitlines()) == COUNT
 
 
+@pytest.mark.slow
 def test_another_folder_is_refused(folder: Path) -> None:
     Path("other").mkdir()
     Path("other/letter.txt").write_text("dear reader")

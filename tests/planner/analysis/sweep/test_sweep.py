@@ -33,6 +33,7 @@ def test_every_combination_is_solved_at_its_own_profile() -> None:
     assert planner.check(instance, best.plan).feasible and len(best.stats["sweep"]) == len(rows)
 
 
+@pytest.mark.slow
 def test_several_combinations_at_once_find_the_same() -> None:
     def found(jobs: int) -> tuple[Any, ...]:
         best, _, rows = sweep("bert", 8, [1, 2], [1, 2], overrides=SMALL, exact=True, jobs=jobs, listen=print)

@@ -115,6 +115,7 @@ def test_instances_are_stages(cases: int) -> None:
                 assert total_memory(knapsack, plan) == stage_memory(instance, stage, facts["y"] * facts["d"])
 
 
+@pytest.mark.slow
 def test_tallies_are_what_the_methods_say(cases: int) -> None:
     """Every non-trivial instance, solved again by brute force and by the heuristics' own method."""
     cases = max(cases, 100)  # fewer show too little

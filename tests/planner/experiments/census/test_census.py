@@ -109,6 +109,7 @@ def cluster() -> Iterator[str]:
         yield local.scheduler_address
 
 
+@pytest.mark.slow
 def test_dask_cluster(whole: KnapsackCensus, instance: StageInstance, cluster: str, tmp_path: Path) -> None:
     """Totals as in process, though a worker is killed in the middle."""
     assert totals(census(instance, dask=cluster, out=str(tmp_path), end_to_end=False)) == totals(whole)
