@@ -10,7 +10,6 @@ from typing import Any
 
 from formulations.figures.plan_figures import Stack
 from planner.analysis.difference import Decision, DecisionRow, Difference
-from planner.display.headlines import amount
 from planner.display.kinds import looks
 from planner.display.plots.chart import Chart
 from planner.display.plots.marks import layer, mark, nominal, pixels_per, span, stage_colour, stage_texts, tooltip, x_of
@@ -18,7 +17,7 @@ from planner.display.plots.strips import stack
 from planner.display.terminal import say
 from planner.files.load import family_of
 from planner.process.errors import UsageError
-from planner.results.texts import brief, percent, with_unit
+from planner.results.texts import brief, percent, short_amount, with_unit
 
 _NONE = "-"
 _NO_NUMBERS = {"labels": False, "ticks": False, "grid": False}
@@ -181,7 +180,7 @@ def _bars(found: Difference, colours: Sequence[dict[str, int]]) -> Iterator[Char
         charts += stack(each, most, [shown[own.get(stage.label, 0)] for stage in each.stages])
     highest = max(chart.top or 0.0 for chart in charts)
     for name, chart, verdict in zip(("first", "second"), charts, verdicts, strict=True):
-        said_of_it = "breaks a rule" if verdict.objective is None else amount(verdict.objective, found.unit)
+        said_of_it = "breaks a rule" if verdict.objective is None else short_amount(verdict.objective, found.unit)
         yield replace(chart, title=f"{name}: {said_of_it}", top=highest)
 
 

@@ -21,46 +21,7 @@ from formulations.figures.plan_figures import (
     Tradeoff,
 )
 from planner.display.terminal import printable
-from planner.results.texts import plural
-
-_SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
-_BYTES = ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B"))
-
-
-def unit_for(unit: str, most: float) -> tuple[float, str]:
-    """What to divide by so that ``most`` is at least one where a unit can do it, and the unit then.
-
-    >>> unit_for("s", 0.02), unit_for("ms", 0.5), unit_for("bytes", 3 * 2**30), unit_for("", 5.0)
-    ((0.001, 'ms'), (0.001, 'µs'), (1073741824.0, 'GiB'), (1.0, ''))
-    """
-    if unit == "bytes":
-        return next((each for each in _BYTES if most >= each[0]), _BYTES[-1])
-    base = next((size for size, name in _SECONDS if name == unit), None)
-    if base is None or most <= 0:
-        return 1.0, unit
-    size, name = next((each for each in _SECONDS if most * base >= each[0] * (1 - 1e-12)), _SECONDS[-1])
-    return size / base, name
-
-
-def amount(value: float, unit: str) -> str:
-    """A number in three digits in the unit that suits it.
-
-    >>> amount(0.0123456, "s"), amount(12.0 * 2**30, "bytes"), amount(7.0, "")
-    ('12.3 ms', '12 GiB', '7')
-    """
-    factor, name = unit_for(unit, abs(value))
-    return f"{value / factor:.3g} {name}".rstrip()
-
-
-def percent(share: float) -> str:
-    """A share in percent, in two digits at most; what is less than all is not 100 %.
-
-    >>> percent(0.0471), percent(0.27), percent(0.998), percent(1.0)
-    ('4.7 %', '27 %', '99.8 %', '100 %')
-    """
-    if 0.995 <= share < 1 - 1e-9:
-        return f"{math.floor(1000 * share) / 10:.1f} %"
-    return f"{100 * share:.2g} %" if share < 0.0995 else f"{100 * share:.0f} %"
+from planner.results.texts import percent, plural, short_amount
 
 
 def headline(picture: Picture) -> str:
@@ -74,7 +35,7 @@ def note(picture: Passes) -> str:
     >>> note(Passes("", (), (), 0.0, "ms", "{} and {}.", (0.5, 1500.0)))
     '500 µs and 1.5 s.'
     """
-    return picture.note.format(*(amount(each, picture.unit) for each in picture.amounts))
+    return picture.note.format(*(short_amount(each, picture.unit) for each in picture.amounts))
 
 
 def remark(picture: Picture) -> str:
@@ -102,19 +63,19 @@ def _stack(picture: Stack) -> str:
     if picture.limits is not None:
         shares = [total / limit if limit > 0 else 1.0 for total, limit in zip(totals, picture.limits, strict=True)]
         fullest = max(range(len(shares)), key=shares.__getitem__)
-        limit = amount(picture.limits[fullest], picture.unit)
-        return f"stage {picture.stages[fullest].label} is fullest: {percent(shares[fullest])} of {limit}"
+        limit = short_amount(picture.limits[fullest], picture.unit)
+        return f"stage {picture.stages[fullest].label} is fullest: {percent(shares[fullest], 2)} of {limit}"
     if picture.adds_up:
         whole = math.fsum(totals)
         amounts = {name: math.fsum(values) for name, values in picture.parts.items()}
         largest = max(amounts, key=amounts.__getitem__)
-        share = f", {percent(amounts[largest] / whole)} {largest}" if len(amounts) > 1 and whole > 0 else ""
-        return f"together the objective, {amount(whole, picture.unit)}{share}"
+        share = f", {percent(amounts[largest] / whole, 2)} {largest}" if len(amounts) > 1 and whole > 0 else ""
+        return f"together the objective, {short_amount(whole, picture.unit)}{share}"
     most = max(range(len(totals)), key=totals.__getitem__)
-    said = f"stage {picture.stages[most].label} has most: {amount(totals[most], picture.unit)}"
+    said = f"stage {picture.stages[most].label} has most: {short_amount(totals[most], picture.unit)}"
     name, part = max(picture.parts.items(), key=lambda each: each[1][most])
     if len(picture.parts) > 1 and totals[most] > 0 and part[most] <= totals[most]:
-        said += f", {percent(part[most] / totals[most])} {name}"
+        said += f", {percent(part[most] / totals[most], 2)} {name}"
     return said
 
 
@@ -123,14 +84,14 @@ def _graph(picture: Graph) -> str:
     inside = sum(node.count for node in picture.nodes)
     most = max((arc.bytes for arc in cut), default=0.0)
     what = plural(inside, "operator" if inside > len(picture.stages) else "stage")
-    return f"{what}, {plural(len(cut), 'cut')}" + (f", the largest of {amount(most, 'bytes')}" if most else "")
+    return f"{what}, {plural(len(cut), 'cut')}" + (f", the largest of {short_amount(most, 'bytes')}" if most else "")
 
 
 def _network(picture: Network) -> str:
     slowest = next((link for link in picture.links if link.is_slowest), None)
     if slowest is None:
         return f"{plural(len(picture.places), 'device')}, {plural(len(picture.stages), 'stage')}"
-    return f"slowest link: devices {slowest.a} and {slowest.b}, {amount(slowest.seconds, 's')}"
+    return f"slowest link: devices {slowest.a} and {slowest.b}, {short_amount(slowest.seconds, 's')}"
 
 
 def _matrix(picture: Matrix) -> str:
@@ -149,12 +110,12 @@ def _tiles(picture: Tiles) -> str:
 def _tradeoff(picture: Tradeoff) -> str:
     own, *others = picture.totals
     if not others or own.time <= 0:
-        used = percent(own.memory_bytes / picture.capacity_bytes) if picture.capacity_bytes > 0 else "none"
+        used = percent(own.memory_bytes / picture.capacity_bytes, 2) if picture.capacity_bytes > 0 else "none"
         return f"{plural(len(picture.nodes), 'node')}, {used} of the memory"
     loss = others[0].time / own.time - 1
     if abs(loss) <= 1e-6:
         return f"as good as the {others[0].name}"
-    return f"the {others[0].name} is {percent(abs(loss))} {'slower' if loss > 0 else 'faster'}"
+    return f"the {others[0].name} is {percent(abs(loss), 2)} {'slower' if loss > 0 else 'faster'}"
 
 
 def _heat(picture: Heat) -> str:
@@ -166,20 +127,22 @@ def _heat(picture: Heat) -> str:
     if picture.best is None:
         return said
     row, column = picture.best
-    least = f"least: {amount(picture.values[row][column] or 0.0, picture.unit)} at {_settings(picture, row, column)}"
+    least = (
+        f"least: {short_amount(picture.values[row][column] or 0.0, picture.unit)} at {_settings(picture, row, column)}"
+    )
     return f"{least}; {said}" if said else least
 
 
 def _settings(picture: Heat, row: int, column: int) -> str:
     """Both settings of a cell, with what they are."""
-    x, y = amount(picture.xs[column], picture.xunit), amount(picture.ys[row], picture.yunit)
+    x, y = short_amount(picture.xs[column], picture.xunit), short_amount(picture.ys[row], picture.yunit)
     return f"{picture.xlabel} {x}, {picture.ylabel} {y}"
 
 
 def _gains(picture: Heat, row: int, column: int) -> str:
     """What the instance's own settings cost, and what the largest of each would save."""
     own = picture.values[row][column]
-    said = [f"here {picture.empty}" if own is None else f"here {amount(own, picture.unit)}"]
+    said = [f"here {picture.empty}" if own is None else f"here {short_amount(own, picture.unit)}"]
     x, y = len(picture.xs) - 1, len(picture.ys) - 1
     for moved, more, unit, noun in (
         ((row, x), picture.xs[x] - picture.xs[column], picture.xunit, picture.xlabel),
@@ -187,7 +150,7 @@ def _gains(picture: Heat, row: int, column: int) -> str:
     ):
         if more > 0:
             value = picture.values[moved[0]][moved[1]]
-            said.append(f"{amount(more, unit)} more {noun}: {_saving(picture, own, value)}")
+            said.append(f"{short_amount(more, unit)} more {noun}: {_saving(picture, own, value)}")
     return "; ".join(said)
 
 
@@ -195,15 +158,15 @@ def _saving(picture: Heat, own: float | None, value: float | None) -> str:
     if value is None:
         return picture.empty
     if own is None or own <= 0:
-        return amount(value, picture.unit)
+        return short_amount(value, picture.unit)
     saved = 1 - value / own
-    return "no gain" if saved <= 1e-9 else f"{percent(saved)} less"
+    return "no gain" if saved <= 1e-9 else f"{percent(saved, 2)} less"
 
 
 _SAID: dict[type, Callable[[Any], str]] = {
     Strip: _strip,
     Stack: _stack,
-    Passes: lambda picture: f"bubble: {percent(picture.bubble_share)} of the time",
+    Passes: lambda picture: f"bubble: {percent(picture.bubble_share, 2)} of the time",
     Graph: _graph,
     Network: _network,
     Matrix: _matrix,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from rich.console import Console
 
 from planner.analysis.frontier import ByMemory, Frontier, Optima
-from planner.display.headlines import amount, headline
+from planner.display.headlines import headline
 from planner.display.plots.chart import Chart
 from planner.display.plots.files import save
 from planner.display.plots.numbers import frontier, over_devices
@@ -15,7 +15,7 @@ from planner.display.plots.panels import panels_of
 from planner.display.terminal import bold, console, table
 from planner.files.write import write_atomically
 from planner.results import texts
-from planner.results.texts import plural
+from planner.results.texts import plural, short_amount
 
 
 def show_optima(found: Optima) -> None:
@@ -45,7 +45,7 @@ def lines(found: Optima) -> Chart:
     """Times over devices as lines: one for each memory, or for each of a few bounds on the sum of degrees."""
     title, times = "Least time per sample", found.times or []
     if isinstance(found, ByMemory):
-        names = [amount(memory, "bytes") for memory in found.memories]
+        names = [short_amount(memory, "bytes") for memory in found.memories]
         return over_devices(dict(zip(names, times, strict=False)), found.unit, title, "by memory of a device")
     assert isinstance(found, Frontier)
     best = found.best
@@ -73,7 +73,7 @@ def _show_frontier(found: Frontier, out: Console) -> None:
 def _show_by_memory(found: ByMemory, out: Console) -> None:
     """Print the least times for a few numbers of devices, and what more would buy."""
     rows = found.times or [[]]
-    heads = ["devices", *(amount(memory, "bytes") for memory in found.memories)]
+    heads = ["devices", *(short_amount(memory, "bytes") for memory in found.memories)]
     counts = sorted({*_some_devices(len(rows[0])), found.devices})
     out.print(f"least time per sample, {found.unit}, by devices and memory of a device", highlight=False)
     out.print(table(heads, ([str(k), *(texts.number(row[k - 1]) for row in rows)] for k in counts)))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner.display.headlines import amount, percent, unit_for
 from planner.display.terminal import bold, console, grid, printable
-from planner.results.texts import plural
+from planner.results.texts import percent, plural, short_amount, unit_for
 
 if TYPE_CHECKING:
     from planner.analysis.trainer_answer import TrainerAnswer
@@ -41,7 +40,7 @@ def _batch(found: TrainerAnswer) -> str:
 def _proof(result: Result) -> str:
     if result.gap is not None and result.status.value == "optimal":
         return "proved, among all degrees, cuts and recomputations that it can run"
-    left = "no bound" if result.gap is None else f"none is better by more than {percent(result.gap)}"
+    left = "no bound" if result.gap is None else f"none is better by more than {percent(result.gap, 2)}"
     return f"not proved ({result.stop.value}): {left}"
 
 
@@ -51,7 +50,7 @@ def _rates(found: TrainerAnswer) -> str:
         known.append(f"{found.tokens_per_s_per_device:,.4g} tokens/s per device")
     elif found.samples_per_s is not None:
         known.append(f"{found.samples_per_s / found.num_devices:,.4g} samples/s per device")
-    known.append(f"MFU {percent(found.mfu)}" if found.mfu is not None else "MFU unknown: no operations or no peak")
+    known.append(f"MFU {percent(found.mfu, 2)}" if found.mfu is not None else "MFU unknown: no operations or no peak")
     return ", ".join(known)
 
 
@@ -66,5 +65,5 @@ def _memory(found: TrainerAnswer) -> str:
     most, least = max(found.memory), min(found.memory)
     head = f"{most / factor:.3g} of {found.memory_limit / factor:.3g} {unit} at most"
     if len(found.memory) > _SHOWN_RANKS:
-        return f"{head}, on rank {found.memory.index(most)}; {amount(least, 'bytes')} at least"
+        return f"{head}, on rank {found.memory.index(most)}; {short_amount(least, 'bytes')} at least"
     return f"{head}; by rank {', '.join(f'{held / factor:.3g}' for held in found.memory)}"

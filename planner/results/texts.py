@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,6 +11,9 @@ from formulations.contract.rounding import amount_text
 from instances.units import size
 from solvers.outcome import OPTIMAL_GAP
 
+#: Units of time and of bytes, the largest first.
+_SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+_BYTES = ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B"))
 #: More nodes than this in a stage are shown as first and last.
 _SHOWN_NODES = 6
 
@@ -24,15 +28,19 @@ def with_unit(value: float | None, unit: str) -> str:
     return number(value) if value is None else f"{number(value)} {unit}".rstrip()
 
 
-def percent(gap: float | None) -> str:
-    """A relative gap in percent; one that an optimum may have is none.
+def percent(gap: float | None, digits: int = 3) -> str:
+    """A relative gap, or a share, in percent; one that an optimum may have is none, and less than all is not 100 %.
 
-    >>> percent(0.3333), percent(20.0), percent(1e-9), percent(None)
-    ('33.3 %', '2,000 %', '0 %', '-')
+    >>> percent(0.3333), percent(20.0), percent(1e-9), percent(0.99996), percent(None)
+    ('33.3 %', '2,000 %', '0 %', '99.9 %', '-')
+    >>> percent(0.0471, 2), percent(0.27, 2), percent(0.998, 2), percent(1.0, 2)
+    ('4.7 %', '27 %', '99.8 %', '100 %')
     """
     if gap is not None and abs(gap) <= OPTIMAL_GAP:
         return "0 %"
-    return "-" if gap is None else f"{100 * gap:.3g} %" if gap < 1 else f"{100 * gap:,.0f} %"
+    if gap is not None and 1 - 0.5 * 0.1**digits <= gap < 1 - OPTIMAL_GAP:
+        return f"{math.floor(1000 * gap) / 10:.1f} %"
+    return "-" if gap is None else f"{100 * gap:.{digits}g} %" if gap < 1 else f"{100 * gap:,.0f} %"
 
 
 def format_loss(loss: float | None, is_proved: bool) -> str:
@@ -48,12 +56,21 @@ def format_loss(loss: float | None, is_proved: bool) -> str:
     return f"{'' if is_proved else '<= '}{100 * loss:.3g} %"
 
 
-def facts(values: Mapping[str, Any]) -> str:
-    """Names and values on one line, without what is absent."""
-    return ", ".join(_fact(name, value) for name, value in values.items() if value is not None and value is not False)
+def facts(values: Mapping[str, Any], unit: str = "") -> str:
+    """Names and values on one line, without what is absent; bandwidths are per ``unit`` of time, or that of the values.
+
+    >>> facts({"memory": 2.0**30, "bandwidth": 25e9, "exactly": False}, "ms")
+    'memory 1 GiB, bandwidth 23.28 GiB/ms'
+    """
+    declared = unit.partition("/")[0] if unit.startswith(("s", "ms")) else values.get("time_unit", "s")
+    per = "s" if values.get("fix-units") else declared
+    known = {name: value for name, value in values.items() if value is not None and value is not False}
+    return ", ".join(_fact(name, value, per) for name, value in known.items())
 
 
-def _fact(name: str, value: Any) -> str:
+def _fact(name: str, value: Any, per: str) -> str:
+    if name.endswith("bandwidth") and isinstance(value, float):
+        return f"{name} {size(value)}/{per}"
     if name.startswith("least_") and name.endswith("_bytes"):  # to be typed again: not rounded
         return f"{name.removesuffix('_bytes')} {amount_text(value)} B"
     if name.endswith("_bytes") or name == "memory":
@@ -115,6 +132,31 @@ def amount(value: float, unit: str) -> str:
     ('0.0273 s', '2 GiB', '1.5')
     """
     return size(value) if unit == "bytes" else f"{value:.6g} {unit}".rstrip()
+
+
+def unit_for(unit: str, most: float) -> tuple[float, str]:
+    """What to divide by so that ``most`` is at least one where a unit can do it, and the unit then.
+
+    >>> unit_for("s", 0.02), unit_for("ms", 0.5), unit_for("bytes", 3 * 2**30), unit_for("", 5.0)
+    ((0.001, 'ms'), (0.001, 'µs'), (1073741824.0, 'GiB'), (1.0, ''))
+    """
+    if unit == "bytes":
+        return next((each for each in _BYTES if most >= each[0]), _BYTES[-1])
+    base = next((size for size, name in _SECONDS if name == unit), None)
+    if base is None or most <= 0:
+        return 1.0, unit
+    size, name = next((each for each in _SECONDS if most * base >= each[0] * (1 - 1e-12)), _SECONDS[-1])
+    return size / base, name
+
+
+def short_amount(value: float, unit: str) -> str:
+    """A number in three digits in the unit that suits it.
+
+    >>> short_amount(0.0123456, "s"), short_amount(12.0 * 2**30, "bytes"), short_amount(7.0, "")
+    ('12.3 ms', '12 GiB', '7')
+    """
+    factor, name = unit_for(unit, abs(value))
+    return f"{value / factor:.3g} {name}".rstrip()
 
 
 def columns(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

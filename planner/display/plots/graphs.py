@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from formulations.figures.plan_figures import Graph
-from planner.display.headlines import amount, headline
+from planner.display.headlines import headline
 from planner.display.kinds import kind_key
 from planner.display.layers import Layout, Point, place_in_layers
 from planner.display.plots.chart import Chart, Row
@@ -28,6 +28,7 @@ from planner.display.plots.marks import (
     when,
     x_of,
 )
+from planner.results.texts import short_amount
 
 _ROW, _HIGHEST = 40, 600
 #: Bytes are written on at most so many cuts, the largest first.
@@ -162,7 +163,7 @@ def _arcs(found: Graph, layout: Layout) -> list[Row]:
             "y": y,
             "wide": 0.3 + 0.7 * arc.bytes / largest if arc.is_cut else 0.0,
             "is_cut": arc.is_cut,
-            "said": amount(arc.bytes, "bytes"),
+            "said": short_amount(arc.bytes, "bytes"),
         }
         for number, (arc, route) in enumerate(zip(found.arcs, layout.routes, strict=True))
         for place, (x, y) in enumerate(route)
@@ -175,7 +176,7 @@ def _cuts(found: Graph, layout: Layout) -> list[Row]:
     rows: list[Row] = []
     for arc, route in sorted(cuts, key=lambda each: -each[0].bytes)[:_WRITTEN]:
         (x, y), (u, v) = route[(len(route) - 1) // 2], route[(len(route) - 1) // 2 + 1]
-        row = {"x": (x + u) / 2, "y": (y + v) / 2, "said": amount(arc.bytes, "bytes")}
+        row = {"x": (x + u) / 2, "y": (y + v) / 2, "said": short_amount(arc.bytes, "bytes")}
         if not any(abs(row["x"] - each["x"]) < 1 and abs(row["y"] - each["y"]) < _LOW for each in rows):
             rows.append(row)
     return rows

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from formulations.figures.plan_figures import Link, Matrix, Network, Place, Tiles
-from planner.display.headlines import amount, headline
+from planner.display.headlines import headline
 from planner.display.plots.chart import Chart, Row
 from planner.display.plots.marks import (
     DECISIVE,
@@ -26,6 +26,7 @@ from planner.display.plots.marks import (
     when,
     x_of,
 )
+from planner.results.texts import short_amount
 
 #: The most links that are drawn, the slowest first, and rows or columns of a matrix.
 _LINKS, _BLOCKS = 1500, 48
@@ -235,9 +236,9 @@ def _machines(found: Network) -> list[Row]:
 def _said_of(link: Link) -> dict[str, str]:
     return {
         "ends": f"{link.a} and {link.b}",
-        "load": amount(link.load_bytes, "bytes"),
+        "load": short_amount(link.load_bytes, "bytes"),
         "speed": f"{link.capacity_bytes_per_s / _GB:.4g} GB/s",
-        "seconds": amount(link.seconds, "s"),
+        "seconds": short_amount(link.seconds, "s"),
     }
 
 

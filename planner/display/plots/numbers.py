@@ -8,13 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from planner.display.headlines import unit_for
 from planner.display.palette import LINES, dashes, line_colour
 from planner.display.plots.chart import Chart, Row
 from planner.display.plots.marks import Encoding, layer, mark, nominal, tooltip, when, x_of
 from planner.display.terminal import printable
 from planner.results.events import Event
-from planner.results.texts import format_loss
+from planner.results.texts import format_loss, unit_for
 from solvers.outcome import OPTIMAL_GAP
 
 #: Points of a line: where, and how much; ``None``: nothing is known.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from formulations.figures.plan_figures import Passes, Task
-from planner.display.headlines import headline, note, unit_for
+from planner.display.headlines import headline, note
 from planner.display.palette import SHARES
 from planner.display.plots.chart import Chart, Row
 from planner.display.plots.marks import (
@@ -23,6 +23,7 @@ from planner.display.plots.marks import (
     when,
     x_of,
 )
+from planner.results.texts import unit_for
 
 #: Pixels of a row where there are few, and where there are more.
 _FEW, _ROW, _LOW = 12, 24, 16

@@ -8,7 +8,7 @@ from itertools import accumulate
 from typing import Any
 
 from formulations.figures.plan_figures import Stack, Stage, Strip
-from planner.display.headlines import amount, headline, percent, remark, unit_for
+from planner.display.headlines import headline, remark
 from planner.display.kinds import kind_key, looks
 from planner.display.palette import PART_PATTERNS, SHARES, STAGES, patterns, text_on
 from planner.display.palette import stage_colour as colour_of
@@ -35,6 +35,7 @@ from planner.display.plots.marks import (
     x_of,
 )
 from planner.display.plots.theme import part_pattern
+from planner.results.texts import percent, short_amount, unit_for
 
 #: Pixels: above the strip, of the strip, of a plot of bars.
 _ABOVE, _STRIP, _BARS = 22, 84, 200
@@ -201,7 +202,7 @@ def stack(found: Stack, most: float = 0.0, colours: Sequence[int] | None = None)
         bars.marks(),
         *([bars.beside()] if found.beside else []),
         *(bars.limits() if is_limited else []),
-        *(bars.adding_up(feet[-1] / factor, amount(feet[-1], found.unit)) if found.adds_up else []),
+        *(bars.adding_up(feet[-1] / factor, short_amount(feet[-1], found.unit)) if found.adds_up else []),
     ]
     shares = [
         (name, part_pattern(place), SHARES[place % len(SHARES)])
@@ -232,8 +233,8 @@ def _part_rows(found: Stack, feet: Sequence[float], factor: float, colours: Sequ
             "side": side,
             "start": (feet[place] + start) / factor,
             "end": (feet[place] + end) / factor,
-            "said": amount(end - start, found.unit),
-            "whole": amount(found.total(place), found.unit),
+            "said": short_amount(end - start, found.unit),
+            "whole": short_amount(found.total(place), found.unit),
         }
         for place, stage in enumerate(found.stages)
         for name, side, start, end in _pieces(found, place)
@@ -251,7 +252,7 @@ def _stage_rows(found: Stack, feet: Sequence[float], factor: float) -> list[Row]
             "before": found.stages[place - 1].label if found.adds_up and place else None,
             "mark": short_name(stage) if stage.is_bottleneck else "",
             "limit": None if found.limits is None else limit / factor,
-            "full": percent(found.total(place) / limit) if 0 < limit < math.inf else "",
+            "full": percent(found.total(place) / limit, 2) if 0 < limit < math.inf else "",
         }
         for place, (stage, limit) in enumerate(zip(found.stages, limits, strict=True))
     ]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from formulations.figures.plan_figures import Heat, Options, Tradeoff
-from planner.display.headlines import amount, headline, unit_for
+from planner.display.headlines import headline
 from planner.display.plots.chart import SVG_ROWS, Chart, Row
 from planner.display.plots.marks import (
     Encoding,
@@ -21,6 +21,7 @@ from planner.display.plots.marks import (
     when,
     x_of,
 )
+from planner.results.texts import short_amount, unit_for
 
 _HEIGHT = 260
 #: More nodes than this are not drawn one by one, except those for which the plans differ.
@@ -56,14 +57,14 @@ def _totals(found: Tradeoff) -> Chart:
             "name": ", ".join(names),
             "memory": memory / factor,
             "time": time,
-            "said": amount(memory, "bytes"),
+            "said": short_amount(memory, "bytes"),
             "is_first": place == 0,
             "is_left": memory > 0.6 * most,
         }
         for place, ((memory, time), names) in enumerate(together.items())
     ]
     frontier: list[Row] = [
-        {"memory": total.memory_bytes / factor, "time": total.time, "said": amount(total.memory_bytes, "bytes")}
+        {"memory": total.memory_bytes / factor, "time": total.time, "said": short_amount(total.memory_bytes, "bytes")}
         for total in found.frontier
     ]
     at = {
@@ -94,7 +95,7 @@ def _totals(found: Tradeoff) -> Chart:
         *over_lines({"limit": 160, **aside}, "totals", **at, text={"field": "name"}),
     ]
     spec = {"height": _HEIGHT, "layer": layers}
-    title = f"{found.title} (line: the capacity of {amount(found.capacity_bytes, 'bytes')})"
+    title = f"{found.title} (line: the capacity of {short_amount(found.capacity_bytes, 'bytes')})"
     return Chart(title, headline(found), spec, {"totals": points, "frontier": frontier})
 
 
@@ -111,7 +112,7 @@ def _options(found: Tradeoff) -> list[Chart]:
             "option": option.id,
             "memory": option.memory_bytes / factor,
             "time": option.time,
-            "said": amount(option.memory_bytes, "bytes"),
+            "said": short_amount(option.memory_bytes, "bytes"),
             "by": _chooser(each, place),
         }
         for each in shown
@@ -177,7 +178,7 @@ def _sample_places(count: int, *marked: int) -> list[int]:
 
 
 def _setting(value: float, unit: str) -> float | str:
-    return amount(value, unit) if unit else value
+    return short_amount(value, unit) if unit else value
 
 
 def heat(found: Heat) -> list[Chart]:
@@ -197,7 +198,7 @@ def heat(found: Heat) -> list[Chart]:
             "x": xs[column],
             "y": ys[row],
             "value": None if (value := found.values[row][column]) is None else value / factor,
-            "said": found.empty if value is None else amount(value, found.unit),
+            "said": found.empty if value is None else short_amount(value, found.unit),
             "frame": "best" if found.best == (row, column) else "here" if found.here == (row, column) else "",
         }
         for row in down
@@ -269,7 +270,7 @@ def _levels(found: Heat, down: Sequence[int], across: Sequence[int], xs: Sequenc
         upright = [each for each in own if each["side"] == "left"]
         free = [each for each in reversed(upright) if not any(row["said"] and row["y"] == each["y"] for row in rows)]
         for each in free[:1]:
-            each["said"] = amount(level, found.unit)
+            each["said"] = short_amount(level, found.unit)
             each["is_right"] = list(xs).index(each["x"]) > 0.75 * len(xs)
         rows += own
     return rows
