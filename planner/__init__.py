@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from planner.analysis.compare_models import formulations
     from planner.analysis.difference import Difference, diff
     from planner.analysis.explain import Explanation, explain
+    from planner.analysis.least import solve_least
     from planner.analysis.model_view import model
     from planner.analysis.sensitivity import Sensitivity, sensitivity
     from planner.display import plots
@@ -64,6 +65,7 @@ _HOMES = {
     "planner.files.networkx_graphs": ("from_networkx", "to_networkx"),
     "planner.files.load": ("load",),
     "planner.experiments.mining.mine": ("Mined", "mine"),
+    "planner.analysis.least": ("solve_least",),
     "planner.analysis.model_view": ("model",),
     "planner.experiments.validation.run": ("Validation", "validate"),
     "planner.results.frames": ("to_frame",),
@@ -112,6 +114,7 @@ __all__ = [
     "save",
     "sensitivity",
     "solve",
+    "solve_least",
     "to_frame",
     "to_networkx",
     "validate",

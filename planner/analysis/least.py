@@ -19,13 +19,12 @@ from instances.parameters import parse_count
 from instances.units import parse_bytes, parse_time
 from planner.analysis.alternatives import Unfinished, Variants, verify_plan
 from planner.files.load import family_of, validate
+from planner.files.settings import AMOUNTS
 from planner.process.errors import UsageError
 from planner.results.result import Result, own_terms
 from solvers.outcome import Limits, Status, Stop
 
 TIME = "time"
-#: What may be minimised, and what bounds speak of.
-AMOUNTS = ("devices", "memory", TIME)
 #: The rule of a bound, in words.
 _RULE = "time, memory or devices, <=, and an amount, such as time <= 40ms"
 _BOUND = re.compile(rf"\s*({'|'.join(AMOUNTS)})\s*<=\s*(\S.*?)\s*")
@@ -36,7 +35,7 @@ _SLACK = 1 + 1e-12
 
 
 def split_bounds(texts: Iterable[str]) -> tuple[dict[str, str], list[str]]:
-    """What ``--require`` states of `AMOUNTS`, by name, and the other texts; `UsageError` for an amount twice.
+    """What ``--require`` states of amounts, by name, and the other texts; `UsageError` for an amount twice.
 
     >>> split_bounds(["time <= 40ms", "num_stages <= 3"])
     ({'time': '40ms'}, ['num_stages <= 3'])
@@ -57,7 +56,12 @@ def split_bounds(texts: Iterable[str]) -> tuple[dict[str, str], list[str]]:
 
 
 def solve_least(
-    instance: Any, minimise: str, bounds: Mapping[str, str | float], *, limits: Limits | None = None, **arguments: Any
+    instance: Any,
+    minimise: str,
+    bounds: Mapping[str, str | float] | None = None,
+    *,
+    limits: Limits | None = None,
+    **arguments: Any,
 ) -> Result:
     """A plan that takes least of one amount, of those that take at most so much of others.
 
@@ -66,9 +70,9 @@ def solve_least(
     instance
         From `planner.load`.
     minimise
-        One of `AMOUNTS`; ``time`` is the problem's own objective.
+        One of `planner.files.settings.AMOUNTS`; ``time`` is the problem's own objective.
     bounds
-        By name of an amount how much there may be of it, with a unit or in the instance's.
+        By name of an amount how much there may be of it, with a unit or in the instance's: ``{"time": "40ms"}``.
     limits
         The time is that of all solves together.
     arguments
@@ -86,7 +90,7 @@ def solve_least(
         If plans of the problem do not take such an amount, a bound is none, or no exact method takes the instance.
     """
     declared = validate(instance)
-    amounts = _Amounts.of(declared, minimise, bounds)
+    amounts = _Amounts.of(declared, minimise, bounds or {})
     search = _Search(declared, amounts, Variants(limits or Limits(), arguments))
     is_complete = True
     try:

@@ -144,11 +144,15 @@ def show_problem(found: Mapping[str, Any]) -> None:
     for heading in dict.fromkeys(choice.heading for choice in offered):
         of_heading = (each for each in offered if each.heading == heading)
         _show(heading, ((f"--{each.name}" + f" {each.metavar}" * (not each.is_flag), each.help) for each in of_heading))
-    terms = ((each["quantity"], sentence(each["says"])) for each in family["vocabulary"])
-    _show("Quantities for --require", terms)
+    terms = [(each["quantity"], sentence(each["says"])) for each in family["vocabulary"]]
+    amounts = ["time", *(() if known.nearby is None else known.nearby.axes)]
+    _show("Quantities for --require", [*terms, (f"{', '.join(amounts)} <= AMOUNT", _BOUNDS)] if terms else [])
     inside = ((f"{each['problem']} --from {each['method']}", sentence(each["says"])) for each in family["subproblems"])
     _show("Subproblems for planner extract and census --problem", inside)
     _show(f"Instances of {family['name']}", _instances(found, family["name"]))
+
+
+_BOUNDS = "Of planner solve alone, with --minimise or without: time <= 40ms. In Python planner.solve_least."
 
 
 def show_findings(findings: Sequence[Finding]) -> None:

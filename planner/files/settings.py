@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
@@ -106,6 +107,15 @@ def parse(settings: Iterable[Readable], given: Mapping[str, Any], of: str = "thi
     return parsed
 
 
+#: What `planner.solve_least` minimises and bounds.
+AMOUNTS = ("devices", "memory", "time")
+_BOUND = re.compile(rf"\s*({'|'.join(AMOUNTS)})\s*[<>=]")
+_NO_REQUIREMENT = (
+    "a requirement of planner list PROBLEM: bounds on time, memory and devices are of planner solve alone "
+    "(in Python planner.solve_least); --memory and --devices are of every command"
+)
+
+
 def split_requirements(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[Requirement]]:
     """The settings but ``require``, and the requirements that it states; `UsageError` for one that cannot be read."""
     rest = dict(given)
@@ -115,6 +125,8 @@ def split_requirements(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[R
         raise UsageError.at("require", stated, f"{requirements.GRAMMAR}, or a list of such")
     found = []
     for each in texts:
+        if isinstance(each, str) and _BOUND.match(each):
+            raise UsageError.at("--require", each, _NO_REQUIREMENT)
         try:
             found.append(requirements.parse(each) if isinstance(each, str) else each)
         except ValueError as rule:

@@ -173,3 +173,21 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*GIVEN, *wanted, "--exact", "--time-limit", "0"]) == 3
     assert main([*GIVEN, *wanted, "--compare"]) == 2
     assert "--compare is True; expected none with --minimise" in capsys.readouterr().err
+
+
+def test_in_python_it_is_the_same_and_other_commands_say_where_bounds_are_taken(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    instance = planner.load("chain8", memory="60MB", devices=4)
+    found = planner.solve_least(instance, "devices", {"time": "41ms"})
+    assert found.own is not None and (found.own["objective"], found.own["status"]) == (3.0, "optimal")
+    assert "of all plans with time <= 41ms, the least takes 3 devices" in str(found)
+    free = planner.solve_least(instance, "devices").own
+    assert free is not None and free["within"] == []
+    plans = [planner.solve(planner.load("chain8", memory="60MB", devices=count)).plan for count in range(1, 5)]
+    assert free["objective"] == next(count for count, plan in enumerate(plans, 1) if plan is not None)
+    for given in ("time <= 41ms", "devices<=3", "memory <= 6GiB"):
+        assert main(["crosscheck", "chain8", "--require", given]) == 2
+        assert "are of planner solve alone (in Python planner.solve_least)" in capsys.readouterr().err
+    assert main(["list", "layer_assignment"]) == 0
+    assert "time, memory <= AMOUNT" in capsys.readouterr().out
