@@ -77,7 +77,6 @@ def verify_command(
     **settings: Any,
 ) -> None:
     """Check a certificate with exact numbers and no solver; exit 1 if it is rejected."""
-    from planner.display.tables import show_verification
     from planner.files.read import STANDARD
     from planner.solving.certify import read_certificate, verify
 
@@ -85,7 +84,7 @@ def verify_command(
         raise UsageError.at("FILE", certificate, "a file: INSTANCE is standard input")
     declared = view.load(instance, settings)
     found = verify(declared, read_certificate(certificate), where=certificate)
-    view.show(found, show_verification)
+    view.show(found, lambda verdict: say(str(verdict)))
     raise typer.Exit(0 if found.accepted else 1)
 
 

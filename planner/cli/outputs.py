@@ -163,7 +163,10 @@ class Outputs(Group):
         from planner.display.progress import note
 
         if certified.content is None:
-            note(self.quiet, f"--certificate {self.certificate}: uncertified, there is nothing to write")
+            note(
+                self.quiet,
+                f"--certificate {self.certificate}: there is nothing to write: uncertified: {certified.uncertified}",
+            )
         elif self.certificate is not None:
             yield partial(write_atomically, self.certificate, certified.text, "--certificate")
 

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from planner.solving.certify import Verification
     from planner.solving.compare import Report
 
 #: The columns of a comparison that give way, one after the other, in a narrow terminal.
@@ -76,7 +75,7 @@ def show_result(
         "method": ", ".join(
             filter(None, (f"{result.method} ({result.claim})", f"{result.seconds:.4g} s", result.solver))
         ),
-        "options": facts(result.options) if result.options else None,
+        "options": facts(result.options, result.unit) if result.options else None,
         "certificate": None if result.certificate is None else facts(result.certificate),
         "why": f"{result.method}: {result.reason}" if result.reason and (verbose or is_cut_short) else None,
         "printed": str(result.stats["printed"]) if "printed" in result.stats else None,  # by a function of the user's
@@ -233,11 +232,6 @@ def show_verdict(verdict: Verdict) -> None:
         out.print(f"feasible, objective {with_unit(verdict.objective, verdict.unit)}")
     for found in verdict.violations:
         out.print(str(found))
-
-
-def show_verification(found: Verification) -> None:
-    """Print a checker's verdict on a certificate."""
-    console().print(f"{'accepted' if found.accepted else 'rejected'}: {found.reason}")
 
 
 def table_of_objects(part: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:

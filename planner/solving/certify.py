@@ -53,7 +53,7 @@ class Verification:
     """What a checker concludes: every plan takes more than ``bound``, and one takes ``objective``; or why not.
 
     Without a bound an accepted certificate says that there is no plan. ``reason`` says in words what is proved, or is
-    the first rule that fails.
+    the first rule that fails; numbers are in ``unit``.
     """
 
     accepted: bool
@@ -63,6 +63,16 @@ class Verification:
     bound: float | None
     reason: str
     seconds: float
+    unit: str = ""
+
+    def __str__(self) -> str:
+        if not self.accepted:
+            return f"rejected: {self.reason}"
+        if self.bound is None:
+            return f"accepted: {self.reason}"
+        below = f"every plan takes more than {self.bound!r}" if self.bound else "no plan takes less than 0.0"
+        own = "" if self.objective is None else f", this one {self.objective!r} {self.unit}"
+        return f"accepted: {below} {self.unit}{own}"
 
     def to_json(self) -> dict[str, Any]:
         """The object that ``planner verify --json`` prints."""
@@ -191,7 +201,7 @@ def verify(instance: Instance, certificate: JsonObject, *, where: str = "certifi
         verdict = checked.verify(plain(family.to_json(instance)), certificate)
     except ValueError as error:
         raise InstanceError.at(where, "content", str(error), "a certificate, as planner certify writes it") from None
-    return Verification(**verdict)
+    return Verification(**verdict, unit=family.unit(instance))
 
 
 def checker(problem: str) -> str:
