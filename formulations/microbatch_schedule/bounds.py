@@ -1,13 +1,16 @@
-"""Lower bounds on the iteration: longest chains of passes, and one device at a time with what comes before and after.
+"""Lower bounds on the iteration: longest chains of passes; one device, or two micro-batches of a stage, at a time.
 
-Source: Jackson's preemptive schedule, the usual bound of one machine with heads and tails.
+Each with what comes before and after it. Source: Jackson's preemptive schedule, the usual bound of one machine with
+heads and tails; `two_in_flight`.
 """
 
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+from formulations.microbatch_schedule.two_in_flight import seconds_of_two
 from formulations.simulation.simulate_graph import PassGraph
 from instances.problems.microbatch_schedule import MAX_PASSES
 
@@ -43,7 +46,15 @@ def iteration_bound(graph: PassGraph, known: Chains | None = None) -> float:
     known = known or chains(graph)
     longest = max(h + s + t for h, s, t in zip(known.heads, graph.seconds, known.tails, strict=True))
     devices = (_one_device(graph, known, device) for device in range(len(graph.instance.stages_on)))
-    return max(longest, *devices) * SAFE
+    return max(longest, *devices, *_two_in_flight(graph, known)) * SAFE
+
+
+def _two_in_flight(graph: PassGraph, known: Chains) -> Iterator[float]:
+    """Stages with room for two micro-batches, of more."""
+    for stage, (room, count) in enumerate(zip(graph.rooms, graph.counts, strict=True)):
+        if room == 2 < count:
+            first, last = graph.number(stage, "F", 0), graph.release(stage, count - 1)
+            yield known.heads[first] + seconds_of_two(graph, stage) + known.tails[last]
 
 
 def _one_device(graph: PassGraph, known: Chains, device: int) -> float:

@@ -58,7 +58,7 @@ METHODS: tuple[Method[ScheduleInstance, SchedulePlan], ...] = (
     Method(
         name="exact",
         claim=Claim.EXACT,
-        source="bounds of heads and tails, best-of, then CP-SAT for what they leave open; made for this project",
+        source="bounds, best-of, then CP-SAT for what they leave open; made for this project",
         solve=_code.exact.solve,
         effort=lambda instance: 1e4 * instance.num_passes,
     ),
