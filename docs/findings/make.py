@@ -386,6 +386,16 @@ FINDINGS = (
         ),
     ),
     Finding(
+        "Baselines: Alpa",
+        "What each decides well, and what it leaves out",
+        "% above the shortest iteration",
+        (
+            theirs("alpa, gradients not counted", "3.47"),
+            theirs("galvatron, equal stages of 96 devices", "47.5"),
+            theirs("alpa, 405b on 16,384 devices", "4.00"),
+        ),
+    ),
+    Finding(
         "Subproblems",
         "Best strategies by the layers they were given",
         "% that the best strategy loses",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import count, groupby, pairwise
 
 import numpy as np
@@ -48,7 +48,7 @@ def even(instance: StrategyInstance, _limits: Limits, watch: Watch) -> Answer[St
         if watch.stopped():
             break
         chain = chain_of(chains, instance, degrees)
-        split = _even_split(instance, degrees)
+        split = even_split(instance, degrees)
         if split is None or quick_bound(chain, degrees) >= best:
             continue
         ends, blocks = split
@@ -61,14 +61,15 @@ def even(instance: StrategyInstance, _limits: Limits, watch: Watch) -> Answer[St
         if found < best:
             best, plan = found, plan_of(chain, degrees, ends, choices)
             watch.plan(plan, best)
-    return Answer(plan, stop=watch.why(Stop.COMPLETED), reason=_why_none(plan), stats={"simulated": simulated})
+    return Answer(plan, stop=watch.why(Stop.COMPLETED), reason=why_none(plan), stats={"simulated": simulated})
 
 
-def _why_none(plan: StrategyPlan | None) -> str:
+def why_none(plan: StrategyPlan | None) -> str:
+    """What a method that found no plan says."""
     return "" if plan is not None else "no degrees have a plan of this kind that fits"
 
 
-def _even_split(instance: StrategyInstance, degrees: Degrees) -> tuple[list[int], list[range]] | None:
+def even_split(instance: StrategyInstance, degrees: Degrees) -> tuple[list[int], list[range]] | None:
     """The end and the blocks of each chunk; ``None`` if the chunks do not divide the blocks."""
     runs = [len(list(run)) for _, run in groupby(instance.chain, key=lambda layer: _costs(layer.tmpcs[degrees.t]))]
     longest = max(runs)
@@ -122,7 +123,7 @@ def _simulated(chain: Chain, degrees: Degrees, chunks: list[tuple[int, int]], ch
     return time + (degrees.d - 1) / degrees.d * max(sums)
 
 
-def formula(instance: StrategyInstance, limits: Limits, watch: Watch) -> Answer[StrategyPlan]:
+def formula(instance: StrategyInstance, _limits: Limits, watch: Watch) -> Answer[StrategyPlan]:
     """The best plan by S + (m - 1) C + R: its iteration is simulated, but no other plan's.
 
     S is the time of a micro-batch in all stages, C that in the slowest one, and R the longest sum of gradients, all of
@@ -133,20 +134,30 @@ def formula(instance: StrategyInstance, limits: Limits, watch: Watch) -> Answer[
     ------
     Narayanan et al. 2021, section 2.2: (m + p - 1) t for equal stages.
     """
+    return least_by_formula(instance, watch, all_degrees(instance))
+
+
+def least_by_formula(
+    instance: StrategyInstance, watch: Watch, candidates: Iterable[Degrees], *, with_gradients: bool = True
+) -> Answer[StrategyPlan]:
+    """The best plan of some degrees by S + (m - 1) C + R, or without R."""
     try:
-        return _formula(instance, limits, watch)
+        return _formula(instance, watch, candidates, float(with_gradients))
     except TooManyWaysError as error:
         return Answer(watch.best_plan, stop=Stop.SIZE_LIMIT, reason=str(error))
 
 
-def _formula(instance: StrategyInstance, _limits: Limits, watch: Watch) -> Answer[StrategyPlan]:
+def _formula(
+    instance: StrategyInstance, watch: Watch, candidates: Iterable[Degrees], share: float
+) -> Answer[StrategyPlan]:
+    """``share`` of the longest sum of gradients counts."""
     chains: dict[tuple[int, int], Chain] = {}
     queue: list[tuple[float, int, Degrees]] = []
     serial = count()
-    for degrees in all_degrees(instance):
+    for degrees in candidates:
         if degrees.schedule is Schedule.ONE_F_ONE_B:
             chain = chain_of(chains, instance, degrees)
-            heapq.heappush(queue, (_quick_formula(chain, degrees), next(serial), degrees))
+            heapq.heappush(queue, (_quick_formula(chain, degrees, share), next(serial), degrees))
     best, plan, simulated = math.inf, None, 0
     while queue and not watch.stopped():
         low, _, degrees = heapq.heappop(queue)
@@ -155,7 +166,7 @@ def _formula(instance: StrategyInstance, _limits: Limits, watch: Watch) -> Answe
         layouts = Layouts(chain_of(chains, instance, degrees), degrees)
         if layouts.bound == math.inf:
             continue
-        for found, ends in _by_formula(layouts, best, watch):
+        for found, ends in _by_formula(layouts, best, watch, share):
             chunks = list(pairwise((0, *ends)))
             choices = [layouts.chain.fastest(x, y, in_flight(degrees, g)) for g, (x, y) in enumerate(chunks)]
             if None not in choices:
@@ -163,17 +174,17 @@ def _formula(instance: StrategyInstance, _limits: Limits, watch: Watch) -> Answe
     if plan is not None:
         simulated = 1
         watch.plan(plan)
-    return Answer(plan, stop=watch.why(Stop.COMPLETED), reason=_why_none(plan), stats={"simulated": simulated})
+    return Answer(plan, stop=watch.why(Stop.COMPLETED), reason=why_none(plan), stats={"simulated": simulated})
 
 
-def _quick_formula(chain: Chain, degrees: Degrees) -> float:
+def _quick_formula(chain: Chain, degrees: Degrees, share: float) -> float:
     """A lower bound on the formula at given degrees, in no time."""
     slowest = max(chain.total / degrees.p, float(chain.time.max()))
     largest = max(float(chain.gradients[0, -1]) / degrees.p, float(np.diagonal(chain.gradients, 1).max()))
-    return chain.total + (degrees.m - 1) * slowest + (degrees.d - 1) / degrees.d * largest
+    return chain.total + (degrees.m - 1) * slowest + share * (degrees.d - 1) / degrees.d * largest
 
 
-def _by_formula(layouts: Layouts, best: float, watch: Watch) -> Iterator[tuple[float, tuple[int, ...]]]:
+def _by_formula(layouts: Layouts, best: float, watch: Watch, share: float) -> Iterator[tuple[float, tuple[int, ...]]]:
     """Layouts at given degrees that are better by the formula than all before, with its value."""
     t = layouts.forward * 3 + layouts.again + layouts.allowed
     m = layouts.degrees.m
@@ -185,7 +196,7 @@ def _by_formula(layouts: Layouts, best: float, watch: Watch) -> Iterator[tuple[f
         if least + (m - 1) * limit >= best or watch.stopped():
             return
         found, ends = least_sum(_within(t, limit))
-        found += (m - 1) * float(t[places(ends)].max()) + float(layouts.gradients[places(ends)].max())
+        found += (m - 1) * float(t[places(ends)].max()) + share * float(layouts.gradients[places(ends)].max())
         if found < best:
             best = found
             yield found, ends

@@ -453,6 +453,14 @@ VERDICTS: tuple[Verdict, ...] = (
         "no paper claims it; it does on all 50 chains of equal stages, and is up to 6.42 % above where they differ",
     ),
     Verdict(
+        "Baselines: Alpa",
+        "alpa-galvatron",
+        "their dynamic programs find the shortest iteration",
+        "not comparable",
+        "no paper claims it, and both decide more; with one pair of degrees Alpa's plan is 0 to 4.00 % above it, and "
+        "Galvatron's is it wherever layers and devices can be halved",
+    ),
+    Verdict(
         "Subproblems",
         "",
         "Equation 2's program is optimal (Parmesan, section 4.1)",

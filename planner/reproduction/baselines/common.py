@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from instances.parameters import Setting, parse_amount, parse_count
-from planner.reproduction.baselines import pipedream, zero_bubble
+from planner.reproduction.baselines import pipedream, trainers, zero_bubble
 from planner.reproduction.claim import Claim
+
+_LIMIT = Setting("limit", parse_amount, "seconds for each run", metavar="SECONDS", default="5")
 
 CLAIMS: tuple[Claim, ...] = (
     Claim(
@@ -26,7 +30,14 @@ CLAIMS: tuple[Claim, ...] = (
         zero_bubble.run,
         (
             Setting("chains", parse_count, "of unequal stages, of each kind", metavar="N", default="4"),
-            Setting("limit", parse_amount, "seconds for each run", metavar="SECONDS", default="5"),
+            _LIMIT,
         ),
+    ),
+    Claim(
+        "alpa-galvatron",
+        "Alpa, section 5.2; Galvatron",
+        "what their dynamic programs lose against the shortest iteration, with one pair of degrees",
+        trainers.run,
+        (replace(_LIMIT, default="60"),),
     ),
 )

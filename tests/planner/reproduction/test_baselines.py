@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.reproduction.baselines import pipedream, zero_bubble
+from planner.reproduction.baselines import pipedream, trainers, zero_bubble
 from planner.reproduction.reproduce import reproduce
 
 
@@ -36,3 +36,12 @@ def test_the_automatic_scheduler_of_zero_bubble(monkeypatch: pytest.MonkeyPatch)
     assert len(equal) == 4 and all(row["as_good"] == 5 and row["at_most_percent"] < 1e-6 for row in equal)
     unequal = {(row["devices"], row["held"], row["stages"]): row["most_percent"] for row in found.rows}
     assert round(unequal[4, 4, "within 2"], 2) == 6.42 and unequal[4, 8, "within 1.1"] < 1e-6
+
+
+def test_dynamic_programs_of_alpa_and_galvatron(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trainers, "SETTINGS", (("7b", 16, 64, 80), ("7b", 16, 64, 24)))
+    found = reproduce("alpa-galvatron").evidence
+    assert "proved: 2 of 2" in found.notes[-1]
+    ample, scarce = found.rows
+    assert round(ample["alpa_percent"], 2) == 3.47 and abs(ample["galvatron_percent"]) < 1e-6
+    assert abs(scarce["galvatron_percent"]) < 1e-6 and round(scarce["even_percent"], 1) == 12.0

@@ -1,0 +1,111 @@
+"""Alpa's and Galvatron's dynamic programs, as far as a strategy of one pair of degrees has what they decide.
+
+Both divide all devices; both end with one plan, whose iteration is then simulated. Their own freedom is larger: other
+degrees in each stage (Alpa), or in each layer (Galvatron).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import pairwise
+
+import numpy as np
+
+from formulations.contract.family import Answer
+from formulations.training_strategy.costs import Chain, Choice, Degrees, all_degrees, chain_of, plan_of
+from formulations.training_strategy.definition.plan import StrategyPlan
+from formulations.training_strategy.fixed_orders import in_flight
+from formulations.training_strategy.heuristics import even_split, least_by_formula, why_none
+from instances.problems.training_strategy import Schedule, StrategyInstance
+from solvers.outcome import Limits, Stop, Watch
+
+#: Steps of Galvatron's memory: its release counts megabytes, 8,192 of them where nothing else is declared.
+_STEPS = 8192
+
+
+def alpa(instance: StrategyInstance, _limits: Limits, watch: Watch) -> Answer[StrategyPlan]:
+    """The plan of the least S + (m - 1) C whose stages take all devices, each a submesh of 2^k of them, under 1F1B.
+
+    S is the time of a micro-batch in all stages and C in the slowest one. For each C, ascending, a dynamic program over
+    the layers has the least S; it ends once (m - 1) C alone is too much.
+
+    Source
+    ------
+    Alpa (Zheng et al. 2022), section 5.2, as its release has it (stage_construction.py, commit 01d71eb). Deviation: all
+    stages have equal submeshes and one pair of degrees; a stage recomputes as little as fits.
+    """
+    return least_by_formula(instance, watch, _of_all_devices(instance, ("t", "d")), with_gradients=False)
+
+
+def galvatron(instance: StrategyInstance, _limits: Limits, watch: Watch) -> Answer[StrategyPlan]:
+    """As many blocks in each stage, and for each the choice of TMPCs with the least time, in steps of memory.
+
+    The degrees are powers of two, and of these the ones with the least S + (m - 1) C + R, as for `heuristics.formula`.
+
+    Source
+    ------
+    Galvatron (Miao et al. 2022): a dynamic program over layers, where C(l, v, s) is the least time of the first l
+    layers in v steps of memory. Its release, dynamic_programming.py, commit 67b224b. Deviation: t and d are those of
+    all layers, so a strategy of a layer is whether it recomputes. Source: reconstructed where stages are compared.
+    """
+    chains: dict[tuple[int, int], Chain] = {}
+    best, plan, tried = math.inf, None, 0
+    for degrees in _of_all_devices(instance, ("p", "t", "d")):
+        chain = chain_of(chains, instance, degrees)
+        split = even_split(instance, degrees)
+        if watch.stopped():
+            break
+        if split is None:
+            continue
+        tried += 1
+        ends, _ = split
+        chunks = list(pairwise((0, *ends)))
+        choices = [_in_steps(chain, x, y, in_flight(degrees, g)) for g, (x, y) in enumerate(chunks)]
+        kept = [choice for choice in choices if choice is not None]
+        if len(kept) < len(chunks):
+            continue
+        steps = [float(chain.step[cut]) + choice.again[0] for cut, choice in zip(chunks, kept, strict=True)]
+        sums = (degrees.d - 1) / degrees.d * max(float(chain.gradients[cut]) for cut in chunks)
+        found = math.fsum(steps) + (degrees.m - 1) * max(steps) + sums
+        if found < best:
+            best, plan = found, plan_of(chain, degrees, ends, kept)
+    if plan is not None:
+        watch.plan(plan)
+    return Answer(plan, stop=watch.why(Stop.COMPLETED), reason=why_none(plan), stats={"tried": tried})
+
+
+def _of_all_devices(instance: StrategyInstance, powers: tuple[str, ...]) -> Iterator[Degrees]:
+    """Degrees under 1F1B of as many devices as any have, some of them powers of two."""
+    found = [
+        degrees
+        for degrees in all_degrees(instance)
+        if degrees.schedule is Schedule.ONE_F_ONE_B and all(getattr(degrees, name).bit_count() == 1 for name in powers)
+    ]
+    most = max((degrees.p * degrees.t * degrees.d for degrees in found), default=0)
+    return (degrees for degrees in found if degrees.p * degrees.t * degrees.d == most)
+
+
+def _in_steps(chain: Chain, x: int, y: int, held: int) -> Choice | None:
+    """The ways to run layers x to y - 1 with the least recomputation, so many micro-batches in flight; ``None``: none.
+
+    Each layer takes whole steps of memory, rounded up.
+    """
+    least = np.zeros(_STEPS + 1)
+    taken = []
+    for ways in chain.ways[x:y]:
+        options = np.full((len(ways), _STEPS + 1), math.inf)
+        for row, way in zip(options, ways, strict=True):
+            size = math.ceil((way.static + held * way.activation) / chain.limit * _STEPS)
+            if size <= _STEPS:
+                row[size:] = least[: _STEPS + 1 - size] + way.again
+        taken.append(options.argmin(axis=0))
+        least = options.min(axis=0)
+    if least[-1] == math.inf:
+        return None
+    names, left = [], _STEPS
+    for ways, rows in zip(reversed(chain.ways[x:y]), reversed(taken), strict=True):
+        way = ways[rows[left]]
+        names.append(way.id)
+        left -= math.ceil((way.static + held * way.activation) / chain.limit * _STEPS)
+    return Choice((float(least[-1]),), tuple(reversed(names)))

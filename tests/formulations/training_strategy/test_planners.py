@@ -1,0 +1,98 @@
+"""Alpa's and Galvatron's dynamic programs: against all plans by their own costs, and never below the optimum."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from oracles.training_strategy import optimum, plans, random_instance
+
+from formulations.training_strategy import FAMILY, planners
+from formulations.training_strategy.definition.plan import StrategyPlan
+from formulations.training_strategy.definition.problem import chunk_times, evaluate, violations
+from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
+from instances.problems.training_strategy import Schedule, StrategyInstance, of_chain
+from solvers.outcome import Limits, Watch
+
+
+def watching(instance: StrategyInstance) -> Watch:
+    """A watch that knows what is minimised."""
+    watch = Watch()
+    watch.evaluate = lambda plan: evaluate(instance, plan)
+    return watch
+
+
+def by_alpa(instance: StrategyInstance, plan: StrategyPlan) -> float:
+    """S + (m - 1) C."""
+    times = [chunk_times(instance, plan, chunk) for chunk in plan.chunks]
+    steps = [each.forward + each.backward for each in times]
+    return sum(steps) + (instance.flat.num_microbatches // plan.dp_degree - 1) * max(steps)
+
+
+def test_alpa_has_the_best_plan_of_all_devices_by_its_own_cost(cases: int) -> None:
+    found = 0
+    for number in range(cases):
+        instance = random_instance(random.Random(f"alpa {number}"), most_layers=3)
+        if Schedule.ONE_F_ONE_B not in instance.schedules:
+            continue
+        every = [FAMILY.plan_from_json(instance, each) for each in plans(instance)]
+        of_alpa = [
+            (plan.pp_degree * plan.tp_degree * plan.dp_degree, plan)
+            for plan in every
+            if plan.schedule == Schedule.ONE_F_ONE_B and plan.tp_degree.bit_count() == plan.dp_degree.bit_count() == 1
+        ]
+        most = max((devices for devices, _ in of_alpa), default=0)
+        fitting = [plan for devices, plan in of_alpa if devices == most and not violations(instance, plan)]
+        answer = planners.alpa(instance, Limits(), watching(instance))
+        assert (answer.plan is None) == (not fitting), number
+        if answer.plan is not None:
+            found += 1
+            least = min(by_alpa(instance, plan) for plan in fitting)
+            assert by_alpa(instance, answer.plan) == pytest.approx(least, rel=1e-9), number
+    assert found > cases // 8
+
+
+@pytest.mark.parametrize("method", [planners.alpa, planners.galvatron])
+def test_neither_is_faster_than_the_optimum(cases: int, method: object) -> None:
+    found = 0
+    for number in range(cases):
+        instance = random_instance(random.Random(f"planners {number}"))
+        answer = method(instance, Limits(), watching(instance))  # type: ignore[operator]
+        if answer.plan is not None:
+            found += 1
+            best = optimum(instance)
+            assert best is not None and not violations(instance, answer.plan)
+            assert evaluate(instance, answer.plan) >= best * (1 - 1e-9)
+    assert found > cases // 8
+
+
+def equal_layers(count: int, memory: float) -> StrategyInstance:
+    """Layers of 3 s, 4 bytes and 1 for each micro-batch in flight; recomputed 4 s, and none, on two devices."""
+    ways = (Tmpc("keep", 3.0, 2.0, 1.0, 4.0), Tmpc("again", 4.0, 2.0, 0.0, 4.0))
+    layers = tuple(Layer(v, {1: ways}) for v in range(count))
+    edges = tuple(Edge(v, v + 1, 0.0) for v in range(count - 1))
+    return of_chain(StageInstance("equal", layers, edges, 2, memory, 1.0, 8, max_dp_degree=1))
+
+
+@pytest.mark.parametrize(("memory", "recomputed"), [(18.01, 0), (16.0, 1), (15.9, 2), (12.01, 6), (12.0, None)])
+def test_galvatron_recomputes_as_little_as_fits_in_each_stage(memory: float, recomputed: int | None) -> None:
+    """Three layers a stage, 12 bytes and two micro-batches in flight on the first device, one on the second.
+
+    12 bytes would do if no layer were rounded up to whole steps.
+    """
+    instance = equal_layers(6, memory)
+    answer = planners.galvatron(instance, Limits(), watching(instance))
+    if recomputed is None:
+        assert answer.plan is None and answer.reason
+        return
+    assert answer.plan is not None and [len(chunk) for chunk in answer.plan.chunks] == [3, 3]
+    assert sum(way == "again" for way in answer.plan.tmpcs.values()) == recomputed
+
+
+def test_steps_of_memory_round_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In four steps of 4.5 bytes, where all layers would fit without these, four of six recompute."""
+    instance = equal_layers(6, 18.0)
+    monkeypatch.setattr(planners, "_STEPS", 4)
+    plan = planners.galvatron(instance, Limits(), watching(instance)).plan
+    # 4 and 1 byte take two steps, 4 bytes one: one layer of the four steps keeps its activations.
+    assert plan is not None and sum(way == "again" for way in plan.tmpcs.values()) == 4
