@@ -162,6 +162,16 @@ FINDINGS = (
         ),
     ),
     Finding(
+        "Piper, Figure 5",
+        "Devices hold what the figure says, and no more",
+        "micro-batches in flight on a device",
+        tuple(
+            bar
+            for stage, held in enumerate("2321", 1)
+            for bar in (theirs(f"stage {stage}, printed", held), Bar(f"stage {stage}, here", held))
+        ),
+    ),
+    Finding(
         "Piper, Appendix E",
         "The optimum on machines is near the flat one at the outer bandwidth",
         "s per sample, bert32a100 on 8 x 8 devices of 2 GiB",

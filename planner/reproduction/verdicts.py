@@ -165,6 +165,14 @@ VERDICTS: tuple[Verdict, ...] = (
         "pytest tests/planner/reproduction/test_appendix_a.py",
     ),
     Verdict(
+        "Piper, Figure 5",
+        "piper-fig-5",
+        "every device has ceil(s/d) micro-batches in flight in the steady state of the drawn schedule",
+        "met",
+        "simulated, the six devices hold 2, 2, 2, 3, 2 and 1, and run all passes in the drawn order",
+        (Printed("ceil(s/d)", "caption of Figure 5"),),
+    ),
+    Verdict(
         "Piper, Appendix E",
         "",
         "a flat network already yields precise estimates",

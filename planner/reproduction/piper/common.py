@@ -72,6 +72,12 @@ CLAIMS: tuple[Claim, ...] = (
         certifies=True,
     ),
     Claim(
+        "piper-fig-5",
+        f"{_PAPER}, Figure 5",
+        "PipeDream-2BW's schedule with degrees of their own for each stage: order, micro-batches in flight, all slots",
+        _code.fig_5.run,
+    ),
+    Claim(
         "piper-appendix-c",
         f"{_PAPER}, Appendix C",
         "the knapsack heuristic on all instances of a BERT-32 run, beside their optima",

@@ -12,7 +12,7 @@ import pytest
 
 import planner
 from planner.reproduction.claim import Optima, meets
-from planner.reproduction.piper import fig_1, fig_2, fig_3, table_1
+from planner.reproduction.piper import fig_1, fig_2, fig_3, fig_5, table_1
 from planner.reproduction.reproduce import reproduce
 from planner.solving.solve import silent
 from solvers.outcome import Status, Stop
@@ -243,6 +243,17 @@ def test_printed_seconds_stand_beside_the_published_profile_only(
     assert found.notes[-1].startswith("32 layers, K = 8, N = 8: printed within 0.025 minutes; here, at 8GiB, the same ")
     monkeypatch.delenv("PLANNER_PUBLISHED", raising=False)
     assert [row["paper_s"] for row in fig_3.run(None, silent).rows] == [None]
+
+
+def test_figure_5_has_the_drawn_order_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One slot of the drawing apart, it is the simulated schedule; with other degrees it is not."""
+    found = reproduce("piper-fig-5").evidence
+    assert (found.compared, found.matched) == (19, 19)
+    assert [row["here_in_flight"] for row in found.rows] == [2, 2, 2, 3, 2, 1]
+    assert found.rows[0]["slots"] == "111...444111777444aaa777d" and "{8, 11} {11} (printed:" in found.notes[1]
+    monkeypatch.setattr(fig_5, "DEGREES", (3, 1, 2, 1))
+    monkeypatch.setattr(fig_5, "_PRINTED", (*fig_5._PRINTED[:5], *fig_5._PRINTED[4:]))
+    assert fig_5.run(None, silent).matched < 19
 
 
 @pytest.mark.paper
