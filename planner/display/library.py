@@ -37,7 +37,7 @@ def _of_known(found: BestKnown | None) -> list[str]:
 def show_known(named: LibraryEntry, found: BestKnown | None, _shown: Any) -> None:
     """Print what is known of one instance."""
     settings = "".join(f" --{name.replace('_', '-')} {value}" for name, value in named.settings.items())
-    say(f"{named.name}: {named.problem}, made by planner make {named.instance}{settings}")
+    say(f"{named.name}: {named.problem}, made of {named.instance}{settings}")
     if found is None:
         say("nobody has submitted a plan")
         return

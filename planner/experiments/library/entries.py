@@ -1,7 +1,7 @@
 """The instances of the library, made byte for byte, and the best that is known of each.
 
-``instances/library/planlib-1.jsonl`` has a line an instance: its name, problem, catalog entry and settings, and the
-SHA-256 of its JSON; it is also a suite of `planner bench`. ``best-known.jsonl`` has a line for what is known of one.
+``instances/library/planlib-1.jsonl`` has a line an instance: its name, problem, catalog entry (or file in
+``files``) and settings, and the SHA-256 of its JSON. ``best-known.jsonl`` has a line for what is known of one.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class BestKnown:
 
 @dataclass(frozen=True)
 class LibraryEntry:
-    """An instance of the library: a catalog entry with settings, and the SHA-256 of what they make."""
+    """An instance of the library: a catalog entry or a file, settings, and the SHA-256 of what they make."""
 
     name: str
     problem: str
@@ -92,9 +92,14 @@ class LibraryEntry:
     settings: Mapping[str, Any]
     sha256: str
 
+    @property
+    def source(self) -> str:
+        """The catalog entry's name, or the path of a file of the library."""
+        return str(FOLDER / "files" / self.instance) if self.instance.endswith(".json") else self.instance
+
     def make(self) -> Instance:
         """The instance; `InstanceError` if it is not, byte for byte, the one that the library means."""
-        made = load(self.instance, **self.settings)
+        made = load(self.source, **self.settings)
         found = fingerprint(made, None)
         if found is None or found["instance"] != self.sha256:
             rule = f"{self.sha256}: this version makes another instance than {VERSION} means"

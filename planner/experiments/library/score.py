@@ -155,9 +155,9 @@ def score(
         rows.append(row)
         keep(row)
 
-    cases = [Case(each.instance, each.settings, tuple(names)) for each, names in takers.values()]
+    cases = [Case(each.source, each.settings, tuple(names)) for each, names in takers.values()]
     ended = measure(cases, limits, 1, None, add, known={row.key for row in done}, jobs=jobs)
-    of_case = {_key(each.instance, each.settings): each for each, _ in takers.values()}
+    of_case = {_key(each.source, each.settings): each for each, _ in takers.values()}
     scored = []
     for row in rows:
         entry = of_case.get(_key(row.case, row.settings))

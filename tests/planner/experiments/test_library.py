@@ -28,11 +28,13 @@ SAMPLE = [each for place, each in enumerate(ALL.values()) if place % _STRIDE == 
 
 
 def test_the_manifest_has_all_problems_and_nothing_twice() -> None:
-    assert len(ALL) >= 300
+    assert len(ALL) >= 340
     problems = {folder.name for folder in FORMULATIONS.iterdir() if list(folder.glob("definition*"))}
     assert {each.problem for each in ALL.values()} == problems and len(problems) == 13
     assert len({each.sha256 for each in ALL.values()}) == len(ALL)
     assert set(best_known()) <= set(ALL)
+    files = {path.name for path in (entries.FOLDER / "files").iterdir()}
+    assert files == {each.instance for each in ALL.values() if each.instance.endswith(".json")}
 
 
 def _expect_right(each: LibraryEntry) -> None:
