@@ -232,7 +232,7 @@ _PANELS: dict[str, dict[str, _Command]] = {
             replace(_AS_DECLARED, about=options.of_instances(methods=False, reads_as=False)),
         ),
         "bench": _Command(bench_command, "Measure methods: loss, gap, objective, bound and seconds", _SOURCES),
-        "library": _Command(library_command, "300 instances with the best that is known, and scores on them"),
+        "library": _Command(library_command, "340 instances with the best that is known, and scores on them"),
     },
     "Models": {
         "model": _Command(model_command, "Look at a method's model, write it, read its solutions", _OVERRIDES),
