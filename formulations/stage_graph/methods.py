@@ -28,6 +28,9 @@ _UNIFORM = f"{_IDENTICAL}, {_PROVABLE}"
 _SHORTEST = f"{_IDENTICAL}, with objective iteration and schedule uniform"
 _MODEL = f"instances whose model has at most {_CPSAT_TERMS:,.0f} terms, {_PROVABLE}"
 
+#: Of more operators than this there are too many partitions with a size for each stage.
+_FEW = 10
+
 #: Up to so many operators all partitions are searched without counting upsets.
 _SMALL = 14
 
@@ -44,6 +47,8 @@ def choose(instance: StageGraph, limits: Limits, exact: bool) -> tuple[str, str]
     is_small = instance.num_operators <= _SMALL and instance.num_devices <= _FEW_DEVICES
     if _shortest(instance) is None and (exact or limits.time_s is not None or is_small):
         return "branch-and-bound", f"{operators}: the shortest iteration, bounded by heads and all-reduces"
+    if exact and _mixed(instance) is None:
+        return "configurations", f"{operators}: all partitions, with the sizes of every stage"
     provable = _one_size(instance) is None
     if provable and instance.device_graph is not None:
         return "cpsat", "devices are declared one by one"
@@ -81,6 +86,17 @@ def _shortest(instance: StageGraph) -> str | None:
     if instance.objective != "iteration":
         return "objective tps; it minimises a simulated iteration (--objective iteration)"
     return _one_schedule(instance) or _identical(instance)
+
+
+def _mixed(instance: StageGraph) -> str | None:
+    """A size for each stage, of so few operators that all partitions with all sizes are searched."""
+    if instance.schedule == "uniform":
+        return "schedule uniform; it searches a size for each stage (--schedule per-stage)"
+    if instance.objective != "tps":
+        return "objective iteration; it proves the least time per sample only (--objective tps)"
+    if instance.num_operators > _FEW:
+        return f"{instance.num_operators} operators; expected at most {_FEW}"
+    return _identical(instance)
 
 
 def _fits_cpsat(instance: StageGraph) -> str | None:
@@ -200,6 +216,15 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         limits=_UNIFORM,
         effort=lambda instance: 3.0 ** min(instance.num_operators, 600) * instance.num_devices,
         only_at_end=True,
+    ),
+    Method(
+        name="configurations",
+        claim=Claim.EXACT,
+        source="all partitions of small models, with a micro-batch size and a k of every stage",
+        solve=_code.upsets.configurations.solve,
+        supports=_mixed,
+        limits=f"at most {_FEW} operators on identical devices, with objective tps and schedule per-stage or kfkb",
+        effort=lambda instance: 3.0**instance.num_operators * len(instance.microbatch_sizes) ** 3,
     ),
     Method(
         name="downsets",

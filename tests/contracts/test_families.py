@@ -188,6 +188,7 @@ EXAMPLES: dict[str, tuple[Callable[..., Any], ...]] = {
         lambda **given: _family("stage_graph").read(GRAPH, "example", given),
         lambda **given: _family("stage_graph").read({**GRAPH, "num_devices": 4, "memory_bytes": 56}, "example", given),
         lambda **given: _family("stage_graph").read({**GRAPH, "objective": "iteration"}, "example", given),
+        lambda **given: _family("stage_graph").read({**GRAPH, "schedule": "per-stage"}, "example", given),
     ),
     "tmpc_knapsack": (lambda **given: _family("tmpc_knapsack").read(KNAPSACK, "example", given),),
     "flushed_partitioning": (

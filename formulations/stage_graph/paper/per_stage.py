@@ -15,14 +15,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from formulations.microbatch_schedule.definition.in_flight import rule
 from formulations.stage_graph.costs.costs import Costs, bits, with_in_flight
 from formulations.stage_graph.costs.series_parallel import Segment
 from formulations.stage_graph.definition.plan import Stage, StagePlan
-from formulations.stage_graph.definition.problem import data_edges
+from formulations.stage_graph.definition.problem import bottleneck_s, data_edges
 from formulations.stage_graph.paper.program import (
     CHAIN,
     EMPTY,
@@ -35,7 +35,7 @@ from formulations.stage_graph.paper.program import (
     Reach,
     Remainder,
 )
-from formulations.stage_graph.paper.search import MAX_TRANSITIONS, TOLERANCE
+from formulations.stage_graph.paper.search import MAX_TRANSITIONS, TOLERANCE, Search
 from solvers.outcome import Watch
 
 #: Values of k that are tried.
@@ -91,19 +91,17 @@ class PerStage:
         self.sizes = [size for size in instance.microbatch_sizes if size & (size - 1) == 0]
         self.blocks = BLOCKS if instance.schedule == "kfkb" else (1,)
 
-    def below(self, bottleneck_s: float) -> Iterator[StagePlan]:
+    def below(self, seconds: float) -> Iterator[StagePlan]:
         """Plans with a lower bottleneck than this, better and better (binary search on the target)."""
-        instance = self.costs.instance
-        largest = instance.minibatch
-        low = self.costs.compute_s(self.costs.everything, largest) / largest / instance.num_devices
-        high = bottleneck_s
+        low, high = self._least_s() if self.sizes else 0.0, seconds
         if math.isinf(high) and self.sizes:
             found = self._plan(high)
             if found is None:
                 return
             high = max(self._tps(stage) for stage in found.stages)
             yield found
-        while high - low > TOLERANCE * high and not self.watch.stopped():
+        # `_least_s` leaves as much open as the search ends with, and is rounded.
+        while high - low > TOLERANCE * (1 + 1e-9) * high and not self.watch.stopped():
             middle = (low + high) / 2
             found = self._plan(middle)
             if found is None:
@@ -111,6 +109,21 @@ class PerStage:
             else:
                 high = max(self._tps(stage) for stage in found.stages)
                 yield found
+
+    def _least_s(self) -> float:
+        """Seconds per sample that no plan of this space goes below, with any memory.
+
+        Sizes divide each other, so with the largest one each stage of a plan takes the least time on its devices. All
+        stages may have it where memory holds everything for the whole mini-batch.
+        """
+        instance, largest = self.costs.instance, max(self.sizes)
+        kept = [each.activation_bytes for each in instance.operators]
+        kept += [each.bytes_per_sample for each in instance.edges]
+        weights = math.fsum(each.weight_bytes for each in instance.operators)
+        memory = instance.weight_copies * weights + instance.minibatch * math.fsum(kept)
+        costs = Costs(replace(instance, memory_bytes=max(instance.memory_bytes, 2 * memory)))
+        plan = Search(costs, self.segment, self.reach, self.degrees, False, False, self.watch).best_at(largest)
+        return 0.0 if plan is None or self.watch.stopped() else bottleneck_s(instance, plan) * (1 - TOLERANCE)
 
     def _tps(self, stage: Stage) -> float:
         return self.costs.tps(sum(1 << node for node in stage.nodes), stage.microbatch, stage.devices)

@@ -114,9 +114,18 @@ def prove(
 
 
 def _may_be_possible(costs: Costs, relaxation: Relaxation, proof: Proof, target_s: float) -> bool:
-    """Whether the target may be possible at any size; what comes out of it is noted in the proof."""
+    """Whether the target may be possible at any size; what comes out of it is noted in the proof.
+
+    Where stages may have sizes of their own, all sizes are one question: each stage takes at least the least of what
+    it takes with any of them. With a stage behind it, it keeps two micro-batches in flight or the whole mini-batch
+    then, too. Were it one, its second forward pass would come after its first backward pass, and so after that of the
+    stage behind it, which would wait between the two (Appendix A.1 has it never wait).
+    """
     sizes = sorted(costs.instance.microbatch_sizes, reverse=True)
-    for number, microbatch in enumerate(sizes):
+    is_mixed = costs.instance.schedule != "uniform" and len(sizes) > 1
+    if is_mixed and _enough(costs, relaxation, proof, target_s, sizes):
+        return True
+    for number, microbatch in enumerate([] if is_mixed else sizes):
         if _enough(costs, relaxation, proof, target_s, [microbatch]) or proof.stopped:
             return True
         rest = sizes[number + 1 :]
@@ -151,7 +160,7 @@ def cheap_bound(costs: Costs, watch: Watch, plan: StagePlan) -> tuple[float, str
     instance = costs.instance
     samples = instance.minibatch if instance.objective == "iteration" else 1
     start = Proof(simple_bound(costs, watch), plan, bottleneck_s(instance, plan))
-    if instance.schedule != "uniform" or watch.stopped():
+    if watch.stopped():
         return start.bound_s * samples, Prover.BOUNDS
     try:
         relaxation = EqualBranches(costs, watch, CHEAP_PAIRS)
