@@ -12,6 +12,8 @@ from solvers.outcome import OPTIMAL_GAP, Prover, Watch
 
 #: The search ends when no plan is better than the incumbent by this, relatively.
 PRECISION = 1e-9
+#: A plan further above the bound is hardly ever the best one, and no test costs more than one just below it.
+_NEAR = 1.02
 
 P = TypeVar("P")
 
@@ -47,7 +49,7 @@ def minimise(
     ``start`` is a plan that is known already. ``chain`` says that the lattice is only one linear order: its bounds are
     not the problem's, and 1e-4 is enough.
     The lower bound is raised in growing steps to a first plan; then the interval is bisected, and a test just below
-    the incumbent, at every third turn and at the end, is the proof.
+    the incumbent, at every third turn near the bound and at the end, is the proof.
     """
     best, lower = start, search.work_bound
     precision = 1e-4 if chain else max(PRECISION, gap if gap > OPTIMAL_GAP else 0.0)
@@ -60,7 +62,8 @@ def minimise(
             T = max(lower, 1e-300) * (1 + step) if step < 1e3 else math.inf
         else:
             near = best[1] <= lower * (1 + 10 * precision)
-            T = strict if near or search.tests % 3 == 2 else min(strict, (lower + best[1]) / 2)
+            may_be_best = best[1] <= lower * _NEAR and search.tests % 3 == 2
+            T = strict if near or may_be_best else min(strict, (lower + best[1]) / 2)
         label = search.test(T)
         if label == -2:
             break

@@ -209,6 +209,7 @@ def _search(num_nodes, start, first, option, cost, memory, capacity, budget, cho
         base_memory[z] = base_memory[z + 1] + memory[option[first[v]]]
         least_memory[z] = least_memory[z + 1] + memory[option[first[v + 1] - 1]]
         follows[z] = z > 0 and _follows(v, sequence[z - 1], first, option, cost, memory)
+    run_rank, run_size, run_rise, run_saving, runs = _runs(rank, owner, rise, saving, order)
     limit = budget * (1 + _NOISE)
     at = np.empty(free + 1, np.int64)
     cost_at, memory_at = np.empty(free + 1), np.empty(free + 1)
@@ -244,7 +245,7 @@ def _search(num_nodes, start, first, option, cost, memory, capacity, budget, cho
             at[z] -= 1
             continue
         if _relaxed(z + 1, spent + base_cost[z + 1], used + base_memory[z + 1] - capacity,
-                    rank, owner, rise, saving, order) > limit:  # fmt: skip
+                    run_rank, run_size, run_rise, run_saving, runs) > limit:  # fmt: skip
             at[z] -= 1
             continue
         z += 1
@@ -263,16 +264,36 @@ def _first_try(z, sequence, first, follows, at):
 
 
 @inner()
-def _relaxed(depth, spent, need, rank, owner, rise, saving, order):
-    """Least cost of saving ``need`` bytes at nodes of rank >= depth when increments may be cut; inf if impossible."""
-    for r in range(len(order)):
+def _runs(rank, owner, rise, saving, order):
+    """Increments in their order, equal ones at nodes of neighbouring ranks together: last rank, size, one's rise and
+    saving, and how many runs there are. Of hundreds of equal layers they leave a handful.
+    """
+    steps, runs = len(order), ZERO
+    run_rank, run_size = np.empty(steps, np.int64), np.empty(steps, np.int64)
+    run_rise, run_saving = np.empty(steps), np.empty(steps)
+    for r in range(steps):
         z = order[r]
-        if rank[owner[z]] < depth:
+        up, down, here = rise[z], saving[z], rank[owner[z]]
+        last = runs - 1
+        if runs > 0 and run_rise[last] == up and run_saving[last] == down and run_rank[last] + 1 == here:
+            run_rank[last], run_size[last] = here, run_size[last] + 1
             continue
-        if saving[z] >= need:
-            return spent + rise[z] * (need / saving[z])
-        need -= saving[z]
-        spent += rise[z]
+        run_rank[runs], run_size[runs], run_rise[runs], run_saving[runs] = here, 1, up, down
+        runs += 1
+    return run_rank, run_size, run_rise, run_saving, runs
+
+
+@inner()
+def _relaxed(depth, spent, need, run_rank, run_size, run_rise, run_saving, runs):
+    """Least cost of saving ``need`` bytes at nodes of rank >= depth when increments may be cut; inf if impossible."""
+    for u in range(runs):
+        count = min(run_size[u], run_rank[u] - depth + 1)
+        if count < 1:
+            continue
+        if count * run_saving[u] >= need:
+            return spent + run_rise[u] * (need / run_saving[u])
+        need -= count * run_saving[u]
+        spent += count * run_rise[u]
     return np.inf if need > 0 else spent
 
 

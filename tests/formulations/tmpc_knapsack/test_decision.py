@@ -48,6 +48,36 @@ def test_nodes_of_equal_memory_against_brute_force(cases: int) -> None:
         assert ask(nodes, capacity, least - 0.5)[0] == NONE, seed
 
 
+def test_equal_layers_of_several_kinds_against_how_many_of_each_choose_what(cases: int) -> None:
+    """Runs of equal increments are summed at once (`_runs`), and what is behind a node counts the rest of its run."""
+    for seed in range(cases):
+        rng = random.Random(seed)
+        kinds = [
+            list(zip(sorted(rng.sample(range(40), 3)), sorted(rng.sample(range(30), 3), reverse=True), strict=True))
+            for _ in range(2)
+        ]
+        sizes = [rng.randint(1, 12), rng.randint(1, 12)]
+        nodes = rng.sample([kind for kind, size in zip(kinds, sizes, strict=True) for _ in range(size)], sum(sizes))
+        of_kind = [
+            [
+                (sum(n * c for n, (c, _) in zip(taken, kind, strict=True)), sum(map(_bytes, taken, kind)))
+                for a in range(size + 1)
+                for b in range(size + 1 - a)
+                for taken in [(a, b, size - a - b)]
+            ]
+            for kind, size in zip(kinds, sizes, strict=True)
+        ]
+        lightest = sum(min(x for _, x in totals) for totals in of_kind)
+        capacity = lightest + rng.randint(0, 60)
+        least = min(c + d for c, x in of_kind[0] for d, y in of_kind[1] if x + y <= capacity)
+        assert ask(nodes, capacity, least)[0] == FOUND, seed
+        assert ask(nodes, capacity, least - 0.5)[0] == NONE, seed
+
+
+def _bytes(count: int, option: tuple[int, int]) -> int:
+    return count * option[1]
+
+
 def test_layers_of_a_transformer_are_no_search() -> None:
     """Forty nodes that save the same bytes: how many must save is known, and the cheapest of them do."""
     rng = random.Random(1)
