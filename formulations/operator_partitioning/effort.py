@@ -31,6 +31,13 @@ def exact_supports(instance: OperatorInstance) -> str | None:
     return None
 
 
+def table_supports(instance: OperatorInstance) -> str | None:
+    """Whether replicas are given as well: the table has the same number for every stage."""
+    if instance.num_stages is not None and instance.num_devices is not None:
+        return "replicas differ by stage (--variable-replicas); expected as many of each"
+    return exact_supports(instance)
+
+
 def exact_effort(instance: OperatorInstance) -> float:
     """Pairs of downsets, thirty times, for every (S, R)."""
     count = downset_count(instance) or 1_000_000

@@ -109,4 +109,13 @@ METHODS: tuple[Method[OperatorInstance, OperatorPlan], ...] = (
         source="one topological order cut where the seconds are shared evenly",
         solve=_code.paper.parmesan.solve_equal,
     ),
+    Method(
+        name="max-load-dp",
+        claim=Claim.HEURISTIC,
+        source="Tarnawski et al. 2020: dynamic program over all downsets, what leaves a stage counted once",
+        solve=_code.paper.parmesan.solve_max_load,
+        supports=_code.effort.table_supports,
+        limits=f"graphs of at most {MAX_DOWNSETS:,} downsets (fewer if memory is short), equally many replicas",
+        effort=_code.effort.exact_effort,
+    ),
 )

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from formulations.compiled.array_types import Words
 from formulations.compiled.kernel_deadline import alarm
@@ -24,6 +24,7 @@ from formulations.contract.family import Answer
 from formulations.operator_partitioning.costs.chains import Search, fill, plan_of_table
 from formulations.operator_partitioning.costs.costs import graph, load_bound, rows
 from formulations.operator_partitioning.costs.downsets import (
+    all_downsets,
     downsets_of_clusters,
     membership,
     order_downsets,
@@ -32,10 +33,12 @@ from formulations.operator_partitioning.costs.downsets import (
 from formulations.operator_partitioning.costs.shapes import Flow, answer_of
 from formulations.operator_partitioning.definition.plan import OperatorPlan
 from formulations.operator_partitioning.definition.problem import evaluate, stage_seconds, violations
+from formulations.operator_partitioning.methods import MAX_DOWNSETS as MAX_LISTED
 from formulations.operator_partitioning.paper.clustering import ALPHA, Fusions, default_clusters, fuse
 from formulations.operator_partitioning.paper.refinement import refine
 from instances.graph import topological_order
 from instances.problems.operator_partitioning import OperatorInstance, Tensor
+from solvers.memory_budget import SizeError
 from solvers.outcome import Limits, Watch
 
 Clusters = tuple[tuple[int, ...], ...]
@@ -229,10 +232,47 @@ def intervals(instance: OperatorInstance, watch: Watch) -> OperatorPlan | None:
     if instance.num_devices is not None or instance.num_stages is None:
         return None
     n = len(instance.operators)
+    return by_table(instance, order_downsets([(operator,) for operator in range(n)], instance.edges, n), watch).plan
+
+
+class Tabled(NamedTuple):
+    """The plan of the table of Equation 2 (``None``: there is none, or it was stopped), its value there, the steps."""
+
+    plan: OperatorPlan | None
+    value: float
+    steps: int
+
+
+def by_table(instance: OperatorInstance, bits: Words, watch: Watch) -> Tabled:
+    """Equation 2 over a family of downsets, every tensor counted once where it leaves a stage."""
+    assert instance.num_stages is not None
     table = graph(instance)
-    family = rows(instance, table, order_downsets([(operator,) for operator in range(n)], instance.edges, n))
+    family = rows(instance, table, bits)
     best, before, steps = fill(instance, table, family, math.inf, watch)
-    return None if steps < 0 or best[-1, instance.num_stages] == math.inf else plan_of_table(instance, family, before)
+    value = float(best[-1, instance.num_stages])
+    if steps < 0 or value == math.inf:
+        return Tabled(None, math.inf, abs(steps))
+    return Tabled(plan_of_table(instance, family, before), value, steps)
+
+
+def solve_max_load(instance: OperatorInstance, _limits: Limits, watch: Watch) -> Answer[OperatorPlan]:
+    """The table over all downsets of the graph itself: no cluster, and no stage left out.
+
+    Source
+    ------
+    Tarnawski et al. 2020, the dynamic program for contiguous splits, as Piper, section 3.2, describes it: the load of a
+    device is its nodes' time and what comes in or leaves. ``stats.max_load`` is its own value: what leaves counts once,
+    where the definition counts it for each stage that takes it.
+    """
+
+    def flow(each: OperatorInstance) -> Flow:
+        bits = all_downsets(each, MAX_LISTED)
+        if bits is None:
+            raise SizeError(f"the graph has more than {MAX_LISTED} downsets, or more than there is memory for")
+        found = by_table(each, bits, watch)
+        return Flow(found.plan, {"downsets": len(bits), "steps": found.steps, "max_load": found.value})
+
+    return _solve(instance, watch, flow)
 
 
 def equal(instance: OperatorInstance) -> OperatorPlan | None:

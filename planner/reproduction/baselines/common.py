@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from instances.parameters import Setting, parse_amount, parse_count
-from planner.reproduction.baselines import pipedream, trainers, zero_bubble
+from planner.reproduction.baselines import max_load, pipedream, trainers, zero_bubble
 from planner.reproduction.claim import Claim
 
 _LIMIT = Setting("limit", parse_amount, "seconds for each run", metavar="SECONDS", default="5")
@@ -32,6 +32,13 @@ CLAIMS: tuple[Claim, ...] = (
             Setting("chains", parse_count, "of unequal stages, of each kind", metavar="N", default="4"),
             _LIMIT,
         ),
+    ),
+    Claim(
+        "max-load-dp",
+        "Tarnawski et al. 2020",
+        "what the max-load dynamic program over all downsets loses where a tensor counts at each stage that takes it",
+        max_load.run,
+        (replace(_LIMIT, default="60"),),
     ),
     Claim(
         "alpa-galvatron",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.reproduction.baselines import pipedream, trainers, zero_bubble
+from planner.reproduction.baselines import max_load, pipedream, trainers, zero_bubble
 from planner.reproduction.reproduce import reproduce
 
 
@@ -45,3 +45,20 @@ def test_dynamic_programs_of_alpa_and_galvatron(monkeypatch: pytest.MonkeyPatch)
     ample, scarce = found.rows
     assert round(ample["alpa_percent"], 2) == 3.47 and abs(ample["galvatron_percent"]) < 1e-6
     assert abs(scarce["galvatron_percent"]) < 1e-6 and round(scarce["even_percent"], 1) == 12.0
+
+
+def test_the_max_load_program_is_optimal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(max_load, "GRAPHS", ())
+    monkeypatch.setattr(max_load, "MODELS", ("resnet50", "gnmt"))
+    found = reproduce("max-load-dp").evidence
+    assert "proved: 8 of 8" in found.notes[-1]
+    assert all(abs(row["lost_percent"]) < 1e-6 for row in found.rows)
+    assert round(max(row["parmesan_percent"] for row in found.rows), 2) == 6.23
+
+
+@pytest.mark.paper
+def test_the_max_load_program_on_its_releases_graphs(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(max_load, "MODELS", ())
+    found = reproduce("max-load-dp", inputs=str(published)).evidence
+    assert len(found.rows) == 16 and "proved: 16 of 16" in found.notes[-1]
+    assert all(abs(row["lost_percent"]) < 1e-6 for row in found.rows)
