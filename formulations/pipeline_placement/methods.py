@@ -6,6 +6,7 @@ from formulations.contract.family import Claim, Method, lazy
 from formulations.contract.quantities import names
 from formulations.pipeline_placement.definition.plan import PlacementPlan
 from formulations.pipeline_placement.definition.quantities import VOCABULARY
+from instances.parameters import Setting, one_of
 from instances.problems.pipeline_placement import PlacementInstance
 from solvers.outcome import Limits
 
@@ -45,12 +46,23 @@ def choose(instance: PlacementInstance, _limits: Limits, exact: bool) -> tuple[s
     return "turns", f"partition and mapping in turns ({refused})"
 
 
+_INSTANTIATIONS = ("objective", "auto", "p2p", "allreduce")
+
+INSTANTIATION = Setting(
+    "instantiation",
+    one_of(*_INSTANTIATIONS),
+    "what Algorithm 1 minimises: the instance's own objective, or one of section 5.2's two, auto by its ratio rule",
+    metavar="|".join(_INSTANTIATIONS),
+    default="objective",
+)
+
 METHODS: tuple[Method[PlacementInstance, PlacementPlan], ...] = (
     Method(
         name="parmesan",
         claim=Claim.HEURISTIC,
         source="Parmesan, sections 4 and 5: clustering, dynamic program, refinement, then Algorithm 1",
         solve=_code.models.two_phase.solve,
+        options=(INSTANTIATION,),
     ),
     Method(
         name="decoupled",

@@ -23,7 +23,7 @@ from formulations.operator_partitioning.paper import parmesan as paper_partition
 from formulations.pipeline_placement.definition.plan import PlacementPlan
 from formulations.pipeline_placement.definition.problem import second_phase, seconds
 from formulations.pipeline_placement.definition.simulate import simulate_plan
-from instances.problems.device_mapping import DeviceMapping
+from instances.problems.device_mapping import DeviceMapping, with_objective
 from instances.problems.operator_partitioning import OperatorInstance
 from instances.problems.pipeline_placement import PlacementInstance
 from solvers.outcome import OPTIMAL_GAP, Limits, Stop, Watch, relative_gap
@@ -51,9 +51,17 @@ Place = Callable[..., Answer[Mapping]]
 
 
 def in_phases(
-    instance: PlacementInstance, limits: Limits, watch: Watch, partition: Partition, place: Place
+    instance: PlacementInstance,
+    limits: Limits,
+    watch: Watch,
+    partition: Partition,
+    place: Place,
+    instantiate: Callable[[DeviceMapping], DeviceMapping] = lambda stages: stages,
 ) -> Found | Answer[PlacementPlan]:
-    """Partition, then place; an answer without a plan where the first phase has none."""
+    """Partition, then place; an answer without a plan where the first phase has none.
+
+    ``instantiate`` may replace what the second phase minimises; the plan is judged by the instance's own objective.
+    """
     left = watch.remaining_s()
     own = watch.part(None if left is None else _FIRST * left, silent=True)
     first = partition(instance.operators, replace(limits, time_s=own.remaining_s()), own)
@@ -61,8 +69,8 @@ def in_phases(
     if stages is None:
         reason = f"the first phase: {first.reason}" if first.reason else "the first phase found no partition"
         return Answer(infeasible=first.infeasible, stop=first.stop, reason=reason, stats=first.stats)
-    second = second_phase(instance, stages)
-    watched = _mapping_part(instance, watch, stages)
+    second = instantiate(second_phase(instance, stages))
+    watched = _mapping_part(instance, watch, stages, second.objective)
     placed = place(second, replace(limits, time_s=watched.remaining_s()), watched)
     mapping = _plan_of(placed, watched)
     if mapping is None:
@@ -74,16 +82,17 @@ def in_phases(
         "partition_load_s": partition_problem.evaluate(instance.operators, stages),
         "partition_proved": first.stop is Stop.PROVED,
         "mapping_bound_s": _bound_of(placed, watched),
+        "mapping_objective": second.objective,
     }
     return Found(plan, objective, stats)
 
 
-def _mapping_part(instance: PlacementInstance, watch: Watch, partition: OperatorPlan) -> Watch:
+def _mapping_part(instance: PlacementInstance, watch: Watch, partition: OperatorPlan, objective: str) -> Watch:
     """The watch of a mapping: its plans are plans of both phases, its bounds are of this partition only.
 
-    Of a step they are not reported, as the mapping's objective is another one.
+    Where the mapping has another ``objective``, as for a step, they are not reported.
     """
-    if instance.objective == "step":
+    if instance.objective != objective:
         return watch.part(silent=True)
     return watch.part(bounds=False, plan_of=lambda mapping: PlacementPlan(partition, mapping))
 
@@ -117,9 +126,23 @@ def _answer(instance: PlacementInstance, watch: Watch, found: Found | Answer[Pla
     return Answer(found.plan, bound=compute_bound(instance), stop=watch.why(), stats=stats)
 
 
-def solve(instance: PlacementInstance, limits: Limits, watch: Watch) -> Answer[PlacementPlan]:
-    """Parmesan: clustering, dynamic program and refinement, then Algorithm 1."""
-    return _answer(instance, watch, in_phases(instance, limits, watch, paper_partition.solve, paper_mapping.solve))
+def solve(
+    instance: PlacementInstance, limits: Limits, watch: Watch, instantiation: str = "objective"
+) -> Answer[PlacementPlan]:
+    """Parmesan: clustering, dynamic program and refinement, then Algorithm 1.
+
+    Parameters
+    ----------
+    instantiation
+        What Algorithm 1 minimises: ``objective``, the instance's own, of a step that of ``full``; ``p2p`` or
+        ``allreduce``, the two instantiations of section 5.2; ``auto``, the one that its ratio rule chooses.
+    """
+
+    def instantiate(stages: DeviceMapping) -> DeviceMapping:
+        return stages if instantiation == "objective" else with_objective(stages, instantiation)
+
+    found = in_phases(instance, limits, watch, paper_partition.solve, paper_mapping.solve, instantiate)
+    return replace(_answer(instance, watch, found), options={"instantiation": instantiation})
 
 
 def partition_then_map(instance: PlacementInstance, limits: Limits, watch: Watch) -> Found | Answer[PlacementPlan]:
@@ -156,8 +179,9 @@ def turns(
         moves += count
         if not count:
             break
-        watched = _mapping_part(instance, watch, moved.partition)
-        answer = place(second_phase(instance, moved.partition), limits, watched, levels=2)
+        second = second_phase(instance, moved.partition)
+        watched = _mapping_part(instance, watch, moved.partition, second.objective)
+        answer = place(second, limits, watched, levels=2)
         mapping = _plan_of(answer, watched)
         best, objective = moved, moved_objective
         if mapping is not None:

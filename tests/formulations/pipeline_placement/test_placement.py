@@ -11,14 +11,16 @@ import pytest
 from oracles.pipeline_placement import optimum, random_instance
 
 import planner
+from formulations.device_mapping.definition import problem as mapping_problem
 from formulations.device_mapping.definition.plan import Mapping
 from formulations.operator_partitioning.definition.plan import OperatorPlan
-from formulations.pipeline_placement.definition.plan import PlacementPlan
-from formulations.pipeline_placement.definition.problem import evaluate, violations
+from formulations.pipeline_placement.definition.plan import PlacementPlan, plan_from_json
+from formulations.pipeline_placement.definition.problem import evaluate, second_phase, violations
 from formulations.pipeline_placement.definition.simulate import simulate_plan
 from formulations.pipeline_placement.models import cpsat, milp
 from formulations.pipeline_placement.models.two_phase import best_start
 from instances.errors import InstanceError
+from instances.problems.device_mapping import with_objective
 from instances.problems.operator_partitioning import Operator, OperatorInstance, Tensor
 from instances.problems.pipeline_placement import PlacementInstance, place_on
 from planner.analysis.with_topology import load_placed
@@ -178,3 +180,27 @@ def test_solve_with_a_topology_runs_both_phases(tmp_path: Path, capsys: Any) -> 
     assert found["stats"]["step_s"] > 0
     assert json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     assert main([*given[:3], "nowhere", *given[4:]]) == 2
+
+
+@pytest.mark.parametrize("instantiation", ["auto", "p2p", "allreduce", "objective"])
+def test_the_mapping_may_be_found_for_another_instantiation(instantiation: str, cases: int) -> None:
+    """Section 5.2: Algorithm 1 minimises one of two sums, chosen by the ratio; the plan is judged by the objective."""
+    rng, seen, differing = random.Random(7), set(), 0
+    for _ in range(max(8, cases // 5)):
+        instance = random_instance(rng, 2, 2, "full")
+        found = planner.solve(instance, method="parmesan", options={"instantiation": instantiation})
+        own = planner.solve(instance, method="parmesan")
+        if found.plan is None:
+            assert own.plan is None
+            continue
+        plan = plan_from_json(instance, found.plan)
+        assert violations(instance, plan) == () and found.objective == pytest.approx(evaluate(instance, plan))
+        stages = second_phase(instance, plan.partition)
+        wanted = stages if instantiation == "objective" else with_objective(stages, instantiation)
+        assert found.stats["mapping_objective"] == wanted.objective
+        best = planner.solve(wanted, exact=True).objective
+        assert mapping_problem.evaluate(wanted, plan.mapping) == pytest.approx(best, rel=1e-3)
+        seen.add(wanted.objective)
+        differing += found.objective > own.objective * (1 + 1e-9)
+    assert seen == ({"p2p", "allreduce"} if instantiation == "auto" else {wanted.objective})
+    assert (differing > 0) is (instantiation != "objective")
