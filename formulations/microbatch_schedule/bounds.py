@@ -10,7 +10,7 @@ import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from formulations.microbatch_schedule.two_in_flight import seconds_of_two
+from formulations.microbatch_schedule.two_in_flight import two_jobs
 from formulations.simulation.simulate_graph import PassGraph
 from instances.problems.microbatch_schedule import MAX_PASSES
 
@@ -46,15 +46,16 @@ def iteration_bound(graph: PassGraph, known: Chains | None = None) -> float:
     known = known or chains(graph)
     longest = max(h + s + t for h, s, t in zip(known.heads, graph.seconds, known.tails, strict=True))
     devices = (_one_device(graph, known, device) for device in range(len(graph.instance.stages_on)))
-    return max(longest, *devices, *_two_in_flight(graph, known)) * SAFE
+    return max(longest, *devices, *(bound for bound, _ in two_in_flight(graph, known))) * SAFE
 
 
-def _two_in_flight(graph: PassGraph, known: Chains) -> Iterator[float]:
-    """Stages with room for two micro-batches, of more."""
+def two_in_flight(graph: PassGraph, known: Chains) -> Iterator[tuple[float, dict[int, float]]]:
+    """The bound of each stage with room for two micro-batches, of more, and when passes start in its schedule."""
     for stage, (room, count) in enumerate(zip(graph.rooms, graph.counts, strict=True)):
         if room == 2 < count:
             first, last = graph.number(stage, "F", 0), graph.release(stage, count - 1)
-            yield known.heads[first] + seconds_of_two(graph, stage) + known.tails[last]
+            seconds, starts = two_jobs(graph, stage)
+            yield known.heads[first] + seconds + known.tails[last], starts
 
 
 def _one_device(graph: PassGraph, known: Chains, device: int) -> float:

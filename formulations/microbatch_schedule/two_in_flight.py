@@ -29,7 +29,9 @@ from heapq import heappop, heappush
 from typing import NamedTuple
 
 from formulations.simulation.simulate_graph import PassGraph
+from instances.problems.microbatch_schedule import Kind
 
+KINDS: tuple[Kind, ...] = ("F", "B", "W")
 #: Both ends of a rectangle in the even job, and both in the odd one.
 Rectangle = tuple[float, float, float, float]
 
@@ -44,8 +46,11 @@ class _Pass(NamedTuple):
     end: float
 
 
-def seconds_of_two(graph: PassGraph, stage: int) -> float:
-    """From the first pass of a stage with room for two micro-batches to its last one, at least."""
+def two_jobs(graph: PassGraph, stage: int) -> tuple[float, dict[int, float]]:
+    """From the first pass of a stage with room for two micro-batches to its last one, at least, in seconds.
+
+    And when the passes of both jobs start, counted from the first one, where they take no longer than that.
+    """
     steps, takes = _steps(graph, _path(graph, stage))
     count = graph.counts[stage]
     jobs = [[_moved(steps, (j // 2) * takes) for j in range(parity, count, 2)] for parity in range(2)]
@@ -53,7 +58,16 @@ def seconds_of_two(graph: PassGraph, stage: int) -> float:
         [each for odd in (n - 1, n) if 0 <= odd < len(jobs[1]) for each in _excluded(passes, jobs[1][odd], odd < n)]
         for n, passes in enumerate(jobs[0])
     ]
-    return _shortest(rectangles, takes, takes * len(jobs[0]), takes * len(jobs[1]))
+    seconds, corners = _shortest(rectangles, takes, takes * len(jobs[0]), takes * len(jobs[1]))
+    starts = {}
+    for parity, job in enumerate(jobs):
+        at = 0
+        for n, step in ((n, step) for n, passes in enumerate(job) for step in passes):
+            while at + 1 < len(corners) and corners[at + 1][1 + parity] <= step.begin:
+                at += 1
+            started = corners[at][0] + step.begin - corners[at][1 + parity]
+            starts[graph.number(step.stage, KINDS[step.rank], 2 * n + parity)] = started
+    return seconds, starts
 
 
 def _path(graph: PassGraph, stage: int) -> list[int]:
@@ -79,14 +93,15 @@ def _steps(graph: PassGraph, path: Sequence[int]) -> tuple[list[_Pass], float]:
     """The passes of micro-batch 0, and the seconds from the first one to the last one, with messages."""
     instance, found, clock = graph.instance, list[_Pass](), 0.0
     delays = {(edge.source, edge.target): edge for edge in instance.edges}
-    kinds = [("F", s) for s in path] + [("B", s) for s in reversed(path)]
+    kinds: list[tuple[Kind, int]] = [("F", s) for s in path]
+    kinds += [("B", s) for s in reversed(path)]
     kinds += [("W", path[0])] if instance.stages[path[0]].releases == "W" else []
     for kind, s in kinds:
         if found and found[-1].stage != s:
             ends = (found[-1].stage, s) if kind == "F" else (s, found[-1].stage)
             clock += instance.delay(delays[ends], found[-1].stage)
-        seconds = instance.stages[s].seconds[kind]  # type: ignore[index]
-        found.append(_Pass(instance.device_of[s], s, "FBW".index(kind), clock, clock + seconds))
+        seconds = instance.stages[s].seconds[kind]
+        found.append(_Pass(instance.device_of[s], s, KINDS.index(kind), clock, clock + seconds))
         clock += seconds
     return found, clock
 
@@ -109,11 +124,17 @@ def _excluded(even: Sequence[_Pass], odd: Sequence[_Pass], is_later: bool) -> It
                 yield -math.inf, p.end, q.begin, math.inf
 
 
-def _shortest(rectangles: Sequence[Sequence[Rectangle]], takes: float, width: float, height: float) -> float:
-    """Seconds of the shortest path to (width, height); ``rectangles`` of each micro-batch of the even job."""
+def _shortest(
+    rectangles: Sequence[Sequence[Rectangle]], takes: float, width: float, height: float
+) -> tuple[float, list[tuple[float, float, float]]]:
+    """Seconds of the shortest path to (width, height), and its corners: seconds, u and v.
+
+    ``rectangles`` are those of each micro-batch of the even job, which takes so many seconds.
+    """
     known = {(0.0, 0.0): 0.0}
     open_points = [(0.0, 0.0, 0.0)]
-    least = math.inf
+    before: dict[tuple[float, float], tuple[float, float]] = {}
+    least, corners = math.inf, [(0.0, 0.0)]
     while open_points and open_points[0][0] < least:
         clock, u, v = heappop(open_points)
         if clock > known[u, v]:
@@ -127,11 +148,15 @@ def _shortest(rectangles: Sequence[Sequence[Rectangle]], takes: float, width: fl
                 if along < way and along < min(each[1] - u, each[3] - v):
                     way, hit = along, each
         if hit is None:
-            least = min(least, clock + max(width - u, height - v))
+            ended = clock + max(width - u, height - v)
+            if ended < least:
+                least, corners[0] = ended, (u, v)
             continue
         u1, u2, v1, v2 = hit
         for x, y, seconds in ((u1, v2, v2 - v), (u2, v1, u2 - u)):
             if u <= x and v <= y and max(x, y) < math.inf and clock + seconds < known.get((x, y), math.inf):
-                known[x, y] = clock + seconds
+                known[x, y], before[x, y] = clock + seconds, (u, v)
                 heappush(open_points, (clock + seconds, x, y))
-    return least
+    while corners[-1] in before:
+        corners.append(before[corners[-1]])
+    return least, [(known[corner], *corner) for corner in reversed(corners)]

@@ -1,18 +1,21 @@
 """The best of several schedules, repaired where they get stuck, and then improved along their critical paths.
 
-Greedy both ways in time and by what still has to follow, kFkB with different k and warm-ups, orders that trainers run
-where the stages are theirs. Then passes of different
-kinds that are neighbours on a critical path change places while that helps; choices are random, from a seed.
+Greedy both ways in time and by what still has to follow; so, too, behind the best order of two micro-batches where a
+stage has room for no more; kFkB with different k and warm-ups, orders that trainers run where the stages are theirs.
+Then passes of different kinds that are neighbours on a critical path change places while that helps; choices are
+random, from a seed.
 
 Source: GraphPipe's own schedules (`orders`), those of `known_orders`; the neighbourhood is the usual one of job shops.
 """
 
 from __future__ import annotations
 
+import heapq
 import random
 from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
 
-from formulations.microbatch_schedule.bounds import chains
+from formulations.microbatch_schedule.bounds import chains, two_in_flight
 from formulations.microbatch_schedule.heuristics.known_orders import NAMES, orders_of, refusal
 from formulations.microbatch_schedule.heuristics.orders import kfkb_orders
 from formulations.simulation.simulate_graph import GraphTrace, Order, PassGraph, run
@@ -25,6 +28,9 @@ _STEPS = 15
 #: Steps without a better schedule before the search goes back to the best one.
 _PATIENCE = 25
 
+#: Stages with room for two micro-batches whose schedule of two jobs the others follow: those of the highest bounds.
+_NARROW = 2
+
 Found = Callable[[GraphTrace], object]
 
 
@@ -32,11 +38,17 @@ def candidates(graph: PassGraph) -> Iterator[GraphTrace]:
     """Schedules that start with an idea; those that got stuck are repaired."""
     instance, devices = graph.instance, range(len(graph.instance.stages_on))
     yield run(graph)
-    tails = chains(graph).tails
-    yield run(graph, priority=lambda number: (-tails[number], graph.backward_first(number)))
+    yield _by_what_follows(graph)
     for name in NAMES:
         if refusal(instance, name) is None:
             yield _run_or_repair(graph, orders_of(graph, name))
+    for _, starts in heapq.nlargest(_NARROW, two_in_flight(graph, chains(graph)), itemgetter(0)):
+        pinned = PassGraph(instance, graph.rooms)
+        for device in devices:
+            pinned.pin(device, sorted(starts.keys() & set(graph.on(device)), key=lambda number: starts[number]))
+        if pinned.is_possible():
+            yield run(pinned)
+            yield _by_what_follows(pinned)
     if not instance.shares_devices:
         stages = range(len(graph.counts))
         own = tuple(stage.k for stage in instance.stages)
@@ -48,6 +60,11 @@ def candidates(graph: PassGraph) -> Iterator[GraphTrace]:
         backwards = run(graph.mirrored(), priority=lambda number: "FBW".index(graph.kind[number]))
         orders = [order[::-1] for order in graph.orders_of(backwards.passes)]
         yield run(graph, orders, repair=True)
+
+
+def _by_what_follows(graph: PassGraph) -> GraphTrace:
+    tails = chains(graph).tails
+    return run(graph, priority=lambda number: (-tails[number], graph.backward_first(number)))
 
 
 def _run_or_repair(graph: PassGraph, orders: Sequence[Order]) -> GraphTrace:

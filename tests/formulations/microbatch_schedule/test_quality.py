@@ -66,3 +66,13 @@ def test_exact_proves_12_stages_with_32_microbatches_in_10_seconds(delays: bool,
             unproved.append(seed)
     print(f"\n12 x 32, delays {delays}: {', '.join(f'{seconds:.1f}' for seconds in spent)} s; unproved {unproved}")
     assert sum(seconds > 10 or seed in unproved for seed, seconds in enumerate(spent)) <= late
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 2])
+def test_32_stages_with_512_microbatches_and_scarce_memory_are_within_a_percent(seed: int) -> None:
+    """Three quarters of the room that the depth needs; by the bound of two in flight, and the order it comes with."""
+    instance, limits = generate(32, 512, tight=0.75, seed=seed), Limits(time_s=120)
+    answer = BY_NAME["exact"].solve(instance, limits, Watch(limits))
+    assert answer.plan is not None and answer.bound is not None
+    assert evaluate(instance, answer.plan) < answer.bound * 1.01

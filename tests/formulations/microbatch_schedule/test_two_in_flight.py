@@ -5,14 +5,15 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from oracles.microbatch_schedule import optimum, random_instance
 
 import planner
-from formulations.microbatch_schedule.bounds import chains, iteration_bound
+from formulations.microbatch_schedule.bounds import chains, iteration_bound, two_in_flight
 from formulations.microbatch_schedule.exact import proved_seconds
-from formulations.microbatch_schedule.two_in_flight import seconds_of_two
+from formulations.microbatch_schedule.two_in_flight import two_jobs
 from formulations.simulation.simulate_graph import PassGraph
 from instances.problems.microbatch_schedule import ScheduleEdge, ScheduleInstance, ScheduleStage, chain, generate
 from solvers.outcome import Limits
@@ -44,12 +45,7 @@ def _least(graph: PassGraph) -> tuple[float, float]:
     """What the bound says of the iteration, and what the longest chain of passes does."""
     known = chains(graph)
     longest = max(h + s + t for h, s, t in zip(known.heads, graph.seconds, known.tails, strict=True))
-    found = 0.0
-    for stage, count in enumerate(graph.counts):
-        if graph.rooms[stage] == 2 < count:
-            first, last = graph.number(stage, "F", 0), graph.release(stage, count - 1)
-            found = max(found, known.heads[first] + seconds_of_two(graph, stage) + known.tails[last])
-    return found, longest
+    return max((bound for bound, _ in two_in_flight(graph, known)), default=0.0), longest
 
 
 def test_no_bound_is_above_what_a_model_proves(cases: int) -> None:
@@ -86,7 +82,7 @@ def test_no_bound_is_above_what_brute_force_finds(cases: int) -> None:
 @pytest.mark.parametrize(("stages", "count", "takes"), [(2, 4, 15), (3, 4, 21), (3, 3, 18), (4, 4, 27)])
 def test_two_in_flight_by_hand(stages: int, count: int, takes: int) -> None:
     """Equal stages of 1 and 2 s: micro-batch j + 2 begins as j ends, and the one between a stage's 3 s after j."""
-    assert seconds_of_two(PassGraph(chain(stages, count, in_flight=2)), 0) == takes
+    assert two_jobs(PassGraph(chain(stages, count, in_flight=2)), 0)[0] == takes
 
 
 def test_scarce_memory_is_proved_by_bounds() -> None:
@@ -96,3 +92,21 @@ def test_scarce_memory_is_proved_by_bounds() -> None:
         assert iteration_bound(PassGraph(instance)) == pytest.approx(takes, rel=1e-9)
         found = planner.solve(instance, method="exact")
         assert (found.objective, found.status, found.proved_by) == (takes, "optimal", "bounds")
+
+
+def test_passes_of_both_jobs_start_when_the_path_has_them(cases: int) -> None:
+    """On a chain whose stages all have room for two: one at a time, in turn, and done in the seconds of the bound."""
+    rng = random.Random("starts of two")
+    for _ in range(cases):
+        seconds = [(float(rng.randint(1, 4)), float(rng.randint(1, 6))) for _ in range(rng.randint(2, 4))]
+        stages = tuple(ScheduleStage(f, b, in_flight=2) for f, b in seconds)
+        edges = tuple(ScheduleEdge(s, s + 1) for s in range(len(stages) - 1))
+        graph = PassGraph(ScheduleInstance("chain", 7, stages, edges))
+        takes, starts = two_jobs(graph, 0)
+        assert len(starts) == len(graph.stage)
+        assert max(starts[number] + graph.seconds[number] for number in starts) == takes
+        for number, waits in enumerate(graph.before):
+            assert all(starts[earlier] + graph.seconds[earlier] <= starts[number] for earlier, _ in waits)
+        for device in range(len(stages)):
+            order = sorted(graph.on(device), key=lambda number: starts[number])
+            assert all(starts[p] + graph.seconds[p] <= starts[q] for p, q in pairwise(order))
