@@ -7,7 +7,7 @@ from typing import Any
 
 from planner.display.terminal import bold, console, table
 from planner.reproduction.reproduce import Reproduction
-from planner.reproduction.verdicts import verdict_of
+from planner.reproduction.verdicts import CPU_S, verdict_of
 from planner.results import texts
 
 #: Longer texts may be cut short.
@@ -23,10 +23,12 @@ def show_claims(found: Mapping[str, Any]) -> None:
     rows = []
     for claim in found["claims"]:
         verdict = verdict_of(claim["name"])
-        rows.append((f"{claim['paper']}: {verdict.claim}", verdict.says, verdict.found, verdict.command))
-    made = table(("claim", "verdict", "effect", "command"), rows)
+        takes = "-" if claim["name"] not in CPU_S else "over 20" if claim["cpu_s"] is None else str(claim["cpu_s"])
+        rows.append((f"{claim['paper']}: {verdict.claim}", verdict.says, verdict.found, takes, verdict.command))
+    made = table(("claim", "verdict", "effect", "CPU s", "command"), rows)
     made.columns[1].no_wrap = True
-    made.columns[3].min_width = max(len(f"planner reproduce {claim['name']}") for claim in found["claims"])
+    made.columns[3].no_wrap = True
+    made.columns[4].min_width = max(len(f"planner reproduce {claim['name']}") for claim in found["claims"])
     console().print(made)
 
 

@@ -10,7 +10,7 @@ from planner.files.settings import parse
 from planner.process.errors import UsageError
 from planner.reproduction import CLAIMS, Claim, Evidence
 from planner.reproduction.claim import Note
-from planner.reproduction.verdicts import Verdict, verdict_of
+from planner.reproduction.verdicts import CPU_S, Verdict, verdict_of
 from planner.solving.solve import silent
 
 
@@ -94,6 +94,7 @@ def claims_listing() -> dict[str, Any]:
                 "summary": claim.summary,
                 "options": [option.name for option in claim.options],
                 "verdict": verdict_of(claim.name).to_json(),
+                "cpu_s": CPU_S.get(claim.name),
             }
             for claim in CLAIMS
         ]

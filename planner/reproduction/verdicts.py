@@ -6,6 +6,7 @@ those of the finding, and ``python docs/findings/make.py`` writes the table abov
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,6 +61,19 @@ class Verdict:
         printed = [{"value": each.value, "origin": each.origin, "where": each.where} for each in self.printed]
         return {"kind": self.kind, "printed": printed, "found": self.found, "command": self.command}
 
+
+#: About so many seconds of CPU time ``planner reproduce NAME`` takes, as findings state them or measured 2026-11-26;
+#: ``None``: more than 20, where measuring was stopped.
+CPU_S: Mapping[str, int | None] = {
+    "piper-table-1": None, "piper-fig-1": None, "piper-fig-2": None, "piper-fig-3": 95, "piper-fig-4": 2,
+    "piper-appendix-c": 7, "piper-flush": 9, "piper-clock": 19, "amp-homogeneous": 2, "amp-het-cluster": 2,
+    "amp-het-model": 2, "amp-clock": 17, "graphpipe-table-1": 11, "graphpipe-fig-2": 2, "graphpipe-fig-5": 2,
+    "graphpipe-fig-6": 25, "graphpipe-fig-7": 15, "graphpipe-fig-9": None, "graphpipe-case-study": 2,
+    "graphpipe-a3": None, "graphpipe-clock": 16, "graphpipe-1f1b": 3, "graphpipe-table-2": 3, "parmesan-fig-2": 2,
+    "parmesan-fig-3": None, "parmesan-table-1": 15, "parmesan-table-2": None, "parmesan-orders": None,
+    "parmesan-ablation": None, "zero-bubble-orders": 13, "zero-bubble-auto": 25, "interleaved-memory": 4,
+    "1f1b-distance": 11, "pipedream-vgg16": 2, "pipedream-loss": 4,
+}  # fmt: skip
 
 #: In the order of docs/findings.md.
 VERDICTS: tuple[Verdict, ...] = (

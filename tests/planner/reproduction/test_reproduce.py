@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
+from paths import ROOT
 
 from planner.cli.app import main
 from planner.display.reproduction import show_reproduction
@@ -13,7 +15,7 @@ from planner.process.errors import UsageError
 from planner.reproduction import CLAIMS, Evidence
 from planner.reproduction.claim import meets
 from planner.reproduction.reproduce import Reproduction, claims_listing, reproduce
-from planner.reproduction.verdicts import KINDS, verdict_of
+from planner.reproduction.verdicts import CPU_S, KINDS, verdict_of
 
 
 def test_names_are_unique() -> None:
@@ -88,3 +90,11 @@ def test_optima_of_a_claim_are_certified_into_a_folder(tmp_path: Path, capsys: p
     for file in files:
         instance = file.rpartition("-")[0] + ".instance.json"
         assert main(["verify", instance, file]) == 0
+
+
+def test_what_a_claim_takes_is_what_its_finding_states() -> None:
+    """Where a finding says the CPU time of a command, that; and of no claim that there is not."""
+    findings = (ROOT / "docs" / "findings.md").read_text()
+    stated = re.findall(r"`planner\s+reproduce\s+([a-z0-9-]+)`\s*[(,]\s*(\d+)\s+(?:s of )?CPU", findings)
+    assert len(stated) >= 10 and {name: CPU_S.get(name) for name, _ in stated} == {name: int(s) for name, s in stated}
+    assert {claim.name for claim in CLAIMS} >= set(CPU_S)
