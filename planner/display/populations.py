@@ -55,7 +55,8 @@ def show_validation(found: Validation) -> None:
             for label, count in factor.instances.items()
             for place, (name, own) in enumerate(factor.methods.items())
         ]
-        heads = [*list(rows[0])[:3], *("mean loss", "worst loss", "suboptimal", "no plan")]
+        failed = [name for name in ("invalid", "errors") if any(row[name] != "0" for row in rows)]
+        heads = [*list(rows[0])[:3], "mean loss", "worst loss", "suboptimal", "no plan", *failed]
         out.print(table(heads, ([row[head] for head in heads] for row in rows)))
     for line in _lines(found):
         out.print(line)
@@ -137,6 +138,7 @@ def features_of(
     drawn = dict.fromkeys(name for record in records for name in record["parameters"])
     titles = {"size": f"size: {found.size_of}", "memory_pressure": "memory pressure"}
     names = [name for name in (*titles, *drawn) if name != found.size_of and _is_number(records, name)]
+    losses = {name: own for name, own in losses.items() if any(own)} or losses  # there is nothing to see of others
     most = max(1, min(_FEATURES, _PANELS // max(1, len(losses))))
     by_feature = {each.parameter: [value_of(record, each.parameter) for record in records]
                   for each in losses_by(records, names, list(losses))}  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -33,6 +34,8 @@ class UnknownInstanceError(UsageError):
 _OF_TRAINERS = "training_strategy"
 #: What an instance that was validated knows of itself; a changed copy (`dataclasses.replace`) does not.
 _IS_VALID = "_is_valid"
+#: Commas also stand in values: what separates two parameters of a catalog entry is followed by a name.
+COMMA = re.compile(r",(?=\s*[a-z][\w-]*=)")
 #: The folder of published inputs (``--inputs`` goes before it).
 PUBLISHED = "PLANNER_PUBLISHED"
 
@@ -50,9 +53,10 @@ def load(
     Parameters
     ----------
     path_or_name
-        A catalog name (``planner list``), or a file: the project's own JSON, a foreign format recognised by its
-        content, a row of a file of instances (``FILE#ROW``), or a reproducer of a contradiction; ``-`` is standard
-        input, and ``.gz`` files are decompressed. A name of the catalog wins over a file; write ``./NAME`` for the
+        A catalog name (``planner list``), with parameters behind a colon if need be (``random-layers:seed=5``), or a
+        file: the project's own JSON, a foreign format recognised by its content, a row of a file of instances
+        (``FILE#ROW``), or a reproducer of a contradiction; ``-`` is standard input, and ``.gz`` files are decompressed.
+        A name of the catalog wins over a file; write ``./NAME`` for the
         file. A file that is not here is looked for in the published inputs.
     inputs
         Folder of published inputs; default: the environment variable ``PLANNER_PUBLISHED``.
@@ -77,12 +81,25 @@ def load(
     problem = None if problem is None else problem_name(problem)
     if isinstance(path_or_name, Mapping):
         loaded = read_declared(dict(path_or_name), "instance", problem, overrides)
-    elif (name := os.fsdecode(path_or_name)) in catalog():
-        loaded = _from_catalog(name, catalog()[name], inputs, problem, overrides)
+        return loaded
+    name, given = _of_name(os.fsdecode(path_or_name))
+    if name in catalog():
+        loaded = _from_catalog(name, catalog()[name], inputs, problem, {**overrides, **given})
     else:
         content, where = _content(name, inputs, problem, overrides)
         loaded = read_declared(content, where, problem, overrides)
     return loaded
+
+
+def _of_name(text: str) -> tuple[str, dict[str, str]]:
+    """A catalog entry and what is given behind its name, ``NAME:PARAMETER=VALUE,...``; any other text as it is."""
+    name, colon, given = text.partition(":")
+    if not colon or name not in catalog():
+        return text, {}
+    pairs = [part.partition("=") for part in COMMA.split(given)]
+    if not all(sign for _, sign, _ in pairs):
+        raise UsageError.at("the instance", text, f"{name}:PARAMETER=VALUE,...")
+    return name, {key.strip().replace("-", "_"): value.strip() for key, _, value in pairs}
 
 
 def read_declared(content: Any, where: str, problem: str | None, overrides: Mapping[str, Any]) -> Any:
@@ -125,7 +142,8 @@ def examples_of(family: Family[Any, Any]) -> Iterator[tuple[str, Instance]]:
 
 def problem_of(name: str, inputs: str | None = None, problem: str | None = None) -> Family[Any, Any]:
     """The family that `load` would read a file or a catalog name as an instance of; the same errors."""
-    entry, problem = catalog().get(name), None if problem is None else problem_name(problem)
+    entry = catalog().get(_of_name(name)[0])
+    problem = None if problem is None else problem_name(problem)
     if entry is None:
         content, where = _read_source(name, inputs)
         if is_graph(content):  # what it lacks may be among the overrides

@@ -12,7 +12,8 @@ from functools import cached_property
 from typing import Any, get_args, get_type_hints
 
 from formulations.contract.family import Claim, Family
-from planner.files.load import examples_of, family_named
+from instances.catalog.entry import SEED
+from planner.files.load import catalog, examples_of, family_named
 from planner.files.write import plain
 
 _WIDTH = 100
@@ -22,7 +23,7 @@ _TEXT = '''\
 
     planner solve {example} --method ./mine.py:solve --compare
     planner crosscheck {example} --methods exact,./mine.py:solve
-
+{population}
 It runs in a process of its own, which is ended at the time limit. Whatever goes wrong is a result with a reason, and
 what it prints is in the result (stats.printed). Plans are judged by the definition of {problem} alone.
 """
@@ -63,8 +64,15 @@ def blank(problem: str) -> str:
     family = family_named(problem)
     example, instance = next(examples_of(family))
     heuristic = next((method.name for method in family.methods if method.claim is Claim.HEURISTIC), None)
+    drawn = next((each for each in catalog().values() if each.family == problem and SEED in each.parameters), None)
+    many = (
+        ""
+        if drawn is None
+        else f"    planner validate '{drawn.name}:seed=1..100' --methods ./mine.py:solve --out run\n"
+    )
     return _TEXT.format(
         problem=problem,
+        population=many,
         example=example,
         start="" if heuristic is None else f'method="{heuristic}", ',
         start_words="what the planner chooses" if heuristic is None else f"the plan of {heuristic}",

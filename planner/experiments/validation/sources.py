@@ -14,7 +14,6 @@ from __future__ import annotations
 import glob
 import os
 import random
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +22,7 @@ from typing import Any
 import formulations
 from instances.errors import InstanceError
 from instances.parameters import MAX_COUNT, Setting
-from planner.files.load import catalog, family_of, load, read_declared
+from planner.files.load import COMMA, catalog, family_of, load, read_declared
 from planner.files.rows import SUFFIXES, count_rows, read_rows
 from planner.process.errors import UsageError
 
@@ -73,7 +72,8 @@ def members(
     ----------
     count
         So many of each source: drawn from a catalog entry, of the others a sample without repetition, in their order.
-        Default: all, and of a catalog entry of which nothing varies the one that it is.
+        Default: all, of a catalog entry with a range of seeds one for each, and of one of which nothing varies the one
+        that it is.
     names_only
         Rows are counted and not read: ``content`` stays ``None``.
 
@@ -122,6 +122,8 @@ def same_problem(found: Iterator[tuple[Member, Any]]) -> Iterator[tuple[Member, 
 
 
 def _draw(drawn: Generator, count: int | None, seed: int) -> Iterator[Member]:
+    if count is None and drawn.seeds:
+        count = len(drawn.seeds)
     if count is None and drawn.varies and drawn.spelled:
         raise UsageError(f"--count is missing; expected how many instances of {drawn.source} to draw")
     if count is None and not drawn.spelled:  # a catalog name: the instance that it is
@@ -165,8 +167,6 @@ def _read(sizes: Mapping[str, int], wanted: Sequence[int], names_only: bool) -> 
             yield from (Member(f"{file}#{row}", content=content) for row, content in read_rows(Path(file), rows))
 
 
-#: Commas also stand in values: what separates two parameters is followed by a name.
-_COMMA = re.compile(r",(?=\s*[a-z][\w-]*=)")
 _SEED = "seed"
 
 Draw = Callable[[random.Random], str]
@@ -176,7 +176,7 @@ Draw = Callable[[random.Random], str]
 class Generator:
     """A catalog entry with what is drawn of it; ``spelled``: parameters were given, ``varies``: draws differ.
 
-    ``parameters`` are those that vary, but for the seed.
+    ``parameters`` are those that vary, but for the seed. Of a range of ``seeds`` each is taken in turn, not drawn.
     """
 
     source: str
@@ -185,12 +185,14 @@ class Generator:
     parameters: Mapping[str, Setting]
     varies: bool
     spelled: bool
+    seeds: range = range(0)
 
     def draws(self, count: int, seed: int) -> Iterator[dict[str, str]]:
         """Settings of so many instances; fewer are the beginning of more."""
         rng = random.Random(seed)
-        for _ in range(count):
-            yield {name: draw(rng) for name, draw in self.axes.items()}
+        for place in range(count):
+            drawn = {name: draw(rng) for name, draw in self.axes.items()}
+            yield drawn | ({_SEED: str(self.seeds[place % len(self.seeds)])} if self.seeds else {})
 
     def values(self, settings: Mapping[str, str]) -> dict[str, Any]:
         """What was drawn, as numbers where it is some."""
@@ -211,8 +213,8 @@ def generator(source: str) -> Generator | None:
     known = {setting.name: setting for setting in (*family.overrides, *entry.parameters)}
     axes: dict[str, Draw] = {}
     parameters: dict[str, Setting] = {}
-    varies = False
-    for part in _COMMA.split(given) if colon else ():
+    varies, seeds = False, range(0)
+    for part in COMMA.split(given) if colon else ():
         parameter, sign, values = (each.strip() for each in part.partition("="))
         parameter = parameter.replace("_", "-")
         if not sign or not values or parameter in axes:
@@ -223,9 +225,12 @@ def generator(source: str) -> Generator | None:
         varies |= not is_one
         if not is_one and parameter != _SEED:
             parameters[parameter] = known[parameter]
+        if parameter == _SEED and ".." in values:
+            low, _, high = values.partition("..")
+            seeds = range(int(low), int(high) + 1)
     if any(each.name == _SEED for each in entry.parameters) and _SEED not in axes:
         axes[_SEED], varies = (lambda rng: str(rng.randrange(MAX_COUNT))), True
-    return Generator(source, name, axes, parameters, varies, bool(colon))
+    return Generator(source, name, axes, parameters, varies, bool(colon), seeds)
 
 
 def _axis(setting: Setting, values: str) -> tuple[Draw, bool]:

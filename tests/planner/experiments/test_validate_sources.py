@@ -226,3 +226,17 @@ def test_a_parameter_of_an_instance_may_have_the_name_of_an_argument(
     arguments = ["validate", "knapsack", "--nodes", "3", "--options", "2", "--count", "2", "--out", str(tmp_path / "o")]
     assert main([*arguments, "--methods", "piper", "--json", "--quiet"]) == 0
     assert json.loads(capsys.readouterr().out)["instances"] == 2
+
+
+def test_a_range_of_seeds_is_an_instance_for_each() -> None:
+    found = list(members(["random-layers:seed=3..7,devices=4|8"]))
+    assert [each.overrides["seed"] for each in found] == ["3", "4", "5", "6", "7"]
+    assert {each.overrides["devices"] for each in found} <= {"4", "8"}
+    assert all(set(each.drawn) == {"devices"} for each in found), "a seed is no parameter of what is lost by"
+    again = [each.overrides["seed"] for each in members(["random-layers:seed=3..7"], 7)]
+    assert again == ["3", "4", "5", "6", "7", "3", "4"]
+    assert len({each.overrides["seed"] for each in members(["random-layers:layers=4"], 20)}) > 15, (
+        "drawn without a range"
+    )
+    with pytest.raises(UsageError, match="--seed"):
+        list(members(["random-layers:seed=x..7"]))

@@ -173,3 +173,20 @@ def test_names_too_long_for_a_file_are_one_short_line(
     shown = capsys.readouterr().err
     assert "...: file is" not in shown and f"...{name[-150:]}: file is 'File name too long'; expected" in shown
     assert shown.count("\n") == 1 and len(shown) < 420
+
+
+def test_parameters_of_a_catalog_entry_may_stand_behind_its_name(capsys: pytest.CaptureFixture[str]) -> None:
+    """``--seed`` of a command is that of its solver; that of the instance is one of its name."""
+    wanted = planner.load("random-layers", seed=5, layers=6, devices=4)
+    assert planner.load("random-layers:seed=5, layers=6", devices=4) == wanted
+    assert planner.load("random-layers:seed=5,layers=6,devices=4") == wanted
+    for name, words in (
+        ("random-layers:seed", "expected random-layers:PARAMETER=VALUE"),
+        ("random-layers:sed=5", "unknown option --sed"),
+        ("random-layers:seed=1..3", "--seed is '1..3'"),
+        ("random-layer:seed=5", "closest|one of"),
+    ):
+        with pytest.raises(planner.UsageError, match=words):
+            planner.load(name)
+    assert main(["solve", "random-layers:seed=5", "--help"]) == 0
+    assert "--cost-model" in capsys.readouterr().out
