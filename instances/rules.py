@@ -194,6 +194,9 @@ def _facts(value: Any) -> Iterator[tuple[str, str]]:
             yield from [(each.name, str(len(own)))] if own else []
         elif each.name.endswith("_bytes") and isinstance(own, float):
             yield each.name, size(own)
+        elif "bandwidth" in each.name and isinstance(own, float):
+            per = getattr(getattr(value, "flat", value), "time_unit", "s")
+            yield each.name.removesuffix("_bytes_per_s"), f"{size(own)}/{per}"
         elif own is not None and own is not False:
             yield each.name, f"{own:.6g}" if isinstance(own, float) else str(own)
 
