@@ -109,7 +109,8 @@ def _type_of(hint: Any) -> Any:
     if hint in _NUMBERS:
         return _NUMBERS[hint]
     array, dimensions = get_args(hint)
-    scalar = get_args(get_args(array)[1])[0]
+    scalar = get_args(array)[-1]  # since NumPy 2.5 of NDArray itself, before of the ndarray that it stands for
+    scalar = next(iter(get_args(scalar)), scalar)
     return types.Array(numpy_support.from_dtype(np.dtype(scalar)), dimensions, "C")
 
 

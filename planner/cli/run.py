@@ -56,7 +56,13 @@ def run_command(
     model: Annotated[
         str, typer.Option(metavar="FILE.py:FUNCTION", help="returns the model, and inputs of one call of it")
     ],
-    backend: Annotated[str, typer.Option(metavar="gloo|nccl", help="CPU, or a GPU for each process")] = "gloo",
+    backend: Annotated[
+        str,
+        typer.Option(
+            metavar="gloo|nccl|emulated",
+            help="CPU; a GPU for each process; or processes one after the other on the model's device",
+        ),
+    ] = "gloo",
     runtime: Annotated[
         str, typer.Option(metavar="own|pipelining", help="ours, or torch.distributed.pipelining")
     ] = "own",
@@ -66,6 +72,9 @@ def run_command(
             "--check", metavar="", help="compare with the unsplit model: within 1e-6 in float32, 1e-12 in float64"
         ),
     ] = False,
+    alternative: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="PLAN is from alternatives: the N-th of its plans")
+    ] = None,
     passes: Annotated[
         str | None, typer.Option(metavar="PLAN", help="of microbatch_schedule: the order of passes (default: 1F1B)")
     ] = None,
@@ -84,7 +93,7 @@ def run_command(
     from planner.process.signals import defer, end_if_pending, pending
     from planner.results.check import other_settings, read_plan
     from planner.training.runtime.launch import InterruptedRunError, RunError
-    from planner.training.runtime.run import read_orders, run_plan
+    from planner.training.runtime.run import read_alternative, read_orders, run_plan
     from planner.training.runtime.trace import chrome_trace
 
     if plan == instance == STANDARD:
@@ -92,7 +101,7 @@ def run_command(
     sources = [plan, instance, model.rpartition(":")[0], *([] if passes is None else [passes])]
     refuse_outputs({"--trace": trace, "--out": out}, *sources)
     declared = view.load(instance, settings)
-    content = read_plan(plan)
+    content = read_plan(plan) if alternative is None else read_alternative(plan, alternative)
     for other in other_settings(declared, content, plan):
         view.note(f"note: {other}")
     with defer():
@@ -125,13 +134,15 @@ def run_command(
 
 
 def fidelity_command(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="from run --out")],
+    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="from run --out; several of one instance")],
     view: View = VIEW,
 ) -> None:
-    """Compare what a plan predicts with what its run measured, term by term."""
-    from planner.display.runs import show_fidelity
+    """Compare what a plan predicts with what its run measured, term by term; of several plans also their order."""
+    from planner.display.runs import show_fidelity, show_order
     from planner.results.check import read_plan
-    from planner.training.runtime.fidelity import fidelity
+    from planner.training.runtime.fidelity import fidelity, order_fidelity
 
-    found = fidelity(read_plan(run), run)
-    view.show(found, show_fidelity)
+    if len(runs) == 1:
+        view.show(fidelity(read_plan(runs[0]), runs[0]), show_fidelity)
+    else:
+        view.show(order_fidelity({run: read_plan(run) for run in runs}), show_order)

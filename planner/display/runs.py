@@ -11,7 +11,7 @@ from instances.units import size
 from planner.display.terminal import console, printable, table
 
 if TYPE_CHECKING:
-    from planner.training.runtime.fidelity import Fidelity
+    from planner.training.runtime.fidelity import Fidelity, OrderFidelity
     from planner.training.runtime.run import Run
     from planner.training.trainers.exporting import Exported
 
@@ -81,6 +81,21 @@ def show_fidelity(found: Fidelity) -> None:
     out = console()
     out.print(table(heads, rows, title=f"{found.instance}: what the plan predicts, and its run", left=heads[:2]))
     out.print("every term is as predicted" if found.worst is None else f"most wrong: {found.worst}")
+
+
+def show_order(found: OrderFidelity) -> None:
+    """Print a row for each run, by its measured iteration, and how well the order was predicted."""
+    heads = ("run", "predicted", "measured", "measured / predicted")
+    rows = [
+        (each.run, f"{each.predicted_s:.6g} s", f"{each.measured_s:.6g} s", f"{each.ratio:.4g}")
+        for each in sorted(found.plans, key=lambda each: each.measured_s)
+    ]
+    out = console()
+    on = "" if found.device is None else f" on {found.device}"
+    out.print(table(heads, rows, title=f"{found.instance}: iterations of {len(rows)} plans{on}", left=heads[:1]))
+    order = "all are equal" if found.spearman is None else f"rank correlation (Spearman) {found.spearman:.3f}"
+    errors = f"errors {found.median_error:.1%} (median), {found.worst_error:.1%} at most"
+    out.print(f"{order}; {errors}; the plan predicted to be the fastest was {found.regret:.1%} slower than the fastest")
 
 
 def show_exported(found: Exported, out: str | None) -> None:

@@ -12,6 +12,7 @@ from formulations.layer_assignment.definition import problem as assignment
 from formulations.layer_assignment.definition.plan import LayerPlan
 from instances.problems.amp_strategy import AmpInstance
 from planner.reproduction.amp.strategies import Strategy, examine
+from planner.training.runtime.fidelity import spearman
 
 #: A slow network between nodes: 0.5 Gbit/s.
 _SLOW_BYTES_PER_S = 0.5e9 / 8
@@ -69,17 +70,3 @@ def _equation_4(instance: AmpInstance, found: Sequence[Strategy]) -> str:
         short.append(_ratio(simulated, each.predicted_pipeline_s) - 1)
     off = sum(share > _CLEARLY - 1 for share in short)
     return f"it is too low in {off} of {len(found)} strategies, by up to {100 * max(short):.2f} %"
-
-
-def spearman(first: Sequence[float], second: Sequence[float]) -> float:
-    """Rank correlation; ties get their mean rank. NaN if one of the two is constant."""
-    ranks = [_ranks(values) for values in (first, second)]
-    means = [sum(each) / len(each) for each in ranks]
-    spread = [[rank - mean for rank in each] for each, mean in zip(ranks, means, strict=True)]
-    norm = (sum(x * x for x in spread[0]) * sum(y * y for y in spread[1])) ** 0.5
-    return sum(x * y for x, y in zip(*spread, strict=True)) / norm if norm else float("nan")
-
-
-def _ranks(values: Sequence[float]) -> list[float]:
-    ordered = sorted(values)
-    return [ordered.index(value) + (ordered.count(value) - 1) / 2 for value in values]

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 #: Guesses: the share of the peak that matrix products reach, and of the bandwidths that memory and links reach.
 EFFICIENCY, MEMORY_EFFICIENCY, LINK_EFFICIENCY = 0.5, 0.75, 0.75
+#: What an instance calls the bytes that are left of every device for the backward pass of a node.
+WORKING_SET = "working-set"
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,10 @@ a forward pass, P bytes of parameters, A bytes of a tensor between devices.
   whole. All-reduces of 2 (t-1)/t A bytes over the links of the server: forward the outputs of row products, backward
   the inputs of column products. With sequence parallelism the rest of a block takes 1/t as well; its gathers and
   scatters together are as large as the all-reduces.
-* Recomputation: one forward pass more; inputs alone are kept for each micro-batch in flight, the rest once.
+* Recomputation: one forward pass more; inputs alone are kept for each micro-batch in flight.
+* Working set: what the backward pass of a node has for a moment (`working_set`), and what is computed again for it. A
+  device needs the largest of its nodes, once. The most that two nodes need is taken from the memory of every device (at
+  most a 25th of it), and what a node needs beyond counts as its states: never too little.
 * ``zero1``, ``zero2``, ``zero3``: the t devices share the samples of a micro-batch, not the products, and each holds
   1/t of the optimiser's states, then of the gradients, then of the weights. With N micro-batches in a batch the devices
   exchange (t-1)/t P bytes: of gradients and weights once in a batch each (1); of gradients for every micro-batch, of
@@ -34,12 +37,16 @@ from planner.training.capture.captured import Captured, Node, edge_bytes
 from planner.training.capture.choices import Choices, Work
 from planner.training.capture.ops import LOOKUPS
 from planner.training.capture.sharding import Sharding, ring, sharding
+from planner.training.capture.working_set import working_bytes
 
 SEQUENCE = "sequence parallel"
 #: Bytes of gradients and of the optimiser's states for each byte of parameters: Adam, with 32-bit weights of its own
 #: where those of the model are 16 bits.
 GRADIENTS = 1.0
 OPTIMISER = {2: 6.0, 4: 2.0, 8: 2.0}
+#: The most of a device's memory that is left for working sets: beyond it, recomputing layers one by one would take room
+#: from plans that do not recompute.
+_RESERVE = 1 / 25
 
 
 @dataclass(frozen=True)
@@ -47,7 +54,8 @@ class Share:
     """What one device has of a node.
 
     ``saved_bytes`` of a micro-batch, ``inside_bytes`` those of them that were made in the node; ``input_bytes`` come
-    from other nodes. Seconds of each pass, on the links, and on the links in a forward pass.
+    from other nodes. Seconds of each pass, on the links, and on the links in a forward pass. ``working_bytes`` of a
+    backward pass.
     """
 
     parameter_bytes: float
@@ -59,6 +67,7 @@ class Share:
     backward_s: float
     link_s: float = 0.0
     again_link_s: float = 0.0
+    working_bytes: float = 0.0
 
 
 class Configurations:
@@ -72,11 +81,22 @@ class Configurations:
         self.graph = {each.name: each for each in captured.module.graph.nodes}
         self.parameters = {each.name: each for node in captured.nodes for each in node.parameters}
         self.taken = _first_taken(captured)
+        self.working = {node.id: working_bytes(captured, node) for node in captured.nodes}
+        #: Bytes of every device's memory that are left for the working set of one node.
+        self.reserve = min(self._most_of_two(), hardware.memory_bytes * _RESERVE)
 
     def of(self, node: Node) -> dict[int, tuple[Tmpc, ...]]:
         """All TMPCs of a node, by degree; every degree has one, so that a stage can have it for all its nodes."""
         rule = sharding(self.captured, node)
         return {t: tuple(self._at(node, t, rule)) for t in self.choices.degrees}
+
+    def _most_of_two(self) -> float:
+        """The largest working set that two nodes need, whole and computed again; of a single node its own."""
+        needs = []
+        for node in self.captured.nodes:
+            share = self.alone(node)
+            needs.append(share.working_bytes + share.inside_bytes * self.choices.recompute)
+        return sorted(needs)[-2:][0]
 
     def _at(self, node: Node, t: int, rule: Sharding | None) -> list[Tmpc]:
         spread = self._spread(node) if t > 1 else ({}, {})
@@ -131,6 +151,7 @@ class Configurations:
             backward,
             forward_link + backward_link,
             forward_link,
+            self.working[node.id] / (t if rule is not None else 1),
         )
 
     def _times_back(self, op: str) -> int:
@@ -165,7 +186,7 @@ class Configurations:
             share.forward_s + share.backward_s + share.link_s,
             share.trained_bytes,
             share.saved_bytes,
-            states,
+            states + max(0.0, share.working_bytes - self.reserve),
             *spread,
         )
         return self._with_recomputation(kept, share)
@@ -178,7 +199,9 @@ class Configurations:
             id=RECOMPUTE if kept.id == VANILLA else f"{kept.id}, {RECOMPUTE}",
             time=kept.time + share.forward_s + share.again_link_s,
             activation_bytes=share.input_bytes,
-            static_bytes=kept.static_bytes + share.inside_bytes,
+            static_bytes=kept.static_bytes
+            - max(0.0, share.working_bytes - self.reserve)
+            + max(0.0, share.working_bytes + share.inside_bytes - self.reserve),
         )
         return [kept, again]
 
@@ -211,6 +234,7 @@ class Configurations:
             again_link_s=(t - 1) / t * P / self.link_rate if level == 3 else 0.0,
         )
         time = (whole.forward_s + whole.backward_s) / t + link
+        states += max(0.0, share.working_bytes - self.reserve)
         return self._with_recomputation(Tmpc(f"zero{level}", time, Q / t, share.saved_bytes, states), share)
 
     def _spread(self, node: Node) -> tuple[dict[NodeId, float], dict[NodeId, float]]:

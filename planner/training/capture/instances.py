@@ -11,7 +11,7 @@ from instances.problems.stage_graph import Operator as Vertex
 from instances.problems.stage_partitioning import CostModel, Edge, Layer, StageInstance, TiedWeights
 from instances.rules import Fact
 from planner.training.capture.captured import Captured, edge_bytes, kept_tensors, shared_tensors
-from planner.training.capture.choices import Choices, Work
+from planner.training.capture.choices import WORKING_SET, Choices, Work
 from planner.training.capture.configurations import Configurations
 
 
@@ -47,11 +47,11 @@ def stage_partitioning(
         layers=layers,
         edges=tuple(Edge(*pair, size) for pair, size in sorted(edge_bytes(captured).items())),
         num_devices=devices,
-        memory_bytes=hardware.memory_bytes,
+        memory_bytes=hardware.memory_bytes - offered.reserve,
         bandwidth=bandwidth_between(hardware, devices, choices.link_efficiency),
         num_microbatches=work.num_microbatches,
         cost_model=CostModel.RELEASED,
-        options=dict(facts),
+        options={**facts, WORKING_SET: offered.reserve},
         warnings=captured.warnings,
         tied=tuple(TiedWeights(name, nodes, sizes[name]) for name, nodes in captured.tied.items()),
         shared=shared_tensors(captured),

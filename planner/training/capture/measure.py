@@ -30,7 +30,7 @@ def measure_ops(module: torch.fx.GraphModule, inputs: Mapping[str, Any]) -> dict
     Source
     ------
     Reconstructed. An attention op keeps its queries, keys, values and output, as fused kernels do, whatever the device
-    at hand would keep.
+    at hand would keep, and a mask that it is given as numbers of the queries' type.
     """
     mode = FakeTensorMode()
     fake = {name: _fake(value, mode) for name, value in inputs.items()}
@@ -160,6 +160,11 @@ class _Run(torch.fx.Interpreter):
             for each in (query, key, value, result):
                 self.keep(each)
             cost.saved[self.now] += 4 * math.prod(heads) * length  # logarithms of the sums of exponentials, float32
+            mask = self.env.get(n.args[3] if len(n.args) > 3 else n.kwargs.get("attn_mask"))
+            if mask is not None and mask.dtype == torch.bool:  # kernels add to products: 0, or minus infinity
+                cost.saved[self.now] += mask.numel() * query.element_size()
+            elif mask is not None:
+                self.keep(mask)
         return result
 
 

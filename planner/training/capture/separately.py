@@ -26,6 +26,8 @@ from planner.types import Instance
 
 #: Where PyTorch's compiler keeps files; without it, in a folder of its own among the temporary files, which stays.
 _COMPILER = "TORCHINDUCTOR_CACHE_DIR"
+#: Seconds in which a driver says how many GPUs it has; it takes less than one.
+_ASKING_S = 30.0
 
 
 class Strict(BaseModel):
@@ -110,11 +112,29 @@ def prepare_torch(folder: str, *packages: str) -> Iterator[None]:
     # Asking CUDA how many devices there are would keep forks from using them.
     os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
     try:
+        count_gpus()
         _import(packages)
         yield
     finally:
         if is_ours:
             os.environ.pop(_COMPILER, None)
+
+
+@cache
+def count_gpus() -> int:
+    """How many GPUs there are, asked in a fork: where CUDA or NVML were started, forks of the process cannot use them.
+
+    The number is noted where PyTorch looks first.
+    """
+    import torch
+
+    if not torch.cuda._is_compiled():
+        return 0
+    if torch.cuda.is_initialized():
+        return int(torch.cuda.device_count())
+    asked = run_in_fork(lambda _: torch.cuda.device_count(), "the number of GPUs", Deadline.after(_ASKING_S))
+    torch.cuda._cached_device_count = asked.value if asked.end is End.RETURNED else 0
+    return int(torch.cuda._cached_device_count)
 
 
 @cache

@@ -6,10 +6,13 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 from instances.errors import InstanceError
 
+#: Bytes of all that a process has, where they were measured.
+_MEMORY = ("peak_bytes", "memory_planned")
 _LISTS = ("bytes_sent", "bytes_planned", "held_bytes", "held_planned", "measured", "simulated")
 #: Of runs with tensor parallelism alone, and of all but old ones.
 _COLLECTIVES, _GRADIENTS = ("collective_bytes", "collective_planned"), ("gradient_bytes", "gradient_planned")
@@ -57,7 +60,8 @@ def fidelity(run: Mapping[str, Any], where: str = "run") -> Fidelity:
     ``forward`` and ``backward`` are seconds of all passes; ``transfer`` bytes sent; ``collectives``, where stages are
     tensor-parallel, bytes sent to sum tensors within replicas; ``gradients`` those sent to sum
     gradients over replicas and stages; ``memory`` the most bytes that a
-    process holds for backward passes; ``bubble`` the share of the iteration in which processes run no pass; ``waiting``
+    process holds for backward passes; ``all memory`` all bytes of the process on a GPU that has most beside the planned
+    ones; ``bubble`` the share of the iteration in which processes run no pass; ``waiting``
     seconds of the iteration beyond a simulated one with the measured passes, which moves tensors in no time;
     ``iteration`` seconds of all. The last two follow from others and are never the worst.
 
@@ -76,6 +80,7 @@ def fidelity(run: Mapping[str, Any], where: str = "run") -> Fidelity:
         Term("transfer", "bytes", math.fsum(run["bytes_planned"]), math.fsum(run["bytes_sent"])),
         *_sums(run),
         Term("memory", "bytes", max(run["held_planned"]), max(run["held_bytes"])),
+        *_all_memory(run),
         Term(
             "bubble",
             "share",
@@ -88,6 +93,92 @@ def fidelity(run: Mapping[str, Any], where: str = "run") -> Fidelity:
     return Fidelity(str(run["instance"]), tuple(terms), worst.term if worst.error else None)
 
 
+@dataclass(frozen=True)
+class PlanTimes:
+    """The iteration of a run: seconds that its plan predicts, and those that were measured."""
+
+    run: str
+    predicted_s: float
+    measured_s: float
+
+    @property
+    def ratio(self) -> float:
+        """Measured to predicted."""
+        return self.measured_s / self.predicted_s
+
+
+@dataclass(frozen=True)
+class OrderFidelity:
+    """How several plans of one instance were predicted, and how they ran on one device.
+
+    ``spearman`` is the correlation of their ranks by predicted and by measured iteration: 1 if the order is the same;
+    ``None`` where all are equal. Errors are of predictions relative to measurements, without their signs; ``regret`` is
+    by how much the plan that is predicted to be the fastest was slower than the one that was.
+    """
+
+    instance: str
+    device: str | None
+    plans: tuple[PlanTimes, ...]
+    spearman: float | None
+    median_error: float
+    worst_error: float
+    regret: float
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that ``planner fidelity --json`` prints for several runs."""
+        rows = [{**vars(each), "ratio": each.ratio} for each in self.plans]
+        figures = ("spearman", "median_error", "worst_error", "regret")
+        head = {"instance": self.instance, "device": self.device, "plans": rows}
+        return {**head, **{name: getattr(self, name) for name in figures}}
+
+
+def order_fidelity(runs: Mapping[str, Mapping[str, Any]]) -> OrderFidelity:
+    """Compare the order of plans that is predicted with the one that was measured.
+
+    Parameters
+    ----------
+    runs
+        By a name of each, as ``planner run --out`` writes them; at least two.
+
+    Raises
+    ------
+    InstanceError
+        If one is no such object, an iteration takes no time, or they are of several instances or devices.
+    """
+    plans, first = [], next(iter(runs.values()))
+    for where, run in runs.items():
+        _expect(run, where)
+        for name in ("instance", "device"):
+            if run.get(name) != first.get(name):
+                raise InstanceError.at(where, name, run.get(name), f"{first.get(name)}, as of the other runs")
+        plans.append(PlanTimes(where, _end(run["simulated"]), _end(run["measured"])))
+        for name in ("predicted_s", "measured_s"):
+            if not getattr(plans[-1], name) > 0:
+                raise InstanceError.at(where, name, getattr(plans[-1], name), "a positive time of an iteration")
+    predicted, measured = [each.predicted_s for each in plans], [each.measured_s for each in plans]
+    errors = [abs(each.predicted_s / each.measured_s - 1) for each in plans]
+    order = spearman(predicted, measured)
+    regret = min(plans, key=lambda each: each.predicted_s).measured_s / min(measured) - 1
+    known = None if math.isnan(order) else order
+    return OrderFidelity(
+        str(first["instance"]), first.get("device"), tuple(plans), known, median(errors), max(errors), regret
+    )
+
+
+def spearman(first: Sequence[float], second: Sequence[float]) -> float:
+    """Rank correlation; ties get their mean rank. NaN if one of the two is constant."""
+    ranks = [_ranks(values) for values in (first, second)]
+    means = [sum(each) / len(each) for each in ranks]
+    spread = [[rank - mean for rank in each] for each, mean in zip(ranks, means, strict=True)]
+    norm = (sum(x * x for x in spread[0]) * sum(y * y for y in spread[1])) ** 0.5
+    return sum(x * y for x, y in zip(*spread, strict=True)) / norm if norm else float("nan")
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    ordered = sorted(values)
+    return [ordered.index(value) + (ordered.count(value) - 1) / 2 for value in values]
+
+
 def _sums(run: Mapping[str, Any]) -> list[Term]:
     found = []
     for term, (measured, predicted) in (("collectives", _COLLECTIVES), ("gradients", _GRADIENTS)):
@@ -96,9 +187,19 @@ def _sums(run: Mapping[str, Any]) -> list[Term]:
     return found
 
 
-def _sums_of(run: Mapping[str, Any]) -> list[str]:
-    """The lists of sums that a run has, or should have beside the other one of a pair."""
-    return [name for pair in (_COLLECTIVES, _GRADIENTS) if any(each in run for each in pair) for name in pair]
+def _all_memory(run: Mapping[str, Any]) -> list[Term]:
+    """The most bytes of a process on a GPU: of the process whose share of the planned ones is largest."""
+    if _MEMORY[0] not in run:
+        return []
+    pairs = zip(run["memory_planned"], run["peak_bytes"], strict=True)
+    planned, peak = max(pairs, key=lambda pair: pair[1] / pair[0] if pair[0] else math.inf)
+    return [Term("all memory", "bytes", planned, peak)]
+
+
+def _pairs_of(run: Mapping[str, Any]) -> list[str]:
+    """The lists that some runs have, or should have beside the other one of a pair."""
+    pairs = (_COLLECTIVES, _GRADIENTS, _MEMORY)
+    return [name for pair in pairs if any(each in run for each in pair) for name in pair]
 
 
 def _end(passes: Sequence[Any]) -> float:
@@ -114,7 +215,7 @@ def _idle(passes: Sequence[Any], processes: int, end: float) -> float:
 
 
 def _expect(run: Mapping[str, Any], where: str) -> None:
-    lists = (*_LISTS, *_sums_of(run))
+    lists = (*_LISTS, *_pairs_of(run))
     for name in ("instance", "resimulated_s", "processes", *lists):
         if name not in run:
             raise InstanceError.missing(where, name, "a run, as planner run --out writes it")
@@ -142,7 +243,7 @@ def _expect_whole(run: Mapping[str, Any], where: str) -> None:
     count = run["processes"]
     if not isinstance(count, int):
         raise InstanceError.at(where, "processes", count, "a whole number")
-    for name in ("bytes_sent", "bytes_planned", "held_bytes", "held_planned", *_sums_of(run)):
+    for name in ("bytes_sent", "bytes_planned", "held_bytes", "held_planned", *_pairs_of(run)):
         if len(run[name]) != count:
             raise InstanceError.at(where, f"len({name})", len(run[name]), f"{count}, one for each process")
     passes = {name: Counter(tuple(row[:3]) for row in run[name]) for name in ("measured", "simulated")}

@@ -95,13 +95,17 @@ def _child(work: Callable[[int], Any], rank: int, pipe: Any) -> None:
     try:
         content = {"result": work(rank)}
     except Exception as error:
-        said = " ".join("".join(traceback.format_exception_only(error)).split())[:300]
-        content = {"error": said, "when": time.monotonic()}
+        content = {"error": failure_words(error), "when": time.monotonic()}
     buffer = io.BytesIO()
     torch.save(content, buffer)
     pipe.send_bytes(buffer.getvalue())
     pipe.close()
     os._exit(0)
+
+
+def failure_words(error: Exception) -> str:
+    """What an error says, in one line."""
+    return " ".join("".join(traceback.format_exception_only(error)).split())[:300]
 
 
 def _end_after(sentinel: int) -> None:

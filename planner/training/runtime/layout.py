@@ -20,6 +20,7 @@ from instances.generators.transformer import RECOMPUTE, VANILLA
 from instances.problems.stage_partitioning import CostModel
 from instances.rules import NodeId
 from planner.process.errors import UsageError
+from planner.training.capture.choices import WORKING_SET
 from planner.training.runtime.origin import granularity_of
 
 #: TMPCs of imported instances that are split by columns and rows, and nothing else.
@@ -51,6 +52,8 @@ class Duty:
     shard, degree
         Which of the replica's processes it is, and how many they are (tensor parallelism); their ranks follow each
         other.
+    memory_planned
+        Bytes of all that it holds, by the model of the plan; ``None`` where that is not what a run has.
     gradient_planned
         Bytes that it sends to sum gradients in an iteration, by the model of the plan: 2 (d-1)/d w for w bytes of
         weights in d replicas, as rings send them. Each layer's weights count, and nothing goes to other stages.
@@ -66,6 +69,7 @@ class Duty:
     shard: int = 0
     degree: int = 1
     gradient_planned: float = 0.0
+    memory_planned: float | None = None
 
     def __str__(self) -> str:
         shard = f", shard {self.shard}" if self.degree > 1 else ""
@@ -184,6 +188,7 @@ def _of_stages(instance: Any, plan: Any, in_flight: Sequence[int]) -> Layout:
     layers = {layer.id: layer for layer in instance.layers}
     stage_of = {node: number for number, stage in enumerate(plan.stages) for node in stage.nodes}
     duties, recomputed = [], set()
+    reserve = float(instance.options.get(WORKING_SET, 0.0))
     for number, (stage, s) in enumerate(zip(plan.stages, in_flight, strict=True)):
         chosen = {
             node: next(x for x in layers[node].tmpcs[stage.tp_degree] if x.id == stage.tmpcs[node])
@@ -200,8 +205,12 @@ def _of_stages(instance: Any, plan: Any, in_flight: Sequence[int]) -> Layout:
             for edge in crossing
         )
         d, t, N = stage.dp_degree, stage.tp_degree, instance.num_microbatches
-        seconds = math.fsum(x.time for x in chosen.values()) * (1e-3 if instance.time_unit == "ms" else 1.0)
-        held, carried = -(-s // d), carried_bytes(instance, stage)
+        unit = 1e-3 if instance.time_unit == "ms" else 1.0
+        least = {node: min(x.time for x in layers[node].tmpcs[stage.tp_degree]) for node in stage.nodes}
+        once = math.fsum(least[node] if "recomp" in x.id else x.time for node, x in chosen.items()) * unit
+        seconds = math.fsum(x.time for x in chosen.values()) * unit
+        held = -(-s // d)
+        kept = math.fsum([*(x.activation_bytes for x in chosen.values()), *carried_bytes(instance, stage)]) * held
         for replica, shard in itertools.product(range(d), range(t)):
             own = range(replica, N, d)
             sent = moved * (shard == 0) + spread * (shard < max(1, t - 1))
@@ -211,12 +220,13 @@ def _of_stages(instance: Any, plan: Any, in_flight: Sequence[int]) -> Layout:
                     replica,
                     _passes([(m,) for m in own], kfkb(len(own), held, 1)),
                     sent * len(own),
-                    math.fsum([*(x.activation_bytes for x in chosen.values()), *carried]) * held,
-                    seconds / 3,
-                    seconds * 2 / 3,
+                    kept,
+                    once / 3,
+                    seconds - once / 3,
                     shard,
                     t,
                     2 * (d - 1) / d * math.fsum(x.weight_bytes for x in chosen.values()),
+                    math.fsum([kept, reserve, *(x.static_bytes for x in chosen.values())]),
                 )
             )
     edges = {(stage_of[edge.source], stage_of[edge.target]) for edge in instance.edges}
@@ -306,8 +316,10 @@ class Timing:
     end_s: float
 
 
-def simulate(made: Layout) -> list[Timing]:
+def simulate(made: Layout, seconds: Mapping[tuple[int, bool, int], float] | None = None) -> list[Timing]:
     """When each pass would run by the plan's own times, tensors moved in no time.
+
+    ``seconds`` are those of each pass, by (process, is_forward, index), in place of the plan's.
 
     Raises
     ------
@@ -335,7 +347,8 @@ def simulate(made: Layout) -> list[Timing]:
             if any(wait not in ends for wait in waits):
                 break
             start = max([clock[rank], *(ends[wait] for wait in waits)])
-            clock[rank] = start + (duty.forward_s if task.is_forward else duty.backward_s)
+            planned = duty.forward_s if task.is_forward else duty.backward_s
+            clock[rank] = start + (planned if seconds is None else seconds[rank, task.is_forward, task.index])
             found.append(Timing(rank, task.is_forward, task.index, start, clock[rank]))
             next_pass[rank] += 1
             takers = (after if task.is_forward else before).get(duty.stage, [])

@@ -41,7 +41,15 @@ class Job:
     @property
     def is_tagged(self) -> bool:
         """Whether messages have tags: without them they are received in the order in which they are sent."""
-        return self.backend == "gloo"
+        return self.backend != "nccl"
+
+    def device_of(self, rank: int) -> Any:
+        """The device of a process: the CPU with gloo, a GPU for each with NCCL, else the model's."""
+        import torch
+
+        if self.backend == "emulated":
+            return next(self.program.model.parameters()).device
+        return torch.device("cpu" if self.backend == "gloo" else f"cuda:{rank}")
 
 
 @dataclass(frozen=True)
@@ -51,7 +59,8 @@ class Report:
     ``losses`` are parts of the loss by sample, ``gradients`` those of its stage's parameters (replica 0 alone; ``None``
     for a parameter without one), both of the first process of a replica alone; ``held_bytes`` the most that it held for
     backward passes, ``collective_bytes`` what it sent to sum tensors in its replica, ``gradient_bytes`` to sum
-    gradients with other replicas and stages, as a ring sends them.
+    gradients with other replicas and stages, as a ring sends them. ``peak_bytes`` are all that it had on a GPU at most;
+    ``None`` where that is not measured.
     """
 
     rank: int
@@ -62,6 +71,7 @@ class Report:
     collective_bytes: float
     gradient_bytes: float
     timings: tuple[Timing, ...]
+    peak_bytes: int | None = None
 
 
 @dataclass
@@ -78,12 +88,10 @@ class Process:
     """A replica of a stage, with its own point-to-point messages."""
 
     def __init__(self, job: Job, rank: int) -> None:
-        import torch
-
         self.job, self.rank = job, rank
         self.duty = job.layout.duties[rank]
         self.stage = self.duty.stage
-        self.device = torch.device("cpu" if job.backend == "gloo" else f"cuda:{rank}")
+        self.device = job.device_of(rank)
         self.blocks = job.stages.blocks[self.stage]
         self.parameters = job.stages.parameters[self.stage]
         for block in self.blocks:
@@ -228,7 +236,8 @@ class Process:
             for each in given:
                 if isinstance(each, torch.Tensor):
                     save(each)
-            made = checkpoint(block.module, *given, use_reentrant=False, early_stop=False)
+            again = {"use_reentrant": False, "early_stop": False, "preserve_rng_state": False}  # no op draws numbers
+            made = checkpoint(block.module, *given, **again)
         return dict(zip(block.outputs, made, strict=True))
 
     def _saver(self, storages: dict[int, int], inputs: Iterable[Any]) -> Callable[[Any], Any]:
@@ -326,16 +335,21 @@ class Process:
                 self._sum(parameter.grad, each, groups)
 
     def _sum(self, gradient: Any, each: GradientSum, groups: Mapping[tuple[int, ...], Any]) -> None:
-        """Sum a gradient, or this process's share of it, in place; note what a ring sends for it."""
+        """Sum a gradient, or this process's share of it, in place."""
         from torch import distributed
 
+        members = each.group_of(self.rank)
+        local = getattr(gradient, "_local_tensor", gradient)
+        if len(members) > 1:
+            distributed.all_reduce(local, group=groups[members])
+        self.count_sum(local, each)
+
+    def count_sum(self, gradient: Any, each: GradientSum) -> None:
+        """Note what a ring sends to sum a gradient over the processes that have it."""
         from planner.training.capture.sharding import ring
 
-        members = each.group_of(self.rank)
-        if len(members) > 1:
-            local = getattr(gradient, "_local_tensor", gradient)
-            distributed.all_reduce(local, group=groups[members])
-            self.gradient_bytes += ring(len(members)) * local.numel() * local.element_size()
+        members = len(each.group_of(self.rank)) or 1
+        self.gradient_bytes += ring(members) * gradient.numel() * gradient.element_size()
 
 
 def _alone(tensor: Any) -> Any:

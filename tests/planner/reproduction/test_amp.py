@@ -21,10 +21,10 @@ from instances.generators.amp_experiments import (
     printed_cuts,
 )
 from planner.process.errors import UsageError
-from planner.reproduction.amp.notes import spearman
 from planner.reproduction.amp.strategies import examine
 from planner.reproduction.amp.tables import PRINTED
 from planner.reproduction.reproduce import reproduce
+from planner.training.runtime.fidelity import spearman
 
 #: Strategies; printed rows; of those, the same cuts, and equivalent ones.
 NAMES = {"amp-homogeneous": (53, 10, 10, 0), "amp-het-cluster": (53, 10, 9, 0), "amp-het-model": (65, 7, 2, 2)}

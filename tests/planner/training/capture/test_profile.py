@@ -65,7 +65,8 @@ def test_times_of_the_instance_are_medians():
     block = {x.id: x for x in made.layers[1].tmpcs[1]}
     assert (block["vanilla"].time, block["activation recomp"].time) == (2.0 + 4.0, 2.0 + 4.0 + 2.0)
     assert found[0].spread == pytest.approx((22.0 - 4.0) / 13.0), "22, 13 and 4 seconds in all"
-    assert made.bandwidth == 1e9 and made.memory_bytes == 1e9 and made.layers[1].tmpcs.keys() == {1}
+    assert made.bandwidth == 1e9 and made.memory_bytes == 1e9 - made.options["working-set"]
+    assert made.layers[1].tmpcs.keys() == {1}
     assert block["vanilla"].activation_bytes == sum(captured.costs[op].saved_bytes for op in captured.nodes[1].ops)
 
 
@@ -133,3 +134,18 @@ def test_bad_input_is_one_line(
     assert main(["profile", f"{source}:{function}", *options]) == 2
     error = capsys.readouterr().err
     assert words in error and error.count("\n") == 1
+
+
+def test_forks_need_not_ask_cuda_how_many_gpus_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asking starts NVML or CUDA, and then forks of this process cannot use them: a fork is asked, once."""
+    import os
+
+    from planner.training.capture.separately import count_gpus
+
+    here = os.getpid()
+    monkeypatch.setattr(torch.cuda, "_is_compiled", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3 if os.getpid() != here else -1)
+    monkeypatch.setattr(torch.cuda, "_cached_device_count", None)
+    assert count_gpus.__wrapped__() == torch.cuda._cached_device_count == 3
+    monkeypatch.setattr(torch.cuda, "_is_compiled", lambda: False)
+    assert count_gpus.__wrapped__() == 0

@@ -238,6 +238,10 @@ act.register_fake(lambda x, _: torch.empty_like(x))
 act.register_autograd(lambda _, gradient: (gradient, None))
 
 
+def on_gpu() -> Example:
+    return nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8)).double().cuda(), (torch.randn(5, 8).double().cuda(),)
+
+
 def dies() -> Example:
     return Watched("die"), words()
 

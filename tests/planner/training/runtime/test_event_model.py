@@ -17,6 +17,7 @@ from formulations.training_strategy import FAMILY
 from formulations.training_strategy.definition.problem import iteration, orders
 from instances.problems.training_strategy import StrategyInstance
 from planner.process.errors import UsageError
+from planner.training.runtime.fidelity import spearman
 from planner.training.runtime.layout import layout, simulate
 from planner.training.runtime.run import run_plan
 
@@ -91,23 +92,6 @@ def test_other_strategies_are_not_run(given: dict[str, Any], words: str) -> None
     instance = sleeping(schedule="interleaved,zb-h1", virtual_stages=2)
     with pytest.raises(UsageError, match=words):
         layout(instance, FAMILY.plan_from_json(instance, given), "training_strategy")
-
-
-def ranks(values: list[float]) -> list[float]:
-    """From 0 on; equal values share the mean of their ranks."""
-    return [(sum(x < value for x in values) + sum(x <= value for x in values) - 1) / 2 for value in values]
-
-
-def spearman(one: list[float], other: list[float]) -> float:
-    """Correlation of ranks: 1 if both have the same order.
-
-    >>> spearman([1.0, 2.0, 3.0], [10.0, 30.0, 20.0])
-    0.5
-    """
-    a, b = ranks(one), ranks(other)
-    mean = (len(a) - 1) / 2
-    covariance = sum((x - mean) * (y - mean) for x, y in zip(a, b, strict=True))
-    return covariance / (sum((x - mean) ** 2 for x in a) * sum((y - mean) ** 2 for y in b)) ** 0.5
 
 
 @pytest.mark.slow

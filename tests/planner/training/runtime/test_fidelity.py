@@ -12,7 +12,7 @@ import pytest
 from instances.errors import InstanceError
 from planner.cli.app import main
 from planner.display.runs import show_run
-from planner.training.runtime.fidelity import fidelity
+from planner.training.runtime.fidelity import fidelity, order_fidelity
 
 PASSES = [[0, "F", 0, 0.0, 1.0], [1, "F", 0, 1.0, 2.0], [1, "B", 0, 2.0, 4.0], [0, "B", 0, 4.0, 6.0]]
 
@@ -105,6 +105,64 @@ def test_the_command_prints_both_ways(tmp_path: Path, capsys: pytest.CaptureFixt
     }  # fmt: skip
     assert main(["fidelity", str(file)]) == 0
     assert "most wrong: transfer" in capsys.readouterr().out
+
+
+def _scaled(predicted: float, measured: float, **more: Any) -> dict[str, Any]:
+    """A run whose plan predicts so many times the seconds of `PASSES`, and takes so many times them."""
+    both = {"simulated": predicted, "measured": measured}
+    rows = {name: [[*row[:3], row[3] * by, row[4] * by] for row in PASSES] for name, by in both.items()}
+    return record(**rows, **more)
+
+
+def test_several_runs_are_compared_by_their_order() -> None:
+    found = order_fidelity({"a": _scaled(1, 1.25), "b": _scaled(2, 2), "c": _scaled(3, 1), "d": _scaled(4, 5)})
+    first = found.plans[0]
+    assert (first.run, first.predicted_s, first.measured_s, first.ratio) == ("a", 6.0, 7.5, 1.25)
+    assert found.spearman == pytest.approx(1 - 6 * (1 + 1 + 4 + 0) / (4 * 15))
+    assert found.median_error == pytest.approx(0.2) and found.worst_error == pytest.approx(2.0)
+    assert found.regret == pytest.approx(0.25), "a is predicted to be the fastest, c is"
+    assert order_fidelity({"a": _scaled(1, 1), "b": _scaled(1, 2)}).spearman is None, "there is no predicted order"
+
+
+@pytest.mark.parametrize(
+    ("second", "words"),
+    [
+        (_scaled(1, 1, instance="three"), "instance is 'three'; expected two"),
+        (_scaled(1, 1, device="NVIDIA H200"), "device is 'NVIDIA H200'; expected cpu"),
+        (_scaled(1, 0), "measured_s is 0"),
+        ({"ok": True}, "instance is missing"),
+    ],
+)
+def test_runs_that_cannot_be_compared_are_one_line(
+    second: dict[str, Any], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = [tmp_path / "a.json", tmp_path / "b.json"]
+    for file, content in zip(files, (_scaled(1, 1, device="cpu"), {"device": "cpu", **second}), strict=True):
+        file.write_text(json.dumps(content))
+    assert main(["fidelity", *map(str, files)]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == "" and len(captured.err.splitlines()) == 1 and words in captured.err
+
+
+def test_the_order_is_printed_both_ways(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = [tmp_path / "a.json", tmp_path / "b.json"]
+    for file, content in zip(files, (_scaled(1, 3), _scaled(2, 2)), strict=True):
+        file.write_text(json.dumps(content))
+    assert main(["fidelity", *map(str, files), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert list(found) == ["instance", "device", "plans", "spearman", "median_error", "worst_error", "regret"]
+    assert found["spearman"] == -1.0 and found["plans"][0]["ratio"] == 3.0
+    assert main(["fidelity", *map(str, files)]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "rank correlation (Spearman) -1.000" in out and "was 50.0% slower than the fastest" in out
+    assert out.index("b.json") < out.index("a.json"), "by measured iteration"
+
+
+def test_all_memory_is_that_of_the_process_with_most_beside_its_plan() -> None:
+    terms = {each.term: each for each in fidelity(record(peak_bytes=[90, 60], memory_planned=[100.0, 50.0])).terms}
+    assert (terms["all memory"].predicted, terms["all memory"].measured) == (50.0, 60.0)
+    with pytest.raises(InstanceError, match="memory_planned"):
+        fidelity(record(peak_bytes=[90, 60]))
 
 
 @pytest.mark.parametrize(
