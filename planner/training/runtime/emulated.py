@@ -13,7 +13,7 @@ Source: reconstructed.
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from graphlib import TopologicalSorter
@@ -67,7 +67,7 @@ def run_emulated(job: Job) -> list[Report]:
     ]
 
 
-def seconds_of(reports: list[Report]) -> dict[tuple[int, bool, int], float]:
+def seconds_of(reports: Sequence[Report]) -> dict[tuple[int, bool, int], float]:
     """Seconds of each pass by process, kind and number."""
     return {
         (each.rank, each.is_forward, each.index): each.end_s - each.start_s

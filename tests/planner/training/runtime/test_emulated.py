@@ -142,7 +142,7 @@ def test_a_pass_that_fails_ends_the_run_with_one_line(
     assert (code, captured.out) == (1, "") and words in captured.err.splitlines()[-1]
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU: its allocator is asked for its peak")
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU: the peak of its allocator is measured")
 def test_on_a_gpu_all_memory_of_a_process_is_measured(tmp_path: Path) -> None:
     instance, made = chain(("0", "1"), 5 * 8 * 8), plan(([0], 1), ([1], 1))
     code, out = run(tmp_path, instance, made, "on_gpu", "--backend", "emulated", "--check")
