@@ -5,9 +5,10 @@ Source: reconstructed. Time plays no part in the search, only in when it is cut 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -43,10 +44,10 @@ _NOISE = 1e-12
 def solve(
     instance: DeviceMapping, limits: Limits, watch: Watch, levels: int = LEVELS, most_starts: int = MAX_STARTS
 ) -> Answer[Mapping]:
-    """The best mapping of as many searches as there are threads, each with seeds of its own.
+    """The best mapping that a search finds.
 
-    On few devices, where one start soon settles on a structure, a search has several starts (``most_starts`` at most),
-    of which the best goes on.
+    On few devices, where one start soon settles on a structure, it has several starts (``most_starts`` at most), of
+    which the best goes on. Threads share the starts, then the moves of every try: the effort is that of one.
     """
     table = tables(instance)
     bound = simple_bound(instance)
@@ -55,17 +56,13 @@ def solve(
     watch.plan(start, evaluate(instance, start))
     starts = max(1, min(most_starts, STARTED_DEVICES // instance.num_devices))
 
-    def search(thread: int) -> list[_Search]:
-        seeds = range(starts * thread, starts * (thread + 1))
-        begun = [_Search(instance, table, start, limits.seed * 2**20 + seed, bound, watch) for seed in seeds]
-        for each in begun:
-            each.run(range(min(STARTING_LEVELS, levels)))
-        min(begun, key=lambda each: each.best).run(range(STARTING_LEVELS, levels))
-        return begun
-
+    count = starts + limits.threads - 1
+    searches = [_Search(instance, table, start, limits.seed * 2**20 + seed, bound, watch) for seed in range(count)]
     with alarm(watch), ThreadPoolExecutor(limits.threads) as pool:
-        searches = [each for begun in pool.map(search, range(limits.threads)) for each in begun]
-    best = min(searches, key=lambda each: each.best)
+        early = min(STARTING_LEVELS, levels) if starts > 1 else 0
+        [*pool.map(lambda each: _run([each], range(early), map), searches[:starts])]
+        best = min(searches[:starts], key=lambda each: each.best)
+        _run([best, *searches[starts:]], range(early, levels), pool.map)
     return Answer(
         plan=best.plan(),
         bound=bound,
@@ -74,9 +71,31 @@ def solve(
     )
 
 
+def _run(team: list[_Search], levels: Iterable[int], each_of: Callable[..., Iterable[bool]]) -> None:
+    """These levels of effort by searches that share the moves of a try, and go on from the best of them, first of all
+    the first; ends early at the bound, or if the watch says so. ``each_of`` is a ``map``.
+    """
+    first = team[0]
+    devices = first.instance.num_devices
+    if devices == 1:
+        return
+    for level in levels:
+        step, moves = FIRST_STEP if level == 0 else STEP / 2 ** (level - 1), MOVES_PER_DEVICE * devices * GROWTH**level
+        while step > LAST_STEP / 2**level:
+            if first.watch.stopped() or first.best <= first.bound * (1 + 1e-9):
+                return
+            for each in team:
+                each.best, each.kept, each.kept_ring = first.best, first.kept, first.kept_ring
+            target = max(first.best * (1 - step), first.bound)
+            if not any([*each_of(partial(_Search.reach, target=target, moves=moves // len(team)), team)]):
+                step /= 2
+            best = min(team, key=lambda each: each.best)
+            first.best, first.kept, first.kept_ring = best.best, best.kept, best.kept_ring
+
+
 @dataclass
 class _Search:
-    """One thread's search: the mapping it works on, and its best (``kept``, ``kept_ring``, ``best`` seconds)."""
+    """A search: the mapping it works on, and its best (``kept``, ``kept_ring``, ``best`` seconds)."""
 
     instance: DeviceMapping
     table: Tables
@@ -100,26 +119,13 @@ class _Search:
         self.best = np.inf
         self._keep_if_better()
 
-    def run(self, levels: Iterable[int]) -> None:
-        """These levels of effort; ends early at the bound, or if the watch says so."""
-        if self.instance.num_devices == 1:
-            return
-        for level in levels:
-            step = FIRST_STEP if level == 0 else STEP / 2 ** (level - 1)
-            while step > LAST_STEP / 2**level:
-                if self.watch.stopped() or self.best <= self.bound * (1 + 1e-9):
-                    return
-                target = max(self.best * (1 - step), self.bound)
-                if not self._reach(target, MOVES_PER_DEVICE * len(self.layout.device) * GROWTH**level):
-                    step /= 2
-
     def plan(self) -> Mapping:
         """The best mapping so far; where only rings count, replicas are numbered along them."""
         if self.instance.ring == "free" and self.reorder:
             return plan_of(self.kept, self.table.replicas, self.kept_ring)
         return plan_of(self.kept[self.kept_ring] if self.reorder else self.kept, self.table.replicas)
 
-    def _reach(self, target: float, moves: int) -> bool:
+    def reach(self, target: float, moves: int) -> bool:
         """Whether a try from the best mapping meets the target."""
         self.tries += 1
         before = self.best

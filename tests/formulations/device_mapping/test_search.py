@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -68,6 +69,46 @@ def test_seeds_repeat_and_time_does_not_matter() -> None:
     assert plans[0] == plans[1]
     for seed in (0, 2**31 - 1):
         assert near.solve(instance, Limits(seed=seed), Watch(), levels=1).plan is not None
+
+
+@pytest.mark.parametrize("most_starts", [1, 4])
+def test_threads_share_the_moves(most_starts: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two of them make about as many as one, half of them each, and a seed still repeats."""
+    instance = planner.load("random-blk-2", stages=4, replicas=4, objective="full")
+    moved: dict[int, int] = {}
+    honest = near._Search._part
+
+    def part(search: near._Search, target: float, hot: float, cold: float, moves: int) -> None:
+        moved[threading.get_ident()] = moved.get(threading.get_ident(), 0) + moves
+        honest(search, target, hot, cold, moves)
+
+    monkeypatch.setattr(near._Search, "_part", part)
+    answers = []
+    for threads in (1, 2, 2):
+        moved.clear()
+        answers.append(near.solve(instance, Limits(threads=threads, seed=1), Watch(), 3, most_starts))
+        assert len(moved) <= threads + 1 and sum(moved.values()) == answers[-1].stats["moves"]
+    one, two, again = answers
+    assert two.plan == again.plan and one.plan is not None and two.plan is not None
+    assert 0.6 < two.stats["moves"] / one.stats["moves"] < 1.4
+    assert evaluate(instance, two.plan) < 1.1 * evaluate(instance, one.plan)
+
+
+def test_each_of_two_threads_makes_half_of_the_moves_of_a_try(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = planner.load("random-blk-2", stages=4, replicas=4, objective="full")
+    tried: list[int] = []
+
+    def reach(search: near._Search, target: float, moves: int) -> bool:
+        tried.append(moves)
+        return False
+
+    monkeypatch.setattr(near._Search, "reach", reach)
+    totals = []
+    for threads in (1, 2):
+        tried.clear()
+        near.solve(instance, Limits(threads=threads), Watch(), 2, 1)
+        totals.append((len(tried), sum(tried)))
+    assert totals[1] == (2 * totals[0][0], totals[0][1])
 
 
 @pytest.mark.parametrize("ring", ["index", "free"])
