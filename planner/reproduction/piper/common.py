@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from formulations.contract.family import lazy
-from instances.parameters import Setting, one_of, parse_amount, parse_count
+from instances.parameters import Setting, one_of, parse_amount, parse_count, parse_degrees
 from planner.reproduction.claim import Claim
 
 _code = lazy("planner.reproduction.piper")
@@ -56,11 +56,21 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "piper-fig-3",
         f"{_PAPER}, Figure 3",
-        "seconds that planning takes, against devices and layers",
+        "CPU seconds that planning takes, against devices and layers; the release: 32,48,64,96 and 480,512,1920,2048",
         _code.fig_3.run,
         options=(
             _DEVICES,
-            Setting("memory", str, "memory per device; the release's file has 80GB", metavar="SIZE", default="8GiB"),
+            Setting("layers", parse_degrees, "transformer layers of BERT", metavar="L,...", default="32,64"),
+            Setting("microbatches", parse_degrees, "micro-batches of a batch", metavar="N,...", default="512,2048"),
+            Setting(
+                "repeats",
+                one_of("1", "2", "3", "5", "release"),
+                "runs of each setting; release: 5, and 3 above 600 devices",
+                metavar="R|release",
+                default="1",
+            ),
+            Setting("memory", str, "memory per device; the release's file has 80GB", metavar="SIZE", default="80GB"),
+            Setting("bandwidth", str, "bytes per second of each device", metavar="B", default="25GB/s"),
             Setting("limit", parse_amount, "seconds for each run", metavar="SECONDS", default="60"),
         ),
     ),
