@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from instances.parameters import Setting, parse_amount, parse_count
-from planner.reproduction.baselines import max_load, pipedream, trainers, zero_bubble
+from planner.reproduction.baselines import amp_budget, max_load, pipedream, trainers, zero_bubble
 from planner.reproduction.claim import Claim
 
 _LIMIT = Setting("limit", parse_amount, "seconds for each run", metavar="SECONDS", default="5")
@@ -39,6 +39,13 @@ CLAIMS: tuple[Claim, ...] = (
         "what the max-load dynamic program over all downsets loses where a tensor counts at each stage that takes it",
         max_load.run,
         (replace(_LIMIT, default="60"),),
+    ),
+    Claim(
+        "amp-budget",
+        "AMP, Algorithm 2, run(record, budget)",
+        "what is won by running the best strategies of AMP's ranking, simulated",
+        amp_budget.run,
+        (replace(_LIMIT, default="30"),),
     ),
     Claim(
         "alpa-galvatron",

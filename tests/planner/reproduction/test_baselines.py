@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.reproduction.baselines import max_load, pipedream, trainers, zero_bubble
+from planner.reproduction.baselines import amp_budget, max_load, pipedream, trainers, zero_bubble
 from planner.reproduction.reproduce import reproduce
 
 
@@ -62,3 +62,14 @@ def test_the_max_load_program_on_its_releases_graphs(published: Path, monkeypatc
     found = reproduce("max-load-dp", inputs=str(published)).evidence
     assert len(found.rows) == 16 and "proved: 16 of 16" in found.notes[-1]
     assert all(abs(row["lost_percent"]) < 1e-6 for row in found.rows)
+
+
+@pytest.mark.paper
+def test_running_the_best_of_amps_record(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(amp_budget, "EXPERIMENTS", ("het_cluster",))
+    monkeypatch.setattr(amp_budget, "BATCHES", (32, 256))
+    found = reproduce("amp-budget", inputs=str(published), limit=60).evidence
+    assert "proved: 2 of 2" in found.notes[-1]
+    small, large = found.rows
+    assert (round(small["run_1_percent"], 2), round(small["run_10_percent"], 2)) == (4.27, 4.01)
+    assert round(large["run_10_percent"], 2) == 0.12
