@@ -137,3 +137,14 @@ def test_nothing_is_wider_than_the_terminal(
     assert "slowest stage is" in text and "the plans are the same" in text, "all of it is there"
     note(False, "warning: " + 30 * "word ")
     assert capsys.readouterr().err.count("\n") == 1, "a file or a pipe has whole lines"
+
+
+def test_in_a_pipe_lines_have_no_blanks_at_their_ends(capsys: pytest.CaptureFixture[str]) -> None:
+    for given in (
+        ["list"],
+        ["solve", "chain8", "--method", "exact", "--quiet"],
+        ["model", "chain8", "--method", "milp"],
+    ):
+        assert main(given) == 0
+        lines = capsys.readouterr().out.split("\n")
+        assert len(lines) > 8 and lines[-1] == "" and all(line == line.rstrip() for line in lines), given

@@ -82,3 +82,21 @@ def test_the_page_shows_the_certificate_and_the_commands_that_check_it(capsys: p
     capsys.readouterr()
     assert [main([*command[1:], "--quiet"]) for command in commands] == [0, 0]
     assert "accepted: " in capsys.readouterr().out
+
+
+def test_a_verdict_has_units_and_a_missing_certificate_its_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    instance = planner.load("chain8", memory="40MB")
+    certified = planner.certify(instance)
+    found = planner.verify(instance, certified.content or {})
+    assert re.fullmatch(r"accepted: every plan takes more than 0\.02729\d+ s, this one 0\.0273 s", str(found))
+    assert found.unit == "s" and found.to_json()["unit"] == "s"
+    other = planner.verify(planner.load("chain8", memory="50MB"), certified.content or {})
+    assert str(other) == "rejected: instance: the certificate is of another one"
+    none = planner.load("chain8", memory="10MB")
+    assert str(planner.verify(none, planner.certify(none).content or {})) == "accepted: there is no plan"
+    given = ["solve", "chain8-strategy", "--devices", "4", "--exact", "--certificate", str(tmp_path / "c.json")]
+    assert main([*given, "--json"]) == 0
+    said = "there is nothing to write: uncertified: training_strategy has no certificates yet"
+    assert said in capsys.readouterr().err
