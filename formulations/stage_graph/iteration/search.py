@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -125,6 +125,8 @@ class _Search:
     partial: int = 0
     partitions: int = 0
     schedules: int = 0
+    #: By micro-batch size the largest target for which the devices are too few; they are for all below it.
+    refuted: dict[int, float] = field(default_factory=dict)
 
     def run(self, gap: float) -> None:
         """Raise the bound and find better plans until they meet, or the watch stops."""
@@ -161,7 +163,8 @@ class _Search:
         low, high = self.watch.best_bound or 0.0, _below(self.watch)
         while self._branches is not None and _CLOSE / 4 * high < high - low < np.inf and not self.watch.stopped():
             middle = (low + high) / 2
-            if any(self._may(size, middle) for size in self.costs.instance.microbatch_sizes):
+            sizes = sorted(self.costs.instance.microbatch_sizes, key=lambda size: self.refuted.get(size, 0.0))
+            if any(self._may(size, middle) for size in sizes):  # what may be the quickest size is asked first
                 high = middle
             else:
                 low = middle
@@ -171,9 +174,14 @@ class _Search:
         """Whether the devices may be enough for the target, with any all-reduces."""
         if self._branches is None or target_s <= 0:
             return True
+        if target_s <= self.refuted.get(size, 0.0):
+            return False
         each = target_s / self.costs.instance.minibatch
         found = self._branches.of_upsets(each, each, [size], (0.0, each), size / self.costs.instance.minibatch)
-        return found is None or bool(found[-1] <= self.costs.instance.num_devices)
+        if found is None or found[-1] <= self.costs.instance.num_devices:
+            return True
+        self.refuted[size] = target_s
+        return False
 
     def _needs(self, size: int, target_s: float, reduces: tuple[float, float]) -> Any:
         """`State.needs`: what is left of the target behind a head is what N t and an all-reduce may take."""
