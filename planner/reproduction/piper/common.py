@@ -37,8 +37,15 @@ CLAIMS: tuple[Claim, ...] = (
         certifies=True,
         options=(
             _DEVICES,
-            Setting("microbatches", parse_count, "micro-batches of a batch", metavar="N", default="512"),
-            _COST_MODEL,
+            Setting(
+                "setting",
+                one_of("ours", "release"),
+                "ours: nine numbers of devices, N = 512, the paper's costs; release: seven, N = 1920, its own",
+                metavar="ours|release",
+                default="ours",
+            ),
+            Setting("microbatches", parse_count, "micro-batches of a batch", metavar="N", default="the setting's"),
+            replace(_COST_MODEL, default="the setting's"),
         ),
     ),
     Claim(

@@ -8,6 +8,11 @@ from planner.reproduction.claim import Evidence, Note, Optima, objective
 from planner.reproduction.piper.inputs import BANDWIDTH, bert, require_some, source
 
 DEVICES = (8, 16, 32, 64, 128, 256, 512, 1024, 2048)
+#: By setting: numbers of devices, micro-batches and the cost model. The release's are those of plots(), commit d7fc8cf.
+SETTINGS: dict[str, tuple[tuple[int, ...], int, str]] = {
+    "ours": (DEVICES, 512, "paper"),
+    "release": ((8, 32, 64, 128, 512, 1024, 2048), 1920, "released"),
+}
 MEMORY_GIB = (1, 2, 8, 80)
 _RESTRICTIONS: dict[str, dict[str, Any]] = {
     "no_dp": {"max_dp": 1},
@@ -20,17 +25,20 @@ def run(
     inputs: str | None,
     note: Note,
     devices: int = DEVICES[-1],
-    microbatches: int = 512,
-    cost_model: str = "paper",
+    setting: str = "ours",
+    microbatches: int | None = None,
+    cost_model: str | None = None,
     certify: str | None = None,
 ) -> Evidence:
     """Rows for all device counts up to ``devices`` and all memories; the numbers of the figure are not printed."""
-    require_some(devices, DEVICES)
+    counts, own_microbatches, own_cost_model = SETTINGS[setting]
+    microbatches, cost_model = microbatches or own_microbatches, cost_model or own_cost_model
+    require_some(devices, counts)
     optima = Optima(certify)
     rows = [
         row(inputs, note, optima, memory, count, microbatches, cost_model)
         for memory in MEMORY_GIB
-        for count in DEVICES
+        for count in counts
         if count <= devices
     ]
     known = [found for found in rows if found["exact"] is not None]
@@ -41,7 +49,7 @@ def run(
         notes=(
             "throughput relative to the exact optimum (time per sample in s), 0 where nothing feasible is found",
             f"no_dp, no_tp and no_ar are the optima of the restricted instances; {cost_model} cost model, "
-            f"{microbatches} micro-batches (the release's plots(): released, 1920 and seven of these device counts)",
+            f"{microbatches} micro-batches; setting: {setting} (the release's plots() with --setting release)",
             optima.sentence(),
             *optima.certified(),
             f"Piper is below the optimum in {len(short)} of {len(known)} feasible settings",

@@ -135,9 +135,10 @@ def test_figure_1_as_released(published: Path) -> None:
     released = {(row["num_devices"], row["memory_gib"], row["mode"]): row["tps"] for row in settings}
     columns = {"full": "piper", "nodp": "no_dp", "notp": "no_tp", "noar": "no_ar", "equi": "equi"}
     columns["equinotp"] = "equi_no_tp"
-    given = {"devices": 64, "microbatches": 1920, "cost_model": "released"}
+    given = {"devices": 64, "setting": "release"}
     rows = reproduce("piper-fig-1", inputs=str(published), **given).evidence.rows
-    assert {row["memory_gib"] for row in rows} == {1, 2, 8, 80}
+    assert {(row["memory_gib"], row["microbatches"]) for row in rows} == {(gib, 1920) for gib in (1, 2, 8, 80)}
+    assert {row["devices"] for row in rows} == {8, 32, 64}
     pairs = []
     for row in rows:
         for mode, column in columns.items():
