@@ -236,8 +236,9 @@ def read_alternative(file: str, number: int) -> dict[str, Any]:
     content: Any = read_plan(file)
     found = content.get("alternatives")
     if not isinstance(found, list) or not 1 <= number <= len(found):
-        rule = f"at most {len(found)}, the plans" if isinstance(found, list) else "none: it has no alternatives"
-        raise UsageError.at("--alternative", number, f"{rule} of {file}")
+        is_list = isinstance(found, list)
+        rule = f"at most {len(found)}, the plans of {file}" if is_list else f"none: it has no alternatives in {file}"
+        raise UsageError.at("--alternative", number, rule)
     return {**content, "plan": found[number - 1]["plan"]}
 
 

@@ -354,6 +354,21 @@ def test_a_gradient_that_differs_fails_the_check() -> None:
     assert compare([{"a": whole["a"], "c": torch.tensor([0.02])}], whole)[0] == pytest.approx(10.0)
 
 
+def test_alternatives_are_run_by_number(tmp_path: Path) -> None:
+    from planner.training.runtime.run import read_alternative
+
+    first, second = plan(([0, 1, 2, 3, 4], 1)), plan(([0, 1], 1), ([2, 3, 4], 1))
+    content = {"status": "optimal", "plan": first, "alternatives": [{"plan": first}, {"plan": second}]}
+    file = tmp_path / "plans.json"
+    file.write_text(json.dumps(content))
+    assert read_alternative(str(file), 2) == {**content, "plan": second}
+    with pytest.raises(UsageError, match="--alternative is 3; expected at most 2, the plans of"):
+        read_alternative(str(file), 3)
+    file.write_text(json.dumps(first))
+    with pytest.raises(UsageError, match="--alternative is 1; expected none: it has no alternatives"):
+        read_alternative(str(file), 1)
+
+
 def test_without_torch_there_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
