@@ -41,13 +41,13 @@ def zb_auto(instance: ScheduleInstance, _limits: Limits, watch: Watch) -> Answer
     """The shortest iteration of the eight settings."""
 
     def make(graph: PassGraph) -> GraphTrace:
-        tried = (run(graph, _Trial(graph, Switches(*each)).orders()) for each in product((False, True), repeat=3))
+        tried = (run(graph, Trial(graph, Switches(*each)).orders()) for each in product((False, True), repeat=3))
         return min(tried, key=lambda trace: (bool(trace.stuck), trace.iteration_s))
 
     return answer(instance, watch, make)
 
 
-class _Trial:
+class Trial:
     """One setting: what has run on each stage of a chain, and when it ended."""
 
     def __init__(self, graph: PassGraph, switches: Switches) -> None:

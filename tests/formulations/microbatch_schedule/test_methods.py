@@ -21,6 +21,7 @@ from formulations.microbatch_schedule.bounds import iteration_bound
 from formulations.microbatch_schedule.definition.plan import SchedulePlan
 from formulations.microbatch_schedule.definition.problem import evaluate, violations
 from formulations.microbatch_schedule.heuristics import memory
+from formulations.microbatch_schedule.heuristics.automatic import Switches, Trial
 from formulations.microbatch_schedule.heuristics.known_orders import NAMES
 from formulations.microbatch_schedule.methods import METHODS
 from formulations.microbatch_schedule.models import cpsat as cpsat_model
@@ -425,3 +426,18 @@ def test_the_automatic_scheduler_on_equal_stages(times: tuple[float, float, floa
     """At the memory of ZB-H1 and ZB-H2 their time; where B is long, a micro-batch more makes it less (ZB-H2: 57 s)."""
     found = planner.solve(pipeline((0, 1, 2, 3), 8, *times, room), method="zb-auto")
     assert found.objective == takes and found.verified
+
+
+@pytest.mark.parametrize(
+    ("always_fill", "words"),
+    [
+        (False, ["FFFBWFBWFBWBWBW", "FFBFBWFBWFBWBWW", "FBFBFBWFBWFBWWW"]),
+        (True, ["FFFBWFBWFBWBWBW", "FFBFBWFBWFBWWBW", "FBFBFBWFBWFBWWW"]),
+    ],
+)
+def test_weight_gradients_fill_gaps_of_their_length_or_shorter_ones_on_request(
+    always_fill: bool, words: list[str]
+) -> None:
+    """F, B and W of 2, 3 and 1.5 s on three stages with room for three: the second waits before its last B."""
+    trial = Trial(PassGraph(pipeline((0, 1, 2), 5, 2.0, 3.0, 1.5, 3)), Switches(False, always_fill, False))
+    assert trial.orders() == words

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 from oracles.training_strategy import optimum, plans, random_instance
 
-from formulations.training_strategy import FAMILY, planners
+from formulations.training_strategy import FAMILY, heuristics, planners
 from formulations.training_strategy.definition.plan import StrategyPlan
 from formulations.training_strategy.definition.problem import chunk_times, evaluate, violations
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from instances.problems.training_strategy import Schedule, StrategyInstance, of_chain
 from solvers.outcome import Limits, Watch
+
+METHODS = {"alpa": planners.alpa, "formula": heuristics.formula}
 
 
 def watching(instance: StrategyInstance) -> Watch:
@@ -96,3 +99,12 @@ def test_steps_of_memory_round_up(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = planners.galvatron(instance, Limits(), watching(instance)).plan
     # 4 and 1 byte take two steps, 4 bytes one: one layer of the four steps keeps its activations.
     assert plan is not None and sum(way == "again" for way in plan.tmpcs.values()) == 4
+
+
+def test_alpa_leaves_out_the_sum_of_gradients() -> None:
+    """Two replicas take 6 + 3 * 6 = 24 s, and 8 s for gradients; two stages 6 + 7 * 3 = 27 s."""
+    whole = equal_layers(2, 1e9)
+    instance = of_chain(replace(whole.flat, max_dp_degree=None))
+    plans = {name: method(instance, Limits(), watching(instance)).plan for name, method in METHODS.items()}
+    assert plans["alpa"] is not None and (plans["alpa"].pp_degree, plans["alpa"].dp_degree) == (1, 2)
+    assert plans["formula"] is not None and (plans["formula"].pp_degree, plans["formula"].dp_degree) == (2, 1)
