@@ -70,6 +70,6 @@ def test_functions_of_a_file_are_completed(run: Run, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("COMP_WORDS", "planner crosscheck chain8 --methods ")
     assert completion.methods("exact,./mine.py:se") == ["exact,./mine.py:search"]
     assert completion.methods("./mine.py:") == ["./mine.py:solve", "./mine.py:search"]
-    assert completion.methods("piped") == ["pipedream"]
+    assert completion.methods("linear") == ["linearised"]
     assert completion.methods("./absent.py:") == []
     assert "method" in completion.names_to_make("me")
