@@ -7,7 +7,7 @@ Layers i to j on m workers of level k, which has bandwidth B_k and whose workers
 
 A_0 is the time of the layers on one device, W their bytes of weights, a the bytes over either end of s + 1 to j. What
 is least is the slowest of all of these; a plan is judged by Piper's stage times, where they add up. A stage that
-does not fit is left out, as the release does where it is told to; what it needs is Piper's count.
+does not fit is left out, as the release does on request; what it needs is Piper's count.
 
 Source: the volumes as Piper, section 3.4, states PipeDream's; the recursion and the transfers are those of PipeDream's
 release (optimizer_graph_hierarchical.py, commit 11c40c0), which adds the synchronisation to the computation
@@ -45,7 +45,7 @@ class Level(NamedTuple):
 
 
 class Chain(NamedTuple):
-    """Of layers in a row: times on one device, bytes of weights, and bytes over the n - 1 cuts between them."""
+    """Of layers in their order: times on one device, bytes of weights, and bytes over the n - 1 cuts between them."""
 
     times: Numbers
     weights: Numbers
@@ -53,7 +53,7 @@ class Chain(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """Of layers in a row: bytes for each micro-batch in flight, bytes besides; and what a device has."""
+    """Of layers one behind the other: bytes for each micro-batch in flight, bytes besides; and what a device has."""
 
     activations: Numbers
     statics: Numbers
