@@ -135,9 +135,9 @@ def both_clocks(clock: Clock) -> str:
 
     >>> from formulations.contract.clock import Clock
     >>> both_clocks(Clock("formula", None, 64, lambda: 1.25, 1.0, "--objective iteration"))
-    'a formula of a batch of 64 micro-batches: 1 s; simulated 1.25 s (to minimise this one: --objective iteration)'
+    'a formula of a batch of 64 micro-batches: 1 s; simulated 1.25 s (minimise it: --objective iteration)'
     >>> both_clocks(Clock("iteration", None, 8, lambda: 1.25, 1.0, "--objective formula"))
-    'an iteration of 8 micro-batches: 1.25 s; by the formula 1 s (to minimise this one: --objective formula)'
+    'an iteration of 8 micro-batches: 1.25 s; by the formula 1 s (minimise it: --objective formula)'
     >>> both_clocks(Clock("steady", "1f1b", 64, lambda: 1.25, 1.0))
     'a pipeline that is never flushed: 1 s for 64 micro-batches; simulated batch, 1F1B: 1.25 s'
     >>> both_clocks(Clock("steady", None, None, lambda: None))
@@ -154,7 +154,7 @@ def both_clocks(clock: Clock) -> str:
     else:
         size = "a batch" if clock.microbatches is None else f"{clock.microbatches:,} micro-batches"
         said = f"{clock.says}: {formula} for {size}; simulated batch{clock.order}: {simulated}"
-    return f"{said} (to minimise this one: {clock.other})" if clock.other else said
+    return f"{said} (minimise it: {clock.other})" if clock.other else said
 
 
 def shape(found: Breakdown) -> str:

@@ -85,7 +85,7 @@ def test_the_page_shows_what_the_methods_found(path: Path) -> None:
     assert "Proved optimal: 0.0273 s (36.63 samples/s)." in text
     assert "Minimised is the time per sample of the slowest stage: a pipeline that is never flushed: " in text
     assert re.search(
-        r"never flushed: 0.2184 s for 8 micro-batches; simulated batch, 1F1B: 0\.\d+ s \(to minimise this one: --", text
+        r"never flushed: 0.2184 s for 8 micro-batches; simulated batch, 1F1B: 0\.\d+ s \(minimise it: --", text
     )
     assert "The best plan has 2 stages, each on 2 devices; stage 0 is the slowest; 4 of 4 devices" in text
     assert page.cells.count("feasible") == 0, "a plan without a loss is optimal, whoever proved it"
