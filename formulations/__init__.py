@@ -70,9 +70,13 @@ def _family_in(folder: str) -> Family[Any, Any]:
     return found
 
 
-@cache
 def _folders() -> tuple[str, ...]:
     """The names of the problem packages, new ones last."""
-    there = (entry.path for path in __path__ for entry in os.scandir(path) if entry.is_dir())
+    return _folders_in(tuple(__path__))
+
+
+@cache
+def _folders_in(paths: tuple[str, ...]) -> tuple[str, ...]:
+    there = (entry.path for path in paths for entry in os.scandir(path) if entry.is_dir())
     found = {os.path.basename(path) for path in there if {"definition", "definition.py"} & set(os.listdir(path))}
     return (*(name for name in _FIRST if name in found), *sorted(found.difference(_FIRST)))

@@ -224,7 +224,7 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         solve=_code.upsets.configurations.solve,
         supports=_mixed,
         limits=f"at most {_FEW} operators on identical devices, with objective tps and schedule per-stage or kfkb",
-        effort=lambda instance: 3.0**instance.num_operators * len(instance.microbatch_sizes) ** 3,
+        effort=lambda instance: 3.0 ** min(instance.num_operators, 600) * len(instance.microbatch_sizes) ** 3,
     ),
     Method(
         name="downsets",

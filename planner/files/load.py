@@ -360,7 +360,9 @@ def _from_catalog(name: str, entry: Any, inputs: str | None, problem: str | None
     else:
         made = entry.published.make(read_content(file), str(file))
     family, rest = family_named(entry.family), {key: value for key, value in given.items() if key not in own}
-    as_it_stands = file is None and all(value in (None, False, []) for value in given.values())
+    as_it_stands = file is None and all(
+        isinstance(value, type(None) | bool | list) and not value for value in given.values()
+    )
     return _read(family, made, name, problem, rest, keeps_rules=as_it_stands)
 
 

@@ -256,7 +256,7 @@ def test_commands(tmp_path, capsys: pytest.CaptureFixture[str], monkeypatch: pyt
     assert result["certificate"]["bytes"] == len((tmp_path / "a.json").read_text())
     assert main(["verify", *given, "a.json", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found.keys() == {"accepted", "problem", "kind", "objective", "bound", "reason", "seconds"}
+    assert found.keys() == {"accepted", "problem", "kind", "objective", "bound", "unit", "reason", "seconds"}
     assert found["accepted"] and found["problem"] == "stage_partitioning"
     assert main(["solve", *given, "--exact", "--certificate", "b.json.gz", "--out", "p.json", "--json", "--quiet"]) == 0
     capsys.readouterr()
