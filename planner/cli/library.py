@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from planner.cli import completion
-from planner.cli.common import NOTES, Jobs, Notes, Out, deliver, leave, names_of
+from planner.cli.common import NOTES, Jobs, Notes, deliver, leave, names_of
 from planner.process.errors import UsageError
 
 _ACTIONS = ("list", "get", "show", "submit", "score")
@@ -44,7 +44,9 @@ def library_command(
         str | None, typer.Option(metavar="DIR", help="where best-known.jsonl is (default: in the package)")
     ] = None,
     table: Annotated[str | None, typer.Option(metavar="tex|md|csv", help="score: print this for a paper")] = None,
-    out: Out = None,
+    out: Annotated[
+        str | None, typer.Option(metavar="FILE|DIR", help="get: the file; score: a folder to resume in")
+    ] = None,
     view: Notes = NOTES,
 ) -> None:
     """PlanLib: 340 instances with the best that is known, and scores of methods on them, resumed in --out."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -69,6 +70,8 @@ def show_score(found: Score) -> None:
     lost = sorted((row for row in found.rows if row.loss), key=lambda row: -(row.loss or 0.0))[:5]
     for row in lost:
         say(f"{row.name} {row.method}: {format_loss(row.loss, row.is_optimal)}")
+    for reason, count in Counter(row.reason for row in found.rows if row.objective is None).most_common(3):
+        say(f"{plural(count, 'run')} without a plan: {reason or 'nothing was found'}")
     say(f"this machine takes {found.calibration_s:.3g} CPU s for the calibration run; compare seconds by that")
 
 

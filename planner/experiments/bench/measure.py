@@ -148,13 +148,14 @@ def measure(
         (each, repeats, certificates)
         for case in found
         if pending() is None  # before the instance is read
-        for each in _plan_runs(case, limits, inputs, seeds or (limits.seed,))
+        for each in plan_runs(case, limits, inputs, seeds or (limits.seed,))
         if each.key not in known
     )
     return run_tasks(opened, _Planned.row, planned, keep_row)
 
 
-def _plan_runs(case: Case, limits: Limits, inputs: str | None, seeds: Sequence[int]) -> Iterator[_Planned]:
+def plan_runs(case: Case, limits: Limits, inputs: str | None, seeds: Sequence[int]) -> Iterator[_Planned]:
+    """What is to be measured of a case; rows of it have the same `MeasuredRow.key`."""
     methods = _methods(case, inputs, limits)
     examine_solver(methods, limits)
     for method in methods:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from planner.experiments.bench.measure import MeasuredRow, measure
+from planner.experiments.bench.measure import MeasuredRow, measure, plan_runs
 from planner.experiments.bench.suites import Case
 from planner.experiments.library.entries import VERSION, BestKnown, LibraryEntry
 from planner.files.load import family_named, family_of, load
@@ -135,8 +135,9 @@ def score(
 ) -> tuple[Score, Ended]:
     """Run methods on instances, without those that are ``done``, and compare with the best known.
 
-    A method runs on the instances of its problem; one that it refuses counts as an instance without a plan. ``keep`` is
-    called with each new row. Instances are made before anything runs: `InstanceError` if one is not the library's;
+    A method runs on the instances of its problem; one that it refuses counts as an instance without a plan. Of what is
+    done counts what was run within the same limits, by the same text of a user's file. ``keep`` is called with each new
+    row. Instances are made before anything runs: `InstanceError` if one is not the library's;
     `UsageError` if a method is none of any problem.
     """
     takers: dict[str, tuple[LibraryEntry, list[str]]] = {}
@@ -149,19 +150,20 @@ def score(
                 takers.setdefault(each.name, (each, []))[1].append(name)
             else:
                 refused.append(Scored.of(each, name, known.get(each.name), reason=reason))
-    rows = list(done)
+    cases = [Case(each.source, each.settings, tuple(names)) for each, names in takers.values()]
+    wanted = {run.key for case in cases for run in plan_runs(case, limits, None, (limits.seed,))}
+    rows = [row for row in done if row.key in wanted]
 
     def add(row: MeasuredRow) -> None:
         rows.append(row)
         keep(row)
 
-    cases = [Case(each.source, each.settings, tuple(names)) for each, names in takers.values()]
-    ended = measure(cases, limits, 1, None, add, known={row.key for row in done}, jobs=jobs)
+    ended = measure(cases, limits, 1, None, add, known={row.key for row in rows}, jobs=jobs)
     of_case = {_key(each.source, each.settings): each for each, _ in takers.values()}
     scored = []
     for row in rows:
         entry = of_case.get(_key(row.case, row.settings))
-        if entry is not None and not row.signal and row.method in methods:
+        if entry is not None and not row.signal:
             best = known.get(entry.name)
             scored.append(Scored.of(entry, row.method, best, row.objective, row.seconds, row.reason))
     found = (*scored, *refused)

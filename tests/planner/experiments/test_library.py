@@ -152,9 +152,23 @@ def test_a_score_goes_on_where_it_stopped_and_counts_what_a_method_refuses(tmp_p
     refused = [str(row.reason) for row in again.rows if row.method == "piper" and row.objective is None]
     assert len(refused) == 1 and "at most" in refused[0]
     assert again.standings()["piper", "stage_partitioning"].plans == 2
+    other, _ = score(chosen[:2], ["equi"], Limits(time_s=4.0), known, done=kept)
+    assert len(other.rows) == 2  # what was run within another limit does not count
     assert again.to_json()["calibration_s"] > 0
     with pytest.raises(UsageError, match="method is 'nobodys'"):
         score(chosen, ["nobodys"], limits, known)
+
+
+def test_a_score_is_of_the_text_that_a_file_has_now(tmp_path: Path) -> None:
+    mine, kept = tmp_path / "mine.py", list[Any]()
+    text = "import planner\n\n\ndef solve(instance):\n    return planner.solve(instance, method={!r}).plan\n"
+    for method, loss in (("equi-no-tp", 0.0256), ("exact", 0.0)):
+        mine.write_text(text.format(method))
+        known = {"chain8": _known(0.0273, 0.0273)}
+        name = f"{mine}:solve"
+        found, _ = score([ALL["chain8"]], [name], Limits(time_s=20.0), known, done=list(kept), keep=kept.append)
+        assert [row.loss for row in found.rows] == [pytest.approx(loss, abs=1e-3)]
+    assert len(kept) == 2
 
 
 def test_the_command_gets_shows_submits_and_scores(
