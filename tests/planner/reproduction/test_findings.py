@@ -24,6 +24,7 @@ from planner.reproduction.reproduce import reproduce
 from solvers.outcome import Limits, Watch
 
 FINDINGS = (ROOT / "docs" / "findings.md").read_text()
+CLOCK = (ROOT / "docs" / "the-clock.md").read_text()
 
 
 @pytest.fixture
@@ -162,6 +163,26 @@ def test_the_bottleneck_distinguishes_graphs_from_chains_where_memory_is_short(
     assert memory == "15GB" or all(f"{value:.3f} ms" in FINDINGS for value in ms.values() if value is not None)
     sentence = {"15GB": "below graphpipe's in 1 of 1", "1.5GB": "above in 1"}.get(memory)
     assert sentence is None or any(sentence in note for note in found.evidence.notes)
+
+
+def test_the_optimum_of_equation_1_on_mmt_is_one_micro_batch() -> None:
+    """The proved optimum and not the plan of the heuristic, as both pages have it."""
+    found = planner.solve(planner.load("mmt", devices=8, objective="tps"), exact=True)
+    stats = found.stats
+    assert (found.status, stats["microbatch"], round(1e3 * stats["tps_s"], 3)) == ("optimal", 128, 6.767)
+    stated = f"runs {stats['samples_per_s']:.1f} samples/s"
+    assert stated in re.sub(r"\s+", " ", FINDINGS) and stated in re.sub(r"\s+", " ", CLOCK)
+
+
+def test_the_pages_have_the_same_iterations_of_stage_graphs() -> None:
+    """Samples per second of the shortest iteration and of Equation 1's optimum, of the settings in both tables."""
+    findings = re.findall(r"^\| ([\w -]+) (\d+) \| [\d,]+, ([\d.,]+) \| .*\*\*([\d.,]+)\*\* \|", FINDINGS, re.MULTILINE)
+    clock = re.findall(
+        r"^\| ([\w -]+?)(?: of GraphPipe)? \| (\d+) \| \*\*([\d.,]+)\*\*.*? \| ([\d.,]+) \|", CLOCK, re.MULTILINE
+    )
+    one = {(model, devices): (best, first) for model, devices, first, best in findings}
+    two = {(model, devices): (best, first) for model, devices, best, first in clock}
+    assert len(one.keys() & two.keys()) == 4 and all(one[key] == two[key] for key in one.keys() & two.keys())
 
 
 @pytest.mark.parametrize(
