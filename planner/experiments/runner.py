@@ -26,6 +26,8 @@ from planner.process.versions import versions
 
 Record = dict[str, Any]
 
+#: Two values of so many letters together are shown.
+_SHORT = 40
 #: The packages whose code decides what a record is.
 _CODE = ("formulations", "instances", "solvers", "planner")
 
@@ -120,7 +122,11 @@ class Folder:
         if path.is_file():
             content = parse_json(read_text(path), str(path))
             if not isinstance(content, dict) or content.get("fingerprint") != own:
-                raise UsageError.at("--out", out, f"a folder of this very {noun} by this very program, or a new one")
+                why = _differences(content if isinstance(content, dict) else {}, json.loads(self._header[1]))
+                rule = f"a folder of this very {noun} by this very program, or a new one"
+                raise UsageError.at(
+                    "--out", out, f"{rule}; what differs: {', '.join(why) or 'the code of the program'}"
+                )
         elif is_held:
             raise UsageError.at("--out", out, f"an empty folder, or one of this very {noun}")
 
@@ -202,6 +208,24 @@ def safe_name(name: str) -> str:
     '.._a__b__c'
     """
     return "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in name)
+
+
+def _differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
+    """What a folder says of its experiment that is otherwise in this one; short values are shown."""
+    found = []
+    for name in dict.fromkeys([*there, *here]):
+        old, new = there.get(name), here.get(name)
+        if old == new or name == "fingerprint":
+            continue
+        if isinstance(old, dict) and isinstance(new, dict):
+            found += [f"{name} {each}" for each in _differences(old, new)]
+        elif old is None or new is None:
+            found.append(f"{name} (only {'here' if old is None else 'there'})")
+        elif len(f"{old}{new}") <= _SHORT:
+            found.append(f"{name} ({old} there, {new} here)")
+        else:
+            found.append(f"{name} (has changed)")
+    return found
 
 
 def _line(record: Mapping[str, Any]) -> str:

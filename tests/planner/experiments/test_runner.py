@@ -67,12 +67,17 @@ def test_a_folder_is_of_one_experiment_of_one_version_and_of_one_code(
         folder(tmp_path / "other")
     begun(tmp_path / "own")
     assert len(folder(tmp_path / "own").records(print)) == 4
-    with pytest.raises(UsageError, match="very study"):
+    with pytest.raises(UsageError, match=r"very study .*; what differs: of \(this there, that here\)$"):
         folder(tmp_path / "own", {"of": "that"})
-    for name, other in (("versions", lambda: {"dnn-planner": "0"}), ("_CODE", ())):
+    with pytest.raises(UsageError, match=r"of \(has changed\), more \(only here\)$"):
+        folder(tmp_path / "own", {"of": "o" * 64, "more": {"seed": 1}})
+    for name, other, why in (
+        ("versions", lambda: {"dnn-planner": "0"}, r"versions dnn-planner \("),
+        ("_CODE", (), "the code of the program$"),
+    ):
         with monkeypatch.context() as patched:
             patched.setattr(runner, name, other)
-            with pytest.raises(UsageError, match="very study by this very program"):
+            with pytest.raises(UsageError, match=f"very study by this very program, .*{why}"):
                 folder(tmp_path / "own")
     (tmp_path / "own" / "study.json").write_text("[]")
     with pytest.raises(UsageError, match="very study"):
