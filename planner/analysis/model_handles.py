@@ -17,6 +17,8 @@ from solvers.inspection import Group
 
 #: Sums of floats are that close, and models round times.
 _CLOSE = 1e-9
+#: Why an amount is not on the larger side.
+_TOO_HIGH = ": the model holds such an amount from below only, and may count it too high"
 #: So many values of a key are listed in errors.
 _SHOWN = 8
 
@@ -89,13 +91,13 @@ def only(group: Group, found: Mapping[Any, Mapping[str, Any]]) -> Any:
     )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Measured:
     """An amount of a plan, such as a stage's time, as the solver's expression; 1 of it is ``scale`` of ``unit``.
 
     The expression may exceed the amount where nothing holds it down. So amounts are added, multiplied by whole numbers
-    from 0 on, minimised (`planner.analysis.model_view.OpenModel.minimise`), and held to a number of the unit or to an
-    expression of the same scale by ``<=``: then every plan that keeps the row is found.
+    from 0 on, minimised (`planner.analysis.model_view.OpenModel.minimise`), and held to a number of the unit by ``<=``:
+    then every plan that keeps the row is found. `UsageError` with the reason for whatever else is tried.
     """
 
     own: Any
@@ -103,18 +105,30 @@ class Measured:
     unit: str
     is_whole: bool
 
+    def __repr__(self) -> str:  # solvers show it in errors of their own
+        return f"an amount in {self.unit}, which is added to such amounts and held to a number by <= only"
+
     def __add__(self, other: object) -> Measured:
         if isinstance(other, Measured) and other.scale == self.scale:
             return replace(self, own=self.own + other.own)
-        if other == 0:  # where `sum` begins
+        if isinstance(other, int) and other == 0:  # where `sum` begins
             return self
-        raise UsageError.at("what is added", other, f"an amount in {self.unit} of the same model")
+        raise self._refused("what is added", other, f"an amount in {self.unit} of the same model")
 
     __radd__ = __add__
 
+    def __sub__(self, other: object) -> Measured:
+        raise self._refused("what is subtracted", other, "sums, and <= with a number", _TOO_HIGH)
+
+    def __rsub__(self, _other: object) -> Measured:
+        raise self._refused("what is subtracted", self, "sums, and <= with a number", _TOO_HIGH)
+
+    def __neg__(self) -> Measured:
+        return self * -1
+
     def __mul__(self, factor: object) -> Measured:
         if not isinstance(factor, int) or factor < 0:
-            raise UsageError.at("the factor", factor, "a whole number from 0 on")
+            raise self._refused("the factor", factor, "a whole number from 0 on")
         return replace(self, own=factor * self.own)
 
     __rmul__ = __mul__
@@ -122,9 +136,27 @@ class Measured:
     def __le__(self, most: object) -> Any:
         """The solver's row; ``most`` is a number of ``unit``."""
         if isinstance(most, bool) or not isinstance(most, int | float):
-            raise UsageError.at("the bound", most, f"a number, in {self.unit}")
+            why = _TOO_HIGH if isinstance(most, Measured) else ""
+            raise self._refused("the bound", most, f"a number, in {self.unit}", why)
         units = most / self.scale * (1 + _CLOSE)
         return self.own <= (math.floor(units) if self.is_whole else units)
 
     def __ge__(self, least: object) -> Any:
-        raise UsageError.at(">=", least, "<=: this amount is bounded from below only where it is minimised")
+        raise self._refused(">=", least, "<= with a number", _TOO_HIGH)
+
+    def __lt__(self, most: object) -> Any:
+        raise self._refused("<", most, "<= with a number", _TOO_HIGH)
+
+    def __eq__(self, value: object) -> Any:
+        raise self._refused("==", value, "<= with a number", _TOO_HIGH)
+
+    __gt__, __ne__, __hash__ = __ge__, __eq__, None  # type: ignore[assignment]
+
+    def _refused(self, what: str, given: object, rule: str, why: str = "") -> UsageError:
+        """What is expected in place of another operand; expressions of solvers are not shown, which may be long."""
+        if isinstance(given, Measured):
+            return UsageError(f"{what} is an amount in {given.unit}; expected {rule}{why}")
+        if isinstance(given, int | float | str):
+            return UsageError.at(what, given, rule + why)
+        units = f": an amount in {self.unit} and a count, as of devices, have different units"
+        return UsageError(f"{what} is another expression of the model; expected {rule}{units}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 import pyomo.environ as pyo
@@ -152,12 +153,49 @@ def test_variables_by_their_keys(method: str) -> None:
         ),
         (lambda: model.expression("stage_time", node=3), r"expected m.expression\('stage_time', stage=...\)"),
         (lambda: model.expression("stage_tim", stage=3), r"no quantity 'stage_tim'; expected .*stage_time\(stage\)"),
-        (lambda: model.expression("stage_time", stage=0) >= 3, "expected <="),
+        (lambda: model.expression("stage_time", stage=0) >= 3, "expected <= with a number: .* from below only"),
         (lambda: model.expression("stage_time", stage=0) * -1, "a whole number from 0 on"),
         (lambda: model.expression("stage_time", stage=0) <= "1ms", "the bound is '1ms'"),
     ):
         with pytest.raises(UsageError, match=words):
             call()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_what_is_refused_of_times(method: str) -> None:
+    """In one sentence, whichever side they stand on: a row with a time on its larger side would hold nothing."""
+    model = planner.model(planner.load("chain8", memory="60MB", devices=4, first=5), method, complete=True)
+    one, other = (model.expression("stage_time", stage=stage) for stage in (0, 1))
+    count = model.expression("num_devices")
+    units, high = "an amount in s and a count, as of devices, have different units", "and may count it too high"
+    calls: list[tuple[Callable[[], Any], str]] = [
+        (lambda: 100 * one + 2 * count, units),
+        (lambda: one - count, units),
+        (lambda: one <= count, units),
+        (lambda: one == count, units),
+        (lambda: one * count, units),
+        (lambda: one - other, high),
+        (lambda: 1 - one, high),
+        (lambda: one <= other, high),
+        (lambda: one >= other, high),
+        (lambda: one < 0.1, high),
+        (lambda: one > 0.1, high),
+        (lambda: one == 0.1, high),
+        (lambda: one != other, high),
+        (lambda: -one, "a whole number from 0 on"),
+        (lambda: one + 1, "expected an amount in s of the same model"),
+    ]
+    for call, words in calls:
+        with pytest.raises(UsageError, match=words) as refused:
+            call()
+        assert "0x" not in str(refused.value) and "\n" not in str(refused.value)
+    for turned in (lambda: 2 * count + one, lambda: count - one, lambda: count >= one, lambda: count * one):
+        with pytest.raises((UsageError, TypeError)) as raised:  # CP-SAT's own error ends with what it was given
+            turned()
+        said = str(raised.value)
+        assert "0x" not in said and (
+            isinstance(raised.value, UsageError) or "an amount in s, which is added to" in said
+        )
 
 
 def test_letters_of_sentences_are_keys_where_a_model_declares_no_words() -> None:
