@@ -446,7 +446,7 @@ class OpenModel:
         from planner.analysis.read_solution import plan_in_file
 
         terms = self._own_unit if self._has_own_objective else None
-        return plan_in_file(self._family, self._method, self.instance, self._built, path, terms)
+        return plan_in_file(self._family, self._method, self.instance, self._built, path, terms, complete=self.complete)
 
     def head(self) -> dict[str, Any]:
         """What it is a model of, in JSON types."""

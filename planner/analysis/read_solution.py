@@ -6,8 +6,10 @@ import io
 import math
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from glob import escape
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from xml.etree import ElementTree
 from formulations.contract.family import Claim, Family, Method
 from instances.errors import InstanceError, closest
 from instances.files import read_lines
+from planner.files.read import read_object
 from planner.results.result import Result, own_terms
 from solvers.inspection import plain
 from solvers.outcome import Status, Stop
@@ -29,6 +32,8 @@ _OBJECTIVE = 1e-3
 _HIGHS = "Model status"
 _COUNT = re.compile(r"#\s*Columns\s+(\d{1,12})\s*$", re.IGNORECASE)
 _END = re.compile(r"#\s*(Rows|Dual)", re.IGNORECASE)
+#: How solvers say that there is no solution: behind `solution status:`, or in a line of its own.
+_INFEASIBLE = re.compile(r"^[ \t]*(?:solution status:[ \t]*)?(?:integer )?infeasible\b", re.IGNORECASE | re.MULTILINE)
 #: The objective as SCIP, Gurobi and CBC, or HiGHS state it: alone, in a comment, or behind how the run ended.
 _STATED = re.compile(r"(?:#.*|.* - )?\bobjective value\s*[:=]?\s*(\S+)\s*$|Objective\s+(\S+)\s*$", re.IGNORECASE)
 #: What else SCIP and others write where no variable stands.
@@ -54,14 +59,19 @@ def plan_in_file(
     built: Any,
     path: str,
     own_unit: tuple[str, float] | None = None,
+    *,
+    complete: bool = True,
 ) -> Result:
     """The plan of the solution in a file; arguments and errors as of `OpenModel.read_solution`.
 
     The result has no bound, whatever the solver proved; ``reason`` says which rules a plan breaks (then it has none).
-    ``own_unit``: the unit and scale of an objective of the user's own, if the model has one.
+    ``own_unit``: the unit and scale of an objective of the user's own, if the model has one. ``complete``: the model's.
     """
-    values, stated = _values(path, built.variables())
-    _refuse_other(path, built, values, stated)
+    try:
+        values, stated = _values(path, built.variables())
+        _refuse_other(path, built, values, stated)
+    except _OtherModelError as error:
+        raise InstanceError(f"{error}{_written_as(path, method.name, complete)}") from None
     try:
         plan = built.decode(built.solution_of(values))
         broken = family.judge(instance, plan)
@@ -91,6 +101,23 @@ def plan_in_file(
         of=instance,
         own_plan=None if broken else plan,
     )
+
+
+class _OtherModelError(InstanceError):
+    """A file that may be right for another model."""
+
+
+def _written_as(path: str, method: str, complete: bool) -> str:
+    """What a model's file beside a solution says that it was written of, if that is another one than this."""
+    sidecars = Path(path).parent.glob(f"{escape(Path(path).stem)}.*.json")
+    for beside in sorted(sidecars):
+        with suppress(InstanceError, OSError):  # it may be another file than a model's
+            content = read_object(str(beside), "what a model's file means")
+            written = content.get("method"), content.get("complete")
+            if None not in written and written != (method, complete):
+                options = f"--method {written[0]} {'with' if written[1] else 'without'} --complete"
+                return f"; {beside.name} was written by {options}, which --read needs as well"
+    return "" if complete else "; a model written by --complete needs it to be read as well"
 
 
 @dataclass
@@ -124,6 +151,8 @@ def _values(path: str, known: Mapping[str, Any]) -> tuple[dict[str, float], floa
         if _is_whole(known[name]) and abs(value - round(value)) > _FRACTION:
             raise InstanceError.at(path, name, value, "a whole number")
         found[plain(name)] = value
+    if not found and (ended := _INFEASIBLE.search(text)):
+        raise InstanceError.at(path, "content", ended[0].strip(), "a solution: the solver found the model infeasible")
     if not found and known:
         raise InstanceError.at(path, "content", "no value of a variable of this model", _rule(known))
     if content.missing:
@@ -137,7 +166,9 @@ def _rule(known: Mapping[str, Any]) -> str:
 
 
 def _unknown(path: str, name: str, known: Mapping[str, Any]) -> InstanceError:
-    return InstanceError.at(path, "a variable", name[:_LONGEST], f"one of this model{_closest(name[:_LONGEST], known)}")
+    return _OtherModelError.at(
+        path, "a variable", name[:_LONGEST], f"one of this model{_closest(name[:_LONGEST], known)}"
+    )
 
 
 def _closest(name: str, known: Mapping[str, Any]) -> str:
@@ -226,7 +257,7 @@ def _refuse_other(path: str, built: Any, values: Mapping[str, float], stated: fl
     own = built.objective_of(values)
     if abs(own - stated) > _OBJECTIVE * max(1.0, abs(own), abs(stated)):
         rule = f"{own:.9g}, which its values have: it is cut off, or of another model"
-        raise InstanceError.at(path, "objective", stated, rule)
+        raise _OtherModelError.at(path, "objective", stated, rule)
 
 
 def _is_whole(variable: Any) -> bool:

@@ -114,7 +114,9 @@ def test_a_solution_of_another_model_is_refused(
     [
         ("", "lines of a name and a value"),
         ("nothing here\n", "lines of a name and a value"),
-        ("solution status: infeasible\nno solution available\n", "lines of a name and a value"),
+        ("solution status: infeasible\nno solution available\n", "the solver found the model infeasible"),
+        ("Model status\nInfeasible\n\n# Primal solution values\nNone\n", "the solver found the model infeasible"),
+        ("solution status: time limit reached\nno solution available\n", "lines of a name and a value"),
         (b"\x7fELF\x02\x01\x00\xff\xfe" * 100, "UTF-8"),
         ("\x00" * 1000, "lines of a name and a value"),
         ("carries(0,0,4) nan\n", "finite number"),
@@ -233,12 +235,33 @@ def test_an_unknown_name_is_compared_with_few_of_many(monkeypatch: pytest.Monkey
     assert len(compared[0]) <= 10_000 and compared[1:] == [["carries(0,1)"], ["carries(0,1)"], []]
 
 
+def test_a_file_of_a_complete_model_says_so(tmp_path: Path) -> None:
+    """As the model's file beside it has it; without one, that it may be of such a model."""
+    values, objective, _ = solved()
+    pruned = planner.model(opened().instance, "milp")
+    (tmp_path / "a.sol").write_text(gurobi({"nosuch(0)": 1.0, **values}, objective))
+    (tmp_path / "a.other.json").write_text("[")
+    with pytest.raises(InstanceError, match=r"; a model written by --complete needs it to be read as well$"):
+        pruned.read_solution(str(tmp_path / "a.sol"))
+    opened().write(str(tmp_path / "a.lp"))
+    with pytest.raises(
+        InstanceError, match=r"; a\.lp\.json was written by --method milp with --complete, which --read"
+    ):
+        pruned.read_solution(str(tmp_path / "a.sol"))
+    with pytest.raises(InstanceError, match=r"'nosuch\(0\)'; expected one of this model[^;]*$"):
+        opened().read_solution(str(tmp_path / "a.sol"))
+    pruned.write(str(tmp_path / "a.lp"))
+    with pytest.raises(InstanceError, match=r"; a\.lp\.json was written by --method milp without --complete"):
+        opened().read_solution(str(tmp_path / "a.sol"))
+
+
 def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     given = ["model", "layers", "--layers", "8", "--stages", "3", "--method", "milp", "--read"]
     unknown = tmp_path / "unknown.sol"
     unknown.write_text("carries(0,0,2) 1\nwating 0\n")
     assert main([*given, str(unknown)]) == 2
-    said = f"{unknown}: a variable is 'wating'; expected one of this model (closest: waiting)\n"
+    rule = "one of this model (closest: waiting); a model written by --complete needs it to be read as well"
+    said = f"{unknown}: a variable is 'wating'; expected {rule}\n"
     assert capsys.readouterr() == ("", said)
     for path in (tmp_path / "no.sol", tmp_path):
         assert main([*given, str(path)]) == 2
