@@ -213,6 +213,8 @@ class _Search:
         result = self.best or self.last
         assert result is not None
         value = None if self.best is None else self._taken(minimise)
+        within = [*self.amounts.stated, *self.instance.requirements]
+        options = {name: given for name, given in result.options.items() if name != "require"}  # of the last step
         own = own_terms(value, self._bound(minimise), self.amounts.units[minimise], is_complete and self.best is None)
         return replace(
             result,
@@ -225,7 +227,8 @@ class _Search:
             signal=self.variants.signal,
             seconds=self.seconds,
             stats={**result.stats, "solves": self.variants.solved},
-            own={**own, "minimised": minimise, "within": [*self.amounts.stated, *self.instance.requirements]},
+            own={**own, "minimised": minimise, "within": within},
+            options={**options, "require": " and ".join(within)} if within else options,
             of=self.instance,
         )  # fmt: skip
 

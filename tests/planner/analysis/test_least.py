@@ -163,6 +163,7 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     found = json.loads(capsys.readouterr().out)
     assert found["own"] == {"objective": 3.0, "bound": 3.0, "unit": "devices", "status": "optimal",
                             "minimised": "devices", "within": ["time <= 38ms"]}  # fmt: skip
+    assert found["options"]["require"] == "time <= 38ms", "and not that of the last step"
     assert found["objective"] <= 0.038 and found["bound"] is None and found["status"] == "feasible"
     assert main([*GIVEN, *wanted]) == 0
     assert "of all plans with time <= 38ms, the least takes 3 devices; that is proved" in capsys.readouterr().out
@@ -182,8 +183,9 @@ def test_in_python_it_is_the_same_and_other_commands_say_where_bounds_are_taken(
     found = planner.solve_least(instance, "devices", {"time": "41ms"})
     assert found.own is not None and (found.own["objective"], found.own["status"]) == (3.0, "optimal")
     assert "of all plans with time <= 41ms, the least takes 3 devices" in str(found)
-    free = planner.solve_least(instance, "devices").own
-    assert free is not None and free["within"] == []
+    unbound = planner.solve_least(instance, "devices")
+    free = unbound.own
+    assert free is not None and free["within"] == [] and "require" not in unbound.options
     plans = [planner.solve(planner.load("chain8", memory="60MB", devices=count)).plan for count in range(1, 5)]
     assert free["objective"] == next(count for count, plan in enumerate(plans, 1) if plan is not None)
     for given in ("time <= 41ms", "devices<=3", "memory <= 6GiB"):
