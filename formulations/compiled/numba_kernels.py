@@ -8,8 +8,11 @@ and compiled with them.
 from __future__ import annotations
 
 import pickle
+import re
 import sys
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import numpy as np
@@ -136,8 +139,38 @@ def _environment(module: str, constants: Any, name: str) -> Any:
     return found or environment._rebuild_env(module, constants, name)
 
 
+@cache
+def sources(path: Path, root: Path) -> frozenset[Path]:
+    """The file of a kernel and those that it imports from our packages, directly or not."""
+    found: set[Path] = set()
+    to_read = [path]
+    while to_read:
+        file = to_read.pop()
+        if file not in found and file.is_file():
+            found.add(file)
+            for package, names in _IMPORTED.findall(file.read_text(encoding="utf-8")):
+                folder = root.joinpath(*package.split("."))
+                to_read += [folder.with_suffix(".py"), *(folder / f"{name.strip()}.py" for name in names.split(","))]
+    return frozenset(found)
+
+
+#: An import from our packages: from where, and the names of its first line.
+_IMPORTED = re.compile(r"^from (formulations[\w.]*) import \(?([\w, ]*)", re.MULTILINE)
+_ROOT = Path(__file__).resolve().parents[2]
+
+
 class _Kept(FunctionCache):  # type: ignore[misc]
-    """Numba's cache on disk, which a full disk or a damaged file makes slow, not unusable."""
+    """Numba's cache on disk, which a full disk or a damaged file makes slow, not unusable.
+
+    Numba compiles a kernel anew where its own file has changed. Here it does where any file has from which inner
+    functions and constants are compiled into it: an older part would answer otherwise than what is read.
+    """
+
+    def __init__(self, function: Any) -> None:
+        super().__init__(function)
+        files = sorted(sources(Path(function.__code__.co_filename), _ROOT))
+        stamps = [(each.stat().st_mtime, each.stat().st_size) for each in files]
+        self._cache_file._source_stamp = (self._cache_file._source_stamp, stamps)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """The compiled function, or ``None``.

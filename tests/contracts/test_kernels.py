@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from numba import typeof
 from numba.core.errors import NumbaTypeError
-from paths import SUPPORT
+from paths import ROOT, SUPPORT
 
 import formulations
 from formulations.compiled import numba_kernels
@@ -114,6 +114,25 @@ def test_an_array_of_another_type_is_an_error_not_a_compilation() -> None:
     numpy = import_module("numpy")
     with pytest.raises(TypeError):
         decision.decide(1, numpy.zeros(2), numpy.zeros(1), numpy.zeros(1), 1.0, 1.0, numpy.zeros(1), numpy.zeros(1))
+
+
+def test_a_kernel_stands_on_all_files_that_are_compiled_into_it(tmp_path: Path) -> None:
+    folder = tmp_path / "formulations" / "some"
+    folder.mkdir(parents=True)
+    for name, text in (
+        ("kernel", "from formulations.some.inner import (\n    part,\n)\n"),
+        ("inner", "from formulations.some import constants, nothing\n"),
+        ("constants", "import numpy as np\n"),
+        ("other", ""),
+    ):
+        (folder / f"{name}.py").write_text(text)
+    found = numba_kernels.sources(folder / "kernel.py", tmp_path)
+    assert {each.stem for each in found} == {"kernel", "inner", "constants"}
+    for made, _ in numba_kernels.KERNELS:
+        module = sys.modules[made.py_func.__module__]
+        mine = {value.py_func.__code__.co_filename for value in vars(module).values() if hasattr(value, "py_func")}
+        own = Path(made.py_func.__code__.co_filename)
+        assert {Path(each) for each in mine} <= numba_kernels.sources(own, ROOT)
 
 
 @pytest.mark.slow
