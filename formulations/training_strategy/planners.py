@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 
 from formulations.contract.family import Answer
-from formulations.training_strategy.costs import Chain, Choice, Degrees, all_degrees, chain_of, plan_of
+from formulations.training_strategy.costs import Chain, Choice, Degrees, Kept, all_degrees, chain_of, plan_of
 from formulations.training_strategy.definition.plan import StrategyPlan
 from formulations.training_strategy.fixed_orders import in_flight
 from formulations.training_strategy.heuristics import even_split, least_by_formula, why_none
@@ -96,7 +96,7 @@ def _in_steps(chain: Chain, x: int, y: int, held: int) -> Choice | None:
     for ways in chain.ways[x:y]:
         options = np.full((len(ways), _STEPS + 1), math.inf)
         for row, way in zip(options, ways, strict=True):
-            size = math.ceil((way.static + held * way.activation) / chain.limit * _STEPS)
+            size = _size(way, held, chain.limit)
             if size <= _STEPS:
                 row[size:] = least[: _STEPS + 1 - size] + way.again
         taken.append(options.argmin(axis=0))
@@ -107,5 +107,13 @@ def _in_steps(chain: Chain, x: int, y: int, held: int) -> Choice | None:
     for ways, rows in zip(reversed(chain.ways[x:y]), reversed(taken), strict=True):
         way = ways[rows[left]]
         names.append(way.id)
-        left -= math.ceil((way.static + held * way.activation) / chain.limit * _STEPS)
+        left -= _size(way, held, chain.limit)
     return Choice((float(least[-1]),), tuple(reversed(names)))
+
+
+def _size(way: Kept, held: int, limit: float) -> int:
+    """Steps of memory that a layer takes, rounded up; one more than there are where it does not fit."""
+    taken = way.static + held * way.activation
+    if taken <= 0:
+        return 0
+    return _STEPS + 1 if taken > limit else math.ceil(taken / limit * _STEPS)

@@ -55,6 +55,13 @@ def test_alpa_has_the_best_plan_of_all_devices_by_its_own_cost(cases: int) -> No
     assert found > cases // 8
 
 
+@pytest.mark.parametrize("memory", [0.0, 5e-324, 1e-300])
+def test_a_limit_of_nothing_has_no_plan(memory: float) -> None:
+    for method in (*METHODS.values(), planners.galvatron):
+        answer = method(equal_layers(2, memory), Limits(), watching(equal_layers(2, memory)))
+        assert answer.plan is None and answer.reason
+
+
 @pytest.mark.parametrize("method", [planners.alpa, planners.galvatron])
 def test_neither_is_faster_than_the_optimum(cases: int, method: object) -> None:
     found = 0
