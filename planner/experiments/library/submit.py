@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -61,7 +62,12 @@ def submit(
     CrosscheckError
         If a bound lies above a verified plan: one of the two proofs is wrong.
     """
-    digest = (result.get("fingerprint") or {}).get("instance")
+    made_of = result.get("fingerprint")
+    if not isinstance(made_of, Mapping) or "plan" not in result:
+        raise UsageError.at(
+            where, "an object", "a result with a fingerprint and a plan, as planner solve --json prints it"
+        )
+    digest, versions = made_of.get("instance"), made_of.get("versions")
     named = next((each for each in entries().values() if each.sha256 == digest), None)
     if named is None:
         raise UsageError.at(where, digest, "a result of an instance of the library (planner library get NAME)")
@@ -73,10 +79,10 @@ def submit(
     before = known.get(named.name)
     origin = Origin(
         str(result.get("method")),
-        float(result.get("seconds") or 0.0),
+        _number(result.get("seconds")) or 0.0,
         today(),
         machine(),
-        dict((result.get("fingerprint") or {}).get("versions") or {}),
+        {str(name): str(version) for name, version in versions.items()} if isinstance(versions, Mapping) else {},
     )
     bound, proof = _bound(instance, result, certificate)
     now, new = before, []
@@ -105,11 +111,17 @@ def _bound(instance: Any, result: Mapping[str, Any], certificate: JsonObject | N
     if certificate is None:
         proof = result.get("proved_by")
         believed = result.get("claim") == Claim.EXACT.value or proof == Prover.BOUNDS
-        return (result.get("bound"), proof) if believed else (None, None)
+        bound = _number(result.get("bound"))
+        return (bound, str(proof)) if believed and bound is not None else (None, None)
     found = verify(instance, certificate)
     if not found.accepted:
         raise UsageError.at("--certificate", found.kind, f"a certificate that is accepted; {found.reason}")
     return found.bound, CERTIFICATE
+
+
+def _number(value: Any) -> float | None:
+    """A finite number of a file, or ``None``."""
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
 
 
 def _is_better(bound: float, proof: str | None, known: BestKnown) -> bool:

@@ -102,6 +102,18 @@ def test_the_plan_is_judged_whatever_the_result_says(folder: Path, solved: dict[
         submit.submit({**solved, "fingerprint": {"instance": "0" * 64}}, folder=folder)
 
 
+@pytest.mark.parametrize("change", [{"fingerprint": "x"}, {"fingerprint": None}, {"plan": None}, {"plan": 3}])
+def test_what_is_no_result_is_refused(folder: Path, solved: dict[str, Any], change: dict[str, Any]) -> None:
+    with pytest.raises((UsageError, InstanceError)):
+        submit.submit({**solved, **change}, folder=folder)
+    assert not best_known(folder)
+
+
+@pytest.mark.parametrize("bound", ["0.0273", float("nan"), float("-inf"), None, []])
+def test_a_bound_that_is_no_number_is_none(folder: Path, solved: dict[str, Any], bound: Any) -> None:
+    assert submit.submit({**solved, "bound": bound, "seconds": bound}, folder=folder).known.bound is None
+
+
 def test_a_bound_of_a_heuristic_is_no_proof_and_a_false_one_is_loud(
     folder: Path, solved: dict[str, Any], worse: dict[str, Any]
 ) -> None:
