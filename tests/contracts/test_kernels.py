@@ -12,6 +12,7 @@ import sys
 from collections.abc import Mapping
 from importlib import import_module, metadata
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -116,7 +117,9 @@ def test_an_array_of_another_type_is_an_error_not_a_compilation() -> None:
         decision.decide(1, numpy.zeros(2), numpy.zeros(1), numpy.zeros(1), 1.0, 1.0, numpy.zeros(1), numpy.zeros(1))
 
 
-def test_a_kernel_stands_on_all_files_that_are_compiled_into_it(tmp_path: Path) -> None:
+def test_a_kernel_stands_on_all_files_that_are_compiled_into_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = tmp_path / "formulations" / "some"
     folder.mkdir(parents=True)
     for name, text in (
@@ -128,10 +131,18 @@ def test_a_kernel_stands_on_all_files_that_are_compiled_into_it(tmp_path: Path) 
         (folder / f"{name}.py").write_text(text)
     found = numba_kernels.sources(folder / "kernel.py", tmp_path)
     assert {each.stem for each in found} == {"kernel", "inner", "constants"}
-    for made, _ in numba_kernels.KERNELS:
-        module = sys.modules[made.py_func.__module__]
+    monkeypatch.setattr(numba_kernels, "_ROOT", tmp_path)
+    made: dict[str, Any] = {}
+    exec(compile("def loop(): pass", folder / "kernel.py", "exec"), made)
+    stamps = []
+    for at in (1.0, 1.0, 2.0):
+        os.utime(folder / "constants.py", (at, at))
+        stamps.append(numba_kernels._Kept(made["loop"])._cache_file._source_stamp)
+    assert stamps[0] == stamps[1] != stamps[2]
+    for kernel, _ in numba_kernels.KERNELS:
+        module = sys.modules[kernel.py_func.__module__]
         mine = {value.py_func.__code__.co_filename for value in vars(module).values() if hasattr(value, "py_func")}
-        own = Path(made.py_func.__code__.co_filename)
+        own = Path(kernel.py_func.__code__.co_filename)
         assert {Path(each) for each in mine} <= numba_kernels.sources(own, ROOT)
 
 

@@ -175,3 +175,10 @@ def test_what_was_validated_is_validated_once_and_a_changed_copy_again(name: str
     assert again == instance and again is not instance
     with pytest.raises(InstanceError, match="requirements"):
         load.validate(replace(instance, requirements=("no_such_thing <= 1",)))
+
+
+def test_a_catalog_entry_with_a_setting_keeps_the_rules_of_its_problem() -> None:
+    """As it stands it is not validated; with a setting it is."""
+    assert planner.load("mmt-2").microbatch_sizes
+    with pytest.raises(InstanceError, match="microbatches is 3; expected a divisor of the mini-batch, 128"):
+        planner.load("mmt-2", microbatches=3)
