@@ -154,6 +154,29 @@ def _make_requirement(quantity: str, arguments: tuple[Argument, ...], sign: str,
     return Requirement(quantity, arguments, relation, amount + step)
 
 
+def spoken(requirements: Iterable[str]) -> str:
+    """Requirements as one sentence says them: those of numbers that count up by 1 are named by the first and the last.
+
+    >>> spoken(["nodes(0) <= 5", "nodes(1) <= 5", "nodes(2) <= 5", "num_stages <= 6"])
+    'nodes(0) to nodes(2) <= 5 and num_stages <= 6'
+    """
+    runs: list[list[Requirement]] = []
+    for requirement in map(parse, requirements):
+        number = requirement.arguments[0] if len(requirement.arguments) == 1 else None
+        if runs and isinstance(number, int) and replace(requirement, arguments=(number - 1,)) == runs[-1][-1]:
+            runs[-1].append(requirement)
+        else:
+            runs.append([requirement])
+    return " and ".join(text for run in runs for text in _run_texts(run))
+
+
+def _run_texts(run: list[Requirement]) -> list[str]:
+    first, last = run[0], run[-1]
+    if len(run) <= 2 or first.is_alone:
+        return list(map(str, run))
+    return [f"{_call_text(first.quantity, first.arguments)} to {last}"]
+
+
 def requirements_of(instance: Any) -> tuple[Requirement, ...]:
     """The requirements that an instance declares."""
     return tuple(map(parse, instance.requirements))

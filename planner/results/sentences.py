@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from instances.requirements import spoken
 from instances.units import size
 from planner.files.node_names import names_in_brief, names_of_nodes
 from planner.results.texts import amount, brief, format_cell, format_loss, heading, number, percent, plural
@@ -62,7 +63,7 @@ def verdict(result: Any, found: Breakdown | None = None, is_proved: bool = True,
     if result.status is Status.OPTIMAL:
         least = f"the least {result.minimised} is {value}, {by}"
         rules = () if result.of is None else result.of.requirements
-        return f"of all plans with {' and '.join(rules)}, {least}" if rules else least
+        return f"of all plans with {spoken(rules)}, {least}" if rules else least
     said = f"{whose}the {result.minimised} is {value}{_STOPPED.get(result.stop, '')}"
     if result.loss is not None and is_proved:
         loss = format_loss(result.loss, is_proved)
