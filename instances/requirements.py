@@ -163,18 +163,18 @@ def spoken(requirements: Iterable[str]) -> str:
     runs: list[list[Requirement]] = []
     for requirement in map(parse, requirements):
         number = requirement.arguments[0] if len(requirement.arguments) == 1 else None
-        if runs and isinstance(number, int) and replace(requirement, arguments=(number - 1,)) == runs[-1][-1]:
+        if (
+            runs
+            and isinstance(number, int)
+            and not requirement.is_alone
+            and replace(requirement, arguments=(number - 1,)) == runs[-1][-1]
+        ):
             runs[-1].append(requirement)
         else:
             runs.append([requirement])
-    return " and ".join(text for run in runs for text in _run_texts(run))
-
-
-def _run_texts(run: list[Requirement]) -> list[str]:
-    first, last = run[0], run[-1]
-    if len(run) <= 2 or first.is_alone:
-        return list(map(str, run))
-    return [f"{_call_text(first.quantity, first.arguments)} to {last}"]
+    return " and ".join(
+        f"{_call_text(run[0].quantity, run[0].arguments)} to {run[-1]}" if len(run) > 1 else str(run[0]) for run in runs
+    )
 
 
 def requirements_of(instance: Any) -> tuple[Requirement, ...]:

@@ -84,7 +84,7 @@ def show_result(
         stats = facts({k: v for k, v in result.stats.items() if k not in (*lists, "printed")})
         rows |= {
             "instance": None if result.of is None else facts(family_of(result.of).describe(result.of)),
-            "status": _proved(result),
+            "status": _status(result) if result.own is None else None,  # the first sentence says what is proved of it
             "over time": _gap_over_time(events) or None if result.seconds >= _WATCHED_S else None,
             "stats": stats if result.stats else None,
         }
@@ -193,11 +193,8 @@ def show_results(results: Sequence[Result], certificates: Mapping[str, str] | No
             out.print(f"{result.method}: {result.reason}")
 
 
-def _proved(result: Result) -> str:
-    """The status, why the run stopped, and the bound; if with a proof, by whose means."""
-    if result.own is not None:
-        own = result.own
-        return f"{own['status']} ({result.stop}), bound {with_unit(own['bound'], own['unit'])}"
+def _status(result: Result) -> str:
+    """The status, why the run stopped (if with a proof, by whose means), and the bound."""
     by = f" by {result.proved_by}" if result.stop is Stop.PROVED else ""
     return f"{result.status} ({result.stop}{by}), bound {with_unit(result.bound, result.unit)}"
 
