@@ -6,8 +6,6 @@ with brute force. A certificate that is refused, or a mutant that is accepted th
 ``--instances 0 --mutants 834`` tries 10,000 mutants, as many of each family, in less than a minute.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib.util
 import sys

@@ -1,7 +1,5 @@
 """Settings every test shares: --cases, the published inputs, hypothesis without deadlines."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator

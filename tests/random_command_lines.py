@@ -7,8 +7,6 @@ same ``--seed`` and ``--out``, and another folder after a change of the code. ``
 it, and keeps its folder. The exit code is 5 if something was wrong.
 """
 
-from __future__ import annotations
-
 import argparse
 import gc
 import importlib

@@ -7,8 +7,6 @@ same ``--seed`` and ``--out``, and another folder after a change of the code. Th
 contradictions, and 128 + signal after Ctrl-C or SIGTERM, which print the table so far.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -75,13 +73,13 @@ class Tally:
     proofs: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
 
-    def add(self, other: Tally) -> None:
+    def add(self, other: "Tally") -> None:
         """Count the other's instances here, too."""
         for name, value in vars(other).items():
             setattr(self, name, getattr(self, name) + value)
 
     @classmethod
-    def read(cls, row: dict[str, Any]) -> Tally:
+    def read(cls, row: dict[str, Any]) -> "Tally":
         """The tally of a row."""
         return cls(**{**row, "runs": Counter(row["runs"]), "proofs": Counter(row["proofs"])})
 
@@ -95,7 +93,7 @@ def warmed(name: str) -> Family[Any, Any]:
     return replace(family, entries={**family.entries, "why_infeasible": None})
 
 
-def examine(name: str, seed: int, number: int, reproducers: str | None = None, choice: Choice = Choice()) -> Tally:
+def examine(name: str, seed: int, number: int, reproducers: str | None = None, choice: Choice = Choice()) -> "Tally":
     """Run all exact methods, and one heuristic for its plan, on the instance of that number.
 
     ``reproducers`` is the folder for an instance on which something is wrong.
@@ -169,7 +167,7 @@ def _chosen(family: Family[Any, Any], instance: Any, seed: str, backend: str | N
 
 def examine_chunk(
     name: str, seed: int, first: int, count: int, reproducers: str | None, choice: Choice = Choice()
-) -> Tally:
+) -> "Tally":
     """`examine` for the numbers from ``first`` on."""
     total = Tally()
     for number in range(first, first + count):

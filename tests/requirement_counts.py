@@ -4,8 +4,6 @@
 have been compared with brute force, and prints a row. A method that says something false is an error.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

@@ -1,7 +1,5 @@
 """Rounded amounts: the text says all of them, they are enough, and one step less is not."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """The figures and pictures of plans: they add up to the definitions' numbers, and nothing is missing or twice."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from dataclasses import replace

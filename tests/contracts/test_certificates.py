@@ -3,8 +3,6 @@
 The `test_certificates.py` of each problem declares its `SPOILING`: instances, faults, and brute force in fractions.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from collections import Counter

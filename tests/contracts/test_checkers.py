@@ -1,7 +1,5 @@
 """Checkers of certificates: the standard library alone, no traceback and little memory whatever the files hold."""
 
-from __future__ import annotations
-
 import ast
 import copy
 import hashlib

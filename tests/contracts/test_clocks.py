@@ -1,7 +1,5 @@
 """Which clock an objective is, problem by problem, and the simulated iteration beside it."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

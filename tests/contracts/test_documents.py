@@ -1,7 +1,5 @@
 """Documents that can be run are run: doctests of all modules, and the JSON in docs/problems/."""
 
-from __future__ import annotations
-
 import doctest
 import importlib
 import json

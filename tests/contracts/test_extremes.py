@@ -1,7 +1,5 @@
 """Numbers at the ends of what may be declared are solved, those beyond are refused in a line; by every family."""
 
-from __future__ import annotations
-
 import copy
 import random
 import sys

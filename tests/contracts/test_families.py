@@ -3,8 +3,6 @@
 A new family adds its small examples to `EXAMPLES`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 import itertools

@@ -1,7 +1,5 @@
 """What declarative methods begin with: a plan near the best at every size; a hint that is a solution; no proof."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """What a command writes to: links, devices, pipes, folders; and a disk that is full loses no finished result."""
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

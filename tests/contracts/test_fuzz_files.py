@@ -1,7 +1,5 @@
 """Mutated files of every format: an instance, or one line that names the file; whatever loads can be solved."""
 
-from __future__ import annotations
-
 import json
 import random
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Names are data: no name of an instance is markup, a formula, a control character or an order to a terminal."""
 
-from __future__ import annotations
-
 import json
 import random
 import re

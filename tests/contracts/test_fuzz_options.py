@@ -1,7 +1,5 @@
 """Bad values of every setting: one line and no traceback, on the command line (exit 2) and from Python."""
 
-from __future__ import annotations
-
 import json
 import random
 from functools import cache

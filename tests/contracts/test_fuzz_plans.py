@@ -1,7 +1,5 @@
 """Mutated plans given to ``check``: feasible, violations, or one line that names the error; never a traceback."""
 
-from __future__ import annotations
-
 import json
 import random
 from functools import cache

@@ -1,7 +1,5 @@
 """Wrong instances and wrong arguments from Python: `InstanceError` or `UsageError`, and nothing else."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math

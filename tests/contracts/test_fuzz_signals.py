@@ -1,7 +1,5 @@
 """Ctrl-C and SIGTERM at any moment: silence, one object with --json, a code of the interface, no file left behind."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """Checkers of certificates on instances that would fill a memory: little of it, and a line that says why not."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

@@ -3,8 +3,6 @@
 Each is one line and exit 2, soon and in little memory. docs/inputs.md lists them under the same names.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

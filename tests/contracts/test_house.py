@@ -4,8 +4,6 @@ A room is a file or a folder, an arrow an import from one room to another (those
 a floor stands on all that its rooms import. A package's ``__init__.py`` is no room.
 """
 
-from __future__ import annotations
-
 import ast
 import dataclasses
 import tomllib

@@ -1,7 +1,5 @@
 """Nothing is compiled and nothing large is imported once a method's clock runs."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os

@@ -1,7 +1,5 @@
 """Memory is shown in the parts that an instance declares; what it declares as one sum is called one."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

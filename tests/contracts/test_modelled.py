@@ -1,7 +1,5 @@
 """What a model cuts off is that plan and nothing else: one after the other, all plans come out, best first."""
 
-from __future__ import annotations
-
 import gc
 import random
 from collections.abc import Callable

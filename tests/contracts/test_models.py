@@ -3,8 +3,6 @@
 A family is found through `FAMILIES`: whatever CP-SAT or HiGHS is given while its exact methods run is looked at.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Any

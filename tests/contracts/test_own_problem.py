@@ -1,7 +1,5 @@
 """A problem in one file, and one of four files in the tree: every command takes them, brute force comes for free."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator

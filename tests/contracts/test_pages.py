@@ -1,7 +1,5 @@
 """Pages: their Python is run, their commands end well, their pictures can be drawn, and their links lead somewhere."""
 
-from __future__ import annotations
-
 import ast
 import doctest
 import importlib

@@ -3,8 +3,6 @@
 A family is found through `FAMILIES`; what its methods share and no model may lean on is listed in `SHARED`.
 """
 
-from __future__ import annotations
-
 import importlib
 import sys
 from collections.abc import Iterator

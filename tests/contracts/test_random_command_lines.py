@@ -1,7 +1,5 @@
 """Random command lines of every command end as docs/interface/exit-codes.md says; and what does not is noticed."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time

@@ -3,8 +3,6 @@
 The command line of `random_instances` does the same by the hundred thousand.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -3,8 +3,6 @@
 A family with a vocabulary is found by itself; ``python tests/requirement_counts.py`` counts more of the same.
 """
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """Rooms have one shape: the same files for the same things, whatever the problem."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

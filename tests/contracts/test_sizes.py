@@ -1,7 +1,5 @@
 """Absurd sizes: every method answers or refuses in a line, within seconds and two gibibytes."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

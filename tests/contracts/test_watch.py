@@ -1,7 +1,5 @@
 """The watch of a part of a run: what it passes on, and when it ends."""
 
-from __future__ import annotations
-
 import time
 
 import numpy as np

@@ -5,8 +5,6 @@ variables and constraints are those that are listed for the same instances. A me
 instance than on another (no row of memory binds, say): all instances are taken together.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -2,8 +2,6 @@
 force and for the exact method, and one step less of any of them does not.
 """
 
-from __future__ import annotations
-
 import math
 import random
 import re

@@ -1,7 +1,5 @@
 """How dataclasses stand in files: order of keys, what is left out and what is repeated, and what is refused."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any

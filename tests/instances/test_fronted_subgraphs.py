@@ -4,8 +4,6 @@ A fronted subgraph holds all predecessors of its nodes (Definition 4.2): a downs
 round. The paper counts those that are not empty.
 """
 
-from __future__ import annotations
-
 from itertools import chain, combinations, pairwise
 
 from hypothesis import given

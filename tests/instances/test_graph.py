@@ -1,7 +1,5 @@
 """Orders, cycles and downsets of small graphs, by hand and against plain enumeration."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import pytest

@@ -1,7 +1,5 @@
 """Rules that only instances built in Python can break: indices, orders, parts that must agree; of every family."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Old names of modules, which users' methods and notebooks import, lead to the modules of today, with a line."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 

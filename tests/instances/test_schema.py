@@ -1,7 +1,5 @@
 """The format of instance files as JSON Schema: it takes what is read, and refuses what breaks a field's rule."""
 
-from __future__ import annotations
-
 import functools
 import json
 from pathlib import Path

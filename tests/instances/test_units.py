@@ -1,7 +1,5 @@
 """Quantities with units, and the parsers of parameters."""
 
-from __future__ import annotations
-
 import doctest
 from contextlib import suppress
 from typing import Any

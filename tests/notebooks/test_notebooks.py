@@ -1,7 +1,5 @@
 """Notebooks are kept as pairs without output, and stand on the public packages alone. Building the site runs them."""
 
-from __future__ import annotations
-
 import ast
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every test here also knows the family ``counting``."""
 
-from __future__ import annotations
-
 import json
 import signal
 from collections.abc import Callable, Iterator

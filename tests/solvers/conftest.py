@@ -1,7 +1,5 @@
 """What the backends' tests share."""
 
-from __future__ import annotations
-
 import pytest
 from backend_models import EXTERNAL, Bench
 

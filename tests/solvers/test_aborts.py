@@ -1,7 +1,5 @@
 """A solver whose process ends by itself, as where a check in its native code fails, costs its own answer alone."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

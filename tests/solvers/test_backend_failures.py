@@ -1,7 +1,5 @@
 """Solvers that fail, and solvers of another version than the pinned one."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The entrance exam of every backend: the same small models, written for each of them."""
 
-from __future__ import annotations
-
 import random
 import subprocess
 import sys

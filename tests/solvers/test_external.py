@@ -1,7 +1,5 @@
 """Solvers that run in HiGHS's place: their processes, their exam, what they must not claim (and `test_backends`)."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

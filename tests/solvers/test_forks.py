@@ -1,7 +1,5 @@
 """A process that is forked while other threads hold the solvers' locks uses the solvers as any other."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """Models as plain rows: the linear part of CP-SAT's, relaxations, and files that other solvers read."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

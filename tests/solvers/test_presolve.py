@@ -3,8 +3,6 @@
 Found by taking constraints, variables and terms from a model of `stage_partitioning` while the proof stayed false.
 """
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

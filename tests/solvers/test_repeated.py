@@ -1,7 +1,5 @@
 """Models that are run again and again: the bound is what any duals prove."""
 
-from __future__ import annotations
-
 import random
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Integer scaling: rounds costs down, keeps what is feasible, and stays within its promise."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """HiGHS proves every model with integers twice: what two runs prove, and that neither alone proves anything."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import highspy

@@ -1,7 +1,5 @@
 """Instances far larger than any method is made for: many layers, many micro-batches, many devices, wide graphs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Small models of the backends' entrance exam, written for each backend."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Random branching models, and every partition of the small ones: a witness that shares no search with the methods."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Iterator

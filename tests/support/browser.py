@@ -1,7 +1,5 @@
 """Chromium of the distribution for tests of pages; nothing is installed, and no network is used."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Small PyTorch models for the tests of what is captured; import it after looking for torch."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """What the tests of certificates share: claims as checkers take them, and mutants that must not prove falsehoods."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import math

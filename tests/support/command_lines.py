@@ -4,8 +4,6 @@ Commands, options and settings are those that the command line has: a new one is
 values of its metavar, or else any text. Values are valid, at the ends of their ranges, or absurd.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import random

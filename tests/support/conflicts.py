@@ -3,8 +3,6 @@
 Written from docs/explaining.md and the definitions: no relaxed instance of the rooms is used, and no search of theirs.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import random

@@ -3,8 +3,6 @@
 Some of its methods are honest, and some lie, hang or crash as no real method should.
 """
 
-from __future__ import annotations
-
 import math
 import signal
 import time

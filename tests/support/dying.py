@@ -1,7 +1,5 @@
 """Work that kills its process; imports next to nothing, since new processes import it again and again."""
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path

@@ -5,8 +5,6 @@ This is how docs/findings.md measures what the flat network model promises (Pipe
 Source: this project; the costs are those of Piper, Appendix E, and `spread_time` is their only extension.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

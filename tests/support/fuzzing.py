@@ -1,7 +1,5 @@
 """Seeded mutations of what people write: files of every family, plans, values of settings and of Python's arguments."""
 
-from __future__ import annotations
-
 import copy
 import json
 import random

@@ -4,8 +4,6 @@ Each is a Python file with a function ``solve`` for ``chain8`` of `stage_partiti
 ``REPLIES`` the number of the pipe that replies go through, and ``away`` leaves a process behind.
 """
 
-from __future__ import annotations
-
 import textwrap
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 Shares no code with the rooms: fractions, every subset of layers, every choice. For instances of a handful of layers.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """How long things take on a machine that others use as well."""
 
-from __future__ import annotations
-
 import os
 
 

@@ -1,7 +1,5 @@
 """What every exact method of stage partitioning must show; shared by the tests of the declarative models."""
 
-from __future__ import annotations
-
 import random
 import threading
 import time

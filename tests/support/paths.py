@@ -1,7 +1,5 @@
 """Where the project lies."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 #: The folder of pyproject.toml.

@@ -1,7 +1,5 @@
 """What every plan of a tiny instance takes, each figure from the plan's JSON or by formulas of the tests' own."""
 
-from __future__ import annotations
-
 import importlib
 import math
 from itertools import islice

@@ -1,7 +1,5 @@
 """Which processes of a test live."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 

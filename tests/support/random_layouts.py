@@ -1,7 +1,5 @@
 """Random layouts that a format can express."""
 
-from __future__ import annotations
-
 import random
 
 from planner.training.trainers.layout import DECODER, EMBEDDING, HEAD, MTP, Layer, Layout, Stage

@@ -4,8 +4,6 @@ An oracle of each family lists the plans of a tiny instance (``oracles.<family>.
 them keep the requirements, and which is the best.
 """
 
-from __future__ import annotations
-
 import importlib
 import random
 from collections import Counter

@@ -5,8 +5,6 @@ oracle's random instances (whole numbers with many ties, or floats, memory that 
 of them are then reworked: other units, zeros, numbers of many magnitudes.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """A watch for tests of searches that are stopped on their way."""
 
-from __future__ import annotations
-
 from solvers.outcome import Stop, Watch
 
 

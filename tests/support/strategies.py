@@ -3,8 +3,6 @@
 All numbers are small integers, so that sums are exact and byte limits can be met to the byte.
 """
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from itertools import takewhile

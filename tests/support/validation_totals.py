@@ -1,7 +1,5 @@
 """What of a validation must not depend on how it ran."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Limits of a strategy search reach into the layer assignment of a single strategy."""
 
-from __future__ import annotations
-
 import random
 import threading
 import time

@@ -1,7 +1,5 @@
 """The models with all strategies in one against brute force: alone, complete, and with requirements."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from typing import Any

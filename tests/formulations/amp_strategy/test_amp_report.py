@@ -1,7 +1,5 @@
 """What a person sees of a strategy search."""
 
-from __future__ import annotations
-
 import pytest
 
 import planner

@@ -1,7 +1,5 @@
 """Training strategies: definition, placements, methods against brute force, published predictions."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import random

@@ -1,7 +1,5 @@
 """The strategy with the shortest iteration: against every plan, simulated by an oracle, and its bound."""
 
-from __future__ import annotations
-
 import random
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """Certificates of device mapping: accepted where brute force in fractions confirms them, and mutants nowhere else."""
 
-from __future__ import annotations
-
 import copy
 import random
 import sys

@@ -1,7 +1,5 @@
 """What comes from outside: own JSON, matrices in CSV, networks and stage graphs that are made."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The MILP by both its ways, a target at a time and the slowest stage as the objective, against brute force."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """From a partition of operators to the mapping of stages, by hand."""
 
-from __future__ import annotations
-
 import pytest
 
 from formulations.device_mapping.definition.plan import Mapping

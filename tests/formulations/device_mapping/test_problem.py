@@ -1,7 +1,5 @@
 """The definition: hand-computed cases, one broken rule at a time, free rings against all orders."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 

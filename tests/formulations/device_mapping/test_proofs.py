@@ -1,7 +1,5 @@
 """Bounds and models against brute force, each other, and the known optima of larger instances."""
 
-from __future__ import annotations
-
 import itertools
 import random
 from collections.abc import Callable, Iterator

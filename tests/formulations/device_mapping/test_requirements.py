@@ -1,7 +1,5 @@
 """Requirements that only mappings far slower than any known one meet, and rings whose replicas have numbers."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Parmesan's search and annealing against brute force, and against the optima that are known."""
 
-from __future__ import annotations
-
 import itertools
 import random
 import threading

@@ -1,7 +1,5 @@
 """Paths of priced stages in both solvers: brute force, prices, depth on graphs with branches, and what is refused."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Depth on graphs with branches: by hand, reached sets by definition, and two exact methods against each other."""
 
-from __future__ import annotations
-
 import math
 import random
 import subprocess

@@ -1,7 +1,5 @@
 """The fill by replicas: the definition by hand and against fixed orders, and every method against brute force."""
 
-from __future__ import annotations
-
 import math
 import random
 from dataclasses import replace

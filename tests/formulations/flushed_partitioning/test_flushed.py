@@ -1,7 +1,5 @@
 """Flushed pipelines: the definition by hand, two exact methods against brute force, the formula against simulation."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

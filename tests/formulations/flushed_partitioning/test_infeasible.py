@@ -1,7 +1,5 @@
 """What would make an infeasible instance feasible, against brute force."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

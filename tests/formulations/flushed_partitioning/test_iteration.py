@@ -1,7 +1,5 @@
 """A simulated iteration as objective: the definition by hand, bounds, compiled orders, the search on brute force."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The compiled loops one by one against naive ones: which labels are kept, least degrees, depths, stops."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Flushed pipelines on machines with a network of their own: by hand, against brute force, and what is refused."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

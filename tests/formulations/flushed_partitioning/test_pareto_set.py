@@ -1,7 +1,5 @@
 """The search of bottlenecks and synchronisations on made-up Pareto sets, against trying every point."""
 
-from __future__ import annotations
-
 import math
 import random
 from dataclasses import dataclass, field, replace

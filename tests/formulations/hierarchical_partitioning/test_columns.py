@@ -1,7 +1,5 @@
 """Paths of priced superstages, in both solvers: brute force, prices, states, and what a first plan leaves out."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

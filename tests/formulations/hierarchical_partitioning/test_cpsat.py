@@ -1,7 +1,5 @@
 """The CP-SAT model against the recursion, and its constraints one by one."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

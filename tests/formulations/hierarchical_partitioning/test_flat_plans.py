@@ -1,7 +1,5 @@
 """Flat plans on machines."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a hierarchical run solves inside: a split costs on its own machine what it costs in the whole."""
 
-from __future__ import annotations
-
 import pytest
 from oracles.hierarchical_partitioning import random_hierarchical
 

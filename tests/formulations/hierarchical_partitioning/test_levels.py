@@ -1,7 +1,5 @@
 """The appendix's recursion as printed, on two levels and on more: brute force, the other methods, and by hand."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The appendix's recursion against brute force, and properties of its optimum."""
 
-from __future__ import annotations
-
 import math
 import random
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The definition: hand-computed times, and for every rule a plan that breaks only that rule."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

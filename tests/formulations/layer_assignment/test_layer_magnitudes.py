@@ -1,7 +1,5 @@
 """Numbers of many magnitudes in one instance: no method may lose the small ones beside the large ones."""
 
-from __future__ import annotations
-
 import random
 from fractions import Fraction
 from typing import Any

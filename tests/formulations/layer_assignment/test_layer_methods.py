@@ -1,7 +1,5 @@
 """Methods of layer assignment against brute force, against each other, and in time."""
 
-from __future__ import annotations
-
 import itertools
 import random
 import time

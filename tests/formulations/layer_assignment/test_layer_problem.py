@@ -1,7 +1,5 @@
 """The definition of layer assignment, its files and its family."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Certificates of mesh tiling: accepted where brute force in fractions confirms them, and mutants nowhere else."""
 
-from __future__ import annotations
-
 import copy
 import math
 import random

@@ -1,7 +1,5 @@
 """Mesh tiling: definition, files, and all methods against brute force."""
 
-from __future__ import annotations
-
 import random
 import time
 from dataclasses import replace

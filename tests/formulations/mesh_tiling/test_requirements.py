@@ -1,7 +1,5 @@
 """Requirements that fix the order of the stages: what they send to each other is then no choice."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from itertools import permutations

@@ -1,7 +1,5 @@
 """Certificates of micro-batch schedules: heads and tails prove what brute force confirms, and nothing else."""
 
-from __future__ import annotations
-
 import copy
 import json
 import math

@@ -1,7 +1,5 @@
 """Samples in flight: Table 2 against the rule and the exact procedure, and that against timelines written out."""
 
-from __future__ import annotations
-
 import random
 from fractions import Fraction
 from itertools import product

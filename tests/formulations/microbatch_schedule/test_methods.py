@@ -1,7 +1,5 @@
 """The methods of micro-batch schedules against brute force."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections import Counter

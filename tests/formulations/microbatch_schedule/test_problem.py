@@ -1,7 +1,5 @@
 """The definition of micro-batch schedules: every rule broken alone, hand-computed values, and what is refused."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What is promised of the methods on larger random graphs; ``pytest -m slow -s`` prints the figures."""
 
-from __future__ import annotations
-
 import random
 import time
 

@@ -1,7 +1,5 @@
 """Requirements of schedules, and one model of each instance: what brute force over all orders says."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from itertools import islice

@@ -1,7 +1,5 @@
 """The bound from two micro-batches in flight, against optima that CP-SAT and brute force prove without it."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Steps of flushed pipelines of operators: the definition by hand, both models against brute force, and the bound."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """What Parmesan's flow solves inside: contracted graphs cost what the plans cost on the graph itself."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Iterator

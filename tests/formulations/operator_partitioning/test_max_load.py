@@ -1,7 +1,5 @@
 """The max-load dynamic program: a lower bound by its own value, and the optimum where tensors have one target."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """What docs/findings.md states about Parmesan's partitioning."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import pytest

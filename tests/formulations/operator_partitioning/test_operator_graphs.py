@@ -1,7 +1,5 @@
 """Operator graphs from architectures: sizes as published, costs that scale, methods that agree on them."""
 
-from __future__ import annotations
-
 import pytest
 
 import planner

@@ -1,7 +1,5 @@
 """Methods of operator partitioning against brute force, against each other, and in time."""
 
-from __future__ import annotations
-
 import random
 import time
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Parmesan's steps: clustering, the dynamic program on clusters, refinement, and what each of them loses."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The definition of operator partitioning: every rule alone, objective and memory by hand, readers and overrides."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from pathlib import Path

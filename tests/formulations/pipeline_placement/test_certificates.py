@@ -1,7 +1,5 @@
 """Certificates of pipeline placement: accepted where brute force in fractions confirms them, and nowhere else."""
 
-from __future__ import annotations
-
 import copy
 import math
 import random

@@ -1,7 +1,5 @@
 """Steps of flushed pipelines on devices: the definition by hand, both joint models against brute force."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The MILP of both phases: brute force over both, and each of its sentences."""
 
-from __future__ import annotations
-
 import random
 
 import pyomo.environ as pyo

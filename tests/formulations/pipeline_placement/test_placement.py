@@ -1,7 +1,5 @@
 """Both phases together: the definition, brute force, and what the methods lose."""
 
-from __future__ import annotations
-
 import json
 import random
 from pathlib import Path

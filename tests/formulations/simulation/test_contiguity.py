@@ -1,7 +1,5 @@
 """Piper's Fig. 6: stages need not be connected, but they must be contiguous."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import planner

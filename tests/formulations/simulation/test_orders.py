@@ -1,7 +1,5 @@
 """Schedules as orders and the iterations that they make: values of the published schedules, and an oracle."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """The event simulation: Fig. 5 to the micro-batch, ceil(s/d) in flight, and the bottleneck's time per sample."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import random

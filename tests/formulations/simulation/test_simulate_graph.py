@@ -1,7 +1,5 @@
 """The event simulation of stage graphs: idle time by phase, orders that get stuck, and mending."""
 
-from __future__ import annotations
-
 import math
 import random
 

@@ -1,7 +1,5 @@
 """The steady state that pictures show: it has settled, and what leaves more slowly than it enters says why."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 

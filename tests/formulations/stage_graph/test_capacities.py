@@ -1,7 +1,5 @@
 """Rows on how many operators a stage can have: against all sets, against all partitions, and where they decide."""
 
-from __future__ import annotations
-
 import itertools
 import random
 from dataclasses import replace

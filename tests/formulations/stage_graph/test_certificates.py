@@ -1,7 +1,5 @@
 """Certificates of stage graphs: accepted where all plans, priced in fractions, confirm them."""
 
-from __future__ import annotations
-
 import copy
 import math
 import random

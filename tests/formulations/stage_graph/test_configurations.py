@@ -1,7 +1,5 @@
 """A micro-batch size and a k for each stage: every plan by brute force, and bounds that hold for all of them."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import random

@@ -1,7 +1,5 @@
 """Bounds on the bottleneck, and the program over upsets of models with equal branches, against all partitions."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 

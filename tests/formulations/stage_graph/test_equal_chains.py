@@ -1,7 +1,5 @@
 """The checker's search that takes downsets as one where they differ by equal chains: never a proof of what is false."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """CP-SAT and the columns against levels on random models, and against every plan on heterogeneous devices."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import random

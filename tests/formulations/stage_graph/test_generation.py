@@ -1,7 +1,5 @@
 """Columns by generation: walks against all convex sets, prices against all stages, proofs against all partitions."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math

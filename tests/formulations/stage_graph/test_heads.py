@@ -1,7 +1,5 @@
 """Devices that a target takes if stages have heads: against every partition of small models of equal branches."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Iterator

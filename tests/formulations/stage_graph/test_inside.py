@@ -1,7 +1,5 @@
 """What GraphPipe solves inside: parts of a graph cost on their own what they cost in the whole."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from itertools import product

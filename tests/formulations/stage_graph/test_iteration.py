@@ -1,7 +1,5 @@
 """The shortest iteration: against every plan of tiny instances, simulated by what shares no code with the package."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import random

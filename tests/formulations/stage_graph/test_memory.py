@@ -1,7 +1,5 @@
 """What replicas hold where they get unequal parts of a micro-batch: time and memory count the same samples."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

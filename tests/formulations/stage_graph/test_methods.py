@@ -1,7 +1,5 @@
 """Methods of stage graphs against every partition of small models, and what each promises."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable

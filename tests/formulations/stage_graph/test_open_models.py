@@ -1,7 +1,5 @@
 """The models that `planner.model` hands out: all micro-batch sizes in one, requirements, nothing left out."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The model of passes (`cpsat-orders`): every plan by brute force, the search as second witness, rows alone."""
 
-from __future__ import annotations
-
 import math
 import random
 from dataclasses import replace

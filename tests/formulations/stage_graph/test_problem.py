@@ -1,7 +1,5 @@
 """The definition of stage graphs: costs by hand, a plan that breaks each rule, files."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace

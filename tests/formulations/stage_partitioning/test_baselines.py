@@ -1,7 +1,5 @@
 """The baselines of Piper's section 5: equal partitions, restrictions of the search space, and PipeDream."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Certificates of random instances are accepted; mutants of them whose claim is false are not."""
 
-from __future__ import annotations
-
 import copy
 import json
 import math

@@ -1,7 +1,5 @@
 """The checker of certificates against tables that are made from its theorem alone, rightly and with subtle faults."""
 
-from __future__ import annotations
-
 import json
 import math
 import random

@@ -1,7 +1,5 @@
 """Stage partitioning by columns: against brute force, and its prices and its flow one at a time."""
 
-from __future__ import annotations
-
 import math
 import random
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Stage partitioning by CP-SAT: against brute force, and its constraints one plan at a time."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The exact method against brute force, and what it says of infeasible instances."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import random

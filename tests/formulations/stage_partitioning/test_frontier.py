@@ -1,7 +1,5 @@
 """The table of optima over devices and micro-batches, entry by entry against brute force and the exact method."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections import Counter

@@ -1,7 +1,5 @@
 """The catalog and the analytic transformers: architecture in, true sizes out, near the published profile."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Activations that layers of several stages keep (cost model `runtime`): memory, exact methods, certificates."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from fractions import Fraction

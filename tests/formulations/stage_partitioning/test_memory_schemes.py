@@ -1,7 +1,5 @@
 """Weights take memory: what is held of them is declared, derived by a named rule, or the input is refused."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Stage partitioning by mixed-integer programming: against brute force, and its constraints one plan at a time."""
 
-from __future__ import annotations
-
 import json
 import random
 from typing import Any

@@ -1,7 +1,5 @@
 """What all declarative models of stage partitioning keep: pinned plans, hints, budgets, and memory to the byte."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Overrides and edits of stage-partitioning instances: what each does, in which order, and what it refuses."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from itertools import pairwise

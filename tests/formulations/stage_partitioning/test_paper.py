@@ -1,7 +1,5 @@
 """The published dynamic program under every knapsack rule, and the linear orders beside it."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 

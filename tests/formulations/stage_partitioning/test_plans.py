@@ -1,7 +1,5 @@
 """Plans as JSON: there and back, and what is refused."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

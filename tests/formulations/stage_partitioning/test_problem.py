@@ -1,7 +1,5 @@
 """The definition of stage partitioning, computed by hand: every rule alone, both cost models, walks along bounds."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """From a model's run to an answer: what the loop does with plans that break a rule, and with a model that is wrong."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """The authors' inputs: the released program's results, and the optimum that is never worse."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Readers of stage-partitioning files: what they accept, what they refuse and in which words, and a fuzz of both."""
 
-from __future__ import annotations
-
 import copy
 import json
 import random

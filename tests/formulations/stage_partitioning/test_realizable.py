@@ -1,7 +1,5 @@
 """Plans that trainers can run: the definition, and the exact search against brute force."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Requirements of stage partitioning: their quantities by hand, and what models must not leave out for them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

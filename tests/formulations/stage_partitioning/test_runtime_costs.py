@@ -1,7 +1,5 @@
 """The cost model `runtime`: every plan's time by tensors that go on from stage to stage, and what it refuses."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The direct models with the time given: a target is met exactly if brute force has a plan that meets it."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """What plans of imported models do in a second, counted by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

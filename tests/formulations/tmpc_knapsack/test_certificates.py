@@ -1,7 +1,5 @@
 """Certificates of knapsacks: accepted where they are true by brute force in fractions, and nowhere else."""
 
-from __future__ import annotations
-
 import copy
 import math
 import random

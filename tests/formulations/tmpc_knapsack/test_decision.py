@@ -1,7 +1,5 @@
 """The knapsack in decision form where many nodes save the same bytes at different costs."""
 
-from __future__ import annotations
-
 import itertools
 import random
 import time

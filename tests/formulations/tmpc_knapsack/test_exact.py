@@ -1,7 +1,5 @@
 """The compiled search against brute force, on hard numbers, at its limits, and by its properties."""
 
-from __future__ import annotations
-
 import math
 import random
 import threading

@@ -1,7 +1,5 @@
 """The family object: what the dispatcher and the command line see of it."""
 
-from __future__ import annotations
-
 from oracles.tmpc_knapsack import make
 
 from formulations.contract.family import Claim

@@ -1,7 +1,5 @@
 """Outside input: reading, one-line errors, round trips, fuzz; and the generator."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The CP-SAT and MILP models: witnesses, pinned decisions, rounding, limits."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from types import ModuleType

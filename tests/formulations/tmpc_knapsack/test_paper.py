@@ -1,7 +1,5 @@
 """The bang-per-buck heuristics by hand, against each other, and against the optimum."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The definition by hand: objective, rules, and the capacity from below, at and above."""
 
-from __future__ import annotations
-
 import pytest
 from oracles.tmpc_knapsack import make
 

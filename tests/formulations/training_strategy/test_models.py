@@ -1,7 +1,5 @@
 """The models of layouts: against brute force, plans pinned in it, what only rounding admits, limits, requirements."""
 
-from __future__ import annotations
-
 import math
 import random
 from dataclasses import replace

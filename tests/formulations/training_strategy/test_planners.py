@@ -1,7 +1,5 @@
 """Alpa's and Galvatron's dynamic programs: against all plans by their own costs, and never below the optimum."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 

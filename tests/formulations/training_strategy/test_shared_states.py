@@ -1,7 +1,5 @@
 """Optimizer states that replicas share: what a device holds, and every method against all plans."""
 
-from __future__ import annotations
-
 import json
 import random
 from dataclasses import replace

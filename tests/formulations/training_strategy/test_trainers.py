@@ -1,7 +1,5 @@
 """Training strategies that a trainer can run: the exact search against all plans, and what asks about a trainer."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from functools import cache

@@ -1,7 +1,5 @@
 """Training strategies: definition by hand, rules one by one, bounds, and the exact search against brute force."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Iterator

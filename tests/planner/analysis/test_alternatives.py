@@ -1,7 +1,5 @@
 """The best plans one after the other: equal brute force's, and no others."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import math

@@ -1,7 +1,5 @@
 """``solve --compare``: the paper's method and the exact one, whichever was requested, and plans from elsewhere."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

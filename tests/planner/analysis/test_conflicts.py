@@ -1,7 +1,5 @@
 """Explanations of every problem: conflicts and repairs against what brute force says with the same rules left out."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter, defaultdict
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What differs between two plans: nothing of a plan and itself; by hand; in every family; as text, JSON, picture."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

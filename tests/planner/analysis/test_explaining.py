@@ -1,7 +1,5 @@
 """Conflicts and repairs against brute force: infeasible alone, feasible without any one member, least of their kind."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

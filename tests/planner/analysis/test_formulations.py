@@ -1,7 +1,5 @@
 """Models of one instance compared: figures that belong together, what is left out and why, files."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The command on whole tables: one JSON object, a CSV, a picture, and refusals of one line."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Variables and amounts of open models by what they mean, against all plans of tiny instances."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from typing import Any

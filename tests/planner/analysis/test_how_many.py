@@ -1,7 +1,5 @@
 """How many devices, replicas or micro-batches would repair an instance: the first number, also if more is no better."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from dataclasses import replace

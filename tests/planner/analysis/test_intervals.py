@@ -1,7 +1,5 @@
 """Intervals and noise of every problem that has them: optimal inside and not outside, by brute force."""
 
-from __future__ import annotations
-
 import importlib
 import math
 import random

@@ -1,7 +1,5 @@
 """The fewest devices and the least memory for a time, against all plans of tiny instances."""
 
-from __future__ import annotations
-
 import json
 import random
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Models looked at within limits: what is known when time is up or a signal comes, and that solvers end then."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Least times by devices and memory, and by the settings of a sweep: each cell is an optimum, its own are marked."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Files of models, of one family after the other: solved by HiGHS and by SCIP, judged, and in the instance's unit."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Models in the open: what they say, requirements, relaxations, files, solutions of other solvers."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Several linear orders at once: the least objective counts and the least bound holds."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any

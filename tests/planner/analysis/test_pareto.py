@@ -1,7 +1,5 @@
 """Fronts of time, memory and devices: every point of brute force's is reached, and none lies beside it."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from itertools import islice

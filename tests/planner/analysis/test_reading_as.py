@@ -1,7 +1,5 @@
 """``--problem``: an instance of one family read as one of another."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

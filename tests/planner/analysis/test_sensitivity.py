@@ -1,7 +1,5 @@
 """Intervals, noise and scenarios: the plan is optimal inside an interval and not outside, by brute force."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """Files of solutions: as each solver writes them, and what is no solution of the model, in one line."""
 
-from __future__ import annotations
-
 import json
 import re
 import tempfile

@@ -1,7 +1,5 @@
 """Models with constraints and objectives of a user's own: answers in the user's terms, by brute force."""
 
-from __future__ import annotations
-
 import math
 import re
 import shlex

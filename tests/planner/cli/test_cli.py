@@ -1,7 +1,5 @@
 """The command line in this process: exit codes, one JSON object, one line for bad input, files."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import re

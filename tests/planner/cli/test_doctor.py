@@ -1,7 +1,5 @@
 """The doctor: a healthy installation passes, and each defect it knows is reported."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``planner list``: everything there is, one problem, and who takes an instance."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 

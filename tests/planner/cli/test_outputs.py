@@ -1,7 +1,5 @@
 """Files that commands write: none is an input, no two are one, and what is refused is refused before any work."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What a notebook needs of `planner`: instances from dicts, files, records and tables."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from importlib import metadata

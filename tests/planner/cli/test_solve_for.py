@@ -1,7 +1,5 @@
 """`planner solve --for TRAINER`: the best strategy of a trainer, its step in parts, and the command that exports it."""
 
-from __future__ import annotations
-
 import json
 import math
 import shlex

@@ -1,7 +1,5 @@
 """Command lines that are refused: one line on standard error, nothing on standard output, and no file is written."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Kinds of stages: equal ones share a colour, and a colour never stands for two kinds."""
 
-from __future__ import annotations
-
 import pytest
 
 import planner

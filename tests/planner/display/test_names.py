@@ -1,7 +1,5 @@
 """Names beside node numbers in printed plans."""
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What a notebook shows of results, comparisons, models and instances, as IPython is asked for it."""
 
-from __future__ import annotations
-
 import pickle
 import re
 from typing import Any

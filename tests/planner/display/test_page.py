@@ -1,7 +1,5 @@
 """The report: one page that needs nothing else, shows the runs as they were, and works in a browser."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

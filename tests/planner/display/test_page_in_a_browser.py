@@ -1,7 +1,5 @@
 """The page as a reader has it: in a browser, at several widths, in light and dark, by keyboard, without scripts."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

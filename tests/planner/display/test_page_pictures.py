@@ -1,7 +1,5 @@
 """Every kind of picture is drawn for the page: the marks, numbers and names that its data have, and no others."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The palette: kinds of stages differ whatever one sees of hues, and texts can be read."""
 
-from __future__ import annotations
-
 from itertools import combinations, pairwise
 
 import numpy

@@ -1,7 +1,5 @@
 """Every finding has a picture, which shows numbers that its section has."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from typing import Any

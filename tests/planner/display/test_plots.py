@@ -1,7 +1,5 @@
 """Pictures: plain data in, charts out, units on the axes; and files through --plot."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import re

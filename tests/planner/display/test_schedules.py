@@ -1,7 +1,5 @@
 """Schedules as text, as a Chrome trace and as a Gantt chart."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Templates of instances, tables of layers, plans in place of instances, and messages that name all that is missing."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Pictures in the terminal, and of differences and tables: no wider than what they are shown on, and true."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Validations draw no pictures, which take a second each, but in tests of pictures."""
 
-from __future__ import annotations
-
 import pytest
 
 

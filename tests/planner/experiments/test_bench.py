@@ -1,7 +1,5 @@
 """Measurements in a folder: resumed where they stopped, dated, and compared."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

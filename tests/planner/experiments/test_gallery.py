@@ -1,7 +1,5 @@
 """The instances of the gallery lose what its page says."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The library: its instances are made byte for byte, what is known is verified, and nothing unverified gets in."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """On what a method loses, by hand; and the tables that a paper takes."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

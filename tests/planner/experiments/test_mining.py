@@ -1,7 +1,5 @@
 """Mined counter-examples: what they are, that they are small, files that every command reads, what is refused."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

@@ -1,7 +1,5 @@
 """What every experiment stands on: a journal that survives what happens to files, and a folder of one experiment."""
 
-from __future__ import annotations
-
 import json
 import resource
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Heuristics on a population: totals known by hand, what may go wrong in a heuristic, one result whoever solves it."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable

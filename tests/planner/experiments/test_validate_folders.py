@@ -1,7 +1,5 @@
 """A validation is one whoever runs it: it goes on where it was killed, in processes and on a cluster as in this one."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Where populations come from: rows, folders, patterns, catalog entries that are drawn; and what is none."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections import Counter

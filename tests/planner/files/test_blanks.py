@@ -1,7 +1,5 @@
 """``planner make method PROBLEM``: a blank that runs as it stands, and names completed by shells."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Instances as networkx graphs: what goes out comes back, hand-made graphs, and files of graphs."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Files and names: every one is an instance, or one line that names the error."""
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Large files: the time to load one grows as the file does; numbers that are none are found in them."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Profiles of other tools become instances: every number is that of a formula on the file's own numbers."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Instances and plans from standard input, compressed files in and out, the shell's completion, the version."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

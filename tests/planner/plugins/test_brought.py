@@ -1,7 +1,5 @@
 """Methods that users bring: whatever they do is a result with a reason, and nothing of them is left behind."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Methods of users that are broken or hostile (`hostile.TABLE`): no other row is lost, and nothing of them is left."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """The pages on heuristics of one's own: their examples go through every command without a change of the package."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

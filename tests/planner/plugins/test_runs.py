@@ -1,7 +1,5 @@
 """Runs of one function on many instances: copies of one process, each as if it were the first."""
 
-from __future__ import annotations
-
 import json
 import sys
 import textwrap

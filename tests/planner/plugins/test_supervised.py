@@ -1,7 +1,5 @@
 """Processes for code that is not the planner's: what they say, until when, and that nothing of them is left."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

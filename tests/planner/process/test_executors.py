@@ -1,7 +1,5 @@
 """Tasks are read as there is room for them, and what is done is handed on before more is read."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """The command line as a process of its own: signals, hanging methods, closed pipes, and how fast it answers."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """What the command line does about signals, in this process: when it ends, and who gets to know."""
 
-from __future__ import annotations
-
 import os
 import select
 import signal

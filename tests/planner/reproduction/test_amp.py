@@ -1,7 +1,5 @@
 """The claims of AMP: every strategy, the published predictions, the printed tables."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

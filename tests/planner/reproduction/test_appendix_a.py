@@ -1,7 +1,5 @@
 """What docs/findings.md states about Piper's Appendix A: is room for ceil(s/d) micro-batches in flight enough?"""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise, product
 

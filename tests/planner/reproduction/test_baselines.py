@@ -1,7 +1,5 @@
 """The claims about planners that the papers compare with."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

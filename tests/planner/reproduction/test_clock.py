@@ -1,7 +1,5 @@
 """The claims about the clock: both optima proved, losses as they are defined, and bounds in any order."""
 
-from __future__ import annotations
-
 import pytest
 
 from formulations.stage_partitioning.definition.plan import Stage, StagePlan

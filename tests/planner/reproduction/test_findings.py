@@ -1,7 +1,5 @@
 """The small examples of docs/findings.md show what it states about them."""
 
-from __future__ import annotations
-
 import re
 import statistics
 from collections.abc import Callable, Sequence

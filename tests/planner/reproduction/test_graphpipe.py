@@ -1,7 +1,5 @@
 """The claims of GraphPipe's evaluation: figures known by hand where there are any, and what all tables must keep."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any

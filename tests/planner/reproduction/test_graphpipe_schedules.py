@@ -1,7 +1,5 @@
 """GraphPipe's Table 2: counts that are known by hand or by an independent program, and what a schedule says of them."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Appendix C: what the heuristics guarantee, tested against brute force, and the families that show the limits."""
 
-from __future__ import annotations
-
 import math
 import random
 

@@ -1,7 +1,5 @@
 """The claims of Parmesan: Figure 2, and Table 2 where it is small."""
 
-from __future__ import annotations
-
 import pytest
 
 from planner.reproduction.parmesan import fig_3, table_1

@@ -1,7 +1,5 @@
 """The claims about orders that trainers run: what is proved of them, and what is open."""
 
-from __future__ import annotations
-
 import pytest
 
 from planner.reproduction.pipelines import distance, interleaving, zero_bubble

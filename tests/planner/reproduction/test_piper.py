@@ -1,7 +1,5 @@
 """Piper's tables and figures, to the last printed digit; and the same claims without the published profiles."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace

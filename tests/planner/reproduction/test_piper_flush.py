@@ -1,7 +1,5 @@
 """Pipelines with flushes: what the plan without them loses, and the simulation beside the formula."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

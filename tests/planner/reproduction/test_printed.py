@@ -1,7 +1,5 @@
 """Every number that a finding or a claim calls printed has its origin in docs/findings/printed.toml."""
 
-from __future__ import annotations
-
 import ast
 import importlib.util
 import re

@@ -1,7 +1,5 @@
 """Piper loses at most the ratio of a node's slowest to its fastest TMPC: on random instances, and how near it comes."""
 
-from __future__ import annotations
-
 import math
 import random
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The register of claims, and the command that examines one."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The figures of docs/findings.md on what planners choose inside."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

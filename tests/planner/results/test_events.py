@@ -1,7 +1,5 @@
 """Gap over time: events arrive in order, are written as they come, and end with what was verified."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a result rests on, and the keys that every JSON object has whatever the options."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What a result says of itself in a few lines, for every problem."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import find_spec

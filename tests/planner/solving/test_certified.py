@@ -1,7 +1,5 @@
 """Which proofs are certified, in comparisons, in measurements and on the page: by files that the checker accepts."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

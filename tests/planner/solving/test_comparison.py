@@ -1,7 +1,5 @@
 """Comparing methods: what counts as a contradiction, what as a proof, and what a reproducer holds."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Which method is tried, which after it, and what a user reads of it."""
 
-from __future__ import annotations
-
 import itertools
 import time
 from dataclasses import replace

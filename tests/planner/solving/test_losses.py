@@ -1,7 +1,5 @@
 """Loss: what a plan is worth, measured at what all methods together prove."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """An exact search and a model at once: shared plans, the first proof, errors, and nothing left running."""
 
-from __future__ import annotations
-
 import threading
 import time
 from dataclasses import replace

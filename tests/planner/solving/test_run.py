@@ -1,7 +1,5 @@
 """Running one method: what is derived, what is refused, and what happens when a method will not stop."""
 
-from __future__ import annotations
-
 import math
 import os
 import re

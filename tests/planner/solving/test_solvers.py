@@ -1,7 +1,5 @@
 """The choice of a solver on the command line: who takes it, who refuses it, what is recorded of it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The layouts of Megatron-LM's weak scaling: what the page says of our prediction is what the definition gives."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Random training strategies, brute force with Megatron's placement, and all plans; shares no code with the room."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Brute force for device mapping; shares no code with the room."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Brute force for tiny flushed pipelines: every plan, priced by formulas of its own. Shares no code with the room."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Iterator

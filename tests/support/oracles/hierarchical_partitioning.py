@@ -1,7 +1,5 @@
 """Brute force for tiny hierarchical instances: every plan, priced by formulas of its own (Piper, Appendix E)."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Iterator

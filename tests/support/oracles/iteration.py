@@ -1,7 +1,5 @@
 """An iteration under fixed orders, relaxed until nothing changes: shares no code with `formulations.simulation`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """Brute force and random instances of layer assignment; shares no code with the room."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from itertools import combinations, pairwise

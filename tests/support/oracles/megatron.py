@@ -5,8 +5,6 @@ Megatron core 0.20.0, pipeline_parallel_layer_layout.py: letters E, t, m, L; ``|
 forward order, so that stage i belongs to virtual stage i // size of rank i % size.
 """
 
-from __future__ import annotations
-
 
 def unrolled(text: str) -> list[str]:
     """The stages as strings of letters."""

@@ -1,7 +1,5 @@
 """Brute force for micro-batch schedules: every order of passes of every stage; shares no code with the room."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Brute force and random instances of operator partitioning; shares no code with the room."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Random placements and brute force over both phases together; shares no code with the room."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from itertools import pairwise, permutations, product

@@ -1,7 +1,5 @@
 """Brute force over what a trainer can run, and the random chains it is tried on; shares no code with the rooms."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Shares no code with the problem package, nor with the simulation.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from itertools import permutations, product

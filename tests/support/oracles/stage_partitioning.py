@@ -4,8 +4,6 @@ Shares no code with the rooms. Source of the formulas: Piper, sections 3.5 and 4
 behaviour (the synchronisation of weights is charged once per batch).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations, product

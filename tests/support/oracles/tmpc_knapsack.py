@@ -1,7 +1,5 @@
 """Brute force and random instances for TMPC knapsacks; shares no code with the rooms."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import random

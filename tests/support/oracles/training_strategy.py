@@ -1,7 +1,5 @@
 """Brute force for tiny training strategies: every plan, priced by formulas of its own, simulated by `iteration`."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Memory schemes and forward-only profiles of the analytic transformers (Piper, section 3.5)."""
 
-from __future__ import annotations
-
 import pytest
 
 import planner

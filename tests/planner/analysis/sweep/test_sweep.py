@@ -1,7 +1,5 @@
 """The sweep over gradient accumulation and micro-batch sizes (Piper, Appendix A)."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

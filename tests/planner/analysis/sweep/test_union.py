@@ -1,7 +1,5 @@
 """Several runs as one result: whose proof it is, and that nothing is proved where a run is missing."""
 
-from __future__ import annotations
-
 import planner
 from planner.analysis.sweep import union
 from solvers.outcome import Status, Stop

@@ -1,7 +1,5 @@
 """An instance whose heuristics fail, and its census."""
 
-from __future__ import annotations
-
 import pytest
 from strategies import random_stage_instance
 

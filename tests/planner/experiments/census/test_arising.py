@@ -1,7 +1,5 @@
 """Subproblems of every planner: rows that stand on their own, and counts that agree with brute force."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Iterator

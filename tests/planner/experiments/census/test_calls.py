@@ -1,7 +1,5 @@
 """The walk over all knapsack subproblems: counted from the definition, and each of them against it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction

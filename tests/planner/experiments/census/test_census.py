@@ -1,7 +1,5 @@
 """The census: the same totals wherever and however often it runs, and files that can be solved."""
 
-from __future__ import annotations
-
 import json
 import signal
 import sys

@@ -1,7 +1,5 @@
 """The folder of a census: it goes on from it, and refuses or repeats what is not its own."""
 
-from __future__ import annotations
-
 import json
 import resource
 import subprocess

@@ -1,7 +1,5 @@
 """Extracted instances: the rows are the subproblems, in both kinds of files."""
 
-from __future__ import annotations
-
 import json
 import sys
 from itertools import product

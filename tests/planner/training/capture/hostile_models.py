@@ -1,7 +1,5 @@
 """Functions of models that do anything but return a model, or something else besides."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import signal

@@ -1,7 +1,5 @@
 """Fits of measured forward passes: rates that are known, intervals that hold them, and what cannot be fitted."""
 
-from __future__ import annotations
-
 import json
 import random
 from pathlib import Path

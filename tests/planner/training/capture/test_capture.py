@@ -1,7 +1,5 @@
 """Captured models: nodes, operations, saved activations, tied weights, tensors between nodes; needs the extra torch."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

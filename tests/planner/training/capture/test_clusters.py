@@ -1,7 +1,5 @@
 """Ops gathered into nodes: blocks by path, no cycles, light ops absorbed, and what is left out."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

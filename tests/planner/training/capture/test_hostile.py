@@ -1,7 +1,5 @@
 """Functions of models run in a process of their own: whatever they do is one line, and nothing is left of them."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

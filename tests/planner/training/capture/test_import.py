@@ -1,7 +1,5 @@
 """The command import: models of a file and of configurations, instances that solve, and bad input in one line."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 from pathlib import Path

@@ -6,8 +6,6 @@ dropouts (Korthikanti et al., without the attention matrix, which fused kernels 
 added with its reason.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

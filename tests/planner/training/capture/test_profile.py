@@ -1,7 +1,5 @@
 """Nodes measured alone: their passes compute what the model computes, and become times of an instance."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Configurations of captured nodes: products that are split, recomputation, sharded states; needs the extra torch."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

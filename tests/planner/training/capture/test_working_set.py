@@ -1,7 +1,5 @@
 """What backward passes have for a moment, by hand; and what is left of every device for it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Models with tiny configurations, in float64, as `planner run --model` takes them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """A chain of modules whose forward and backward passes take declared times and compute next to nothing."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Models for `planner run --model`: small, float64 so that a wrong gradient shows, and each traced within seconds."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

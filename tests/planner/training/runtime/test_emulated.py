@@ -1,7 +1,5 @@
 """`planner run --backend emulated`: processes one after the other compute, send and hold what they do at once."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -3,8 +3,6 @@
 ``pytest tests/planner/training/runtime/test_event_model.py -m slow -s`` prints the table of docs/the-clock.md.
 """
 
-from __future__ import annotations
-
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any

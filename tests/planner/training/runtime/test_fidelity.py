@@ -1,7 +1,5 @@
 """`planner fidelity`: the term that is most wrong is named; nothing here needs torch."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from types import SimpleNamespace

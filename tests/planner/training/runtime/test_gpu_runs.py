@@ -1,7 +1,5 @@
 """The page of running plans says what the data of the runs on a GPU say."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from statistics import median

@@ -1,7 +1,5 @@
 """Eight kinds of models, captured, cut and run on two to six processes: gradients, bytes and memory."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Who runs which samples in which order; nothing here needs torch."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Notebook 9 does what it says: where PyTorch is installed every cell runs, and elsewhere all say why they do not."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

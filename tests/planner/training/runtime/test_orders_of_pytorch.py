@@ -1,7 +1,5 @@
 """The orders of `formulations.simulation.orders` are those of PyTorch's own schedules, action by action."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`planner run` takes the model that an instance was made of, and no other one with nodes of the same names."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

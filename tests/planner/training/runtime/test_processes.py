@@ -1,7 +1,5 @@
 """Processes of a run: they exchange tensors in turn without tags as well, and none outlives the command."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

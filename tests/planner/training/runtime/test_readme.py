@@ -1,7 +1,5 @@
 """The README's way from a model to gradients, line by line."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The cost model `runtime`: tensors go on from stage to stage, and every process sends the bytes that the plan has."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

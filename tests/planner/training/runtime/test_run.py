@@ -1,7 +1,5 @@
 """`planner run`: a plan's processes compute what the whole model computes, and send what the plan says."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Stages with tensor parallelism: shares of blocks compute what whole ones do, and exchange what the TMPCs count."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Where PyTorch is not installed, commands that need it say so in one line, and the others work."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The command `planner export`, and the call behind it."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

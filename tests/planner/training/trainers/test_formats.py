@@ -1,7 +1,5 @@
 """Formats of trainers: what is written is read back, whole; and keeps the rules of who reads it."""
 
-from __future__ import annotations
-
 import ast
 import re
 import sys
@@ -151,7 +149,7 @@ class Topology:
         assert name == "pipe"
         return self.stages
 
-    def get_coord(self, _: int) -> Topology:
+    def get_coord(self, _: int) -> "Topology":
         return self
 
 

@@ -4,8 +4,6 @@ The releases are those of `planner.training.trainers.checked`. Functions of pack
 out of their files.
 """
 
-from __future__ import annotations
-
 import ast
 import importlib
 import importlib.metadata
