@@ -2,15 +2,17 @@
 
 A page marks the place with a comment: ``methods`` on a problem's page becomes the table of that family's methods, ``all
 methods`` those of all families, ``models`` the sentences of the declarative models of the page's example, or of a
-smaller one (``models`` in its front matter), ``names of planner`` the reference of all public names of `planner`, and
-``figure`` the pictures of the best plan of the page's example, which its front matter names (``instance``,
-``settings``), and ``picture`` the first of them. Tables of models in mathematics get the lines that build their rows
-(`model_lines`). Notebooks are copied here from their own folder, because Sphinx reads none outside its own.
+smaller one (``models`` in its front matter), ``names of planner`` the reference of all public names of `planner`,
+``leaderboard`` how methods do on the library (docs/leaderboard), and ``figure`` the pictures of the best plan of the
+page's example, which its front matter names (``instance``, ``settings``), and ``picture`` the first of them. Tables of
+models in mathematics get the lines that build their rows (`model_lines`). Notebooks are copied here from their own
+folder, because Sphinx reads none outside its own.
 """
 
 from __future__ import annotations
 
 import base64
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,7 @@ METHODS, ALL_METHODS, FIGURE = "<!-- methods -->", "<!-- all methods -->", "<!--
 PICTURE = "<!-- picture -->"
 MODELS = "<!-- models -->"
 NAMES = "<!-- names of planner -->"
+LEADERBOARD, SCORES = "<!-- leaderboard -->", Path(__file__).resolve().parents[1] / "leaderboard"
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 _TIME_S, _WIDTH = 10.0, 800
 
@@ -50,6 +53,8 @@ def on_source_read(_app: Sphinx, page: str, content: list[str]) -> None:
         text = text.replace(MODELS, models(*example(text, "models")))
     if NAMES in text:
         text = text.replace(NAMES, names())
+    if LEADERBOARD in text:
+        text = text.replace(LEADERBOARD, leaderboard())
     if FIGURE in text:
         text = text.replace(FIGURE, "\n\n".join(figures(*example(text))))
     if PICTURE in text:
@@ -111,11 +116,37 @@ def names() -> str:
     return "\n".join(["```{eval-rst}", *functions, *classes, "```"])
 
 
+def leaderboard() -> str:
+    """A section for each problem: its methods beside the best known, their profiles, and what explains most losses."""
+    from planner.display.library import loss_profile, standings_table
+    from planner.display.populations import format_explained
+
+    sections = []
+    for problem, found in scores().items():
+        chart, by = loss_profile(found, problem), found.by(problem)
+        shown = [] if chart is None else _themed(chart)
+        most = [_cell(f"What explains most: {format_explained(by[0])}.")] if by else []
+        measured = (
+            f"Measured {found.date} on {found.machine} ({found.calibration_s:.3g} CPU s for the calibration run), "
+            f"at most {found.time_limit_s:g} s an instance."
+        )
+        head = f"## [{problem}](problems/{problem}.md)"
+        sections += [head, standings_table(found, "md", problem), *shown, *most, measured]
+    return "\n\n".join(sections)
+
+
+def scores() -> dict[str, Any]:
+    """The scores that docs/leaderboard/make.py wrote, by problem, beside what is best known now."""
+    from formulations import FAMILIES
+    from planner.experiments.library.score import Score
+
+    files = {family.name: SCORES / f"{family.name}.json" for family in FAMILIES}
+    return {name: Score.from_json(json.loads(file.read_text())) for name, file in files.items() if file.exists()}
+
+
 def figures(instance: str, settings: dict[str, Any]) -> list[str]:
     """Pictures of the best plan found for an instance, as parts of the page."""
     import planner
-    from planner.display.palette import DARK, LIGHT
-    from planner.display.plots.files import Sheet
     from planner.display.plots.panels import panels
     from planner.files.load import family_of
 
@@ -124,14 +155,19 @@ def figures(instance: str, settings: dict[str, Any]) -> list[str]:
     family = family_of(loaded)
     if result.plan is None:
         raise ValueError(f"{instance} {settings} has no plan to draw")
-    drawn, themes = panels(loaded, family.plan_from_json(loaded, result.plan)), (LIGHT, DARK)
+    drawn = panels(loaded, family.plan_from_json(loaded, result.plan))
     if not drawn:
         raise ValueError(f"{family.name} has no pictures")
+    return ["\n\n".join(_themed(chart)) for chart in drawn]
+
+
+def _themed(chart: Any) -> list[str]:
+    """A picture for readers of each theme."""
+    from planner.display.palette import DARK, LIGHT
+    from planner.display.plots.files import Sheet
+
     return [
-        "\n\n".join(
-            _figure(chart.title, Sheet([chart], width=_WIDTH, theme=theme).svg(), theme.name) for theme in themes
-        )
-        for chart in drawn
+        _figure(chart.title, Sheet([chart], width=_WIDTH, theme=theme).svg(), theme.name) for theme in (LIGHT, DARK)
     ]
 
 

@@ -101,7 +101,7 @@ def _score(
     table: str | None,
     view: Notes,
 ) -> None:
-    from planner.display.library import show_score, standings_table
+    from planner.display.library import draw_score, show_score, standings_table
     from planner.display.paper_tables import kind_and_file
     from planner.experiments.bench import folders
     from planner.experiments.bench.measure import MeasuredRow
@@ -139,6 +139,7 @@ def _score(
         files = {"score.json": as_json(found.to_json()) + "\n"}
         files |= {f"table.{each}": standings_table(found, each) for each in ("md", "tex")}
         write_all(*(partial(write_atomically, folder / name, text) for name, text in files.items()))
+        draw_score(found, folder)
     if ended.lost:
         raise UsageError(ended.lost)
     leave(ended.signal)

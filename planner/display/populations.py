@@ -44,7 +44,7 @@ def show_validation(found: Validation) -> None:
     empty = [name for name in _FAILED if all(row[name] == "0" for row in rows)]
     out.print(fitting_table(out, list(rows[0]), rows, [*empty, *_GIVE_WAY]))
     for factor in found.by:
-        out.print(_explained(factor))
+        out.print(format_explained(factor))
         rows = [
             {
                 factor.parameter: "" if place else label,
@@ -72,7 +72,7 @@ def _cells(fared: Fared, most: str) -> dict[str, str]:
     }
 
 
-def _explained(factor: LossBy) -> str:
+def format_explained(factor: LossBy) -> str:
     """How much of the losses a parameter explains, in a sentence."""
     shares = [f"{percent(share)} of {name}'s" for name, share in factor.explains.items() if share is not None]
     return f"{factor.parameter} explains {', '.join(shares) or 'nothing: no loss differs'}" + " losses, by rank" * bool(
@@ -120,13 +120,18 @@ def draw_validation(found: Validation) -> list[str]:
         "profile": [profile(seconds, f"Performance profile of seconds on {len(feasible)} instances")],
         "features": features_of(found, feasible, losses),
     }
+    return write_pictures(Path(found.out), charts, found.problem)
+
+
+def write_pictures(folder: Path, charts: Mapping[str, Sequence[Chart]], title: str) -> list[str]:
+    """Write charts by the names of their files, as wide as a screen and as a column; returns the files."""
     files = []
     for name, drawn in charts.items():
         if drawn:
-            on_screen = Sheet(drawn, found.problem)
+            on_screen = Sheet(drawn, title)
             on_paper = Sheet(drawn, width=_ON_PAPER, theme=PRINT, shown=_COLUMN)
             for sheet, suffix in ((on_screen, ".png"), (on_paper, ".pdf")):
-                files.append(str(Path(found.out) / f"{name}{suffix}"))
+                files.append(str(folder / f"{name}{suffix}"))
                 write_atomically(files[-1], sheet.content(suffix))
     return files
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any, TextIO
 
 from planner.files.destinations import unwritable
@@ -37,6 +38,44 @@ class Event:
     def of(cls, result: Result) -> Event:
         """What a run ended with."""
         return cls(result.problem, result.instance, result.method, result.seconds, result.objective, result.bound)
+
+
+def improvements(events: Iterable[Event]) -> tuple[tuple[float, float], ...]:
+    """Seconds and objective of the events that have another plan than the event before; the last is what holds."""
+    known = [(each.seconds, each.objective) for each in events if each.objective is not None]
+    return tuple(next(same) for _, same in groupby(known, key=lambda each: each[1]))
+
+
+def primal_integral(found: Iterable[tuple[float, float]], best: float, time_s: float) -> float:
+    """The primal integral over a time limit, as a share of it: 0, the best at once; 1, no plan in all the time.
+
+    It is the mean over the time of the primal gap: ``1 - best / objective`` of the plan that is there (0 below
+    ``best``), and 1 before the first plan.
+
+    Parameters
+    ----------
+    found
+        Seconds and (positive) objective of each improvement, as of `improvements`; what comes after ``time_s`` is late.
+    best
+        The best objective that is known.
+    time_s
+        Seconds, above 0.
+
+    Source
+    ------
+    Berthold, Measuring the impact of primal heuristics (2013), section 3: P(T) / T.
+
+    >>> primal_integral([(1.0, 4.0), (3.0, 2.0)], 2.0, 4.0)
+    0.5
+    >>> primal_integral([], 2.0, 4.0)
+    1.0
+    """
+    gap, since, total = 1.0, 0.0, 0.0
+    for seconds, objective in found:
+        until = min(seconds, time_s)
+        total += gap * (until - since)
+        gap, since = 1.0 - best / objective if objective > best else 0.0, until
+    return (total + gap * (time_s - since)) / time_s
 
 
 Listen = Callable[[Event], None]

@@ -18,6 +18,7 @@ from planner.plugins.registry import texts, texts_of
 from planner.process.executors import Ended, place, run_tasks
 from planner.process.signals import pending
 from planner.process.versions import machine, today, versions
+from planner.results.events import Event, improvements
 from planner.results.optimality_loss import losses
 from planner.results.result import Result
 from planner.solving.backends import examine_solver, limits_for, solver_settings
@@ -40,7 +41,8 @@ class MeasuredRow:
     ``speedup`` is ``reference_s / seconds``; ``proved_by``: by whose means (`Result`); ``solver``: the solver and its
     options where they were chosen; ``source``: of a method or plan that a user brought, with the hash of its file;
     ``loss`` is to what all rows of the case prove (`with_losses`); ``reason``: why there is no plan; ``certificate``:
-    of what is proved, if it was requested, or why there is none, under ``uncertified``. Older rows lack these six.
+    of what is proved, if it was requested, or why there is none, under ``uncertified``; ``incumbents``: the seconds and
+    objective of each better plan of the last run, the last one as it was verified. Older rows lack these seven.
     """
 
     case: str
@@ -69,6 +71,7 @@ class MeasuredRow:
     loss: float | None = None
     reason: str | None = None
     certificate: Mapping[str, Any] | None = None
+    incumbents: tuple[tuple[float, float], ...] = ()
     signal: int | None = None
 
     @property
@@ -211,7 +214,8 @@ class _Planned:
             method = self._method(family)
         given = method_options([method], split(self.case.settings)[1])[method.name]
         for _ in range(repeats):
-            results.append(run(family, method, instance, self.limits, given))
+            events: list[Event] = []
+            results.append(run(family, method, instance, self.limits, given, listen=events.append))
             if results[-1].signal:
                 break
         last = results[-1]
@@ -240,6 +244,7 @@ class _Planned:
             source=self.source,
             reason=None if last.plan is not None else last.reason,
             certificate=None if certificates is None else self._certificate(certificates, instance, last),
+            incumbents=() if last.objective is None else improvements(events),
         )
 
     def _method(self, family: Family[Any, Any]) -> Method[Any, Any]:

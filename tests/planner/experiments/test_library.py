@@ -1,6 +1,7 @@
 """The library: its instances are made byte for byte, what is known is verified, and nothing unverified gets in."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ from instances.errors import InstanceError
 from planner.cli.app import main
 from planner.experiments.library import entries, submit
 from planner.experiments.library.entries import BestKnown, LibraryEntry, Origin, best_known
-from planner.experiments.library.score import Scored, Standing, score
+from planner.experiments.library.score import Score, ScoredRun, score
+from planner.files.write import as_json
 from planner.process.errors import CrosscheckError, UsageError
 from planner.results.check import agree, check
 from solvers.outcome import Limits
@@ -139,15 +141,55 @@ def _known(objective: float, bound: float | None) -> BestKnown:
     return BestKnown("chain8", objective, "s", {}, origin, bound, None if bound is None else "search", origin)
 
 
+def _score(*rows: ScoredRun, known: Mapping[str, BestKnown], time_limit_s: float | None = 4.0) -> Score:
+    features = {row.name: {"size": 8, "memory_pressure": 0.5} for row in rows}
+    return Score(rows, features, time_limit_s, 0.1, "2026-11-26", "a machine", {}, known=known)
+
+
 def test_standings_count_what_is_proved_and_what_is_only_best() -> None:
     proved, open_ = _known(2.0, 2.0), _known(4.0, 1.0)
     assert (proved.difficulty, open_.difficulty) == ("second", "open")
-    rows = [
-        Scored.of(ALL["chain8"], "mine", known, objective, 1.5)
-        for known, objective in ((proved, 2.0), (proved, 3.0), (open_, 3.0), (open_, None))
-    ]
-    assert [row.loss for row in rows] == [0.0, 0.5, -0.25, None]
-    assert Standing.of(rows) == Standing(4, 3, 1, 2, pytest.approx(0.25 / 3), 0.5, 6.0)
+    known = {"chain8": proved, "diamond": open_, "gpt-k8-80GB": open_, "bert32-k32-8GiB": proved}
+    objectives = {"chain8": 2.0, "bert32-k32-8GiB": 3.0, "diamond": 3.0, "gpt-k8-80GB": None, "bert-k8": 7.0}
+    rows = [ScoredRun(name, "mine", objective, 1.5) for name, objective in objectives.items()]
+    found = _score(*rows, known=known)
+    judged = {each["instance"]: each["rows"]["mine"] for each in found.records()}
+    assert {name: row["loss"] for name, row in judged.items()} == {
+        **{"chain8": 0.0, "bert32-k32-8GiB": 0.5, "diamond": -0.25, "gpt-k8-80GB": None, "bert-k8": None}
+    }
+    assert [row["outcome"] for row in judged.values()] == ["optimal", "suboptimal", "open", "no_plan", "open"]
+    each = found.standings()["mine", "stage_partitioning"]
+    assert (each.instances, each.plans, each.optimal, each.best, each.suboptimal) == (5, 4, 1, 3, 1)
+    assert (each.mean_loss, each.worst_loss, each.seconds) == (pytest.approx(0.25 / 3), 0.5, 7.5)
+    assert "all" not in {problem for _, problem in found.standings()}
+
+
+def test_a_primal_integral_counts_the_time_without_a_plan_and_how_far_plans_are() -> None:
+    known = {"chain8": _known(2.0, 2.0), "diamond": _known(2.0, 2.0), "bert-k8": _known(2.0, None)}
+    early = ScoredRun("chain8", "mine", 2.0, 3.0, ((1.0, 4.0), (3.0, 2.0)))  # 1 of 4 s without, 2 of them at half
+    late = ScoredRun("diamond", "mine", 2.0, 6.0, ((6.0, 2.0),))  # after the limit
+    better = ScoredRun("bert-k8", "mine", 1.0, 0.0, ((0.0, 1.0),))  # below the best known: no gap
+    judged = [each["rows"]["mine"]["primal_integral"] for each in _score(early, late, better, known=known).records()]
+    assert judged == [0.5, 1.0, 0.0]
+    found = _score(early, late, better, ScoredRun("gpt-k8-80GB", "mine", 9.0), known=known)
+    assert found.standings()["mine", "stage_partitioning"].primal_integral == 0.5  # nothing is known of the fourth
+    assert _score(early, known=known, time_limit_s=None).records()[0]["rows"]["mine"]["primal_integral"] is None
+
+
+def test_losses_by_features_and_a_record_that_is_read_again() -> None:
+    names = ["bert32-k32-8GiB", "bert32-k64-8GiB", "bert32-k128-8GiB", "bert32-k16-16GiB", "bert32-k64-16GiB"]
+    known = {name: _known(1.0, 1.0) for name in names}
+    rows = [ScoredRun(name, "mine", 1.5 if "8GiB" in name else 1.0, 0.5, ((0.5, 1.5),)) for name in names]
+    found = _score(*rows, ScoredRun("layers-l10-s3-seed0", "mine", 1.0, 1.0, reason=None), known=known)
+    first, *_ = found.by("stage_partitioning")
+    assert first.parameter == "memory" and first.explains["mine"] == pytest.approx(1.0)
+    assert first.methods["mine"]["8GiB"].mean_loss == 0.5
+    assert {each.parameter for each in found.by("stage_partitioning")} == {"memory", "devices"}  # all else is the same
+    record = json.loads(as_json(found.to_json()))
+    assert [each["parameter"] for each in record["by"]["stage_partitioning"]] == ["memory", "devices"]
+    again = replace(Score.from_json(record), known=known)
+    assert again.to_json()["standings"] == found.to_json()["standings"]
+    assert ("mine", "all") in again.standings()
 
 
 def test_a_score_goes_on_where_it_stopped_and_counts_what_a_method_refuses(tmp_path: Path) -> None:
@@ -156,7 +198,8 @@ def test_a_score_goes_on_where_it_stopped_and_counts_what_a_method_refuses(tmp_p
     kept: list[Any] = []
     limits = Limits(time_s=5.0)
     first, _ = score(chosen[:2], ["equi"], limits, known, keep=kept.append)
-    assert [row.loss for row in first.rows] == [0.0, None] and len(kept) == 2
+    assert [row["rows"]["equi"]["loss"] for row in first.records()] == [0.0, None] and len(kept) == 2
+    assert all(row.incumbents[-1][1] == row.objective for row in first.rows)
     again, _ = score(chosen, ["equi", "piper"], limits, known, done=kept, keep=kept.append)
     assert len(kept) == 5  # of the third only equi's
     refused = [str(row.reason) for row in again.rows if row.method == "piper" and row.objective is None]
@@ -177,7 +220,7 @@ def test_a_score_is_of_the_text_that_a_file_has_now(tmp_path: Path) -> None:
         known = {"chain8": _known(0.0273, 0.0273)}
         name = f"{mine}:solve"
         found, _ = score([ALL["chain8"]], [name], Limits(time_s=20.0), known, done=list(kept), keep=kept.append)
-        assert [row.loss for row in found.rows] == [pytest.approx(loss, abs=1e-3)]
+        assert [row["rows"][name]["loss"] for row in found.records()] == [pytest.approx(loss, abs=1e-3)]
     assert len(kept) == 2
 
 
@@ -200,5 +243,6 @@ def test_the_command_gets_shows_submits_and_scores(
     record = json.loads((out / "score.json").read_text())
     assert [row["optimal"] for row in record["standings"]] == [1, 1]
     assert (out / "table.tex").read_text().count("\\\\") == 3
+    assert not list(out.glob("profile-*"))  # of two methods there is none
     for wrong in (["library", "sing"], ["library", "get"], ["library", "get", "chain9"], ["library", "list", "x"]):
         assert main(wrong) == 2
