@@ -72,6 +72,12 @@ def cases(request: pytest.FixtureRequest) -> int:
     return int(request.config.getoption("--cases"))
 
 
+@pytest.fixture(params=["few", pytest.param("many", marks=pytest.mark.slow)])
+def many(request: pytest.FixtureRequest, cases: int) -> int:
+    """Of a test that draws few cases by default, and among the slow tests as many as ``--cases`` says: those, or 0."""
+    return cases if request.param == "many" else 0
+
+
 #: The folders of published inputs.
 PUBLISHED = ("amp", "device_mapping", "dnn_partitioning", "pipedream", "piper")
 

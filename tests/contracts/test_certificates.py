@@ -4,24 +4,28 @@ The `test_certificates.py` of each problem declares its `SPOILING`: instances, f
 """
 
 import json
+import math
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable
+from fractions import Fraction
 from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
-from certificate_cases import checker_of, judged, parsed
+from certificate_cases import checker_of, judged, parsed, proves, writer_of
 from certificate_counts import NAMES, SLOW, spoiling_of
 from random_instances import warmed
 from requirement_cases import required
 from small_instances import random_case
 
 import planner
+from formulations.contract.family import UncertifiedError
 from instances.problems.stage_graph import StageGraph
 from planner.cli.app import main
+from solvers.outcome import Stop, Watch
 
 EVERY = pytest.mark.parametrize("name", NAMES)
 #: Tried one in so many: their instances take their exact methods long, or their mutants brute force.
@@ -48,6 +52,7 @@ KINDS: dict[str, Callable[[Any, dict], Iterable[object]]] = {
         f"limited {instance.max_dp_degree is not None}",
     ),
     "device_mapping": lambda _, found: (found["proof"].get("name", "drup"),),
+    "mesh_tiling": lambda instance, _: ["ordered"] * instance.ordered,
 }
 WANTED = {
     "amp_strategy": {"megatron", "tiling", "oriented", "named"},
@@ -58,8 +63,15 @@ WANTED = {
     "operator_partitioning": {"step", "shared", "fixed"},
     "stage_partitioning": {"released", "exactly True", "limited True"},
     "device_mapping": {"assignment"},
+    "mesh_tiling": {"ordered"},
 }
 ALWAYS_FEASIBLE = {"device_mapping", "pipeline_placement"}
+#: Checkers that search by themselves: a bound is all of a proof.
+SEARCHED = ("hierarchical_partitioning", "stage_graph", "mesh_tiling", "pipeline_placement")
+#: Their proofs do not meet every bound below the optimum.
+HEADS_AND_TAILS = ("microbatch_schedule",)
+#: Their writers are done at once on instances that small.
+AT_ONCE = ("microbatch_schedule", "tmpc_knapsack", "stage_partitioning", "device_mapping")
 #: Why there is no certificate: a schedule's passes may be in each other's way, which heads and tails do not see.
 UNCERTIFIED = ("heads and tails", "deadline: without one", "short: a pass takes no more")
 
@@ -93,6 +105,50 @@ def test_certificates_of_random_instances_are_accepted(name: str, cases: int) ->
     assert seen["infeasible"] >= (0 if name in ALWAYS_FEASIBLE else tried // 100) and seen["uncertified"] <= max(
         3, tried // 5
     )
+
+
+@EVERY
+def test_what_is_written_proves_any_bound_below_the_optimum(name: str, cases: int) -> None:
+    """At the optimum and above nothing is written."""
+    if name == "device_mapping":
+        pytest.importorskip("pysat", reason=NEEDS_SAT)
+    spoiling, write = spoiling_of(name), writer_of(name).write
+    for number in range(0 if name in HEADS_AND_TAILS else cases // SHARE.get(name, 1)):
+        instance = spoiling.case(number)
+        best = spoiling.optimum(instance)
+        if best in (0, math.inf):
+            continue
+        for share in (1 - Fraction(1, 10**9), Fraction(9, 10), Fraction(1, 7)):
+            made = json.loads(json.dumps(write(instance, None, float(best * share), Watch())))
+            assert checker_of(name).verify(parsed(instance), made)["accepted"], (number, share)
+            assert Fraction(made["bound"]) >= best * share * (1 - Fraction(1, 10**10)), (number, share)
+        with pytest.raises(UncertifiedError, match=r"does not confirm the bound|no named bound meets it"):
+            write(instance, None, float(best) * (1 + 1e-9), Watch())
+
+
+@pytest.mark.parametrize("name", SEARCHED)
+def test_every_bound_below_the_optimum_is_accepted_and_no_other(name: str, cases: int) -> None:
+    """And that there is no plan, where there is none."""
+    spoiling, outcomes, tiny = spoiling_of(name), {True: 0, False: 0}, Fraction(1, 10**12)
+    for number in range(cases // SHARE.get(name, 1)):
+        instance = spoiling.case(number)
+        best = spoiling.optimum(instance)
+        assert proves(instance, None) is (best == math.inf), number
+        for share in (tiny, Fraction(1, 2), 1 - tiny, 1, 1 + tiny, 2) if best else ():
+            bound = share if best == math.inf else Fraction(best) * share
+            assert proves(instance, bound) is (best > bound), (number, share)
+            outcomes[best > bound] += 1
+    assert min(outcomes.values()) >= cases // SHARE.get(name, 1), outcomes
+
+
+@EVERY
+def test_a_writer_that_is_stopped_says_so(name: str) -> None:
+    instance, content = example(name)
+    watch = Watch()
+    watch.stop(Stop.INTERRUPTED)
+    if name not in AT_ONCE:
+        with pytest.raises(UncertifiedError, match="stopped"):
+            writer_of(name).write(instance, None, float(Fraction(content["bound"])), watch)
 
 
 @EVERY

@@ -83,8 +83,10 @@ def cases(name: str, count: int) -> list[Any]:
     return found[:count]
 
 
-def solve_each(name: str, count: int) -> None:
+@pytest.mark.parametrize("name", NAMES)
+def test_extreme_numbers_are_solved(name: str, many: int) -> None:
     """Every method answers or refuses in a line."""
+    count = min(many, 100) or 2
     found = cases(name, count)
     assert len(found) == count
     for number, instance in enumerate(found):
@@ -96,14 +98,3 @@ def solve_each(name: str, count: int) -> None:
                 assert_one_line(
                     refused, "takes the instance" if method is None else "a method that supports this instance"
                 )
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_extreme_numbers_are_solved(name: str) -> None:
-    solve_each(name, 2)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
-def test_many_extreme_numbers_are_solved(name: str) -> None:
-    solve_each(name, 100)

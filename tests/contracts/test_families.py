@@ -316,7 +316,7 @@ def test_time_limits_are_kept(family: Family[Any, Any], method: Method[Any, Any]
     examples = (given(method, example()) for example in EXAMPLES[family.name])
     small = next(instance for instance in examples if method.supports(instance) is None)
     planner.solve(small, method=method.name, limits=Limits(time_s=5))  # imports what it needs
-    for limit in (0.0, 0.3):
+    for limit in (0.0, 0.1):
         # A busy machine may be late, a method that keeps its limit is not late every time.
         took = [_seconds_within(instance, method, limit)]
         while took[-1] > allowed_s(1.1 * limit + 1):

@@ -273,31 +273,20 @@ def test_disks_are_not_written_over(tmp_path: Path) -> None:
     assert stat.S_ISBLK(disk.stat().st_mode)
 
 
-def one_disk(seed: int, folder: Path, capsys: Any) -> None:
+def test_disks_of_any_size(many: int, tmp_path: Path, capsys: Any) -> None:
     """A command on a disk that takes so many bytes: it writes all or nothing, and never loses a result."""
-    rng = random.Random(seed)
-    name = rng.choice(list(COMMANDS))
-    command, out = given(name, folder / "file")
-    with full_disk(int(10 ** rng.uniform(0, 6))):
-        code = main(command)
-    shown = capsys.readouterr()
-    assert code in (0, 2) and "Traceback" not in shown.err
-    assert name in FILE_ONLY or shown.out or (name == "page" and code == 0)  # the page holds the results
-    if "events" not in name:
-        assert [path.name for path in folder.iterdir()] == ([] if code else [Path(out).name])
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_disks_of_any_size(seed: int, tmp_path: Path, capsys: Any) -> None:
-    one_disk(seed, tmp_path, capsys)
-
-
-@pytest.mark.slow
-def test_disks_of_many_sizes(cases: int, tmp_path: Path, capsys: Any) -> None:
-    for seed in range(4, 4 + cases):
-        folder = tmp_path / str(seed)
+    for seed in range(many or 4):
+        rng, folder = random.Random(seed), tmp_path / str(seed)
         folder.mkdir()
-        one_disk(seed, folder, capsys)
+        name = rng.choice(list(COMMANDS))
+        command, out = given(name, folder / "file")
+        with full_disk(int(10 ** rng.uniform(0, 6))):
+            code = main(command)
+        shown = capsys.readouterr()
+        assert code in (0, 2) and "Traceback" not in shown.err, seed
+        assert name in FILE_ONLY or shown.out or (name == "page" and code == 0), seed  # the page holds the results
+        if "events" not in name:
+            assert [path.name for path in folder.iterdir()] == ([] if code else [Path(out).name]), seed
 
 
 #: Runs commands one after the other; prints codes and lines.

@@ -70,11 +70,5 @@ def test_examples_load(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_mutated_files_load_or_are_refused_in_one_line(name: str, tmp_path: Path) -> None:
-    examine(name, tmp_path, 60, 2)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", FILES)
-def test_many_mutated_files(name: str, tmp_path: Path, cases: int) -> None:
-    examine(name, tmp_path, cases, cases)
+def test_mutated_files_load_or_are_refused_in_one_line(name: str, tmp_path: Path, many: int) -> None:
+    examine(name, tmp_path, many or 60, many or 2)

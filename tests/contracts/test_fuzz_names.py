@@ -130,25 +130,14 @@ def every_command(file: str, own: list[str], capsys: Any, folder: Path, report: 
         assert Tags(text).tags.count("script") == 3 and "<h1 " in text
 
 
-def one_case(seed: int, folder: Path, capsys: Any, report: bool = False) -> None:
-    rng = random.Random(seed)
-    own = names(rng, MARKUP + PLAIN, 4)
-    path = folder / "instance.json"
-    path.write_text(json.dumps(MAKERS[seed % len(MAKERS)](own)))
-    every_command(str(path), own, capsys, folder, report)
-
-
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow), 2])  # the page of 1 takes a second
-def test_names_are_shown_as_they_are(seed: int, tmp_path: Path, capsys: Any) -> None:
-    one_case(seed, tmp_path, capsys, report=seed == 1)
-
-
-@pytest.mark.slow
-def test_many_names_are_shown_as_they_are(cases: int, tmp_path: Path, capsys: Any) -> None:
-    for seed in range(3, 3 + cases):
+def test_names_are_shown_as_they_are(many: int, tmp_path: Path, capsys: Any) -> None:
+    for seed in range(1, 1 + many) or (0, 2):
         folder = tmp_path / str(seed)
         folder.mkdir()
-        one_case(seed, folder, capsys, report=seed % 20 == 0)
+        own = names(random.Random(seed), MARKUP + PLAIN, 4)
+        path = folder / "instance.json"
+        path.write_text(json.dumps(MAKERS[seed % len(MAKERS)](own)))
+        every_command(str(path), own, capsys, folder, report=seed % 20 == 1)  # a page takes a second
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -50,11 +50,12 @@ def instance_of(name: str, folder: Path) -> Path:
     return path
 
 
-def examine(family: Family[Any, Any], folder: Path, count: int) -> None:
-    """Overrides of all values: an instance that keeps its rules, or one line."""
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_overrides_of_any_value_are_applied_or_refused(family: Family[Any, Any], tmp_path: Path, many: int) -> None:
+    """An instance that keeps its rules, or one line."""
     rng = random.Random(f"overrides {family.name}")
-    path = instance_of(family.name, folder)
-    for _ in range(count):
+    path = instance_of(family.name, tmp_path)
+    for _ in range(many or 60):
         given = {rng.choice(family.overrides).name: rng.choice(TEXTS) for _ in range(rng.choice([1, 1, 2]))}
         try:
             planner.load(path, **{name.replace("-", "_"): value for name, value in given.items()})
@@ -62,17 +63,6 @@ def examine(family: Family[Any, Any], folder: Path, count: int) -> None:
             assert_one_line(refused)
         except Exception as error:
             raise AssertionError(f"{family.name}: {given}") from error
-
-
-@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
-def test_overrides_of_any_value_are_applied_or_refused(family: Family[Any, Any], tmp_path: Path) -> None:
-    examine(family, tmp_path, 60)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
-def test_many_overrides(family: Family[Any, Any], tmp_path: Path, cases: int) -> None:
-    examine(family, tmp_path, cases)
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)

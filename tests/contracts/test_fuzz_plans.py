@@ -55,8 +55,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_mutated_plans_are_judged_or_refused(name: str, folder: Path) -> None:
-    examine(name, folder, 100)
+def test_mutated_plans_are_judged_or_refused(name: str, folder: Path, many: int) -> None:
+    examine(name, folder, many or 100)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -74,9 +74,3 @@ def test_mutated_plan_files_end_in_a_documented_code(
         shown = capfd.readouterr()
         assert code in (0, 1, 2), shown.err
         assert code != 2 or shown.err.count("\n") == 1, shown.err
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
-def test_many_mutated_plans(name: str, folder: Path, cases: int) -> None:
-    examine(name, folder, cases)

@@ -120,14 +120,8 @@ def examine(name: str, folder: Path, count: int, solved: int) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_wrong_instances_are_refused(name: str, folder: Path) -> None:
-    examine(name, folder, 150, 3)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
-def test_many_wrong_instances(name: str, folder: Path, cases: int) -> None:
-    examine(name, folder, cases, cases)
+def test_wrong_instances_are_refused(name: str, folder: Path, many: int) -> None:
+    examine(name, folder, many or 150, many or 3)
 
 
 def stages(**changes: Any) -> StageInstance:

@@ -153,6 +153,7 @@ def test_nothing_large_is_imported_while_the_clock_runs() -> None:
     assert late == {}
 
 
+@pytest.mark.slow
 def test_kernels_from_the_cache_need_nothing_that_compiles() -> None:
     """Numba's library of what it can compile takes longer to import than all kernels take to load."""
     load = f"import importlib, sys; [importlib.import_module(name) for name in {modules()!r}];"

@@ -23,6 +23,11 @@ def checker_of(problem: str) -> Any:
     return importlib.import_module(f"formulations.{problem}.certificate.checker")
 
 
+def writer_of(problem: str) -> Any:
+    """Who writes the certificates of a problem."""
+    return importlib.import_module(f"formulations.{problem}.certificate.writer")
+
+
 def parsed(instance: Any) -> dict:
     """The instance as its file has it."""
     return json.loads(json.dumps(family_of(instance).to_json(instance)))

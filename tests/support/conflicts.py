@@ -164,20 +164,17 @@ def knapsack_plan(instance: Any, dropped: Left) -> bool:
 
 def has_flat_plan(instance: StageInstance, walk: type[BruteForce] = BruteForce) -> bool:
     """By brute force over plans that cost nothing: it ends at the first that is feasible."""
+    return walk(_for_nothing(instance)).solve() is not None
+
+
+def _for_nothing(instance: StageInstance) -> StageInstance:
+    """The instance with plans that cost nothing: their memory is what it was."""
+    free: dict[str, Any] = {"time": 0.0, "weight_bytes": 0.0, "sync_forward_bytes": {}, "sync_backward_bytes": {}}
     layers = tuple(
-        replace(
-            layer,
-            tmpcs={
-                t: tuple(
-                    replace(x, time=0.0, weight_bytes=0.0, sync_forward_bytes={}, sync_backward_bytes={}) for x in found
-                )
-                for t, found in layer.tmpcs.items()
-            },
-        )
+        replace(layer, tmpcs={t: tuple(replace(x, **free) for x in found) for t, found in layer.tmpcs.items()})
         for layer in instance.layers
     )
-    edges = tuple(replace(edge, bytes=0.0) for edge in instance.edges)
-    return walk(replace(instance, layers=layers, edges=edges)).solve() is not None
+    return replace(instance, layers=layers, edges=tuple(replace(edge, bytes=0.0) for edge in instance.edges))
 
 
 def flat_without(instance: StageInstance, dropped: Collection[Member]) -> StageInstance:
@@ -236,21 +233,8 @@ def hierarchical_plan(instance: Any, dropped: Left) -> bool:
     if "machines" in rules:
         K2 = max(K2, flat.num_microbatches)
     flat = flat_without(replace(flat, num_devices=K1 * K2), _members((rules - {"devices", "machines"}, set(), free)))
-    layers = tuple(
-        replace(
-            layer,
-            tmpcs={
-                t: tuple(
-                    replace(x, time=0.0, weight_bytes=0.0, sync_forward_bytes={}, sync_backward_bytes={}) for x in tried
-                )
-                for t, tried in layer.tmpcs.items()
-            },
-        )
-        for layer in flat.layers
-    )
-    flat = replace(flat, layers=layers, edges=tuple(replace(edge, bytes=0.0) for edge in flat.edges))
     model = "precise" if "memory-model" in rules else instance.memory_model
-    tried = replace(instance, flat=flat, devices_per_machine=K1, num_machines=K2, memory_model=model)
+    tried = replace(instance, flat=_for_nothing(flat), devices_per_machine=K1, num_machines=K2, memory_model=model)
     return HierarchicalBruteForce(tried).solve() is not None
 
 

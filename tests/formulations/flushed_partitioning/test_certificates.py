@@ -21,7 +21,6 @@ from formulations.flushed_partitioning.certificate import checker
 from formulations.flushed_partitioning.certificate.writer import write
 from instances.problems.flushed_partitioning import FlushedInstance, Objective, Schedule, flush_pipeline
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
-from planner import Stop
 from solvers.outcome import Watch
 
 #: C, R and L of a plan; where replicas fill P/m, R and S; of an iteration E/m, R and 1.
@@ -162,8 +161,6 @@ def test_caps_at_random_prove_nothing_false(cases: int) -> None:
             accepted = accepts(instance, claim(instance, bound, tried))
             assert not accepted or bound < best, (number, bound, tried)
             counts[accepted] += 1
-        with pytest.raises(UncertifiedError, match="does not confirm the bound"):
-            write(instance, None, float(best) * (1 + 1e-9), Watch())
     assert min(counts.values()) >= cases // 4, counts
 
 
@@ -429,10 +426,6 @@ def test_what_is_no_instance_is_bad_input(change: dict) -> None:
 
 
 def test_what_is_not_certified_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    watch = Watch()
-    watch.stop(Stop.INTERRUPTED)
-    with pytest.raises(UncertifiedError, match="stopped"):
-        write(one_layer(), None, 9.0, watch)
     content = parsed(one_layer())
     monkeypatch.setattr(checker, "MAX_STEPS", 0)
     assert not checker.verify(content, claim(one_layer(), Fraction(9), []))["accepted"]

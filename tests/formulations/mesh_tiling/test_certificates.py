@@ -14,11 +14,8 @@ from oracles.mesh_tiling import covers, plans
 from small_instances import random_case
 
 import planner
-from formulations.contract.family import UncertifiedError
 from formulations.mesh_tiling.certificate import checker
-from formulations.mesh_tiling.certificate.writer import write
 from instances.problems.mesh_tiling import MeshInstance, generate
-from solvers.outcome import Stop, Watch
 
 
 def seconds(instance: MeshInstance, tiles: list[dict[str, int]]) -> Fraction:
@@ -66,26 +63,6 @@ def small(number: int) -> MeshInstance:
         return len(cover) < 4 or number % 10 == 0
 
     return next(filter(fits, (random_case("mesh_tiling", 16, 1000 * number + k) for k in count())))
-
-
-def test_every_bound_below_the_optimum_is_accepted_and_no_other(cases: int) -> None:
-    ordered = 0
-    for number in range(cases // 3):
-        instance = small(number)
-        best = optimum(instance)
-        if best == math.inf:
-            assert checker.verify(parsed(instance), claimed(instance, None))["accepted"], number
-            continue
-        assert not checker.verify(parsed(instance), claimed(instance, None))["accepted"], number
-        if not best:
-            continue
-        best, ordered = Fraction(best), ordered + instance.ordered
-        for part, accepted in ((Fraction(10**12 - 1, 10**12), True), (Fraction(1, 2), True), (1, False), (2, False)):
-            found = checker.verify(parsed(instance), claimed(instance, best * part))
-            assert found["accepted"] is accepted, (number, part, found["reason"])
-        with pytest.raises(UncertifiedError, match="does not confirm the bound"):
-            write(instance, None, float(best) * (1 + 1e-9), Watch())
-    assert ordered >= cases // 30
 
 
 @pytest.mark.parametrize(
@@ -141,10 +118,6 @@ def test_optima_by_hand(changes: dict, best: float) -> None:
 
 
 def test_what_is_not_certified_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    watch = Watch()
-    watch.stop(Stop.INTERRUPTED)
-    with pytest.raises(UncertifiedError, match="stopped"):
-        write(generate(), None, 1.0, watch)
     monkeypatch.setattr(checker, "MAX_STEPS", 2)
     found = planner.certify(generate())
     assert found.content is None and "size: over 2 tiles laid behind labels" in found.result.reason

@@ -2,6 +2,7 @@
 
 import json
 import random
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -180,25 +181,27 @@ def test_solve_with_a_topology_runs_both_phases(tmp_path: Path, capsys: Any) -> 
     assert main([*given[:3], "nowhere", *given[4:]]) == 2
 
 
-@pytest.mark.parametrize("instantiation", ["auto", "p2p", "allreduce", "objective"])
-def test_the_mapping_may_be_found_for_another_instantiation(instantiation: str, cases: int) -> None:
+def test_the_mapping_may_be_found_for_another_instantiation(cases: int) -> None:
     """Section 5.2: Algorithm 1 minimises one of two sums, chosen by the ratio; the plan is judged by the objective."""
-    rng, seen, differing = random.Random(7), set(), 0
+    rng, seen, differing = random.Random(7), Counter[tuple[str, str]](), Counter[str]()
     for _ in range(max(8, cases // 5)):
         instance = random_instance(rng, 2, 2, "full")
-        found = planner.solve(instance, method="parmesan", options={"instantiation": instantiation})
         own = planner.solve(instance, method="parmesan")
-        if found.plan is None:
-            assert own.plan is None
-            continue
-        plan = plan_from_json(instance, found.plan)
-        assert violations(instance, plan) == () and found.objective == pytest.approx(evaluate(instance, plan))
-        stages = second_phase(instance, plan.partition)
-        wanted = stages if instantiation == "objective" else with_objective(stages, instantiation)
-        assert found.stats["mapping_objective"] == wanted.objective
-        best = planner.solve(wanted, exact=True).objective
-        assert mapping_problem.evaluate(wanted, plan.mapping) == pytest.approx(best, rel=1e-3)
-        seen.add(wanted.objective)
-        differing += found.objective > own.objective * (1 + 1e-9)
-    assert seen == ({"p2p", "allreduce"} if instantiation == "auto" else {wanted.objective})
-    assert (differing > 0) is (instantiation != "objective")
+        best: dict[str, float] = {}
+        for instantiation in ("auto", "p2p", "allreduce", "objective"):
+            found = planner.solve(instance, method="parmesan", options={"instantiation": instantiation})
+            if found.plan is None:
+                assert own.plan is None
+                continue
+            plan = plan_from_json(instance, found.plan)
+            assert violations(instance, plan) == () and found.objective == pytest.approx(evaluate(instance, plan))
+            stages = second_phase(instance, plan.partition)
+            wanted = stages if instantiation == "objective" else with_objective(stages, instantiation)
+            assert found.stats["mapping_objective"] == wanted.objective
+            if wanted.objective not in best:
+                best[wanted.objective] = planner.solve(wanted, exact=True).objective
+            assert mapping_problem.evaluate(wanted, plan.mapping) == pytest.approx(best[wanted.objective], rel=1e-3)
+            seen[instantiation, wanted.objective] += 1
+            differing[instantiation] += found.objective > own.objective * (1 + 1e-9)
+    assert {("auto", "p2p"), ("auto", "allreduce")} < seen.keys() and len(seen) == 5
+    assert all((times > 0) is (instantiation != "objective") for instantiation, times in differing.items())

@@ -108,6 +108,7 @@ def test_a_stage_keeps_enough_for_every_stage_behind_it() -> None:
         assert step.stage == found and found.in_flight == kept
 
 
+@pytest.mark.slow
 def test_larger_models_are_no_slower_than_with_one_size(cases: int) -> None:
     """Six to eight operators; with one size allowed it is the optimum of that size."""
     for number in range(cases // 8):

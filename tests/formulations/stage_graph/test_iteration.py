@@ -263,6 +263,7 @@ def test_memory_for_what_must_be_in_flight() -> None:
         assert optimum(instance) == shortest_iteration(instance)
 
 
+@pytest.mark.slow
 def test_descent_finds_what_equation_1_leaves_idle() -> None:
     """DLRM on 8 devices: Equation 1's methods have four stages on as many devices; one for each branch is quicker."""
     instance, plans = replace(dlrm(devices=8), objective="iteration"), list[StagePlan]()

@@ -48,15 +48,8 @@ def faults(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_round_trips_lose_no_layer(name: str, cases: int) -> None:
-    for case in range(3 * cases):
-        round_trip(name, case)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", FORMATS)
-def test_ten_thousand_round_trips(name: str, cases: int) -> None:
-    for case in range(10_000, 10_000 + max(cases, 10_000)):
+def test_round_trips_lose_no_layer(name: str, cases: int, many: int) -> None:
+    for case in range(max(many, 10_000) if many else 3 * cases):
         round_trip(name, case)
 
 
