@@ -17,7 +17,14 @@ import numpy as np
 from formulations.contract.quantities import unmet
 from formulations.stage_partitioning.definition.problem import MEMORY_SLACK
 from formulations.training_strategy.definition.plan import StrategyPlan
-from formulations.training_strategy.definition.problem import of_replicas, refusal
+from formulations.training_strategy.definition.problem import (
+    Shared,
+    of_shared,
+    offers_sequences,
+    refusal,
+    shared,
+    shares_more,
+)
 from formulations.training_strategy.definition.quantities import VOCABULARY
 from instances.problems.stage_partitioning import Layer, Tmpc
 from instances.problems.training_strategy import Schedule, StrategyInstance
@@ -44,7 +51,7 @@ class TooManyWaysError(Exception):
 class Degrees(NamedTuple):
     """What a plan decides besides its layout: a schedule with V chunks on each of p devices, t, and d replicas.
 
-    ``m`` is the number of micro-batches of a replica.
+    ``m`` is the number of micro-batches of a replica; ``level`` and ``sequences`` are what is shared.
     """
 
     schedule: Schedule
@@ -53,6 +60,13 @@ class Degrees(NamedTuple):
     t: int
     d: int
     m: int
+    level: int = 0
+    sequences: bool = False
+
+    @property
+    def shared(self) -> Shared:
+        """What devices share besides tensors."""
+        return shared(self.level, self.d, self.p, self.sequences)
 
     @property
     def num_chunks(self) -> int:
@@ -96,28 +110,34 @@ def all_degrees(instance: StrategyInstance) -> Iterator[Degrees]:
             for schedule in instance.schedules:
                 for V in range(2, instance.virtual_stages + 1) if schedule is Schedule.INTERLEAVED else (1,):
                     for p in range(1, min(K // (t * d), L // V) + 1):
-                        found = Degrees(schedule, V, p, t, d, N // d)
-                        refused = refusal(schedule, p, found.m, V, instance.virtual_stages)
-                        if refused is None and _allows(instance, found):
-                            yield found
+                        if refusal(schedule, p, N // d, V, instance.virtual_stages) is not None:
+                            continue
+                        for sequences in (False, True) if offers_sequences(instance, t) else (False,):
+                            own = (Degrees(schedule, V, p, t, d, N // d, each, sequences) for each in instance.levels)
+                            found = [each for each in own if shares_more(each.level, p) and _allows(instance, each)]
+                            # One replica shares nothing with others, at whichever level.
+                            yield from found if d > 1 else found[:1]
 
 
 def _allows(instance: StrategyInstance, degrees: Degrees) -> bool:
     """Whether degrees meet the requirements: none speaks of a layout, so that of the plan is left empty."""
-    schedule, V, p, t, d, _ = degrees
-    return not unmet(VOCABULARY, instance, StrategyPlan(p, t, d, V, schedule, (), {}))
+    return not unmet(VOCABULARY, instance, _plan(degrees, (), {}))
 
 
-def shares(instance: StrategyInstance, degrees: Degrees) -> int:
-    """By how many replicas tables of bytes differ: d where these share optimizer states, else one."""
-    return degrees.d if instance.sharded_per_weight else 1
+def _plan(degrees: Degrees, chunks: tuple[tuple[NodeId, ...], ...], tmpcs: Mapping[NodeId, str]) -> StrategyPlan:
+    schedule, V, p, t, d, _, level, sequences = degrees
+    return StrategyPlan(p, t, d, V, schedule, chunks, tmpcs, level, sequences)
 
 
-def chain_of(chains: dict[tuple[int, int], Chain], instance: StrategyInstance, degrees: Degrees) -> Chain:
-    """The tables at a degree t, and for replicas that share states, made once."""
-    at = degrees.t, shares(instance, degrees)
+#: The tables at a degree t, and of plans that share something.
+Chains = dict[tuple[int, Shared], "Chain"]
+
+
+def chain_of(chains: Chains, instance: StrategyInstance, degrees: Degrees) -> Chain:
+    """The tables at some degrees, made once."""
+    at = degrees.t, degrees.shared
     if at not in chains:
-        chains[at] = Chain(of_replicas(instance, at[1]), degrees.t)
+        chains[at] = Chain(of_shared(instance, at[1]), degrees.t)
     return chains[at]
 
 
@@ -398,4 +418,4 @@ def plan_of(chain: Chain, degrees: Degrees, ends: Sequence[int], devices: Sequen
         tmpcs |= {chain.ids[layer]: name for layer, name in zip(layers, choice.tmpcs, strict=True)}
     chunks = tuple(tuple(chain.ids[x:y]) for x, y in cuts)
     ordered = {node: tmpcs[node] for chunk in chunks for node in chunk}
-    return chain.plan(StrategyPlan(degrees.p, degrees.t, degrees.d, degrees.V, degrees.schedule, chunks, ordered))
+    return chain.plan(_plan(degrees, chunks, ordered))

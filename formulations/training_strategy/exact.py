@@ -4,6 +4,10 @@ Most degrees are closed by a bound that takes no time, most of the others by tha
 searched by turns, so that a hard layout does not keep the others from being looked at. Where devices may have several
 chunks, the search begins with the plan of Megatron's even split.
 
+What devices share belongs to the degrees: each set of them is searched in an instance of its own (`of_shared`), where
+static bytes and times are what one device has. All bounds are of one set of degrees, so they need no order among
+instances, whether static bytes fall with d or with the level of sharding.
+
 With the requirement ``realizable(TRAINER)`` the chain is that of the trainer's pieces (`trainer_chain`). Where a number
 of recomputed layers decides what a chunk holds, degrees that a free choice of them does not close are searched for each
 number.
@@ -19,9 +23,9 @@ from collections.abc import Sequence
 from itertools import count
 
 from formulations.contract.family import Answer, infeasible_by_counting
-from formulations.training_strategy.costs import NO_PLAN, Chain, Degrees, TooManyWaysError, all_degrees, shares
+from formulations.training_strategy.costs import NO_PLAN, Chain, Degrees, TooManyWaysError, all_degrees
 from formulations.training_strategy.definition.plan import StrategyPlan
-from formulations.training_strategy.definition.problem import evaluate, of_replicas
+from formulations.training_strategy.definition.problem import Shared, evaluate, of_shared
 from formulations.training_strategy.heuristics import even
 from formulations.training_strategy.layouts import NOISE, Best, Layouts, Search, quick_bound
 from formulations.training_strategy.mixed_paths import mixed_costs
@@ -44,21 +48,21 @@ def solve(instance: StrategyInstance, limits: Limits, watch: Watch) -> Answer[St
 
 
 class _Chains:
-    """The tables at each degree t, for replicas that share states, and with each number of layers that recompute."""
+    """The tables at each degree t, of plans that share something, and with each number of layers that recompute."""
 
     def __init__(self, instance: StrategyInstance) -> None:
         self.space = space_of(instance)
         self.instance = instance if self.space is None else self.space.instance
-        self._made: dict[tuple[int, int, int | None], Chain | None] = {}
+        self._made: dict[tuple[int, Shared, int | None], Chain | None] = {}
 
     def at(self, degrees: Degrees, number: int | None = None) -> Chain | None:
         """Those, made once; ``None`` where a layer cannot be run so. ``number`` is that of a trainer which has one."""
-        t, d = degrees.t, shares(self.instance, degrees)
-        if (t, d, number) not in self._made:
-            instance = of_replicas(self.instance, d)
+        t, by = degrees.t, degrees.shared
+        if (t, by, number) not in self._made:
+            instance = of_shared(self.instance, by)
             own = Chain(instance, t) if self.space is None else self.space.chain(instance.flat, t, number)
-            self._made[t, d, number] = own
-        return self._made[t, d, number]
+            self._made[t, by, number] = own
+        return self._made[t, by, number]
 
     def numbers(self, degrees: Degrees) -> Sequence[int]:
         """Of recomputed layers; empty: any."""
@@ -79,6 +83,8 @@ def _search(instance: StrategyInstance, limits: Limits, watch: Watch) -> Answer[
             best.improve(evaluate(instance, first.plan), first.plan)
     queue: list[tuple[float, int, Degrees, int | None, Search | None]] = []
     for degrees in all_degrees(chains.instance):
+        if chains.space is not None and not chains.space.runs(degrees):
+            continue
         chain = chains.at(degrees)
         if chain is not None and degrees.num_chunks <= len(chain.ids):
             queue.append((quick_bound(chain, degrees), next(serial), degrees, None, None))

@@ -13,6 +13,7 @@ import numpy as np
 from formulations.contract.family import Answer
 from formulations.training_strategy.costs import (
     Chain,
+    Chains,
     Choice,
     Degrees,
     Kept,
@@ -41,7 +42,7 @@ def even(instance: StrategyInstance, _limits: Limits, watch: Watch) -> Answer[St
     ------
     Megatron-LM: ``num_layers`` in equal parts, ``--recompute-method block --recompute-num-layers``.
     """
-    chains: dict[tuple[int, int], Chain] = {}
+    chains: Chains = {}
     simulated, best = 0, math.inf
     plan: StrategyPlan | None = None
     for degrees in all_degrees(instance):
@@ -151,7 +152,7 @@ def _formula(
     instance: StrategyInstance, watch: Watch, candidates: Iterable[Degrees], share: float
 ) -> Answer[StrategyPlan]:
     """``share`` of the longest sum of gradients counts."""
-    chains: dict[tuple[int, int], Chain] = {}
+    chains: Chains = {}
     queue: list[tuple[float, int, Degrees]] = []
     serial = count()
     for degrees in candidates:

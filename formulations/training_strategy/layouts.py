@@ -40,7 +40,7 @@ def quick_bound(chain: Chain, degrees: Degrees) -> float:
     pass is whole, stage i takes at least the stages before it once and its own passes m times (bound 1); the least
     maximum of that gives each stage 1 - 1/m of the one before.
     """
-    _, V, p, _, d, m = degrees
+    _, V, p, _, d, m, *_ = degrees
     T = chain.total
     is_split = degrees.schedule is Schedule.ZB_H1
     found = max(m * T / p, m * float(chain.time.max()), T * 2 / 3 if is_split else T)
@@ -252,7 +252,7 @@ class Search:
 
     def _device_path(self, device: int) -> Path:
         """To a device's first chunk, all its passes, and back: its first pass is an F, and its last a B."""
-        _, V, p, _, _, m = self.layouts.degrees
+        _, V, p, _, _, m, *_ = self.layouts.degrees
         ways = tuple(m if g % p == device else int(g < device) for g in range(p * V))
         return Path(ways, ways, (0,) * (p * V))
 

@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 
 from formulations.contract.family import Answer
-from formulations.training_strategy.costs import Chain, Choice, Degrees, Kept, all_degrees, chain_of, plan_of
+from formulations.training_strategy.costs import Chain, Chains, Choice, Degrees, Kept, all_degrees, chain_of, plan_of
 from formulations.training_strategy.definition.plan import StrategyPlan
 from formulations.training_strategy.fixed_orders import in_flight
 from formulations.training_strategy.heuristics import even_split, least_by_formula, why_none
@@ -49,7 +49,7 @@ def galvatron(instance: StrategyInstance, _limits: Limits, watch: Watch) -> Answ
     layers in v steps of memory. Its release, dynamic_programming.py, commit 67b224b. Deviation: t and d are those of
     all layers, so a strategy of a layer is whether it recomputes. Source: reconstructed where stages are compared.
     """
-    chains: dict[tuple[int, int], Chain] = {}
+    chains: Chains = {}
     best, plan, tried = math.inf, None, 0
     for degrees in _of_all_devices(instance, ("p", "t", "d")):
         chain = chain_of(chains, instance, degrees)

@@ -1,9 +1,10 @@
 """What a trainer can run of a chain: pieces that it does not cut, and its rule of recomputation.
 
-A piece is a part of a chain with at most two ways: with and without recomputation. Where a trainer recomputes any
-layer, these are all; where it recomputes the first n of every chunk, or all or none, that number decides which way each
-piece of a chunk is run, and there is a chain for each number. What all numbers together allow is less than a free
-choice in every piece, so the bounds of that hold for each of them.
+A piece is a part of a chain with at most three ways: with and without recomputation, or that of the attention's core.
+Where a trainer recomputes any layer, the first two are all; where it recomputes the first n of every chunk, or all or
+none, that number decides which way each piece of a chunk is run, and there is a chain for each number. `SELECTIVE` is
+one, in which all pieces are run the third way. What all numbers together allow is less than a free choice in every
+piece, so the bounds of that hold for each of them.
 
 Source: the formats of trainers as read (docs/which-trainer.md); the restriction as a planning problem: this project.
 """
@@ -23,8 +24,10 @@ from formulations.stage_partitioning.definition.trainers import (
     Piece,
     Recompute,
     Trainer,
+    is_selective,
     options,
     pieces,
+    selective,
     shape_faults,
 )
 from formulations.training_strategy.costs import BOUND_NOISE, Chain, Choice, Degrees, Kept, Part, Table
@@ -35,7 +38,9 @@ from instances.requirements import requirements_of
 
 _QUANTITY = "realizable"
 #: Ways to run a piece.
-_KEEPS, _RECOMPUTES = "keeps", "recomputes"
+_KEEPS, _RECOMPUTES, _SELECTS = "keeps", "recomputes", "selects"
+#: The number that stands for all layers recomputing the attention's core.
+SELECTIVE = -1
 
 
 class TrainerSpace:
@@ -46,9 +51,15 @@ class TrainerSpace:
         schedules = tuple(each for each in instance.schedules if each in trainer.schedules)
         others = tuple(str(each) for each in requirements_of(instance) if each.quantity != _QUANTITY)
         most = instance.virtual_stages if Schedule.INTERLEAVED in schedules else 1
-        self.instance = replace(instance, schedules=schedules, virtual_stages=most, requirements=others)
+        levels = tuple(level for level in instance.levels if level in trainer.sharding)
+        self.levels = levels
+        self.instance = replace(
+            instance, schedules=schedules, virtual_stages=most, requirements=others, sharding=levels
+        )
         self.pieces = pieces(instance.flat, trainer)
         self._counted = sum(piece.kind is Kind.DECODER for piece in self.pieces)
+        tmpcs = (x for layer in instance.flat.layers for found in layer.tmpcs.values() for x in found)
+        self._selects = trainer.selective and any(is_selective(x.id) for x in tmpcs)
 
     @property
     def fault(self) -> str | None:
@@ -57,12 +68,21 @@ class TrainerSpace:
         if not self.instance.schedules:
             known = ", ".join(self.trainer.schedules) or "none: it trains nothing"
             return f"{name} runs none of the schedules that a plan may choose from; it has {known}"
+        if not self.levels:
+            shared = ", ".join(map(str, self.trainer.sharding))
+            return f"{name} shares at no level of sharding that a plan may choose from; it has {shared}"
         return next(shape_faults(self.instance.flat, self.pieces, self.trainer), None)
 
-    def numbers(self, degrees: Degrees) -> range | tuple[int, ...]:
+    def runs(self, degrees: Degrees) -> bool:
+        """Whether the trainer shares what plans of these degrees do."""
+        by = degrees.shared
+        return self.trainer.shares(by.level, degrees.p) and (self.trainer.sequences or not by.sequences)
+
+    def numbers(self, degrees: Degrees) -> tuple[int, ...]:
         """How many first layers of each chunk may be recomputed; empty: any layers."""
         if self.trainer.recompute is Recompute.FIRST:
-            return range(min(self._counted, len(self.pieces) - degrees.num_chunks + 1) + 1)
+            most = min(self._counted, len(self.pieces) - degrees.num_chunks + 1)
+            return (*range(most + 1), *([SELECTIVE] * self._selects))
         return (0, self._counted) if self.trainer.recompute is Recompute.ALL else ()
 
     def chain(self, flat: StageInstance, t: int, number: int | None) -> Chain | None:
@@ -70,7 +90,7 @@ class TrainerSpace:
 
         ``flat`` is the instance's, with what one of the replicas holds of it.
         """
-        instance = replace(self.instance, flat=flat, sharded_per_weight=0.0)
+        instance = replace(self.instance, flat=flat, sharded_per_weight=0.0, sharding=())
         parts = [self._part(flat, place, piece, t) for place, piece in enumerate(self.pieces)]
         if not all(part.ways for part in parts):
             return None
@@ -82,6 +102,9 @@ class TrainerSpace:
     def _part(self, flat: StageInstance, place: int, piece: Piece, t: int) -> Part:
         found = options(flat, piece, t, self.trainer)
         ways = {f"{place} {_RECOMPUTES if each.recomputes else _KEEPS}": each.tmpcs for each in found}
+        own = selective(flat, piece, t, self.trainer) if self._selects and piece.counted else None
+        if own is not None:
+            ways[f"{place} {_SELECTS}"] = own.tmpcs
         return Part(place, tuple(flat.layers[v] for v in piece.nodes), ways)
 
 
@@ -120,7 +143,7 @@ class _Pieces(Chain):
 
 
 class _FirstRecomputed(_Pieces):
-    """Pieces of which the first n that count in a chunk recompute, and no others."""
+    """Pieces of which the first n that count in a chunk recompute, and no others; or all the attention's core."""
 
     def __init__(
         self, instance: StrategyInstance, t: int, parts: Sequence[Part], counts: Sequence[bool], number: int
@@ -129,15 +152,17 @@ class _FirstRecomputed(_Pieces):
         self.number = number
         self._counts = np.array(counts)
         self._before = np.array([0, *accumulate(map(int, counts))])[:-1]
-        by_flag = [{way.id.endswith(_RECOMPUTES): way for way in own} for own in self.ways]
+        by_flag = [{way.id.partition(" ")[2]: way for way in own} for own in self.ways]
         # A piece that does not count has one way, whichever that is.
         self._ways = [
-            tuple(own.get(flag) if is_counted else next(iter(own.values())) for flag in (False, True))
+            tuple(own.get(flag) if is_counted else next(iter(own.values())) for flag in (_KEEPS, _RECOMPUTES, _SELECTS))
             for own, is_counted in zip(by_flag, counts, strict=True)
         ]
 
     def _flags(self, x: int) -> list[int]:
-        """Of the pieces from x on, 1 for those that recompute in a chunk that begins there."""
+        """Of the pieces from x on, 1 for those that recompute in a chunk that begins there, 2 the attention's core."""
+        if self.number == SELECTIVE:
+            return [2] * (len(self.ids) - x)
         is_first = self._before[x:] - self._before[x] < self.number
         return list(map(int, self._counts[x:] & is_first))
 

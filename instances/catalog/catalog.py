@@ -66,7 +66,24 @@ _FIELDS = {
     "vocabulary": "vocabulary_size",
     "microbatch_size": "microbatch_size",
 }
+_FLAGS = {
+    "forward_only": "forward_only",
+    "sequence_parallel": "sequences",
+    "keep_probabilities": "keeps_probabilities",
+}
 _BOOKS = ("parameter_bytes", "gradient_bytes", "optimizer_bytes")
+
+
+#: What a GPT may choose besides.
+_CHOICES = (
+    Setting("sequence-parallel", parse_flag, "tensor-parallel devices may share sequences", is_flag=True),
+    Setting(
+        "keep-probabilities",
+        parse_flag,
+        "no flash attention: probabilities are kept, and the attention's core may be recomputed",
+        is_flag=True,
+    ),
+)
 
 
 def _make(
@@ -81,17 +98,23 @@ def _make(
     except ValueError as error:
         raise InstanceError(f"{name}: {error}") from None
     books = replace(books, stashed=given.get("memory_scheme") == "pipedream", **bytes_each)
-    instance = generate(name, model, books=books, forward_only=bool(given.get("forward_only")))
+    flags = {_FLAGS[key]: bool(value) for key, value in given.items() if key in _FLAGS}
+    instance = generate(name, model, books=books, **flags)
     return replace(instance, options={key.replace("_", "-"): value for key, value in given.items()})
 
 
 def _transformer(
-    name: str, generate: Callable[..., StageInstance], model: Architecture, help: str, source: str
+    name: str,
+    generate: Callable[..., StageInstance],
+    model: Architecture,
+    help: str,
+    source: str,
+    choices: tuple[Setting, ...] = (),
 ) -> Entry:
     def make(**given: str | int | float | bool) -> StageInstance:
         return _make(name, generate, model, **given)
 
-    return Entry(name, "stage_partitioning", make, help, source, _parameters(model))
+    return Entry(name, "stage_partitioning", make, help, source, (*_parameters(model), *choices))
 
 
 _BERT32 = Architecture(32, 3840, 32, 2048, 50248, 2)
@@ -113,9 +136,21 @@ _ENTRIES = (
         "Devlin et al., BERT, section 3; vocabulary padded to a multiple of 64",
     ),
     _transformer(
-        "gpt", transformer.gpt, Architecture(32, 4096, 32, 2048, 50304, 1), "GPT of any size; by default 6.7B", _GPT3
+        "gpt",
+        transformer.gpt,
+        Architecture(32, 4096, 32, 2048, 50304, 1),
+        "GPT of any size; by default 6.7B",
+        _GPT3,
+        _CHOICES,
     ),
-    _transformer("gpt3-175b", transformer.gpt, Architecture(96, 12288, 96, 2048, 50304, 1), "the largest GPT-3", _GPT3),
+    _transformer(
+        "gpt3-175b",
+        transformer.gpt,
+        Architecture(96, 12288, 96, 2048, 50304, 1),
+        "the largest GPT-3",
+        _GPT3,
+        _CHOICES,
+    ),
 )
 
 

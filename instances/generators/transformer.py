@@ -14,6 +14,12 @@ Times of a transformer layer at degree t:
 
 Recomputation repeats the forward pass: a third of the first two, and one all-reduce, as the last is not needed again.
 
+Sequence parallelism, where it is on offer, shares what is whole above: element-wise work, the inputs and outputs of
+layers, and what passes between them. All-reduces become gathers and scatters of equal volume, and the backward pass
+gathers the two inputs of the products again, (t-1)/t A bytes each. Where attention probabilities are kept (without
+flash attention), 5 a b s^2 / t bytes more are held for a heads, and selective recomputation holds none of them and
+repeats the two products of the attention's core, 4 b s^2 h operations.
+
 Activations held per micro-batch in flight: 17 A / t inside a layer (34 b s h bytes: layer norms, QKV, context, both MLP
 products, GELU, dropout masks; attention probabilities are recomputed), plus the layer's input and output A and the
 attention mask in full, because every device of a stage holds whole inputs and outputs. Recomputation keeps only the
@@ -26,14 +32,16 @@ fast there and takes a fifth of the profile's time at t = 8. With ``PUBLISHED`` 
 cost model, B = 25 * 2^30, N = 512) is below the profile's by 2.8 % and 0.2 % on 8 devices of 8 and 80 GiB, by 3.0 % and
 0.9 % on 64, by 3.0 % and 5.4 % on 512; on 512 devices of 1 GiB, where a layer hardly fits, by 11 %.
 
-Source: Piper, sections 3.5, 3.6, 5 and Appendix B (what a TMPC holds); Megatron-LM (sharding of a layer). Rates:
+Source: Piper, sections 3.5, 3.6, 5 and Appendix B (what a TMPC holds); Megatron-LM (sharding of a layer); Korthikanti
+et al. 2022 (sequence parallelism, equations 1 to 6, selective recomputation; that inputs are gathered again). Rates:
 reconstructed, fitted to the layer times of Piper's released BERT profile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from instances.memory_schemes import MIXED_PRECISION, Bookkeeping
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
@@ -42,6 +50,7 @@ from instances.rules import NodeId
 VANILLA = "vanilla"
 RECOMPUTE = "activation recomp"
 FORWARD = "forward"
+SEQUENCE, SELECTIVE = "sequence parallel", "selective recomp"
 
 #: Bytes of an activation element, and of a token id.
 _ELEMENT, _TOKEN = 2, 8
@@ -115,7 +124,10 @@ class Architecture:
 
 @dataclass(frozen=True)
 class _Part:
-    """One kind of node at one degree: parameters per device, activation bytes, and times in seconds."""
+    """One kind of node at one degree: parameters per device, activation bytes, and times in seconds.
+
+    ``core_bytes`` are those of ``inside_bytes`` that ``core_s`` makes again.
+    """
 
     parameters: float = 0.0
     input_bytes: float = 0.0
@@ -123,6 +135,9 @@ class _Part:
     time_s: float = 0.0
     again_s: float = 0.0
     forward_s: float = 0.0
+    core_bytes: float = 0.0
+    core_s: float = 0.0
+    shares_sequence: bool = False
 
 
 @dataclass(frozen=True)
@@ -133,6 +148,8 @@ class TransformerCosts:
     device: Accelerator
     books: Bookkeeping
     forward_only: bool = False
+    sequences: bool = False
+    keeps_probabilities: bool = False
 
     def matmul_s(self, operations: float, t: int) -> float:
         """Seconds of matrix products shared by t devices, h/t columns each."""
@@ -147,31 +164,45 @@ class TransformerCosts:
         """Seconds of a ring all-reduce among t devices."""
         return 2 * (t - 1) / t * size / self.device.link_bandwidth_bytes_per_s
 
-    def transformer_layer(self, t: int, mask: bool) -> _Part:
-        """Attention and MLP: 12 h^2 + 13 h parameters, of which 6 h (norms, output biases) are on every device."""
+    def of(self, part: Callable[..., _Part], t: int, *given: Any) -> tuple[_Part, ...]:
+        """A kind of node at one degree; where sequences may be shared, that as well."""
+        whole = part(t, *given)
+        if t == 1 or not self.sequences:
+            return (whole,)
+        return whole, replace(part(t, *given, share=t), shares_sequence=True)
+
+    def transformer_layer(self, t: int, mask: bool, share: int = 1) -> _Part:
+        """Attention and MLP: 12 h^2 + 13 h parameters, of which 6 h (norms, output biases) are on every device.
+
+        ``share`` devices share what is between the split products.
+        """
         m, A = self.model, self.model.output_bytes
         h, b, s = m.hidden_size, m.microbatch_size, m.sequence_length
-        forward = self.matmul_s(24 * b * s * h**2 + 4 * b * s**2 * h, t) + self.memory_s(_LAYER_PASSES * A)
+        forward = self.matmul_s(24 * b * s * h**2 + 4 * b * s**2 * h, t) + self.memory_s(_LAYER_PASSES * A / share)
+        core = 5.0 * m.num_heads * b * s**2 / t if self.keeps_probabilities else 0.0
+        gathered = 0.5 * self.all_reduce_s(A, t) if share > 1 else 0.0
         return _Part(
             parameters=(12 * h**2 + 7 * h) / t + 6 * h,
-            input_bytes=A + (m.mask_bytes if mask else 0.0),
-            inside_bytes=_INSIDE * A / t + A,
-            time_s=_BOTH * forward + 4 * self.all_reduce_s(A, t),
-            again_s=forward + self.all_reduce_s(A, t),
+            input_bytes=A / share + (m.mask_bytes if mask else 0.0),
+            inside_bytes=_INSIDE * A / t + A / share + core,
+            time_s=_BOTH * forward + 4 * self.all_reduce_s(A, t) + 2 * gathered,
+            again_s=forward + self.all_reduce_s(A, t) + gathered,
             forward_s=forward + 2 * self.all_reduce_s(A, t),
+            core_bytes=core,
+            core_s=self.matmul_s(4 * b * s**2 * h, t),
         )
 
-    def embedding(self, t: int, num_inputs: int, whole_rows: int) -> _Part:
+    def embedding(self, t: int, num_inputs: int, whole_rows: int, share: int = 1) -> _Part:
         """Lookup, layer norm and dropout; the gradient of the table is written and added densely.
 
         Tokens are shared by the t devices; ``whole_rows`` (positions, token types) are on every device.
         """
         m, A = self.model, self.model.output_bytes
         parameters = (m.vocabulary_size / t + whole_rows) * m.hidden_size
-        forward = self.memory_s(_EMBEDDING_PASSES * A) + self.all_reduce_s(A, t)
-        backward = self.memory_s(2 * _EMBEDDING_PASSES * A + 2 * _ELEMENT * parameters)
+        forward = self.memory_s(_EMBEDDING_PASSES * A / share) + self.all_reduce_s(A, t)
+        backward = self.memory_s(2 * _EMBEDDING_PASSES * A / share + 2 * _ELEMENT * parameters)
         ids = float(num_inputs * m.tokens * _TOKEN)
-        return _Part(parameters, ids, A / _ELEMENT, forward + backward, forward, forward)
+        return _Part(parameters, ids, A / _ELEMENT / share, forward + backward, forward, forward)
 
     def pooler(self) -> _Part:
         """A dense layer on the first token, whole on every device."""
@@ -180,15 +211,15 @@ class TransformerCosts:
         forward = self.matmul_s(2 * m.microbatch_size * h**2, 1)
         return _Part(h**2 + h, m.output_bytes, 0.0, _BOTH * forward, forward, forward)
 
-    def head(self, t: int) -> _Part:
+    def head(self, t: int, share: int = 1) -> _Part:
         """Layer norm, projection to the vocabulary and loss; logits in fp16 and their softmax in fp32 are held."""
         m, A = self.model, self.model.output_bytes
         logits = m.tokens * m.vocabulary_size / t
-        forward = self.matmul_s(2 * m.tokens * m.hidden_size * m.vocabulary_size, t) + self.memory_s(2 * A)
+        forward = self.matmul_s(2 * m.tokens * m.hidden_size * m.vocabulary_size, t) + self.memory_s(2 * A / share)
         forward += self.memory_s((2 * _ELEMENT + 4) * logits)
         parameters = m.hidden_size * m.vocabulary_size / t + 2 * m.hidden_size
         return _Part(
-            parameters, A, (_ELEMENT + 4) * logits, _BOTH * forward + self.all_reduce_s(A, t), forward, forward
+            parameters, A / share, (_ELEMENT + 4) * logits, _BOTH * forward + self.all_reduce_s(A, t), forward, forward
         )
 
     def tmpcs(
@@ -196,15 +227,18 @@ class TransformerCosts:
     ) -> tuple[Tmpc, ...]:
         """With and without recomputation; at t > 1 whole tensors are spread from and to one device over each edge.
 
+        Shared sequences are sent by those who have them.
+
         Forward only: one TMPC that keeps inputs in flight, one copy of the weights, and nothing to synchronise.
         """
         if self.forward_only:
             held = part.parameters * self.books.parameter_bytes + part.inside_bytes
             return (Tmpc(FORWARD, part.forward_s, 0.0, part.input_bytes, held, dict(taken) if t > 1 else {}),)
-        spread = (dict(taken), dict(given)) if t > 1 else ({}, {})
+        spread = (dict(taken), dict(given)) if t > 1 and not part.shares_sequence else ({}, {})
+        prefix = f"{SEQUENCE}, " if part.shares_sequence else ""
         state, stash = part.parameters * self.books.state_bytes(), part.parameters * self.books.stash_bytes()
         vanilla = Tmpc(
-            VANILLA,
+            SEQUENCE if part.shares_sequence else VANILLA,
             part.time_s,
             part.parameters * self.books.parameter_bytes,
             part.input_bytes + part.inside_bytes + stash,
@@ -213,12 +247,16 @@ class TransformerCosts:
         )
         recompute = replace(
             vanilla,
-            id=RECOMPUTE,
+            id=prefix + RECOMPUTE,
             time=part.time_s + (part.again_s if part.inside_bytes else 0.0),
             activation_bytes=part.input_bytes + stash,
             static_bytes=state + part.inside_bytes,
         )
-        return vanilla, recompute
+        if not part.core_bytes:
+            return vanilla, recompute
+        # As equation 6 of the source has it, what one layer makes again at a time is left out.
+        held, time = vanilla.activation_bytes - part.core_bytes, part.time_s + part.core_s
+        return vanilla, replace(vanilla, id=prefix + SELECTIVE, time=time, activation_bytes=held), recompute
 
 
 class _Graph:
@@ -227,10 +265,10 @@ class _Graph:
     def __init__(self, costs: TransformerCosts) -> None:
         self.costs = costs
         self.names: list[str] = []
-        self.parts: list[dict[int, _Part]] = []
+        self.parts: list[dict[int, tuple[_Part, ...]]] = []
         self.edges: list[Edge] = []
 
-    def add(self, name: str, parts: dict[int, _Part], inputs: Mapping[int, float]) -> int:
+    def add(self, name: str, parts: dict[int, tuple[_Part, ...]], inputs: Mapping[int, float]) -> int:
         """A node with its costs per degree, and the bytes it takes from earlier nodes; returns its id."""
         node = len(self.names)
         self.names.append(name)
@@ -242,7 +280,7 @@ class _Graph:
 
     def add_input(self, name: str, size: float) -> int:
         """A node that only holds a tensor that is fed in."""
-        return self.add(name, dict.fromkeys(self.costs.model.degrees(), _Part(input_bytes=size)), {})
+        return self.add(name, dict.fromkeys(self.costs.model.degrees(), (_Part(input_bytes=size),)), {})
 
     def layers(self) -> tuple[Layer, ...]:
         """All nodes with their TMPCs."""
@@ -252,9 +290,14 @@ class _Graph:
             taken[int(edge.target)][edge.source] = edge.bytes
             given[int(edge.source)][edge.target] = edge.bytes
         return tuple(
-            Layer(node, {t: self.costs.tmpcs(part, t, taken[node], given[node]) for t, part in parts.items()}, name)
+            Layer(node, {t: self._tmpcs(t, kinds, taken[node], given[node]) for t, kinds in parts.items()}, name)
             for node, (name, parts) in enumerate(zip(self.names, self.parts, strict=True))
         )
+
+    def _tmpcs(
+        self, t: int, kinds: tuple[_Part, ...], taken: Mapping[NodeId, float], given: Mapping[NodeId, float]
+    ) -> tuple[Tmpc, ...]:
+        return tuple(x for part in kinds for x in self.costs.tmpcs(part, t, taken, given))
 
 
 def bert(
@@ -278,12 +321,12 @@ def bert(
     ids = float(_TOKEN * model.tokens)
     inputs = {graph.add_input(kind, ids): ids for kind in ("token ids", "position ids")}
     rows = model.sequence_length + _TOKEN_TYPES
-    last = graph.add("embedding", {t: costs.embedding(t, len(inputs), rows) for t in degrees}, inputs)
+    last = graph.add("embedding", {t: costs.of(costs.embedding, t, len(inputs), rows) for t in degrees}, inputs)
     mask = graph.add_input("attention mask", model.mask_bytes)
-    layer = {t: costs.transformer_layer(t, mask=True) for t in degrees}
+    layer = {t: costs.of(costs.transformer_layer, t, True) for t in degrees}
     for _ in range(model.num_layers):
         last = graph.add("transformer layer", layer, {last: A, mask: model.mask_bytes})
-    graph.add("pooler", dict.fromkeys(degrees, costs.pooler()), {last: A})
+    graph.add("pooler", dict.fromkeys(degrees, (costs.pooler(),)), {last: A})
     return _instance(name, graph, device)
 
 
@@ -293,24 +336,28 @@ def gpt(
     device: Accelerator = A100,
     books: Bookkeeping = MIXED_PRECISION,
     forward_only: bool = False,
+    sequences: bool = False,
+    keeps_probabilities: bool = False,
 ) -> StageInstance:
     """A GPT: token ids, embedding, causal layers without a mask tensor, language-model head (not tied); a chain.
 
     Returns
     -------
     StageInstance
-        ``num_layers + 3`` nodes in topological order; otherwise as ``bert``.
+        ``num_layers + 3`` nodes in topological order; otherwise as ``bert``. With ``sequences`` devices may share them,
+        and where probabilities are kept, the attention's core may be recomputed.
     """
-    costs = TransformerCosts(model, device, books, forward_only)
+    costs = TransformerCosts(model, device, books, forward_only, sequences, keeps_probabilities)
     degrees, A = model.degrees(), model.output_bytes
     graph = _Graph(costs)
     ids = float(_TOKEN * model.tokens)
     tokens = graph.add_input("token ids", ids)
-    last = graph.add("embedding", {t: costs.embedding(t, 1, model.sequence_length) for t in degrees}, {tokens: ids})
-    layer = {t: costs.transformer_layer(t, mask=False) for t in degrees}
+    rows = model.sequence_length
+    last = graph.add("embedding", {t: costs.of(costs.embedding, t, 1, rows) for t in degrees}, {tokens: ids})
+    layer = {t: costs.of(costs.transformer_layer, t, False) for t in degrees}
     for _ in range(model.num_layers):
         last = graph.add("transformer layer", layer, {last: A})
-    graph.add("language-model head", {t: costs.head(t) for t in degrees}, {last: A})
+    graph.add("language-model head", {t: costs.of(costs.head, t) for t in degrees}, {last: A})
     return _instance(name, graph, device)
 
 

@@ -61,6 +61,16 @@ class Tmpc:
     sync_forward_bytes: Mapping[NodeId, Amount] = field(default_factory=dict)
     sync_backward_bytes: Mapping[NodeId, Amount] = field(default_factory=dict)
 
+    @property
+    def shares_sequence(self) -> bool:
+        """Whether devices share what is between split products as well: its name has "sequence" in it."""
+        return "sequence" in self.id.lower()
+
+
+def of_sequences(tmpcs: tuple[Tmpc, ...], is_shared: bool) -> tuple[Tmpc, ...]:
+    """Those that share sequences, or that do not, of a layer at one degree; all of them where it has no such choice."""
+    return tuple(x for x in tmpcs if x.shares_sequence == is_shared) or tmpcs
+
 
 @dataclass(frozen=True)
 class DeclaredTmpc(Tmpc):

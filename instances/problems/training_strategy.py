@@ -19,7 +19,10 @@ from instances.graph import topological_order
 from instances.problems import stage_partitioning
 from instances.problems.stage_partitioning import AroundFlat, CostModel, Layer, StageInstance, Tmpc
 from instances.requirements import expect_none
-from instances.rules import Amount, Count, member_of
+from instances.rules import Amount, Count, Index, member_of
+
+#: The highest level of sharding: optimizer states, gradients and weights.
+MOST_SHARED = 3
 
 
 class Schedule(StrEnum):
@@ -35,6 +38,7 @@ class Schedule(StrEnum):
     "schedules",
     "virtual_stages",
     "sharded_per_weight?",
+    "sharding?",
     "flat",
     problem="training_strategy",
     absent={"schedules": (Schedule.ONE_F_ONE_B,), "virtual_stages": 1},
@@ -55,18 +59,32 @@ class StrategyInstance(AroundFlat):
     sharded_per_weight
         Bytes of optimizer states per byte of weights, of which each of d replicas holds a share of 1/d. They are part
         of ``static_bytes``. 0: every replica holds them whole.
+    sharding
+        Levels that a plan may choose from of what its replicas share: 0 nothing, 1 optimizer states, 2 gradients as
+        well, 3 weights as well (ZeRO's stages; 3 is FSDP). Gradients are as large as weights. Empty: 1 where there are
+        such states, else 0.
     """
 
     schedules: tuple[Annotated[Schedule, member_of(Schedule)], ...] = (Schedule.ONE_F_ONE_B,)
     virtual_stages: Count = 1
     sharded_per_weight: Amount = 0.0
+    sharding: tuple[Index, ...] = ()
 
     @property
     def options(self) -> Mapping[str, str | int | float | bool]:
         """How the flat instance was made, the schedules, and the virtual stages."""
         schedules = ",".join(self.schedules)
-        shared = {"shard-optimizer": self.sharded_per_weight} if self.sharded_per_weight else {}
+        shared: dict[str, str | float] = {}
+        if self.sharded_per_weight:
+            shared["shard-optimizer"] = self.sharded_per_weight
+        if self.sharding:
+            shared["sharding"] = ",".join(map(str, self.sharding))
         return {**self.flat.options, "schedule": schedules, "virtual-stages": self.virtual_stages, **shared}
+
+    @property
+    def levels(self) -> tuple[int, ...]:
+        """What a plan may choose of ``sharding``."""
+        return self.sharding or (int(self.sharded_per_weight > 0),)
 
     @cached_property
     def chain(self) -> tuple[Layer, ...]:
@@ -82,8 +100,9 @@ def check(instance: StrategyInstance, where: str) -> None:
     ------
     InstanceError
         If the flat instance is no chain, has requirements or ``exactly`` or the cost model ``runtime``; if TMPCs of a
-        layer at one degree differ in weights or volumes to synchronise, or hold less than what replicas share of their
-        weights' states; if schedules are missing, named twice, or do not go with the virtual stages.
+        layer at one degree differ in weights, or in volumes to synchronise where all or none of them share sequences;
+        if they hold less than what replicas share; if schedules or levels of sharding are missing, named twice, or do
+        not go with the virtual stages or the optimizer states.
     """
     flat = instance.flat
     stage_partitioning.check(flat, f"{where}: flat")
@@ -95,13 +114,26 @@ def check(instance: StrategyInstance, where: str) -> None:
     for one, other in pairwise(layer.id for layer in instance.chain):
         rule = "a chain: an edge from each layer to the next in topological order (--linearize adds those that lack)"
         expect((one, other) in joined, where, "edges", f"without {one} -> {other}", rule)
+    expect_unique([str(each) for each in instance.sharding], where, "sharding")
+    expect(
+        max(instance.levels) <= MOST_SHARED,
+        where,
+        "sharding",
+        list(instance.sharding),
+        f"levels from 0 to {MOST_SHARED}",
+    )
+    has_states = instance.sharded_per_weight > 0 or max(instance.levels) == 0
+    rule = "0 alone without sharded_per_weight, the states that are shared first (--shard-optimizer)"
+    expect(has_states, where, "sharding", list(instance.sharding), rule)
     for layer in flat.layers:
         for degree, tmpcs in layer.tmpcs.items():
-            for tmpc in tmpcs[1:]:
-                _expect_equal(tmpcs[0], tmpc, f"node {layer.id}, degree {degree}", where)
+            for kind in (False, True):
+                kept = [x for x in tmpcs if x.shares_sequence == kind]
+                for tmpc in kept[1:]:
+                    _expect_equal(kept[0], tmpc, f"node {layer.id}, degree {degree}", where)
             for tmpc in tmpcs:
-                shared = instance.sharded_per_weight * tmpc.weight_bytes
-                rule = f"at least {shared:g}, the states that replicas share: sharded_per_weight times weight_bytes"
+                shared = shared_per_weight(instance, max(instance.levels)) * tmpc.weight_bytes
+                rule = f"at least {shared:g}, what replicas share by sharded_per_weight and sharding"
                 at = f"flat: static_bytes of node {layer.id}, degree {degree}, TMPC {tmpc.id}"
                 expect(shared <= tmpc.static_bytes, where, at, tmpc.static_bytes, rule)
     expect(bool(instance.schedules), where, "schedules", [], "at least one schedule")
@@ -109,6 +141,11 @@ def check(instance: StrategyInstance, where: str) -> None:
     is_interleaved = Schedule.INTERLEAVED in instance.schedules
     rule = "at least 2 with the schedule interleaved, and 1 without it"
     expect(is_interleaved == (instance.virtual_stages > 1), where, "virtual_stages", instance.virtual_stages, rule)
+
+
+def shared_per_weight(instance: StrategyInstance, level: int) -> float:
+    """Bytes that replicas share at a level of sharding, for each byte of weights."""
+    return (instance.sharded_per_weight if level else 0.0) + max(0, level - 1)
 
 
 def _expect_equal(one: Tmpc, other: Tmpc, of: str, where: str) -> None:

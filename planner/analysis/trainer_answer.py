@@ -15,12 +15,13 @@ from formulations.figures.throughput import throughput
 from formulations.stage_partitioning.definition.trainers import TRAINERS, pieces
 from formulations.training_strategy.definition.plan import StrategyPlan
 from formulations.training_strategy.definition.problem import (
-    chosen,
     chunk_times,
     evaluate,
     gradient_sum,
     peak_memory,
+    shared_in,
 )
+from instances.problems.stage_partitioning import Tmpc, of_sequences
 from instances.problems.training_strategy import StrategyInstance
 from planner.process.errors import UsageError
 from planner.results.result import Result
@@ -52,7 +53,8 @@ class TrainerAnswer:
     tokens: int | None
     layers: int
     recomputed: int
-    sharded: bool
+    sharding: int
+    sequences: bool
     step: float
     compute: float
     recomputation: float
@@ -98,6 +100,9 @@ def as_settings(trainer: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in implied.items():
         if name != "linearize" and settings.get(name) not in (None, value):
             raise UsageError.at(f"--{name}", settings[name], f"none with --for {trainer}, which is --{name} {value}")
+    known = any(settings.get(name) is not None for name in ("sharding", "shard_optimizer", "shard-optimizer"))
+    if not known:
+        implied["sharding"] = "any"
     return {**settings, **implied, "linearize": settings.get("linearize") or implied["linearize"]}
 
 
@@ -121,7 +126,7 @@ def answer(result: Result, instance: StrategyInstance, trainer: str, export: str
     for chunk in plan.chunks:
         times = chunk_times(instance, plan, chunk)
         least = [_least(instance, plan, flat.index[v]) for v in chunk]
-        own = math.fsum(chosen(instance, plan, v).time for v in chunk)
+        own = math.fsum(_chosen(instance, plan, flat.index[v]).time for v in chunk)
         fastest.append(math.fsum(least))
         again.append(own - fastest[-1])
         sent.append(m * (times.forward + times.backward + times.weight - own) + gradient_sum(instance, plan, chunk))
@@ -134,8 +139,7 @@ def answer(result: Result, instance: StrategyInstance, trainer: str, export: str
         samples_per_s = tokens_per_s / tokens
     counted = [piece for piece in pieces(flat, TRAINERS[trainer]) if piece.counted]
     is_again = [
-        any(chosen(instance, plan, flat.layers[v].id).time > _least(instance, plan, v) for v in piece.nodes)
-        for piece in counted
+        any(_chosen(instance, plan, v).time > _least(instance, plan, v) for v in piece.nodes) for piece in counted
     ]
     return TrainerAnswer(
         trainer=trainer,
@@ -148,7 +152,8 @@ def answer(result: Result, instance: StrategyInstance, trainer: str, export: str
         tokens=tokens,
         layers=len(counted),
         recomputed=sum(is_again),
-        sharded=instance.sharded_per_weight > 0,
+        sharding=shared_in(plan).level,
+        sequences=plan.sequence_parallel,
         step=step,
         compute=compute,
         recomputation=recomputation,
@@ -168,5 +173,14 @@ def _count(value: Any) -> int | None:
 
 
 def _least(instance: StrategyInstance, plan: StrategyPlan, position: int) -> float:
-    """The time of the fastest way to run a layer at the plan's degree."""
-    return min(x.time for x in instance.flat.layers[position].tmpcs[plan.tp_degree])
+    """The time of the fastest way to run a layer at the plan's degree, without what replicas send beside it."""
+    return min(x.time for x in _ways(instance, plan, position))
+
+
+def _chosen(instance: StrategyInstance, plan: StrategyPlan, position: int) -> Tmpc:
+    layer = instance.flat.layers[position]
+    return next(x for x in _ways(instance, plan, position) if x.id == plan.tmpcs[layer.id])
+
+
+def _ways(instance: StrategyInstance, plan: StrategyPlan, position: int) -> tuple[Tmpc, ...]:
+    return of_sequences(instance.flat.layers[position].tmpcs[plan.tp_degree], plan.sequence_parallel)

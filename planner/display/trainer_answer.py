@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 _SHOWN_RANKS = 16
 #: Shares of a step below this are rounding of sums.
 _DUST = 1e-9
+#: What replicas share, by the level of sharding.
+_SHARED = ("nothing", "optimizer states", "optimizer states and gradients", "states, gradients and weights")
 
 
 def show_answer(found: TrainerAnswer, result: Result) -> None:
@@ -23,7 +25,8 @@ def show_answer(found: TrainerAnswer, result: Result) -> None:
     chunks = f" x {plan.virtual_stages} chunks" if plan.virtual_stages > 1 else ""
     degrees = f"pipeline {plan.pp_degree}{chunks} x tensor {plan.tp_degree} x data {plan.dp_degree}"
     parts = [_batch(found), str(plan.schedule), f"{found.recomputed} of {plural(found.layers, 'layer')} recomputed"]
-    parts += ["optimizer states shared"] if found.sharded else []
+    parts += [f"{_SHARED[found.sharding]} shared"] if found.sharding else []
+    parts += ["sequences shared"] if found.sequences else []
     out.print(bold(found.trainer), printable(f"{degrees}, {', '.join(parts)}"))
     rows = {"best": _proof(result), "rates": _rates(found), "step": _step(found), "memory": _memory(found)}
     out.print(grid([*rows.items(), ("export", printable(found.export))]))

@@ -12,21 +12,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from instances.graph import topological_order
-from instances.problems.stage_partitioning import StageInstance, Tmpc
+from instances.problems.stage_partitioning import StageInstance, Tmpc, of_sequences
+from instances.problems.training_strategy import MOST_SHARED
+from instances.rules import NodeId
 
 if TYPE_CHECKING:
     from formulations.stage_partitioning.definition.plan import Stage, StagePlan
 
-#: TMPCs whose names have this in them recompute activations.
-_RECOMPUTES = "recomp"
-#: TMPCs whose names have one of these in them share states or sequences, which no layout says.
-_UNSAID = ("zero", "sequence")
+#: TMPCs whose names have this in them recompute activations; with the second one, no more than a layer's inside.
+_RECOMPUTES, _SELECTIVE = "recomp", "selective"
+#: TMPCs whose names have this in them share states among tensor-parallel devices, which no layout says.
+_UNSAID = "zero"
 #: Names that paths of modules have.
 _PATH = re.compile(r"[A-Za-z_][\w.]*")
 _COUNTED = frozenset({"decoder", "encoder", "block"})
@@ -69,6 +71,9 @@ class Trainer:
     ``counts``: it names no modules, but counts layers between an embedding and a head, which stand whole in the first
     and the last stage, and are not recomputed. ``fills``: each stage has a layer that counts. ``schedules``: the orders
     of passes that it runs, of those in `formulations.simulation.orders`, its default first; those that serve have none.
+    ``sequences``: it can share sequences in all layers. ``selective``: it can recompute the attention's core in all
+    layers, and nothing else. ``sharding``: what its replicas can share (`StrategyInstance`), or less than it has them
+    share; in a pipeline at most ``most_in_pipeline``.
     """
 
     name: str
@@ -77,6 +82,14 @@ class Trainer:
     counts: bool
     fills: bool = False
     schedules: tuple[str, ...] = ()
+    sequences: bool = False
+    selective: bool = False
+    sharding: tuple[int, ...] = (0, 1)
+    most_in_pipeline: int = MOST_SHARED
+
+    def shares(self, level: int, pp_degree: int) -> bool:
+        """Whether its replicas can share so much beside a pipeline of that degree."""
+        return level in self.sharding and (pp_degree == 1 or level <= self.most_in_pipeline)
 
     @property
     def recomputes_ends(self) -> bool:
@@ -89,16 +102,30 @@ class Trainer:
 TRAINERS = {
     trainer.name: trainer
     for trainer in (
-        Trainer("megatron", Degrees.ONE, Recompute.FIRST, counts=True, schedules=("1f1b", "interleaved")),
-        Trainer("torchtitan", Degrees.ONE, Recompute.ALL, counts=False, schedules=("1f1b", "gpipe", "interleaved")),
-        Trainer("deepspeed", Degrees.ONE, Recompute.EACH, counts=False, schedules=("1f1b",)),
+        Trainer(
+            "megatron", Degrees.ONE, Recompute.FIRST, counts=True, schedules=("1f1b", "interleaved"),
+            sequences=True, selective=True,
+        ),
+        # Its replicas share everything (FSDP), but for DDP without a pipeline or tensor parallelism.
+        Trainer(
+            "torchtitan", Degrees.ONE, Recompute.ALL, counts=False, schedules=("1f1b", "gpipe", "interleaved"),
+            sequences=True, sharding=(0, 1, 3),
+        ),
+        # Its pipeline engine refuses stages 2 and 3.
+        Trainer(
+            "deepspeed", Degrees.ONE, Recompute.EACH, counts=False, schedules=("1f1b",),
+            sharding=(0, 1, 2, 3), most_in_pipeline=1,
+        ),
         Trainer("torch", Degrees.ONE, Recompute.EACH, False, schedules=("1f1b", "gpipe", "interleaved", "zb-h1")),
-        Trainer("galvatron", Degrees.ONE, Recompute.EACH, counts=True, fills=True, schedules=("1f1b", "gpipe")),
+        Trainer(
+            "galvatron", Degrees.ONE, Recompute.EACH, counts=True, fills=True, schedules=("1f1b", "gpipe"),
+            sharding=(0, 1, 2),
+        ),
         Trainer("vllm", Degrees.ONE, Recompute.NONE, counts=True),
         Trainer("sglang", Degrees.ONE, Recompute.NONE, counts=True),
         Trainer("accelerate", Degrees.NONE, Recompute.NONE, counts=False),
     )
-}
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -237,19 +264,33 @@ def _join_ends(found: Sequence[tuple[int, ...]], kinds: Sequence[Kind]) -> tuple
     return [tuple(front), *found[first + 1 : last], tuple(behind)], list(kinds[first : last + 1])
 
 
-def is_said(tmpc: str) -> bool:
-    """Whether a TMPC of this name does no more than a layout says: states and sequences are not shared."""
-    return not any(word in tmpc.lower() for word in _UNSAID)
+def is_said(x: Tmpc, trainer: Trainer) -> bool:
+    """Whether a TMPC does no more than a layout says: tensor-parallel devices share no states, nor sequences."""
+    return _UNSAID not in x.id.lower() and (trainer.sequences or not x.shares_sequence)
 
 
-def is_possible(tmpc: str, trainer: Trainer) -> bool:
-    """Whether a trainer can run a TMPC of this name somewhere: what has no backward pass recomputes nothing."""
-    return is_said(tmpc) and not (trainer.recompute is Recompute.NONE and recomputes(tmpc))
+def is_possible(x: Tmpc, trainer: Trainer) -> bool:
+    """Whether a trainer can run a TMPC somewhere: what has no backward pass recomputes nothing."""
+    return is_said(x, trainer) and not (trainer.recompute is Recompute.NONE and _RECOMPUTES in x.id.lower())
 
 
 def recomputes(tmpc: str) -> bool:
-    """Whether a TMPC of this name recomputes activations."""
-    return _RECOMPUTES in tmpc.lower()
+    """Whether a TMPC of this name recomputes all activations of a layer."""
+    return _RECOMPUTES in tmpc.lower() and not is_selective(tmpc)
+
+
+def is_selective(tmpc: str) -> bool:
+    """Whether a TMPC of this name recomputes the attention's core alone."""
+    return _SELECTIVE in tmpc.lower()
+
+
+def with_sequences(instance: StageInstance, is_shared: bool) -> StageInstance:
+    """The instance with the TMPCs alone that share sequences, or that do not, where a layer has the choice."""
+    layers = tuple(
+        replace(layer, tmpcs={t: of_sequences(found, is_shared) for t, found in layer.tmpcs.items()})
+        for layer in instance.layers
+    )
+    return replace(instance, layers=layers)
 
 
 def options(instance: StageInstance, piece: Piece, t: int, trainer: Trainer) -> tuple[Option, ...]:
@@ -257,9 +298,10 @@ def options(instance: StageInstance, piece: Piece, t: int, trainer: Trainer) -> 
 
     Empty where a node has no TMPC at t that a layout says, or several that recomputation does not distinguish. Nodes
     that the trainer does not recompute do not, if they have the choice; a piece without a layer that counts is then one
-    of a single way.
+    of a single way. Sequences are not shared where nodes have the choice (`with_sequences`), and the attention's core
+    is not recomputed alone (`selective`).
     """
-    by_node = [[x for x in instance.layers[v].tmpcs.get(t, ()) if is_said(x.id)] for v in piece.nodes]
+    by_node = [[x for x in _said(instance, v, t, trainer) if not is_selective(x.id)] for v in piece.nodes]
     if not all(by_node) or any(_indistinct(found) for found in by_node):
         return ()
     may = [trainer.recomputes_ends or v in piece.counted for v in piece.nodes]
@@ -276,6 +318,23 @@ def options(instance: StageInstance, piece: Piece, t: int, trainer: Trainer) -> 
         return option(False), option(True)
     alone = [found[0].id for found, v in zip(by_node, piece.nodes, strict=True) if v in piece.counted]
     return (Option(any(map(recomputes, alone)), option(False).tmpcs),)
+
+
+def selective(instance: StageInstance, piece: Piece, t: int, trainer: Trainer) -> Option | None:
+    """The way to run a piece where all layers recompute the attention's core; ``None`` if it has none at degree t."""
+    keeps = next(iter(options(instance, piece, t, trainer)), None)
+    if not trainer.selective or keeps is None:
+        return None
+    found = (
+        next((x for x in _said(instance, v, t, trainer) if is_selective(x.id)), kept) if v in piece.counted else kept
+        for v, kept in zip(piece.nodes, keeps.tmpcs, strict=True)
+    )
+    return Option(False, tuple(found))
+
+
+def _said(instance: StageInstance, v: int, t: int, trainer: Trainer) -> tuple[Tmpc, ...]:
+    """The TMPCs of a node that a layout says."""
+    return of_sequences(tuple(x for x in instance.layers[v].tmpcs.get(t, ()) if is_said(x, trainer)), False)
 
 
 def _indistinct(found: Sequence[Tmpc]) -> bool:
@@ -299,13 +358,40 @@ def obstacles(instance: StageInstance, plan: StagePlan, trainer: Trainer) -> Ite
                 f"but stand together for {trainer.name}{_together(piece, trainer)}"
             )
     yield from shape_faults(instance, found, trainer)
-    chosen = ((node, stage.tmpcs[node]) for stage in plan.stages for node in stage.nodes)
-    unsaid = next(((node, tmpc) for node, tmpc in chosen if not is_said(tmpc)), None)
+    chosen = {node: _chosen(instance, stage, node) for stage in plan.stages for node in stage.nodes}
+    unsaid = next((node for node, x in chosen.items() if not is_said(x, trainer)), None)
     if unsaid is not None:
-        yield f"node {unsaid[0]} has the TMPC {unsaid[1]!r}; {trainer.name}'s layout does not say what it shares"
+        yield f"node {unsaid} has the TMPC {chosen[unsaid].id!r}; {trainer.name}'s layout does not say what it shares"
         return
-    if not cut:
+    if any(x.shares_sequence for x in chosen.values()):
+        instance = with_sequences(instance, True)
+        for node, x in chosen.items():
+            if x.id not in {
+                each.id for found in instance.layers[instance.index[node]].tmpcs.values() for each in found
+            }:
+                yield f"node {node} does not share sequences, and others do; {trainer.name} has one flag for all"
+                return
+    if any(is_selective(x.id) for x in chosen.values()) and trainer.selective:
+        yield from _selective_obstacles(instance, plan, trainer, found, stage_of)
+    elif not cut:
         yield from _recompute_obstacles(instance, plan, trainer, found, stage_of)
+
+
+def _chosen(instance: StageInstance, stage: Stage, node: NodeId) -> Tmpc:
+    tmpcs = instance.layers[instance.index[node]].tmpcs[stage.tp_degree]
+    return next(x for x in tmpcs if x.id == stage.tmpcs[node])
+
+
+def _selective_obstacles(
+    instance: StageInstance, plan: StagePlan, trainer: Trainer, found: Sequence[Piece], stage_of: dict[int, int]
+) -> Iterator[str]:
+    for piece in found:
+        stage = plan.stages[stage_of[piece.nodes[0]]]
+        option = selective(instance, piece, stage.tp_degree, trainer)
+        if option is None or [x.id for x in option.tmpcs] != [stage.tmpcs[instance.layers[v].id] for v in piece.nodes]:
+            node = instance.layers[piece.nodes[0]].id
+            yield f"node {node} does not recompute the attention's core, and others do; {trainer.name} does it in all"
+            return
 
 
 def _together(piece: Piece, trainer: Trainer) -> str:

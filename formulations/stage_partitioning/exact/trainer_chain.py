@@ -65,7 +65,7 @@ class Chain:
         """The chain with what its pieces may choose at degree t; ``None`` if one of them cannot run at t."""
         if self.whole:
             layers = tuple(
-                replace(layer, tmpcs={t: tuple(x for x in layer.tmpcs.get(t, ()) if is_possible(x.id, self.trainer))})
+                replace(layer, tmpcs={t: tuple(x for x in layer.tmpcs.get(t, ()) if is_possible(x, self.trainer))})
                 for layer in self.instance.layers
             )
             complete = all(layer.tmpcs[t] for layer in layers)

@@ -11,7 +11,7 @@ from formulations.contract.plan_exchange import exchange
 from formulations.stage_partitioning.definition.plan import Stage, StagePlan
 from instances.errors import expect
 from instances.problems.training_strategy import Schedule, StrategyInstance
-from instances.rules import Count, Flag, NodeId, Text, member_of
+from instances.rules import Count, Flag, Index, NodeId, Text, member_of
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,9 @@ class StrategyPlan:
     """The same degrees in all stages, a schedule, and what each global stage holds.
 
     ``chunks[g]`` are the layers of global stage g, which device g mod p of a pipeline of p devices runs; there are
-    p ``virtual_stages`` of them, from the input side on. ``tmpcs`` has a TMPC for every layer.
+    p ``virtual_stages`` of them, from the input side on. ``tmpcs`` has a TMPC for every layer. Replicas share what
+    ``sharding`` says (`StrategyInstance`), tensor-parallel devices the sequences between split products if
+    ``sequence_parallel``.
     """
 
     pp_degree: Count
@@ -29,16 +31,19 @@ class StrategyPlan:
     schedule: Annotated[Schedule, member_of(Schedule)]
     chunks: tuple[tuple[NodeId, ...], ...]
     tmpcs: Mapping[NodeId, Text]
+    sharding: Index = 0
+    sequence_parallel: Flag = False
 
 
 @dataclass(frozen=True)
 class _Declared(StrategyPlan):
     """A plan as files have it, with what a reader needs to run it.
 
-    ``num_microbatches`` are those of a batch, of all replicas together (``None``: the instance's). ``sharded``: whether
-    each replica holds a part of the optimizer's states alone (``None``: as the instance has it).
+    ``num_microbatches`` are those of a batch, of all replicas together (``None``: the instance's). Files that have no
+    ``sharding`` have the instance's lowest level, and may say whether that is more than 0 (``sharded``).
     """
 
+    sharding: Index | None = None  # type: ignore[assignment]
     num_microbatches: Count | None = None
     sharded: Flag | None = None
 
@@ -48,11 +53,13 @@ def _read(instance: StrategyInstance, declared: _Declared, where: str) -> Strate
     own = instance.flat.num_microbatches
     is_own = declared.num_microbatches in (None, own)
     expect(is_own, where, "num_microbatches", declared.num_microbatches, f"{own}, the instance's (--microbatches)")
-    is_sharded = instance.sharded_per_weight > 0
+    sharding = min(instance.levels) if declared.sharding is None else declared.sharding
+    is_sharded = sharding > 0
     rule = f"{str(is_sharded).lower()}, as the instance has it (--shard-optimizer)"
     expect(declared.sharded in (None, is_sharded), where, "sharded", declared.sharded, rule)
     ids = {str(node): node for node in instance.flat.index}
     fields = {each.name: getattr(declared, each.name) for each in dataclasses.fields(StrategyPlan)}
+    fields["sharding"] = sharding
     fields["chunks"] = tuple(tuple(ids.get(str(node), node) for node in chunk) for chunk in declared.chunks)
     return StrategyPlan(**fields | {"tmpcs": {ids.get(str(v), v): name for v, name in declared.tmpcs.items()}})
 
@@ -63,13 +70,13 @@ def _written(instance: StrategyInstance, plan: StrategyPlan) -> _Declared:
     return _Declared(
         **vars(plan) | {"tmpcs": tmpcs},
         num_microbatches=instance.flat.num_microbatches,
-        sharded=instance.sharded_per_weight > 0,
+        sharded=plan.sharding > 0,
     )
 
 
 plan_from_json, plan_to_json = exchange(
-    '``{"pp_degree", "tp_degree", "dp_degree", "virtual_stages", "schedule", "chunks", "tmpcs", "num_microbatches", '
-    '"sharded"}``.',
+    '``{"pp_degree", "tp_degree", "dp_degree", "virtual_stages", "schedule", "chunks", "tmpcs", "sharding", '
+    '"sequence_parallel", "num_microbatches", "sharded"}``.',
     _Declared,
     _read,
     _written,

@@ -18,7 +18,6 @@ from formulations.training_strategy.definition.problem import (
     gradient_sum,
     iteration,
     peak_memory,
-    static_bytes,
 )
 from instances.problems.training_strategy import StrategyInstance
 
@@ -54,6 +53,8 @@ def breakdown(instance: StrategyInstance, plan: StrategyPlan) -> Breakdown:
     figures: dict[str, Any] = {
         "schedule": str(plan.schedule),
         "degrees": f"pp {plan.pp_degree} x dp {plan.dp_degree} x tp {plan.tp_degree}",
+        **({"sharding": plan.sharding} if plan.sharding else {}),
+        **({"sequence_parallel": True} if plan.sequence_parallel else {}),
         "batch_time": total,
         "bubble_share": max(0.0, 1 - busy / lanes) if lanes > 0 else 0.0,
         "devices_used": plan.pp_degree * plan.dp_degree * plan.tp_degree,
@@ -87,11 +88,7 @@ def _pictures(
         "weight gradients": [own.weight for own in times],
     }
     static = [
-        math.fsum(
-            static_bytes(instance, plan.dp_degree, chosen(instance, plan, v))
-            for chunk in plan.chunks[device::p]
-            for v in chunk
-        )
+        math.fsum(chosen(instance, plan, v).static_bytes for chunk in plan.chunks[device::p] for v in chunk)
         for device in range(p)
     ]
     peak = peak_memory(instance, plan)
@@ -139,7 +136,7 @@ def _strip(instance: StrategyInstance, plan: StrategyPlan, stages: Sequence[Stag
                 "time": x.time,
                 "weight_bytes": x.weight_bytes,
                 "activation_bytes": x.activation_bytes,
-                "static_bytes": static_bytes(instance, plan.dp_degree, x),
+                "static_bytes": x.static_bytes,
             }
             has_choice = len(layer.tmpcs[plan.tp_degree]) > 1
             items.append(Item(layer.name or str(layer.id), position, x.time, x.id if has_choice else "", figures))

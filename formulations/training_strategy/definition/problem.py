@@ -13,7 +13,7 @@ where a schedule splits it, half of it are weight gradients. A TMPC that takes l
 and degree recomputes activations: the difference belongs to B.
 
 Where replicas share optimizer states, each of them updates its part of the weights: gradients are reduce-scattered and
-weights all-gathered, which together send what an all-reduce does.
+weights all-gathered, which together send what an all-reduce does. More that they share is sent beside passes (`ways`).
 
 Source: Narayanan et al. 2021, section 2.2, and Qi et al. 2024 for the schedules (`formulations.simulation.orders`);
 Piper, section 4, for times and sums of gradients.
@@ -22,16 +22,17 @@ Piper, section 4, for times and sums of gradients.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from formulations.contract.violation import Violation
 from formulations.simulation.iteration import Iteration, Stages, simulate
 from formulations.simulation.orders import SCHEDULES, Action
 from formulations.stage_partitioning.definition.problem import MEMORY_SLACK
 from formulations.training_strategy.definition.plan import StrategyPlan
-from instances.problems.stage_partitioning import Tmpc
-from instances.problems.training_strategy import Schedule, StrategyInstance
+from instances.problems.stage_partitioning import Layer, Tmpc, of_sequences
+from instances.problems.training_strategy import MOST_SHARED, Schedule, StrategyInstance, shared_per_weight
 from instances.rules import NodeId
 from instances.units import of_room
 
@@ -50,7 +51,7 @@ def chunk_times(instance: StrategyInstance, plan: StrategyPlan, chunk: Sequence[
     flat, inside = instance.flat, set(chunk)
     fastest, again, transfers = [], [], []
     for node in chunk:
-        least = min(x.time for x in flat.layers[flat.index[node]].tmpcs[plan.tp_degree])
+        least = min(x.time for x in _ways(instance, plan, node))
         fastest.append(least)
         again.append(chosen(instance, plan, node).time - least)
     for edge in flat.edges:
@@ -67,34 +68,88 @@ def chunk_times(instance: StrategyInstance, plan: StrategyPlan, chunk: Sequence[
 
 
 def gradient_sum(instance: StrategyInstance, plan: StrategyPlan, chunk: Sequence[NodeId]) -> float:
-    """Time of a chunk's all-reduce of gradients over the d replicas; Piper's count."""
+    """Time of a chunk's all-reduce of gradients over the d replicas, or of what takes its place; Piper's count."""
     weights = math.fsum(chosen(instance, plan, node).weight_bytes for node in chunk)
     return 4 * (plan.dp_degree - 1) / plan.dp_degree * weights / instance.flat.bandwidth
 
 
-def static_bytes(instance: StrategyInstance, dp_degree: int, x: Tmpc) -> float:
-    """What a device holds of a layer always: of the optimizer states that d replicas share, a d-th part.
+class Shared(NamedTuple):
+    """What devices share besides tensors; plans with equal ones run a layer in the same ways.
+
+    ``level`` of ``sharding`` over so many ``replicas``, of a pipeline or not; ``sequences`` or not.
+    """
+
+    level: int = 0
+    replicas: int = 1
+    in_pipeline: bool = False
+    sequences: bool = False
+
+
+def shared(level: int, replicas: int, pp_degree: int, sequences: bool) -> Shared:
+    """That of a plan: one replica shares nothing, and levels below 3 are the same with a pipeline."""
+    if not level or replicas == 1:
+        return Shared(sequences=sequences)
+    return Shared(level, replicas, level == MOST_SHARED and pp_degree > 1, sequences)
+
+
+def shared_in(plan: StrategyPlan) -> Shared:
+    """That of a plan."""
+    return shared(plan.sharding, plan.dp_degree, plan.pp_degree, plan.sequence_parallel)
+
+
+def ways(instance: StrategyInstance, layer: Layer, t: int, by: Shared) -> tuple[Tmpc, ...]:
+    """The TMPCs that a plan may choose for a layer at degree t, as one of its d replicas runs them.
+
+    Of what replicas share a device holds a d-th part. With c = 2 (d-1)/d * weights / B for sending and receiving all
+    weights once, level 2 scatters gradients in each backward pass, which takes c at least; level 3 gathers weights in
+    both passes, so they take c and 2 c at least, and holds, behind the first layer's static bytes, the weights of two
+    layers and the gradients of one, the largest. In a pipeline level 3 gathers weights before the batch and scatters
+    gradients behind it: both are held whole besides the shares. The sum of gradients is that of level 1 everywhere, so
+    what is sent in the last pass counts twice.
 
     Source
     ------
-    Rajbhandari et al. 2020, section 5.1 (ZeRO, stage 1: P_os).
+    Rajbhandari et al. 2020, sections 5.1 to 5.3 and 7 (ZeRO, stages 1 to 3); in a pipeline, torchtitan 0.3.0
+    (distributed/fsdp.py) and torch.distributed.pipelining.
     """
-    return x.static_bytes - instance.sharded_per_weight * x.weight_bytes * (dp_degree - 1) / dp_degree
+    found = of_sequences(layer.tmpcs.get(t, ()), by.sequences)
+    level, d, in_pipeline, _ = by
+    if not level or not found:
+        return found
+    fastest, bandwidth = min(x.time for x in found), instance.flat.bandwidth
+    per_weight = shared_per_weight(instance, level)
+    most = 0.0
+    if level == MOST_SHARED and not in_pipeline and layer.id == instance.chain[0].id:
+        most = 3 * max(x.weight_bytes for each in instance.flat.layers for x in each.tmpcs.get(t, ()))
+
+    def run(x: Tmpc) -> Tmpc:
+        static = x.static_bytes - per_weight * x.weight_bytes * (d - 1) / d + most
+        if in_pipeline:
+            return replace(x, static_bytes=static + 2 * x.weight_bytes)
+        sent, forward = 2 * (d - 1) / d * x.weight_bytes / bandwidth, fastest / 3
+        waits = max(0.0, (level - 1) * sent - (x.time - forward))
+        if level == MOST_SHARED:
+            waits += max(0.0, sent - forward)
+        return replace(x, static_bytes=static, time=x.time + (waits if level > 1 else 0.0))
+
+    return tuple(map(run, found))
 
 
-def of_replicas(instance: StrategyInstance, dp_degree: int) -> StrategyInstance:
-    """The instance of plans with so many replicas: what is static is what one of them holds, and nothing is shared."""
-    if not instance.sharded_per_weight:
-        return instance
+def of_shared(instance: StrategyInstance, by: Shared) -> StrategyInstance:
+    """The instance of plans that share this: what is static is what one device holds, and nothing is left to share.
 
-    def held(x: Tmpc) -> Tmpc:
-        return replace(x, static_bytes=static_bytes(instance, dp_degree, x))
-
+    Such plans cost the same in both, and no plan of other degrees has a part in it. So whatever bounds plans of one
+    instance without sharing bounds these.
+    """
     layers = tuple(
-        replace(layer, tmpcs={t: tuple(map(held, own)) for t, own in layer.tmpcs.items()})
-        for layer in instance.flat.layers
+        replace(layer, tmpcs={t: ways(instance, layer, t, by) for t in layer.tmpcs}) for layer in instance.flat.layers
     )
-    return replace(instance, flat=replace(instance.flat, layers=layers), sharded_per_weight=0.0)
+    return replace(instance, flat=replace(instance.flat, layers=layers), sharded_per_weight=0.0, sharding=())
+
+
+def offers_sequences(instance: StrategyInstance, t: int) -> bool:
+    """Whether some layer has the choice to share sequences at degree t."""
+    return any(len({x.shares_sequence for x in layer.tmpcs.get(t, ())}) > 1 for layer in instance.flat.layers)
 
 
 def chosen(instance: StrategyInstance, plan: StrategyPlan, node: NodeId) -> Tmpc:
@@ -103,7 +158,7 @@ def chosen(instance: StrategyInstance, plan: StrategyPlan, node: NodeId) -> Tmpc
         raise ValueError(f"the instance has no node {node!r}")
     found = _find(instance, plan, node)
     if found is None:
-        raise ValueError(f"node {node!r} has no TMPC {plan.tmpcs.get(node)!r} at t = {plan.tp_degree}")
+        raise ValueError(f"node {node!r} has no TMPC {plan.tmpcs.get(node)!r} {_of(plan)}")
     return found
 
 
@@ -154,7 +209,7 @@ def peak_memory(instance: StrategyInstance, plan: StrategyPlan) -> list[float]:
         for action in order:
             held[action.stage] += (action.kind == "F") - (action.kind == gives_back)
             moments.add(tuple(held.values()))
-        static = [static_bytes(instance, plan.dp_degree, x) for stage in own for x in chunks[stage]]
+        static = [x.static_bytes for stage in own for x in chunks[stage]]
         found.append(
             max(
                 math.fsum(
@@ -170,9 +225,11 @@ def violations(instance: StrategyInstance, plan: StrategyPlan) -> tuple[Violatio
     """The rules that a plan breaks; empty if it is feasible.
 
     Rules: ``cover`` (every layer in exactly one chunk, no chunk empty, p V chunks), ``tmpc`` (a TMPC at t for every
-    layer), ``order`` (no edge runs backwards), ``devices`` (p t d <= K), ``dp_degree`` (d divides N, and is at most
-    ``max_dp_degree``), ``schedule`` (one of the instance's, with as many chunks on a device as it and the instance
-    take, and an order for these numbers), ``memory`` (<= M on every device).
+    layer, of those that share sequences if the plan does and the layer has the choice), ``order`` (no edge runs
+    backwards), ``devices`` (p t d <= K), ``dp_degree`` (d divides N, and is at most ``max_dp_degree``), ``sharding``
+    (one of the instance's levels, 2 without a pipeline alone; sequences where a layer has the choice), ``schedule``
+    (one of the instance's, with as many chunks on a device as it and the instance take, and an order for these
+    numbers), ``memory`` (<= M on every device).
     """
     found = [*_cover(instance, plan), *_tmpcs(instance, plan)]
     if found:  # the other rules speak of the layers and TMPCs of a whole partition
@@ -191,6 +248,7 @@ def violations(instance: StrategyInstance, plan: StrategyPlan) -> tuple[Violatio
     if flat.num_microbatches % plan.dp_degree or plan.dp_degree > most:
         rule = f"expected a divisor of {flat.num_microbatches} micro-batches, at most {most}"
         return (*found, Violation("dp_degree", f"{plan.dp_degree} replicas; {rule}"))
+    found += _sharing(instance, plan)
     reason = _no_schedule(instance, plan)
     if reason is not None:
         return (*found, Violation("schedule", reason))
@@ -224,7 +282,7 @@ def _cover(instance: StrategyInstance, plan: StrategyPlan) -> list[Violation]:
 
 def _tmpcs(instance: StrategyInstance, plan: StrategyPlan) -> list[Violation]:
     return [
-        Violation("tmpc", f"node {node!r} has no TMPC {plan.tmpcs.get(node)!r} at t = {plan.tp_degree}")
+        Violation("tmpc", f"node {node!r} has no TMPC {plan.tmpcs.get(node)!r} {_of(plan)}")
         for chunk in plan.chunks
         for node in chunk
         if node in instance.flat.index and _find(instance, plan, node) is None
@@ -232,8 +290,30 @@ def _tmpcs(instance: StrategyInstance, plan: StrategyPlan) -> list[Violation]:
 
 
 def _find(instance: StrategyInstance, plan: StrategyPlan, node: NodeId) -> Tmpc | None:
-    tmpcs = instance.flat.layers[instance.flat.index[node]].tmpcs.get(plan.tp_degree, ())
-    return next((x for x in tmpcs if x.id == plan.tmpcs.get(node)), None)
+    return next((x for x in _ways(instance, plan, node) if x.id == plan.tmpcs.get(node)), None)
+
+
+def _ways(instance: StrategyInstance, plan: StrategyPlan, node: NodeId) -> tuple[Tmpc, ...]:
+    return ways(instance, instance.flat.layers[instance.flat.index[node]], plan.tp_degree, shared_in(plan))
+
+
+def _of(plan: StrategyPlan) -> str:
+    return f"at t = {plan.tp_degree}{', with sequences shared' if plan.sequence_parallel else ''}"
+
+
+def _sharing(instance: StrategyInstance, plan: StrategyPlan) -> Iterator[Violation]:
+    level = plan.sharding
+    if level not in instance.levels:
+        yield Violation("sharding", f"level {level}; expected one of {', '.join(map(str, instance.levels))}")
+    if not shares_more(level, plan.pp_degree):
+        yield Violation("sharding", f"level {level} in a pipeline of {plan.pp_degree}: its gradients are held whole")
+    if plan.sequence_parallel and not offers_sequences(instance, plan.tp_degree):
+        yield Violation("sharding", f"no layer has the choice to share sequences {_of(plan)}")
+
+
+def shares_more(level: int, pp_degree: int) -> bool:
+    """Whether a level is more than the one below: a pipeline holds gradients whole until all passes have ended."""
+    return level != MOST_SHARED - 1 or pp_degree == 1
 
 
 def _no_schedule(instance: StrategyInstance, plan: StrategyPlan) -> str | None:

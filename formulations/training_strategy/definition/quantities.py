@@ -5,17 +5,18 @@ from __future__ import annotations
 from formulations.contract.quantities import Domain, Quantity
 from formulations.stage_partitioning.definition.trainers import TRAINERS, obstacles
 from formulations.training_strategy.definition.plan import StrategyPlan, as_stages
+from formulations.training_strategy.definition.problem import shared_in
 from instances.problems.training_strategy import StrategyInstance
 
 _SCHEDULE = Domain("schedule", lambda instance: [str(each) for each in instance.schedules])
 
 
 def realizable(instance: StrategyInstance, plan: StrategyPlan, name: str) -> int:
-    """1 if a trainer of that name has the plan's schedule, cuts there, and recomputes so."""
+    """1 if a trainer of that name has the plan's schedule, cuts there, recomputes so, and shares as much."""
     trainer = TRAINERS[name]
-    return int(
-        plan.schedule in trainer.schedules and not any(True for _ in obstacles(instance.flat, as_stages(plan), trainer))
-    )
+    if plan.schedule not in trainer.schedules or not trainer.shares(shared_in(plan).level, plan.pp_degree):
+        return 0
+    return int(not any(True for _ in obstacles(instance.flat, as_stages(plan), trainer)))
 
 
 #: What degrees and the schedule decide.
@@ -24,6 +25,10 @@ OF_DEGREES = (
     Quantity("tp_degree", "devices of a tensor-parallel group", lambda _, plan: int(plan.tp_degree)),
     Quantity("dp_degree", "replicas of the pipeline", lambda _, plan: int(plan.dp_degree)),
     Quantity("virtual_stages", "chunks of layers of a device", lambda _, plan: int(plan.virtual_stages)),
+    Quantity("sharding", "what replicas share (ZeRO's stage)", lambda _, plan: int(plan.sharding)),
+    Quantity(
+        "sequence_parallel", "whether sequences are shared", lambda _, plan: int(plan.sequence_parallel), (), True
+    ),
     Quantity("schedule", "whether it is run", lambda _, plan, name: int(plan.schedule == name), (_SCHEDULE,), True),
 )
 VOCABULARY = (

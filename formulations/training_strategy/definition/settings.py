@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,12 +13,12 @@ from formulations.stage_partitioning.definition.settings import describe as desc
 from formulations.stage_partitioning.definition.settings import read as read_flat
 from formulations.stage_partitioning.definition.settings import recognise as recognise_flat
 from formulations.stage_partitioning.definition.trainers import TRAINERS
-from formulations.training_strategy.definition.problem import of_replicas
+from formulations.training_strategy.definition.problem import of_shared, shared
 from instances.errors import expect
 from instances.memory_schemes import SCHEMES
 from instances.parameters import Setting, one_of, parse_count, parse_names
 from instances.problems.flushed_partitioning import FlushedInstance
-from instances.problems.training_strategy import Schedule, StrategyInstance, check
+from instances.problems.training_strategy import MOST_SHARED, Schedule, StrategyInstance, check, shared_per_weight
 from instances.requirements import Requirement, expect_none, with_requirements
 
 
@@ -40,6 +40,12 @@ def _schedules(value: Any) -> tuple[Schedule, ...]:
 _SHARED = {name: SCHEMES[name].optimizer_bytes / SCHEMES[name].parameter_bytes for name in ("adam", "mixed")}
 
 
+#: All levels that static bytes have, where an instance says what states there are; else what it has.
+ANY = "any"
+#: The scheme of imported models by data type: 32-bit weights of Adam's own where those of the model are 16 bits.
+_OF_DTYPES = {"bf16": "mixed", "fp16": "mixed", "fp32": "adam", "fp64": "adam"}
+
+
 def _states(value: Any) -> float:
     """A number, or the name of a scheme."""
     if isinstance(value, str) and value in _SHARED:
@@ -51,6 +57,17 @@ def _states(value: Any) -> float:
     if isinstance(value, bool) or not 0 <= found < math.inf:
         raise ValueError(f"{', '.join(_SHARED)}, or a finite number >= 0 of bytes per byte of weights")
     return found
+
+
+def _levels(value: Any) -> tuple[int, ...]:
+    """Distinct levels, ascending, from "0,1,3", a number or a sequence; none for `ANY`."""
+    if value in (ANY, ()):  # read once, or twice
+        return ()
+    parts = value.split(",") if isinstance(value, str) else value if isinstance(value, Sequence) else [value]
+    found = {str(part).strip() for part in parts}
+    if not found or not found <= {str(level) for level in range(MOST_SHARED + 1)}:
+        raise ValueError(f"levels from 0 to {MOST_SHARED} such as 0,1,3, or {ANY}")
+    return tuple(sorted(map(int, found)))
 
 
 _OWN = (
@@ -68,6 +85,12 @@ _OWN = (
         "replicas share the optimizer's states (ZeRO 1): of adam 2 bytes for each of weights, of mixed precision 6",
         metavar="|".join([*_SHARED, "BYTES"]),
         field="sharded_per_weight",
+    ),
+    Setting(
+        "sharding",
+        _levels,
+        "what replicas may share: 0 nothing, 1 optimizer states, 2 gradients too, 3 weights too (ZeRO's stages, FSDP)",
+        metavar=f"0,1,2,3|{ANY}",
     ),
 )
 _NOT_SHARED = {"exactly", "realizable", "cost-model"}
@@ -113,13 +136,32 @@ def read(content: Any, where: str, overrides: Mapping[str, Any]) -> StrategyInst
             expect(made.devices_per_machine is None, where, "devices_per_machine", made.devices_per_machine, rule)
             made = StrategyInstance(made.flat, (Schedule(made.schedule),))
         made = replace(made, flat=flat_overrides.apply(made.flat, given, where))
-    made = replace(made, **own)
+    made = _sharing(replace(made, **own), own.get("sharding"), where)
     if trainer is not None and not is_own:
         made = replace(made, flat=replace(made.flat, warnings=(*made.flat.warnings, _OF_TRAINERS)))
     if trainer is not None:
         made = with_requirements(made, [Requirement("realizable", (trainer,), "==", 1)])
     check(made, where)
     return made
+
+
+def _sharing(instance: StrategyInstance, levels: tuple[int, ...] | None, where: str) -> StrategyInstance:
+    """The instance with the optimizer's states by the data type of an imported model, where none are given."""
+    if levels is None or instance.sharded_per_weight or levels == (0,):
+        return instance
+    dtype = instance.flat.options.get("dtype")
+    rule = "given with --sharding, where the instance is no imported model whose data type says it"
+    expect(not levels or dtype in _OF_DTYPES, where, "shard-optimizer", None, rule)
+    if dtype not in _OF_DTYPES:
+        return instance
+    made = replace(instance, sharded_per_weight=_SHARED[_OF_DTYPES[str(dtype)]])
+    held = [x for layer in made.flat.layers for found in layer.tmpcs.values() for x in found]
+    known = tuple(
+        level
+        for level in range(MOST_SHARED + 1)
+        if all(shared_per_weight(made, level) * x.weight_bytes <= x.static_bytes for x in held)
+    )
+    return replace(made, sharding=levels or known) if levels or len(known) > 1 else instance
 
 
 def warnings(instance: StrategyInstance) -> tuple[str, ...]:
@@ -140,4 +182,5 @@ def describe(instance: StrategyInstance) -> dict[str, Any]:
 
 def memory_pressure(instance: StrategyInstance) -> float | None:
     """That of the flat instance, of the optimizer states the share of a replica where these are most."""
-    return flat_overrides.memory_pressure(of_replicas(instance, instance.flat.num_microbatches).flat)
+    by = shared(max(instance.levels), instance.flat.num_microbatches, 1, False)
+    return flat_overrides.memory_pressure(of_shared(instance, by).flat)

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from formulations.training_strategy.costs import Chain, Choice, Degrees, Kept, all_degrees, chain_of, plan_of
+from formulations.training_strategy.costs import Chain, Chains, Choice, Degrees, Kept, all_degrees, chain_of, plan_of
 from formulations.training_strategy.definition.plan import StrategyPlan
+from formulations.training_strategy.definition.problem import of_shared
 from formulations.training_strategy.fixed_orders import FixedOrders, moments, orders_of
 from formulations.training_strategy.layouts import NOISE, quick_bound
 from instances.problems.training_strategy import Schedule, StrategyInstance
@@ -29,7 +30,7 @@ class Priced(NamedTuple):
 
 def priced_degrees(instance: StrategyInstance) -> list[Priced]:
     """All there are, from the least bound on: one that needs no search (`layouts.quick_bound`)."""
-    chains: dict[tuple[int, int], Chain] = {}
+    chains: Chains = {}
     found = []
     for degrees in all_degrees(instance):
         chain = chain_of(chains, instance, degrees)
@@ -180,7 +181,8 @@ def layouts_of(
     ``cost`` and ``size`` turn times and bytes into a model's units, none above what it is.
     """
     _, degrees, chain = priced
-    _, V, p, _, d, m = degrees
+    _, V, p, _, d, m, *_ = degrees
+    instance = of_shared(instance, degrees.shared)
     S, L, flat, full, ways = degrees.num_chunks, len(chain.ids), instance.flat, moments(degrees), chain.ways
     share, place = 4 * (d - 1) / d / flat.bandwidth, {node: position for position, node in enumerate(chain.ids)}
 

@@ -67,8 +67,8 @@ def write(layout: Layout) -> str:
         "gradient_accumulation_steps": batch.microbatches,
         "train_batch_size": batch.global_samples,
     }
-    if layout.sharded:
-        config["zero_optimization"] = {"stage": 1}
+    if layout.sharding:
+        config["zero_optimization"] = {"stage": layout.sharding}
     return _FILE.format(
         world=layout.world_size,
         batch=batch.says(),

@@ -35,7 +35,7 @@ def write(layout: Layout) -> str:
         "chunks": batch.microbatches,
         "pp_division": _join([len(row) for row in rows]),
         "pipeline_type": "gpipe" if layout.schedule == "gpipe" else "pipedream_flush",
-        "default_dp_type": "zero2" if layout.sharded else "ddp",
+        "default_dp_type": "zero2" if layout.sharding else "ddp",
         "vtp": layout.stages[0].tp_degree,
         "vsp": 0,
         "embed_sdp": 0,

@@ -69,8 +69,9 @@ class Layout:
 
     What follows is for formats that have a place for it, and layouts that differ in it alone are equal:
     ``num_microbatches`` of a batch, of all replicas; ``samples`` of a micro-batch; ``tokens`` of a sample (``None``:
-    unknown); the ``schedule``, the order of passes that the plan's time is of; and ``sharded``, whether each replica
-    holds a share of the optimizer's states.
+    unknown); the ``schedule``, the order of passes that the plan's time is of; and ``sharding``, what replicas share: 1
+    the optimizer's states, 2 gradients as well, 3 weights as well. ``sequences``: tensor-parallel devices share them.
+    ``selective``: all layers recompute the attention's core.
     """
 
     stages: tuple[Stage, ...]
@@ -79,7 +80,9 @@ class Layout:
     schedule: str | None = field(default=None, compare=False)
     samples: int | None = field(default=None, compare=False)
     tokens: int | None = field(default=None, compare=False)
-    sharded: bool = field(default=False, compare=False)
+    sharding: int = field(default=0, compare=False)
+    sequences: bool = field(default=False, compare=False)
+    selective: bool = False
 
     @property
     def pp_degree(self) -> int:

@@ -1,7 +1,7 @@
 """Megatron-LM: ``--pipeline-model-parallel-layout``, with the arguments that belong to it.
 
 Letters E (embedding), t (decoder layer), m (multi-token prediction), L (loss); ``|`` between stages in forward order;
-``x*n`` is n times x. Only the same first n layers of each stage can be recomputed.
+``x*n`` is n times x. Only the same first n layers of each stage can be recomputed, or the attention's core of all.
 
 Source: megatron/core/transformer/pipeline_parallel_layer_layout.py, Megatron core 0.20.0 (d98e8a64dd, 2026-08-22);
 megatron/training/arguments.py for the batch: micro-batches are global / (micro-batch * data) for each replica.
@@ -41,8 +41,10 @@ def write(layout: Layout) -> str:
     if batch.tokens is not None:
         arguments.append(f"--seq-length {batch.tokens}")
     mtp = sum(layer.role == MTP for layer in counted.layers)
-    if layout.sharded:
+    if layout.sharding:
         arguments.append("--use-distributed-optimizer")
+    if layout.sequences:
+        arguments.append("--sequence-parallel")
     if mtp:
         arguments.append(f"--mtp-num-layers {mtp}")
     if recomputed:
@@ -51,6 +53,8 @@ def write(layout: Layout) -> str:
             "--recompute-method block",
             f"--recompute-num-layers {recomputed}",
         ]
+    if layout.selective:
+        arguments += ["--recompute-granularity selective", "--recompute-modules core_attn"]
     head = f"# tensor {layout.tp_degree} x pipeline {layout.pp_degree} x data {layout.dp_degree}"
     lines = [
         head,
@@ -78,7 +82,7 @@ def read(text: str) -> Layout:
     if rest or len(rows) % pp:
         raise ValueError(f"{len(rows)} stages, {pp} ranks and a world of {world.group(1)} do not fit together")
     made = tuple(Stage(_recomputing(row, recomputed), dp, tp) for row in rows)
-    return Layout(made, virtual=len(rows) // pp)
+    return Layout(made, virtual=len(rows) // pp, selective=arguments.get("recompute-granularity") == "selective")
 
 
 def stages(text: str) -> list[list[str]]:

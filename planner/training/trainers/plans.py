@@ -8,8 +8,17 @@ from typing import Any
 
 from formulations.hierarchical_partitioning.definition.problem import flatten
 from formulations.stage_partitioning.definition.plan import StagePlan
-from formulations.stage_partitioning.definition.trainers import Kind, Piece, is_recomputed, obstacles, pieces
+from formulations.stage_partitioning.definition.trainers import (
+    Kind,
+    Piece,
+    is_recomputed,
+    is_selective,
+    obstacles,
+    pieces,
+    with_sequences,
+)
 from formulations.training_strategy.definition.plan import as_stages
+from formulations.training_strategy.definition.problem import shared_in
 from instances.problems.stage_partitioning import StageInstance
 from planner.files.load import family_of
 from planner.process.errors import UsageError
@@ -26,11 +35,16 @@ PROBLEMS = (
     "layer_assignment",
     "amp_strategy",
 )
-#: What trainers share that have no optimizer states alone to share.
+#: What replicas share, by the level of sharding.
+_SHARED = ("nothing", "optimizer states", "gradients", "weights")
+#: What trainers share instead of levels below one.
 _MORE_OR_LESS = {
-    "torchtitan": "torchtitan shards weights and gradients over the replicas as well (FSDP): it holds less",
-    "galvatron": "galvatron shards gradients over the replicas as well (zero2): it holds less",
-    "torch": "the script has no optimizer: to share its states over the replicas (ZeroRedundancyOptimizer) is yours",
+    "torchtitan": (3, "torchtitan shards weights and gradients over the replicas as well (FSDP): it holds less"),
+    "galvatron": (2, "galvatron shards gradients over the replicas as well (zero2): it holds less"),
+    "torch": (
+        2,
+        "the script has no optimizer: to share its states over the replicas (ZeroRedundancyOptimizer) is yours",
+    ),
 }
 
 
@@ -67,8 +81,8 @@ def layout_of(instance: Any, plan: Any, wanted: Format) -> TranslatedPlan:
     if problem == "stage_partitioning":
         return _of_stages(instance, plan, wanted)
     if problem == "training_strategy":
-        is_sharded = instance.sharded_per_weight > 0
-        return _of_stages(instance.flat, as_stages(plan), wanted, str(plan.schedule), plan.virtual_stages, is_sharded)
+        level = shared_in(plan).level
+        return _of_stages(instance.flat, as_stages(plan), wanted, str(plan.schedule), plan.virtual_stages, level)
     if problem == "flushed_partitioning":
         return _of_stages(instance.flat, plan, wanted, str(instance.schedule))
     return _of_stages(instance.flat, flatten(plan), wanted)
@@ -80,13 +94,21 @@ def _of_stages(
     wanted: Format,
     schedule: str | None = None,
     virtual: int = 1,
-    is_sharded: bool = False,
+    sharding: int = 0,
 ) -> TranslatedPlan:
     refused = tuple(obstacles(flat, plan, wanted.trainer))
+    if not wanted.trainer.shares(sharding, len(plan.stages) // virtual):
+        beside = " beside a pipeline" if wanted.trainer.shares(sharding, 1) else ""
+        refused = (f"replicas share {_SHARED[sharding]}; {wanted.name} does not{beside}", *refused)
     if virtual > 1 and "interleaved" not in wanted.trainer.schedules:
         refused = (f"devices have {virtual} chunks of layers; {wanted.name} has one on each", *refused)
     if refused:
         return TranslatedPlan(None, refused)
+    names = {name for stage in plan.stages for name in stage.tmpcs.values()}
+    has_sequences = any(
+        x.shares_sequence for layer in flat.layers for own in layer.tmpcs.values() for x in own if x.id in names
+    )
+    flat = with_sequences(flat, has_sequences)
     found = pieces(flat, wanted.trainer)
     stage_of = {flat.index[node]: place for place, stage in enumerate(plan.stages) for node in stage.nodes}
     rows: list[list[Layer]] = [[] for _ in plan.stages]
@@ -105,7 +127,8 @@ def _of_stages(
     degrees = zip(rows, plan.stages, strict=True)
     stages = tuple(Stage(tuple(row), stage.dp_degree, stage.tp_degree) for row, stage in degrees)
     samples, tokens = (_count(flat.options, name) for name in ("microbatch", "seq-len"))
-    layout = Layout(stages, virtual, flat.num_microbatches, schedule, samples, tokens, is_sharded)
+    shared = sharding, has_sequences, any(map(is_selective, names))
+    layout = Layout(stages, virtual, flat.num_microbatches, schedule, samples, tokens, *shared)
     return _check(layout, wanted, [*notes, *_left_out(layout, wanted)])
 
 
@@ -135,10 +158,13 @@ def _left_out(layout: Layout, wanted: Format) -> Iterator[str]:
     if own != batch.microbatches:
         rule = f"{layout.schedule or known[0]} of torch does not run {batch.microbatches} on {layout.pp_degree} ranks"
         yield f"each replica has {own} micro-batches in the script: {rule}"
-    if layout.sharded and name in _MORE_OR_LESS:
-        yield _MORE_OR_LESS[name]
-    elif name == "torchtitan" and batch.replicas > 1 and layout.pp_degree * layout.tp_degree > 1:
+    most, words = _MORE_OR_LESS.get(name, (0, ""))
+    if 0 < layout.sharding < most:
+        yield words
+    elif name == "torchtitan" and not layout.sharding and batch.replicas > 1 < layout.pp_degree * layout.tp_degree:
         yield f"torchtitan shards states over the {batch.replicas} replicas (FSDP), which the plan's memory holds whole"
+    if name == "torchtitan" and layout.tp_degree > 1 and not layout.sequences:
+        yield "torchtitan shares sequences among tensor-parallel devices, which the plan's memory holds whole"
 
 
 def _modules(found: Iterable[Piece]) -> Iterator[tuple[str, ...]]:

@@ -7,17 +7,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from oracles.training_strategy import optimum, plans, random_instance, sharing
+from oracles.training_strategy import optimum, plans, random_instance, sharing, sharing_more
 
 import planner
 from formulations.stage_partitioning.definition.trainers import TRAINERS
 from formulations.training_strategy import FAMILY, exact
 from formulations.training_strategy.definition.plan import StrategyPlan
-from formulations.training_strategy.definition.problem import evaluate, of_replicas, peak_memory, violations
+from formulations.training_strategy.definition.problem import (
+    evaluate,
+    of_shared,
+    peak_memory,
+    shared_in,
+    violations,
+)
 from formulations.training_strategy.models import cpsat, milp
 from instances.errors import InstanceError
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
-from instances.problems.training_strategy import Schedule, StrategyInstance, of_chain
+from instances.problems.training_strategy import Schedule, StrategyInstance, check, of_chain
 from planner.files.load import family_of
 from planner.solving.solve import run
 from solvers.outcome import Limits, Status, Stop, Watch
@@ -32,10 +38,10 @@ def chain(memory: float = 1e9, ratio: float = 3.0) -> StrategyInstance:
     return replace(of_chain(StageInstance("four", layers, edges, 8, memory, 1.0, 8)), sharded_per_weight=ratio)
 
 
-def plan(p: int, d: int) -> StrategyPlan:
+def plan(p: int, d: int, level: int = 1) -> StrategyPlan:
     size = 4 // p
     chunks = tuple(tuple(range(size * g, size * (g + 1))) for g in range(p))
-    return StrategyPlan(p, 1, d, 1, F1B, chunks, dict.fromkeys(range(4), "keep"))
+    return StrategyPlan(p, 1, d, 1, F1B, chunks, dict.fromkeys(range(4), "keep"), level)
 
 
 @pytest.mark.parametrize(
@@ -51,13 +57,68 @@ def plan(p: int, d: int) -> StrategyPlan:
 def test_a_device_holds_its_share(given: StrategyPlan, peak: list[float]) -> None:
     instance = chain()
     assert peak_memory(instance, given) == peak
-    assert peak_memory(of_replicas(instance, given.dp_degree), given) == peak
-    assert evaluate(instance, given) == evaluate(replace(instance, sharded_per_weight=0.0), given)
+    assert peak_memory(of_shared(instance, shared_in(given)), replace(given, sharding=0)) == peak
+    whole = replace(given, sharding=0)
+    assert evaluate(instance, given) == evaluate(replace(instance, sharded_per_weight=0.0), whole)
     for limit, rules in ((max(peak), []), (max(peak) - 0.5, ["memory"])):
         tight = replace(instance, flat=replace(instance.flat, memory_bytes=float(limit)))
         assert [broken.rule for broken in violations(tight, given)][:1] == rules
     held = FAMILY.breakdown(instance, given).rows
     assert [row["memory_bytes"] for row in held] == peak
+
+
+def sharing_all(bandwidth: float, levels: tuple[int, ...] = (0, 1, 2, 3)) -> StrategyInstance:
+    """The same four layers with 10 static bytes: weights, gradients, and 6 bytes of states."""
+    made = chain()
+    layers = tuple(
+        replace(layer, tmpcs={1: tuple(replace(x, static_bytes=10.0) for x in layer.tmpcs[1])})
+        for layer in made.flat.layers
+    )
+    return replace(made, flat=replace(made.flat, layers=layers, bandwidth=bandwidth), sharding=levels)
+
+
+@pytest.mark.parametrize(
+    ("given", "peak", "time"),
+    [
+        # Four micro-batches of 12 s, and sums of gradients, 2 * 8 bytes at 1 byte/s, 0.5 bytes/s.
+        (plan(1, 2, level=0), [4 * 10 + 4], (48 + 16, 48 + 32)),
+        (plan(1, 2, level=1), [4 * (10 - 6 / 2) + 4], (48 + 16, 48 + 32)),
+        # Backward passes of 2 s scatter the gradients of a layer in 2 s, 4 s.
+        (plan(1, 2, level=2), [4 * (10 - 8 / 2) + 4], (48 + 16, 4 * 4 * 5 + 32)),
+        # Passes of 1 s and 2 s gather weights in 2 s each; weights of two layers and gradients of one are there.
+        (plan(1, 2, level=3), [4 * (10 - 10 / 2) + 3 * 2 + 4], (4 * 4 * 6 + 16, 4 * 4 * 12 + 32)),
+        # In a pipeline they are gathered once, and held with the gradients.
+        (plan(2, 2, level=3), [2 * (10 - 10 / 2 + 4) + 4, 2 * (10 - 10 / 2 + 4) + 2], (5 * 6 + 8, 5 * 6 + 16)),
+    ],
+)
+def test_levels_by_hand(given: StrategyPlan, peak: list[float], time: tuple[float, float]) -> None:
+    for bandwidth, expected in zip((1.0, 0.5), time, strict=True):
+        instance = sharing_all(bandwidth)
+        assert peak_memory(instance, given) == peak and evaluate(instance, given) == pytest.approx(expected)
+        own = of_shared(instance, shared_in(given))
+        assert peak_memory(own, replace(given, sharding=0)) == peak
+        assert evaluate(own, replace(given, sharding=0)) == evaluate(instance, given)
+        assert violations(instance, given) == ()
+
+
+def test_levels_that_break_a_rule() -> None:
+    instance = sharing_all(1.0, (0, 1, 2))
+    for wrong in (plan(1, 2, level=3), plan(2, 2, level=2), replace(plan(1, 2), sequence_parallel=True)):
+        assert [each.rule for each in violations(instance, wrong)] == ["sharding"]
+
+
+@pytest.mark.parametrize(
+    ("levels", "ratio", "words"),
+    [
+        ((0, 4), 3.0, r"sharding is \[0, 4\]; expected levels from 0 to 3"),
+        ((1, 1), 3.0, "sharding"),
+        ((0, 3), 0.0, "0 alone without sharded_per_weight"),
+        ((0, 3), 4.0, "static_bytes of node 0, degree 1, TMPC keep is 10.0; expected at least 12"),
+    ],
+)
+def test_bad_levels_are_refused(levels: tuple[int, ...], ratio: float, words: str) -> None:
+    with pytest.raises(InstanceError, match=words):
+        check(replace(sharing_all(1.0, levels), sharded_per_weight=ratio), "instance")
 
 
 def test_sharing_admits_plans_that_memory_forbids() -> None:
@@ -88,21 +149,39 @@ def case(number: int, most_layers: int = 4) -> StrategyInstance:
     return sharing(rng, random_instance(rng, most_layers))
 
 
-def test_exact_search_against_brute_force(cases: int) -> None:
-    feasible = [agrees(case(number), exact.solve, 1e-9, number) for number in range(4 * cases)]
+def case_of_more(number: int, most_layers: int = 3) -> StrategyInstance:
+    rng = random.Random(f"more that is shared {number}")
+    return sharing_more(rng, random_instance(rng, most_layers))
+
+
+@pytest.mark.parametrize("make", [case, case_of_more])
+def test_exact_search_against_brute_force(make: Any, cases: int) -> None:
+    feasible = [agrees(make(number), exact.solve, 1e-9, number) for number in range(3 * cases)]
     assert len(feasible) / 4 < sum(feasible) < len(feasible)
 
 
+@pytest.mark.parametrize(("memory", "level"), [(23.0, 1), (22.9, 2), (16.0, 2), (15.9, 3), (15.0, 3), (14.9, None)])
+def test_levels_are_chosen_where_memory_is_short(memory: float, level: int | None) -> None:
+    """Eight replicas of all layers hold 4 (10 - 6 * 7/8) + 4 bytes at level 1, 16 at 2, and 15 at 3."""
+    made = replace(sharing_all(1.0), requirements=("pp_degree == 1", "dp_degree == 8"))
+    found = exact.solve(replace(made, flat=replace(made.flat, memory_bytes=memory)), Limits(), Watch())
+    assert (None if found.plan is None else found.plan.sharding) == level
+    assert found.infeasible == (level is None)
+
+
+@pytest.mark.parametrize("make", [case, case_of_more])
 @pytest.mark.parametrize("room", [milp, cpsat])
-def test_models_against_brute_force(room: Any, cases: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_models_against_brute_force(room: Any, make: Any, cases: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room.Model, "cut_off", lambda *given: pytest.fail(f"memory is no row of the model: {given[1]}"))
-    assert any(agrees(case(number), room.solve, 1e-6, number) for number in range(cases))
+    found = [agrees(make(number), room.solve, 1e-6, number) for number in range(cases // 2)]
+    assert any(found)
 
 
 @pytest.mark.slow
-def test_exact_search_against_brute_force_by_the_thousand(cases: int) -> None:
+@pytest.mark.parametrize("make", [case, case_of_more])
+def test_exact_search_against_brute_force_by_the_thousand(make: Any, cases: int) -> None:
     for number in range(10_000, 10_000 + cases):
-        agrees(case(number, 5), exact.solve, 1e-9, number)
+        agrees(make(number, 4), exact.solve, 1e-9, number)
 
 
 def test_sharing_never_hurts_and_decides(cases: int) -> None:

@@ -106,6 +106,33 @@ def sharing(rng: random.Random, instance: StrategyInstance) -> StrategyInstance:
     return replace(instance, flat=replace(flat, layers=layers, memory_bytes=memory), sharded_per_weight=ratio)
 
 
+def sharing_more(rng: random.Random, instance: StrategyInstance) -> StrategyInstance:
+    """The same with levels of sharding to choose from, gradients and weights besides, and sequences to share."""
+    made = sharing(rng, instance)
+    levels = rng.choice([(0, 1), (0, 1, 2, 3), (3,), (0, 3), (1, 2), (2, 3), (0, 1, 3)])
+    held = max(0, max(levels) - 1)
+    shares = rng.random() < 0.5
+
+    def ways(t: int, found: tuple[Tmpc, ...]) -> tuple[Tmpc, ...]:
+        own = [replace(x, static_bytes=x.static_bytes + held * x.weight_bytes) for x in found]
+        if t == 1 or not shares or rng.random() < 0.2:
+            return tuple(own)
+        faster = rng.random()
+        more = [
+            Tmpc(f"sequence {x.id}", x.time * faster, x.weight_bytes, x.activation_bytes / t, x.static_bytes)
+            for x in own
+            if rng.random() < 0.8
+        ]
+        return (*own, *more)
+
+    layers = tuple(
+        replace(layer, tmpcs={t: ways(t, found) for t, found in layer.tmpcs.items()}) for layer in made.flat.layers
+    )
+    added = held * sum(next(iter(layer.tmpcs.values()))[0].weight_bytes for layer in layers)
+    memory = made.flat.memory_bytes + added * rng.choice([0.0, 0.5, 1.0])
+    return replace(made, flat=replace(made.flat, layers=layers, memory_bytes=memory), sharding=levels)
+
+
 def optimum(instance: StrategyInstance) -> float | None:
     """Least time of an iteration of all plans; ``None`` if there is none.
 
@@ -127,20 +154,43 @@ def optimum(instance: StrategyInstance) -> float | None:
 
 def plans(instance: StrategyInstance) -> Iterator[dict[str, Any]]:
     """All plans in JSON form, whatever devices hold."""
-    tmpcs = {layer.id: layer.tmpcs for layer in instance.flat.layers}
     for t, d, schedule, V, p, cuts in layouts(instance):
-        ways = [[(v, x.id) for x in tmpcs[v].get(t, ())] for chunk in cuts for v in chunk]
-        for chosen in product(*ways):
-            yield {"pp_degree": p, "tp_degree": t, "dp_degree": d, "virtual_stages": V, "schedule": schedule,
-                   "chunks": cuts, "tmpcs": {str(v): name for v, name in chosen}}  # fmt: skip
+        for level, sequences in _shared(instance, p, t):
+            tmpcs = _tmpcs(instance, t, sequences)
+            ways = [[(v, x.id) for x in tmpcs[v]] for chunk in cuts for v in chunk]
+            for chosen in product(*ways):
+                yield {"pp_degree": p, "tp_degree": t, "dp_degree": d, "virtual_stages": V, "schedule": schedule,
+                       "chunks": cuts, "tmpcs": {str(v): name for v, name in chosen},
+                       "sharding": level, "sequence_parallel": sequences}  # fmt: skip
+
+
+def _shared(instance: StrategyInstance, p: int, t: int) -> Iterator[tuple[int, bool]]:
+    """Levels of sharding, and whether sequences are shared."""
+    kinds = [["sequence" in x.id for x in layer.tmpcs.get(t, ())] for layer in instance.flat.layers]
+    for level in instance.sharding or (1 if instance.sharded_per_weight else 0,):
+        if level != 2 or p == 1:
+            yield level, False
+            if any(True in own and False in own for own in kinds):
+                yield level, True
+
+
+def _tmpcs(instance: StrategyInstance, t: int, sequences: bool) -> dict[Any, list[Tmpc]]:
+    """The TMPCs that may be chosen for each layer."""
+    found = {}
+    for layer in instance.flat.layers:
+        every = list(layer.tmpcs.get(t, ()))
+        own = [x for x in every if ("sequence" in x.id) == sequences]
+        found[layer.id] = own if own else every
+    return found
 
 
 def priced_plans(instance: StrategyInstance) -> Iterator[tuple[str, int, int, int, list[tuple[float, ...]], float]]:
     """Schedule, devices of a pipeline, chunks of each, micro-batches, times of F, B, W of chunks, sum of gradients."""
     for t, d, schedule, V, p, cuts in layouts(instance):
         m = instance.flat.num_microbatches // d
-        for chunks, sums in _run(instance, cuts, t, d, p, schedule, _moments(schedule, p, m, V)):
-            yield schedule, p, V, m, chunks, sums
+        for by in _shared(instance, p, t):
+            for chunks, sums in _run(instance, cuts, t, d, p, schedule, _moments(schedule, p, m, V), by):
+                yield schedule, p, V, m, chunks, sums
 
 
 def layouts(instance: StrategyInstance) -> Iterator[tuple[int, int, str, int, int, list[list[Any]]]]:
@@ -182,10 +232,24 @@ def _moments(schedule: str, p: int, m: int, V: int) -> list[set]:
     return found
 
 
-def _run(instance, cuts, t, d, p, schedule, moments):
+def _run(instance, cuts, t, d, p, schedule, moments, by):
     """Times of the chunks and the longest sum of gradients, for every choice of TMPCs that fits; times once each."""
-    flat = instance.flat
-    tmpcs = {layer.id: layer.tmpcs.get(t, ()) for layer in flat.layers}
+    flat, (level, sequences) = instance.flat, by
+    tmpcs = _tmpcs(instance, t, sequences)
+    if not all(tmpcs.values()):
+        return
+    # What goes to and from the other replicas with each micro-batch, beside a layer's passes: once, or thrice.
+    weight = {v: found[0].weight_bytes for v, found in tmpcs.items()}
+    once = {v: 2 * (d - 1) * size / d / flat.bandwidth if p == 1 else 0.0 for v, size in weight.items()}
+
+    def spent(v, x):
+        first, second = (least := min(y.time for y in tmpcs[v])) / 3, x.time - least / 3
+        if level == 2:
+            second = max(second, once[v])
+        if level == 3:
+            first, second = max(first, once[v]), max(second, 2 * once[v])
+        return first + second
+
     home = {v: g for g, chunk in enumerate(cuts) for v in chunk}
     third = []
     for g, chunk in enumerate(cuts):
@@ -201,7 +265,7 @@ def _run(instance, cuts, t, d, p, schedule, moments):
                     * (e.bytes + max(x.sync_backward_bytes.get(e.target, 0) for x in tmpcs[e.source]))
                     / flat.bandwidth
                 )
-        third.append((sent + sum(min(x.time for x in tmpcs[v]) for v in chunk)) / 3)
+        third.append((sent + sum(min(spent(v, x) for x in tmpcs[v]) for v in chunk)) / 3)
     weights = [sum(max(x.weight_bytes for x in tmpcs[v]) for v in chunk) for chunk in cuts]
     sums = max(4 * (d - 1) / d * sum(weights[i::p]) / flat.bandwidth for i in range(p))
     ways: list[set] = [set() for _ in range(p)]
@@ -210,8 +274,12 @@ def _run(instance, cuts, t, d, p, schedule, moments):
         for choice in product(*(tmpcs[v] for chunk in own for v in chunk)):
             of = iter(choice)
             parts = [[next(of) for _ in chunk] for chunk in own]
-            states = sum(instance.sharded_per_weight * x.weight_bytes for x in choice)
+            own_weight = sum(x.weight_bytes for x in choice)
+            states = {0: 0, 1: 0, 2: 1, 3: 2}[level] * own_weight
+            states += instance.sharded_per_weight * own_weight if level else 0
             static = sum(x.static_bytes for x in choice) - states + states / d
+            if level == 3 and d > 1:
+                static += 3 * max(weight.values()) if p == 1 else 2 * own_weight
             most = max(
                 sum(n * sum(x.activation_bytes for x in part) for n, part in zip(held, parts, strict=True))
                 for held in moments[i]
@@ -219,7 +287,7 @@ def _run(instance, cuts, t, d, p, schedule, moments):
             if static + most <= flat.memory_bytes * (1 + 1e-12):
                 ways[i].add(
                     tuple(
-                        sum(x.time - min(y.time for y in tmpcs[v]) for x, v in zip(part, chunk, strict=True))
+                        sum(spent(v, x) - min(spent(v, y) for y in tmpcs[v]) for x, v in zip(part, chunk, strict=True))
                         for part, chunk in zip(parts, own, strict=True)
                     )
                 )

@@ -297,6 +297,37 @@ def test_shared_states_are_written(name: str, words: str, note: str) -> None:
     assert not note or len(shared.notes) == len(whole.notes) + 1
 
 
+@pytest.mark.parametrize(
+    ("name", "level", "pp", "words"),
+    [
+        ("deepspeed", 2, 1, "'stage': 2"),
+        ("deepspeed", 3, 1, "'stage': 3"),
+        ("deepspeed", 3, 2, "replicas share weights; deepspeed does not beside a pipeline"),
+        ("megatron", 3, 1, "replicas share weights; megatron does not"),
+        ("megatron", 2, 1, "replicas share gradients; megatron does not"),
+        ("torchtitan", 3, 2, "data_parallel_shard_degree = 2"),
+        ("galvatron", 2, 1, '"zero2"'),
+    ],
+)
+def test_more_that_is_shared_is_written_or_refused(name: str, level: int, pp: int, words: str) -> None:
+    instance = planner.load("chain8-strategy", memory="1GB", schedule="1f1b", virtual_stages=1)
+    instance = replace(instance, sharded_per_weight=0.001, sharding=(level,), flat=with_states(instance.flat))
+    chunks = [list(range(8))] if pp == 1 else [[0, 1, 2, 3], [4, 5, 6, 7]]
+    found = planner.export(instance, strategy("1f1b", chunks, dp=2), name)
+    assert words in (found.text or found.refused or "")
+    assert not any("holds less" in note for note in found.notes) and (found.refused is None) == (found.text is not None)
+
+
+def with_states(flat: Any) -> Any:
+    """Static bytes that have weights and gradients in them."""
+    layers = tuple(
+        replace(layer, tmpcs={t: tuple(replace(x, static_bytes=x.static_bytes + 3 * x.weight_bytes) for x in own)
+                              for t, own in layer.tmpcs.items()})
+        for layer in flat.layers
+    )  # fmt: skip
+    return replace(flat, layers=layers)
+
+
 def test_replicas_that_do_not_divide_a_batch_are_said() -> None:
     """Three replicas of the whole chain, eight micro-batches: each has three."""
     instance = planner.load("chain8", devices=3, memory="1GB", microbatches=8)

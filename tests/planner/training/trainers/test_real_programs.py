@@ -109,7 +109,9 @@ def test_arguments_of_megatron(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     decoder = Layer(DECODER)
     for pp, dp, tp, virtual, n in ((1, 1, 1, 1, 0), (4, 2, 2, 1, 0), (2, 4, 1, 1, 1), (4, 1, 8, 2, 2), (1, 8, 2, 1, 3)):
         layers = tuple(Layer(DECODER, recompute=True) for _ in range(n)) + (decoder,) * (4 - n)
-        layout = Layout((Stage(layers, dp, tp),) * (pp * virtual), virtual, 24 * dp, "1f1b", 2, 128, sharded=dp > 1)
+        layout = Layout(
+            (Stage(layers, dp, tp),) * (pp * virtual), virtual, 24 * dp, "1f1b", 2, 128, sharding=int(dp > 1)
+        )
         text = FORMATS["megatron"].write(layout)
         world = re.search(r"WORLD_SIZE=(\d+)", text)
         array = re.search(r"ARGS=\(([^)]*)\n\)", text)
