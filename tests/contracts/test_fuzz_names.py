@@ -22,20 +22,8 @@ MARKUP = ("[/gelu]", "[bold]", "[a]", "[/]", "\\[", "\\", ":smile:", "$x_$", "$\
 PLAIN = ("layer", "7", " ", "`", "*", "_", "%s", "{0}", "'", '"', "é", "中", "\N{GRINNING FACE}")
 #: What must not reach a terminal.
 UNSEEN = (
-    "\x1b[31m",
-    "\n",
-    "\r",
-    "\t",
-    "\x07",
-    "\x00",
-    "\x85",
-    "\u2028",
-    "\u202e",
-    "\u2066",
-    "\u200b",
-    "\ud800",
-    "\xa0",
-)
+    "\x1b[31m", "\n", "\r", "\t", "\x07", "\x00", "\x85", "\u2028", "\u202e", "\u2066", "\u200b", "\ud800", "\xa0",
+)  # fmt: skip
 
 
 def name(rng: random.Random, parts: tuple[str, ...], longest: int = 3) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import random
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,26 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("name", NAMES)
 def test_mutated_plans_are_judged_or_refused(name: str, folder: Path, many: int) -> None:
     examine(name, folder, many or 100)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_no_plan_is_refused_by_the_place_that_is_wrong(name: str, folder: Path) -> None:
+    """Another kind of value in place of the plan, of each part, and of each part of the first of several."""
+    instance, plan = solved(name, folder)
+    for content in ([], "nothing", {}, *others(plan)):
+        with pytest.raises(InstanceError, match=r"^plan: .*; expected "):
+            planner.check(instance, content)
+
+
+def others(part: Any) -> Iterator[Any]:
+    """The part with one value of another kind, wherever it stands; ids and names may be any text."""
+    if isinstance(part, dict):
+        for key, value in part.items():
+            yield from ({**part, key: other} for other in others(value))
+    elif isinstance(part, list):
+        yield from (3, [None], *([other, *part[1:]] for other in others(part[0]) if part))
+    elif not isinstance(part, str):
+        yield from (True, [], {})
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -21,22 +21,8 @@ NAMES = [family.name for family in FAMILIES]
 REFUSALS = (InstanceError, planner.UsageError)
 #: Values that only Python has, beside those of files.
 ODD: tuple[Any, ...] = (
-    *VALUES,
-    math.nan,
-    math.inf,
-    -math.inf,
-    1j,
-    b"x",
-    object(),
-    int,
-    (),
-    (None,),
-    (1, 2),
-    {1},
-    10**400,
-    10**5000,
-    ...,
-)
+    *VALUES, math.nan, math.inf, -math.inf, 1j, b"x", object(), int, (), (None,), (1, 2), {1}, 10**400, 10**5000, ...,
+)  # fmt: skip
 
 
 @cache

@@ -2,9 +2,10 @@
 
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 from instances.problems.stage_graph import AffineTime, Operator, OperatorEdge, StageGraph, TableTime
 
@@ -109,7 +110,11 @@ def least_of_all(instance: StageGraph) -> float:
 
     Written from the formulas in the room's README, with none of its code.
     """
-    best = math.inf
+    return min(slowest_of_all(instance, stage_s), default=math.inf)
+
+
+def slowest_of_all(instance: StageGraph, price: Callable[..., Any]) -> Iterator[Any]:
+    """The largest price of a stage in each partition, with each size and any devices."""
     for parts in partitions(list(range(instance.num_operators))):
         place = {node: number for number, part in enumerate(parts) for node in part}
         ends = {(place[edge.source], place[edge.target]) for edge in instance.edges}
@@ -118,12 +123,11 @@ def least_of_all(instance: StageGraph) -> float:
             continue
         for size in instance.microbatch_sizes:
             each = [
-                [stage_s(instance, part, size, devices, depth) for devices in range(1, instance.num_devices + 1)]
+                [price(instance, part, size, devices, depth) for devices in range(1, instance.num_devices + 1)]
                 for part, depth in zip(parts, deep, strict=True)
             ]
             for devices in shares(len(parts), instance.num_devices):
-                best = min(best, max(row[own - 1] for row, own in zip(each, devices, strict=True)))
-    return best
+                yield max(row[own - 1] for row, own in zip(each, devices, strict=True))
 
 
 def stage_s(instance: StageGraph, part: list[int], size: int, devices: int, depth: int) -> float:
@@ -211,13 +215,13 @@ def seconds(time: AffineTime | TableTime, n: int) -> Fraction:
     return early if low == high else early + (late - early) * Fraction(n - low, high - low)
 
 
-def stage(instance: StageGraph, part: list[int], size: int, r: int, depth: int) -> Fraction | None:
-    """The exact TPS of a stage; ``None`` if it does not fit or a replica has no sample."""
+def stage(instance: StageGraph, part: list[int], size: int, r: int, depth: int) -> Fraction | float:
+    """The exact TPS of a stage; infinite if it does not fit or a replica has no sample."""
     n, inside = math.ceil(size / r), set(part)
     crossing = [e for e in instance.edges if (e.source in inside) is not (e.target in inside)]
     weights = sum(Fraction(instance.operators[v].weight_bytes) for v in part)
     if r > size or stage_bytes(instance, part, size, r, depth) > instance.memory_bytes:
-        return None
+        return math.inf
     B, latency = Fraction(instance.bandwidth_bytes_per_s), Fraction(instance.latency_s)
     step = sum(seconds(instance.operators[v].forward, n) + seconds(instance.operators[v].backward, n) for v in part)
     step += 2 * sum(latency + Fraction(e.bytes_per_sample) * n / B for e in crossing)
@@ -229,16 +233,4 @@ def stage(instance: StageGraph, part: list[int], size: int, r: int, depth: int) 
 
 def prices(instance: StageGraph) -> list[Fraction]:
     """Those of all plans, rising."""
-    found = set()
-    for parts in partitions(list(range(instance.num_operators))):
-        place = {node: number for number, part in enumerate(parts) for node in part}
-        ends = {(place[edge.source], place[edge.target]) for edge in instance.edges}
-        deep = depths(len(parts), {(u, v) for u, v in ends if u != v})
-        if deep is None or len(parts) > instance.num_devices:
-            continue
-        for size in instance.microbatch_sizes:
-            for devices in shares(len(parts), instance.num_devices):
-                times = [stage(instance, *own) for own in zip(parts, [size] * len(parts), devices, deep, strict=True)]
-                if None not in times:
-                    found.add(max(time for time in times if time is not None))
-    return sorted(found)
+    return sorted(set(slowest_of_all(instance, stage)) - {math.inf})

@@ -200,12 +200,6 @@ def test_bad_files_are_named(change: dict[str, Any], message: str) -> None:
     assert str(error.value).startswith("file.json: ") and message in str(error.value)
 
 
-@pytest.mark.parametrize("content", [[], {}, {"microbatch": 1}, {**vars(Degrees(1, 1, 1, 1)), "lengths": [1.5]}])
-def test_bad_plans_are_named(content: Any) -> None:
-    with pytest.raises(InstanceError, match="plan: "):
-        FAMILY.plan_from_json(random_instance(random.Random(1)), content)
-
-
 def test_ranked_lists_and_seeds() -> None:
     instance = random_instance(random.Random(5))
     rows = run("amp", instance, top=3).stats["ranked"]

@@ -56,12 +56,6 @@ def test_bad_input_is_one_line_that_names_the_field(field: str, value: Any, word
     assert words in str(caught.value) and str(caught.value).startswith("bad.json: ") and "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("content", ["nothing", {"devices": 3}, {"devices": [3]}, {"devices": [[True]]}, {}, []])
-def test_bad_plans_are_refused(content: Any) -> None:
-    with pytest.raises(InstanceError):
-        FAMILY.plan_from_json(FAMILY.read(GOOD, "good", {}), content)
-
-
 def test_a_matrix_in_csv(tmp_path: Path) -> None:
     file = tmp_path / "matrix.csv"
     file.write_text(",2GB/s,8e9\n2e9,,1\n8GB/s,1,0\n")

@@ -102,14 +102,6 @@ def test_what_the_appendix_does_not_treat_is_refused() -> None:
             on_machines(wrong, 2, 3, 1.0, 1.0)
 
 
-def test_plans_survive_being_text() -> None:
-    shown = FAMILY.plan_to_json(chain(), PLAN)
-    assert FAMILY.plan_from_json(chain(), shown) == PLAN
-    for broken in ({}, {"stages": [{}]}, {"stages": [{"dp_degree": 0, "inner": []}]}, {"stages": [3]}, []):
-        with pytest.raises(InstanceError):
-            FAMILY.plan_from_json(chain(), broken)
-
-
 def test_overrides_reach_both_levels() -> None:
     given = {"num-machines": "2", "inner-bandwidth": "5GB/s", "memory-model": "crude", "memory": "7GB"}
     for content in (chain(), FAMILY.to_json(chain())):

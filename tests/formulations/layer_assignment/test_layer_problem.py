@@ -110,12 +110,6 @@ def test_the_columns_of_cut_costs_are_ruled_as_they_are_checked(stages: int, rul
     assert str(error.value) == f"file.json: len(cut_cost_s[0]) is 5; expected {rule}"
 
 
-@pytest.mark.parametrize("content", [[], {}, {"lengths": 3}, {"lengths": [1, "2"]}, {"lengths": [True]}])
-def test_bad_plans_are_named(content: Any) -> None:
-    with pytest.raises(InstanceError, match="plan: "):
-        FAMILY.plan_from_json(BY_HAND, content)
-
-
 def test_overrides() -> None:
     free = replace(BY_HAND, ring_s_per_parameter=(1.0,))
     changed = FAMILY.read(free, "f", {"stages": 3, "microbatches": 9})

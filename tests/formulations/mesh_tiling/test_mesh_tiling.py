@@ -204,12 +204,6 @@ def test_bad_files_are_named(change: dict[str, Any], message: str) -> None:
     assert str(error.value).startswith("file.json: ") and message in str(error.value)
 
 
-@pytest.mark.parametrize("content", [[], {}, {"tiles": 1}, {"tiles": [1]}, {"tiles": [{"stage": 0}]}])
-def test_bad_plans_are_named(content: Any) -> None:
-    with pytest.raises(InstanceError, match="plan: "):
-        FAMILY.plan_from_json(BY_HAND, content)
-
-
 def test_the_family() -> None:
     assert FAMILY.read(BY_HAND, "m", {"tp-degree": 1, "ordered": True}).tp_degree == 1
     assert FAMILY.choose(generate(), Limits(), False)[0] == "cpsat"

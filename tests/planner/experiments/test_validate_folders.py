@@ -113,23 +113,6 @@ def test_a_cluster_killed_once_and_continued_equals_this_process(folder: Path, c
 
 
 @pytest.mark.slow
-def test_a_line_that_was_cut_or_damaged_is_solved_again(folder: Path) -> None:
-    first = whole("out")
-    journal = Path("out/journal.jsonl")
-    kept = journal.read_text().splitlines(keepends=True)
-    digit = kept[2].index('"seconds": ') + len('"seconds": ') + 3
-    changed = kept[2][:digit] + ("1" if kept[2][digit] != "1" else "2") + kept[2][digit + 1 :]
-    journal.write_text("".join([*kept[:2], changed, "no record\n", *kept[3:-1], kept[-1][:50]]))
-    said: list[str] = []
-    before = len(calls())
-    assert totals(whole("out", notice=said.append)) == totals(first)
-    assert len(calls()) - before == 2
-    words = "2 of its lines are damaged, or of another version; their instances are solved again"
-    assert said[0] == f"warning: out/journal.jsonl: {words}"
-    assert sorted(json.loads(line)["number"] for line in journal.read_text().splitlines()) == list(range(COUNT))
-
-
-@pytest.mark.slow
 def test_a_validation_that_was_killed_before_its_population_was_written_goes_on(folder: Path) -> None:
     first = whole("out")
     for path in Path("out").iterdir():
