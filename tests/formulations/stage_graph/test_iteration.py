@@ -169,7 +169,7 @@ def test_bounds_of_warm_ups_hold(cases: int) -> None:
         assert warm_ups.bound(chosen, chosen) == pytest.approx(seconds, rel=1e-10), number
 
 
-@pytest.mark.parametrize("devices", [4, 8])
+@pytest.mark.parametrize("devices", [4, pytest.param(8, marks=pytest.mark.slow)])
 def test_the_case_study_is_one_stage(devices: int) -> None:
     """Data parallelism alone: no partition fills and drains as little."""
     instance = replace(mmt(2, 4, devices=devices), objective="iteration")

@@ -177,7 +177,7 @@ def test_a_result_has_own_terms_only_where_a_model_was_changed() -> None:
     assert chain("milp").at_most(1.0).solve(LIMITS).to_json()["own"]["status"] == "optimal"  # type: ignore[index, call-overload]
 
 
-@BOTH
+@pytest.mark.parametrize("method", ["milp", pytest.param("cpsat", marks=pytest.mark.slow)])
 def test_every_handle_that_the_page_names_is_one(method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What stands between backticks, each on a fresh model: it gives something, or a file that is read."""
     spans = dict.fromkeys(re.findall(r"`(m\.[^`]*|print\(m[^`]*)`", PAGE.read_text()))

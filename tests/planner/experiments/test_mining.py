@@ -124,7 +124,7 @@ def test_a_loss_of_the_released_program_is_found_and_made_smallest() -> None:
     assert found.instance is not None and found.loss == pytest.approx(1.0) and found.stop is Stop.COMPLETED
     assert found.size is not None and found.size["nodes"] == 3 and found.evaluations <= COUNT
     again = mine("amp-released", loss=1.0, limits=Limits(seed=1), count=COUNT)
-    assert again.instance == found.instance
+    assert again.instance == found.instance and found.worst == pytest.approx(max(found.worst_of.values()))
     best = planner.solve(found.instance, method="exact")
     assert found.reference is not None and best.objective == found.reference.objective
     assert planner.solve(found.instance, method="amp-released").objective == 2 * (best.objective or 0)
@@ -154,13 +154,6 @@ def test_no_smaller_step_loses_as_much(domain: str, sum_of_numbers: int) -> None
     assert search.best is not None
     smallest = {"nodes": 2, "stages": 2, "microbatches": 1, "numbers": sum_of_numbers}
     assert genes.size(search.best.genome) == smallest
-
-
-@pytest.mark.slow
-def test_the_worst_loss_is_within_what_the_domain_allows() -> None:
-    found = mine("piper", domains={"recompute": None}, most=KNAPSACK, limits=Limits(seed=1), count=400)
-    assert found.loss is not None and 1.1 <= 1 + found.loss <= 4 / 3
-    assert found.worst == pytest.approx(max(found.worst_of.values()))
 
 
 def test_an_exact_method_loses_nothing() -> None:
