@@ -9,7 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import accumulate, combinations, groupby, pairwise
+from itertools import accumulate, combinations, groupby, pairwise, product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,10 +19,11 @@ from formulations.stage_partitioning.definition.problem import MEMORY_SLACK
 from formulations.training_strategy.definition.plan import StrategyPlan
 from formulations.training_strategy.definition.problem import (
     Shared,
+    no_experts,
     of_shared,
     offers_sequences,
     refusal,
-    shared,
+    shared_in,
     shares_more,
 )
 from formulations.training_strategy.definition.quantities import VOCABULARY
@@ -51,7 +52,8 @@ class TooManyWaysError(Exception):
 class Degrees(NamedTuple):
     """What a plan decides besides its layout: a schedule with V chunks on each of p devices, t, and d replicas.
 
-    ``m`` is the number of micro-batches of a replica; ``level`` and ``sequences`` are what is shared.
+    ``m`` is the number of micro-batches of a replica; ``level`` and ``sequences`` are what is shared, ``c`` and ``e``
+    the degrees of context and expert parallelism.
     """
 
     schedule: Schedule
@@ -62,11 +64,21 @@ class Degrees(NamedTuple):
     m: int
     level: int = 0
     sequences: bool = False
+    c: int = 1
+    e: int = 1
 
     @property
-    def shared(self) -> Shared:
-        """What devices share besides tensors."""
-        return shared(self.level, self.d, self.p, self.sequences)
+    def share(self) -> float:
+        """Of weights, what each of the devices that sum their gradients sends to another one."""
+        return (self.d * self.c - 1) / (self.d * self.c)
+
+    def plan(
+        self, chunks: tuple[tuple[NodeId, ...], ...] = (), tmpcs: Mapping[NodeId, str] | None = None
+    ) -> StrategyPlan:
+        """A plan of these degrees; of no layout, if none is given."""
+        ways: Mapping[NodeId, str] = {} if tmpcs is None else tmpcs
+        shared = self.level, self.sequences, self.c, self.e
+        return StrategyPlan(self.p, self.t, self.d, self.V, self.schedule, chunks, ways, *shared)
 
     @property
     def num_chunks(self) -> int:
@@ -106,27 +118,25 @@ def all_degrees(instance: StrategyInstance) -> Iterator[Degrees]:
     for t in flat.tp_degrees:
         if not all(layer.tmpcs.get(t) for layer in flat.layers):
             continue
+        sequences = (False, True) if offers_sequences(instance, t) else (False,)
         for d in (d for d in range(1, min(most, K // t) + 1) if N % d == 0):
-            for schedule in instance.schedules:
+            for schedule, c in product(instance.schedules, instance.cp_degrees):
                 for V in range(2, instance.virtual_stages + 1) if schedule is Schedule.INTERLEAVED else (1,):
-                    for p in range(1, min(K // (t * d), L // V) + 1):
+                    for p in range(1, min(K // (t * c * d), L // V) + 1):
                         if refusal(schedule, p, N // d, V, instance.virtual_stages) is not None:
                             continue
-                        for sequences in (False, True) if offers_sequences(instance, t) else (False,):
-                            own = (Degrees(schedule, V, p, t, d, N // d, each, sequences) for each in instance.levels)
-                            found = [each for each in own if shares_more(each.level, p) and _allows(instance, each)]
+                        for has_sequences, e in product(sequences, instance.ep_degrees):
+                            shared = ((level, has_sequences, c, e) for level in instance.levels)
+                            own = (Degrees(schedule, V, p, t, d, N // d, *each) for each in shared)
+                            found = [each for each in own if _allows(instance, each)]
                             # One replica shares nothing with others, at whichever level.
-                            yield from found if d > 1 else found[:1]
+                            yield from found if d * c > 1 else found[:1]
 
 
 def _allows(instance: StrategyInstance, degrees: Degrees) -> bool:
     """Whether degrees meet the requirements: none speaks of a layout, so that of the plan is left empty."""
-    return not unmet(VOCABULARY, instance, _plan(degrees, (), {}))
-
-
-def _plan(degrees: Degrees, chunks: tuple[tuple[NodeId, ...], ...], tmpcs: Mapping[NodeId, str]) -> StrategyPlan:
-    schedule, V, p, t, d, _, level, sequences = degrees
-    return StrategyPlan(p, t, d, V, schedule, chunks, tmpcs, level, sequences)
+    plan = degrees.plan()
+    return shares_more(degrees.level, degrees.p) and no_experts(plan) is None and not unmet(VOCABULARY, instance, plan)
 
 
 #: The tables at a degree t, and of plans that share something.
@@ -135,7 +145,7 @@ Chains = dict[tuple[int, Shared], "Chain"]
 
 def chain_of(chains: Chains, instance: StrategyInstance, degrees: Degrees) -> Chain:
     """The tables at some degrees, made once."""
-    at = degrees.t, degrees.shared
+    at = degrees.t, shared_in(instance, degrees.plan())
     if at not in chains:
         chains[at] = Chain(of_shared(instance, at[1]), degrees.t)
     return chains[at]
@@ -418,4 +428,4 @@ def plan_of(chain: Chain, degrees: Degrees, ends: Sequence[int], devices: Sequen
         tmpcs |= {chain.ids[layer]: name for layer, name in zip(layers, choice.tmpcs, strict=True)}
     chunks = tuple(tuple(chain.ids[x:y]) for x, y in cuts)
     ordered = {node: tmpcs[node] for chunk in chunks for node in chunk}
-    return chain.plan(_plan(degrees, chunks, ordered))
+    return chain.plan(degrees.plan(chunks, ordered))

@@ -25,7 +25,7 @@ from itertools import count
 from formulations.contract.family import Answer, infeasible_by_counting
 from formulations.training_strategy.costs import NO_PLAN, Chain, Degrees, TooManyWaysError, all_degrees
 from formulations.training_strategy.definition.plan import StrategyPlan
-from formulations.training_strategy.definition.problem import Shared, evaluate, of_shared
+from formulations.training_strategy.definition.problem import Shared, evaluate, of_shared, shared_in
 from formulations.training_strategy.heuristics import even
 from formulations.training_strategy.layouts import NOISE, Best, Layouts, Search, quick_bound
 from formulations.training_strategy.mixed_paths import mixed_costs
@@ -57,7 +57,7 @@ class _Chains:
 
     def at(self, degrees: Degrees, number: int | None = None) -> Chain | None:
         """Those, made once; ``None`` where a layer cannot be run so. ``number`` is that of a trainer which has one."""
-        t, by = degrees.t, degrees.shared
+        t, by = degrees.t, shared_in(self.instance, degrees.plan())
         if (t, by, number) not in self._made:
             instance = of_shared(self.instance, by)
             own = Chain(instance, t) if self.space is None else self.space.chain(instance.flat, t, number)

@@ -121,7 +121,7 @@ def _simulated(chain: Chain, degrees: Degrees, chunks: list[tuple[int, int]], ch
     backward = [factor * own + choices[g % p].again[g // p] for g, own in enumerate(third)]
     time, _ = orders_of(degrees.schedule, p, degrees.m, degrees.V).run((third, backward, third))
     sums = [math.fsum(float(chain.gradients[x, y]) for x, y in chunks[device::p]) for device in range(p)]
-    return time + (degrees.d - 1) / degrees.d * max(sums)
+    return time + degrees.share * max(sums)
 
 
 def formula(instance: StrategyInstance, _limits: Limits, watch: Watch) -> Answer[StrategyPlan]:
@@ -182,7 +182,7 @@ def _quick_formula(chain: Chain, degrees: Degrees, share: float) -> float:
     """A lower bound on the formula at given degrees, in no time."""
     slowest = max(chain.total / degrees.p, float(chain.time.max()))
     largest = max(float(chain.gradients[0, -1]) / degrees.p, float(np.diagonal(chain.gradients, 1).max()))
-    return chain.total + (degrees.m - 1) * slowest + share * (degrees.d - 1) / degrees.d * largest
+    return chain.total + (degrees.m - 1) * slowest + share * degrees.share * largest
 
 
 def _by_formula(layouts: Layouts, best: float, watch: Watch, share: float) -> Iterator[tuple[float, tuple[int, ...]]]:

@@ -40,13 +40,13 @@ def quick_bound(chain: Chain, degrees: Degrees) -> float:
     pass is whole, stage i takes at least the stages before it once and its own passes m times (bound 1); the least
     maximum of that gives each stage 1 - 1/m of the one before.
     """
-    _, V, p, _, d, m, *_ = degrees
+    _, V, p, _, _, m, *_ = degrees
     T = chain.total
     is_split = degrees.schedule is Schedule.ZB_H1
     found = max(m * T / p, m * float(chain.time.max()), T * 2 / 3 if is_split else T)
     if V == 1 and not is_split and m > 1:
         found = max(found, T / -math.expm1(p * math.log1p(-1 / m)))
-    return found + (d - 1) / d * max(float(chain.gradients[0, -1]) / p, _largest_layer(chain))
+    return found + degrees.share * max(float(chain.gradients[0, -1]) / p, _largest_layer(chain))
 
 
 def _largest_layer(chain: Chain) -> float:
@@ -68,7 +68,7 @@ class Layouts:
         self.width = L - S + 1
         self.is_split = degrees.schedule is Schedule.ZB_H1
         self.backward = 1 if self.is_split else 2
-        share = (degrees.d - 1) / degrees.d
+        share = degrees.share
         self.forward = self._windows(chain.step / 3)
         self.gradients = self._windows(chain.gradients * share)
         # Gradients of a device's chunks are summed one after the other; the mean device has these.

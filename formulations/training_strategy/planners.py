@@ -66,7 +66,7 @@ def galvatron(instance: StrategyInstance, _limits: Limits, watch: Watch) -> Answ
         if len(kept) < len(chunks):
             continue
         steps = [float(chain.step[cut]) + choice.again[0] for cut, choice in zip(chunks, kept, strict=True)]
-        sums = (degrees.d - 1) / degrees.d * max(float(chain.gradients[cut]) for cut in chunks)
+        sums = degrees.share * max(float(chain.gradients[cut]) for cut in chunks)
         found = math.fsum(steps) + (degrees.m - 1) * max(steps) + sums
         if found < best:
             best, plan = found, plan_of(chain, degrees, ends, kept)
@@ -82,8 +82,8 @@ def _of_all_devices(instance: StrategyInstance, powers: tuple[str, ...]) -> Iter
         for degrees in all_degrees(instance)
         if degrees.schedule is Schedule.ONE_F_ONE_B and all(getattr(degrees, name).bit_count() == 1 for name in powers)
     ]
-    most = max((degrees.p * degrees.t * degrees.d for degrees in found), default=0)
-    return (degrees for degrees in found if degrees.p * degrees.t * degrees.d == most)
+    most = max((degrees.plan().num_devices for degrees in found), default=0)
+    return (degrees for degrees in found if degrees.plan().num_devices == most)
 
 
 def _in_steps(chain: Chain, x: int, y: int, held: int) -> Choice | None:

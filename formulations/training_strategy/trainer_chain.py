@@ -32,6 +32,7 @@ from formulations.stage_partitioning.definition.trainers import (
 )
 from formulations.training_strategy.costs import BOUND_NOISE, Chain, Choice, Degrees, Kept, Part, Table
 from formulations.training_strategy.definition.plan import StrategyPlan
+from formulations.training_strategy.definition.quantities import runs
 from instances.problems.stage_partitioning import StageInstance
 from instances.problems.training_strategy import Schedule, StrategyInstance
 from instances.requirements import requirements_of
@@ -75,8 +76,7 @@ class TrainerSpace:
 
     def runs(self, degrees: Degrees) -> bool:
         """Whether the trainer shares what plans of these degrees do."""
-        by = degrees.shared
-        return self.trainer.shares(by.level, degrees.p) and (self.trainer.sequences or not by.sequences)
+        return runs(self.trainer, self.instance, degrees.plan())
 
     def numbers(self, degrees: Degrees) -> tuple[int, ...]:
         """How many first layers of each chunk may be recomputed; empty: any layers."""
@@ -90,7 +90,7 @@ class TrainerSpace:
 
         ``flat`` is the instance's, with what one of the replicas holds of it.
         """
-        instance = replace(self.instance, flat=flat, sharded_per_weight=0.0, sharding=())
+        instance = replace(self.instance, flat=flat)
         parts = [self._part(flat, place, piece, t) for place, piece in enumerate(self.pieces)]
         if not all(part.ways for part in parts):
             return None

@@ -7,7 +7,7 @@ with uniform degrees.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from itertools import pairwise
@@ -19,10 +19,12 @@ from instances.graph import topological_order
 from instances.problems import stage_partitioning
 from instances.problems.stage_partitioning import AroundFlat, CostModel, Layer, StageInstance, Tmpc
 from instances.requirements import expect_none
-from instances.rules import Amount, Count, Index, member_of
+from instances.rules import Amount, Bandwidth, Count, Index, NodeId, member_of
 
 #: The highest level of sharding: optimizer states, gradients and weights.
 MOST_SHARED = 3
+#: Sums of bytes are that far from what a file has: weights that are all experts', states that are all that is held.
+_ROUNDED = 1e-12
 
 
 class Schedule(StrEnum):
@@ -34,11 +36,38 @@ class Schedule(StrEnum):
     ZB_H1 = "zb-h1"
 
 
+@dataclass(frozen=True)
+class Exchanged:
+    """What the devices of a layer exchange in a forward pass of a micro-batch, all of it together.
+
+    Parameters
+    ----------
+    kv_bytes
+        Keys and values, which go around a ring of devices that share the tokens.
+    token_bytes
+        What tokens send to their experts; as much comes back.
+    expert_weight_bytes
+        Those of the layer's weights that are experts', at degree 1; at degree t each device has a t-th part.
+    experts
+        How many there are; 0 if the layer has none.
+    """
+
+    kv_bytes: Amount = 0.0
+    token_bytes: Amount = 0.0
+    expert_weight_bytes: Amount = 0.0
+    experts: Index = 0
+
+
 @in_files(
     "schedules",
     "virtual_stages",
     "sharded_per_weight?",
     "sharding?",
+    "cp_degrees?",
+    "ep_degrees?",
+    "exchanged?",
+    "devices_per_machine?",
+    "inner_bandwidth?",
     "flat",
     problem="training_strategy",
     absent={"schedules": (Schedule.ONE_F_ONE_B,), "virtual_stages": 1},
@@ -63,12 +92,25 @@ class StrategyInstance(AroundFlat):
         Levels that a plan may choose from of what its replicas share: 0 nothing, 1 optimizer states, 2 gradients as
         well, 3 weights as well (ZeRO's stages; 3 is FSDP). Gradients are as large as weights. Empty: 1 where there are
         such states, else 0.
+    cp_degrees, ep_degrees
+        Degrees of context parallelism (devices share the tokens of a sample) and of expert parallelism (they share the
+        experts of a layer) that a plan may choose from.
+    exchanged
+        By layer, what its devices exchange then. Layers that are not named exchange nothing.
+    devices_per_machine, inner_bandwidth
+        Devices that are joined by another bandwidth than those of different machines (`flat.bandwidth`); ``None``: all
+        are joined by one.
     """
 
     schedules: tuple[Annotated[Schedule, member_of(Schedule)], ...] = (Schedule.ONE_F_ONE_B,)
     virtual_stages: Count = 1
     sharded_per_weight: Amount = 0.0
     sharding: tuple[Index, ...] = ()
+    cp_degrees: tuple[Count, ...] = (1,)
+    ep_degrees: tuple[Count, ...] = (1,)
+    exchanged: Mapping[NodeId, Exchanged] = field(default_factory=dict)
+    devices_per_machine: Count | None = None
+    inner_bandwidth: Bandwidth | None = None
 
     @property
     def options(self) -> Mapping[str, str | int | float | bool]:
@@ -79,6 +121,12 @@ class StrategyInstance(AroundFlat):
             shared["shard-optimizer"] = self.sharded_per_weight
         if self.sharding:
             shared["sharding"] = ",".join(map(str, self.sharding))
+        for name, degrees in (("cp", self.cp_degrees), ("ep", self.ep_degrees)):
+            if degrees != (1,):
+                shared[name] = ",".join(map(str, degrees))
+        if self.devices_per_machine is not None and self.inner_bandwidth is not None:
+            shared["devices-per-machine"] = self.devices_per_machine
+            shared["inner-bandwidth"] = self.inner_bandwidth
         return {**self.flat.options, "schedule": schedules, "virtual-stages": self.virtual_stages, **shared}
 
     @property
@@ -135,12 +183,49 @@ def check(instance: StrategyInstance, where: str) -> None:
                 shared = shared_per_weight(instance, max(instance.levels)) * tmpc.weight_bytes
                 rule = f"at least {shared:g}, what replicas share by sharded_per_weight and sharding"
                 at = f"flat: static_bytes of node {layer.id}, degree {degree}, TMPC {tmpc.id}"
-                expect(shared <= tmpc.static_bytes, where, at, tmpc.static_bytes, rule)
+                expect(shared <= tmpc.static_bytes * (1 + _ROUNDED), where, at, tmpc.static_bytes, rule)
     expect(bool(instance.schedules), where, "schedules", [], "at least one schedule")
     expect_unique([str(each) for each in instance.schedules], where, "schedules")
+    _check_exchanged(instance, where)
     is_interleaved = Schedule.INTERLEAVED in instance.schedules
     rule = "at least 2 with the schedule interleaved, and 1 without it"
     expect(is_interleaved == (instance.virtual_stages > 1), where, "virtual_stages", instance.virtual_stages, rule)
+
+
+def _check_exchanged(instance: StrategyInstance, where: str) -> None:
+    """Degrees are distinct and divide what is shared; weights of experts are held with gradients and states."""
+    flat, exchanged = instance.flat, instance.exchanged
+    levels = instance.devices_per_machine, instance.inner_bandwidth
+    expect(
+        (levels[0] is None) == (levels[1] is None), where, "inner_bandwidth", levels[1], "beside devices_per_machine"
+    )
+    for name, degrees in (("cp_degrees", instance.cp_degrees), ("ep_degrees", instance.ep_degrees)):
+        expect_unique([str(each) for each in degrees], where, name)
+        expect(bool(degrees), where, name, [], "at least one degree, such as 1")
+    known = {node: own for node, own in exchanged.items() if node in flat.index}
+    expect(len(known) == len(exchanged), where, "exchanged", sorted(map(str, exchanged)), "ids of nodes")
+    context, expert = max(instance.cp_degrees), max(instance.ep_degrees)
+    has_context = context == 1 or any(own.kv_bytes for own in known.values())
+    expect(has_context, where, "cp_degrees", context, "1 where exchanged has no kv_bytes")
+    tokens = flat.options.get("seq-len", flat.options.get("sequence-length"))
+    for degree in instance.cp_degrees:
+        fits = degree == 1 or not isinstance(tokens, int) or tokens % (2 * degree) == 0
+        expect(fits, where, "cp_degrees", degree, f"degrees c with 2 c dividing {tokens} tokens, for equal causal work")
+    has_experts = expert == 1 or any(own.experts for own in known.values())
+    expect(has_experts, where, "ep_degrees", expert, "1 where exchanged has no experts")
+    for node, own in known.items():
+        for degree in instance.ep_degrees:
+            rule = f"degrees that divide {own.experts}, the experts of node {node}"
+            expect(own.experts % degree == 0, where, "ep_degrees", degree, rule)
+        for t, found in flat.layers[flat.index[node]].tmpcs.items():
+            for x in found:
+                held = (2 + instance.sharded_per_weight) * own.expert_weight_bytes / t
+                rule = f"at least {held:g}: weights, gradients and states of experts"
+                fits = expert == 1 or held <= x.static_bytes * (1 + _ROUNDED)
+                expect(fits, where, f"flat: static_bytes of node {node}, degree {t}", x.static_bytes, rule)
+                rule = f"at least {own.expert_weight_bytes / t:g}, those of its experts"
+                fits = own.expert_weight_bytes / t <= x.weight_bytes * (1 + _ROUNDED)
+                expect(fits, where, f"flat: weight_bytes of node {node}, degree {t}", x.weight_bytes, rule)
 
 
 def shared_per_weight(instance: StrategyInstance, level: int) -> float:

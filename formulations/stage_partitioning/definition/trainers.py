@@ -71,9 +71,9 @@ class Trainer:
     ``counts``: it names no modules, but counts layers between an embedding and a head, which stand whole in the first
     and the last stage, and are not recomputed. ``fills``: each stage has a layer that counts. ``schedules``: the orders
     of passes that it runs, of those in `formulations.simulation.orders`, its default first; those that serve have none.
-    ``sequences``: it can share sequences in all layers. ``selective``: it can recompute the attention's core in all
-    layers, and nothing else. ``sharding``: what its replicas can share (`StrategyInstance`), or less than it has them
-    share; in a pipeline at most ``most_in_pipeline``.
+    ``sequences``: it can share sequences in all layers. ``context``: it has context and expert parallelism.
+    ``selective``: it can recompute the attention's core in all layers, and nothing else. ``sharding``: what its
+    replicas can share (`StrategyInstance`), or less than it has them share; in a pipeline up to ``most_in_pipeline``.
     """
 
     name: str
@@ -83,6 +83,7 @@ class Trainer:
     fills: bool = False
     schedules: tuple[str, ...] = ()
     sequences: bool = False
+    context: bool = False
     selective: bool = False
     sharding: tuple[int, ...] = (0, 1)
     most_in_pipeline: int = MOST_SHARED
@@ -104,12 +105,12 @@ TRAINERS = {
     for trainer in (
         Trainer(
             "megatron", Degrees.ONE, Recompute.FIRST, counts=True, schedules=("1f1b", "interleaved"),
-            sequences=True, selective=True,
+            sequences=True, context=True, selective=True,
         ),
         # Its replicas share everything (FSDP), but for DDP without a pipeline or tensor parallelism.
         Trainer(
             "torchtitan", Degrees.ONE, Recompute.ALL, counts=False, schedules=("1f1b", "gpipe", "interleaved"),
-            sequences=True, sharding=(0, 1, 3),
+            sequences=True, context=True, sharding=(0, 1, 3),
         ),
         # Its pipeline engine refuses stages 2 and 3.
         Trainer(

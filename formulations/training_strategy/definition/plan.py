@@ -21,7 +21,8 @@ class StrategyPlan:
     ``chunks[g]`` are the layers of global stage g, which device g mod p of a pipeline of p devices runs; there are
     p ``virtual_stages`` of them, from the input side on. ``tmpcs`` has a TMPC for every layer. Replicas share what
     ``sharding`` says (`StrategyInstance`), tensor-parallel devices the sequences between split products if
-    ``sequence_parallel``.
+    ``sequence_parallel``. Each of d replicas is ``cp_degree`` c devices that share the tokens of a sample; of all d c
+    devices ``ep_degree`` ones share the experts of a layer.
     """
 
     pp_degree: Count
@@ -33,6 +34,18 @@ class StrategyPlan:
     tmpcs: Mapping[NodeId, Text]
     sharding: Index = 0
     sequence_parallel: Flag = False
+    cp_degree: Count = 1
+    ep_degree: Count = 1
+
+    @property
+    def replicas(self) -> int:
+        """Devices that have the same weights, but for experts: d of different samples, each c of different tokens."""
+        return self.dp_degree * self.cp_degree
+
+    @property
+    def num_devices(self) -> int:
+        """All that the plan takes."""
+        return self.pp_degree * self.tp_degree * self.replicas
 
 
 @dataclass(frozen=True)
@@ -76,7 +89,7 @@ def _written(instance: StrategyInstance, plan: StrategyPlan) -> _Declared:
 
 plan_from_json, plan_to_json = exchange(
     '``{"pp_degree", "tp_degree", "dp_degree", "virtual_stages", "schedule", "chunks", "tmpcs", "sharding", '
-    '"sequence_parallel", "num_microbatches", "sharded"}``.',
+    '"sequence_parallel", "cp_degree", "ep_degree", "num_microbatches", "sharded"}``.',
     _Declared,
     _read,
     _written,

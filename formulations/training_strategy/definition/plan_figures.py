@@ -55,9 +55,11 @@ def breakdown(instance: StrategyInstance, plan: StrategyPlan) -> Breakdown:
         "degrees": f"pp {plan.pp_degree} x dp {plan.dp_degree} x tp {plan.tp_degree}",
         **({"sharding": plan.sharding} if plan.sharding else {}),
         **({"sequence_parallel": True} if plan.sequence_parallel else {}),
+        **({"cp_degree": plan.cp_degree} if plan.cp_degree > 1 else {}),
+        **({"ep_degree": plan.ep_degree} if plan.ep_degree > 1 else {}),
         "batch_time": total,
         "bubble_share": max(0.0, 1 - busy / lanes) if lanes > 0 else 0.0,
-        "devices_used": plan.pp_degree * plan.dp_degree * plan.tp_degree,
+        "devices_used": plan.num_devices,
         **(throughput(instance.flat, per_sample) or samples(instance.flat, per_sample)),
     }
     stages = stages_of(steps)

@@ -1,11 +1,11 @@
 """Training strategies: the definition, naively and without any solver.
 
-A plan has pp_degree p, tp_degree t and dp_degree d: d pipelines of p devices, each of them t real ones, run N/d
-micro-batches each, in the orders of a schedule that trainers run. The layers are cut into p V chunks; device i has
-chunks i, i + p, and so on. The objective is the time of one batch: the simulated iteration of a pipeline, and behind it
-the longest sum of gradients over the d replicas::
+A plan has pp_degree p, tp_degree t, cp_degree c and dp_degree d: d pipelines of p devices, each of them c t real ones,
+run N/d micro-batches each, in the orders of a schedule that trainers run. The layers are cut into p V chunks; device i
+has chunks i, i + p, and so on. The objective is the time of one batch: the simulated iteration of a pipeline, and
+behind it the longest sum of gradients over the c d devices of equal weights::
 
-    simulate(chunks, orders) + max over devices of 4 (d-1)/d * weights / B
+    simulate(chunks, orders) + max over devices of 4 (c d-1)/(c d) * weights / B
 
 A micro-batch takes a chunk the compute times of its layers and, as in Piper's cost model, what crosses its boundaries,
 sent and received. Of that the forward pass is a third (an instance has only the sum) and the backward pass the rest;
@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from formulations.contract.violation import Violation
 from formulations.simulation.iteration import Iteration, Stages, simulate
@@ -32,7 +32,13 @@ from formulations.simulation.orders import SCHEDULES, Action
 from formulations.stage_partitioning.definition.problem import MEMORY_SLACK
 from formulations.training_strategy.definition.plan import StrategyPlan
 from instances.problems.stage_partitioning import Layer, Tmpc, of_sequences
-from instances.problems.training_strategy import MOST_SHARED, Schedule, StrategyInstance, shared_per_weight
+from instances.problems.training_strategy import (
+    MOST_SHARED,
+    Exchanged,
+    Schedule,
+    StrategyInstance,
+    shared_per_weight,
+)
 from instances.rules import NodeId
 from instances.units import of_room
 
@@ -48,7 +54,8 @@ class ChunkTimes:
 
 def chunk_times(instance: StrategyInstance, plan: StrategyPlan, chunk: Sequence[NodeId]) -> ChunkTimes:
     """Times of a chunk, in the instance's unit."""
-    flat, inside = instance.flat, set(chunk)
+    flat, inside, by = instance.flat, set(chunk), shared_in(instance, plan)
+    rate = bandwidth(instance, by.stages_inside)
     fastest, again, transfers = [], [], []
     for node in chunk:
         least = min(x.time for x in _ways(instance, plan, node))
@@ -57,10 +64,10 @@ def chunk_times(instance: StrategyInstance, plan: StrategyPlan, chunk: Sequence[
     for edge in flat.edges:
         if edge.target in inside and edge.source not in inside:
             sync = chosen(instance, plan, edge.target).sync_forward_bytes.get(edge.source, 0.0)
-            transfers.append(2 * (edge.bytes + sync) / flat.bandwidth)
+            transfers.append(2 * (edge.bytes / by.context + sync) / rate)
         if edge.source in inside and edge.target not in inside:
             sync = chosen(instance, plan, edge.source).sync_backward_bytes.get(edge.target, 0.0)
-            transfers.append(2 * (edge.bytes + sync) / flat.bandwidth)
+            transfers.append(2 * (edge.bytes / by.context + sync) / rate)
     third, recomputation = math.fsum([*fastest, *transfers]) / 3, math.fsum(again)
     if SCHEDULES[plan.schedule].is_split:
         return ChunkTimes(third, third + recomputation, third)
@@ -70,31 +77,59 @@ def chunk_times(instance: StrategyInstance, plan: StrategyPlan, chunk: Sequence[
 def gradient_sum(instance: StrategyInstance, plan: StrategyPlan, chunk: Sequence[NodeId]) -> float:
     """Time of a chunk's all-reduce of gradients over the d replicas, or of what takes its place; Piper's count."""
     weights = math.fsum(chosen(instance, plan, node).weight_bytes for node in chunk)
-    return 4 * (plan.dp_degree - 1) / plan.dp_degree * weights / instance.flat.bandwidth
+    rate = bandwidth(instance, shared_in(instance, plan).stages_inside)
+    return 4 * (plan.replicas - 1) / plan.replicas * weights / rate
 
 
 class Shared(NamedTuple):
     """What devices share besides tensors; plans with equal ones run a layer in the same ways.
 
-    ``level`` of ``sharding`` over so many ``replicas``, of a pipeline or not; ``sequences`` or not.
+    ``level`` of ``sharding`` over so many ``replicas`` d c, of a pipeline or not; ``sequences`` or not; the degrees of
+    ``context`` and ``expert`` parallelism. Whether sums of gradients, and stages, stay in a machine.
     """
 
     level: int = 0
     replicas: int = 1
     in_pipeline: bool = False
     sequences: bool = False
+    context: int = 1
+    expert: int = 1
+    sums_inside: bool = False
+    stages_inside: bool = False
 
 
-def shared(level: int, replicas: int, pp_degree: int, sequences: bool) -> Shared:
-    """That of a plan: one replica shares nothing, and levels below 3 are the same with a pipeline."""
-    if not level or replicas == 1:
-        return Shared(sequences=sequences)
-    return Shared(level, replicas, level == MOST_SHARED and pp_degree > 1, sequences)
+def shared_in(instance: StrategyInstance, plan: StrategyPlan) -> Shared:
+    """That of a plan: one replica shares nothing, and levels below 3 are the same with a pipeline.
+
+    Devices stand in the order tp, cp, ep, dp, pp, innermost first, as Megatron has it.
+    """
+    p, t, replicas = plan.pp_degree, plan.tp_degree, plan.replicas
+    level = plan.sharding if replicas > 1 else 0
+    return Shared(
+        level,
+        replicas if level or plan.ep_degree > 1 else 1,
+        level == MOST_SHARED and p > 1,
+        plan.sequence_parallel,
+        plan.cp_degree,
+        plan.ep_degree,
+        replicas > 1 and is_inside(instance, t * replicas),
+        p > 1 and is_inside(instance, p * t * replicas),
+    )
 
 
-def shared_in(plan: StrategyPlan) -> Shared:
-    """That of a plan."""
-    return shared(plan.sharding, plan.dp_degree, plan.pp_degree, plan.sequence_parallel)
+def is_inside(instance: StrategyInstance, devices: int) -> bool:
+    """Whether so many devices next to each other are in one machine, which has a bandwidth of its own.
+
+    They begin at a multiple of their number, so a machine has whole groups if that divides its devices.
+    """
+    most = instance.devices_per_machine
+    return most is not None and most % devices == 0
+
+
+def bandwidth(instance: StrategyInstance, inside: bool) -> float:
+    """Of devices in one machine, or in several."""
+    own = instance.inner_bandwidth
+    return own if inside and own is not None else instance.flat.bandwidth
 
 
 def ways(instance: StrategyInstance, layer: Layer, t: int, by: Shared) -> tuple[Tmpc, ...]:
@@ -113,26 +148,63 @@ def ways(instance: StrategyInstance, layer: Layer, t: int, by: Shared) -> tuple[
     (distributed/fsdp.py) and torch.distributed.pipelining.
     """
     found = of_sequences(layer.tmpcs.get(t, ()), by.sequences)
-    level, d, in_pipeline, _ = by
-    if not level or not found:
+    if by in (Shared(), Shared(sequences=True)) or not found:
         return found
-    fastest, bandwidth = min(x.time for x in found), instance.flat.bandwidth
+    level, d, in_pipeline, _, c, e, sums_inside, stages_inside = by
+    forward = min(x.time for x in found) / c / 3
+    exchanged = _exchange(instance, layer, t, by)
     per_weight = shared_per_weight(instance, level)
+    of_sums = bandwidth(instance, sums_inside)
     most = 0.0
     if level == MOST_SHARED and not in_pipeline and layer.id == instance.chain[0].id:
-        most = 3 * max(x.weight_bytes for each in instance.flat.layers for x in each.tmpcs.get(t, ()))
+        most = 3 * max(
+            sum(_weights(instance, each, x, t, e)) for each in instance.flat.layers for x in each.tmpcs.get(t, ())
+        )
 
     def run(x: Tmpc) -> Tmpc:
-        static = x.static_bytes - per_weight * x.weight_bytes * (d - 1) / d + most
-        if in_pipeline:
-            return replace(x, static_bytes=static + 2 * x.weight_bytes)
-        sent, forward = 2 * (d - 1) / d * x.weight_bytes / bandwidth, fastest / 3
-        waits = max(0.0, (level - 1) * sent - (x.time - forward))
-        if level == MOST_SHARED:
-            waits += max(0.0, sent - forward)
-        return replace(x, static_bytes=static, time=x.time + (waits if level > 1 else 0.0))
+        dense, experts = _weights(instance, layer, x, t, e)
+        summed = dense * (d - 1) / d + experts * (d / e - 1) / (d / e)
+        static = x.static_bytes - (e - 1) * experts * (2 + instance.sharded_per_weight)
+        static += most - per_weight * summed + (2 * (dense + experts) if in_pipeline else 0.0)
+        again = exchanged if x.time / c / 3 > forward else 0.0
+        time, first = x.time / c + 3 * exchanged + again, forward + exchanged
+        if level > 1 and not in_pipeline:
+            sent = 2 * summed / of_sums
+            time += max(0.0, (level - 1) * sent - (time - first))
+            time += max(0.0, sent - first) if level == MOST_SHARED else 0.0
+        # Sums of gradients are (d-1)/d of what stands here, at the bandwidth of stages.
+        weights = summed * d / (d - 1) if e > 1 and d > 1 else x.weight_bytes
+        return replace(
+            x,
+            time=time,
+            weight_bytes=weights * bandwidth(instance, stages_inside) / of_sums,
+            activation_bytes=x.activation_bytes / c,
+            static_bytes=static,
+            sync_forward_bytes={node: size / c for node, size in x.sync_forward_bytes.items()},
+            sync_backward_bytes={node: size / c for node, size in x.sync_backward_bytes.items()},
+        )
 
     return tuple(map(run, found))
+
+
+def _weights(instance: StrategyInstance, layer: Layer, x: Tmpc, t: int, e: int) -> tuple[float, float]:
+    """Weights of a device that are no experts', and those of its share of the experts."""
+    own = instance.exchanged.get(layer.id, Exchanged())
+    experts = own.expert_weight_bytes / t
+    return x.weight_bytes - experts, experts / e
+
+
+def _exchange(instance: StrategyInstance, layer: Layer, t: int, by: Shared) -> float:
+    """A third of what a layer's devices exchange for a micro-batch: as much again twice in the backward pass.
+
+    Keys and values go around a ring of c devices, and their gradients with them. Tokens go to e devices and come back,
+    and so do their gradients: of these a third counts in each part.
+    """
+    own = instance.exchanged.get(layer.id, Exchanged())
+    c, e = by.context, by.expert
+    ring = (c - 1) / c * own.kv_bytes / t / bandwidth(instance, is_inside(instance, t * c))
+    sent = 4 / 3 * (e - 1) / e * own.token_bytes / (t * c) / bandwidth(instance, is_inside(instance, t * e))
+    return ring + sent
 
 
 def of_shared(instance: StrategyInstance, by: Shared) -> StrategyInstance:
@@ -144,7 +216,10 @@ def of_shared(instance: StrategyInstance, by: Shared) -> StrategyInstance:
     layers = tuple(
         replace(layer, tmpcs={t: ways(instance, layer, t, by) for t in layer.tmpcs}) for layer in instance.flat.layers
     )
-    return replace(instance, flat=replace(instance.flat, layers=layers), sharded_per_weight=0.0, sharding=())
+    edges = tuple(replace(edge, bytes=edge.bytes / by.context) for edge in instance.flat.edges)
+    flat = replace(instance.flat, layers=layers, edges=edges, bandwidth=bandwidth(instance, by.stages_inside))
+    nothing: dict[str, Any] = {"sharded_per_weight": 0.0, "sharding": (), "cp_degrees": (1,), "ep_degrees": (1,)}
+    return replace(instance, flat=flat, exchanged={}, devices_per_machine=None, inner_bandwidth=None, **nothing)
 
 
 def offers_sequences(instance: StrategyInstance, t: int) -> bool:
@@ -226,8 +301,9 @@ def violations(instance: StrategyInstance, plan: StrategyPlan) -> tuple[Violatio
 
     Rules: ``cover`` (every layer in exactly one chunk, no chunk empty, p V chunks), ``tmpc`` (a TMPC at t for every
     layer, of those that share sequences if the plan does and the layer has the choice), ``order`` (no edge runs
-    backwards), ``devices`` (p t d <= K), ``dp_degree`` (d divides N, and is at most ``max_dp_degree``), ``sharding``
-    (one of the instance's levels, 2 without a pipeline alone; sequences where a layer has the choice), ``schedule``
+    backwards), ``devices`` (p t c d <= K), ``dp_degree`` (d divides N, and is at most ``max_dp_degree``), ``sharding``
+    (one of the instance's levels, 2 without a pipeline alone; sequences where a layer has the choice; c and e among the
+    instance's degrees, e a divisor of c d, and sequences are shared if e and t are more than 1), ``schedule``
     (one of the instance's, with as many chunks on a device as it and the instance take, and an order for these
     numbers), ``memory`` (<= M on every device).
     """
@@ -241,9 +317,8 @@ def violations(instance: StrategyInstance, plan: StrategyPlan) -> tuple[Violatio
         for edge in flat.edges
         if chunk_of[edge.source] > chunk_of[edge.target]
     ]
-    devices = plan.pp_degree * plan.tp_degree * plan.dp_degree
-    if devices > flat.num_devices:
-        found.append(Violation("devices", f"the plan takes {devices} devices of {flat.num_devices}"))
+    if plan.num_devices > flat.num_devices:
+        found.append(Violation("devices", f"the plan takes {plan.num_devices} devices of {flat.num_devices}"))
     most = flat.num_microbatches if flat.max_dp_degree is None else flat.max_dp_degree
     if flat.num_microbatches % plan.dp_degree or plan.dp_degree > most:
         rule = f"expected a divisor of {flat.num_microbatches} micro-batches, at most {most}"
@@ -294,7 +369,7 @@ def _find(instance: StrategyInstance, plan: StrategyPlan, node: NodeId) -> Tmpc 
 
 
 def _ways(instance: StrategyInstance, plan: StrategyPlan, node: NodeId) -> tuple[Tmpc, ...]:
-    return ways(instance, instance.flat.layers[instance.flat.index[node]], plan.tp_degree, shared_in(plan))
+    return ways(instance, instance.flat.layers[instance.flat.index[node]], plan.tp_degree, shared_in(instance, plan))
 
 
 def _of(plan: StrategyPlan) -> str:
@@ -307,8 +382,27 @@ def _sharing(instance: StrategyInstance, plan: StrategyPlan) -> Iterator[Violati
         yield Violation("sharding", f"level {level}; expected one of {', '.join(map(str, instance.levels))}")
     if not shares_more(level, plan.pp_degree):
         yield Violation("sharding", f"level {level} in a pipeline of {plan.pp_degree}: its gradients are held whole")
+    if plan.cp_degree not in instance.cp_degrees:
+        rule = ", ".join(map(str, instance.cp_degrees))
+        yield Violation("sharding", f"context-parallel degree {plan.cp_degree}; expected one of {rule}")
+    if plan.ep_degree not in instance.ep_degrees:
+        rule = ", ".join(map(str, instance.ep_degrees))
+        yield Violation("sharding", f"expert-parallel degree {plan.ep_degree}; expected one of {rule}")
+    reason = no_experts(plan)
+    if reason is not None:
+        yield Violation("sharding", reason)
     if plan.sequence_parallel and not offers_sequences(instance, plan.tp_degree):
         yield Violation("sharding", f"no layer has the choice to share sequences {_of(plan)}")
+
+
+def no_experts(plan: StrategyPlan) -> str | None:
+    """Why devices cannot share experts; ``None`` if they can."""
+    e = plan.ep_degree
+    if plan.replicas % e:
+        return f"{e} devices share experts; expected a divisor of {plan.replicas}, those of the same dense weights"
+    if e > 1 and plan.tp_degree > 1 and not plan.sequence_parallel:
+        return f"{plan.tp_degree} tensor-parallel devices each send all tokens to experts; expected shared sequences"
+    return None
 
 
 def shares_more(level: int, pp_degree: int) -> bool:

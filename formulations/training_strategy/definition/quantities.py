@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from formulations.contract.quantities import Domain, Quantity
-from formulations.stage_partitioning.definition.trainers import TRAINERS, obstacles
+from formulations.stage_partitioning.definition.trainers import TRAINERS, Trainer, obstacles
 from formulations.training_strategy.definition.plan import StrategyPlan, as_stages
 from formulations.training_strategy.definition.problem import shared_in
 from instances.problems.training_strategy import StrategyInstance
@@ -14,9 +14,19 @@ _SCHEDULE = Domain("schedule", lambda instance: [str(each) for each in instance.
 def realizable(instance: StrategyInstance, plan: StrategyPlan, name: str) -> int:
     """1 if a trainer of that name has the plan's schedule, cuts there, recomputes so, and shares as much."""
     trainer = TRAINERS[name]
-    if plan.schedule not in trainer.schedules or not trainer.shares(shared_in(plan).level, plan.pp_degree):
+    if plan.schedule not in trainer.schedules or not runs(trainer, instance, plan):
         return 0
     return int(not any(True for _ in obstacles(instance.flat, as_stages(plan), trainer)))
+
+
+def runs(trainer: Trainer, instance: StrategyInstance, plan: StrategyPlan) -> bool:
+    """Whether a trainer shares what the degrees of a plan do."""
+    by = shared_in(instance, plan)
+    return (
+        trainer.shares(by.level, plan.pp_degree)
+        and (trainer.sequences or not by.sequences)
+        and (trainer.context or by.context == by.expert == 1)
+    )
 
 
 #: What degrees and the schedule decide.
@@ -24,6 +34,8 @@ OF_DEGREES = (
     Quantity("pp_degree", "devices of a pipeline", lambda _, plan: int(plan.pp_degree)),
     Quantity("tp_degree", "devices of a tensor-parallel group", lambda _, plan: int(plan.tp_degree)),
     Quantity("dp_degree", "replicas of the pipeline", lambda _, plan: int(plan.dp_degree)),
+    Quantity("cp_degree", "devices that share the tokens of a sample", lambda _, plan: int(plan.cp_degree)),
+    Quantity("ep_degree", "devices that share the experts of a layer", lambda _, plan: int(plan.ep_degree)),
     Quantity("virtual_stages", "chunks of layers of a device", lambda _, plan: int(plan.virtual_stages)),
     Quantity("sharding", "what replicas share (ZeRO's stage)", lambda _, plan: int(plan.sharding)),
     Quantity(

@@ -13,13 +13,14 @@ from formulations.stage_partitioning.definition.settings import describe as desc
 from formulations.stage_partitioning.definition.settings import read as read_flat
 from formulations.stage_partitioning.definition.settings import recognise as recognise_flat
 from formulations.stage_partitioning.definition.trainers import TRAINERS
-from formulations.training_strategy.definition.problem import of_shared, shared
+from formulations.training_strategy.definition.problem import Shared, of_shared
 from instances.errors import expect
 from instances.memory_schemes import SCHEMES
-from instances.parameters import Setting, one_of, parse_count, parse_names
+from instances.parameters import Setting, one_of, parse_count, parse_degrees, parse_names
 from instances.problems.flushed_partitioning import FlushedInstance
 from instances.problems.training_strategy import MOST_SHARED, Schedule, StrategyInstance, check, shared_per_weight
 from instances.requirements import Requirement, expect_none, with_requirements
+from instances.units import parse_bandwidth
 
 
 def also_reads(content: Any) -> bool:
@@ -92,6 +93,12 @@ _OWN = (
         "what replicas may share: 0 nothing, 1 optimizer states, 2 gradients too, 3 weights too (ZeRO's stages, FSDP)",
         metavar=f"0,1,2,3|{ANY}",
     ),
+    Setting(
+        "cp", parse_degrees, "degrees of context parallelism to choose from", metavar="1,2,...", field="cp_degrees"
+    ),
+    Setting("ep", parse_degrees, "degrees of expert parallelism to choose from", metavar="1,2,...", field="ep_degrees"),
+    Setting("devices-per-machine", parse_count, "devices that --inner-bandwidth joins", metavar="G"),
+    Setting("inner-bandwidth", parse_bandwidth, "between devices of a machine", metavar="SIZE/s"),
 )
 _NOT_SHARED = {"exactly", "realizable", "cost-model"}
 #: A caller who names a trainer may not know that the objective of what was declared as another problem is replaced.
@@ -182,5 +189,5 @@ def describe(instance: StrategyInstance) -> dict[str, Any]:
 
 def memory_pressure(instance: StrategyInstance) -> float | None:
     """That of the flat instance, of the optimizer states the share of a replica where these are most."""
-    by = shared(max(instance.levels), instance.flat.num_microbatches, 1, False)
+    by = Shared(max(instance.levels), max(2, instance.flat.num_microbatches))
     return flat_overrides.memory_pressure(of_shared(instance, by).flat)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from formulations.training_strategy.costs import Chain, Chains, Choice, Degrees, Kept, all_degrees, chain_of, plan_of
 from formulations.training_strategy.definition.plan import StrategyPlan
-from formulations.training_strategy.definition.problem import of_shared
+from formulations.training_strategy.definition.problem import of_shared, shared_in
 from formulations.training_strategy.fixed_orders import FixedOrders, moments, orders_of
 from formulations.training_strategy.layouts import NOISE, quick_bound
 from instances.problems.training_strategy import Schedule, StrategyInstance
@@ -181,10 +181,10 @@ def layouts_of(
     ``cost`` and ``size`` turn times and bytes into a model's units, none above what it is.
     """
     _, degrees, chain = priced
-    _, V, p, _, d, m, *_ = degrees
-    instance = of_shared(instance, degrees.shared)
+    _, V, p, _, _, m, *_ = degrees
+    instance = of_shared(instance, shared_in(instance, degrees.plan()))
     S, L, flat, full, ways = degrees.num_chunks, len(chain.ids), instance.flat, moments(degrees), chain.ways
-    share, place = 4 * (d - 1) / d / flat.bandwidth, {node: position for position, node in enumerate(chain.ids)}
+    share, place = 4 * degrees.share / flat.bandwidth, {node: position for position, node in enumerate(chain.ids)}
 
     def units(time: float) -> float:
         return cost(min(time, most))

@@ -71,7 +71,8 @@ class Layout:
     ``num_microbatches`` of a batch, of all replicas; ``samples`` of a micro-batch; ``tokens`` of a sample (``None``:
     unknown); the ``schedule``, the order of passes that the plan's time is of; and ``sharding``, what replicas share: 1
     the optimizer's states, 2 gradients as well, 3 weights as well. ``sequences``: tensor-parallel devices share them.
-    ``selective``: all layers recompute the attention's core.
+    ``selective``: all layers recompute the attention's core. Each replica is ``context`` devices for each of its tensor
+    ranks, and of all of these ``expert`` ones share experts.
     """
 
     stages: tuple[Stage, ...]
@@ -83,6 +84,8 @@ class Layout:
     sharding: int = field(default=0, compare=False)
     sequences: bool = field(default=False, compare=False)
     selective: bool = False
+    context: int = 1
+    expert: int = 1
 
     @property
     def pp_degree(self) -> int:
@@ -111,7 +114,7 @@ class Layout:
     @property
     def world_size(self) -> int:
         """Devices of all ranks."""
-        return sum(stage.num_devices for stage in self.stages[: self.pp_degree])
+        return self.context * sum(stage.num_devices for stage in self.stages[: self.pp_degree])
 
     @property
     def layers(self) -> tuple[Layer, ...]:

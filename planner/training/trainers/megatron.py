@@ -18,6 +18,7 @@ from planner.training.trainers.layout import DECODER, EMBEDDING, HEAD, MTP, Laye
 _LETTERS = {EMBEDDING: "E", DECODER: "t", MTP: "m", HEAD: "L"}
 _ROLES = {letter: role for role, letter in _LETTERS.items()}
 _ARGUMENT = re.compile(r"--([a-z-]+) (?:\"([^\"]*)\"|(\S+))")
+_SHARING = "context-parallel-size", "expert-model-parallel-size"
 _WORLD = re.compile(r"WORLD_SIZE=(\d+)")
 #: As Megatron's own parser unrolls them, in this order.
 _REPEATED = (re.compile(r"\(([^)]+)\)\*(\d+)"), re.compile(r"(.)\*(\d+)"))
@@ -34,6 +35,8 @@ def write(layout: Layout) -> str:
         f"--num-layers {sum(map(len, counted.decoders()))}",
         f"--tensor-model-parallel-size {layout.tp_degree}",
         f"--pipeline-model-parallel-size {layout.pp_degree}",
+        *([f"--context-parallel-size {layout.context}"] if layout.context > 1 else []),
+        *([f"--expert-model-parallel-size {layout.expert}"] if layout.expert > 1 else []),
         f'--pipeline-model-parallel-layout "{"|".join(map(_letters, counted.stages))}"',
     ]
     batch = layout.batch
@@ -75,14 +78,16 @@ def read(text: str) -> Layout:
         assert world is not None
         tp, pp = int(arguments["tensor-model-parallel-size"]), int(arguments["pipeline-model-parallel-size"])
         rows = stages(arguments["pipeline-model-parallel-layout"])
-        dp, rest = divmod(int(world.group(1)), tp * pp)
+        context, expert = (int(arguments.get(name, 1)) for name in _SHARING)
+        dp, rest = divmod(int(world.group(1)), tp * pp * context)
         recomputed = int(arguments.get("recompute-num-layers", 0))
     except (KeyError, AssertionError, ZeroDivisionError) as missing:
         raise ValueError(f"the text has no {missing or 'WORLD_SIZE'}; expected what `write` writes") from None
     if rest or len(rows) % pp:
         raise ValueError(f"{len(rows)} stages, {pp} ranks and a world of {world.group(1)} do not fit together")
     made = tuple(Stage(_recomputing(row, recomputed), dp, tp) for row in rows)
-    return Layout(made, virtual=len(rows) // pp, selective=arguments.get("recompute-granularity") == "selective")
+    selective = arguments.get("recompute-granularity") == "selective"
+    return Layout(made, virtual=len(rows) // pp, selective=selective, context=context, expert=expert)
 
 
 def stages(text: str) -> list[list[str]]:

@@ -18,7 +18,7 @@ from formulations.stage_partitioning.definition.trainers import (
     with_sequences,
 )
 from formulations.training_strategy.definition.plan import as_stages
-from formulations.training_strategy.definition.problem import shared_in
+from formulations.training_strategy.definition.problem import Shared, shared_in
 from instances.problems.stage_partitioning import StageInstance
 from planner.files.load import family_of
 from planner.process.errors import UsageError
@@ -35,6 +35,7 @@ PROBLEMS = (
     "layer_assignment",
     "amp_strategy",
 )
+_NOTHING = Shared()
 #: What replicas share, by the level of sharding.
 _SHARED = ("nothing", "optimizer states", "gradients", "weights")
 #: What trainers share instead of levels below one.
@@ -81,8 +82,8 @@ def layout_of(instance: Any, plan: Any, wanted: Format) -> TranslatedPlan:
     if problem == "stage_partitioning":
         return _of_stages(instance, plan, wanted)
     if problem == "training_strategy":
-        level = shared_in(plan).level
-        return _of_stages(instance.flat, as_stages(plan), wanted, str(plan.schedule), plan.virtual_stages, level)
+        by = shared_in(instance, plan)
+        return _of_stages(instance.flat, as_stages(plan), wanted, str(plan.schedule), plan.virtual_stages, by)
     if problem == "flushed_partitioning":
         return _of_stages(instance.flat, plan, wanted, str(instance.schedule))
     return _of_stages(instance.flat, flatten(plan), wanted)
@@ -94,12 +95,14 @@ def _of_stages(
     wanted: Format,
     schedule: str | None = None,
     virtual: int = 1,
-    sharding: int = 0,
+    by: Shared = _NOTHING,
 ) -> TranslatedPlan:
     refused = tuple(obstacles(flat, plan, wanted.trainer))
-    if not wanted.trainer.shares(sharding, len(plan.stages) // virtual):
-        beside = " beside a pipeline" if wanted.trainer.shares(sharding, 1) else ""
-        refused = (f"replicas share {_SHARED[sharding]}; {wanted.name} does not{beside}", *refused)
+    if not wanted.trainer.shares(by.level, len(plan.stages) // virtual):
+        beside = " beside a pipeline" if wanted.trainer.shares(by.level, 1) else ""
+        refused = (f"replicas share {_SHARED[by.level]}; {wanted.name} does not{beside}", *refused)
+    if not wanted.trainer.context and by.context * by.expert > 1:
+        refused = (f"devices share tokens or experts; the layout of {wanted.name} does not say so", *refused)
     if virtual > 1 and "interleaved" not in wanted.trainer.schedules:
         refused = (f"devices have {virtual} chunks of layers; {wanted.name} has one on each", *refused)
     if refused:
@@ -127,7 +130,7 @@ def _of_stages(
     degrees = zip(rows, plan.stages, strict=True)
     stages = tuple(Stage(tuple(row), stage.dp_degree, stage.tp_degree) for row, stage in degrees)
     samples, tokens = (_count(flat.options, name) for name in ("microbatch", "seq-len"))
-    shared = sharding, has_sequences, any(map(is_selective, names))
+    shared = by.level, has_sequences, any(map(is_selective, names)), by.context, by.expert
     layout = Layout(stages, virtual, flat.num_microbatches, schedule, samples, tokens, *shared)
     return _check(layout, wanted, [*notes, *_left_out(layout, wanted)])
 

@@ -102,7 +102,7 @@ def write(layout: Layout) -> str:
     pp, dp, tp = layout.pp_degree, layout.dp_degree, layout.tp_degree
     batch = replace(layout.batch, microbatches=pytorch.microbatches(layout))
     default = "1F1B" if layout.virtual == 1 else "Interleaved1F1B"
-    is_sharded = layout.sharding > 0 or pp * tp > 1
+    is_sharded = layout.sharding > 0 or pp * tp * layout.context > 1
     assigned = {
         _PARALLELISM + "pipeline_parallel_degree": pp,
         _PARALLELISM + "data_parallel_replicate_degree": 1 if is_sharded else dp,
@@ -112,6 +112,7 @@ def write(layout: Layout) -> str:
         _PARALLELISM + "pipeline_parallel_microbatch_size": batch.samples,
         _TRAINING + "local_batch_size": batch.samples * (batch.microbatches if pp > 1 else 1),
         _TRAINING + "global_batch_size": batch.global_samples,
+        **{_PARALLELISM + name: degree for name, degree in _shared(layout).items() if degree > 1},
         **({} if batch.tokens is None else {_TRAINING + "seq_len": batch.tokens}),
     }
     parts = [[module for layer in stage.layers for module in layer.modules] for stage in layout.stages]
@@ -129,6 +130,10 @@ def write(layout: Layout) -> str:
     )
 
 
+def _shared(layout: Layout) -> dict[str, int]:
+    return {"context_parallel_degree": layout.context, "expert_parallel_degree": layout.expert}
+
+
 def read(text: str) -> Layout:
     """The layout of a recipe, a layer for each module; `ValueError` for another text."""
     found = constants(text)
@@ -143,4 +148,5 @@ def read(text: str) -> Layout:
     stages = (
         Stage(tuple(Layer("", (name,), name in recomputed) for name in part), replicas * shards, tp) for part in parts
     )
-    return Layout(tuple(stages), virtual=len(parts) // pp)
+    context, expert = (int(found.get(_PARALLELISM + name, 1)) for name in _shared(Layout(())))
+    return Layout(tuple(stages), virtual=len(parts) // pp, context=context, expert=expert)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from oracles.training_strategy import optimum, plans, random_instance, sharing, sharing_more
+from oracles.training_strategy import exchanging, optimum, plans, random_instance, sharing, sharing_more
 
 import planner
 from formulations.stage_partitioning.definition.trainers import TRAINERS
@@ -23,7 +23,7 @@ from formulations.training_strategy.definition.problem import (
 from formulations.training_strategy.models import cpsat, milp
 from instances.errors import InstanceError
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
-from instances.problems.training_strategy import Schedule, StrategyInstance, check, of_chain
+from instances.problems.training_strategy import Exchanged, Schedule, StrategyInstance, check, of_chain
 from planner.files.load import family_of
 from planner.solving.solve import run
 from solvers.outcome import Limits, Status, Stop, Watch
@@ -57,7 +57,7 @@ def plan(p: int, d: int, level: int = 1) -> StrategyPlan:
 def test_a_device_holds_its_share(given: StrategyPlan, peak: list[float]) -> None:
     instance = chain()
     assert peak_memory(instance, given) == peak
-    assert peak_memory(of_shared(instance, shared_in(given)), replace(given, sharding=0)) == peak
+    assert peak_memory(of_shared(instance, shared_in(instance, given)), replace(given, sharding=0)) == peak
     whole = replace(given, sharding=0)
     assert evaluate(instance, given) == evaluate(replace(instance, sharded_per_weight=0.0), whole)
     for limit, rules in ((max(peak), []), (max(peak) - 0.5, ["memory"])):
@@ -95,7 +95,7 @@ def test_levels_by_hand(given: StrategyPlan, peak: list[float], time: tuple[floa
     for bandwidth, expected in zip((1.0, 0.5), time, strict=True):
         instance = sharing_all(bandwidth)
         assert peak_memory(instance, given) == peak and evaluate(instance, given) == pytest.approx(expected)
-        own = of_shared(instance, shared_in(given))
+        own = of_shared(instance, shared_in(instance, given))
         assert peak_memory(own, replace(given, sharding=0)) == peak
         assert evaluate(own, replace(given, sharding=0)) == evaluate(instance, given)
         assert violations(instance, given) == ()
@@ -119,6 +119,72 @@ def test_levels_that_break_a_rule() -> None:
 def test_bad_levels_are_refused(levels: tuple[int, ...], ratio: float, words: str) -> None:
     with pytest.raises(InstanceError, match=words):
         check(replace(sharing_all(1.0, levels), sharded_per_weight=ratio), "instance")
+
+
+def exchange(inner: float | None = None) -> StrategyInstance:
+    """Layers of `sharing_all` with 2 bytes of experts, 12 of keys and values, 3 of tokens; machines of four devices."""
+    made = sharing_all(1.0)
+    own = Exchanged(12.0, 3.0, 2.0, 4)
+    layers = tuple(
+        replace(layer, tmpcs={1: tuple(replace(x, weight_bytes=4.0, static_bytes=20.0) for x in layer.tmpcs[1])})
+        for layer in made.flat.layers
+    )
+    machine = None if inner is None else 4
+    made = replace(made, flat=replace(made.flat, layers=layers), exchanged=dict.fromkeys(range(4), own))
+    return replace(made, cp_degrees=(1, 2), ep_degrees=(1, 2), devices_per_machine=machine, inner_bandwidth=inner)
+
+
+@pytest.mark.parametrize(
+    ("given", "inner", "peak", "time"),
+    [
+        # Two replicas, all held whole: 4 layers of 20 bytes, 1 of activations; 4 micro-batches; sums of 16 bytes.
+        (replace(plan(1, 2, 0)), None, 84, 4 * 12 + 32),
+        # They share experts: 2 bytes less of each layer's weights, 1 whole; tokens of 3 bytes go and come twice, half
+        # of them to the other device; experts are on no other device, so 8 bytes are summed.
+        (replace(plan(1, 2, 0), ep_degree=2), None, 84 - 4 * 5, 4 * (12 + 4 * 4 * 3 / 2) + 16),
+        # In a machine at 10 bytes/s.
+        (replace(plan(1, 2, 0), ep_degree=2), 10.0, 84 - 4 * 5, 4 * (12 + 4 * 4 * 3 / 20) + 1.6),
+        # Two devices share the tokens of 8 micro-batches: half of the times, and thrice half of keys and values.
+        (replace(plan(1, 1, 0), cp_degree=2), None, 82, 8 * (6 + 4 * 3 * 6) + 32),
+        # States, too: three bytes for each of weights, of which each device has half.
+        (replace(plan(1, 1, 1), cp_degree=2), None, 82 - 4 * 6, 8 * (6 + 4 * 3 * 6) + 32),
+        # Two stages of two replicas are in a machine, with their sums.
+        (plan(2, 2, 0), 10.0, 44, 5 * 6 + 1.6),
+    ],
+)
+def test_exchanges_by_hand(given: StrategyPlan, inner: float | None, peak: float, time: float) -> None:
+    instance = exchange(inner)
+    check(instance, "exchange")
+    assert max(peak_memory(instance, given)) == pytest.approx(peak)
+    assert evaluate(instance, given) == pytest.approx(time) and violations(instance, given) == ()
+    plain = replace(given, sharding=0, cp_degree=1, ep_degree=1)
+    own = of_shared(instance, shared_in(instance, given))
+    assert peak_memory(own, plain) == peak_memory(instance, given)
+
+
+def test_degrees_that_break_a_rule() -> None:
+    instance = exchange()
+    for wrong, rules in (
+        (replace(plan(1, 2, 0), cp_degree=4), ["sharding"]),
+        (replace(plan(1, 1, 0), ep_degree=2), ["sharding"]),
+        (replace(plan(1, 8, 0), cp_degree=2), ["devices"]),
+    ):
+        assert [each.rule for each in violations(instance, wrong)] == rules
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"ep_degrees": (1, 3)}, "degrees that divide 4, the experts of node 0"),
+        ({"cp_degrees": (1, 2), "exchanged": {}}, "1 where exchanged has no"),
+        ({"devices_per_machine": 4}, "inner_bandwidth"),
+        ({"exchanged": {9: Exchanged()}}, "ids of nodes"),
+        ({"exchanged": {0: Exchanged(1.0, 1.0, 5.0, 4)}}, "static_bytes of node 0"),
+    ],
+)
+def test_bad_exchanges_are_refused(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(InstanceError, match=words):
+        check(replace(exchange(), **given), "instance")
 
 
 def test_sharing_admits_plans_that_memory_forbids() -> None:
@@ -154,7 +220,14 @@ def case_of_more(number: int, most_layers: int = 3) -> StrategyInstance:
     return sharing_more(rng, random_instance(rng, most_layers))
 
 
-@pytest.mark.parametrize("make", [case, case_of_more])
+def case_of_exchange(number: int, most_layers: int = 3) -> StrategyInstance:
+    rng = random.Random(f"what is exchanged {number}")
+    made = exchanging(rng, random_instance(rng, most_layers))
+    check(made, str(number))
+    return made
+
+
+@pytest.mark.parametrize("make", [case, case_of_more, case_of_exchange])
 def test_exact_search_against_brute_force(make: Any, cases: int) -> None:
     feasible = [agrees(make(number), exact.solve, 1e-9, number) for number in range(3 * cases)]
     assert len(feasible) / 4 < sum(feasible) < len(feasible)
@@ -169,7 +242,7 @@ def test_levels_are_chosen_where_memory_is_short(memory: float, level: int | Non
     assert found.infeasible == (level is None)
 
 
-@pytest.mark.parametrize("make", [case, case_of_more])
+@pytest.mark.parametrize("make", [case, case_of_more, case_of_exchange])
 @pytest.mark.parametrize("room", [milp, cpsat])
 def test_models_against_brute_force(room: Any, make: Any, cases: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room.Model, "cut_off", lambda *given: pytest.fail(f"memory is no row of the model: {given[1]}"))
@@ -178,7 +251,7 @@ def test_models_against_brute_force(room: Any, make: Any, cases: int, monkeypatc
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("make", [case, case_of_more])
+@pytest.mark.parametrize("make", [case, case_of_more, case_of_exchange])
 def test_exact_search_against_brute_force_by_the_thousand(make: Any, cases: int) -> None:
     for number in range(10_000, 10_000 + cases):
         agrees(make(number, 4), exact.solve, 1e-9, number)

@@ -11,7 +11,7 @@ from oracles.iteration import iteration_s
 
 from formulations.simulation.orders import SCHEDULES
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
-from instances.problems.training_strategy import Schedule, StrategyInstance, of_chain
+from instances.problems.training_strategy import Exchanged, Schedule, StrategyInstance, of_chain
 
 #: Sets of schedules of random instances, and most chunks of a device.
 KINDS = (
@@ -133,6 +133,39 @@ def sharing_more(rng: random.Random, instance: StrategyInstance) -> StrategyInst
     return replace(made, flat=replace(made.flat, layers=layers, memory_bytes=memory), sharding=levels)
 
 
+def exchanging(rng: random.Random, instance: StrategyInstance) -> StrategyInstance:
+    """The same with experts in some layers, keys and values, degrees to share both, and machines of two or four."""
+    made = sharing_more(rng, instance)
+    cp, ep = rng.choice([((1, 2), (1,)), ((1,), (1, 2)), ((1, 2), (1, 2)), ((2,), (1, 2)), ((1, 2), (1, 4))])
+    whole = 2 + made.sharded_per_weight
+    exchanged, layers, added = {}, [], 0.0
+
+    def with_experts(found: tuple[Tmpc, ...], weight: float) -> tuple[Tmpc, ...]:
+        return tuple(
+            replace(x, weight_bytes=x.weight_bytes + weight, static_bytes=x.static_bytes + whole * weight)
+            for x in found
+        )
+
+    for layer in made.flat.layers:
+        if rng.random() < 0.3:
+            layers.append(layer)
+            continue
+        experts = float(rng.randint(0, 4))
+        exchanged[layer.id] = Exchanged(float(rng.randint(0, 4)), float(rng.randint(0, 3)), experts, 4)
+        layers.append(replace(layer, tmpcs={t: with_experts(found, experts / t) for t, found in layer.tmpcs.items()}))
+        added += whole * experts
+    if not any(each.kv_bytes for each in exchanged.values()):
+        cp = (1,)
+    if not exchanged:
+        ep = (1,)
+    memory = made.flat.memory_bytes + added * rng.choice([0.0, 0.5, 1.0])
+    flat = replace(made.flat, layers=tuple(layers), memory_bytes=memory)
+    machine = rng.choice([None, 2, 4])
+    inner = None if machine is None else made.flat.bandwidth * rng.choice([2, 10])
+    return replace(made, flat=flat, cp_degrees=cp, ep_degrees=ep, exchanged=exchanged,
+                   devices_per_machine=machine, inner_bandwidth=inner)  # fmt: skip
+
+
 def optimum(instance: StrategyInstance) -> float | None:
     """Least time of an iteration of all plans; ``None`` if there is none.
 
@@ -155,23 +188,26 @@ def optimum(instance: StrategyInstance) -> float | None:
 def plans(instance: StrategyInstance) -> Iterator[dict[str, Any]]:
     """All plans in JSON form, whatever devices hold."""
     for t, d, schedule, V, p, cuts in layouts(instance):
-        for level, sequences in _shared(instance, p, t):
+        for level, sequences, c, e in _shared(instance, p, t, d):
             tmpcs = _tmpcs(instance, t, sequences)
             ways = [[(v, x.id) for x in tmpcs[v]] for chunk in cuts for v in chunk]
             for chosen in product(*ways):
                 yield {"pp_degree": p, "tp_degree": t, "dp_degree": d, "virtual_stages": V, "schedule": schedule,
                        "chunks": cuts, "tmpcs": {str(v): name for v, name in chosen},
-                       "sharding": level, "sequence_parallel": sequences}  # fmt: skip
+                       "sharding": level, "sequence_parallel": sequences,
+                       "cp_degree": c, "ep_degree": e}  # fmt: skip
 
 
-def _shared(instance: StrategyInstance, p: int, t: int) -> Iterator[tuple[int, bool]]:
-    """Levels of sharding, and whether sequences are shared."""
+def _shared(instance: StrategyInstance, p: int, t: int, d: int) -> Iterator[tuple[int, bool, int, int]]:
+    """Levels of sharding, whether sequences are shared, degrees of context and expert parallelism."""
     kinds = [["sequence" in x.id for x in layer.tmpcs.get(t, ())] for layer in instance.flat.layers]
-    for level in instance.sharding or (1 if instance.sharded_per_weight else 0,):
-        if level != 2 or p == 1:
-            yield level, False
-            if any(True in own and False in own for own in kinds):
-                yield level, True
+    has_choice = any(True in own and False in own for own in kinds)
+    levels = instance.sharding or (1 if instance.sharded_per_weight else 0,)
+    for level, sequences, c, e in product(levels, (False, True), instance.cp_degrees, instance.ep_degrees):
+        if (level == 2 and p > 1) or (sequences and not has_choice) or p * t * c * d > instance.flat.num_devices:
+            continue
+        if c * d % e == 0 and (e == 1 or t == 1 or sequences):
+            yield level, sequences, c, e
 
 
 def _tmpcs(instance: StrategyInstance, t: int, sequences: bool) -> dict[Any, list[Tmpc]]:
@@ -188,7 +224,7 @@ def priced_plans(instance: StrategyInstance) -> Iterator[tuple[str, int, int, in
     """Schedule, devices of a pipeline, chunks of each, micro-batches, times of F, B, W of chunks, sum of gradients."""
     for t, d, schedule, V, p, cuts in layouts(instance):
         m = instance.flat.num_microbatches // d
-        for by in _shared(instance, p, t):
+        for by in _shared(instance, p, t, d):
             for chunks, sums in _run(instance, cuts, t, d, p, schedule, _moments(schedule, p, m, V), by):
                 yield schedule, p, V, m, chunks, sums
 
@@ -234,16 +270,36 @@ def _moments(schedule: str, p: int, m: int, V: int) -> list[set]:
 
 def _run(instance, cuts, t, d, p, schedule, moments, by):
     """Times of the chunks and the longest sum of gradients, for every choice of TMPCs that fits; times once each."""
-    flat, (level, sequences) = instance.flat, by
+    flat, (level, sequences, c, e) = instance.flat, by
     tmpcs = _tmpcs(instance, t, sequences)
     if not all(tmpcs.values()):
         return
-    # What goes to and from the other replicas with each micro-batch, beside a layer's passes: once, or thrice.
-    weight = {v: found[0].weight_bytes for v, found in tmpcs.items()}
-    once = {v: 2 * (d - 1) * size / d / flat.bandwidth if p == 1 else 0.0 for v, size in weight.items()}
+    machine = instance.devices_per_machine
+
+    def rate(span):
+        """Of that many neighbours: those of a machine, if it is made of such groups."""
+        return flat.bandwidth if machine is None or machine % span else instance.inner_bandwidth
+
+    # Weights of a device, dense ones on all c d devices and a share of the experts on every e-th; what goes to and from
+    # the others with each micro-batch, beside a layer's passes: once, or thrice.
+    D, same = c * d, c * d // e
+    dense, experts = {}, {}
+    for v, found in tmpcs.items():
+        of_experts = instance.exchanged[v].expert_weight_bytes / t if v in instance.exchanged else 0.0
+        dense[v], experts[v] = found[0].weight_bytes - of_experts, of_experts / e
+    weight = {v: dense[v] + experts[v] for v in tmpcs}
+    summed = {v: dense[v] * (1 - 1 / D) + experts[v] * (1 - 1 / same) for v in tmpcs}
+    once = {v: 2 * size / rate(t * D) if p == 1 else 0.0 for v, size in summed.items()}
 
     def spent(v, x):
-        first, second = (least := min(y.time for y in tmpcs[v])) / 3, x.time - least / 3
+        least = min(y.time for y in tmpcs[v])
+        other = 0.0
+        if v in instance.exchanged:
+            own = instance.exchanged[v]
+            other += (c - 1) * own.kv_bytes / (c * t) / rate(t * c)
+            other += 4 * (e - 1) * own.token_bytes / (e * t * c) / rate(t * e) / 3
+        first = least / c / 3 + other
+        second = 2 * (least / c / 3 + other) + (x.time - least) / c + (other if x.time > least else 0.0)
         if level == 2:
             second = max(second, once[v])
         if level == 3:
@@ -254,34 +310,35 @@ def _run(instance, cuts, t, d, p, schedule, moments, by):
     third = []
     for g, chunk in enumerate(cuts):
         sent = 0.0
-        for e in flat.edges:
-            if home[e.source] != home[e.target] and g == home[e.target]:
+        for edge in flat.edges:
+            if home[edge.source] != home[edge.target] and g == home[edge.target]:
                 sent += (
-                    2 * (e.bytes + max(x.sync_forward_bytes.get(e.source, 0) for x in tmpcs[e.target])) / flat.bandwidth
-                )
-            if home[e.source] != home[e.target] and g == home[e.source]:
+                    2 * (edge.bytes + max(x.sync_forward_bytes.get(edge.source, 0) for x in tmpcs[edge.target])) / c
+                ) / rate(p * t * D)
+            if home[edge.source] != home[edge.target] and g == home[edge.source]:
                 sent += (
-                    2
-                    * (e.bytes + max(x.sync_backward_bytes.get(e.target, 0) for x in tmpcs[e.source]))
-                    / flat.bandwidth
-                )
+                    2 * (edge.bytes + max(x.sync_backward_bytes.get(edge.target, 0) for x in tmpcs[edge.source])) / c
+                ) / rate(p * t * D)
         third.append((sent + sum(min(spent(v, x) for x in tmpcs[v]) for v in chunk)) / 3)
-    weights = [sum(max(x.weight_bytes for x in tmpcs[v]) for v in chunk) for chunk in cuts]
-    sums = max(4 * (d - 1) / d * sum(weights[i::p]) / flat.bandwidth for i in range(p))
+    weights = [sum(summed[v] for v in chunk) for chunk in cuts]
+    sums = max(4 * sum(weights[i::p]) / rate(t * D) for i in range(p))
     ways: list[set] = [set() for _ in range(p)]
     for i in range(p):
         own = cuts[i::p]
         for choice in product(*(tmpcs[v] for chunk in own for v in chunk)):
             of = iter(choice)
             parts = [[next(of) for _ in chunk] for chunk in own]
-            own_weight = sum(x.weight_bytes for x in choice)
-            states = {0: 0, 1: 0, 2: 1, 3: 2}[level] * own_weight
-            states += instance.sharded_per_weight * own_weight if level else 0
-            static = sum(x.static_bytes for x in choice) - states + states / d
-            if level == 3 and d > 1:
-                static += 3 * max(weight.values()) if p == 1 else 2 * own_weight
+            shared = {0: 0, 1: 0, 2: 1, 3: 2}[level] + (instance.sharded_per_weight if level else 0)
+            static = sum(x.static_bytes for x in choice)
+            for v in (v for chunk in own for v in chunk):
+                static -= (e - 1) * experts[v] * (2 + instance.sharded_per_weight)
+                static -= shared * (dense[v] - dense[v] / D + experts[v] - experts[v] / same)
+                if level == 3 and D > 1 and p > 1:
+                    static += 2 * weight[v]
+            if level == 3 and D > 1 and p == 1:
+                static += 3 * max(weight.values())
             most = max(
-                sum(n * sum(x.activation_bytes for x in part) for n, part in zip(held, parts, strict=True))
+                sum(n * sum(x.activation_bytes / c for x in part) for n, part in zip(held, parts, strict=True))
                 for held in moments[i]
             )
             if static + most <= flat.memory_bytes * (1 + 1e-12):

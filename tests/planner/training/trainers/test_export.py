@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import planner
+from instances.problems.training_strategy import Exchanged
 from planner.cli import run as command
 from planner.cli.app import main
 from planner.training.trainers.formats import FORMATS
@@ -316,6 +317,25 @@ def test_more_that_is_shared_is_written_or_refused(name: str, level: int, pp: in
     found = planner.export(instance, strategy("1f1b", chunks, dp=2), name)
     assert words in (found.text or found.refused or "")
     assert not any("holds less" in note for note in found.notes) and (found.refused is None) == (found.text is not None)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("megatron", "--context-parallel-size 2; --expert-model-parallel-size 4; WORLD_SIZE=8; data 2"),
+        ("torchtitan", "context_parallel_degree = 2; expert_parallel_degree = 4; data_parallel_shard_degree = 2"),
+        ("deepspeed", "devices share tokens or experts; the layout of deepspeed does not say so"),
+    ],
+)
+def test_shared_tokens_and_experts_are_written_or_refused(name: str, words: str) -> None:
+    instance = planner.load("chain8-strategy", memory="1GB", schedule="1f1b", virtual_stages=1, devices=8)
+    own = dict.fromkeys(range(8), Exchanged(kv_bytes=1.0, token_bytes=1.0, experts=4))
+    instance = replace(instance, exchanged=own, cp_degrees=(1, 2), ep_degrees=(1, 4))
+    plan = strategy("1f1b", [[0, 1, 2, 3], [4, 5, 6, 7]], dp=2) | {"cp_degree": 2, "ep_degree": 4}
+    found = planner.export(instance, plan, name)
+    text = found.text or found.refused or ""
+    assert words in text or all(each in text for each in words.split("; "))
+    assert found.refused is not None or found.lossless
 
 
 def with_states(flat: Any) -> Any:
