@@ -1,11 +1,9 @@
 """The MILP by both its ways, a target at a time and the slowest stage as the objective, against brute force."""
 
 import random
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
-from oracles.device_mapping import least_seconds, random_magnitudes, random_mapping
+from oracles.device_mapping import least_seconds, random_magnitudes, small_mappings
 
 import planner
 from formulations.device_mapping import FAMILY
@@ -39,14 +37,8 @@ def at_target(given: Arrays, places: Places, target_s: float) -> milp.Model:
     return milp.Model(model, data)
 
 
-def small(seed: int, cases: int, **given: Any) -> Iterator[DeviceMapping]:
-    rng = random.Random(seed)
-    for case in range(cases):
-        yield random_mapping(rng, max_devices=5 if case % 12 else 6, **given)
-
-
 def test_is_optimal(way: str, cases: int) -> None:
-    for instance in small(27, cases // 3):
+    for instance in small_mappings(27, cases // 3):
         answer, optimum = milp.solve(instance, Limits(), Watch()), least_seconds(instance)
         assert ("targets" in answer.stats) is (way == "targets")
         assert FAMILY.judge(instance, answer.plan) == ()
@@ -57,7 +49,7 @@ def test_is_optimal(way: str, cases: int) -> None:
 def test_a_target_is_refuted_exactly_where_nothing_meets_it(cases: int) -> None:
     """Devices decide; groups of devices, a relaxation, never refute what is possible."""
     kinds = set()
-    for instance in small(33, cases // 3):
+    for instance in small_mappings(33, cases // 3):
         optimum, given = least_seconds(instance), arrays(instance)
         if optimum == 0:  # nothing to decide
             continue
@@ -97,7 +89,7 @@ def test_rings_that_leave_groups_are_not_refuted() -> None:
 
 
 def test_the_equivalent_plan_that_models_begin_with_is_as_good(cases: int) -> None:
-    for instance in small(41, cases):
+    for instance in small_mappings(41, cases):
         given, rng = arrays(instance), random.Random(instance.name)
         devices = list(range(instance.num_devices))
         rng.shuffle(devices)

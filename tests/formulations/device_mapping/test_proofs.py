@@ -2,14 +2,14 @@
 
 import itertools
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from oracles.device_mapping import least_seconds, random_mapping
+from oracles.device_mapping import least_seconds, small_mappings
 
 import planner
 from formulations.device_mapping import FAMILY, exact
@@ -33,12 +33,6 @@ from solvers.cpsat import backend
 from solvers.outcome import Limits, Status, Stop, Watch
 
 Solve = Callable[[DeviceMapping, Limits, Watch], Any]
-
-
-def small(seed: int, cases: int, **given: Any) -> Iterator[DeviceMapping]:
-    rng = random.Random(seed)
-    for case in range(cases):
-        yield random_mapping(rng, max_devices=5 if case % 12 else 6, **given)
 
 
 def scaled(instance: DeviceMapping, factor: float) -> DeviceMapping:
@@ -69,18 +63,18 @@ def assert_proved(instance: DeviceMapping, solve: Solve, optimum: float, limits:
 
 
 def test_exact_is_optimal_with_one_thread_and_with_two(cases: int) -> None:
-    for number, instance in enumerate(small(22, cases // 3)):
+    for number, instance in enumerate(small_mappings(22, cases // 3)):
         assert_proved(instance, exact.solve, least_seconds(instance), Limits(threads=1 + number % 2, seed=number))
 
 
 def test_seconds_of_any_size_are_proved(cases: int) -> None:
-    for number, instance in enumerate(small(23, cases // 5)):
+    for number, instance in enumerate(small_mappings(23, cases // 5)):
         tiny = scaled(instance, 10.0 ** (-9 if number % 2 else 6))
         assert_proved(tiny, cpsat.solve, least_seconds(tiny))
 
 
 def test_every_bound_is_one(cases: int) -> None:
-    for instance in small(24, cases):
+    for instance in small_mappings(24, cases):
         optimum, given = least_seconds(instance), arrays(instance)
         assert single_bound(given) <= assignment_bound(given) * (1 + 1e-12) <= optimum * (1 + 1e-11)
         assert not refutes_target(given, optimum) and not refutes_target(given, optimum * (1 - 1e-13))
@@ -90,7 +84,7 @@ def test_every_bound_is_one(cases: int) -> None:
 
 def test_relaxations_never_refute_what_is_possible(cases: int) -> None:
     """Groups of devices, bandwidths rounded up, and all models at the optimum itself."""
-    for instance in small(25, cases // 3):
+    for instance in small_mappings(25, cases // 3):
         optimum, models = least_seconds(instance) * (1 + 1e-12), models_of(instance)
         if optimum == 0:  # nothing to decide
             continue
@@ -105,7 +99,7 @@ def test_relaxations_never_refute_what_is_possible(cases: int) -> None:
 def test_the_flow_and_the_level_model_agree(cases: int) -> None:
     """Without cycles in the stage graph both are exact; just below the optimum both refute."""
     looked_at = 0
-    for instance in small(26, cases, objective="p2p"):
+    for instance in small_mappings(26, cases, objective="p2p"):
         given = arrays(instance)
         if not given.is_forest or not given.edges:
             continue
@@ -143,7 +137,7 @@ def test_chords_generate_all_cycles() -> None:
 def test_the_models_of_rings_agree(cases: int) -> None:
     """Columns, sets of links and positions meet the optimum, and refute what is just below it."""
     looked_at = 0
-    for instance in small(28, cases, objective="allreduce"):
+    for instance in small_mappings(28, cases, objective="allreduce"):
         given, optimum = arrays(instance), least_seconds(instance)
         if not given.has_rings or given.replicas < 3:
             continue

@@ -1,6 +1,5 @@
 """The appendix's recursion as printed, on two levels and on more: brute force, the other methods, and by hand."""
 
-import math
 from dataclasses import replace
 
 import pytest
@@ -9,6 +8,7 @@ from oracles.hierarchical_partitioning import (
     LevelsBruteForce,
     random_hierarchical,
     random_levels,
+    same,
     tight_chain,
     tight_graph,
 )
@@ -35,10 +35,6 @@ def optimum(instance: HierarchicalInstance, knapsack: str = "exact") -> float | 
     objective = evaluate(instance, answer.plan)
     assert answer.bound <= objective * (1 + 1e-12)
     return objective
-
-
-def same(one: float | None, other: float | None) -> bool:
-    return one == other if one is None or other is None else math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12)
 
 
 def test_brute_force_agrees_on_three_and_four_levels(cases: int) -> None:

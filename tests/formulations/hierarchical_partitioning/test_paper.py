@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from oracles.hierarchical_partitioning import BruteForce, random_hierarchical, tight_chain, tight_graph
+from oracles.hierarchical_partitioning import BruteForce, random_hierarchical, same, tight_chain, tight_graph
 from strategies import random_stage_instance, with_wide_weights
 
 import planner
@@ -39,10 +39,6 @@ def test_the_recursion_proves_infeasibility_by_itself() -> None:
     for instance in infeasible:
         found = planner.solve(instance, method="piper-hierarchical")
         assert (found.status, found.proved_by) == (Status.INFEASIBLE, "search")
-
-
-def same(one: float | None, other: float | None) -> bool:
-    return one == other if one is None or other is None else math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12)
 
 
 def test_brute_force_agrees(cases: int) -> None:

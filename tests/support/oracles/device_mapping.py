@@ -75,6 +75,13 @@ def random_mapping(
     )
 
 
+def small_mappings(seed: int, cases: int, **given: str) -> Iterator[DeviceMapping]:
+    """Random ones; every twelfth may have six devices."""
+    rng = random.Random(seed)
+    for case in range(cases):
+        yield random_mapping(rng, max_devices=5 if case % 12 else 6, **given)
+
+
 def random_magnitudes(rng: random.Random) -> DeviceMapping:
     """Like `random_mapping`, but with bytes and bandwidths of very small, or of very different sizes."""
     instance = random_mapping(rng, max_devices=5)

@@ -24,6 +24,11 @@ def random_hierarchical(seed: int, **fixed) -> HierarchicalInstance:
     )
 
 
+def same(one: float | None, other: float | None) -> bool:
+    """Of two optima; ``None``: there is no plan."""
+    return one == other if one is None or other is None else math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12)
+
+
 class BruteForce:
     """Walks from the output side: a stage joins the machine that is being filled, or closes it and opens another."""
 
