@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from oracles.flushed_partitioning import brute_force, random_flushed
@@ -142,22 +141,6 @@ def test_labels_are_for_weights_that_do_not_depend_on_the_choice() -> None:
     instance = replace(chain(), flat=replace(chain().flat, layers=layers))
     assert labels.uniform_weights(chain()) and not labels.uniform_weights(instance)
     assert FAMILY.method("labels").supports(chain()) is None and "weights" in FAMILY.method("labels").supports(instance)
-
-
-def check_model(room: Any, max_nodes: int, cases: int) -> None:
-    infeasible = 0
-    for seed in range(cases):
-        instance = random_flushed(seed, max_nodes=max_nodes)
-        limits = Limits(time_s=20)
-        expected, answer = brute_force(instance), room.solve(instance, limits, Watch(limits))
-        assert answer.infeasible == (expected is None), seed
-        if expected is None:
-            infeasible += 1
-            continue
-        assert FAMILY.judge(instance, answer.plan) == ()
-        assert math.isclose(evaluate(instance, answer.plan), expected, rel_tol=1e-6, abs_tol=1e-6), seed
-        assert answer.bound <= expected * (1 + 1e-9) + 1e-12
-    assert infeasible
 
 
 def test_the_milp_itself_finds_the_optimum(cases: int) -> None:

@@ -21,8 +21,6 @@ from formulations.stage_partitioning.certificate import checker
 from instances.exchange import to_json
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 
-CHECKER = Path(checker.__file__)
-
 
 def parsed(instance: StageInstance) -> dict:
     """The instance as its file has it."""

@@ -140,11 +140,6 @@ def test_recognise():
         assert not FAMILY.recognise(other)
 
 
-def tmpc_of(content: dict[str, Any]) -> dict[str, Any]:
-    layers = content.get("layers") or content["nodes"]
-    return layers[0].get("tmpcs", layers[0].get("TMPCs"))["1"][0]
-
-
 def put(content: Any, path: str, value: Any) -> None:
     """Set ``content[...]`` at a path such as ``edges.0.bytes``."""
     *way, last = path.split(".")
