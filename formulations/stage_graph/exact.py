@@ -10,11 +10,10 @@ from dataclasses import replace
 
 from formulations.contract.family import Answer, infeasible_by_counting
 from formulations.stage_graph import downsets
-from formulations.stage_graph.costs.costs import Costs
+from formulations.stage_graph.costs.costs import Costs, identical
 from formulations.stage_graph.definition.plan import StagePlan
 from formulations.stage_graph.definition.quantities import NO_SIZE, at_required_sizes
 from formulations.stage_graph.models import cpsat
-from formulations.stage_graph.models.data import identical
 from formulations.stage_graph.paper import fewest_devices
 from formulations.stage_graph.upsets import levels
 from formulations.stage_graph.upsets.bounds import DOWNSETS, simple_bound

@@ -171,6 +171,22 @@ class Costs:
         return self.compute_s(nodes, largest) / largest
 
 
+def identical(instance: StageGraph) -> StageGraph:
+    """An instance with identical devices on which no plan is slower or needs more memory."""
+    graph = instance.device_graph
+    if graph is None:
+        return instance
+    fastest = max(max(row) for row in graph.bandwidth_bytes_per_s) or 1.0
+    return replace(
+        instance,
+        device_graph=None,
+        memory_bytes=max(graph.memory_bytes),
+        bandwidth_bytes_per_s=fastest,
+        inner_bandwidth_bytes_per_s=None,
+        devices_per_node=None,
+    )
+
+
 def shortage(instance: StageGraph) -> str:
     """Why no plan fits into memory, whatever its stages; empty where that is not plain to see.
 

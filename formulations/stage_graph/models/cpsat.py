@@ -25,12 +25,12 @@ from ortools.sat.python import cp_model
 
 from formulations.contract.family import Answer
 from formulations.modelling.solve_model import add_requirements
-from formulations.stage_graph.costs.costs import Costs, with_in_flight
+from formulations.stage_graph.costs.costs import Costs, identical, with_in_flight
 from formulations.stage_graph.definition.plan import Stage, StagePlan
 from formulations.stage_graph.definition.problem import data_edges
 from formulations.stage_graph.definition.quantities import VOCABULARY
 from formulations.stage_graph.models import size_search, usable_sizes
-from formulations.stage_graph.models.data import Data, identical, longest_s
+from formulations.stage_graph.models.data import Data, longest_s
 from formulations.stage_graph.models.devices import Links, link_devices
 from formulations.stage_graph.upsets.bounds import simple_bound
 from instances.problems.stage_graph import StageGraph

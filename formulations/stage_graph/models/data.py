@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from formulations.modelling.solve_model import check_stop
@@ -214,22 +214,6 @@ class Data:
             r: cardinality_cuts.Stage(self.passes[r, 0], self.sending[r, 0], self.waiting(r)) for r in self.degrees
         }
         return cardinality_cuts.capacities(self.instance, stages, self.high, self.watch)
-
-
-def identical(instance: StageGraph) -> StageGraph:
-    """An instance with identical devices on which no plan is slower or needs more memory."""
-    graph = instance.device_graph
-    if graph is None:
-        return instance
-    fastest = max(max(row) for row in graph.bandwidth_bytes_per_s) or 1.0
-    return replace(
-        instance,
-        device_graph=None,
-        memory_bytes=max(graph.memory_bytes),
-        bandwidth_bytes_per_s=fastest,
-        inner_bandwidth_bytes_per_s=None,
-        devices_per_node=None,
-    )
 
 
 def longest_s(instance: StageGraph) -> float:

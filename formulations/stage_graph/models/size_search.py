@@ -15,11 +15,10 @@ from typing import Any
 
 from formulations.contract.family import Answer
 from formulations.modelling.solve_model import Stopped, prove
-from formulations.stage_graph.costs.costs import Costs
+from formulations.stage_graph.costs.costs import Costs, identical
 from formulations.stage_graph.definition.plan import StagePlan
 from formulations.stage_graph.definition.problem import evaluate, violations
 from formulations.stage_graph.models import FEW_OPERATORS, usable_sizes
-from formulations.stage_graph.models.data import identical
 from formulations.stage_graph.models.first_plan import first_plan
 from formulations.stage_graph.upsets.bounds import simple_bound
 from instances.problems.stage_graph import StageGraph
