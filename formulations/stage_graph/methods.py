@@ -28,7 +28,7 @@ _UNIFORM = f"{_IDENTICAL}, {_PROVABLE}"
 _SHORTEST = f"{_IDENTICAL}, with objective iteration and schedule uniform"
 _MODEL = f"instances whose model has at most {_CPSAT_TERMS:,.0f} terms, {_PROVABLE}"
 
-#: Of more operators than this there are too many partitions with a size for each stage.
+#: Of more operators than this there are too many partitions with a size, or with devices, for each stage.
 _FEW = 10
 
 #: Up to so many operators all partitions are searched without counting upsets.
@@ -63,9 +63,15 @@ def choose(instance: StageGraph, limits: Limits, exact: bool) -> tuple[str, str]
     return "graphpipe-plus", f"{operators}: all partitions where they are few, else a series-parallel recursion"
 
 
-def _identical(instance: StageGraph) -> str | None:
+def _reachable(instance: StageGraph) -> str | None:
     if instance.num_operators > _OPERATORS:
         return f"{instance.num_operators} operators; expected at most {_OPERATORS}"
+    return None
+
+
+def _identical(instance: StageGraph) -> str | None:
+    if too_many := _reachable(instance):
+        return too_many
     return "devices are declared one by one (device_graph)" if instance.device_graph is not None else None
 
 
@@ -97,6 +103,16 @@ def _mixed(instance: StageGraph) -> str | None:
     if instance.num_operators > _FEW:
         return f"{instance.num_operators} operators; expected at most {_FEW}"
     return _identical(instance)
+
+
+def _few_on_graph(instance: StageGraph) -> str | None:
+    """A device graph and a model so small that all partitions on all of its devices are searched."""
+    if instance.device_graph is None:
+        return "identical devices; it searches those of a device_graph"
+    if instance.num_operators > _FEW or instance.num_devices > _FEW_DEVICES:
+        size = f"{instance.num_operators} operators on {instance.num_devices} devices"
+        return f"{size}; expected at most {_FEW} on {_FEW_DEVICES}"
+    return _one_size(instance)
 
 
 def _fits_cpsat(instance: StageGraph) -> str | None:
@@ -150,8 +166,13 @@ fits_levels = _code.upsets.levels.fits
 #: What `choose` calls.
 CHOOSES_BY = (suits, fits_levels)
 
-#: A heuristic for identical devices, whatever the schedule and the objective.
-_heuristic = partial(Method[StageGraph, StagePlan], claim=Claim.HEURISTIC, supports=_identical, limits=_IDENTICAL)
+#: A heuristic, whatever the devices, the schedule and the objective.
+_heuristic = partial(
+    Method[StageGraph, StagePlan],
+    claim=Claim.HEURISTIC,
+    supports=_reachable,
+    limits=f"at most {_OPERATORS:,} operators",
+)
 
 METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
     _heuristic(
@@ -225,6 +246,15 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         supports=_mixed,
         limits=f"at most {_FEW} operators on identical devices, with objective tps and schedule per-stage or kfkb",
         effort=lambda instance: 3.0 ** min(instance.num_operators, 600) * len(instance.microbatch_sizes) ** 3,
+    ),
+    Method(
+        name="device-sets",
+        claim=Claim.EXACT,
+        source="all partitions of small models, and all devices of a device graph that their stages can have",
+        solve=_code.upsets.device_sets.solve,
+        supports=_few_on_graph,
+        limits=f"at most {_FEW} operators on a device graph of at most {_FEW_DEVICES} devices, {_PROVABLE}",
+        effort=lambda instance: 3.0 ** min(instance.num_operators, 600) * 2.0 ** min(instance.num_devices, 600),
     ),
     Method(
         name="downsets",

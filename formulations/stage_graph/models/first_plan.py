@@ -19,13 +19,8 @@ _MOST_PAIRS = 2_000_000
 
 
 def first_plan(instance: StageGraph, limits: Limits) -> First:
-    """Of all partitions where the model is small; else of the recursion, and of downsets where these are few.
-
-    None on a device graph.
-    """
-    if instance.device_graph is not None:
-        return First("", lambda _: None)
-    if instance.requirements or not _has_few_downsets(instance):
+    """Of all partitions where the model is small; else of the recursion, and of downsets where these are few."""
+    if instance.requirements or instance.device_graph is not None or not _has_few_downsets(instance):
         return First("graphpipe-plus", lambda watch: fewest_devices.solve(instance, limits, watch))
 
     near = replace(limits, gap=max(limits.gap, _NEAR))

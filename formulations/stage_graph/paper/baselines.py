@@ -12,6 +12,7 @@ from formulations.compiled.kernel_deadline import alarm
 from formulations.contract.family import Answer
 from formulations.stage_graph.costs.costs import Costs
 from formulations.stage_graph.definition.plan import StagePlan
+from formulations.stage_graph.paper.device_graph import least_machine
 from formulations.stage_graph.paper.graphpipe import answer_of, degrees_of, each_size, published_sizes
 from formulations.stage_graph.upsets.chains import Chains, TooManyError
 from instances.problems.stage_graph import StageGraph
@@ -35,7 +36,7 @@ def solve(
     merge
         Operators of a chain that stay together; 0: as few as fit.
     """
-    costs = Costs(instance)
+    costs = Costs(least_machine(instance))
     search, reason = None, ""
     for size in [merge] if merge else range(1, instance.num_operators + 1):
         groups = fold_chains(costs, size)

@@ -11,7 +11,8 @@ Source: made for this project, after GraphPipe, Algorithm 1.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,13 +20,14 @@ import numpy as np
 
 from formulations.compiled.kernel_deadline import alarm
 from formulations.contract.family import Answer
-from formulations.stage_graph.costs.costs import Costs, assemble
+from formulations.stage_graph.costs.costs import Costs, assemble, identical
 from formulations.stage_graph.costs.iteration import iteration_s, objective_of
 from formulations.stage_graph.costs.series_parallel import Segment, chain, decompose
 from formulations.stage_graph.definition.plan import StagePlan
-from formulations.stage_graph.definition.problem import all_reduce_s, depth
+from formulations.stage_graph.definition.problem import all_reduce_s, bottleneck_s, depth
 from formulations.stage_graph.kernels.levels import needed
 from formulations.stage_graph.kernels.program import fewest
+from formulations.stage_graph.paper.device_graph import Placer, machines
 from formulations.stage_graph.paper.graphpipe import answer_of, each_size
 from formulations.stage_graph.paper.program import (
     EMPTY,
@@ -55,6 +57,10 @@ _SHALLOWER = 3
 _PUBLISHED = 20_000_000
 #: Micro-batch sizes at which shorter all-reduces are tried.
 _REDUCED = 3
+
+
+#: Plans found, and counts that explain the effort.
+Plans = tuple[list[StagePlan], dict[str, Any]]
 
 
 @dataclass
@@ -169,36 +175,71 @@ class Fewest:
 
 def solve(instance: StageGraph, limits: Limits, watch: Watch) -> Answer[StagePlan]:  # noqa: ARG001
     """Plans of least bottleneck, and shallower ones where these may be quicker."""
-    try:
-        with alarm(watch):
-            return _small(instance, Levels(Costs(instance), watch, SMALL_PAIRS), watch)
-    except TooManyError:
-        return solve_wide(instance, watch)
+    return _answer(instance, watch, _plans if instance.device_graph is None else _placed)
 
 
 def solve_wide(instance: StageGraph, watch: Watch) -> Answer[StagePlan]:
     """The same by the recursion alone, which leaves some partitions out."""
-    costs = Costs(instance)
-    order = decompose(costs)
+    return _answer(instance, watch, _wide)
+
+
+def _answer(instance: StageGraph, watch: Watch, find: Callable[[StageGraph, Watch], Plans]) -> Answer[StagePlan]:
     try:
-        searches = [Fewest(costs, order.segment, Reach.STRADDLE, watch)]
-        if order.cuts:  # a chain of operators may have the plans that the conversion excludes
-            searches.append(Fewest(costs, chain(costs), Reach.NONE, watch))
         with alarm(watch):
-            plans = [plan for search in searches for plan in _searched(instance, search, watch)]
+            plans, stats = find(instance, watch)
     except TooLargeError as error:
         return Answer(stop=watch.why(Stop.SIZE_LIMIT), reason=str(error))
+    return answer_of(instance, watch, plans, stats)
+
+
+def _plans(instance: StageGraph, watch: Watch) -> Plans:
+    """Those of all partitions where these are few, else of the recursion."""
+    try:
+        search = Levels(Costs(instance), watch, SMALL_PAIRS)
+    except TooManyError:
+        return _wide(instance, watch)
+    return each_size(instance, watch, search.best_at, list(reversed(instance.microbatch_sizes))), search.stats()
+
+
+def _wide(instance: StageGraph, watch: Watch) -> Plans:
+    costs = Costs(instance)
+    order = decompose(costs)
+    searches = [Fewest(costs, order.segment, Reach.STRADDLE, watch)]
+    if order.cuts:  # a chain of operators may have the plans that the conversion excludes
+        searches.append(Fewest(costs, chain(costs), Reach.NONE, watch))
+    plans = [plan for search in searches for plan in _searched(instance, search, watch)]
     stats = {
         "transitions": sum(search.transitions for search in searches),
         "rounds": sum(search.rounds for search in searches),
         "states": sum(search.tables.num_states for search in searches),
     }
-    return answer_of(instance, watch, plans, {**stats, **order.loss()})
+    return plans, {**stats, **order.loss()}
 
 
-def _small(instance: StageGraph, search: Levels, watch: Watch) -> Answer[StagePlan]:
-    plans = each_size(instance, watch, search.best_at, list(reversed(instance.microbatch_sizes)))
-    return answer_of(instance, watch, plans, search.stats())
+def _placed(instance: StageGraph, watch: Watch) -> Plans:
+    """The stages that identical machines ask for, on devices that a local search finds for them.
+
+    Of each micro-batch size only plans whose stages would be faster than the best plan on the fastest links are placed.
+    """
+    fastest, found, plans = identical(instance), list[StagePlan](), list[StagePlan]()
+    counts = {"machines": 0, "transitions": 0, "rounds": 0}
+    for machine in machines(instance):
+        if watch.stopped():
+            break
+        made, stats = _plans(machine, watch.part(silent=True))
+        found += made
+        counts["machines"] += 1
+        counts |= {name: counts[name] + stats[name] for name in ("transitions", "rounds")}
+    placer, best = Placer(instance, watch), math.inf
+    for least, _, plan in sorted((bottleneck_s(fastest, plan), number, plan) for number, plan in enumerate(found)):
+        if watch.stopped() or (least >= best and instance.objective == "tps"):
+            break
+        placed = placer.place(plan)
+        if placed is not None:
+            best = min(best, bottleneck_s(instance, placed))
+            plans.append(placed)
+            watch.plan(placed, objective_of(instance, placed))
+    return plans, {**counts, "placed": len(plans)}
 
 
 def _searched(instance: StageGraph, search: Fewest, watch: Watch) -> list[StagePlan]:

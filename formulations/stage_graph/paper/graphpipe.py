@@ -14,15 +14,17 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from formulations.compiled.kernel_deadline import alarm
 from formulations.contract.family import Answer, infeasible_by_counting
-from formulations.stage_graph.costs.costs import Costs, assemble, shortage
+from formulations.stage_graph.costs.costs import Costs, assemble, identical, shortage
 from formulations.stage_graph.costs.iteration import iteration_s, objective_of
 from formulations.stage_graph.costs.series_parallel import chain, decompose
 from formulations.stage_graph.definition.plan import StagePlan
 from formulations.stage_graph.definition.problem import bottleneck_s, depth, memory_bytes
+from formulations.stage_graph.paper.device_graph import in_order, least_machine
 from formulations.stage_graph.paper.per_stage import PerStage
 from formulations.stage_graph.paper.program import Reach, TooLargeError
 from formulations.stage_graph.paper.search import TOLERANCE, Search, powers_of_two
@@ -60,7 +62,7 @@ def solve_graphpipe(
     ------
     GraphPipe, Algorithm 1, by default in its default configuration (section 6).
     """
-    costs = Costs(instance)
+    costs = Costs(least_machine(instance))
     order = decompose(costs)
     reach = reach_of(terminals)
     degrees = degrees_of(instance, any_degree)
@@ -86,7 +88,7 @@ def solve_pipedream(
     ------
     GraphPipe, section 7.1: linearised, all cuts tried, 1F1B; the same costs and the same search as ``graphpipe``.
     """
-    costs = Costs(instance)
+    costs = Costs(least_machine(instance))
     try:
         degrees = degrees_of(instance, any_degree)
         search = Search(costs, chain(costs), Reach.NONE, degrees, rank == "memory", True, watch)
@@ -101,18 +103,18 @@ def solve_data_parallel(
     watch: Watch,
 ) -> Answer[StagePlan]:
     """One stage on as many devices as keep it fastest: data parallelism alone."""
-    costs = Costs(instance)
-    plans = []
-    for microbatch in _descending(instance):
+    costs = Costs(least_machine(instance))
+
+    def best_at(microbatch: int) -> StagePlan | None:
         degrees = range(1, min(instance.num_devices, microbatch) + 1)
         choices = [
             (costs.tps(costs.everything, microbatch, devices), devices)
             for devices in itertools.takewhile(lambda _: not watch.stopped(), degrees)
-            if costs.memory(costs.everything, microbatch, devices, microbatch) <= instance.memory_bytes
+            if costs.memory(costs.everything, microbatch, devices, microbatch) <= costs.instance.memory_bytes
         ]
-        if choices:
-            plans.append(assemble(instance, [(costs.everything, min(choices)[1])], microbatch))
-            watch.plan(plans[-1], objective_of(instance, plans[-1]))
+        return assemble(costs.instance, [(costs.everything, min(choices)[1])], microbatch) if choices else None
+
+    plans = each_size(instance, watch, best_at, list(_descending(instance)))
     return answer_of(instance, watch, plans, {"transitions": len(instance.microbatch_sizes) * instance.num_devices})
 
 
@@ -123,9 +125,11 @@ def _searched(
     with alarm(watch):
         plans = each_size(instance, watch, search.best_at, published_sizes(instance))
         if wider is not None:
-            for plan in wider.below(min((bottleneck_s(instance, plan) for plan in plans), default=math.inf)):
-                plans.append(plan)
-                watch.plan(plan, objective_of(instance, plan))
+            one_size = min((bottleneck_s(wider.costs.instance, plan) for plan in plans), default=math.inf)
+            for plan in map(partial(in_order, instance), wider.below(one_size)):
+                if plan is not None:
+                    plans.append(plan)
+                    watch.plan(plan, objective_of(instance, plan))
     counts = {
         "transitions": search.transitions + (wider.transitions if wider else 0),
         "rounds": search.rounds + (wider.rounds if wider else 0),
@@ -137,10 +141,10 @@ def _searched(
 def each_size(
     instance: StageGraph, watch: Watch, best_at: Callable[[int], StagePlan | None], sizes: list[int]
 ) -> list[StagePlan]:
-    """The plans that a search finds at these micro-batch sizes, reported as they are found."""
+    """The plans that a search finds at these micro-batch sizes, reported as they are found; on devices in order."""
     plans = []
     for microbatch in sizes:
-        plan = best_at(microbatch)
+        plan = in_order(instance, best_at(microbatch))
         if plan is not None:
             plans.append(plan)
             watch.plan(plan, objective_of(instance, plan))
@@ -188,7 +192,7 @@ def answer_of(instance: StageGraph, watch: Watch, plans: list[StagePlan], stats:
     rows = [row(instance, plan) for plan in plans]
     quickest = min(range(len(rows)), key=lambda number: float(rows[number]["iteration_s"]))
     chosen = quickest if instance.objective == "iteration" else _better(rows)
-    bound, by = cheap_bound(Costs(instance), watch, plans[chosen])
+    bound, by = cheap_bound(Costs(identical(instance)), watch, plans[chosen])
     return Answer(
         plan=plans[chosen],
         bound=bound,

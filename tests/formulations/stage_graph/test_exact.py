@@ -1,26 +1,25 @@
 """CP-SAT and the columns against levels on random models, and against every plan on heterogeneous devices."""
 
-import itertools
 import math
-import random
 from dataclasses import replace
 from types import ModuleType
 
 import pytest
-from branching_cases import partitions, random_graph
+from branching_cases import random_graph
+from device_graphs import heterogeneous_devices, least_on_devices
 from load import allowed_s
 
 import planner
 from formulations.contract.family import Answer
 from formulations.modelling.warm_start import First
 from formulations.stage_graph import FAMILY
-from formulations.stage_graph.costs.costs import Costs, with_in_flight
-from formulations.stage_graph.definition.plan import Stage, StagePlan
-from formulations.stage_graph.definition.problem import data_edges, evaluate, violations
+from formulations.stage_graph.costs.costs import Costs
+from formulations.stage_graph.definition.plan import StagePlan
+from formulations.stage_graph.definition.problem import evaluate, violations
 from formulations.stage_graph.models import cpsat, milp_columns, size_search
 from formulations.stage_graph.upsets import chains, levels
 from instances.generators.branching import candle_uno, mmt
-from instances.problems.stage_graph import AffineTime, DeviceGraph, Operator, StageGraph
+from instances.problems.stage_graph import AffineTime, Operator, StageGraph
 from planner.process.errors import UsageError
 from solvers.cpsat import backend
 from solvers.outcome import Limits, Run, Status, Stop, Watch
@@ -59,39 +58,6 @@ def test_sizes_that_do_not_divide_each_other() -> None:
         instance = replace(random_graph(seed, (3, 6), 4, series_parallel=True), minibatch=12, microbatches=(2, 3, 4))
         optimum = value(instance, levels.solve(instance, Limits(), Watch()))
         assert value(instance, cpsat.solve(instance, Limits(), Watch())) == pytest.approx(optimum, rel=1e-6), seed
-
-
-def heterogeneous_devices(seed: int) -> StageGraph:
-    """A small random model on devices with memories and links of their own, some of them missing."""
-    rng = random.Random(f"unlike {seed}")
-    instance = random_graph(seed + 6000, (2, 4), 3, series_parallel=bool(seed % 2))
-    links = [[0.0 if u == v else rng.choice((0.0, 2.0, 5.0, 50.0, 50.0)) for v in range(3)] for u in range(3)]
-    memory = tuple(float(int(instance.memory_bytes * rng.uniform(0.6, 1.5))) for _ in range(3))
-    graph = DeviceGraph(memory, tuple(map(tuple, links)))
-    return replace(instance, device_graph=graph, minibatch=4)
-
-
-def least_on_devices(instance: StageGraph) -> float:
-    """The optimum over all partitions, sets of devices and sizes."""
-    best = math.inf
-    for parts in partitions(list(range(instance.num_operators))):
-        for owner in itertools.product(range(len(parts) + 1), repeat=instance.num_devices):
-            held = [tuple(d for d, own in enumerate(owner) if own == stage) for stage in range(len(parts))]
-            if not all(held):
-                continue
-            for size in instance.microbatch_sizes:
-                stages = [
-                    Stage(tuple(part), len(ids), size, size, device_ids=ids)
-                    for part, ids in zip(parts, held, strict=True)
-                ]
-                idle = instance.num_devices - sum(map(len, held))
-                try:
-                    plan = with_in_flight(instance, StagePlan(tuple(stages), data_edges(instance, stages), idle))
-                except ValueError:
-                    continue
-                if not violations(instance, plan):
-                    best = min(best, evaluate(instance, plan))
-    return best
 
 
 def test_heterogeneous_devices(cases: int) -> None:
