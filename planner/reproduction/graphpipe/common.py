@@ -141,6 +141,17 @@ CLAIMS: tuple[Claim, ...] = (
         ),
     ),
     Claim(
+        "graphpipe-complexity",
+        f"{_PAPER}, section 5",
+        "operations of a run of Algorithm 1 over growing models and devices, beside the printed time complexity",
+        _code.complexity.run,
+        (
+            _devices("4,8,16,32"),
+            Setting("layers", parse_degrees, "layers of a branch", metavar="2,4,...", default="2,4,8"),
+            Setting("branches", parse_count, "branches of the multi-modal transformer", metavar="N", default="4"),
+        ),
+    ),
+    Claim(
         "graphpipe-clock",
         f"{_PAPER}, Equation 1",
         "what the plan of the least bottleneck takes more than the shortest iteration, both proved",
