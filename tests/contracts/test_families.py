@@ -109,6 +109,7 @@ SCHEDULE = {
 }
 
 
+DEVICES = {"memory_bytes": [100, 50, 100], "bandwidth_bytes_per_s": [[0, 4, 2], [4, 0, 1], [2, 2, 0]]}
 GRAPH = {
     "problem": "stage_graph",
     "schema_version": 1,
@@ -187,6 +188,7 @@ EXAMPLES: dict[str, tuple[Callable[..., Any], ...]] = {
         lambda **given: _family("stage_graph").read({**GRAPH, "num_devices": 4, "memory_bytes": 56}, "example", given),
         lambda **given: _family("stage_graph").read({**GRAPH, "objective": "iteration"}, "example", given),
         lambda **given: _family("stage_graph").read({**GRAPH, "schedule": "per-stage"}, "example", given),
+        lambda **given: _family("stage_graph").read({**GRAPH, "device_graph": DEVICES}, "example", given),
     ),
     "tmpc_knapsack": (lambda **given: _family("tmpc_knapsack").read(KNAPSACK, "example", given),),
     "flushed_partitioning": (
