@@ -36,7 +36,7 @@ def run(
     for depth in layers:
         for count in devices:
             note(f"{branches} branches of {depth} layers on {count} devices")
-            instance = load("mmt", branches=branches, layers=depth, devices=count, minibatch=MINIBATCH)
+            instance: Any = load("mmt", branches=branches, layers=depth, devices=count, minibatch=MINIBATCH)
             search = default_search(instance, Watch())
             search.best_at(_MICROBATCH)
             subgraphs, splits = decompositions(search.segment)

@@ -11,7 +11,10 @@ def chain(first: int, count: int, label: int = 0) -> Segment:
 
 
 def test_runs_of_a_chain_and_their_cuts() -> None:
-    assert decompositions(chain(0, 4)) == (10, 10)  # 4 + 3 + 2 + 1 runs; 3 pairs are cut once, 2 triples twice, 1 thrice
+    assert decompositions(chain(0, 4)) == (
+        10,
+        10,
+    )  # 4 + 3 + 2 + 1 runs; 3 pairs are cut once, 2 triples twice, 1 thrice
     assert decompositions(chain(0, 1)) == (1, 0)
 
 
