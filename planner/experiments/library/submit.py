@@ -72,7 +72,7 @@ def submit(
     if named is None:
         raise UsageError.at(where, digest, "a result of an instance of the library (planner library get NAME)")
     instance = named.make()
-    verdict = check(instance, result, where=where)
+    verdict = check(instance, result["plan"], where=where)
     if verdict.objective is None:
         raise UsageError.at(where, named.name, f"a plan that keeps the rules; {verdict.violations[0].message}")
     known = best_known(folder)
