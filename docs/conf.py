@@ -14,7 +14,7 @@ project = "dnn-planner"
 author = "The dnn-planner authors"
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 extensions += ["accessible", "generated", "interface", "pictures", "reference", "sources", "search_words", "mathml"]
-exclude_patterns = ["extensions"]
+exclude_patterns = ["extensions", "paper"]
 needs_sphinx = "9.0"
 
 html_theme = "furo"

@@ -13,10 +13,11 @@ from planner.cli import completion
 from planner.cli.common import NOTES, Jobs, Notes, deliver, leave, names_of
 from planner.process.errors import UsageError
 
-_ACTIONS = ("list", "get", "show", "submit", "score")
+_ACTIONS = ("list", "get", "show", "certificate", "submit", "score")
 _NEEDS = {
     "get": "NAME, as planner library list shows it",
     "show": "NAME, as planner library list shows it",
+    "certificate": "NAME of an instance whose bound has one",
     "submit": "RESULT.json, as planner solve --json prints it",
     "score": "methods: names, FILE.py:FUNCTION",
 }
@@ -27,7 +28,8 @@ def library_command(
         str, typer.Argument(metavar="|".join(_ACTIONS), help="what to do", autocompletion=completion.among(_ACTIONS))
     ],
     what: Annotated[
-        str | None, typer.Argument(metavar="NAME|RESULT.json|METHOD,...", help="of get, show; of submit; of score")
+        str | None,
+        typer.Argument(metavar="NAME|RESULT.json|METHOD,...", help="of get, show, certificate; of submit; of score"),
     ] = None,
     problem: Annotated[
         str | None,
@@ -45,7 +47,7 @@ def library_command(
     ] = None,
     table: Annotated[str | None, typer.Option(metavar="tex|md|csv", help="score: print this for a paper")] = None,
     out: Annotated[
-        str | None, typer.Option(metavar="FILE|DIR", help="get: the file; score: a folder to resume in")
+        str | None, typer.Option(metavar="FILE|DIR", help="get, certificate: the file; score: a folder to resume in")
     ] = None,
     view: Notes = NOTES,
 ) -> None:
@@ -53,6 +55,7 @@ def library_command(
     from planner.display.library import show_entries, show_known, show_submission
     from planner.experiments.library import entries
     from planner.files.read import read_object
+    from planner.files.write import as_json
 
     if action not in _ACTIONS:
         raise UsageError.unknown("ACTION", action, _ACTIONS)
@@ -68,7 +71,6 @@ def library_command(
     assert what is not None
     if action == "get":
         from planner.files.load import family_of
-        from planner.files.write import as_json
 
         made = entries.entry(what).make()
         deliver(as_json(family_of(made).to_json(made)) + "\n", out)
@@ -76,6 +78,11 @@ def library_command(
         named = entries.entry(what)
         found = entries.best_known(folder).get(what)
         view.show(entries.listing([named], {} if found is None else {what: found}), partial(show_known, named, found))
+    elif action == "certificate":
+        proofs = entries.certificates(folder)
+        if entries.entry(what).name not in proofs:
+            raise UsageError.at("NAME", what, "an instance with a certificate (planner library show NAME)")
+        deliver(as_json(proofs[what]) + "\n", out)
     elif action == "submit":
         from planner.experiments.library.submit import submit
         from planner.solving.certify import read_certificate

@@ -110,12 +110,13 @@ def standings_table(found: Score, kind: str, problem: str | None = None) -> str:
 
 
 def loss_profile(found: Score, problem: str) -> Chart | None:
-    """The performance profile of the objectives of one problem's methods; ``None`` of fewer than `_LEAST` methods.
+    """The performance profile of the objectives of one problem's methods; `None` of fewer than `_LEAST` methods.
 
     Of each method the share of the instances with at most a loss to the best known: Dolan and Moré's profile (2002) of
     the objective, in which the best known stands for the best of the methods, so that no method moves another's line.
     """
-    methods = found.methods[problem]
+    standings = found.standings()
+    methods = [method for method in found.methods[problem] if standings[method, problem].plans]
     if len(methods) < _LEAST:
         return None
     records = [record for record in found.records(problem, methods) if record["best"] is not None]

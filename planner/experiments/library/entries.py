@@ -1,7 +1,8 @@
 """The instances of the library, made byte for byte, and the best that is known of each.
 
 ``instances/library/planlib-1.jsonl`` has a line an instance: its name, problem, catalog entry (or file in
-``files``) and settings, and the SHA-256 of its JSON. ``best-known.jsonl`` has a line for what is known of one.
+``files``) and settings, and the SHA-256 of its JSON. ``best-known.jsonl`` has a line for what is known of one, and
+``certificates.jsonl`` one for each certificate of a bound.
 """
 
 from __future__ import annotations
@@ -9,14 +10,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import instances
 from instances.errors import InstanceError
 from planner.files.load import family_named, load
-from planner.files.write import as_json, write_atomically
+from planner.files.write import as_json, write_all, write_atomically
 from planner.process.errors import UsageError
 from planner.results.fingerprints import fingerprint
 from planner.types import Instance, JsonObject
@@ -24,7 +25,9 @@ from solvers.outcome import OPTIMAL_GAP, relative_gap
 
 FOLDER = Path(instances.__file__).with_name("library")
 VERSION = "planlib-1"
-BEST_KNOWN = "best-known.jsonl"
+BEST_KNOWN, CERTIFICATES = "best-known.jsonl", "certificates.jsonl"
+#: The proof of a bound whose certificate is there, and was accepted.
+CERTIFICATE = "certificate"
 #: Difficulties by the seconds that the quickest known proof took; what nobody has proved is open.
 _DIFFICULTIES = (("second", 1.0), ("minute", 60.0), ("longer", float("inf")))
 DIFFICULTIES = (*(name for name, _ in _DIFFICULTIES), "open")
@@ -45,8 +48,8 @@ class Origin:
 class BestKnown:
     """The best verified plan and the greatest lower bound that are known of an instance, in its own unit.
 
-    ``proof``: by whose means the bound was proved, as of `planner.results.result.Result`, or ``certificate`` if the
-    checker has accepted one; ``None`` without a bound.
+    ``proof``: by whose means the bound was proved, as of `planner.results.result.Result`, or `CERTIFICATE`; ``None``
+    without a bound.
     """
 
     name: str
@@ -160,10 +163,19 @@ def best_known(folder: Path = FOLDER) -> dict[str, BestKnown]:
     return {line["name"]: BestKnown.from_json(line) for line in _lines(path)} if path.exists() else {}
 
 
-def write_best_known(known: Mapping[str, BestKnown], folder: Path = FOLDER) -> None:
-    """Write all of them, in the order of the manifest; `UsageError` if the folder cannot be written."""
-    lines = [as_json(asdict(known[name])) + "\n" for name in entries() if name in known]
-    write_atomically(folder / BEST_KNOWN, "".join(lines), "--library")
+def certificates(folder: Path = FOLDER) -> dict[str, JsonObject]:
+    """The certificates of bounds, by the names of instances."""
+    path = folder / CERTIFICATES
+    return {line["name"]: line[CERTIFICATE] for line in _lines(path)} if path.exists() else {}
+
+
+def write_known(known: Mapping[str, BestKnown], proofs: Mapping[str, JsonObject], folder: Path = FOLDER) -> None:
+    """Write what is known and its certificates, as the manifest orders them; `UsageError` if that is impossible."""
+    best = [as_json(asdict(known[name])) + "\n" for name in entries() if name in known]
+    certified = [name for name in entries() if name in known and known[name].proof == CERTIFICATE]
+    content = [as_json({"name": name, CERTIFICATE: proofs[name]}) + "\n" for name in certified]
+    files = {BEST_KNOWN: best, CERTIFICATES: content}
+    write_all(*(partial(write_atomically, folder / name, "".join(lines), "--library") for name, lines in files.items()))
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:

@@ -9,23 +9,34 @@ from pathlib import Path
 from typing import Any
 
 from formulations.contract.family import Claim
-from planner.experiments.library.entries import FOLDER, BestKnown, Origin, best_known, entries, write_best_known
+from planner.experiments.library.entries import (
+    CERTIFICATE,
+    FOLDER,
+    BestKnown,
+    Origin,
+    best_known,
+    certificates,
+    entries,
+    write_known,
+)
+from planner.files.load import family_of
+from planner.files.write import as_json
 from planner.process.errors import CrosscheckError, UsageError
 from planner.process.versions import machine, today
 from planner.results.check import check, exceeds
 from planner.solving.certify import verify
 from planner.types import JsonObject
-from solvers.outcome import Prover
+from solvers.outcome import OPTIMAL_GAP, Prover, relative_gap
 
 #: A plan or a bound is better if it is by more than this, relatively.
 BETTER = 1e-9
-#: The proof of a bound that the checker has accepted.
-CERTIFICATE = "certificate"
+#: Larger certificates and plans are not kept: a method makes them again, and the repository stays small.
+MOST_BYTES, MOST_OF_PLAN = 6_000, 250_000
 
 
 @dataclass(frozen=True)
 class Submission:
-    """What is known now, what was known before, and what of it is new: ``plan``, ``bound`` or both."""
+    """What is known now, what was known before, and what of it is new: ``plan``, ``bound`` or ``certificate``."""
 
     known: BestKnown
     before: BestKnown | None
@@ -42,8 +53,8 @@ def submit(
     """Verify a result and keep what is better than what is known.
 
     The plan goes through the problem's definition, whatever the result says of it. A bound counts if a certificate is
-    accepted, or as the claim of the exact method that the result names, with the versions it names; a certified bound
-    replaces an equal one that is only claimed.
+    accepted, or as the claim of the exact method that the result names, or of another method that proved it to a
+    heuristic, with the versions it names; a certified bound replaces an equal one that is only claimed.
 
     Parameters
     ----------
@@ -58,7 +69,7 @@ def submit(
     ------
     UsageError
         If the result is of no instance of the library, breaks a rule, or is no better than what is known; if the
-        certificate is not accepted; if the folder cannot be written.
+        certificate is not accepted; if one of them is too large to be kept, or the folder cannot be written.
     CrosscheckError
         If a bound lies above a verified plan: one of the two proofs is wrong.
     """
@@ -72,6 +83,7 @@ def submit(
     if named is None:
         raise UsageError.at(where, digest, "a result of an instance of the library (planner library get NAME)")
     instance = named.make()
+    _expect_small(result["plan"], MOST_OF_PLAN, where, f"a plan of at most {MOST_OF_PLAN:,} bytes")
     verdict = check(instance, result["plan"], where=where)
     if verdict.objective is None:
         raise UsageError.at(where, named.name, f"a plan that keeps the rules; {verdict.violations[0].message}")
@@ -91,8 +103,9 @@ def submit(
         now = better if now is None else replace(better, bound=now.bound, proof=now.proof, proved_by=now.proved_by)
         new.append("plan")
     if bound is not None and _is_better(bound, proof, now):
-        now = replace(now, bound=bound, proof=proof, proved_by=origin)
-        new.append("bound")
+        is_greater = now.bound is None or bound > now.bound + BETTER * abs(now.bound)
+        now = replace(now, bound=bound, proof=proof, proved_by=origin if is_greater else now.proved_by)
+        new.append("bound" if is_greater else CERTIFICATE)
     if not new:
         rule = f"a plan below {now.objective:.12g} {now.unit}, or a bound above {now.bound}"
         raise UsageError.at(where, f"{verdict.objective:.12g}", rule)
@@ -102,7 +115,8 @@ def submit(
             f"{named.name}: the bound {now.bound:.12g} by {who} lies above the plan of {now.objective:.12g}"
             f" by {now.found_by.method}"
         )
-    write_best_known({**known, named.name: now}, folder)
+    proofs = {**certificates(folder), **({named.name: certificate} if certificate is not None else {})}
+    write_known({**known, named.name: now}, proofs, folder)
     return Submission(now, before, tuple(new))
 
 
@@ -110,13 +124,26 @@ def _bound(instance: Any, result: Mapping[str, Any], certificate: JsonObject | N
     """A bound, and who proved it."""
     if certificate is None:
         proof = result.get("proved_by")
-        believed = result.get("claim") == Claim.EXACT.value or proof == Prover.BOUNDS
+        others = {each.name for each in family_of(instance).methods} - {result.get("method")}
+        believed = result.get("claim") == Claim.EXACT.value or proof in {Prover.BOUNDS, *others}
         bound = _number(result.get("bound"))
         return (bound, str(proof)) if believed and bound is not None else (None, None)
+    _expect_small(
+        certificate,
+        MOST_BYTES,
+        "--certificate",
+        f"at most {MOST_BYTES:,} bytes; the result's bound is a claim without it",
+    )
     found = verify(instance, certificate)
     if not found.accepted:
         raise UsageError.at("--certificate", found.kind, f"a certificate that is accepted; {found.reason}")
     return found.bound, CERTIFICATE
+
+
+def _expect_small(content: Any, most: int, where: str, rule: str) -> None:
+    size = len(as_json(content))
+    if size > most:
+        raise UsageError.at(where, f"{size:,} bytes", rule)
 
 
 def _number(value: Any) -> float | None:
@@ -125,7 +152,11 @@ def _number(value: Any) -> float | None:
 
 
 def _is_better(bound: float, proof: str | None, known: BestKnown) -> bool:
+    """A greater bound; and of a proved optimum the certificate, though checkers round: it needs less trust."""
+    is_certified = proof == CERTIFICATE
+    if known.is_optimal and is_certified != (known.proof == CERTIFICATE):
+        gap = relative_gap(known.objective, bound)
+        return is_certified and gap is not None and gap <= OPTIMAL_GAP
     if known.bound is None or bound > known.bound + BETTER * abs(known.bound):
         return True
-    is_new_certificate = proof == CERTIFICATE != known.proof
-    return is_new_certificate and bound >= known.bound - BETTER * abs(known.bound)
+    return is_certified and known.proof != CERTIFICATE and bound >= known.bound - BETTER * abs(known.bound)

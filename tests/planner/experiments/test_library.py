@@ -20,7 +20,7 @@ from planner.process.errors import CrosscheckError, UsageError
 from planner.results.check import agree, check
 from solvers.outcome import Limits
 
-ALL = entries.entries()
+ALL, CERTIFICATES = entries.entries(), entries.certificates()
 #: Tests of every run make and check each so many-th instance; the slow ones all of them.
 _STRIDE = 31
 FORMULATIONS = Path(formulations.__file__).parent
@@ -32,7 +32,7 @@ def test_the_manifest_has_all_problems_and_nothing_twice() -> None:
     problems = {folder.name for folder in FORMULATIONS.iterdir() if list(folder.glob("definition*"))}
     assert {each.problem for each in ALL.values()} == problems and len(problems) == 13
     assert len({each.sha256 for each in ALL.values()}) == len(ALL)
-    assert set(best_known()) <= set(ALL)
+    assert set(best_known()) <= set(ALL) and set(CERTIFICATES) <= set(best_known())
     files = {path.name for path in (entries.FOLDER / "files").iterdir()}
     assert files == {each.instance for each in ALL.values() if each.instance.endswith(".json")}
 
@@ -45,6 +45,11 @@ def _expect_right(each: LibraryEntry) -> None:
         assert verdict.objective is not None and agree(verdict.objective, known.objective), each.name
         assert verdict.unit == known.unit
         assert known.bound is None or known.bound <= known.objective * (1 + 1e-9)
+        assert (known.proof == entries.CERTIFICATE) == (each.name in CERTIFICATES)
+    if each.name in CERTIFICATES:
+        assert known is not None
+        verdict_of_proof = planner.verify(made, CERTIFICATES[each.name])
+        assert verdict_of_proof.accepted and verdict_of_proof.bound == known.bound, each.name
 
 
 @pytest.mark.parametrize("each", SAMPLE, ids=lambda each: each.name)
@@ -119,6 +124,8 @@ def test_a_bound_of_a_heuristic_is_no_proof_and_a_false_one_is_loud(
 ) -> None:
     found = submit.submit({**worse, "bound": worse["objective"], "proved_by": "search"}, folder=folder)
     assert found.known.bound is None
+    with pytest.raises(UsageError, match="expected a plan below"):  # a method is no other method than itself
+        submit.submit({**worse, "bound": 0.02, "proved_by": worse["method"]}, folder=folder)
     with pytest.raises(CrosscheckError, match=r"chain8: the bound 0\.03 by exact lies above the plan"):
         submit.submit({**solved, "bound": 0.03}, folder=folder)
     assert best_known(folder)["chain8"] == found.known
@@ -130,10 +137,40 @@ def test_a_certificate_replaces_a_claim_and_a_forged_one_nothing(folder: Path, s
     assert content is not None
     claimed = submit.submit(solved, folder=folder)
     certified = submit.submit(solved, content, folder=folder)
-    assert (claimed.known.proof, certified.known.proof, certified.new) == ("search", "certificate", ("bound",))
+    assert (claimed.known.proof, certified.known.proof, certified.new) == ("search", "certificate", ("certificate",))
+    assert certified.known.proved_by == claimed.known.proved_by
+    with pytest.raises(UsageError, match="expected a plan below"):  # of an optimum a claim replaces no certificate
+        submit.submit({**solved, "bound": 0.0273}, folder=folder)
+    assert entries.certificates(folder) == {"chain8": content}
     forged = {**content, "instance_sha256": "0" * 64}
-    with pytest.raises(UsageError, match="expected a certificate that is accepted"):
-        submit.submit(solved, forged, folder=folder)
+    large = {**content, "more": " " * submit.MOST_BYTES}
+    for wrong, why in ((forged, "expected a certificate that is accepted"), (large, "expected at most 6,000 bytes")):
+        with pytest.raises(UsageError, match=why):
+            submit.submit(solved, wrong, folder=folder)
+    with pytest.raises(UsageError, match="expected a plan of at most 250,000 bytes"):
+        submit.submit({**solved, "plan": {**solved["plan"], "more": " " * submit.MOST_OF_PLAN}}, folder=folder)
+    assert entries.certificates(folder) == {"chain8": content}
+
+
+def test_a_certificate_that_rounds_more_replaces_the_claim_of_an_optimum(folder: Path, solved: dict[str, Any]) -> None:
+    instance = ALL["chain8"].make()
+    least = planner.solve(instance, method="exact")
+    content = planner.certify(instance, replace(least, bound=0.0273 * (1 - 1e-7))).content
+    submit.submit({**solved, "bound": 0.0273}, folder=folder)
+    certified = submit.submit(solved, content, folder=folder).known
+    assert certified.proof == "certificate" and certified.is_optimal and 0.0273 > (certified.bound or 0) > 0.027299
+
+
+def test_a_bound_that_is_greater_than_a_certified_one_takes_its_certificate_away(
+    folder: Path, solved: dict[str, Any]
+) -> None:
+    instance = ALL["chain8"].make()
+    found = planner.solve(instance, method="exact")
+    content = planner.certify(instance, replace(found, bound=0.02)).content
+    assert content is not None
+    first = submit.submit({**solved, "bound": None}, content, folder=folder)
+    assert first.new == ("plan", "bound") and first.known.proof == "certificate"
+    assert submit.submit(solved, folder=folder).known.proof == "search" and not entries.certificates(folder)
 
 
 def _known(objective: float, bound: float | None) -> BestKnown:
@@ -244,5 +281,6 @@ def test_the_command_gets_shows_submits_and_scores(
     assert [row["optimal"] for row in record["standings"]] == [1, 1]
     assert (out / "table.tex").read_text().count("\\\\") == 3
     assert not list(out.glob("profile-*"))  # of two methods there is none
+    assert main(["library", "certificate", "chain8", *library]) == 2  # its bound is a claim
     for wrong in (["library", "sing"], ["library", "get"], ["library", "get", "chain9"], ["library", "list", "x"]):
         assert main(wrong) == 2
