@@ -95,7 +95,7 @@ def _standings(found: Score, problem: str | None = None) -> tuple[list[str], lis
         if problem in (None, of):
             shares = (each.mean_loss, each.worst_loss, each.primal_integral)
             counts = [each.instances, each.plans, each.optimal, each.best]
-            figures = [None if share is None else f"{100 * share:.3g}" for share in shares]
+            figures = [None if share is None else percent(share).removesuffix(" %") for share in shares]
             rows.append([method, *[of] * (problem is None), *counts, *figures, f"{each.seconds:.3g}"])
     return ["method", *["problem"] * (problem is None), *_STANDING], rows
 
