@@ -42,6 +42,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "stage_graph": ("Two branches run side by side.", "planner solve mmt-2 --time-limit 10"),
     "device_mapping": ("Replicas of a stage stay inside a machine.", "planner solve dgx1 --time-limit 10"),
     "pipeline_placement": ("Partition and mapping in one.", "planner solve placement"),
+    "operator_strategies": ("What is dear is dear for its edges.", "planner solve strategies --exact"),
     "tmpc_knapsack": (
         "The heuristic pays for memory that it does not need.",
         "planner solve knapsack --nodes 10 --options 3 --exact",

@@ -9,10 +9,11 @@ from typing import Any
 from instances.catalog.entry import MADE, SEED, Entry
 from instances.generators.topologies import two_level
 from instances.parameters import Setting, count_between, one_of, parse_count
-from instances.problems import tmpc_knapsack
+from instances.problems import operator_strategies, tmpc_knapsack
 from instances.problems.flushed_partitioning import FlushedInstance, flush_pipeline
 from instances.problems.hierarchical_partitioning import HierarchicalInstance, on_machines
 from instances.problems.operator_partitioning import Operator, OperatorInstance, Tensor, TrainingMemory
+from instances.problems.operator_strategies import OperatorStrategies
 from instances.problems.pipeline_placement import PlacementInstance, place_on
 from instances.problems.stage_edits import MAX_LAYERS
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
@@ -105,6 +106,12 @@ def knapsack(**given: Any) -> KnapsackInstance:
     return tmpc_knapsack.generate(**{names.get(name, name): value for name, value in given.items()})
 
 
+def strategies(**given: Any) -> OperatorStrategies:
+    """A random graph of operators with strategies."""
+    names = {"nodes": "num_nodes", "strategies": "num_strategies"}
+    return operator_strategies.generate(**{names.get(name, name): value for name, value in given.items()})
+
+
 ENTRIES = (
     Entry("chain8", "stage_partitioning", chain8, "a chain of eight layers, for a first look", MADE),
     Entry("diamond", "stage_partitioning", diamond, "four nodes with two branches", MADE),
@@ -136,6 +143,18 @@ ENTRIES = (
             Setting("nodes", parse_count, "nodes of the stage", "40", metavar="N"),
             Setting("options", parse_count, "configurations of each node", "2", metavar="N"),
             Setting("kind", one_of(*tmpc_knapsack.KINDS), "how times depend on sizes", "layers", metavar="KIND"),
+            SEED,
+        ),
+    ),
+    Entry(
+        "strategies",
+        "operator_strategies",
+        strategies,
+        "a random graph of operators with strategies",
+        MADE,
+        (
+            Setting("nodes", parse_count, "operators", "20", metavar="N"),
+            Setting("strategies", parse_count, "strategies of an operator at most", "4", metavar="N"),
             SEED,
         ),
     ),

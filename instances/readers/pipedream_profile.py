@@ -2,12 +2,15 @@
 
 ``node7 -- Conv2d(...) -- forward_compute_time=1.3, backward_compute_time=2.8, activation_size=205520896.000,
 parameter_size=262144.000`` (milliseconds, bytes; a list in brackets: several outputs), and ``<tab>node7 -- node8``.
+
+Source: msr-fiddle/pipedream, graph/graph.py, `Node.__str__` and `Graph.from_str`, and its released profiles.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from pathlib import PurePath
 
 from instances.errors import InstanceError, closest
@@ -19,6 +22,7 @@ from instances.problems.operator_partitioning import (
     in_topological_order,
     merge_edges,
 )
+from instances.readers.written import expect_same
 
 _FIELDS = ("forward_compute_time", "backward_compute_time", "activation_size", "parameter_size")
 
@@ -72,3 +76,30 @@ def _operator(identity: str, description: str, numbers: str, where: str, line: i
         found[name] = value
     forward, backward, activation, parameters = (found[name] for name in _FIELDS)
     return Operator(identity, (forward + backward) / 1e3, parameters, activation, name=description)
+
+
+def write(instance: OperatorInstance) -> str:
+    """The text of a profile that reads back as the instance, to rounding.
+
+    All of an operator's time is forward: the instance has the sum alone, as PipeDream's own optimizer takes it.
+
+    Raises
+    ------
+    InstanceError
+        If the format cannot say something: sizes other than parameters and outputs, tensors that are not their source's
+        output there and back, ids that are no words, settings such as ``--stages``.
+    """
+    lines = [
+        f"{each.id} -- {each.name} -- forward_compute_time={each.compute_s * 1e3!r}, backward_compute_time=0.0, "
+        f"activation_size={each.activation_bytes!r}, parameter_size={each.parameter_bytes!r}"
+        for each in instance.operators
+    ]
+    ids = [each.id for each in instance.operators]
+    lines += [f"\t{ids[tensor.source]} -- {ids[target]}" for tensor in instance.tensors for target in tensor.targets]
+    text = "\n".join(lines) + "\n"
+    try:
+        again = read(text, instance.name)
+    except InstanceError as error:  # an id or a name that the format takes for something else
+        raise InstanceError.at(instance.name, "operators", "written", f"what reads back; {error}") from None
+    expect_same(instance, replace(again, name=instance.name), "PipeDream")
+    return text

@@ -7,6 +7,7 @@ ratio is the bandwidth behind the costs, and the costs become bytes at that band
 from __future__ import annotations
 
 import statistics
+from dataclasses import replace
 from pathlib import PurePath
 from typing import Annotated, Any
 
@@ -14,6 +15,7 @@ from pydantic import BaseModel, ConfigDict
 
 from instances.errors import InstanceError, closest
 from instances.problems.operator_partitioning import Operator, OperatorInstance, in_topological_order, merge_edges
+from instances.readers.written import expect_same
 from instances.rules import Amount, NodeId, Rule, Text
 from instances.validation import read_record
 
@@ -147,3 +149,40 @@ def _operator(node: _Node, members: list[_Node]) -> Operator:
 def _bytes_per_ms(edges: list[_Edge]) -> float:
     ratios = [edge.size / edge.cost for edge in edges if edge.size and edge.cost]
     return statistics.median_low(ratios) if ratios else _BYTES_PER_MS
+
+
+def write(instance: OperatorInstance) -> dict[str, Any]:
+    """The content of a file that reads back as the instance, to rounding: each operator is a forward node.
+
+    An edge has a cost at the instance's bandwidth, and its bytes. What the release's programs need beside is left to be
+    edited: as many devices as stages and replicas, no CPU, and the instance's memory.
+
+    Raises
+    ------
+    InstanceError
+        If the format cannot say something: parameters and activations apart, a schedule, settings such as ``--stages``.
+    """
+    per_ms = instance.bandwidth_bytes_per_s / 1e3
+    ids = [each.id for each in instance.operators]
+    nodes = [
+        {
+            "id": each.id,
+            "name": each.name,
+            "supportedOnFpga": True,
+            "cpuLatency": 0,
+            "fpgaLatency": each.compute_s * 1e3,
+            "isBackwardNode": False,
+            "colorClass": None,
+            "size": each.memory_bytes,
+        }
+        for each in instance.operators
+    ]
+    edges = [
+        {"sourceId": ids[sent.source], "destId": ids[target], "cost": sent.volume_bytes / per_ms,
+         "size": sent.volume_bytes}
+        for sent in instance.tensors
+        for target in sent.targets
+    ]  # fmt: skip
+    content = {"maxFPGAs": (instance.num_stages or 1) * instance.replicas, "maxCPUs": 0, "nodes": nodes, "edges": edges}
+    expect_same(instance, replace(read(content, instance.name), name=instance.name), "dnn-partitioning")
+    return content

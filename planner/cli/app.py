@@ -248,7 +248,7 @@ _PANELS: dict[str, dict[str, _Command]] = {
     },
     "PyTorch and trainers": {
         "import": _Command(import_command, "Make an instance of a PyTorch model, traced without weights"),
-        "convert": _Command(convert_command, "Make an instance of Galvatron's profiles or Megatron's timers"),
+        "convert": _Command(convert_command, "Read what Galvatron or Megatron measured, or write as others do"),
         "profile": _Command(profile_command, "Make an instance of a model measured on this machine"),
         "calibrate": _Command(calibrate_command, "Fit a device's rates to measured forward passes"),
         "export": _Command(export_command, "Write a plan as a trainer reads it", _OVERRIDES),
@@ -344,6 +344,7 @@ _EXAMPLES: dict[str, tuple[str, ...]] = {
         "planner convert galvatron times.json --memory-profile memory.json --layers 32 --hidden-size 4096",
         "planner convert megatron train.log --layers 24 --pp 4 --weight-bytes 200MB --activation-bytes 1GB "
         "--output-bytes 16MB",
+        "planner convert graph.json --to pipedream --out graph.txt",
     ),
     "calibrate": ("planner calibrate forward.csv --hardware h100 --dtype bf16",),
     "profile": ("planner profile model.py:make --devices 4 --memory 16GB --bandwidth 10GB/s --out model.json",),

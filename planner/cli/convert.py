@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,12 +14,15 @@ from planner.cli.common import Out
 from planner.process.errors import UsageError
 
 _KINDS = ("galvatron", "megatron")
+#: Whose files an instance can be written as, with what reads and writes them.
+_TO = {"iopddl": "iopddl_json", "pipedream": "pipedream_profile", "dnn-partitioning": "placement_json"}
 _Size = Annotated[str | None, typer.Option(metavar="SIZE", help="megatron: of a layer")]
 
 
 def convert_command(
-    kind: Annotated[str, typer.Argument(metavar="|".join(_KINDS), help="the tool that measured")],
-    profile: Annotated[str, typer.Argument(metavar="FILE", help="of times, or a log")],
+    kind: Annotated[str, typer.Argument(metavar="|".join((*_KINDS, "INSTANCE")), help="the tool that measured")],
+    profile: Annotated[str | None, typer.Argument(metavar="FILE", help="of times, or a log")] = None,
+    to: Annotated[str | None, typer.Option(metavar="|".join(_TO), help="write INSTANCE as its files")] = None,
     layers: Annotated[str | None, typer.Option(metavar="L,...", help="of each type, as 24 or 12,12")] = None,
     memory_profile: Annotated[str | None, typer.Option(metavar="FILE", help="galvatron's second file")] = None,
     devices: Devices = 8,
@@ -41,7 +45,10 @@ def convert_command(
     memory_scheme: Annotated[str, typer.Option(metavar="NAME", help="megatron")] = "mixed",
     out: Out = None,
 ) -> None:
-    """Make an instance of stage_partitioning of a profile of Galvatron, or of Megatron-LM's timers."""
+    """Make an instance of stage_partitioning of what Galvatron or Megatron-LM measured, or write one as others' files.
+
+    ``--to`` takes any instance that the format can say, and refuses what it cannot.
+    """
     from instances.memory_schemes import SCHEME, SCHEMES
     from instances.parameters import parse_count, parse_degrees
     from instances.problems.stage_partitioning import StageInstance, check
@@ -52,8 +59,13 @@ def convert_command(
     from planner.files.load import family_of, read_content, validate
     from planner.files.write import as_json
 
+    if to is not None:
+        _write(kind, to, out)
+        return
     if kind not in _KINDS:
         raise UsageError.unknown("KIND", kind, _KINDS)
+    if profile is None:
+        raise UsageError("FILE is missing; expected what was measured")
     if layers is None:
         raise UsageError("--layers is missing; expected how many there are")
     if out is not None:
@@ -114,6 +126,25 @@ def convert_command(
     check(instance, profile)
     validate(instance)
     deliver(as_json(family_of(instance).to_json(instance)) + "\n", out)
+
+
+def _write(source: str, to: str, out: str | None) -> None:
+    """An instance in the form of another tool's files."""
+    from planner.cli.common import deliver
+    from planner.files.destinations import refuse_overwriting
+    from planner.files.load import family_of, load
+    from planner.files.write import as_json
+
+    if to not in _TO:
+        raise UsageError.unknown("--to", to, tuple(_TO))
+    instance = load(source)
+    expected = "operator_strategies" if to == "iopddl" else "operator_partitioning"
+    if family_of(instance).name != expected:
+        raise UsageError.at("INSTANCE", family_of(instance).name, f"an instance of {expected} for --to {to}")
+    if out is not None:
+        refuse_overwriting(out, source)
+    content = import_module(f"instances.readers.{_TO[to]}").write(instance)
+    deliver(content if isinstance(content, str) else as_json(content) + "\n", out)
 
 
 def _read(option: str, value: Any, parse: Callable[[Any], Any]) -> Any:

@@ -238,7 +238,7 @@ def test_layer_assignment() -> None:
 
 ADDED_UP = (
     *("layer_assignment", "mesh_tiling", "amp_strategy", "flushed_partitioning", "operator_partitioning"),
-    "pipeline_placement",
+    *("operator_strategies", "pipeline_placement"),
 )
 
 

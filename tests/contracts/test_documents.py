@@ -53,6 +53,7 @@ def test_sessions_of_pages_run(page: str) -> None:
         "tmpc_knapsack",
         "layer_assignment",
         "mesh_tiling",
+        "operator_strategies",
         "amp_strategy",
         "operator_partitioning",
         "stage_graph",

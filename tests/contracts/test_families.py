@@ -70,6 +70,20 @@ MESH = {
 }
 
 
+CHOICES = {
+    "problem": "operator_strategies",
+    "schema_version": 1,
+    "usage_limit": 50,
+    "nodes": [
+        {"interval": [30, 70], "costs": [15], "usages": [10]},
+        {"interval": [40, 70], "costs": [55, 65], "usages": [25, 25]},
+        {"interval": [50, 120], "costs": [25, 45, 35], "usages": [15, 20, 15]},
+        {"interval": [110, 140], "costs": [85, 75], "usages": [10, 10]},
+    ],
+    "edges": [{"nodes": [0, 2], "costs": [50, 10, 40]}, {"nodes": [3, 1], "costs": [90, 10, 20, 80]}],
+}
+
+
 _TIMES = {"new": {"1": 0.01, "2": 0.006}, "old": {"1": 0.02, "2": 0.013}}
 STRATEGIES = {
     "problem": "amp_strategy",
@@ -175,6 +189,7 @@ EXAMPLES: dict[str, tuple[Callable[..., Any], ...]] = {
         lambda **given: _family("layer_assignment").read({**LAYERS, "ring_s_per_parameter": [0.5]}, "example", given),
     ),
     "mesh_tiling": (lambda **given: _family("mesh_tiling").read(MESH, "example", given),),
+    "operator_strategies": (lambda **given: _family("operator_strategies").read(CHOICES, "example", given),),
     "amp_strategy": (
         lambda **given: _family("amp_strategy").read(STRATEGIES, "example", given),
         lambda **given: _family("amp_strategy").read({**STRATEGIES, "placement": "oriented"}, "example", given),
@@ -221,6 +236,7 @@ EXAMPLES: dict[str, tuple[Callable[..., Any], ...]] = {
 STARVED = {family.name: {"memory": 1.0} for family in FAMILIES} | {
     "layer_assignment": {"stages": 5},
     "mesh_tiling": {"tp-degree": 4},
+    "operator_strategies": {"usage-limit": 49},
     "amp_strategy": {"global-batch": 1},
 }
 #: Whatever these families declare has a plan.

@@ -38,6 +38,7 @@ HINTED = {
     "hierarchical_partitioning": ("cpsat", "cpsat-columns"),  # targets begin with no hint
     "pipeline_placement": ("joint", "milp"),
     "tmpc_knapsack": ("cpsat", "milp"),
+    "operator_strategies": ("cpsat", "milp"),
 }
 
 _MACHINES = {"inner_bandwidth": "300GB/s", "outer_bandwidth": "25GB/s", "problem": "hierarchical_partitioning"}

@@ -67,6 +67,7 @@ COUNTED = {
     "layer_assignment": Prover.BOUNDS,
     "mesh_tiling": Prover.BOUNDS,
     "operator_partitioning": Prover.BOUNDS,
+    "operator_strategies": Prover.BOUNDS,
     "stage_graph": Prover.SEARCH,
 }
 #: The same for the flat problem's bound, which is a property of its terms.

@@ -27,8 +27,8 @@ from solvers.milp import backend as milp
 from solvers.milp import inspection as milp_inspection
 from solvers.milp import reusable_lp
 
-#: Instances of a problem that its methods are run on; the first six of flushed partitioning lack a row.
-INSTANCES = {"flushed_partitioning": 12}
+#: Instances of a problem that its methods are run on; the first six lack a row, or plans leave no pair that costs.
+INSTANCES = {"flushed_partitioning": 12, "operator_strategies": 24}
 #: A noun for what 1 means or a sentence in short, and what it is said of: ``holds[5,2]``, ``memory[2]``, ``time``.
 SPEAKING = re.compile(r"[a-z][a-z_]*(\[[^\[\]]+\])?")
 #: What is added while a model runs, or for an instance's requirements.

@@ -21,6 +21,7 @@ KEYS = {
     "layer_assignment": "name num_stages num_microbatches layer_time_s cut_cost_s",
     "mesh_tiling": "name rows tp_degree dp_degree num_microbatches compute_s tp_bytes dp_bytes stage_bytes ordered "
     "intra_bytes_per_s inter_bytes_per_s",
+    "operator_strategies": "name nodes edges",
     "amp_strategy": "name nodes devices_per_node global_batch layers tied parameter_bytes passes head_layers "
     "tail_layers placement",
     "hierarchical_partitioning": "devices_per_machine num_machines inner_bandwidth outer_bandwidth memory_model flat",

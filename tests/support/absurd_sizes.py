@@ -12,6 +12,7 @@ from instances.problems.layer_assignment import LayerAssignmentInstance
 from instances.problems.mesh_tiling import MeshInstance
 from instances.problems.microbatch_schedule import chain
 from instances.problems.operator_partitioning import Operator, OperatorInstance, Tensor
+from instances.problems.operator_strategies import generate as choices
 from instances.problems.pipeline_placement import PlacementInstance
 from instances.problems.stage_graph import AffineTime, OperatorEdge, StageGraph
 from instances.problems.stage_graph import Operator as Branch
@@ -116,6 +117,7 @@ ABSURD: Mapping[str, tuple[Callable[[], Any], ...]] = {
     ),
     "mesh_tiling": (lambda: mesh(256, 256, True), lambda: mesh(64, 64, True), lambda: mesh(256, 256, False)),
     "amp_strategy": (lambda: strategies(5_000, 512, "megatron"), lambda: strategies(300, 512, "oriented")),
+    "operator_strategies": (lambda: choices(20_000, 4), lambda: choices(300, 60)),
     "microbatch_schedule": (lambda: chain(8, 12_000), lambda: chain(2_000, 50)),
     "operator_partitioning": (
         lambda: operators(20_000, 1, 64),

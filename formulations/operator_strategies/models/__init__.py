@@ -1,0 +1,1 @@
+"""The declarative models and what they share."""
