@@ -77,7 +77,7 @@ def others(part: Any) -> Iterator[Any]:
     elif isinstance(part, list):
         yield from (3, [None], *([other, *part[1:]] for other in others(part[0]) if part))
     elif not isinstance(part, str):
-        yield from (True, [], {})
+        yield from (3 if isinstance(part, bool) else True, [], {})
 
 
 @pytest.mark.parametrize("name", NAMES)
