@@ -58,6 +58,7 @@ def fields() -> dict[str, Callable[[], str]]:
     known, methods = best_known(), [method for family in FAMILIES for method in family.methods]
     verdicts = Counter(each.kind for each in VERDICTS)
     files = {family.name: DOCS / "leaderboard" / f"{family.name}.json" for family in FAMILIES}
+    files = {problem: file for problem, file in files.items() if file.exists()}  # a new problem has no scores yet
     scores = {problem: Score.from_json(json.loads(file.read_text())) for problem, file in files.items()}
     first = next(iter(scores.values()))
     numbers = {

@@ -344,7 +344,6 @@ _EXAMPLES: dict[str, tuple[str, ...]] = {
         "planner convert galvatron times.json --memory-profile memory.json --layers 32 --hidden-size 4096",
         "planner convert megatron train.log --layers 24 --pp 4 --weight-bytes 200MB --activation-bytes 1GB "
         "--output-bytes 16MB",
-        "planner convert graph.json --to pipedream --out graph.txt",
     ),
     "calibrate": ("planner calibrate forward.csv --hardware h100 --dtype bf16",),
     "profile": ("planner profile model.py:make --devices 4 --memory 16GB --bandwidth 10GB/s --out model.json",),

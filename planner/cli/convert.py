@@ -20,9 +20,9 @@ _Size = Annotated[str | None, typer.Option(metavar="SIZE", help="megatron: of a 
 
 
 def convert_command(
-    kind: Annotated[str, typer.Argument(metavar="|".join((*_KINDS, "INSTANCE")), help="the tool that measured")],
+    kind: Annotated[str, typer.Argument(metavar="|".join(_KINDS), help="what measured, or INSTANCE")],
     profile: Annotated[str | None, typer.Argument(metavar="FILE", help="of times, or a log")] = None,
-    to: Annotated[str | None, typer.Option(metavar="|".join(_TO), help="write INSTANCE as its files")] = None,
+    to: Annotated[str | None, typer.Option(metavar="FORMAT", help="write INSTANCE so")] = None,
     layers: Annotated[str | None, typer.Option(metavar="L,...", help="of each type, as 24 or 12,12")] = None,
     memory_profile: Annotated[str | None, typer.Option(metavar="FILE", help="galvatron's second file")] = None,
     devices: Devices = 8,
@@ -45,10 +45,7 @@ def convert_command(
     memory_scheme: Annotated[str, typer.Option(metavar="NAME", help="megatron")] = "mixed",
     out: Out = None,
 ) -> None:
-    """Make an instance of stage_partitioning of what Galvatron or Megatron-LM measured, or write one as others' files.
-
-    ``--to`` takes any instance that the format can say, and refuses what it cannot.
-    """
+    """Make an instance of what Galvatron or Megatron-LM measured, or write one."""
     from instances.memory_schemes import SCHEME, SCHEMES
     from instances.parameters import parse_count, parse_degrees
     from instances.problems.stage_partitioning import StageInstance, check
