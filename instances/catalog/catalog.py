@@ -18,6 +18,7 @@ from instances.catalog.mappings import ENTRIES as _MAPPING_ENTRIES
 from instances.catalog.operators import ENTRIES as _OPERATOR_ENTRIES
 from instances.errors import InstanceError
 from instances.generators import amp_experiments, branching, transformer
+from instances.generators.decoder import DECODERS, decoder
 from instances.generators.transformer import Architecture
 from instances.parameters import Setting, count_between, one_of, parse_amount, parse_count, parse_flag
 from instances.problems import layer_assignment, mesh_tiling, microbatch_schedule
@@ -26,6 +27,7 @@ from instances.problems.layer_assignment import LayerAssignmentInstance
 from instances.problems.stage_edits import MAX_LAYERS
 from instances.problems.stage_graph import StageGraph
 from instances.problems.stage_partitioning import StageInstance
+from instances.problems.training_strategy import StrategyInstance
 
 _layer_count, _mesh_side, _dimension = (count_between(1, most) for most in (MAX_LAYERS, 256, 2**18))
 
@@ -152,6 +154,30 @@ _ENTRIES = (
         _CHOICES,
     ),
 )
+
+
+def _decoder(name: str) -> Entry:
+    of, devices, microbatches = DECODERS[name]
+
+    def make(**given: Any) -> StrategyInstance:
+        fields = {"layers": "num_layers", "sequence_length": "sequence_length", "microbatch_size": "microbatch_size"}
+        sizes = replace(of.sizes, **{fields[key]: value for key, value in given.items()})
+        made = decoder(name, replace(of, sizes=sizes), devices, microbatches)
+        options = {
+            "microbatch": sizes.microbatch_size,
+            "seq-len": sizes.sequence_length,
+            "dtype": "bf16",
+            "hardware": "h100",
+            **{key.replace("_", "-"): value for key, value in given.items()},
+        }
+        return replace(made, flat=replace(made.flat, options=options))
+
+    wanted = ("layers", "sequence-length", "microbatch-size")
+    settings = tuple(each for each in _parameters(of.sizes) if each.name in wanted)
+    says = f"a decoder of {of.sizes.num_layers} layers on {devices} H100s, bf16, machines of eight"
+    return Entry(
+        name, "training_strategy", make, says, "sizes as published, times analytic (generators/decoder.py)", settings
+    )
 
 
 def _layers(**given: Any) -> LayerAssignmentInstance:
@@ -360,6 +386,7 @@ CATALOG: Mapping[str, Entry] = {
         *_ENTRIES,
         *_FIRST_LOOKS,
         *_BRANCHING_ENTRIES,
+        *map(_decoder, DECODERS),
         *_AMP_ENTRIES,
         *_SCHEDULE_ENTRIES,
         *_MAPPING_ENTRIES,

@@ -39,7 +39,7 @@ reconstructed, fitted to the layer times of Piper's released BERT profile.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -123,7 +123,7 @@ class Architecture:
 
 
 @dataclass(frozen=True)
-class _Part:
+class Part:
     """One kind of node at one degree: parameters per device, activation bytes, and times in seconds.
 
     ``core_bytes`` are those of ``inside_bytes`` that ``core_s`` makes again.
@@ -164,14 +164,14 @@ class TransformerCosts:
         """Seconds of a ring all-reduce among t devices."""
         return 2 * (t - 1) / t * size / self.device.link_bandwidth_bytes_per_s
 
-    def of(self, part: Callable[..., _Part], t: int, *given: Any) -> tuple[_Part, ...]:
+    def of(self, part: Callable[..., Part], t: int, *given: Any) -> tuple[Part, ...]:
         """A kind of node at one degree; where sequences may be shared, that as well."""
         whole = part(t, *given)
         if t == 1 or not self.sequences:
             return (whole,)
         return whole, replace(part(t, *given, share=t), shares_sequence=True)
 
-    def transformer_layer(self, t: int, mask: bool, share: int = 1) -> _Part:
+    def transformer_layer(self, t: int, mask: bool, share: int = 1) -> Part:
         """Attention and MLP: 12 h^2 + 13 h parameters, of which 6 h (norms, output biases) are on every device.
 
         ``share`` devices share what is between the split products.
@@ -181,7 +181,7 @@ class TransformerCosts:
         forward = self.matmul_s(24 * b * s * h**2 + 4 * b * s**2 * h, t) + self.memory_s(_LAYER_PASSES * A / share)
         core = 5.0 * m.num_heads * b * s**2 / t if self.keeps_probabilities else 0.0
         gathered = 0.5 * self.all_reduce_s(A, t) if share > 1 else 0.0
-        return _Part(
+        return Part(
             parameters=(12 * h**2 + 7 * h) / t + 6 * h,
             input_bytes=A / share + (m.mask_bytes if mask else 0.0),
             inside_bytes=_INSIDE * A / t + A / share + core,
@@ -192,7 +192,7 @@ class TransformerCosts:
             core_s=self.matmul_s(4 * b * s**2 * h, t),
         )
 
-    def embedding(self, t: int, num_inputs: int, whole_rows: int, share: int = 1) -> _Part:
+    def embedding(self, t: int, num_inputs: int, whole_rows: int, share: int = 1) -> Part:
         """Lookup, layer norm and dropout; the gradient of the table is written and added densely.
 
         Tokens are shared by the t devices; ``whole_rows`` (positions, token types) are on every device.
@@ -202,28 +202,28 @@ class TransformerCosts:
         forward = self.memory_s(_EMBEDDING_PASSES * A / share) + self.all_reduce_s(A, t)
         backward = self.memory_s(2 * _EMBEDDING_PASSES * A / share + 2 * _ELEMENT * parameters)
         ids = float(num_inputs * m.tokens * _TOKEN)
-        return _Part(parameters, ids, A / _ELEMENT / share, forward + backward, forward, forward)
+        return Part(parameters, ids, A / _ELEMENT / share, forward + backward, forward, forward)
 
-    def pooler(self) -> _Part:
+    def pooler(self) -> Part:
         """A dense layer on the first token, whole on every device."""
         m = self.model
         h = m.hidden_size
         forward = self.matmul_s(2 * m.microbatch_size * h**2, 1)
-        return _Part(h**2 + h, m.output_bytes, 0.0, _BOTH * forward, forward, forward)
+        return Part(h**2 + h, m.output_bytes, 0.0, _BOTH * forward, forward, forward)
 
-    def head(self, t: int, share: int = 1) -> _Part:
+    def head(self, t: int, share: int = 1) -> Part:
         """Layer norm, projection to the vocabulary and loss; logits in fp16 and their softmax in fp32 are held."""
         m, A = self.model, self.model.output_bytes
         logits = m.tokens * m.vocabulary_size / t
         forward = self.matmul_s(2 * m.tokens * m.hidden_size * m.vocabulary_size, t) + self.memory_s(2 * A / share)
         forward += self.memory_s((2 * _ELEMENT + 4) * logits)
         parameters = m.hidden_size * m.vocabulary_size / t + 2 * m.hidden_size
-        return _Part(
+        return Part(
             parameters, A / share, (_ELEMENT + 4) * logits, _BOTH * forward + self.all_reduce_s(A, t), forward, forward
         )
 
     def tmpcs(
-        self, part: _Part, t: int, taken: Mapping[NodeId, float], given: Mapping[NodeId, float]
+        self, part: Part, t: int, taken: Mapping[NodeId, float], given: Mapping[NodeId, float]
     ) -> tuple[Tmpc, ...]:
         """With and without recomputation; at t > 1 whole tensors are spread from and to one device over each edge.
 
@@ -265,10 +265,10 @@ class _Graph:
     def __init__(self, costs: TransformerCosts) -> None:
         self.costs = costs
         self.names: list[str] = []
-        self.parts: list[dict[int, tuple[_Part, ...]]] = []
+        self.parts: list[dict[int, tuple[Part, ...]]] = []
         self.edges: list[Edge] = []
 
-    def add(self, name: str, parts: dict[int, tuple[_Part, ...]], inputs: Mapping[int, float]) -> int:
+    def add(self, name: str, parts: dict[int, tuple[Part, ...]], inputs: Mapping[int, float]) -> int:
         """A node with its costs per degree, and the bytes it takes from earlier nodes; returns its id."""
         node = len(self.names)
         self.names.append(name)
@@ -280,7 +280,7 @@ class _Graph:
 
     def add_input(self, name: str, size: float) -> int:
         """A node that only holds a tensor that is fed in."""
-        return self.add(name, dict.fromkeys(self.costs.model.degrees(), (_Part(input_bytes=size),)), {})
+        return self.add(name, dict.fromkeys(self.costs.model.degrees(), (Part(input_bytes=size),)), {})
 
     def layers(self) -> tuple[Layer, ...]:
         """All nodes with their TMPCs."""
@@ -295,7 +295,7 @@ class _Graph:
         )
 
     def _tmpcs(
-        self, t: int, kinds: tuple[_Part, ...], taken: Mapping[NodeId, float], given: Mapping[NodeId, float]
+        self, t: int, kinds: tuple[Part, ...], taken: Mapping[NodeId, float], given: Mapping[NodeId, float]
     ) -> tuple[Tmpc, ...]:
         return tuple(x for part in kinds for x in self.costs.tmpcs(part, t, taken, given))
 
@@ -359,6 +359,27 @@ def gpt(
         last = graph.add("transformer layer", layer, {last: A})
     graph.add("language-model head", {t: costs.of(costs.head, t) for t in degrees}, {last: A})
     return _instance(name, graph, device)
+
+
+def gpt_like(
+    name: str,
+    costs: TransformerCosts,
+    kinds: Sequence[dict[int, tuple[Part, ...]]],
+    devices: int,
+    bandwidth: float,
+    microbatches: int,
+) -> StageInstance:
+    """A chain of layers of these kinds between an embedding without positions and a head that is not tied."""
+    degrees, A = costs.model.degrees(), costs.model.output_bytes
+    graph = _Graph(costs)
+    ids = float(_TOKEN * costs.model.tokens)
+    tokens = graph.add_input("token ids", ids)
+    last = graph.add("embedding", {t: costs.of(costs.embedding, t, 1, 0) for t in degrees}, {tokens: ids})
+    for kind in kinds:
+        last = graph.add("transformer layer", kind, {last: A})
+    graph.add("language-model head", {t: costs.of(costs.head, t) for t in degrees}, {last: A})
+    made = _instance(name, graph, costs.device)
+    return replace(made, num_devices=devices, bandwidth=bandwidth, num_microbatches=microbatches)
 
 
 def _instance(name: str, graph: _Graph, device: Accelerator) -> StageInstance:

@@ -1,6 +1,7 @@
 """The layouts of Megatron-LM's weak scaling: what the page says of our prediction is what the definition gives."""
 
 from pathlib import Path
+from statistics import median
 from typing import NamedTuple
 
 import pytest
@@ -80,3 +81,83 @@ def test_the_page_says_how_far_predictions_are() -> None:
     assert len(found) == 10 and f"{min(ratios):.2f} to {max(ratios):.2f} of what was measured" in text
     narrow = [row.predicted / row.published for row in found if row.t == 8 and row.p <= 16]
     assert f"between {min(narrow):.2f} and {max(narrow):.2f}" in text
+
+
+class DecoderRow(NamedTuple):
+    """A row of the second table: tokens/s of a GPU as published and predicted, GiB by our count."""
+
+    model: str
+    gpus: int
+    tokens: int
+    t: int
+    c: int
+    p: int
+    V: int
+    d: int
+    level: int
+    recompute: str
+    microbatch: int
+    batch: int
+    type: str
+    published: float
+    predicted: float
+    memory: float
+
+
+def decoder_rows() -> list[DecoderRow]:
+    """Those of the page."""
+    lines = PAGE.read_text().partition("## Beside published layouts")[2].splitlines()
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| llama3-")]
+    return [
+        DecoderRow(each[0], *map(int, each[1:9]), each[9], *map(int, each[10:12]), each[12], *map(float, each[13:]))
+        for each in cells
+    ]
+
+
+def as_decoder(row: DecoderRow) -> tuple[StrategyInstance, StrategyPlan]:
+    """The embedding and the head count as a layer each where layers are not divided otherwise."""
+    schedule = Schedule.INTERLEAVED if row.V > 1 else Schedule.ONE_F_ONE_B
+    instance = planner.load(
+        row.model, sequence_length=row.tokens, microbatch_size=row.microbatch, devices=row.gpus, cp=row.c,
+        microbatches=row.batch // row.microbatch, schedule=schedule, virtual_stages=row.V, sharding=row.level,
+    )  # fmt: skip
+    ids = [layer.id for layer in instance.chain]
+    chunks, layers = row.p * row.V, len(ids) - 3
+    size, left = divmod(layers, chunks)
+    first = 2 + size
+    if left:
+        size, left = divmod(layers + 2, chunks)
+        first = 1 + size
+    assert not left
+    ends = [*range(first, first + size * (chunks - 1), size), len(ids)]
+    cuts = tuple(tuple(ids[a:b]) for a, b in zip((0, *ends), ends, strict=False))
+    is_shared = row.t > 1
+    tmpcs = {}
+    for node in ids:
+        ways = [x.id for x in instance.flat.layers[instance.flat.index[node]].tmpcs[row.t]]
+        own = [x for x in ways if ("sequence" in x) == is_shared] or ways
+        is_layer = 2 <= int(node) < len(ids) - 1
+        tmpcs[node] = next(x for x in own if ("recomp" in x) == (row.recompute == "full" and is_layer))
+    plan = StrategyPlan(row.p, row.t, row.d, row.V, schedule, cuts, tmpcs, row.level, is_shared, row.c)
+    return instance, plan
+
+
+@pytest.mark.parametrize("row", decoder_rows(), ids=lambda row: f"{row.model} {row.gpus} {row.tokens} {row.type}")
+def test_predictions_of_decoders_are_those_of_the_page(row: DecoderRow) -> None:
+    instance, plan = as_decoder(row)
+    assert plan.num_devices == row.gpus
+    predicted = row.batch * row.tokens / evaluate(instance, plan) / row.gpus
+    assert f"{predicted:.0f}" == f"{row.predicted:.0f}"
+    memory = max(peak_memory(instance, plan)) / 2**30
+    assert f"{memory:.0f}" == f"{row.memory:.0f}"
+    assert {each.rule for each in violations(instance, plan)} <= {"memory"}
+
+
+def test_the_page_says_how_far_predictions_of_decoders_are() -> None:
+    """By the median of the other rows of a type, each row is predicted within the factors that the page has."""
+    text = " ".join(PAGE.read_text().split())
+    for kind in ("bf16", "fp8"):
+        ratios = [row.published / row.predicted for row in decoder_rows() if row.type == kind]
+        left = [own / median(ratios[:at] + ratios[at + 1 :]) for at, own in enumerate(ratios)]
+        said = f"{kind}: {min(ratios):.2f} to {max(ratios):.2f}, median {median(ratios):.2f}; left out, "
+        assert f"{said}{min(left):.2f} to {max(left):.2f}" in text, (said, min(left), max(left))

@@ -1,0 +1,46 @@
+"""Decoders of the catalog: as many parameters as published, what is exchanged, and what sequences hold."""
+
+from __future__ import annotations
+
+from math import fsum
+
+import pytest
+
+import planner
+from instances.generators.decoder import DECODERS
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("llama3-8b", 8.03e9),
+        ("llama3-70b", 70.6e9),
+        ("llama3-405b", 405.8e9),
+        ("mixtral-8x7b", 46.7e9),
+        ("deepseek-v3-like", 671e9),
+    ],
+)
+def test_parameters_are_those_of_the_models(name: str, parameters: float) -> None:
+    instance = planner.load(name)
+    assert fsum(layer.tmpcs[1][0].weight_bytes for layer in instance.chain) / 2 == pytest.approx(parameters, rel=0.005)
+    for layer in instance.chain:
+        first = layer.tmpcs[1][0]
+        assert first.static_bytes == pytest.approx(8 * first.weight_bytes) and set(layer.tmpcs) == {1, 2, 4, 8}
+    assert set(DECODERS) >= {name}
+
+
+def test_layers_hold_and_exchange_what_is_declared() -> None:
+    """8,192 tokens of 4,096 numbers: an output is 64 MiB, keys and values of 1,024 numbers; widths of 14,336."""
+    layer = planner.load("llama3-8b").chain[2].tmpcs
+    A, s, h, f = 2.0**26, 8192, 4096, 14336
+    held = {x.id: x.activation_bytes for x in layer[4]}
+    assert held["sequence parallel"] == 2 * s * (6 * h + 2 * 1024 + 3 * f) / 4
+    assert held["vanilla"] == 2 * s * (4 * h + (2 * h + 2 * 1024 + 3 * f) / 4)
+    assert held["sequence parallel, activation recomp"] == A / 4
+    mixtral = planner.load("mixtral-8x7b", layers=2)
+    own = mixtral.exchanged[2]
+    assert (own.experts, own.expert_weight_bytes) == (8, 2 * 8 * 3 * h * f)
+    # Sent and received: two experts for each of 4,096 tokens.
+    assert own.token_bytes == 2 * 2 * 4096 * h * 2 and own.kv_bytes == 2 * 2 * 2 * 4096 * 1024
+    deepseek = planner.load("deepseek-v3-like", layers=4)
+    assert [deepseek.exchanged[v].experts for v in range(2, 6)] == [0, 0, 0, 256]
