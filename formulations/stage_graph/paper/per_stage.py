@@ -13,6 +13,7 @@ Source: GraphPipe, Algorithms 1 and 2, with the rule of ``microbatch_schedule.in
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,7 +21,7 @@ from typing import NamedTuple
 
 from formulations.microbatch_schedule.definition.in_flight import rule
 from formulations.stage_graph.costs.costs import Costs, bits, with_in_flight
-from formulations.stage_graph.costs.series_parallel import Segment
+from formulations.stage_graph.costs.series_parallel import Segment, nodes_of
 from formulations.stage_graph.definition.plan import Stage, StagePlan
 from formulations.stage_graph.definition.problem import bottleneck_s, data_edges
 from formulations.stage_graph.paper.program import (
@@ -30,6 +31,7 @@ from formulations.stage_graph.paper.program import (
     GROUP,
     SPLIT,
     STAGE,
+    Branches,
     Move,
     Program,
     Reach,
@@ -42,6 +44,8 @@ from solvers.outcome import Watch
 BLOCKS = (1, 2, 4)
 #: Sizes tried for each stage and degree.
 _SMALLEST = 2
+#: What sums of seconds may lose to rounding.
+_ROUNDING = 1e-9
 
 #: Micro-batch size and k.
 Configuration = tuple[int, int]
@@ -83,6 +87,7 @@ class PerStage:
     rounds: int = 0
     _memo: dict[tuple[int, Behind, int], Choices] = field(default_factory=dict)
     _usable: dict[tuple[int, int], list[int]] = field(default_factory=dict)
+    _works: dict[int, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         instance = self.costs.instance
@@ -151,7 +156,7 @@ class PerStage:
         if known is not None:
             return known
         best: dict[Configuration, Found] = {}
-        if devices > 0 and not self.watch.stopped():
+        if devices > 0 and self._work(remainder) <= devices * self.target_s and not self.watch.stopped():
             for move in self.program.moves(remainder):
                 for configuration, found in self._follow(move, behind, devices):
                     self.transitions += 1
@@ -159,6 +164,14 @@ class PerStage:
                         best[configuration] = found
         self._memo[key] = best
         return best
+
+    def _work(self, remainder: Remainder) -> float:
+        """Seconds per sample that all devices of a remainder are busy at least, rounded down."""
+        state = self.program.state(remainder)
+        if state not in self._works:
+            segments = remainder.branches if isinstance(remainder, Branches) else (remainder,)
+            self._works[state] = self.costs.work_s(nodes_of(itertools.chain(*segments))) * (1 - _ROUNDING)
+        return self._works[state]
 
     def _follow(self, move: Move, behind: Behind, devices: int) -> Iterator[tuple[Configuration, Found]]:
         if move.kind == STAGE:

@@ -20,6 +20,7 @@ from formulations.stage_graph.definition import problem
 from formulations.stage_graph.definition.plan import StagePlan
 from formulations.stage_graph.definition.problem import evaluate, memory_bytes, violations
 from formulations.stage_graph.paper import baselines, fewest_devices, graphpipe
+from formulations.stage_graph.paper.per_stage import PerStage
 from formulations.stage_graph.paper.program import Program, Reach
 from formulations.stage_graph.upsets import levels
 from instances.generators.branching import candle_uno, dlrm, mmt, sequential_transformer
@@ -440,3 +441,17 @@ def test_a_model_that_takes_no_time(method: str) -> None:
     instance = StageGraph("idle", (Operator("", none, none, 1.0, 1.0),) * 2, (), 2, 100.0, 1.0, 0.0, 2)
     result = planner.solve(instance, method=method)
     assert result.verified and result.objective == 0
+
+
+def test_parts_that_take_too_long_are_left_without_a_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = [
+        replace(random_graph(seed, (4, 7), 4, series_parallel=True), schedule="per-stage", minibatch=8)
+        for seed in range(8)
+    ]
+    found = [run(graphpipe.solve_graphpipe, instance) for instance in made]
+    monkeypatch.setattr(PerStage, "_work", lambda *_: 0.0)
+    for instance, pruned in zip(made, found, strict=True):
+        whole = run(graphpipe.solve_graphpipe, instance)
+        assert (pruned.plan, pruned.infeasible) == (whole.plan, whole.infeasible)
+        assert pruned.stats["transitions"] <= whole.stats["transitions"]
+    assert any(pruned.plan is not None for pruned in found)
