@@ -30,6 +30,8 @@ from formulations.stage_partitioning.kernels.tables import (
     Profile,
     build_lattice,
     build_profile,
+    crossing_sums,
+    entering_edges,
     heaviest,
     make_plan,
     most_weight,
@@ -166,7 +168,6 @@ def make_links(instance: HierarchicalInstance, profile: Profile, lattice: Lattic
     D, P, member = len(lattice.bits), len(profile.tp_degrees), members(profile, lattice)
     demand(8.0 * D * (member.shape[1] + len(profile.source)), f"what {D} downsets hold and cut")
     volume = np.array([edge.bytes for edge in instance.flat.edges], np.float64)
-    enters = (member[:, profile.target] > 0) & (member[:, profile.source] == 0)
     starts = np.zeros(D + 1, np.int64)
     superstages.count_pairs(lattice.bits, starts)
     pairs = int(starts[-1])
@@ -174,10 +175,8 @@ def make_links(instance: HierarchicalInstance, profile: Profile, lattice: Lattic
         raise SizeError(f"the graph has {pairs} pairs of nested downsets; try --linearize")
     demand((12.0 + 8.0 * P) * pairs, f"{pairs} pairs of nested downsets")
     larger, base, crossed = np.empty(pairs, np.int32), np.empty((P, pairs)), np.empty(pairs)
-    superstages.fill_pairs(
-        lattice.bits, profile.source, lattice.crossing_start, lattice.crossing_edges, lattice.entering,
-        lattice.leaving, lattice.edge_both, enters.astype(np.float64) @ volume, volume, larger, base, crossed,
-    )  # fmt: skip
+    cut, by_source = entering_edges(profile, member) @ volume, crossing_sums(profile, member, volume[None])[2]
+    superstages.fill_pairs(lattice, cut, by_source, larger, base, crossed)
     return Links(
         weight=member @ whole_weights(instance),
         pair_start=starts,

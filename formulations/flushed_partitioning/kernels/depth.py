@@ -115,7 +115,7 @@ def extend(profile, lattice, sets, filling, T, whole, sync, near, machine, most_
                 weight = _weight(profile, bits, q, i, j)
                 own, first_index, fastest, stage = 1.0, ZERO, 0.0, stage + 1
                 if by_replicas:
-                    fastest = lattice.time[q, j] - lattice.time[q, i] + boundary(profile, lattice, q, i, j)
+                    fastest = lattice.time[q, j] - lattice.time[q, i] + boundary(lattice, q, i, j)
                     first_index = _enough_replicas(profile, filling, ZERO, cap, fastest)
                 label = head[i]
                 while label != NOTHING:
@@ -342,7 +342,7 @@ def _least_degrees(
     base = lattice.time[q, j] - lattice.time[q, i]
     if base > most_k * limit:
         return False
-    base += boundary(profile, lattice, q, i, j)
+    base += boundary(lattice, q, i, j)
     light_a = lattice.light_per_microbatch[q, j] - lattice.light_per_microbatch[q, i]
     light_b = lattice.light_static[q, j] - lattice.light_static[q, i]
     fast_a = lattice.fast_per_microbatch[q, j] - lattice.fast_per_microbatch[q, i]
@@ -401,7 +401,7 @@ def _next_degree(degrees, resync, index, s0, whole, y, base, limit):
 def _extra_cost(profile, lattice, scratch, q, i, j, y, needed, stats):
     """(relaxed, greedy) extra cost of bringing stage j minus i from ``needed`` bytes within the memory."""
     stats[1] += 1
-    return saving_cost(profile, lattice.bits, q, i, j, y, needed - profile.memory, scratch)
+    return saving_cost(profile, lattice.bits, q, i, j, y, needed - profile.memory, np.inf, scratch)
 
 
 compile_kernels(__name__)

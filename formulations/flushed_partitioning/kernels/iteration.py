@@ -77,7 +77,7 @@ def least_time(profile, lattice, scratch, q, i, j, y, most, stats, flag):
 def _least_of_stage(profile, lattice, scratch, q, i, j, y, most, stats, flag):
     if lattice.missing[q, j] != lattice.missing[q, i] or not subset(lattice.bits, i, j):
         return np.inf
-    fastest = lattice.time[q, j] - lattice.time[q, i] + boundary(profile, lattice, q, i, j)
+    fastest = lattice.time[q, j] - lattice.time[q, i] + boundary(lattice, q, i, j)
     light = (lattice.light_per_microbatch[q, j] - lattice.light_per_microbatch[q, i]) * y
     light += lattice.light_static[q, j] - lattice.light_static[q, i]
     if fastest > most or light > profile.memory:

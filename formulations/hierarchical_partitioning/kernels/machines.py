@@ -52,8 +52,9 @@ def _fits(profile, lattice, q, i, j, index, in_flight, slack, limit, scratch, st
         need += lattice.fast_static[q, j] - lattice.fast_static[q, i]
         if need <= 0:
             return FOUND
-        extra, greedy = saving_cost(profile, lattice.bits, q, i, j, in_flight, need, scratch)
-        if extra == np.inf or extra > slack + 1e-12 * profile.dp_degrees[index] * limit:  # also if slack is infinite
+        most = slack + 1e-12 * profile.dp_degrees[index] * limit
+        extra, greedy = saving_cost(profile, lattice.bits, q, i, j, in_flight, need, most, scratch)
+        if extra == np.inf or extra > most:  # also if slack is infinite
             return NONE
         if greedy <= slack:
             return FOUND

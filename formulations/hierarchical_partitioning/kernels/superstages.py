@@ -43,11 +43,10 @@ def count_pairs(bits, starts):
     starts[bits.shape[0]] = total
 
 
-@kernel(WORDS2, INTS, INTS, INTS, FLOATS2, FLOATS2, FLOATS2, FLOATS, FLOATS, SHORTS, FLOATS2, FLOATS)
-def fill_pairs(bits, source, crossing_start, crossing_edges, entering, leaving, edge_both, cut, volume, larger, base,
-               crossed):  # fmt: skip
+@kernel(LATTICE, FLOATS, FLOATS2, SHORTS, FLOATS2, FLOATS)
+def fill_pairs(lattice, cut, volume, larger, base, crossed):
     """For every pair: j (``larger``), the least boundary time by q (``base``, times d), bytes across (``crossed``)."""
-    z = 0
+    bits, entering, leaving, z = lattice.bits, lattice.entering, lattice.leaving, 0
     for i in range(bits.shape[0]):
         for j in range(i + 1, bits.shape[0]):
             if not subset(bits, i, j):
@@ -56,12 +55,11 @@ def fill_pairs(bits, source, crossing_start, crossing_edges, entering, leaving, 
             crossed[z] = cut[j] + cut[i]
             for q in range(entering.shape[0]):
                 base[q, z] = entering[q, j] + leaving[q, i]
-            for y in range(crossing_start[i], crossing_start[i + 1]):
-                e = crossing_edges[y]
-                if not has(bits, j, source[e]):  # jumps past the stage
-                    crossed[z] -= 2 * volume[e]
+            for y in range(lattice.crossing_start[i], lattice.crossing_start[i + 1]):
+                if not has(bits, j, lattice.crossing_source[y]):  # its edges jump past the stage
+                    crossed[z] -= 2 * volume[0, y]
                     for q in range(entering.shape[0]):
-                        base[q, z] -= edge_both[q, e]
+                        base[q, z] -= lattice.crossing_both[q, y]
             z += 1
 
 

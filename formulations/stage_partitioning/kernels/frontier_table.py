@@ -107,7 +107,7 @@ def _least_cost(profile, lattice, capacity, q, i, j, index, in_flight, scratch, 
         return np.inf
     fast = (lattice.fast_per_microbatch[q, j] - lattice.fast_per_microbatch[q, i]) * in_flight
     if index < 0 and fast + lattice.fast_static[q, j] - lattice.fast_static[q, i] <= capacity:
-        return lattice.time[q, j] - lattice.time[q, i] + boundary(profile, lattice, q, i, j)
+        return lattice.time[q, j] - lattice.time[q, i] + boundary(lattice, q, i, j)
     if scratch.size[0] < 0:
         scratch.size[0] = assemble(profile, lattice.bits, q, i, j, scratch.nodes, scratch.start, scratch.base,
                                    scratch.weight, scratch.per_microbatch, scratch.static)  # fmt: skip

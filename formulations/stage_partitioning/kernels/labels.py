@@ -42,20 +42,19 @@ _NOISE = 1e-11
 
 
 @inner()
-def boundary(profile, lattice, q, i, j):
+def boundary(lattice, q, i, j):
     """Least time of the transfers over the boundary of stage j minus i (times d)."""
-    return _boundary(lattice.entering, lattice.leaving, lattice.edge_both, lattice.crossing_start,
-                     lattice.crossing_edges, profile.source, lattice.bits, q, i, j)  # fmt: skip
+    return _boundary(lattice.entering, lattice.leaving, lattice.crossing_start, lattice.crossing_source,
+                     lattice.crossing_both, lattice.bits, q, i, j)  # fmt: skip
 
 
 @inner()
-def _boundary(entering, leaving, edge_both, crossing_start, crossing_edges, source, bits, q, i, j):
+def _boundary(entering, leaving, crossing_start, crossing_source, crossing_both, bits, q, i, j):
     """As `boundary`, on the arrays it needs: handing over whole tuples costs more than the sum itself."""
     total = entering[q, j] + leaving[q, i]
     for z in range(crossing_start[i], crossing_start[i + 1]):
-        e = crossing_edges[z]
-        if not has(bits, j, source[e]):  # jumps past the stage
-            total -= edge_both[q, e]
+        if not has(bits, j, crossing_source[z]):  # its edges jump past the stage
+            total -= crossing_both[q, z]
     return total
 
 
@@ -104,15 +103,25 @@ def saving_order(profile, q, y, owner, rise, saving):
 
 
 @inner()
-def saving_cost(profile, bits, q, i, j, in_flight, need, scratch):
-    """(relaxed, greedy) extra cost of saving ``need`` bytes in stage j minus i; infinite if it cannot be done."""
+def saving_cost(profile, bits, q, i, j, in_flight, need, most, scratch):
+    """(relaxed, greedy) extra cost of saving ``need`` bytes in stage j minus i; infinite if it cannot be done.
+
+    Where it is more than ``most``, the first is a lower bound that is, too.
+    """
     slot = scratch.slot_of[q, in_flight]
     if slot < 0:
         slot = _new_slot(profile, q, in_flight, scratch)
     owner, rise, saving, spent = scratch.owner[slot], scratch.rise[slot], scratch.saving[slot], 0.0
+    place, word = -1, np.uint64(0)  # 64 nodes of the stage: steps of equal layers follow each other
     for r in range(scratch.steps[slot]):
         v = owner[r]
-        if not has(bits, j, v) or has(bits, i, v):
+        if v >> 6 != place:
+            place = v >> 6
+            word = bits[j, place] & ~bits[i, place]
+        here = (word >> np.uint64(v & 63)) & np.uint64(1) != 0
+        if (here or r == 0) and rise[r] * need > (most - spent) * saving[r]:  # no later step costs less a byte
+            return spent + rise[r] * (need / saving[r]), np.inf
+        if not here:
             continue
         if saving[r] >= need:
             return spent + rise[r] * (need / saving[r]), spent + rise[r]
@@ -179,9 +188,11 @@ def devices_for_rest(profile, lattice, limit, rest, useful):
                 j = useful[z]
                 if work[j] > most:
                     break
-                if subset(bits, i, j):
-                    most_k = min(K - before, rest[i] - 1) - rest[j]
+                most_k = min(K - before, rest[i] - 1) - rest[j]
+                if most_k > 0 and work[j] - work[i] <= most_k * limit and subset(bits, i, j):
                     rest[i] = min(rest[i], rest[j] + _stage_devices(profile, lattice, i, j, limit, most_k))
+                    if rest[i] <= behind:  # no plan has fewer
+                        break
         else:
             rest[i] = behind
         if rest[i] < NO_DEVICES:
@@ -206,7 +217,7 @@ def _stage_devices(profile, lattice, i, j, limit, most_k):
         light_a = lattice.light_per_microbatch[q, j] - lattice.light_per_microbatch[q, i]
         if light_a * in_flight + lattice.light_static[q, j] - lattice.light_static[q, i] > profile.memory:
             continue
-        index = first_degree(degrees, profile.resync, ZERO, base + boundary(profile, lattice, q, i, j),
+        index = first_degree(degrees, profile.resync, ZERO, base + boundary(lattice, q, i, j),
                              lattice.weight[q, j] - lattice.weight[q, i], limit)  # fmt: skip
         if index < len(degrees) and degrees[index] <= most_d:
             fewest = degrees[index] * tp[q]
@@ -266,7 +277,7 @@ def threshold_test(profile, lattice, T, exactly, fewest, rest, useful, labels, b
             if work[j] > most:
                 break
             most_k = K - rest[j] - least
-            if most_k < 1 or not subset(bits, i, j):
+            if most_k < 1 or work[j] - work[i] > most_k * limit or not subset(bits, i, j):
                 continue
             if limited:
                 low, high = np.int64(lattice.least_d[i, j]), np.int64(lattice.most_d[i, j])
@@ -284,8 +295,8 @@ def threshold_test(profile, lattice, T, exactly, fewest, rest, useful, labels, b
                 base = lattice.time[q, j] - lattice.time[q, i]
                 if base > most_d * limit:
                     continue
-                base += _boundary(lattice.entering, lattice.leaving, lattice.edge_both, lattice.crossing_start,
-                                  lattice.crossing_edges, profile.source, bits, q, i, j)  # fmt: skip
+                base += _boundary(lattice.entering, lattice.leaving, lattice.crossing_start, lattice.crossing_source,
+                                  lattice.crossing_both, bits, q, i, j)  # fmt: skip
                 weight = lattice.weight[q, j] - lattice.weight[q, i]
                 light_a = lattice.light_per_microbatch[q, j] - lattice.light_per_microbatch[q, i]
                 light_b = lattice.light_static[q, j] - lattice.light_static[q, i]
@@ -314,9 +325,12 @@ def threshold_test(profile, lattice, T, exactly, fewest, rest, useful, labels, b
                             if uniform:
                                 stats[1] += 1
                                 need = fast_a * in_flight + fast_b - M
-                                extra, greedy = saving_cost(profile, bits, q, i, j, in_flight, need, scratch)
                                 slack = d * limit - base - resync[index] * weight
-                                if extra == np.inf or extra > slack + 1e-12 * d * limit:  # also if slack is infinite
+                                most_extra = slack + 1e-12 * d * limit
+                                extra, greedy = saving_cost(
+                                    profile, bits, q, i, j, in_flight, need, most_extra, scratch
+                                )
+                                if extra == np.inf or extra > most_extra:  # also if slack is infinite
                                     fits = NONE
                                 elif greedy <= slack:
                                     fits = FOUND

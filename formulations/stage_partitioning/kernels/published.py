@@ -30,7 +30,7 @@ def stage_tps(profile, lattice, capacity, rule, q, i, j, index, in_flight, order
     """
     d, resync = profile.dp_degrees[index], profile.resync[index]
     if not choose and order.use[q] and rule <= SORT_ONCE:
-        cost = lattice.time[q, j] - lattice.time[q, i] + boundary(profile, lattice, q, i, j)
+        cost = lattice.time[q, j] - lattice.time[q, i] + boundary(lattice, q, i, j)
         cost += resync * (lattice.weight[q, j] - lattice.weight[q, i])
         excess = (lattice.fast_per_microbatch[q, j] - lattice.fast_per_microbatch[q, i]) * in_flight
         excess += lattice.fast_static[q, j] - lattice.fast_static[q, i] - profile.memory
@@ -105,7 +105,7 @@ def fill_table(profile, lattice, capacity, rule, cutoff, low, width, offset, tab
                 t = tp[q]
                 if lattice.missing[q, j] != lattice.missing[q, i]:
                     continue
-                base = lattice.time[q, j] - lattice.time[q, i] + boundary(profile, lattice, q, i, j)
+                base = lattice.time[q, j] - lattice.time[q, i] + boundary(lattice, q, i, j)
                 weight = lattice.weight[q, j] - lattice.weight[q, i]
                 light_a = lattice.light_per_microbatch[q, j] - lattice.light_per_microbatch[q, i]
                 light_b = lattice.light_static[q, j] - lattice.light_static[q, i]

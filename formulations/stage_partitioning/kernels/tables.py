@@ -84,10 +84,11 @@ class Lattice(NamedTuple):
     device-time of the downset's nodes: min over (t, TMPC) of t * time, in exact multiples of a power of two, so that
     it never decreases along the order. The rest is (q, D): sums over the downset of the least time, weight and memory
     over TMPCs, of the memory of the fastest TMPC, of nodes without a TMPC at that degree, and the least cost of edges
-    entering the downset, charged to their target (``entering``) or their source (``leaving``). ``edge_both`` (q, e) is
-    what both ends of an edge are charged; ``crossing_start``/``crossing_edges`` list the edges that enter each downset
-    (CSR). ``least_d``, ``most_d`` (D, D): between which positions in ``Profile.dp_degrees`` the degree of stage j minus
-    i lies, and there is no such stage where they cross; (0, 0) where nothing limits stages (`exact.required`).
+    entering the downset, charged to their target (``entering``) or their source (``leaving``). ``crossing_start``/
+    ``crossing_source`` list the nodes outside each downset with edges into it (CSR), and ``crossing_both`` (q, place in
+    that list) what both ends of these edges are charged. ``least_d``, ``most_d`` (D, D): between which positions in
+    ``Profile.dp_degrees`` the degree of stage j minus i lies, and there is no such stage where they cross; (0, 0) where
+    nothing limits stages (`exact.required`).
     """
 
     bits: Words2
@@ -101,9 +102,9 @@ class Lattice(NamedTuple):
     missing: Ints2
     entering: Floats2
     leaving: Floats2
-    edge_both: Floats2
     crossing_start: Ints
-    crossing_edges: Ints
+    crossing_source: Ints
+    crossing_both: Floats2
     least_d: Shorts2
     most_d: Shorts2
 
@@ -279,11 +280,8 @@ def build_lattice(profile: Profile, downsets: Words) -> Lattice:
     fastest = np.where(there, profile.time, np.inf).argmin(axis=2)[:, :, None]
     edge_in = _least_over_edges(profile.volume_in, there[:, profile.target])
     edge_out = _least_over_edges(profile.volume_out, there[:, profile.source])
-    crossing = (member[:, profile.target] > 0) & (member[:, profile.source] == 0)
-    rows, edges = np.nonzero(crossing)
-    starts = np.zeros(len(member) + 1, np.int64)
-    np.cumsum(np.bincount(rows, minlength=len(member)), out=starts[1:])
-    crosses = crossing.astype(np.float64).T
+    crosses = entering_edges(profile, member).astype(np.float64).T
+    crossing_start, crossing_source, crossing_both = crossing_sums(profile, member, edge_in + edge_out)
     return Lattice(
         bits=downsets,
         work=work,
@@ -296,12 +294,31 @@ def build_lattice(profile: Profile, downsets: Words) -> Lattice:
         missing=sums((profile.num_tmpcs == 0).astype(np.float64)).astype(np.int64),
         entering=np.ascontiguousarray(edge_in @ crosses),
         leaving=np.ascontiguousarray(edge_out @ crosses),
-        edge_both=edge_in + edge_out,
-        crossing_start=starts,
-        crossing_edges=edges.astype(np.int64),
+        crossing_start=crossing_start,
+        crossing_source=crossing_source,
+        crossing_both=crossing_both,
         least_d=np.empty((0, 0), np.int32),
         most_d=np.empty((0, 0), np.int32),
     )
+
+
+def entering_edges(profile: Profile, member: Floats) -> Flags:
+    """(D, E): whether an edge enters a downset of ``member`` (D, n)."""
+    return np.asarray((member[:, profile.target] > 0) & (member[:, profile.source] == 0))
+
+
+def crossing_sums(profile: Profile, member: Floats, values: Floats) -> tuple[Ints, Ints, Floats]:
+    """``crossing_start``, ``crossing_source`` of a `Lattice`, and the sums of ``values`` (any, E) in that list.
+
+    By source, as a node that all layers read, such as a mask, has hundreds of edges into a downset.
+    """
+    by_source = np.argsort(profile.source, kind="stable")
+    rows, columns = np.nonzero(entering_edges(profile, member)[:, by_source])
+    sources = profile.source[by_source][columns]
+    new = np.flatnonzero(np.diff(rows * member.shape[1] + sources, prepend=-1))
+    starts = np.searchsorted(rows[new], np.arange(len(member) + 1)).astype(np.int64)
+    sums = np.add.reduceat(values[:, by_source][:, columns], new, axis=1) if len(new) else np.zeros((len(values), 0))
+    return starts, sources[new], np.ascontiguousarray(sums)
 
 
 def pack(masks: list[int], num_nodes: int) -> Words:
