@@ -287,7 +287,8 @@ def test_memory_is_saved_where_it_costs_least(monkeypatch: pytest.MonkeyPatch) -
         )  # fmt: skip
         bits = tables.pack([(1 << before) - 1, (1 << behind) - 1], 12)
         need = float(rng.integers(1, 20))
-        found = labels.saving_cost.py_func(profile, bits, 0, 0, 1, 1, need, slot)
+        given = (profile, bits, 0, 0, 1, 1, need)
+        found = labels.saving_cost.py_func(*given, math.inf, slot)
         own, room = range(before, behind), saving[before:behind].sum() - need
         if room < 0:
             assert found == (math.inf, math.inf)
@@ -297,6 +298,9 @@ def test_memory_is_saved_where_it_costs_least(monkeypatch: pytest.MonkeyPatch) -
         for v in sorted(own, key=lambda v: -rise[v] / saving[v]):
             cost, left = cost - rise[v] * min(1.0, left / saving[v]), max(0.0, left - saving[v])
         assert found[0] == pytest.approx(cost, abs=1e-9) and found[1] >= found[0] - 1e-9
+        below = 0.9 * cost
+        early = labels.saving_cost.py_func(*given, below, slot)[0]
+        assert below - 1e-9 <= early <= cost + 1e-9, "more than is of interest, and still a lower bound"
 
 
 def test_a_choice_keeps_to_the_memory_of_its_test_where_one_can() -> None:
