@@ -59,7 +59,7 @@ METHODS: tuple[Method[OperatorStrategies, StrategyPlan], ...] = (
     Method(
         name="milp",
         claim=Claim.EXACT,
-        source="Alpa, section 4.2 (its linearised edges, on the contest's problem), Pyomo and HiGHS",
+        source="reconstructed after Alpa (its linearised edges, on the contest's problem), Pyomo and HiGHS",
         solve=_code.models.milp.solve,
         backend="highs",
         build=_code.models.milp.model_of,

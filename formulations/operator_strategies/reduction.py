@@ -144,8 +144,8 @@ def move_costs(node_cost: list[Table], pair_cost: dict[tuple[int, int], Table], 
     A sweep goes from the first node to the last, or back. Each node takes from its pairs what each of its strategies
     pays at least, hands over what all of them pay, and gives equal parts of the rest to the pairs that come.
 
-    Source: Kolmogorov, "Convergent tree-reweighted message passing for energy minimization", 2006, section 3.4. Here
-    parts are rounded down to whole numbers, so nothing is lost.
+    Source: reconstructed after Kolmogorov, "Convergent tree-reweighted message passing for energy minimization", 2006,
+    whose text was not at hand. Parts are rounded down to whole numbers, so nothing is lost.
     """
     pairs_of: list[list[tuple[int, int]]] = [[] for _ in node_cost]
     for pair in pair_cost:
@@ -202,8 +202,9 @@ def _undominated(
 ) -> NDArray[np.intp]:
     """Strategies that no other beats: at most the usage, and the cost at most, whatever the neighbours take.
 
-    Source: Goldstein, "Efficient rotamer elimination applied to protein side-chains", 1994: the costs with each
-    neighbour are compared at the strategy of the neighbour that is best for the one that is to be left out.
+    Source: reconstructed after Goldstein, "Efficient rotamer elimination applied to protein side-chains", 1994, whose
+    text was not at hand: the costs with each neighbour are compared at the strategy of the neighbour that is best for
+    the one that is to be left out.
     """
     tables = [table[:, others] for table, others in around]
     left = list(kept)

@@ -17,6 +17,8 @@ from instances.rules import Identifier, Index, Recorded
 
 #: What the contest's files write where a strategy, or a pair of them, is impossible; its definition adds it up.
 IMPOSSIBLE = 10**18
+#: The largest usages of all nodes together; more could not be added up in 64 bits.
+MOST_USED = 2**62
 
 
 @dataclass(frozen=True)
@@ -58,8 +60,9 @@ def check(instance: OperatorStrategies, where: str) -> None:
     Raises
     ------
     InstanceError
-        A node without strategies, with more or fewer usages than costs, or that ends before it begins; an edge of a
-        node that is not there, of a node with itself, or without a cost for each pair of strategies.
+        A node without strategies, with more or fewer usages than costs, or that ends before it begins; usages that
+        are too large together; an edge of a node that is not there, of a node with itself, or without a cost for
+        each pair of strategies.
     """
     for place, node in enumerate(instance.nodes):
         at = f"nodes[{place}]"
@@ -67,6 +70,8 @@ def check(instance: OperatorStrategies, where: str) -> None:
             raise InstanceError.at(where, f"{at}.costs", [], "at least one")
         expect(len(node.usages) == len(node.costs), where, f"len({at}.usages)", len(node.usages), f"{len(node.costs)}")
         expect(node.interval[0] <= node.interval[1], where, f"{at}.interval", list(node.interval), "a start and an end")
+    largest = sum(max(node.usages) for node in instance.nodes)
+    expect(largest <= MOST_USED, where, "usages", largest, f"largest ones that sum to at most {MOST_USED}")
     for place, edge in enumerate(instance.edges):
         (u, v), at = edge.nodes, f"edges[{place}]"
         known = len(instance.nodes)

@@ -1,7 +1,7 @@
 """Operator strategies as a MILP (Pyomo, HiGHS): Alpa's linearised edges, on all strategies, dominated ones as well.
 
-Source: Alpa (Zheng et al., 2022), section 4.2, as its released solver has it: a variable for each pair of strategies of
-an edge, whose sums are those of its ends.
+Source: reconstructed after Alpa (Zheng et al., 2022), whose text was not at hand: a variable for each pair of
+strategies of an edge, whose sums are those of its ends.
 """
 
 # mypy: disallow_untyped_calls=False

@@ -161,6 +161,10 @@ def test_files_of_the_contest_go_there_and_back(tmp_path: Path, capsys: pytest.C
         ({"nodes": {**CONTEST["problem"]["nodes"], "costs": [[1]]}}, "len(problem.nodes.costs) is 1; expected 4"),
         ({"nodes": {**CONTEST["problem"]["nodes"], "usages": [[1], [1], [1], [1]]}}, "len(nodes[0].usages) is 1"),
         (
+            {"nodes": {**CONTEST["problem"]["nodes"], "usages": [[2**62, 8], [6], [4, 3, 9], [99, 99]]}},
+            "usages is 4611686018427388018; expected largest ones that sum to at most 4611686018427387904",
+        ),
+        (
             {"nodes": {**CONTEST["problem"]["nodes"], "intervals": [[3, 0], [1, 4], [3, 5], [2, 2]]}},
             "nodes[0].interval",
         ),
