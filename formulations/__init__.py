@@ -38,6 +38,7 @@ _FIRST = (
     "stage_graph",
     "device_mapping",
     "pipeline_placement",
+    "operator_strategies",
 )
 
 _packages: tuple[Family[Any, Any], ...] = ()

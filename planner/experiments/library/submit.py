@@ -124,8 +124,8 @@ def _bound(instance: Any, result: Mapping[str, Any], certificate: JsonObject | N
     """A bound, and who proved it."""
     if certificate is None:
         proof = result.get("proved_by")
-        others = {each.name for each in family_of(instance).methods} - {result.get("method")}
-        believed = result.get("claim") == Claim.EXACT.value or str(proof) in {Prover.BOUNDS, *others}
+        exact = {each.name for each in family_of(instance).methods if each.claim is Claim.EXACT}
+        believed = result.get("claim") == Claim.EXACT.value or str(proof) in {Prover.BOUNDS, *exact}
         bound = _number(result.get("bound"))
         return (bound, str(proof)) if believed and bound is not None else (None, None)
     _expect_small(
