@@ -43,6 +43,7 @@ def import_command(
     sequence_parallel: Annotated[
         bool, typer.Option("--sequence-parallel", metavar="", help="offer it where layers are split")
     ] = False,
+    splits: Annotated[str, typer.Option(metavar="NAME", help="found: by search; slow")] = "by-hand",
     zero: Annotated[str | None, typer.Option(metavar="1,2,3", help="offer states sharded by T devices")] = None,
     efficiency: Annotated[float, typer.Option(metavar="E", help="share of the peak; a guess")] = 0.5,
     memory_efficiency: Annotated[float, typer.Option(metavar="E", help="the same of the memory")] = 0.75,
@@ -59,6 +60,8 @@ def import_command(
 
     if kind not in KINDS:
         raise UsageError.at("KIND", kind, " or ".join(KINDS))
+    if splits not in ("by-hand", "found"):
+        raise UsageError.at("--splits", splits, "by-hand or found")
     counts = {"--devices": devices, "--microbatches": microbatches, "--microbatch": microbatch, "--seq-len": seq_len}
     _expect_counts(counts)
     if out is not None:
@@ -86,6 +89,7 @@ def import_command(
             efficiency,
             memory_efficiency,
             weight_versions=weight_versions,
+            found_splits=splits == "found",
         ),
     )
     _note(found, view)

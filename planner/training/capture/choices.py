@@ -24,6 +24,8 @@ class Choices:
         Shares of the hardware's peak rates.
     weight_versions
         Copies of the weights: 1 where the pipeline is flushed after every batch, 2 with PipeDream-2BW.
+    found_splits
+        Offer also what `found_splits.FoundConfigurations` finds, operator by operator.
     """
 
     degrees: tuple[int, ...] = ()
@@ -34,6 +36,7 @@ class Choices:
     memory_efficiency: float = MEMORY_EFFICIENCY
     link_efficiency: float = LINK_EFFICIENCY
     weight_versions: int = 1
+    found_splits: bool = False
 
 
 @dataclass(frozen=True)

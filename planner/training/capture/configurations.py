@@ -99,7 +99,7 @@ class Configurations:
         return sorted(needs)[-2:][0]
 
     def _at(self, node: Node, t: int, rule: Sharding | None) -> list[Tmpc]:
-        spread = self._spread(node) if t > 1 else ({}, {})
+        spread = self.spread(node) if t > 1 else ({}, {})
         usable = rule if t > 1 and rule is not None and rule.allows(t) else None
         found = self._kept_or_not(VANILLA, self._share(node, t, usable, False), spread)
         if self.choices.sequence_parallel and usable is not None:
@@ -113,7 +113,8 @@ class Configurations:
         """A node on one device."""
         return self._share(node, 1, None, False)
 
-    def _seconds(self, op: str, part: float) -> float:
+    def seconds(self, op: str, part: float) -> float:
+        """Of a part of the work of an op, forward."""
         cost = self.captured.costs[op]
         return max(cost.flops * part / self.rate, cost.moved_bytes * part / self.memory_rate)
 
@@ -127,7 +128,7 @@ class Configurations:
             for each in node.parameters
         }
         trained = sum(sizes[each.name] for each in node.parameters if each.trained)
-        seconds = {op: self._seconds(op, 1 / t if op in shared else rest) for op in node.ops}
+        seconds = {op: self.seconds(op, 1 / t if op in shared else rest) for op in node.ops}
         forward = sum(seconds.values())
         own = set(node.ops)
         saved = inside = 0.0
@@ -139,8 +140,8 @@ class Configurations:
         reduce = ring(t) / self.link_rate
         forward_link = reduce * rule.forward_bytes if rule is not None else 0.0
         backward_link = reduce * rule.backward_bytes if rule is not None else 0.0
-        backward = sum(self._times_back(op) * spent for op, spent in seconds.items())
-        backward += 2 * sum(sizes[table] for table in self._tables(node)) / self.memory_rate
+        backward = sum(self.times_back(op) * spent for op, spent in seconds.items())
+        backward += 2 * sum(sizes[table] for table in self.tables(node)) / self.memory_rate
         return Share(
             sum(sizes.values()),
             trained,
@@ -154,7 +155,7 @@ class Configurations:
             self.working[node.id] / (t if rule is not None else 1),
         )
 
-    def _times_back(self, op: str) -> int:
+    def times_back(self, op: str) -> int:
         """How many times as long as the forward pass the backward pass of an op takes."""
         costs, node = self.captured.costs, self.graph[op]
         if not costs[op].gradient:
@@ -166,7 +167,7 @@ class Configurations:
         inputs = any(each.op == "call_function" and costs[each.name].gradient for each in node.all_input_nodes)
         return int(inputs) + int(any(each.trained for each in read))
 
-    def _tables(self, node: Node) -> set[str]:
+    def tables(self, node: Node) -> set[str]:
         """Names of the tables that are looked up and trained: their gradients are dense."""
         found = {
             self.captured.names.get(str(self.graph[op].args[0].target))
@@ -179,14 +180,12 @@ class Configurations:
         self, name: str, share: Share, spread: tuple[dict[NodeId, float], dict[NodeId, float]]
     ) -> list[Tmpc]:
         """A configuration, and the same with recomputation."""
-        weights, gradients, optimiser = self._states()
-        states = weights * share.parameter_bytes + (gradients + optimiser) * share.trained_bytes
         kept = Tmpc(
             name,
             share.forward_s + share.backward_s + share.link_s,
             share.trained_bytes,
             share.saved_bytes,
-            states + max(0.0, share.working_bytes - self.reserve),
+            self.states(share.parameter_bytes, share.trained_bytes) + max(0.0, share.working_bytes - self.reserve),
             *spread,
         )
         return self._with_recomputation(kept, share)
@@ -204,6 +203,11 @@ class Configurations:
             + max(0.0, share.working_bytes + share.inside_bytes - self.reserve),
         )
         return [kept, again]
+
+    def states(self, parameter_bytes: float, trained_bytes: float) -> float:
+        """Bytes of weights, gradients and the optimiser's states of parameters, some of them trained."""
+        weights, gradients, optimiser = self._states()
+        return weights * parameter_bytes + (gradients + optimiser) * trained_bytes
 
     def states_per_byte(self) -> float:
         """Bytes of all states for each byte of parameters."""
@@ -237,7 +241,7 @@ class Configurations:
         states += max(0.0, share.working_bytes - self.reserve)
         return self._with_recomputation(Tmpc(f"zero{level}", time, Q / t, share.saved_bytes, states), share)
 
-    def _spread(self, node: Node) -> tuple[dict[NodeId, float], dict[NodeId, float]]:
+    def spread(self, node: Node) -> tuple[dict[NodeId, float], dict[NodeId, float]]:
         """Whole tensors are spread from and to one device over each edge, as in the catalog's transformers."""
         taken: dict[NodeId, float] = {}
         given: dict[NodeId, float] = {}

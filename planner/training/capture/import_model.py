@@ -12,6 +12,8 @@ from typing import Any
 
 from instances.errors import closest
 from instances.generators.hardware import DTYPES, HARDWARE, Hardware
+from instances.generators.transformer import VANILLA
+from instances.problems.stage_partitioning import StageInstance
 from instances.units import parse_bandwidth, parse_bytes
 from planner.files.load import validate
 from planner.process.errors import UsageError
@@ -52,6 +54,22 @@ class Brought:
                     else nodes[0].name
                 )
                 found.append(f"at degree {degree} each device computes the whole of {what}: no equal shares are known")
+        return found
+
+    def lost_by_hand(self) -> list[str]:
+        """For each degree the node where columns and rows lose most against what was found, in a sentence."""
+        found = []
+        layers = self.instance.layers if isinstance(self.instance, StageInstance) else ()
+        for degree in self.degrees:
+            losses = {}
+            for layer in layers:
+                times = {each.id: each.time for each in layer.tmpcs[degree]}
+                if "split 1" in times and times["split 1"] > 0:
+                    losses[layer.name] = times[VANILLA] / times["split 1"] - 1
+            if losses:
+                name = max(losses, key=lambda each: losses[each])
+                loss = f"columns and rows take {losses[name]:z.1%} longer than the fastest split found"
+                found.append(f"at degree {degree}, {name}, where most is lost: {loss}")
         return found
 
     def to_json(self) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from instances.rules import Fact
 from planner.training.capture.captured import Captured, edge_bytes, kept_tensors, shared_tensors
 from planner.training.capture.choices import WORKING_SET, Choices, Work
 from planner.training.capture.configurations import Configurations
+from planner.training.capture.found_splits import FoundConfigurations
 
 
 def bandwidth_between(hardware: Hardware, devices: int, efficiency: float) -> float:
@@ -39,7 +40,8 @@ def stage_partitioning(
         Times in seconds for a micro-batch; data-parallel synchronisation once in a batch (the released cost model), as
         trainers do it.
     """
-    offered = Configurations(captured, hardware, work, choices)
+    kind = FoundConfigurations if choices.found_splits else Configurations
+    offered = kind(captured, hardware, work, choices)
     layers = tuple(Layer(node.id, offered.of(node), node.name, node.module, node.role) for node in captured.nodes)
     sizes = {each.name: each.size for node in captured.nodes for each in node.parameters}
     return StageInstance(

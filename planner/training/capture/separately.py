@@ -167,7 +167,7 @@ def bring_separately(kind: str, model: str, *, time_limit: float, **more: Any) -
     def work(_: Begin) -> dict[str, Any]:
         found = bring(kind, model, **more)
         said = _instance_of(found.instance, found.captured.warnings)
-        return {**said, "figures": found.to_json(), "notes": found.computed_whole()}
+        return {**said, "figures": found.to_json(), "notes": [*found.computed_whole(), *found.lost_by_hand()]}
 
     started = time.perf_counter()
     said, found = _run_work(_Brought, work, "planner import", kind, model, time_limit)

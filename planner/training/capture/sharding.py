@@ -49,7 +49,7 @@ def sharding(captured: Captured, node: Node) -> Sharding | None:
     A rule is not known where a split tensor leaves the node, or is reduced as a whole (a norm over a split dimension).
     It allows no degree where what a product gives is taken apart into parts that cannot be shared (`dims`).
     """
-    walk = _Walk(captured, node)
+    walk = Walk(captured, node)
     for op in node.ops:
         if not walk.see(walk.graph[op]):
             return None
@@ -64,14 +64,14 @@ def computed_whole(captured: Captured, degree: int) -> list[Node]:
     for node in captured.nodes:
         rule = sharding(captured, node)
         if rule is None or not rule.allows(degree):
-            walk = _Walk(captured, node)
+            walk = Walk(captured, node)
             products = (walk.graph[op] for op in node.ops if walk.graph[op].target in PRODUCTS)
             if any(walk.reads(op.args[PRODUCTS[op.target]]) for op in products):
                 found.append(node)
     return found
 
 
-class _Walk:
+class Walk:
     """The ops of a node in their order, with what is known of those before."""
 
     def __init__(self, captured: Captured, node: Node) -> None:
@@ -102,7 +102,7 @@ class _Walk:
         if not any(each.name in split for each in inputs):
             return True
         shapes = self.captured.costs[name].shapes
-        if op.target in REDUCTIONS and len(self._shape(inputs[0])) < 4:
+        if op.target in REDUCTIONS and len(self.shape(inputs[0])) < 4:
             return False
         if is_attention(op) and shapes:
             self._heads(op, shapes[0])
@@ -117,14 +117,15 @@ class _Walk:
         """Shares of the split dimension stay equal: a degree has to divide it in every result."""
         shapes = self.captured.costs[op.name].shapes
         known = [each for each in given if each.name in self.dims] if shapes else []
-        found = {follow_split(op, self._shape(each), shapes[0], self.dims[each.name]) for each in known} - {None}
+        found = {follow_split(op, self.shape(each), shapes[0], self.dims[each.name]) for each in known} - {None}
         if len(found) > 1 or MIXED in found:
             self.found.sizes.add(1)
         elif found:
             self.dims[op.name] = dim = next(each for each in found if each is not None)
             self.found.sizes.update(shape[dim] for shape in shapes)
 
-    def _shape(self, op: Any) -> tuple[int, ...]:
+    def shape(self, op: Any) -> tuple[int, ...]:
+        """Of the first result of an op."""
         shapes = self.captured.costs[op.name].shapes if op.name in self.captured.costs else ()
         return shapes[0] if shapes else ()
 
@@ -144,13 +145,13 @@ class _Walk:
         out = self.captured.costs[name].shapes[0][-1]
         matrices = [each for source in op.all_input_nodes for each in self.reads(source)]
         if left.name in found.split:
-            if self.dims.get(left.name, len(self._shape(left)) - 1) != len(self._shape(left)) - 1:
+            if self.dims.get(left.name, len(self.shape(left)) - 1) != len(self.shape(left)) - 1:
                 found.sizes.add(1)  # no process has a share of the columns
             found.shared.add(name)
             found.parameters.update(each for each in matrices if len(self.shapes[each]) > 1)
             found.forward_bytes += self.captured.costs[name].output_bytes
-            found.sizes.add(self._shape(left)[-1])
-        elif not self._chooses(op):
+            found.sizes.add(self.shape(left)[-1])
+        elif not self.chooses(op):
             found.split.add(name)
             found.shared.add(name)
             found.parameters.update(matrices)
@@ -162,7 +163,7 @@ class _Walk:
                 found.backward_bytes += cost.output_bytes
             self.taken.add(left.name)
 
-    def _chooses(self, op: Any) -> bool:
+    def chooses(self, op: Any) -> bool:
         """Whether what follows, before the next product, selects."""
         waiting, seen = [op], set()
         while waiting:

@@ -136,6 +136,7 @@ def test_without_a_file_the_instance_is_printed(source: str, capsys: pytest.Capt
         (":make", ("--batch", "8", "--microbatches", "4"), "--batch is '8'; expected none with --microbatches 4"),
         (":make", ("--tp", "16"), "--tp is 16; expected degrees from 1 to 8"),
         (":make", ("--tp", "x"), "--tp is 'x'; expected positive integers"),
+        (":make", ("--splits", "all"), "--splits is 'all'; expected by-hand or found"),
         (":make", ("--zero", "4"), "--zero is 4; expected levels of 1, 2 and 3"),
         (":make", ("--efficiency", "1.5"), "--efficiency is 1.5; expected a share of the peak"),
         (":make", ("--devices", "0"), "--devices is 0; expected an integer from 1"),

@@ -1,0 +1,1 @@
+"""Studies beside the problem: where its options come from; no methods."""

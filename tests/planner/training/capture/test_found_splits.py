@@ -1,0 +1,126 @@
+"""Splits found operator by operator, beside those by hand; needs the extra torch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs the extra torch")
+
+from capture_models import LENGTH, WIDTH, language  # noqa: E402
+from torch import nn  # noqa: E402
+
+from formulations.tmpc_knapsack.questions.studies.layer_splits import Layout, SplitLayer, pareto  # noqa: E402
+from instances.generators.hardware import HARDWARE  # noqa: E402
+from instances.problems.stage_partitioning import Layer, StageInstance, Tmpc  # noqa: E402
+from planner.training.capture.choices import Choices, Work  # noqa: E402
+from planner.training.capture.found_splits import PS, FoundConfigurations, LayerSplits  # noqa: E402
+from planner.training.capture.import_model import Brought  # noqa: E402
+from planner.training.capture.sharding import sharding  # noqa: E402
+from planner.training.capture.trace import capture  # noqa: E402
+
+SUM = Layout(-2, -1)
+
+
+def offered(model: Any, degree: int) -> FoundConfigurations:
+    captured = capture(*model)
+    return FoundConfigurations(captured, HARDWARE["h100"], Work(1, "fp32", 16), Choices((1, degree)))
+
+
+def by_hand(made: LayerSplits, layer: SplitLayer, split: set[str], shared: set[str]) -> SplitLayer:
+    """The layer with the splits alone that the rule of columns and rows has for each op."""
+    operators = []
+    for name, operator in zip([*made.flow, *[""] * len(layer.operators)], layer.operators, strict=False):
+        wanted = operator.splits
+        if name in made.ops:
+            if name in split:
+                wanted = tuple(each for each in wanted if each.gives.forward >= 0)
+                wanted = tuple(each for each in wanted if each.name == "columns") or wanted
+            else:
+                wanted = tuple(each for each in wanted if each.name == ("rows" if name in shared else "whole"))
+        operators.append(type(operator)(operator.inputs, wanted, *_steps(operator)))
+    return SplitLayer(layer.degree, tuple(operators), layer.room_bytes)
+
+
+def _steps(operator: Any) -> tuple[int, int, int]:
+    return operator.forward_step, operator.backward_step, operator.again_step
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_the_rule_of_columns_and_rows_costs_what_it_does_by_hand(again: bool) -> None:
+    found = offered(language(), 2)
+    node = found.captured.nodes[1]
+    made = LayerSplits(found, node, 2, again=again)
+    rule = sharding(found.captured, node)
+    assert rule is not None
+    way = pareto(by_hand(made, made.layer(), rule.split, rule.shared))[0]
+    hand = found.of(node)[2][int(again)]
+    ops = len(made.flow)
+    assert way.amounts.time / PS == pytest.approx(hand.time, abs=3 * ops / PS)
+    assert way.amounts.activation_bytes == pytest.approx(hand.activation_bytes, abs=ops)
+    assert way.amounts.static_bytes == pytest.approx(hand.static_bytes, abs=ops)
+
+
+def test_a_way_is_at_least_as_fast_as_the_one_by_hand_and_lists_say_what_they_save() -> None:
+    found = offered(language(), 2)
+    tmpcs = {each.id: each for each in found.of(found.captured.nodes[1])[2]}
+    assert {"vanilla", "activation recomp", "split 1"} <= set(tmpcs)
+    assert tmpcs["split 1"].time <= tmpcs["vanilla"].time + 1e-9
+    ways = [each for name, each in tmpcs.items() if name.startswith("split")]
+    for one in ways:
+        for two in ways:
+            amounts = ("time", "activation_bytes", "static_bytes")
+            assert one is two or any(getattr(one, name) > getattr(two, name) for name in amounts)
+
+
+class Parallel(nn.Module):
+    """Two products by rows whose results are added: one all-reduce does, where the rule by hand has one for each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one = nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH))
+        self.two = nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH))
+
+    def forward(self, x: Any) -> Any:
+        return x + (self.one(x) + self.two(x))
+
+
+class Layers(nn.Module):
+    """The additions are in the block's own forward pass: outside of it they would be a node beside the two branches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([Parallel() for _ in range(2)])
+
+    def forward(self, x: Any) -> Any:
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+def test_terms_are_added_before_they_are_summed_over_devices() -> None:
+    with torch.device("meta"):
+        found = offered((Layers(), (torch.zeros(1, LENGTH, WIDTH),)), 2)
+    node = next(each for each in found.captured.nodes if each.module == "layers.1")
+    made = LayerSplits(found, node, 2, again=False)
+    rule = sharding(found.captured, node)
+    assert rule is not None and rule.forward_bytes == 2 * 4.0 * LENGTH * WIDTH
+    operators = dict(zip(made.flow, made.layer().operators, strict=False))
+    sums = [operators[name] for name in made.ops if name.startswith("add")]
+    assert any(each.gives == SUM and each.takes == (SUM, SUM) for each in sums[0].splits)
+    tmpcs = {each.id: each for each in found.of(node)[2]}
+    assert tmpcs["split 1"].time < tmpcs["vanilla"].time
+    first = {each.id: each for each in found.of(found.captured.nodes[0])[2]}  # takes what the model is given
+    assert first["split 1"].time <= first["vanilla"].time
+
+
+@pytest.mark.parametrize(("time", "said"), [(1.5, "50.0%"), (0.8, "-20.0%"), (1.0, "0.0%")])
+def test_a_loss_is_said_as_it_is_also_where_columns_and_rows_are_faster(time: float, said: str) -> None:
+    captured = capture(*language())
+    tmpcs = {2: (Tmpc("vanilla", time, 0, 0, 0), Tmpc("split 1", 1.0, 0, 0, 0))}
+    instance = StageInstance("toy", (Layer(0, tmpcs, "block"),), (), 2, 1.0, 1.0, 1)
+    brought = Brought(instance, captured, Work(1, "fp32", 16), HARDWARE["h100"], 0.0, (2,))
+    assert brought.lost_by_hand() == [
+        f"at degree 2, block, where most is lost: columns and rows take {said} longer than the fastest split found"
+    ]
