@@ -1,18 +1,23 @@
-"""Lower bounds on the iteration: longest chains of passes; one device, or two micro-batches of a stage, at a time.
+"""Lower bounds on the iteration: longest chains of passes; one device, or one path of stages, at a time.
 
 Each with what comes before and after it. Source: Jackson's preemptive schedule, the usual bound of one machine with
-heads and tails; `two_in_flight`.
+heads and tails; `along_path`.
 """
 
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
-from formulations.microbatch_schedule.two_in_flight import two_jobs
-from formulations.simulation.simulate_graph import PassGraph
+from formulations.simulation.simulate_graph import PassGraph, run
 from instances.problems.microbatch_schedule import MAX_PASSES
+
+if TYPE_CHECKING:
+    from formulations.microbatch_schedule.along_path import Along
 
 #: Floats add up to a little more or less than the numbers they stand for: each sum is off by a part of 2^-53. Of a pass
 #: there are at most six sums in a bound, and two in the end of the schedule that it is compared with.
@@ -46,16 +51,28 @@ def iteration_bound(graph: PassGraph, known: Chains | None = None) -> float:
     known = known or chains(graph)
     longest = max(h + s + t for h, s, t in zip(known.heads, graph.seconds, known.tails, strict=True))
     devices = (_one_device(graph, known, device) for device in range(len(graph.instance.stages_on)))
-    return max(longest, *devices, *(bound for bound, _ in two_in_flight(graph, known))) * SAFE
+    return max(longest, *devices, *(along.seconds for along in narrow_paths(graph))) * SAFE
 
 
-def two_in_flight(graph: PassGraph, known: Chains) -> Iterator[tuple[float, dict[int, float]]]:
-    """The bound of each stage with room for two micro-batches, of more, and when passes start in its schedule."""
-    for stage, (room, count) in enumerate(zip(graph.rooms, graph.counts, strict=True)):
-        if room == 2 < count:
-            first, last = graph.number(stage, "F", 0), graph.release(stage, count - 1)
-            seconds, starts = two_jobs(graph, stage)
-            yield known.heads[first] + seconds + known.tails[last], starts
+@lru_cache(maxsize=1)
+def narrow_paths(graph: PassGraph) -> list[Along]:
+    """`along_paths`, where the greedy schedule is not faster; kept, as bounds and schedules begin with them."""
+    from formulations.microbatch_schedule.along_path import along_paths
+
+    known, greedy = chains(graph), run(graph)
+    keeps = not greedy.stuck and graph.fits(graph.orders_of(greedy.passes))
+    return along_paths(graph, known.heads, known.tails, greedy.iteration_s if keeps else math.inf)
+
+
+def wider_paths(graph: PassGraph, most: float) -> Iterator[Along]:
+    """`widened`, from the path of the highest bound; ``most`` are the seconds of a schedule."""
+    from formulations.microbatch_schedule.along_path import widened
+
+    known, paths = chains(graph), narrow_paths(graph)
+    if paths:
+        yield from widened(
+            graph, known.heads, known.tails, max(paths, key=lambda along: (along.seconds, -len(along.stages))), most
+        )
 
 
 def _one_device(graph: PassGraph, known: Chains, device: int) -> float:

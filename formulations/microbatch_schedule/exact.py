@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import partial
 
 from formulations.contract.family import Answer
+from formulations.microbatch_schedule.bounds import SAFE, wider_paths
 from formulations.microbatch_schedule.definition.plan import SchedulePlan
 from formulations.microbatch_schedule.definition.problem import evaluate, violations
 from formulations.microbatch_schedule.feasibility import begin, figures, no_schedule, offer
 from formulations.microbatch_schedule.heuristics.memory import least_memory
-from formulations.microbatch_schedule.heuristics.search import EFFORT, search
+from formulations.microbatch_schedule.heuristics.search import EFFORT, behind, search
 from formulations.microbatch_schedule.models import cpsat
 from formulations.modelling.solve_model import prove
 from formulations.simulation.simulate_graph import PassGraph, run
 from instances.problems.microbatch_schedule import ScheduleInstance
 from solvers.cpsat.backend import run as run_cpsat
-from solvers.outcome import Limits, Stop, Watch, relative_gap
+from solvers.outcome import Limits, Prover, Stop, Watch, relative_gap
 
 #: The work of the heuristics before the model, as part of what they do alone.
 _SHARE = 3
@@ -43,8 +45,8 @@ def _solve(
             return found
     else:
         search(graph, watch, limits.seed, lambda trace: offer(instance, watch, trace), goal, EFFORT // _SHARE)
-    gap = relative_gap(watch.best_objective, watch.best_bound)
-    if watch.stopped() or (gap is not None and gap <= _NOISE):
+        _widen(instance, watch, graph)
+    if watch.stopped() or _is_closed(watch):
         return Answer(watch.best_plan, watch.best_bound, stop=watch.why(), stats=figures(instance, watch.best_plan))
 
     if instance.num_passes > MODELLED_PASSES:
@@ -59,6 +61,20 @@ def _solve(
 
     found = prove(instance, model, evaluate, violations, limits, watch, reason=no_schedule(instance), by="cpsat")
     return replace(found, stats={**figures(instance, found.plan), **found.stats})
+
+
+def _widen(instance: ScheduleInstance, watch: Watch, graph: PassGraph) -> None:
+    """Raise the bound by more stages beside the narrowest path, and try their orders, until the gap is closed."""
+    wider = wider_paths(graph, math.inf if watch.best_objective is None else watch.best_objective)
+    while not watch.stopped() and not _is_closed(watch) and (along := next(wider, None)) is not None:
+        watch.bound(along.seconds * SAFE, Prover.BOUNDS)
+        for trace in behind(graph, along):
+            offer(instance, watch, trace)
+
+
+def _is_closed(watch: Watch) -> bool:
+    gap = relative_gap(watch.best_objective, watch.best_bound)
+    return gap is not None and gap <= _NOISE
 
 
 def proved_seconds(graph: PassGraph, limits: Limits) -> float | None:

@@ -1,7 +1,7 @@
 """The best of several schedules, repaired where they get stuck, and then improved along their critical paths.
 
-Greedy both ways in time and by what still has to follow; so, too, behind the best order of two micro-batches where a
-stage has room for no more; kFkB with different k and warm-ups, orders that trainers run where the stages are theirs.
+Greedy both ways in time and by what still has to follow; so, too, behind the best order along a path of stages;
+kFkB with different k and warm-ups, orders that trainers run where the stages are theirs.
 Then passes of different kinds that are neighbours on a critical path change places while that helps; choices are
 random, from a seed.
 
@@ -13,9 +13,10 @@ from __future__ import annotations
 import heapq
 import random
 from collections.abc import Callable, Iterator, Sequence
-from operator import itemgetter
+from operator import attrgetter
 
-from formulations.microbatch_schedule.bounds import chains, two_in_flight
+from formulations.microbatch_schedule.along_path import Along
+from formulations.microbatch_schedule.bounds import chains, narrow_paths
 from formulations.microbatch_schedule.heuristics.known_orders import NAMES, orders_of, refusal
 from formulations.microbatch_schedule.heuristics.orders import kfkb_orders
 from formulations.simulation.simulate_graph import GraphTrace, Order, PassGraph, run
@@ -28,7 +29,7 @@ _STEPS = 15
 #: Steps without a better schedule before the search goes back to the best one.
 _PATIENCE = 25
 
-#: Stages with room for two micro-batches whose schedule of two jobs the others follow: those of the highest bounds.
+#: Paths whose order all other passes follow: those of the highest bounds.
 _NARROW = 2
 
 Found = Callable[[GraphTrace], object]
@@ -42,13 +43,8 @@ def candidates(graph: PassGraph) -> Iterator[GraphTrace]:
     for name in NAMES:
         if refusal(instance, name) is None:
             yield _run_or_repair(graph, orders_of(graph, name))
-    for _, starts in heapq.nlargest(_NARROW, two_in_flight(graph, chains(graph)), itemgetter(0)):
-        pinned = PassGraph(instance, graph.rooms)
-        for device in devices:
-            pinned.pin(device, sorted(starts.keys() & set(graph.on(device)), key=lambda number: starts[number]))
-        if pinned.is_possible():
-            yield run(pinned)
-            yield _by_what_follows(pinned)
+    for along in heapq.nlargest(_NARROW, narrow_paths(graph), attrgetter("seconds")):
+        yield from behind(graph, along)
     if not instance.shares_devices:
         stages = range(len(graph.counts))
         own = tuple(stage.k for stage in instance.stages)
@@ -60,6 +56,16 @@ def candidates(graph: PassGraph) -> Iterator[GraphTrace]:
         backwards = run(graph.mirrored(), priority=lambda number: "FBW".index(graph.kind[number]))
         orders = [order[::-1] for order in graph.orders_of(backwards.passes)]
         yield run(graph, orders, repair=True)
+
+
+def behind(graph: PassGraph, along: Along) -> Iterator[GraphTrace]:
+    """Schedules whose passes of some stages are in the order of a bound, the others behind them."""
+    pinned = PassGraph(graph.instance, graph.rooms)
+    for device in range(len(graph.instance.stages_on)):
+        pinned.pin(device, [number for number in along.passes if graph.device[number] == device])
+    if along.passes and pinned.is_possible():
+        yield run(pinned)
+        yield _by_what_follows(pinned)
 
 
 def _by_what_follows(graph: PassGraph) -> GraphTrace:

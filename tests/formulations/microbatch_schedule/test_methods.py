@@ -44,9 +44,9 @@ LIMITS = Limits(time_s=20)
 BY_NAME = {method.name: method for method in METHODS}
 
 
-@pytest.mark.parametrize(("seed", "whose"), [(1, "bounds"), (2, "cpsat")])
-def test_exact_says_whose_proof_it_is(seed: int, whose: str) -> None:
-    found = planner.solve(generate(4, 8, tight=0.5, seed=seed), method="exact", limits=LIMITS)
+@pytest.mark.parametrize(("mixed", "whose"), [(False, "bounds"), (True, "cpsat")])
+def test_exact_says_whose_proof_it_is(mixed: bool, whose: str) -> None:
+    found = planner.solve(generate(5, 8, tight=0.5, mixed=mixed, seed=1), method="exact", limits=LIMITS)
     assert (found.status, found.proved_by) == (Status.OPTIMAL, whose)
     assert bool(found.solver) == (whose == "cpsat")
 
@@ -61,7 +61,7 @@ def test_bounds_prove_iterations_that_are_too_large_for_a_model(monkeypatch: pyt
 
 def test_what_is_too_large_for_a_model_ends_with_a_gap(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exact, "MODELLED_PASSES", 10)
-    found = planner.solve(generate(4, 8, tight=0.5, seed=2), method="exact", limits=LIMITS)
+    found = planner.solve(generate(5, 8, tight=0.5, mixed=True, seed=1), method="exact", limits=LIMITS)
     assert (found.status, found.stop) == (Status.FEASIBLE, Stop.SIZE_LIMIT) and found.gap
 
 
