@@ -47,8 +47,12 @@ MESH = "mesh_tiling"
 STRATEGY = "amp_strategy"
 SCHEDULE = "microbatch_schedule"
 KNAPSACK = "tmpc_knapsack"
+STRATEGIES = "operator_strategies"
 
 WRONG: list[tuple[str, Callable[[Any], Any], str]] = [
+    (STRATEGIES, lambda x: replace(x, nodes=first(x.nodes, interval=(3, 2))), "nodes[0].interval is [3, 2]"),
+    (STRATEGIES, lambda x: replace(x, nodes=first(x.nodes, usages=())), "len(nodes[0].usages) is 0"),
+    (STRATEGIES, lambda x: replace(x, edges=first(x.edges, nodes=(1, 1))), "edges[0].nodes is [1, 1]"),
     (OPERATORS, lambda x: replace(x, tensors=first(x.tensors, targets=(0,))), "tensors[0].targets is (0,)"),
     (OPERATORS, lambda x: replace(x, tensors=first(x.tensors, targets=(1, 9))), "tensors[0].targets is (1, 9)"),
     (OPERATORS, lambda x: replace(x, tensors=first(x.tensors, targets=(1, 1))), "each once"),
