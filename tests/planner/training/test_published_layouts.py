@@ -1,5 +1,6 @@
 """The layouts of Megatron-LM's weak scaling: what the page says of our prediction is what the definition gives."""
 
+import re
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -36,9 +37,13 @@ class Row(NamedTuple):
 
 def rows() -> list[Row]:
     """Those of the page."""
+    return [Row(each[0], *map(int, each[1:10]), *map(float, each[10:13])) for each in _cells("| GPT ")]
+
+
+def _cells(start: str) -> list[list[str]]:
+    """What stands in the rows of a table that begin so: several things of a cell are divided by commas."""
     lines = PAGE.read_text().partition("## Beside published layouts")[2].splitlines()
-    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| GPT ")]
-    return [Row(each[0], *map(int, each[1:10]), *map(float, each[10:13])) for each in cells]
+    return [[cell.strip() for cell in re.split("[|,]", line.strip("|"))] for line in lines if line.startswith(start)]
 
 
 def laid_out(row: Row) -> tuple[StrategyInstance, StrategyPlan]:
@@ -106,11 +111,9 @@ class DecoderRow(NamedTuple):
 
 def decoder_rows() -> list[DecoderRow]:
     """Those of the page."""
-    lines = PAGE.read_text().partition("## Beside published layouts")[2].splitlines()
-    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| llama3-")]
     return [
         DecoderRow(each[0], *map(int, each[1:9]), each[9], *map(int, each[10:12]), each[12], *map(float, each[13:]))
-        for each in cells
+        for each in _cells("| llama3-")
     ]
 
 
