@@ -238,8 +238,8 @@ class _Model:
             "an operator is split in one way: sum over j of chosen[o,j] = 1",
         )
         totals = self._totals()
-        for point in found:
-            fewer = [self.model.new_bool_var("") for _ in totals[1:]]
+        for number, point in enumerate(found):
+            fewer = [self.model.new_bool_var(f"fewer[{number},{kind}]") for kind in Amounts._fields[1:]]
             self.model.add_bool_or(fewer)
             for literal, total, amount in zip(fewer, totals[1:], point[1:], strict=True):
                 self.model.add(total <= amount - max(1, math.ceil(saving * amount))).only_enforce_if(literal)
@@ -275,7 +275,11 @@ class _Model:
                 for user, number in takers:
                     splits = self.layer.operators[user].splits
                     taken = self._by_layout((user, each.takes[number][side]) for each in splits)
-                    flow = {pair: self.model.new_bool_var("") for pair in itertools.product(given, taken)}
+                    edge = f"{place},{user},{number},{side}"
+                    flow = {
+                        (a, b): self.model.new_bool_var(f"flow[{edge},{a},{b}]")
+                        for a, b in itertools.product(given, taken)
+                    }
                     # As tight as a relaxation of one edge can be: what is given in a layout is taken in some layout.
                     for layout, own in given.items():
                         self.model.add(sum(flow[layout, other] for other in taken) == sum(own))
@@ -284,7 +288,7 @@ class _Model:
                     for pair in flow:
                         if operator.exchange(is_forward, *pair, self.layer.degree):
                             if pair not in moved:
-                                moved[pair] = self.model.new_bool_var("")
+                                moved[pair] = self.model.new_bool_var(f"moved[{place},{side},{pair[0]},{pair[1]}]")
                             self.model.add_implication(flow[pair], moved[pair])
                 for pair, literal in moved.items():
                     yield operator.exchange(is_forward, *pair, self.layer.degree), literal
