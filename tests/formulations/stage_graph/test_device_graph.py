@@ -66,6 +66,23 @@ def test_no_plan_beats_the_exact_one(cases: int) -> None:
     assert optimal["graphpipe-plus"] > 0.8 * (count - infeasible) > optimal["graphpipe"]
 
 
+@pytest.mark.parametrize(
+    ("memory", "links", "held"),
+    [
+        # the same room and other links: only the first and the last device have the fast one
+        ((16.0, 16.0, 16.0), ((0.0, 1.0, 4.0), (1.0, 0.0, 2.0), (4.0, 2.0, 0.0)), {0, 2}),
+        # the same links and other rooms: the small operator has to leave the first device to the large one
+        ((16.0, 4.0, 4.0), ((0.0, 4.0, 4.0), (4.0, 0.0, 4.0), (4.0, 4.0, 0.0)), {0, 1}),
+    ],
+)
+def test_devices_that_differ_in_room_or_links_are_not_exchanged(
+    memory: tuple[float, ...], links: tuple[tuple[float, ...], ...], held: set[int]
+) -> None:
+    # No device holds both operators: together they need 20 bytes.
+    exact = device_sets.solve(replace(two_stages(), device_graph=DeviceGraph(memory, links)), Limits(), Watch())
+    assert exact.plan is not None and {u for stage in exact.plan.stages for u in stage.device_ids} == held
+
+
 def test_what_algorithm_1_sees() -> None:
     instance = two_stages()
     seen = least_machine(instance)

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -130,6 +131,17 @@ def test_a_bound_of_a_heuristic_is_no_proof_and_a_false_one_is_loud(
     with pytest.raises(CrosscheckError, match=r"chain8: the bound 0\.03 by exact lies above the plan"):
         submit.submit({**solved, "bound": 0.03}, folder=folder)
     assert best_known(folder)["chain8"] == found.known
+
+
+def test_a_certificate_of_a_loose_bound_leaves_a_proved_optimum(
+    folder: Path, solved: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claimed = submit.submit(solved, folder=folder)
+    loose = SimpleNamespace(accepted=True, bound=0.9 * solved["objective"])
+    monkeypatch.setattr(submit, "verify", lambda *_: loose)
+    with pytest.raises(UsageError, match="expected a plan below"):
+        submit.submit(solved, {}, folder=folder)
+    assert best_known(folder)["chain8"] == claimed.known
 
 
 def test_a_certificate_replaces_a_claim_and_a_forged_one_nothing(folder: Path, solved: dict[str, Any]) -> None:
