@@ -17,16 +17,16 @@ import numpy as np
 from formulations.contract.quantities import unmet
 from formulations.stage_partitioning.definition.problem import MEMORY_SLACK
 from formulations.training_strategy.definition.plan import StrategyPlan
-from formulations.training_strategy.definition.problem import (
+from formulations.training_strategy.definition.problem import refusal
+from formulations.training_strategy.definition.quantities import VOCABULARY
+from formulations.training_strategy.definition.sharing import (
     Shared,
     no_experts,
     of_shared,
     offers_sequences,
-    refusal,
     shared_in,
     shares_more,
 )
-from formulations.training_strategy.definition.quantities import VOCABULARY
 from instances.problems.stage_partitioning import Layer, Tmpc
 from instances.problems.training_strategy import Schedule, StrategyInstance
 from instances.rules import NodeId

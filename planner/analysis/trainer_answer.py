@@ -14,13 +14,8 @@ from typing import Any
 from formulations.figures.throughput import throughput
 from formulations.stage_partitioning.definition.trainers import TRAINERS, pieces
 from formulations.training_strategy.definition.plan import StrategyPlan
-from formulations.training_strategy.definition.problem import (
-    chunk_times,
-    evaluate,
-    gradient_sum,
-    peak_memory,
-    shared_in,
-)
+from formulations.training_strategy.definition.problem import chunk_times, evaluate, gradient_sum, peak_memory
+from formulations.training_strategy.definition.sharing import shared_in
 from instances.problems.stage_partitioning import Tmpc, of_sequences
 from instances.problems.training_strategy import StrategyInstance
 from planner.process.errors import UsageError

@@ -23,22 +23,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass
 
 from formulations.contract.violation import Violation
 from formulations.simulation.iteration import Iteration, Stages, simulate
 from formulations.simulation.orders import SCHEDULES, Action
 from formulations.stage_partitioning.definition.problem import MEMORY_SLACK
 from formulations.training_strategy.definition.plan import StrategyPlan
-from instances.problems.stage_partitioning import Layer, Tmpc, of_sequences
-from instances.problems.training_strategy import (
-    MOST_SHARED,
-    Exchanged,
-    Schedule,
-    StrategyInstance,
-    shared_per_weight,
+from formulations.training_strategy.definition.sharing import (
+    bandwidth,
+    no_experts,
+    offers_sequences,
+    shared_in,
+    shares_more,
+    ways,
 )
+from instances.problems.stage_partitioning import Tmpc
+from instances.problems.training_strategy import Schedule, StrategyInstance
 from instances.rules import NodeId
 from instances.units import of_room
 
@@ -79,152 +80,6 @@ def gradient_sum(instance: StrategyInstance, plan: StrategyPlan, chunk: Sequence
     weights = math.fsum(chosen(instance, plan, node).weight_bytes for node in chunk)
     rate = bandwidth(instance, shared_in(instance, plan).stages_inside)
     return 4 * (plan.replicas - 1) / plan.replicas * weights / rate
-
-
-class Shared(NamedTuple):
-    """What devices share besides tensors; plans with equal ones run a layer in the same ways.
-
-    ``level`` of ``sharding`` over so many ``replicas`` d c, of a pipeline or not; ``sequences`` or not; the degrees of
-    ``context`` and ``expert`` parallelism. Whether sums of gradients, and stages, stay in a machine.
-    """
-
-    level: int = 0
-    replicas: int = 1
-    in_pipeline: bool = False
-    sequences: bool = False
-    context: int = 1
-    expert: int = 1
-    sums_inside: bool = False
-    stages_inside: bool = False
-
-
-def shared_in(instance: StrategyInstance, plan: StrategyPlan) -> Shared:
-    """That of a plan: one replica shares nothing, and levels below 3 are the same with a pipeline.
-
-    Devices stand in the order tp, cp, ep, dp, pp, innermost first, as Megatron has it.
-    """
-    p, t, replicas = plan.pp_degree, plan.tp_degree, plan.replicas
-    level = plan.sharding if replicas > 1 else 0
-    return Shared(
-        level,
-        replicas if level or plan.ep_degree > 1 else 1,
-        level == MOST_SHARED and p > 1,
-        plan.sequence_parallel,
-        plan.cp_degree,
-        plan.ep_degree,
-        replicas > 1 and is_inside(instance, t * replicas),
-        p > 1 and is_inside(instance, p * t * replicas),
-    )
-
-
-def is_inside(instance: StrategyInstance, devices: int) -> bool:
-    """Whether so many devices next to each other are in one machine, which has a bandwidth of its own.
-
-    They begin at a multiple of their number, so a machine has whole groups if that divides its devices.
-    """
-    most = instance.devices_per_machine
-    return most is not None and most % devices == 0
-
-
-def bandwidth(instance: StrategyInstance, inside: bool) -> float:
-    """Of devices in one machine, or in several."""
-    own = instance.inner_bandwidth
-    return own if inside and own is not None else instance.flat.bandwidth
-
-
-def ways(instance: StrategyInstance, layer: Layer, t: int, by: Shared) -> tuple[Tmpc, ...]:
-    """The TMPCs that a plan may choose for a layer at degree t, as one of its d replicas runs them.
-
-    Of what replicas share a device holds a d-th part. With c = 2 (d-1)/d * weights / B for sending and receiving all
-    weights once, level 2 scatters gradients in each backward pass, which takes c at least; level 3 gathers weights in
-    both passes, so they take c and 2 c at least, and holds, behind the first layer's static bytes, the weights of two
-    layers and the gradients of one, the largest. In a pipeline level 3 gathers weights before the batch and scatters
-    gradients behind it: both are held whole besides the shares. The sum of gradients is that of level 1 everywhere, so
-    what is sent in the last pass counts twice.
-
-    Source
-    ------
-    Rajbhandari et al. 2020, sections 5.1 to 5.3 and 7 (ZeRO, stages 1 to 3); in a pipeline, torchtitan 0.3.0
-    (distributed/fsdp.py) and torch.distributed.pipelining.
-    """
-    found = of_sequences(layer.tmpcs.get(t, ()), by.sequences)
-    if by in (Shared(), Shared(sequences=True)) or not found:
-        return found
-    level, d, in_pipeline, _, c, e, sums_inside, stages_inside = by
-    forward = min(x.time for x in found) / c / 3
-    exchanged = _exchange(instance, layer, t, by)
-    per_weight = shared_per_weight(instance, level)
-    of_sums = bandwidth(instance, sums_inside)
-    most = 0.0
-    if level == MOST_SHARED and not in_pipeline and layer.id == instance.chain[0].id:
-        most = 3 * max(
-            sum(_weights(instance, each, x, t, e)) for each in instance.flat.layers for x in each.tmpcs.get(t, ())
-        )
-
-    def run(x: Tmpc) -> Tmpc:
-        dense, experts = _weights(instance, layer, x, t, e)
-        summed = dense * (d - 1) / d + experts * (d / e - 1) / (d / e)
-        static = x.static_bytes - (e - 1) * experts * (2 + instance.sharded_per_weight)
-        static += most - per_weight * summed + (2 * (dense + experts) if in_pipeline else 0.0)
-        again = exchanged if x.time / c / 3 > forward else 0.0
-        time, first = x.time / c + 3 * exchanged + again, forward + exchanged
-        if level > 1 and not in_pipeline:
-            sent = 2 * summed / of_sums
-            time += max(0.0, (level - 1) * sent - (time - first))
-            time += max(0.0, sent - first) if level == MOST_SHARED else 0.0
-        # Sums of gradients are (d-1)/d of what stands here, at the bandwidth of stages.
-        weights = summed * d / (d - 1) if e > 1 and d > 1 else x.weight_bytes
-        return replace(
-            x,
-            time=time,
-            weight_bytes=weights * bandwidth(instance, stages_inside) / of_sums,
-            activation_bytes=x.activation_bytes / c,
-            static_bytes=static,
-            sync_forward_bytes={node: size / c for node, size in x.sync_forward_bytes.items()},
-            sync_backward_bytes={node: size / c for node, size in x.sync_backward_bytes.items()},
-        )
-
-    return tuple(map(run, found))
-
-
-def _weights(instance: StrategyInstance, layer: Layer, x: Tmpc, t: int, e: int) -> tuple[float, float]:
-    """Weights of a device that are no experts', and those of its share of the experts."""
-    own = instance.exchanged.get(layer.id, Exchanged())
-    experts = own.expert_weight_bytes / t
-    return x.weight_bytes - experts, experts / e
-
-
-def _exchange(instance: StrategyInstance, layer: Layer, t: int, by: Shared) -> float:
-    """A third of what a layer's devices exchange for a micro-batch: as much again twice in the backward pass.
-
-    Keys and values go around a ring of c devices, and their gradients with them. Tokens go to e devices and come back,
-    and so do their gradients: of these a third counts in each part.
-    """
-    own = instance.exchanged.get(layer.id, Exchanged())
-    c, e = by.context, by.expert
-    ring = (c - 1) / c * own.kv_bytes / t / bandwidth(instance, is_inside(instance, t * c))
-    sent = 4 / 3 * (e - 1) / e * own.token_bytes / (t * c) / bandwidth(instance, is_inside(instance, t * e))
-    return ring + sent
-
-
-def of_shared(instance: StrategyInstance, by: Shared) -> StrategyInstance:
-    """The instance of plans that share this: what is static is what one device holds, and nothing is left to share.
-
-    Such plans cost the same in both, and no plan of other degrees has a part in it. So whatever bounds plans of one
-    instance without sharing bounds these.
-    """
-    layers = tuple(
-        replace(layer, tmpcs={t: ways(instance, layer, t, by) for t in layer.tmpcs}) for layer in instance.flat.layers
-    )
-    edges = tuple(replace(edge, bytes=edge.bytes / by.context) for edge in instance.flat.edges)
-    flat = replace(instance.flat, layers=layers, edges=edges, bandwidth=bandwidth(instance, by.stages_inside))
-    nothing: dict[str, Any] = {"sharded_per_weight": 0.0, "sharding": (), "cp_degrees": (1,), "ep_degrees": (1,)}
-    return replace(instance, flat=flat, exchanged={}, devices_per_machine=None, inner_bandwidth=None, **nothing)
-
-
-def offers_sequences(instance: StrategyInstance, t: int) -> bool:
-    """Whether some layer has the choice to share sequences at degree t."""
-    return any(len({x.shares_sequence for x in layer.tmpcs.get(t, ())}) > 1 for layer in instance.flat.layers)
 
 
 def chosen(instance: StrategyInstance, plan: StrategyPlan, node: NodeId) -> Tmpc:
@@ -393,21 +248,6 @@ def _sharing(instance: StrategyInstance, plan: StrategyPlan) -> Iterator[Violati
         yield Violation("sharding", reason)
     if plan.sequence_parallel and not offers_sequences(instance, plan.tp_degree):
         yield Violation("sharding", f"no layer has the choice to share sequences {_of(plan)}")
-
-
-def no_experts(plan: StrategyPlan) -> str | None:
-    """Why devices cannot share experts; ``None`` if they can."""
-    e = plan.ep_degree
-    if plan.replicas % e:
-        return f"{e} devices share experts; expected a divisor of {plan.replicas}, those of the same dense weights"
-    if e > 1 and plan.tp_degree > 1 and not plan.sequence_parallel:
-        return f"{plan.tp_degree} tensor-parallel devices each send all tokens to experts; expected shared sequences"
-    return None
-
-
-def shares_more(level: int, pp_degree: int) -> bool:
-    """Whether a level is more than the one below: a pipeline holds gradients whole until all passes have ended."""
-    return level != MOST_SHARED - 1 or pp_degree == 1
 
 
 def _no_schedule(instance: StrategyInstance, plan: StrategyPlan) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from formulations.contract.quantities import Domain, Quantity
 from formulations.stage_partitioning.definition.trainers import TRAINERS, Trainer, obstacles
 from formulations.training_strategy.definition.plan import StrategyPlan, as_stages
-from formulations.training_strategy.definition.problem import shared_in
+from formulations.training_strategy.definition.sharing import shared_in
 from instances.problems.training_strategy import StrategyInstance
 
 _SCHEDULE = Domain("schedule", lambda instance: [str(each) for each in instance.schedules])

@@ -13,7 +13,7 @@ from formulations.stage_partitioning.definition.settings import describe as desc
 from formulations.stage_partitioning.definition.settings import read as read_flat
 from formulations.stage_partitioning.definition.settings import recognise as recognise_flat
 from formulations.stage_partitioning.definition.trainers import TRAINERS
-from formulations.training_strategy.definition.problem import Shared, of_shared
+from formulations.training_strategy.definition.sharing import Shared, of_shared
 from instances.errors import expect
 from instances.memory_schemes import SCHEMES
 from instances.parameters import Setting, one_of, parse_count, parse_degrees, parse_names

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from formulations.training_strategy.costs import Chain, Chains, Choice, Degrees, Kept, all_degrees, chain_of, plan_of
 from formulations.training_strategy.definition.plan import StrategyPlan
-from formulations.training_strategy.definition.problem import of_shared, shared_in
+from formulations.training_strategy.definition.sharing import of_shared, shared_in
 from formulations.training_strategy.fixed_orders import FixedOrders, moments, orders_of
 from formulations.training_strategy.layouts import NOISE, quick_bound
 from instances.problems.training_strategy import Schedule, StrategyInstance

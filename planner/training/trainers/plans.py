@@ -18,7 +18,7 @@ from formulations.stage_partitioning.definition.trainers import (
     with_sequences,
 )
 from formulations.training_strategy.definition.plan import as_stages
-from formulations.training_strategy.definition.problem import Shared, shared_in
+from formulations.training_strategy.definition.sharing import Shared, shared_in
 from instances.problems.stage_partitioning import StageInstance
 from planner.files.load import family_of
 from planner.process.errors import UsageError

@@ -13,13 +13,8 @@ import planner
 from formulations.stage_partitioning.definition.trainers import TRAINERS
 from formulations.training_strategy import FAMILY, exact
 from formulations.training_strategy.definition.plan import StrategyPlan
-from formulations.training_strategy.definition.problem import (
-    evaluate,
-    of_shared,
-    peak_memory,
-    shared_in,
-    violations,
-)
+from formulations.training_strategy.definition.problem import evaluate, peak_memory, violations
+from formulations.training_strategy.definition.sharing import of_shared, shared_in
 from formulations.training_strategy.models import cpsat, milp
 from instances.errors import InstanceError
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
