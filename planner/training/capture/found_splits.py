@@ -95,12 +95,11 @@ class FoundConfigurations(Configurations):
 class LayerSplits:
     """The operators of a node on t devices; with ``again``, its forward pass is computed again before the backward one.
 
-    ``border`` is the layout in which tensors enter and leave (Piper, Appendix B): whole, or shares of a dimension.
+    Tensors enter and leave whole.
     """
 
-    def __init__(self, offered: Configurations, node: Node, degree: int, *, again: bool, border: int = WHOLE) -> None:
+    def __init__(self, offered: Configurations, node: Node, degree: int, *, again: bool) -> None:
         self.offered, self.node, self.t, self.again = offered, node, degree, again
-        self.border = _WHOLE if border == WHOLE else Layout(border, border)
         self.captured, self.graph = offered.captured, offered.graph
         self.costs = self.captured.costs
         self.walk = Walk(self.captured, node)
@@ -129,11 +128,10 @@ class LayerSplits:
 
     def _border(self, op: str, inputs: tuple[int, ...]) -> Operator:
         """A tensor that comes or goes: as many bytes are kept where a layer is computed again from its inputs."""
-        share = self.t if self.border.forward != WHOLE else 1
         kept = 0
         if op:
-            kept = math.ceil(self.costs[op].output_bytes / share) if self.again else self._kept(op, self.border)
-        only = Split("border", (self.border,) * len(inputs), self.border, Amounts(0, kept, 0))
+            kept = math.ceil(self.costs[op].output_bytes) if self.again else self._kept(op, _WHOLE)
+        only = Split("border", (_WHOLE,) * len(inputs), _WHOLE, Amounts(0, kept, 0))
         return Operator(inputs, (only,), *(self._steps(op) if op else (0, 0, 0)))
 
     def _steps(self, op: str) -> tuple[int, int, int]:

@@ -115,6 +115,38 @@ def test_terms_are_added_before_they_are_summed_over_devices() -> None:
     assert first["split 1"].time <= first["vanilla"].time
 
 
+class Mean(nn.Module):
+    """Adds the mean over positions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x: Any) -> Any:
+        return self.inner(x).mean(1, keepdim=True) + x
+
+
+def test_a_mean_of_a_share_is_a_term_of_it() -> None:
+    with torch.device("meta"):
+        found = offered((nn.Sequential(Mean(), Mean()), (torch.zeros(1, LENGTH, WIDTH),)), 2)
+    made = LayerSplits(found, found.captured.nodes[-1], 2, again=False)
+    operators = dict(zip(made.flow, made.layer().operators, strict=False))
+    mean = next(operators[name] for name in made.ops if name.startswith("mean"))
+    positions = [each.gives for each in mean.splits if each.takes == (Layout(1, 1),)]
+    assert positions == [SUM], "whose gradient each device needs whole"
+
+
+def test_a_table_is_looked_up_by_rows_and_columns() -> None:
+    """Rows of other devices look up nothing: terms of a sum; columns are shares of the result."""
+    found = offered(language(), 2)
+    node = found.captured.nodes[0]
+    made = LayerSplits(found, node, 2, again=False)
+    operators = dict(zip(made.flow, made.layer().operators, strict=False))
+    table = next(operators[name] for name in made.ops if name.startswith("embedding"))
+    gives = {each.name: each.gives for each in table.splits}
+    assert gives["rows"] == SUM and gives["columns"] == Layout(2, 2)
+
+
 @pytest.mark.parametrize(("time", "said"), [(1.5, "50.0%"), (0.8, "-20.0%"), (1.0, "0.0%")])
 def test_a_loss_is_said_as_it_is_also_where_columns_and_rows_are_faster(time: float, said: str) -> None:
     captured = capture(*language())
