@@ -24,6 +24,9 @@ from solvers.outcome import Limits, Run, Stop, Watch
 #: Seconds that a method is given, and how far from the best its plan may be.
 TIME_S, FAR = 2.0, 0.01
 
+#: Seconds in the default tests, where nothing is timed: a busy machine needs more, and a near plan ends the search.
+PATIENT_S = 60.0
+
 #: Random instances whose hints are looked at.
 LOOKED_AT = 6
 
@@ -127,8 +130,9 @@ def test_a_plan_near_the_best(case: Case) -> None:
                 watch[0].stop(Stop.INTERRUPTED)
 
         held: list[Watch] = []
-        held.append(Watch(Limits(time_s=case.time_s), lambda *found, held=held: near(*found, held)))
-        answer = method.solve(instance, Limits(time_s=case.time_s), held[0])
+        given = Limits(time_s=PATIENT_S if case in QUICK else case.time_s)
+        held.append(Watch(given, lambda *found, held=held: near(*found, held)))
+        answer = method.solve(instance, given, held[0])
         assert answer.plan is not None, method.name
         assert family.judge(instance, answer.plan) == ()
         assert family.evaluate(instance, answer.plan) <= goal, method.name
