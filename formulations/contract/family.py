@@ -13,12 +13,12 @@ from typing import Any, Generic, TypeVar, cast
 
 from formulations.contract.alternatives import Nearby
 from formulations.contract.clock import Clock
+from formulations.contract.figures.plan_figures import Breakdown
 from formulations.contract.inner_problems import Inside
 from formulations.contract.instance_space import InstanceSpace
 from formulations.contract.quantities import Quantity, unknown_to, unmet
 from formulations.contract.violation import Violation as Violation
 from formulations.contract.what_if import Questions
-from formulations.figures.plan_figures import Breakdown
 from instances.errors import InstanceError, closest, expect
 from instances.exchange import form_of
 from instances.parameters import Setting

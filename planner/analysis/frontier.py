@@ -12,7 +12,7 @@ from typing import Any
 
 from formulations.compiled.compile_times import compiling
 from formulations.contract.family import no_preparation
-from formulations.figures.plan_figures import Heat, least_of
+from formulations.contract.figures.plan_figures import Heat, least_of
 from instances.units import parse_bytes
 from planner.files.load import family_of, validate
 from planner.files.settings import declared_options, expect_types

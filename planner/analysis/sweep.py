@@ -18,7 +18,7 @@ from typing import Any
 
 import formulations
 from formulations.compiled.compile_times import compiling
-from formulations.figures.plan_figures import Heat, least_of
+from formulations.contract.figures.plan_figures import Heat, least_of
 from instances.parameters import MAX_COUNT, parse_count
 from planner.files import settings
 from planner.files.load import catalog, family_of, load

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from formulations.figures.throughput import throughput
+from formulations.contract.figures.throughput import throughput
 from formulations.stage_partitioning.definition.trainers import TRAINERS, pieces
 from formulations.training_strategy.definition.plan import StrategyPlan
 from formulations.training_strategy.definition.problem import chunk_times, evaluate, gradient_sum, peak_memory

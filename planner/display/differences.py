@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import count, groupby
 from typing import Any
 
-from formulations.figures.plan_figures import Stack
+from formulations.contract.figures.plan_figures import Stack
 from planner.analysis.difference import Decision, DecisionRow, Difference
 from planner.display.kinds import looks
 from planner.display.plots.chart import Chart

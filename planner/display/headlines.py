@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from formulations.figures.plan_figures import (
+from formulations.contract.figures.plan_figures import (
     Graph,
     Heat,
     Matrix,

@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
-from formulations.figures.plan_figures import Breakdown, Heat, Picture, Stage, Tradeoff
+from formulations.contract.figures.plan_figures import Breakdown, Heat, Picture, Stage, Tradeoff
 from planner.display.palette import BOTTLENECK, STAGES
 from planner.results.sentences import kind_of_row
 

@@ -6,7 +6,7 @@ import importlib.util
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from formulations.figures.plan_figures import Graph
+from formulations.contract.figures.plan_figures import Graph
 
 #: A layer, counted from the inputs on, and a place across it, in steps of one node.
 Point = tuple[float, float]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import formulations
-from formulations.figures.plan_figures import Picture
+from formulations.contract.figures.plan_figures import Picture
 from planner.display.plots.files import require_drawable, save
 from planner.display.plots.methods import losses_of, over_time
 from planner.display.plots.panels import panels, panels_of

@@ -7,7 +7,7 @@ from itertools import groupby
 
 from rich.text import Text
 
-from formulations.figures.plan_figures import Stage, Strip
+from formulations.contract.figures.plan_figures import Stage, Strip
 from planner.display.headlines import bottleneck
 from planner.display.kinds import looks
 from planner.display.palette import BOTTLENECK, stage_colour, text_on

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from formulations.figures.plan_figures import Breakdown
+from formulations.contract.figures.plan_figures import Breakdown
 from instances.units import size
 from planner.display.schedules import text_gantt
 from planner.display.terminal import console, grid, table

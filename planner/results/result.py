@@ -13,7 +13,7 @@ from solvers.outcome import OPTIMAL_GAP, Status, Stop, relative_gap
 if TYPE_CHECKING:
     from formulations.contract.clock import Clock
     from formulations.contract.family import Family
-    from formulations.figures.plan_figures import Breakdown
+    from formulations.contract.figures.plan_figures import Breakdown
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from solvers.outcome import Status, Stop
 
 if TYPE_CHECKING:
     from formulations.contract.clock import Clock
-    from formulations.figures.plan_figures import Breakdown
+    from formulations.contract.figures.plan_figures import Breakdown
 
 #: What is said of a search that did not end by itself.
 _STOPPED = {
@@ -161,7 +161,7 @@ def both_clocks(clock: Clock) -> str:
 def shape(found: Breakdown) -> str:
     """How many stages there are and on what they run, which is the slowest, and how full the devices are.
 
-    >>> from formulations.figures.plan_figures import Breakdown
+    >>> from formulations.contract.figures.plan_figures import Breakdown
     >>> rows = [{"memory_bytes": 2.0**30, "slack_bytes": 2.0**30}] * 3
     >>> shape(Breakdown(rows, {"bottleneck": "stage 1"}, degrees=[(7, 1), (1, 2), (1, 2)]))
     '3 stages, the first with 7 replicas, 2 on 2 devices; stage 1 is the slowest; fullest 1 of 2 GiB'

@@ -13,10 +13,9 @@ from small_instances import random_case
 
 import planner
 from formulations import FAMILIES
-from formulations.device_mapping.definition import problem as mapping
-from formulations.figures.device_layout import device_places
-from formulations.figures.graph_condensation import model_graph
-from formulations.figures.plan_figures import (
+from formulations.contract.figures.device_layout import device_places
+from formulations.contract.figures.graph_condensation import model_graph
+from formulations.contract.figures.plan_figures import (
     Breakdown,
     Graph,
     Matrix,
@@ -29,6 +28,7 @@ from formulations.figures.plan_figures import (
     Tradeoff,
     stages_of,
 )
+from formulations.device_mapping.definition import problem as mapping
 from formulations.flushed_partitioning.definition import problem as flushed
 from formulations.hierarchical_partitioning.definition import problem as hierarchical
 from formulations.layer_assignment.definition import problem as layers

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 import planner
-from formulations.figures.plan_figures import Stack
+from formulations.contract.figures.plan_figures import Stack
 from formulations.operator_partitioning import FAMILY as OPERATORS
 from formulations.operator_partitioning.definition.plan import OperatorPlan
 from formulations.operator_partitioning.definition.problem import memory_bytes

@@ -7,7 +7,7 @@ from itertools import product
 
 from formulations.amp_strategy.definition.plan import StrategyPlan
 from formulations.amp_strategy.definition.problem import evaluate, layer_assignment
-from formulations.figures.plan_figures import Breakdown, Network, Picture, Place, Strip
+from formulations.contract.figures.plan_figures import Breakdown, Network, Picture, Place, Strip
 from formulations.layer_assignment.definition.plan import LayerPlan
 from formulations.layer_assignment.definition.plan_figures import breakdown as of_layers
 from instances.problems.amp_strategy import AmpInstance

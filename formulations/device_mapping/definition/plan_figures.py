@@ -6,10 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from formulations.device_mapping.definition.plan import Mapping
-from formulations.device_mapping.definition.problem import ring_devices, ring_seconds, sending_seconds, stage_times
-from formulations.figures.device_layout import Standing, device_places
-from formulations.figures.plan_figures import (
+from formulations.contract.figures.device_layout import Standing, device_places
+from formulations.contract.figures.plan_figures import (
     Breakdown,
     Link,
     Matrix,
@@ -21,6 +19,8 @@ from formulations.figures.plan_figures import (
     slowest,
     stages_of,
 )
+from formulations.device_mapping.definition.plan import Mapping
+from formulations.device_mapping.definition.problem import ring_devices, ring_seconds, sending_seconds, stage_times
 from instances.problems.device_mapping import DeviceMapping
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from formulations.figures.gantt import batch, beside_objective
-from formulations.figures.objective_parts import flush_parts
-from formulations.figures.plan_figures import Breakdown, Passes, Picture, Stack, Stage, slowest
-from formulations.figures.throughput import samples, throughput
+from formulations.contract.figures.gantt import batch, beside_objective
+from formulations.contract.figures.objective_parts import flush_parts
+from formulations.contract.figures.plan_figures import Breakdown, Passes, Picture, Stack, Stage, slowest
+from formulations.contract.figures.throughput import samples, throughput
 from formulations.flushed_partitioning.definition.problem import (
     depth,
     evaluate,

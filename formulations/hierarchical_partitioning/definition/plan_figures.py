@@ -7,10 +7,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from formulations.figures.device_layout import pack_machines
-from formulations.figures.gantt import forward_and_backward, steady
-from formulations.figures.plan_figures import Breakdown, Network, Picture, Place, Stack, Stage, slowest
-from formulations.figures.throughput import samples
+from formulations.contract.figures.device_layout import pack_machines
+from formulations.contract.figures.gantt import forward_and_backward, steady
+from formulations.contract.figures.plan_figures import Breakdown, Network, Picture, Place, Stack, Stage, slowest
+from formulations.contract.figures.throughput import samples
 from formulations.hierarchical_partitioning.definition.plan import HierarchicalPlan, spans
 from formulations.hierarchical_partitioning.definition.problem import (
     flatten,

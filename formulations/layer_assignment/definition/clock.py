@@ -6,7 +6,7 @@ import math
 from itertools import pairwise
 
 from formulations.contract.clock import MOST_ACTIONS, Clock
-from formulations.figures.gantt import forward_and_backward
+from formulations.contract.figures.gantt import forward_and_backward
 from formulations.layer_assignment.definition.plan import LayerPlan
 from formulations.layer_assignment.definition.problem import cuts, terms
 from formulations.simulation.simulate_graph import one_f_one_b

@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-from formulations.figures.gantt import beside_objective, one_f_one_b
-from formulations.figures.objective_parts import equation_4
-from formulations.figures.plan_figures import Breakdown, Item, Passes, Stack, Stage, Strip, slowest, stages_of
+from formulations.contract.figures.gantt import beside_objective, one_f_one_b
+from formulations.contract.figures.objective_parts import equation_4
+from formulations.contract.figures.plan_figures import Breakdown, Item, Passes, Stack, Stage, Strip, slowest, stages_of
 from formulations.layer_assignment.definition.clock import pipeline
 from formulations.layer_assignment.definition.plan import LayerPlan
 from formulations.layer_assignment.definition.problem import Terms, cuts, parameters_of, terms

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import astuple
 from itertools import pairwise
 
-from formulations.figures.objective_parts import equation_4
-from formulations.figures.plan_figures import Breakdown, Picture, Stack, Tile, Tiles, slowest, stages_of
+from formulations.contract.figures.objective_parts import equation_4
+from formulations.contract.figures.plan_figures import Breakdown, Picture, Stack, Tile, Tiles, slowest, stages_of
 from formulations.mesh_tiling.definition.plan import TilingPlan
 from formulations.mesh_tiling.definition.problem import data_s, sending_s, tensor_s
 from instances.problems.mesh_tiling import MeshInstance

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from formulations.figures.gantt import of_passes
-from formulations.figures.plan_figures import Breakdown, Stack, Stage, stages_of
+from formulations.contract.figures.gantt import of_passes
+from formulations.contract.figures.plan_figures import Breakdown, Stack, Stage, stages_of
 from formulations.microbatch_schedule.definition.plan import SchedulePlan
 from formulations.microbatch_schedule.definition.problem import peak_bytes, peak_in_flight
 from instances.problems.microbatch_schedule import ScheduleInstance

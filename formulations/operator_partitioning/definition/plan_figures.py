@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from formulations.figures.gantt import beside_objective, forward_and_backward, one_f_one_b
-from formulations.figures.graph_condensation import model_graph, stage_graph
-from formulations.figures.objective_parts import flush_parts
-from formulations.figures.plan_figures import (
+from formulations.contract.figures.gantt import beside_objective, forward_and_backward, one_f_one_b
+from formulations.contract.figures.graph_condensation import model_graph, stage_graph
+from formulations.contract.figures.objective_parts import flush_parts
+from formulations.contract.figures.plan_figures import (
     Breakdown,
     Graph,
     Passes,

@@ -18,6 +18,8 @@ from instances.parameters import Setting, one_of, parse_amount, parse_count, par
 from instances.problems.operator_partitioning import SCHEDULES, OperatorInstance, TrainingMemory, expect_held, per_pair
 from instances.units import parse_bandwidth, parse_bytes
 
+_readers = lazy("instances.readers")
+
 WEIGHT_COPIES = Setting(
     "weight-copies",
     parse_amount,
@@ -168,12 +170,12 @@ def read(content: Any, where: str, overrides: Mapping[str, Any]) -> OperatorInst
     if isinstance(content, OperatorInstance):
         instance = content
     elif isinstance(content, str):
-        instance = lazy("instances.readers.pipedream_profile:read")(content, where)
+        instance = _readers.pipedream_profile.read(content, where)
     elif "problem" in content:
-        instance = lazy("instances.readers.operator_json:read")(content, where)
+        instance = _readers.operator_json.read(content, where)
     else:
         part = overrides.get("part") or "forward"
-        instance = lazy("instances.readers.placement_json:read")(content, where, part)
+        instance = _readers.placement_json.read(content, where, part)
     found = apply(instance, overrides, where)
     if isinstance(content, dict) and "problem" in content:
         expect_held(found, content, where)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from formulations.figures.plan_figures import Breakdown, Stack, stages_of
+from formulations.contract.figures.plan_figures import Breakdown, Stack, stages_of
 from formulations.operator_strategies.definition.plan import StrategyPlan
 from formulations.operator_strategies.definition.problem import edge_cost, peak_usage
 from instances.problems.operator_strategies import OperatorStrategies

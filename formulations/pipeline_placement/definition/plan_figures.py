@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from formulations.contract.figures.gantt import beside_objective, of_passes
+from formulations.contract.figures.objective_parts import flush_parts
+from formulations.contract.figures.plan_figures import Breakdown, Network, Picture, Stack, Stage
 from formulations.device_mapping.definition.plan_figures import breakdown as of_mapping
 from formulations.device_mapping.definition.problem import ring_seconds
-from formulations.figures.gantt import beside_objective, of_passes
-from formulations.figures.objective_parts import flush_parts
-from formulations.figures.plan_figures import Breakdown, Network, Picture, Stack, Stage
 from formulations.operator_partitioning.definition.plan_figures import memory_stack, operators_graph
 from formulations.pipeline_placement.definition.plan import PlacementPlan
 from formulations.pipeline_placement.definition.problem import evaluate, second_phase, slowest_pipeline

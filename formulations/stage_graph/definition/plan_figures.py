@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from formulations.figures.gantt import of_passes
-from formulations.figures.graph_condensation import model_graph, stage_graph
-from formulations.figures.plan_figures import Breakdown, Picture, Stack, slowest, stages_of, states
-from formulations.figures.plan_figures import Stage as Shown
+from formulations.contract.figures.gantt import of_passes
+from formulations.contract.figures.graph_condensation import model_graph, stage_graph
+from formulations.contract.figures.plan_figures import Breakdown, Picture, Stack, slowest, stages_of, states
+from formulations.contract.figures.plan_figures import Stage as Shown
 from formulations.stage_graph.definition.plan import StagePlan
 from formulations.stage_graph.definition.problem import (
     all_reduce_s,

@@ -6,10 +6,19 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from formulations.figures import plan_figures as shown
-from formulations.figures.gantt import forward_and_backward, steady
-from formulations.figures.plan_figures import Breakdown, Item, Picture, Stack, Strip, idle_share, slowest, stages_of
-from formulations.figures.throughput import samples, throughput
+from formulations.contract.figures import plan_figures as shown
+from formulations.contract.figures.gantt import forward_and_backward, steady
+from formulations.contract.figures.plan_figures import (
+    Breakdown,
+    Item,
+    Picture,
+    Stack,
+    Strip,
+    idle_share,
+    slowest,
+    stages_of,
+)
+from formulations.contract.figures.throughput import samples, throughput
 from formulations.simulation.simulate_chain import PipelineStage
 from formulations.stage_partitioning.definition.plan import Stage, StagePlan
 from formulations.stage_partitioning.definition.problem import stage_memory, stage_time, suffix_sums, time_terms

@@ -22,6 +22,8 @@ from instances.problems.stage_partitioning import CostModel, StageInstance
 from instances.requirements import Requirement, with_requirements
 from instances.units import parse_bandwidth, parse_bytes
 
+_readers = lazy("instances.readers")
+
 #: The number of micro-batches is Piper's N, and the objective is time per sample.
 SWEEPABLE = True
 
@@ -209,11 +211,10 @@ def read(content: Any, where: str, overrides: Mapping[str, Any]) -> StageInstanc
     if isinstance(content, StageInstance):
         instance = content
     elif isinstance(content, dict) and "problem" in content:
-        instance = lazy("instances.readers.stage_json:read")(
-            content, where, parse_overrides(overrides, OVERRIDES, where).get(SCHEME)
-        )
+        scheme = parse_overrides(overrides, OVERRIDES, where).get(SCHEME)
+        instance = _readers.stage_json.read(content, where, scheme)
     else:
-        instance = lazy("instances.readers.piper_json:read")(content, where)
+        instance = _readers.piper_json.read(content, where)
     return apply(instance, overrides, where)
 
 

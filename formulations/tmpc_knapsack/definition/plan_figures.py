@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from formulations.figures.plan_figures import Breakdown, Option, Options, Total, Tradeoff
+from formulations.contract.figures.plan_figures import Breakdown, Option, Options, Total, Tradeoff
 from formulations.tmpc_knapsack.definition.plan import KnapsackPlan
 from formulations.tmpc_knapsack.definition.problem import evaluate, total_memory
 from instances.problems.tmpc_knapsack import Choice, KnapsackInstance

@@ -6,9 +6,19 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from formulations.figures.gantt import MOST_SHOWN, beside_objective, waiting_share
-from formulations.figures.plan_figures import Breakdown, Item, Passes, Picture, Stack, Stage, Strip, Task, stages_of
-from formulations.figures.throughput import samples, throughput
+from formulations.contract.figures.gantt import MOST_SHOWN, beside_objective, waiting_share
+from formulations.contract.figures.plan_figures import (
+    Breakdown,
+    Item,
+    Passes,
+    Picture,
+    Stack,
+    Stage,
+    Strip,
+    Task,
+    stages_of,
+)
+from formulations.contract.figures.throughput import samples, throughput
 from formulations.simulation.iteration import Iteration
 from formulations.training_strategy.definition.plan import StrategyPlan
 from formulations.training_strategy.definition.problem import (

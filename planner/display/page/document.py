@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from formulations.figures.plan_figures import Breakdown
+from formulations.contract.figures.plan_figures import Breakdown
 from planner.display.page import library, sentences
 from planner.display.page.plans import Columns, distinct, plans_for_page
 from planner.display.page.report_data import Material, material

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from formulations.figures.plan_figures import Breakdown
+from formulations.contract.figures.plan_figures import Breakdown
 from planner.display.plots.chart import Chart, Row, cell
 from planner.display.plots.panels import charts, highest
 from planner.display.terminal import printable

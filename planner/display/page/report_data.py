@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from formulations.figures.plan_figures import Heat
+from formulations.contract.figures.plan_figures import Heat
 from planner.analysis.frontier import MORE_DEVICES, by_memory
 from planner.analysis.with_topology import load_placed
 from planner.files.choices import split

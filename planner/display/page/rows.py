@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from formulations.figures.plan_figures import Breakdown
+from formulations.contract.figures.plan_figures import Breakdown
 from planner.display.tables import is_rows, table_of_objects
 from planner.results.result import Result
 from planner.results.sentences import stage_rows, without_empty

@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from formulations.contract.family import Claim
-from formulations.figures.plan_figures import Breakdown
+from formulations.contract.figures.plan_figures import Breakdown
 from instances.units import size
 from planner.results.result import Result
 from planner.results.sentences import both_clocks, rate, shape

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from formulations.figures.plan_figures import Graph
+from formulations.contract.figures.plan_figures import Graph
 from planner.display.headlines import headline
 from planner.display.kinds import kind_key
 from planner.display.layers import Layout, Point, place_in_layers

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from formulations.figures.plan_figures import Stage
+from formulations.contract.figures.plan_figures import Stage
 from planner.display.kinds import looks
 from planner.display.palette import BOTTLENECK
 from planner.display.plots.chart import Row

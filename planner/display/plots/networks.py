@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from formulations.figures.plan_figures import Link, Matrix, Network, Place, Tiles
+from formulations.contract.figures.plan_figures import Link, Matrix, Network, Place, Tiles
 from planner.display.headlines import headline
 from planner.display.plots.chart import Chart, Row
 from planner.display.plots.marks import (

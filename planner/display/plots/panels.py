@@ -1,4 +1,4 @@
-"""Charts of the pictures that problems make of plans (`formulations.figures.plan_figures`)."""
+"""Charts of the pictures that problems make of plans (`formulations.contract.figures.plan_figures`)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from formulations.figures.plan_figures import (
+from formulations.contract.figures.plan_figures import (
     Breakdown,
     Graph,
     Heat,

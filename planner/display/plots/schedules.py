@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from formulations.figures.plan_figures import Passes, Task
+from formulations.contract.figures.plan_figures import Passes, Task
 from planner.display.headlines import headline, note
 from planner.display.palette import SHARES
 from planner.display.plots.chart import Chart, Row

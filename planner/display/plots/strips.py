@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Any
 
-from formulations.figures.plan_figures import Stack, Stage, Strip
+from formulations.contract.figures.plan_figures import Stack, Stage, Strip
 from planner.display.headlines import headline, remark
 from planner.display.kinds import kind_key, looks
 from planner.display.palette import PART_PATTERNS, SHARES, STAGES, patterns, text_on

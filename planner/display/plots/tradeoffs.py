@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from formulations.figures.plan_figures import Heat, Options, Tradeoff
+from formulations.contract.figures.plan_figures import Heat, Options, Tradeoff
 from planner.display.headlines import headline
 from planner.display.plots.chart import SVG_ROWS, Chart, Row
 from planner.display.plots.marks import (

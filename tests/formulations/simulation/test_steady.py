@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from formulations.figures.gantt import _waits, forward_and_backward, steady
-from formulations.figures.plan_figures import Passes, stages_of
+from formulations.contract.figures.gantt import _waits, forward_and_backward, steady
+from formulations.contract.figures.plan_figures import Passes, stages_of
 from formulations.simulation.simulate_chain import PipelineStage, in_flight, simulate
 
 

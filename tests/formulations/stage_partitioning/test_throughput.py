@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import planner
-from formulations.figures.throughput import throughput
+from formulations.contract.figures.throughput import throughput
 from formulations.flushed_partitioning.definition.plan_figures import breakdown as flushed_breakdown
 from formulations.stage_partitioning.definition.plan import plan_from_json
 from formulations.stage_partitioning.definition.plan_figures import breakdown

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import planner
-from formulations.figures.plan_figures import Heat, least_of
+from formulations.contract.figures.plan_figures import Heat, least_of
 from planner.analysis.frontier import by_memory
 from planner.analysis.sweep import SweepRow, heat_of
 from planner.cli.app import main

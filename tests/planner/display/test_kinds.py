@@ -3,7 +3,7 @@
 import pytest
 
 import planner
-from formulations.figures.plan_figures import Breakdown, Heat, Stage, Strip
+from formulations.contract.figures.plan_figures import Breakdown, Heat, Stage, Strip
 from planner.display.kinds import kind_key, kinds, looks, of_kinds, pictures
 from planner.display.palette import STAGES
 

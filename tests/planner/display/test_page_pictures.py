@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from formulations.figures.plan_figures import (
+from formulations.contract.figures.plan_figures import (
     Arc,
     Breakdown,
     Graph,

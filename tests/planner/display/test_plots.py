@@ -12,7 +12,7 @@ import pytest
 
 import planner
 from formulations import FAMILIES
-from formulations.figures.plan_figures import Arc, Graph, Item, Node, Passes, Stack, Strip, Task, stages_of
+from formulations.contract.figures.plan_figures import Arc, Graph, Item, Node, Passes, Stack, Strip, Task, stages_of
 from instances.catalog.catalog import CATALOG
 from planner.cli.app import main
 from planner.display import plots

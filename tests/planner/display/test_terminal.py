@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 import planner
-from formulations.figures.plan_figures import Item, Strip, stages_of
+from formulations.contract.figures.plan_figures import Item, Strip, stages_of
 from planner.cli.app import main
 from planner.display.differences import match_colours
 from planner.display.progress import note

@@ -10,7 +10,7 @@ from small_instances import random_case
 
 import planner
 from formulations import FAMILIES
-from formulations.figures.plan_figures import Breakdown
+from formulations.contract.figures.plan_figures import Breakdown
 from planner.files.load import family_of
 from planner.results import frames
 from planner.results.sentences import both_clocks, shape, stage_rows

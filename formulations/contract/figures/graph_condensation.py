@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from formulations.figures.plan_figures import Arc, Graph, Node, Stage
+from formulations.contract.figures.plan_figures import Arc, Graph, Node, Stage
 
 #: A picture has at most so many nodes, if parts of stages can be folded so far.
 MOST_NODES = 120

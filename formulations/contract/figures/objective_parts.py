@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from formulations.figures.plan_figures import Stack, Stage, slowest
+from formulations.contract.figures.plan_figures import Stack, Stage, slowest
 
 
 def equation_4(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from formulations.figures.plan_figures import Passes, Stage, Task
+from formulations.contract.figures.plan_figures import Passes, Stage, Task
 from formulations.simulation import simulate_graph
 from formulations.simulation.iteration import Iteration
 from formulations.simulation.simulate_chain import PipelineStage, Trace, simulate
