@@ -3,8 +3,6 @@
 `in_files` says what a file has otherwise; `instances.validation` reads what `to_json` writes. Standard library only.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from enum import Enum

@@ -3,8 +3,6 @@
 The only place of these limits; docs/inputs.md lists them ("Limits of what is read").
 """
 
-from __future__ import annotations
-
 import errno
 import gzip
 import io

@@ -4,8 +4,6 @@ Not networkx: with 20,000 nodes and almost 60,000 edges its topological sort tak
 cycles four times, and its search for one minutes.
 """
 
-from __future__ import annotations
-
 import heapq
 import itertools
 from collections.abc import Callable, Sequence

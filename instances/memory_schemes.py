@@ -1,7 +1,5 @@
 """What training holds of the weights, by named rules: for inputs that say how large the weights are and no more."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 

@@ -3,8 +3,6 @@
 Every parser takes what it returns, and raises ``ValueError`` with the rule that the value breaks.
 """
 
-from __future__ import annotations
-
 import math
 import operator
 import re

@@ -4,8 +4,6 @@ The classes in this package declare their fields with these types. `instances.va
 else here needs pydantic, so that an instance can be built without importing it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from enum import StrEnum

@@ -3,8 +3,6 @@
 The one place that parses units. GB is 10^9 bytes and GiB is 2^30 bytes; a bare number is taken as it is.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from typing import Any

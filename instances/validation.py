@@ -3,8 +3,6 @@
 The one place that runs pydantic; imported only where there is something to validate.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, field, fields, is_dataclass, make_dataclass
 from functools import cache

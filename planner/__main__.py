@@ -3,8 +3,6 @@
 Until `main` begins a signal does what Python does about it, so that this module imports almost nothing.
 """
 
-from __future__ import annotations
-
 import atexit
 import gc
 import os

@@ -1,7 +1,5 @@
 """The types of what planner takes and returns: instances of any problem, and JSON."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Protocol, TypeAlias
 

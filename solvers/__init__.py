@@ -3,8 +3,6 @@
 A new backend is a file here and a line in the list; tests/solvers/test_backends.py tests it.
 """
 
-from __future__ import annotations
-
 import importlib
 from dataclasses import dataclass
 from typing import Any

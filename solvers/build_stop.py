@@ -4,8 +4,6 @@ Sums (`solvers.milp.backend.weighted_sum`) and rows (`solvers.cpsat.backend.Spok
 block `stops_with` that they are made in.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar

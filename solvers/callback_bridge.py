@@ -1,7 +1,5 @@
 """Passes what a running solver finds to the caller, across the solver's C++, which no exception may cross."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from solvers.outcome import OnBound, OnSolution

@@ -3,8 +3,6 @@
 HiGHS and CP-SAT as they are pinned are examined by the tests and by ``planner doctor`` instead.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from solvers.external.names import REFUSED, installed_solvers

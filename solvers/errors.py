@@ -1,7 +1,5 @@
 """The one error of bad calls."""
 
-from __future__ import annotations
-
 import difflib
 import reprlib
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Locks that are free in a forked process, whoever held them when it was forked."""
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Python's search for garbage in cycles, which looks at every object of a large model again and again."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """What is set in HiGHS before a run: limits, options, a log, a solution to begin with."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

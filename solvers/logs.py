@@ -1,7 +1,5 @@
 """The file that takes what solvers print while they search (``--solver-log``)."""
 
-from __future__ import annotations
-
 from solvers.fork_lock import ForkLock
 
 _lock = ForkLock()

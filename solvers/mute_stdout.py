@@ -1,7 +1,5 @@
 """C's stdout is discarded while a solver runs; Python's own stdout, and whoever prints through it, is left alone."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 from collections.abc import Iterator

@@ -5,8 +5,6 @@ feasible and a bound of the scaled model is a bound of the instance as declared.
 float by one is exact, so the only error is the rounding itself.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The values of the columns of a linear model, by Pyomo's variables."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

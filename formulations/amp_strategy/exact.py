@@ -1,7 +1,5 @@
 """All strategies, each with the best layer assignment for its whole time."""
 
-from __future__ import annotations
-
 import math
 
 from formulations.amp_strategy.definition.plan import StrategyPlan

@@ -4,8 +4,6 @@ In a ``NamedTuple`` that kernels take (`numba_kernels.record`) the number is tha
 Elsewhere it says nothing.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import numpy as np

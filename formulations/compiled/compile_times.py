@@ -3,8 +3,6 @@
 Standard library only: whoever waits for a method reads it here without loading numba.
 """
 
-from __future__ import annotations
-
 import os
 import threading
 import time

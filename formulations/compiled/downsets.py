@@ -3,8 +3,6 @@
 Source: Piper, Definition 4.1 and Fact 4.2 (differences of nested downsets are the contiguous sets).
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from functools import lru_cache

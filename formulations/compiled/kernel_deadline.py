@@ -1,7 +1,5 @@
 """A clock for compiled loops, which poll a flag but read no clock."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -5,8 +5,6 @@ from the cache (`compile_kernels`), and no call ever compiles anything. An `inne
 and compiled with them.
 """
 
-from __future__ import annotations
-
 import pickle
 import re
 import sys

@@ -3,8 +3,6 @@
 The room declares it (``questions/alternatives.py``); `planner.analysis.alternatives` and `planner.analysis.pareto` ask.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, pairwise

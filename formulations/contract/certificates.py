@@ -1,7 +1,5 @@
 """How certificates are written: plan and bound in exact numbers, and the proof that a problem finds."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from fractions import Fraction

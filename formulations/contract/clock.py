@@ -1,7 +1,5 @@
 """Which clock an objective is, and what an iteration of its plan takes on the simulated one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property

@@ -4,8 +4,6 @@ All plans of a small instance, quantities for requirements, how plans differ, an
 every exact method. `formulations.contract.problem` makes them of a problem's ``decisions``.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

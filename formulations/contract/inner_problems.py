@@ -5,8 +5,6 @@ A room lists them as `Family.subproblems`; whoever extracts or counts them knows
 Source: Piper, Appendix C, does this for its knapsacks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple

@@ -4,8 +4,6 @@ A problem says which numbers its instances consist of and builds an instance fro
 with them is the same for all problems.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence

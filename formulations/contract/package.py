@@ -1,7 +1,5 @@
 """A problem package as a family: what it consists of is found by the names of its folder and files."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping
 from functools import cache

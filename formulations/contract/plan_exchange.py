@@ -1,7 +1,5 @@
 """Plans as JSON (docs/problems/): the fields of their dataclass, or of one that stands for it in files."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -4,8 +4,6 @@ All else of a `Family` follows from these: JSON, schema, validation and settings
 requirements, the best plans and small random instances from the decisions. docs/adding-a-problem.md has one.
 """
 
-from __future__ import annotations
-
 import inspect
 import math
 import re

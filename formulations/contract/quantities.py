@@ -4,8 +4,6 @@ A quantity is a whole number that can be read off a plan, or yes (1) and no (0).
 (``definition/quantities.py``), `judge` holds plans to them, and its models express them.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ A rounded amount is whole from 1000 to 10^11 and has nine significant digits els
 Families ask for the least rounded amount with a plan (`least_amount`), and say just that number.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ A field that is a number or flag belongs to the whole; a tuple has one entry for
 numbers. What else there is keeps its default.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Annotated, Any, get_args, get_origin, get_type_hints

@@ -1,7 +1,5 @@
 """A broken rule of a problem."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -3,8 +3,6 @@
 Nothing here solves; `planner.analysis` asks, and exact methods answer.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar

@@ -5,8 +5,6 @@ best one, while the first one looks for targets that are refuted; a plan that me
 this project.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

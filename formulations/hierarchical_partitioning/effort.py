@@ -1,7 +1,5 @@
 """How much work the methods would have with an instance, predicted without building anything."""
 
-from __future__ import annotations
-
 from formulations.compiled.downsets import too_many
 from formulations.hierarchical_partitioning import methods
 from formulations.hierarchical_partitioning.methods import MAX_LABELS, MAX_TERMS

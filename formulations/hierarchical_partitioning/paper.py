@@ -7,8 +7,6 @@ split of D \\ D' is computed once for each D', d_2 and b = ceil(s / d_2) - x, an
 The appendix prints a maximum over the number of machines where a minimum is meant.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Tables that the methods share, and what all of them answer to an instance without a plan."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from itertools import accumulate

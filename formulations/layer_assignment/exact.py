@@ -1,7 +1,5 @@
 """Exact layer assignment: the threshold sweep of `kernels.sweep`, with limits, incumbents and bounds."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The methods of layer assignment: what they claim, where they come from, when they apply, and the choice."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from formulations.contract.family import Claim, Method, lazy

@@ -12,8 +12,6 @@
 Source: AMP's supplement, section 6.4; the release's deviations: its specification (see README.md).
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

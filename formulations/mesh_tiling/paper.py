@@ -10,8 +10,6 @@ The printed listing draws from randn() where a uniform number is meant; here it 
 order in which their tiles are laid.
 """
 
-from __future__ import annotations
-
 import math
 import random
 

@@ -1,7 +1,5 @@
 """All places where a tile can lie, what each costs, and what the methods answer without a plan."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property

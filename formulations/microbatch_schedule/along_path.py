@@ -32,8 +32,6 @@ Source: Gromicho et al. 2012 for the states and the dominance, Giffler and Thomp
 2007 for merging; for micro-batches this project.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Bounds and heuristics first, CP-SAT's model for what they leave open: the quickest way to a proof, whosever it is."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from functools import partial

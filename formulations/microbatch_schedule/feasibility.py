@@ -1,7 +1,5 @@
 """What all methods begin with: is there a schedule at all, and how fast could it be."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

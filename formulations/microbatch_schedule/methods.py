@@ -1,7 +1,5 @@
 """The methods of microbatch schedule: what they claim, where they come from, when they apply, and the choice."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from formulations.contract.family import Claim, Method, lazy

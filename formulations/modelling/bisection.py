@@ -3,8 +3,6 @@
 Source: reconstructed. Shared by the problems whose exact method decides "is there a plan within T?".
 """
 
-from __future__ import annotations
-
 import math
 from typing import Protocol, TypeVar
 

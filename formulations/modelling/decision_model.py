@@ -3,8 +3,6 @@
 ``takes[field, place, value]`` is 1 where a decision has a value; `DecisionModel` and the requirements follow from it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any

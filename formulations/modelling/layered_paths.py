@@ -1,7 +1,5 @@
 """Which arcs of a layered graph lie on a path: what column models leave out before a solver sees it."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property

@@ -1,7 +1,5 @@
 """The least path of a Pyomo model at one target after another: slower arcs are left out of its linear program."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 

@@ -7,8 +7,6 @@ and the model runs again. Every plan goes through the family's definition, and e
 A method may begin with the plan of a quick heuristic of its problem (`first_plan`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar

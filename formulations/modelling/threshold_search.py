@@ -8,8 +8,6 @@ that plan. Both return a `Run`, as a model's own ``run`` does: the problem's mod
 Source: reconstructed. AMP, section 6.4, tries every cap; here the bounds say which are worth a try.
 """
 
-from __future__ import annotations
-
 import heapq
 import math
 from collections.abc import Callable

@@ -4,8 +4,6 @@ The plan is reported and hinted to the solver, and constrains nothing. Whose pla
 its bound is the model's own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar

@@ -1,7 +1,5 @@
 """How much work the methods would have with an instance, predicted without building anything; and the choice."""
 
-from __future__ import annotations
-
 from formulations.compiled.downsets import too_many
 from formulations.operator_partitioning.costs.downsets import all_downsets
 from formulations.operator_partitioning.costs.shapes import instances_by_shape

@@ -6,8 +6,6 @@ must have less parameters in its largest stage, so the cap on them falls until n
 Source: this project.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The methods of operator partitioning: what they claim, where they come from, when they apply, and the choice."""
 
-from __future__ import annotations
-
 from formulations.contract.family import Claim, Method, lazy
 from formulations.contract.quantities import names
 from formulations.operator_partitioning.definition.plan import OperatorPlan

@@ -3,8 +3,6 @@
 Costs are cut at the cap of `reduction`; whoever ends with a choice evaluates it by the definition.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -3,8 +3,6 @@
 Where strategies fit together in layouts, no node alone can leave its own; what a forced move sets off can.
 """
 
-from __future__ import annotations
-
 import random
 from collections import deque
 

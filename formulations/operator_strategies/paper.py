@@ -12,8 +12,6 @@ Source: openxla/xla, xla/hlo/experimental/auto_sharding/auto_sharding_solver.cc.
 which and one XLA chooses by trying both, are left out; edges of the same two nodes are one.
 """
 
-from __future__ import annotations
-
 import math
 import random
 

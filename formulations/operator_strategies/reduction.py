@@ -4,8 +4,6 @@ All is exact for whole numbers. Costs are cut at a ``cap`` (`Reduced`), so that 
 that the contest marks as impossible (10^18) do not drown the others.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -11,8 +11,6 @@ path of one graph: longer actions never make it shorter. Transfers inside an act
 Source: Narayanan et al. 2021, section 2.2, for what waits for what; docs/the-clock.md has the assumptions.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

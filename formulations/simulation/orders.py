@@ -9,8 +9,6 @@ as PyTorch 2.13 has them (``torch.distributed.pipelining.schedules``; DualPipeV 
 ZB-H2 is reconstructed from the published picture.
 """
 
-from __future__ import annotations
-
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

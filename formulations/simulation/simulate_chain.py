@@ -8,8 +8,6 @@ flight than it has room for. Links are part of a stage's times, as in Piper's co
 Source: Piper, Appendix A and Fig. 5 (the schedule and how many micro-batches are in flight).
 """
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass

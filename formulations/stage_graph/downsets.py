@@ -3,8 +3,6 @@
 Models that are not chains side by side have all their upsets searched, as ``levels`` does.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

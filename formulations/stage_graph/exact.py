@@ -4,8 +4,6 @@ Plans go from one to the next, as a hint and as what has to be beaten; bounds do
 and the result has its name.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from formulations.contract.family import Answer, infeasible_by_counting

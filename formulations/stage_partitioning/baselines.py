@@ -9,8 +9,6 @@ transformer layers counts only these, and its other nodes sit with the first and
 any other model counts all nodes, in the order of Kahn's algorithm with a stack.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The methods of stage partitioning: what they claim, where they come from, when they apply."""
 
-from __future__ import annotations
-
 from formulations.contract.family import Claim, Method, lazy
 from formulations.contract.quantities import names
 from formulations.stage_partitioning import model_size

@@ -1,7 +1,5 @@
 """How large the declarative models of stage partitioning become, without building anything (no solver, no numpy)."""
 
-from __future__ import annotations
-
 from formulations.stage_partitioning.definition.problem import allowed_dp_degrees
 from instances.graph import downsets
 from instances.problems.stage_partitioning import StageInstance

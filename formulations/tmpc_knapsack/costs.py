@@ -1,7 +1,5 @@
 """Tables that the methods share: the instance as flat arrays, and back from positions to a plan."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Exact knapsack: the compiled search of `kernels.search`, with limits, incumbents and bounds."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -11,8 +11,6 @@
 Source: Piper, section 4, "The knapsack subproblem".
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -15,8 +15,6 @@ number.
 Source: this project.
 """
 
-from __future__ import annotations
-
 import heapq
 import math
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 The definition's event model (`formulations.simulation.iteration`) says the same; here an action is a number.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple

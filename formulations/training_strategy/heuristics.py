@@ -1,7 +1,5 @@
 """What people use: Megatron's even split, and the fill of a pipeline in closed form."""
 
-from __future__ import annotations
-
 import heapq
 import math
 from bisect import bisect_left

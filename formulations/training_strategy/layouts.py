@@ -8,8 +8,6 @@ same orders. What the rest of a layout adds to such a path is a dynamic program 
 Source: this project; the bounds are proved in README.md.
 """
 
-from __future__ import annotations
-
 import heapq
 import math
 from collections.abc import Sequence

@@ -13,8 +13,6 @@ makes the bound weaker, never wrong.
 Source: Lagrangian relaxation (Geoffrion 1974) of the largest of several sums; this use: this project.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 

@@ -4,8 +4,6 @@ Both divide all devices; both end with one plan, whose iteration is then simulat
 degrees in each stage (Alpa), or in each layer (Galvatron).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from itertools import pairwise

@@ -9,8 +9,6 @@ piece, so the bounds of that hold for each of them.
 Source: the formats of trainers as read (docs/which-trainer.md); the restriction as a planning problem: this project.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

@@ -4,8 +4,6 @@
 caller's overrides; a parameter of an entry wins over an override of the same name (``layers``).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial

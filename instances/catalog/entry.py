@@ -1,7 +1,5 @@
 """What a catalog entry is: a named generator, and where it comes from."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Small instances for a first look, made for this project, and their catalog entries."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from typing import Any

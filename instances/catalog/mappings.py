@@ -1,7 +1,5 @@
 """Catalog entries of device mapping: a stage graph on each kind of network, and on a given matrix."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

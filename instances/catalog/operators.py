@@ -1,7 +1,5 @@
 """Catalog entries of operator partitioning: models as operator graphs, from their architecture."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

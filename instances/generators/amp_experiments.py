@@ -3,8 +3,6 @@
 Source: AMP's supplement, section 6.5; bandwidths, volumes and parameters are reconstructed from published predictions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise

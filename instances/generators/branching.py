@@ -8,8 +8,6 @@ twice a forward pass. Everything is fp32; the paper names no precision.
 Source: GraphPipe, Appendix A.2 (shapes, mini-batches). Constants: chosen (README of formulations/stage_graph).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from instances.problems.stage_graph import AffineTime, Operator, OperatorEdge, StageGraph

@@ -15,8 +15,6 @@ in a node, 382 GB/s of four nodes of eight, for all their devices; Korthikanti e
 Llama 3 (2407.21783, table 3), Mixtral (2401.04088, table 1), DeepSeek-V3 (2412.19437, section 4.2).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from instances.generators.transformer import (

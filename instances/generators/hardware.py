@@ -3,8 +3,6 @@
 Source: data sheets of the makers, named for each device; rates are dense (no sparsity), links count one direction.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -8,8 +8,6 @@ Source: the architectures as cited at their builders; the paper's own settings (
 Source: reconstructed. Rates: vendors' peaks and the share that large kernels reach, about.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

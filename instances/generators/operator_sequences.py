@@ -1,7 +1,5 @@
 """Operator graphs of transformers and recurrent networks: BERT, Swin, GNMT (see operator_graphs.py for the costs)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

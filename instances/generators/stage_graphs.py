@@ -4,8 +4,6 @@ Source: Parmesan, section 7 (SemanticFPN, whose stages have more skip connection
 public: reconstructed from what a convolutional network looks like, large tensors first and large weights last.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping
 from typing import Any

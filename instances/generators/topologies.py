@@ -6,8 +6,6 @@ Source: Parmesan, section 7 and Figure 2. Its appendix with the numbers is not p
 reconstructed, with published figures of the machines where there are any.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence

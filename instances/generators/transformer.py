@@ -37,8 +37,6 @@ et al. 2022 (sequence parallelism, equations 1 to 6, selective recomputation; th
 reconstructed, fitted to the layer times of Piper's released BERT profile.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any

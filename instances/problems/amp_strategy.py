@@ -3,8 +3,6 @@
 Source: AMP's supplement, sections 6.2 and 6.5, and the profiles published with it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any

@@ -3,8 +3,6 @@
 Source: Parmesan, section 5; the ratio rule is its section 5.2 with volumes counted as specified (its README).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -3,8 +3,6 @@
 Nouns only; the objective is in the family's ``problem.py``. Source: Piper, section 6 (future work).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum

@@ -4,8 +4,6 @@ Machines may stand in racks, racks in rooms and so on, each with a network of it
 the family's ``problem.py``. Source: Piper, Appendix E, with L >= 2 levels.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum

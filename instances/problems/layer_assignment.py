@@ -3,8 +3,6 @@
 Source: AMP, sections 3.4 and 3.5 as described in its supplement (6.2, 6.4); the all-reduce term is reconstructed.
 """
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass
 

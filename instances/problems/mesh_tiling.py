@@ -3,8 +3,6 @@
 Source: AMP's supplement, section 6.3, Figure 5 and footnote 4; the cost of a tile is reconstructed.
 """
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ Source: GraphPipe, sections 3 and 6; links that take time, and samples of one st
 another, follow section 7 of this project's reading of it (formulations/microbatch_schedule/README.md).
 """
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ Source: the ASPLOS 2025 / EuroSys 2025 contest on intra-operator parallelism for
 "Problem Description"; numbers are the contest's, whole and without units.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

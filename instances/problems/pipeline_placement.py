@@ -3,8 +3,6 @@
 Source: Parmesan, sections 3 to 5: both phases together.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any

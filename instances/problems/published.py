@@ -3,8 +3,6 @@
 Only fingerprints are kept here; the data stays with its authors.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Sequence

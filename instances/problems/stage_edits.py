@@ -3,8 +3,6 @@
 What an edit cannot do it refuses with ``ValueError``, saying what it expects.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace

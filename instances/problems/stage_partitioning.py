@@ -3,8 +3,6 @@
 Source: Piper, section 3.6.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum

@@ -3,8 +3,6 @@
 Source: Piper, section 4, "The knapsack subproblem".
 """
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass, field
 

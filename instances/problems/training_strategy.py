@@ -4,8 +4,6 @@ Nouns only; the objective is in the family's ``problem.py``. Source: the space o
 with uniform degrees.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum

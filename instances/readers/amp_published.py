@@ -1,7 +1,5 @@
 """What AMP's authors published of their experiments: layer times by model, kind of GPU and degree, and logged runs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A plain matrix of bandwidths in CSV: a row for each device, numbers in bytes per second or with a unit."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 

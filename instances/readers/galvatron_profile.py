@@ -13,8 +13,6 @@ states of 16 bytes a parameter. Deviation: all-reduces are rings at the declared
 profile is another file's.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

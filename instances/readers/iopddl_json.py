@@ -7,8 +7,6 @@ Source: google/iopddl, iopddl.cc (commit 8a61c43), `ReadProblem`, and example.js
 asplos-contest/2025.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict

@@ -14,8 +14,6 @@ Source: NVIDIA/Megatron-LM, megatron/core/timers.py (commit 00caa53), `Timers._g
 Megatron's default order, in which those of a pipeline stage follow each other.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Sequence

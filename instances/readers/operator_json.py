@@ -1,7 +1,5 @@
 """The project's own JSON of operator partitioning, whose tensors name operators by their ids (docs/problems/)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from instances.errors import InstanceError, closest, expect, expect_unique

@@ -6,8 +6,6 @@ parameter_size=262144.000`` (milliseconds, bytes; a list in brackets: several ou
 Source: msr-fiddle/pipedream, graph/graph.py, `Node.__str__` and `Graph.from_str`, and its released profiles.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The project's own JSON of pipeline placements: the operator graph inside is read as one (docs/problems/)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from instances.problems.pipeline_placement import PlacementInstance, check, place_on

@@ -4,8 +4,6 @@ Source: the release's README and input files (commit d7fc8cf). Sizes are bytes, 
 unit of time is not in the file.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

@@ -4,8 +4,6 @@ Latencies are milliseconds. An edge's ``cost`` is its time in the same unit; whe
 ratio is the bandwidth behind the costs, and the costs become bytes at that bandwidth.
 """
 
-from __future__ import annotations
-
 import statistics
 from dataclasses import replace
 from pathlib import PurePath

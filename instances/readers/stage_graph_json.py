@@ -1,7 +1,5 @@
 """The project's own JSON of stage graphs, schema version 1 (docs/problems/stage_graph.md)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from instances.errors import InstanceError, closest, expect, expect_unique

@@ -1,7 +1,5 @@
 """The project's own JSON of stage partitioning: ids as keys, and what TMPCs hold (docs/problems/)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """What another tool's format cannot say of an instance: it is written, read back, and compared field by field."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass

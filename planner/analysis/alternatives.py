@@ -11,8 +11,6 @@ Source: E. L. Lawler, "A procedure for computing the k best solutions to discret
 application to the shortest path problem", Management Science 18(7), 1972.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Mapping

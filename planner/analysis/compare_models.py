@@ -1,7 +1,5 @@
 """Declarative models of one instance side by side: how large, how tight, how quick to a plan, to 1 %, to a proof."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """``solve --compare``: the paper's method next to the exact one, and by how much it is worse."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What differs between two plans of an instance: by layer (or whatever a plan decides about) and by stage."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

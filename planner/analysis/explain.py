@@ -3,8 +3,6 @@
 Every statement is a proof by an exact method on a changed instance: no duals, no estimates.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Tables of optima: by devices and the sum of data-parallel degrees from one run, or by devices and memory."""
 
-from __future__ import annotations
-
 import math
 import time
 from abc import ABC, abstractmethod

@@ -1,7 +1,5 @@
 """Many small proofs under one limit: what several instances near each other are worth, by exact methods alone."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress

@@ -1,7 +1,5 @@
 """Solutions that another solver found for a model that was written to a file: read, decoded, judged."""
 
-from __future__ import annotations
-
 import io
 import math
 import re

@@ -8,8 +8,6 @@ at the end of the range; while the optimum there beats the plan, the trial moves
 it is not. What lies between is proved where it can be, else sampled (`_Side`).
 """
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable, Sequence

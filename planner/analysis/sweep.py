@@ -9,8 +9,6 @@ That is all that g does in the paper: a stage's weights are synchronised every d
 its cost model a larger g is never faster. The table shows what it costs.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

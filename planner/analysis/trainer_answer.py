@@ -3,8 +3,6 @@
 The strategy is one of `training_strategy` that the trainer can run (``realizable``), on layers in one order.
 """
 
-from __future__ import annotations
-
 import math
 import shlex
 from collections.abc import Mapping

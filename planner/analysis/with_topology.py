@@ -1,7 +1,5 @@
 """``solve MODEL --topology T``: an operator graph and a network of devices become one instance of both phases."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from pathlib import Path

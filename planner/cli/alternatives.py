@@ -1,7 +1,5 @@
 """The commands on more than one plan of an instance, or under several settings: ``alternatives`` and ``sweep``."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Annotated, Any
 

@@ -5,8 +5,6 @@ express a plan; 2 bad input or usage; 3 a limit before the required proof, or no
 methods contradict each other; 70 a bug; 128 + signal: interrupted.
 """
 
-from __future__ import annotations
-
 import sys
 import traceback
 import warnings

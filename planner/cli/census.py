@@ -1,7 +1,5 @@
 """The commands on the subproblems that arise inside a run: ``extract`` and ``census``."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 import typer

@@ -1,7 +1,5 @@
 """The commands on certificates: ``certify``, ``verify`` and ``checker``."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 import typer

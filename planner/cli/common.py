@@ -1,7 +1,5 @@
 """What the commands share: the options that mean the same everywhere, exit codes, limits and warnings."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

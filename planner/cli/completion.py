@@ -1,7 +1,5 @@
 """What the shell offers for words that are names: instances, problems, methods and claims."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress

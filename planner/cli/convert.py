@@ -1,7 +1,5 @@
 """The command that makes instances of what other tools have measured: ``convert``."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path

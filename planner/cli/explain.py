@@ -1,7 +1,5 @@
 """The commands of many small proofs: ``explain``, and ``sensitivity``, how far an optimal plan can be trusted."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Any, NoReturn

@@ -1,7 +1,5 @@
 """``solve --for TRAINER``: the best strategy of a trainer, answered as one who runs it asks."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """The command of the library of instances: ``library``."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path

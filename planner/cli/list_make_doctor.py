@@ -1,7 +1,5 @@
 """The commands around the instances: ``list``, ``make``, ``schema``, ``doctor`` and ``reproduce``."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any

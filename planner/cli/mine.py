@@ -1,7 +1,5 @@
 """The command that searches for counter-examples: ``mine``."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """Options of ``solve`` that are other commands now: a command line that has one is read as one of that command."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from planner.process.errors import UsageError

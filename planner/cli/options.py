@@ -3,8 +3,6 @@
 With some 100 settings of twelve problems, of which eight are called ``--memory``, one help for all could not be read.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """What ``solve``, ``alternatives`` and ``sweep`` share: run, show the result, write its plan to files, exit."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial

@@ -1,7 +1,5 @@
 """The command that writes pages: ``report``, about one instance or several."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Annotated, Any
 

@@ -1,7 +1,5 @@
 """The commands that write plans for trainers, run them, and judge the runs: ``export``, ``run`` and ``fidelity``."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 import typer

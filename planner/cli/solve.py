@@ -1,7 +1,5 @@
 """The commands on one instance and its plans: ``solve``, ``check`` and ``diff``."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Annotated, Any
 

@@ -1,7 +1,5 @@
 """What typer finds wrong with a command line, in the words of every other error."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from planner.files.settings import unknown_option

@@ -1,7 +1,5 @@
 """The command on populations: ``validate``."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 import typer

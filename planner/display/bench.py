@@ -1,7 +1,5 @@
 """Measurements on a terminal and as the markdown table of a folder; two folders compared."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Show a census: its tables."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from formulations.stage_partitioning.questions.studies.subproblems import EDGES

@@ -1,7 +1,5 @@
 """What differs between two plans, as text and as a picture."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """An explanation as a person reads it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from planner.analysis.explain import TIGHT_SHARE, Explanation, Gain, Repair

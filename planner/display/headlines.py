@@ -1,7 +1,5 @@
 """What a picture says, in a few words: the line below its title, and its text for those who do not see it."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence

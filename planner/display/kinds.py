@@ -5,8 +5,6 @@ flight, which change from place to place, apart. Where that makes more kinds tha
 as many replicas and devices are of one kind; where that says nothing either, two colours take turns.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 from itertools import groupby

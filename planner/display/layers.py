@@ -1,7 +1,5 @@
 """Where the nodes of an acyclic graph stand: layer by layer, with few crossings, by a library for graphs."""
 
-from __future__ import annotations
-
 import importlib.util
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

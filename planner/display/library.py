@@ -1,7 +1,5 @@
 """The library on a terminal: its instances with the best known, what was submitted, and scores as tables."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

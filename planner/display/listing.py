@@ -1,7 +1,5 @@
 """What there is: families and their methods, catalog instances, versions, and the health of the installation."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """A search as a person sees it: a progress line while it runs, and what it found."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """Show models: how large one is, with a line for each group of its constraints; and several of an instance compared."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

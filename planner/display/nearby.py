@@ -1,7 +1,5 @@
 """Alternatives, fronts and sweeps over micro-batch sizes as tables a person reads."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

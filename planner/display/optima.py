@@ -1,7 +1,5 @@
 """Tables of optima by devices and one thing more: on a terminal, as CSV and as pictures."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 from rich.console import Console

@@ -5,8 +5,6 @@ they mean. Dark and light colours take turns, so that kinds that follow each oth
 can tell apart, also in print without colours.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Tables of a validation for a paper: LaTeX with booktabs, Markdown, or CSV."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

@@ -1,7 +1,5 @@
 """`--plot FILE`: pictures of plans."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Show a validation: tables when it is done, and its pictures as files."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any

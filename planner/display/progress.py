@@ -1,7 +1,5 @@
 """Progress on stderr, only where a person watches: a line of what is being done, or a bar of what is done."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Claims and what was found of them, on a terminal."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Schedules as text and as a trace that Chrome's tracing page (and Perfetto) opens."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """A study of sensitivity as a person reads it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 

@@ -1,7 +1,5 @@
 """Pictures in the terminal: the strip of layers by stage, and how a gap closed, no wider than the terminal."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import groupby
 

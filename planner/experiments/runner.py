@@ -4,8 +4,6 @@ Two experiments keep their own files. The rows of a benchmark stay plain JSON li
 ``bench --compare`` reads. A search for counter-examples (``mine``) has no tasks: each instance depends on the last.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

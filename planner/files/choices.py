@@ -3,8 +3,6 @@
 A new family's settings are taken by the command line, and shown in its help, without a change here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

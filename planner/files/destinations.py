@@ -1,7 +1,5 @@
 """Where a command may write: what is refused before any work, and what is written into rather than replaced."""
 
-from __future__ import annotations
-
 import errno
 import os
 import stat

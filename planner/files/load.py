@@ -1,7 +1,5 @@
 """From a file or a catalog name to an instance: `load`, and which family an instance belongs to."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """Names beside node numbers: what a person calls the nodes of a plan that only has their ids."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any

@@ -4,8 +4,6 @@ A file is imported in a process of its own first: one that hangs, ends its proce
 one sentence. After that it defines what is true of its problem, and is imported here.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

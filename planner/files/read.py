@@ -1,7 +1,5 @@
 """Text and JSON from files that anybody may have written: every error is one line that names the file."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

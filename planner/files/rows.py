@@ -4,8 +4,6 @@ A row is addressed as ``FILE#ROW``, counted from 0. JSON lines hold each instanc
 holds knapsacks in columns (docs/interface/comparisons.md).
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import re

@@ -1,7 +1,5 @@
 """A file of scenarios: instances, or changes of one instance."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The format of a problem's instances as JSON Schema, made of the same rules that read them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from instances.exchange import kind_of

@@ -1,7 +1,5 @@
 """Chains of layers as a table, CSV (also with semicolons) or TSV with a heading, as the JSON of stage partitioning."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What leaves the process: values in JSON types, and atomic file writes."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

@@ -1,7 +1,5 @@
 """What to start from: a commented blank for a method, which runs as it stands, and a small instance to be edited."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import re

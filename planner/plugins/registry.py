@@ -1,7 +1,5 @@
 """Functions that were registered in this process, installed packages' methods, and files: from names to targets."""
 
-from __future__ import annotations
-
 import ast
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping

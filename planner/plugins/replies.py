@@ -1,7 +1,5 @@
 """What the process of a brought function may say: the one schema of its replies. Whatever else comes is no reply."""
 
-from __future__ import annotations
-
 import math
 from typing import Annotated, Any, Literal
 

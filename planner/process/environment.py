@@ -3,8 +3,6 @@
 Standard library only, and little of it: it is read before anything else.
 """
 
-from __future__ import annotations
-
 import errno
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """What can go wrong above the methods: bad usage, and methods that contradict each other."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

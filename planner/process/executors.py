@@ -1,7 +1,5 @@
 """Where chunks of work run: this thread, local processes or a dask cluster, all as `concurrent.futures.Executor`."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal

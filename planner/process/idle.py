@@ -1,7 +1,5 @@
 """Processes that have loaded a user's code and wait for their next run, as long as a command or an experiment lasts."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 

@@ -1,7 +1,5 @@
 """Examine an installation: are the packages the right ones, and do the solvers find known results?"""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The kernels of all families: compiled at once, or looked for in the cache, each family in a process of its own."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import pkgutil

@@ -1,7 +1,5 @@
 """A folder for the files of one run, which does not stay."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import stat

@@ -5,8 +5,6 @@ While a command runs methods and prints what they found, a signal is noted: the 
 one starts, and the result is printed. A second signal ends the process whatever it does.
 """
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

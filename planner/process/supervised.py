@@ -18,8 +18,6 @@ was sent, and a reply is a line of bytes. What comes back is foreign: parse it b
 No Ctrl-C reaches the process, as it has a session of its own. It ends with the planner, whatever ends that.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

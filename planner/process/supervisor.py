@@ -13,8 +13,6 @@ planner, whose child that is, closes the pipe.
 It starts before everything else, and imports the standard library alone.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import select

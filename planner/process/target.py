@@ -1,7 +1,5 @@
 """Where a function or problem that a user brings is, and how the process that runs it gets hold of it."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib
 import importlib.util

@@ -1,7 +1,5 @@
 """Versions of what a result depends on: this project and the solvers, read without importing them."""
 
-from __future__ import annotations
-
 #: Distributions whose version belongs to a result's provenance.
 DISTRIBUTIONS = ("dnn-planner", "ortools", "highspy", "pyomo", "numba", "numpy")
 

@@ -1,7 +1,5 @@
 """The claims of the papers that ``planner reproduce`` examines: one module for each paper, listed here."""
 
-from __future__ import annotations
-
 from planner.reproduction.amp.common import CLAIMS as AMP
 from planner.reproduction.baselines.common import CLAIMS as BASELINES
 from planner.reproduction.claim import Claim, Evidence

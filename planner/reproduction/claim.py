@@ -1,7 +1,5 @@
 """What a claim is, and what examining it leaves: rows of what the paper prints and what is found here."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any

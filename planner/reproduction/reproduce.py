@@ -1,7 +1,5 @@
 """Examine a claim of a paper: rows of what is printed there, what is found here, and the exact optimum."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import asdict, dataclass
 from typing import Any

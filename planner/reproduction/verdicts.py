@@ -4,8 +4,6 @@ A verdict is of the runs that its finding describes, not of one with other setti
 those of the finding, and ``python docs/findings/make.py`` writes the table above the findings.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

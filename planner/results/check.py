@@ -1,7 +1,5 @@
 """Check a plan against its instance: the family's definition, and no solver."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field

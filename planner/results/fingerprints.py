@@ -1,7 +1,5 @@
 """What a result rests on: digests of its instance and its plan, and the versions that made it."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import weakref

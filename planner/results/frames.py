@@ -1,7 +1,5 @@
 """Rows as data frames of the library that a researcher has: pandas, else polars."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from importlib import import_module
 from importlib.util import find_spec

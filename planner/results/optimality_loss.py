@@ -1,7 +1,5 @@
 """Loss: by how much a plan is worse than what is proved, whoever proved it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Write an instance or a result to a file that every command reads."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Numbers, amounts and names as a person reads them, in plain text."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Which solver runs the models of a method, and what of ``--solver`` and ``--solver-option`` it takes."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Certificates of results, for those who trust no solver, and the verdict of a problem's checker on them."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable

@@ -5,8 +5,6 @@ end in time; then exact methods, the quickest first; then heuristics as the prob
 or an exact one ends without a proof, the next one has its turn (`planner.solving.solve.solve`).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Run several methods on one instance and compare what they claim."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence

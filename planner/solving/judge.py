@@ -4,8 +4,6 @@ A method's own figures are never copied: the objective is ``evaluate`` of a plan
 status is derived from objective and bound, and a plan or bound that cannot be true raises `CrosscheckError`.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from typing import Any

@@ -4,8 +4,6 @@ A solver of one's choice is not ours: once a plan contradicts what it claims, no
 run, whichever method it ran for, before or after.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 

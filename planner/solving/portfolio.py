@@ -4,8 +4,6 @@ They share plans through the watch of the run: what one has found the other may 
 it names, with plans that anybody found and the definition accepted.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

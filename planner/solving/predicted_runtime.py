@@ -5,8 +5,6 @@
 the short side, by a factor of ten and more: enough to tell seconds from days.
 """
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Run one method after the other until there is a proof; restate what `judge` believes of each as a `Result`."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace

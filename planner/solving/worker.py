@@ -1,7 +1,5 @@
 """Run a piece of work in a thread of its own: keep its time limit, receive signals, and leave it behind if it hangs."""
 
-from __future__ import annotations
-
 import signal
 import threading
 import time

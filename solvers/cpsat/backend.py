@@ -5,8 +5,6 @@ answers an objective of 0.0, so the status is checked first; several workers rep
 searches are interleaved.
 """
 
-from __future__ import annotations
-
 import math
 import operator
 from collections.abc import Callable, Iterable, Mapping

@@ -1,7 +1,5 @@
 """A CP-SAT model seen from outside: its size, its linear relaxation, and files."""
 
-from __future__ import annotations
-
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping

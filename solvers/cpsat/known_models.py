@@ -1,7 +1,5 @@
 """Three small models of known outcome, for `solvers.cpsat.backend`."""
 
-from __future__ import annotations
-
 from ortools.sat.python import cp_model
 
 from solvers.cpsat import backend as cpsat

@@ -5,8 +5,6 @@ off, the row is what these domains imply. Of a maximum the rows say that the tar
 what else it says, and every other kind of constraint, is left out by name.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass

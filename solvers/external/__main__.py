@@ -1,7 +1,5 @@
 """The process of a solver (`solvers.external.process`): it takes pickled tasks on stdin and answers on a descriptor."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import pickle

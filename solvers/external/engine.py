@@ -1,7 +1,5 @@
 """What runs a solver inside its process."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any, Protocol

@@ -1,7 +1,5 @@
 """Which engine runs the solver of a name; its package is imported only then."""
 
-from __future__ import annotations
-
 import threading
 from importlib.util import find_spec
 

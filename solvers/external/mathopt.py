@@ -1,7 +1,5 @@
 """OR-Tools' MathOpt: SCIP (``mathopt:gscip``) and others that the wheel of ortools has inside."""
 
-from __future__ import annotations
-
 import datetime
 from typing import Any
 

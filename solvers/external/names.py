@@ -1,7 +1,5 @@
 """Which solvers of MILPs are installed here."""
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 
 from solvers.outcome import DEFAULT_SOLVER

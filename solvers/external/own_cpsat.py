@@ -1,7 +1,5 @@
 """CP-SAT inside its process: it takes a `CpTask`, and imports nothing of ortools but the solver itself."""
 
-from __future__ import annotations
-
 import threading
 from array import array
 from collections.abc import Iterator

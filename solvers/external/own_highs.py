@@ -1,7 +1,5 @@
 """HiGHS inside its process: it takes a `LpTask`, runs the model as it is, and reports what it finds."""
 
-from __future__ import annotations
-
 import math
 import threading
 import time

@@ -6,8 +6,6 @@ of HiGHS's, of which none has been seen in both orders. One that has contradicte
 not believed for the rest of the run (`Watch.doubt`): its solutions, which are checked, count, and none of its proofs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """SCIP through PySCIPOpt (extra ``scip``): reports solutions and bounds while it searches."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -4,8 +4,6 @@ These report at the end alone. What Pyomo writes beside an optimum is not always
 of a run which a limit ended is none.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import math

@@ -9,8 +9,6 @@ model has a bound of -inf; with an objective near 1e-3 even the bound is wrong, 
 a known plan makes feasible models infeasible, so such bounds have `ROOM`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass

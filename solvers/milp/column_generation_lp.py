@@ -4,8 +4,6 @@ It gives prices alone. What these prove is for the room to say, which knows all 
 tolerance of the solver is in such a bound.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import highspy

@@ -1,7 +1,5 @@
 """A Pyomo model seen from outside: its size, its linear relaxation, and files that other solvers read."""
 
-from __future__ import annotations
-
 import io
 import time
 from collections.abc import Iterator, Mapping

@@ -4,8 +4,6 @@ Beside those of whole numbers alone there are the shapes of this program's own m
 solver that rounds these to whole numbers, or numbers to a grid, solves the first kind and is wrong about the second.
 """
 
-from __future__ import annotations
-
 import math
 
 import pyomo.environ as pyo

@@ -4,8 +4,6 @@ Numbers are written so that they are read back exactly: whole ones with all thei
 HiGHS writes 15 digits and leaves out rows with factors of 1e15; Pyomo writes no model of CP-SAT.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import time

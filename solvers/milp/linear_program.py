@@ -1,7 +1,5 @@
 """HiGHS on a linear program, such as a relaxation."""
 
-from __future__ import annotations
-
 import highspy
 
 from solvers.highs_settings import poll, run_for_rest

@@ -4,8 +4,6 @@ Source: the bound is that of Neumaier and Shcherbina, "Safe bounds in linear and
 (2004): whatever a solver's duals are, they prove it, so no tolerance of the solver is in it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import Any
 

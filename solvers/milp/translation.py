@@ -1,7 +1,5 @@
 """From Pyomo's model to HiGHS's."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import highspy

@@ -1,7 +1,5 @@
 """A canary: a model so small that its optimum is known by hand, run to check that a solver solves it correctly."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ ortools 9.15 carries HiGHS 1.12.0: beside highspy 1.15 the two clash, and highsp
 (README, "Solvers"). pyproject.toml pins the same.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 #: Distribution to the one version that is run.

@@ -5,8 +5,6 @@ derives from a known objective about others in one order of five (docs/findings.
 presolve and without a hint: hardly ever are two searches that differ in all three wrong in the same way.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any

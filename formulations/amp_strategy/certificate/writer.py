@@ -1,7 +1,5 @@
 """Certificates of training strategies: caps for each chain of layers that is left of degrees and placement."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any

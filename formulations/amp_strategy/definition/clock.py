@@ -1,7 +1,5 @@
 """AMP's Equation 4 is a formula of a step; an iteration is the step of the strategy's layers under 1F1B."""
 
-from __future__ import annotations
-
 from formulations.amp_strategy.definition.plan import StrategyPlan
 from formulations.amp_strategy.definition.problem import layer_assignment
 from formulations.contract.clock import Clock

@@ -1,7 +1,5 @@
 """A strategy in figures: those of the layer assignment that its degrees and placement leave."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
 

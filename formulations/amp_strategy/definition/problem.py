@@ -6,8 +6,6 @@ that its degrees, micro-batch and placement give.
 Source: AMP's supplement, section 6.2; the single terms are reconstructed from the published predictions.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """What the declarative models choose from: degrees and micro-batch with a class of placements, and what they cost."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property

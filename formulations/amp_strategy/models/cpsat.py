@@ -5,8 +5,6 @@ formulations/layer_assignment/models/cpsat.py, as many of them as the candidate 
 one candidate is enforced by its literal.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence

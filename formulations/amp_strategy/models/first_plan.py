@@ -1,7 +1,5 @@
 """What the declarative models begin with: the best strategies of balanced layers, their cuts moved one by one."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from functools import partial
 

@@ -8,8 +8,6 @@ candidate, so the relaxation is as strong as the least of their own.
 
 # mypy: disallow_untyped_calls=False
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import defaultdict

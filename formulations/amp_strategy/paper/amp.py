@@ -11,8 +11,6 @@
 Source: AMP's supplement, sections 6.2 and 6.3.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable, Iterator

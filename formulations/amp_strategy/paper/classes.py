@@ -3,8 +3,6 @@
 No requirement speaks of devices, so none can tell placements of a class apart either. Nothing here imports an array.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Small instances for searches: chains of layers on a few machines of one kind, in whole numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from formulations.contract.instance_space import UNIFORM_LAYERS, Gene, Genes, Genome, InstanceSpace, positive_times

@@ -1,7 +1,5 @@
 """A pipeline of equal micro-batches, event by event, to hold Equation 4 against (AMP, section 6.1)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 

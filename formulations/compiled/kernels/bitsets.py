@@ -3,8 +3,6 @@
 Source: Piper, Definition 4.1.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from formulations.compiled.numba_kernels import INT, INTS, WORDS2, ZERO, compile_kernels, inner, kernel

@@ -4,8 +4,6 @@ A matrix of bandwidths has no coordinates. Machines are groups in which all pair
 pair of two groups; a grid is recognised by its fastest links, which join neighbours in row-major order.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

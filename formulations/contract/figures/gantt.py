@@ -1,7 +1,5 @@
 """Simulated pipelines as pictures: which pass runs when, and how much of the time stages wait."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence

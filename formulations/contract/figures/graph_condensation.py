@@ -3,8 +3,6 @@
 Nothing else is hidden: the arcs of a folded graph carry all bytes that go from one node to another.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Where all stages together make the objective: what each of them adds to it, as stacked bars."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from formulations.contract.figures.plan_figures import Stack, Stage, slowest

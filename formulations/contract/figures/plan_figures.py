@@ -4,8 +4,6 @@ Each room makes its own (``definition/plan_figures.py``), from its definition al
 hold numbers and names, and no colours: what a stage looks like is decided once, in `planner.display.palette`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

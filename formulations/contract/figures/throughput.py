@@ -1,7 +1,5 @@
 """What a plan of an imported or profiled model does in a second: samples and tokens, and its share of the peak."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from instances.generators.hardware import HARDWARE

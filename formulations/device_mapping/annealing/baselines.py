@@ -4,8 +4,6 @@ Source: Parmesan, sections 1 and 7: consecutive (CS) mapping, which keeps the re
 ("allreduce-first"), and mapping p2p-first; random mappings for the first upper bound of section 5.2.
 """
 
-from __future__ import annotations
-
 import random
 
 from formulations.contract.family import Answer

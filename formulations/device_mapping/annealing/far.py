@@ -6,8 +6,6 @@ still leaves a good mapping behind. Tries have fixed numbers of moves, so the ma
 as the bounds do. Source: this project.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 

@@ -7,8 +7,6 @@ their numbers, ties by the least number. Machines, which an instance does not na
 fall apart most clearly by bandwidth; all devices are one machine where they do not.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 
 from formulations.contract.family import Answer

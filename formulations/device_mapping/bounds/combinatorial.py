@@ -4,8 +4,6 @@ Each is a relaxation: what a node or a stage must pay whatever the others do. Bo
 where a comparison of floats decides. Sources: Parmesan, Equations 8 and 9; the others are reconstructed.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 

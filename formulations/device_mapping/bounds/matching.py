@@ -1,7 +1,5 @@
 """Whether devices can be assigned to stages, R to each: Hall's condition, by augmenting paths over stages."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,7 +1,5 @@
 """Certificates of device mapping: a bound that `checker` recomputes, or a solver's refutation of its clauses."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction

@@ -4,8 +4,6 @@ Symbols: S stages, R replicas, D = S R devices; c(s) seconds of computing, w(s) 
 link, M(e) bytes of an edge, B bandwidths. A node is a pair (s, r), numbered s R + r.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Tables that the methods of device mapping share. Node v = s R + r is replica r of stage s."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A mapping in figures: what every stage's slowest replica computes, sends and reduces."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -3,8 +3,6 @@
 Source: Parmesan, section 5: Equations 5 (the slowest stage), 6 (between stages) and 7 (all-reduce in a ring).
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import Counter

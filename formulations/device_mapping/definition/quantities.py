@@ -1,7 +1,5 @@
 """The quantities of a mapping that requirements may speak of."""
 
-from __future__ import annotations
-
 from formulations.contract.quantities import Domain, Quantity
 
 _STAGE = Domain("stage", lambda instance: range(instance.num_stages))

@@ -9,8 +9,6 @@ Source: reconstructed; the paper has no local search.
 
 # mypy: disallow_untyped_decorators=False
 
-from __future__ import annotations
-
 import numpy as np
 
 from formulations.compiled.numba_kernels import FLAG, FLOAT, INT, TRUTH, WORDS, compile_kernels, inner, kernel

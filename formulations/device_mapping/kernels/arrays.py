@@ -1,7 +1,5 @@
 """What the compiled loops are given: an instance's tables, and the mapping that annealing works on."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from formulations.compiled.array_types import Floats, Floats2, Ints

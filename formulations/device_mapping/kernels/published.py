@@ -5,8 +5,6 @@ Source: Parmesan, section 5.1; its appendix with the listing is not public, the 
 
 # mypy: disallow_untyped_decorators=False
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

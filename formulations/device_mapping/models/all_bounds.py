@@ -1,7 +1,5 @@
 """All bounds of an instance, the cheap ones first: a method of its own, and how the exact methods begin."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from formulations.contract.family import Answer

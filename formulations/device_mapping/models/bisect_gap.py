@@ -5,8 +5,6 @@ values, and only those are targets; otherwise the interval is halved. A target l
 with more, once there is nothing easier on either side of it. Source: this project.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from bisect import bisect_left, bisect_right

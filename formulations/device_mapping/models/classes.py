@@ -3,8 +3,6 @@
 Shared by the models of both solvers (`cpsat`, `milp`).
 """
 
-from __future__ import annotations
-
 import bisect
 import itertools
 from collections.abc import Iterator, Sequence

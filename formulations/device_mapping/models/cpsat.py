@@ -6,8 +6,6 @@ replicas of a stage, rings and devices that a symmetry of the topology exchanges
 ways, unless requirements distinguish them. Source: the problem is Parmesan's (section 5), the model is this project's.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

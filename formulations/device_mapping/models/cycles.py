@@ -7,8 +7,6 @@ demands are nested, so it is enough that as many cycles meet each demand as ther
 inside machines there are few cycles of fast links; where there are many this says nothing. Source: this project.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

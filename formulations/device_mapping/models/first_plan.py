@@ -1,7 +1,5 @@
 """What the declarative models begin with: a consecutive mapping, annealed a little; and how large their costs are."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

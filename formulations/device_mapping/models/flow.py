@@ -13,8 +13,6 @@ Only devices and arcs that survive arc consistency have variables. Costs are rou
 Source: this project.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from typing import Any

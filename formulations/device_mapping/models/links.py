@@ -9,8 +9,6 @@ devices: one cycle if R is 5 or less, as two cycles need three devices each. Wit
 several cycles is cut off, and the model runs again. Source: this project.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

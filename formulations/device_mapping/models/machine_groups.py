@@ -6,8 +6,6 @@ identical, as in machines of equal links, nothing is lost. A ring that stays ins
 cycle of R of its devices, which is searched for. Source: this project.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -10,8 +10,6 @@ places and far fewer symmetries. Source: the problem is Parmesan's (section 5), 
 
 # mypy: disallow_untyped_calls=False
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -8,8 +8,6 @@
   the level model itself where it can be written down
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from formulations.device_mapping.bounds.combinatorial import Domains, rings_fit

@@ -5,8 +5,6 @@ is never too large; where the search gives up it may be too small, which costs t
 Source: this project.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -14,8 +14,6 @@ classes: the least of them are clauses, and all costs stay floats. Without edges
 is the position model. Source: this project.
 """
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

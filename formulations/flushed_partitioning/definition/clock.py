@@ -1,7 +1,5 @@
 """The objective is a formula of a batch, or the batch in the fixed order of its schedule."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from formulations.contract.clock import Clock

@@ -1,7 +1,5 @@
 """What a plan decides: what a plan of the flat instance decides (docs/problems/flushed_partitioning.md)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from formulations.stage_partitioning.definition import plan as flat

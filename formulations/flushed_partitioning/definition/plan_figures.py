@@ -1,7 +1,5 @@
 """A plan of flushed stage partitioning in figures: bottleneck, depth, synchronisation, and the bubble they make."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

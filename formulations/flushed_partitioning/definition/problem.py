@@ -19,8 +19,6 @@ stages without a path between them run side by side and count once in L; the mem
 degrees of it and of all stages behind it in the plan, as in Piper.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

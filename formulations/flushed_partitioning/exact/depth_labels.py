@@ -6,8 +6,6 @@ under successors, so the depth of a union is the larger of the depths: only sets
 the *reached sets* of D. A chain has one, and so has any graph whose downsets each have one entry that reaches the rest.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """How much work the recursion with depth would have, predicted without building anything."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from formulations.compiled.downsets import all_downsets, too_many

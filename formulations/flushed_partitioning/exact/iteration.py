@@ -11,8 +11,6 @@ several degrees together, with what holds for any order. README.md proves the bo
 Source: this project.
 """
 
-from __future__ import annotations
-
 import heapq
 import math
 from collections.abc import Iterable, Iterator, Sequence

@@ -12,8 +12,6 @@ Source: this project; the recursion over downsets is Piper's, section 4. Exact f
 TMPCs of a node have the same weights at one degree t, so that the choice of TMPCs does not affect the synchronisation.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -9,8 +9,6 @@ a C + R below the best time are left there. Bounds come from what is open.
 Where replicas fill, P takes the place of C, S/m + R that of R, and a is 1/m whatever the depth: there is one list.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What compiled loops are given: reached sets, the fill, the pool of labels; stages, and what is behind them."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from formulations.compiled.array_types import Flags, Floats, Floats2, Floats3, Ints, Ints2, Words2

@@ -3,8 +3,6 @@
 Source: this project; the recursion over downsets is Piper's, section 4, its tests of memory are the flat family's.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

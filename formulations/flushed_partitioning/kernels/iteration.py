@@ -1,7 +1,5 @@
 """Compiled loops of the search for the shortest iteration: times of stages, bounds of what is behind, fixed orders."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from formulations.compiled.kernels.bitsets import has, subset

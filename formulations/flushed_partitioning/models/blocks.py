@@ -1,7 +1,5 @@
 """The data of the models of blocks: those of the flat problem without weights, which are synchronised once a batch."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 

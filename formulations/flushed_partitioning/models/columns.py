@@ -14,8 +14,6 @@ sums of t(a) = d c(a) on paths, the largest of which is S::
 Source: this project; downsets, states and prices are Piper's, section 4. Symbols as in the room's README.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from itertools import pairwise

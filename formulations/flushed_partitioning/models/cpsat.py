@@ -7,8 +7,6 @@ the longest path and R the longest synchronisation; the objective is m times tha
 Source: this project; symbols as in the flat problem's model (`stage_partitioning.models.cpsat`), Piper's.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from formulations.contract.family import Answer

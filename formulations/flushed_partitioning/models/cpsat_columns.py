@@ -5,8 +5,6 @@ Times are whole units, rounded down, so that a bound holds for the instance as d
 Source: this project.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable
 from itertools import pairwise, permutations

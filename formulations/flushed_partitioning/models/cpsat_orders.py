@@ -8,8 +8,6 @@ Source: this project; the flat problem's rows are Piper's (`stage_partitioning.m
 Narayanan et al. 2021, section 2.2. Nothing of the search (`exact.iteration`) is in it, neither bounds nor orders.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any

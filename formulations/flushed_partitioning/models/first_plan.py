@@ -1,7 +1,5 @@
 """What the declarative model begins with: the recursion with depth on a few linear orders, almost to their optima."""
 
-from __future__ import annotations
-
 from formulations.compiled.downsets import chain_downsets, linear_orders
 from formulations.compiled.kernel_deadline import alarm
 from formulations.flushed_partitioning.exact.labels import Search

@@ -8,8 +8,6 @@ Where replicas fill it is (S + P) / m + R, with S the longest path in times t of
 Source: this project; symbols as in the flat problem's model (`stage_partitioning.models.milp`), Piper's.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pyomo.environ as pyo

@@ -8,8 +8,6 @@ Source: this project.
 
 # mypy: disallow_untyped_calls=False
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from itertools import pairwise, permutations
 from typing import Any

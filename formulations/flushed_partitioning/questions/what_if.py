@@ -4,8 +4,6 @@ Under GPipe all micro-batches are in flight, so that more of them need more memo
 devices come machine by machine, and a network between them that is faster than that inside takes the place of both.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

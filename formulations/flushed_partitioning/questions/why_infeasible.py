@@ -4,8 +4,6 @@ Both by passes of the recursion without any limit on time (`labels`), exact for 
 changed. Under 1F1B the limits are those of the flat family, and so is the answer.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The objective is that of a pipeline that never runs empty; pipelines inside of pipelines are not simulated."""
 
-from __future__ import annotations
-
 from formulations.contract.clock import Clock
 from formulations.hierarchical_partitioning.definition.plan import HierarchicalPlan
 from instances.problems.hierarchical_partitioning import HierarchicalInstance

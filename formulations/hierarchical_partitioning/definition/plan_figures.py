@@ -1,7 +1,5 @@
 """A plan of hierarchical stage partitioning in figures: superstages, their links, and the memory inside."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence

@@ -7,8 +7,6 @@ levels above machines, groups of superstages run on d_3 devices of level 3, and 
 Source: Piper, Appendix E.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What a caller may change of a hierarchical instance: the cluster, and the flat family's settings for the rest."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any

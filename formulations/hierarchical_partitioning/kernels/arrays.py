@@ -1,7 +1,5 @@
 """What the compiled loops of machines are given: the cluster, sets of nodes it may hold, stages inside a machine."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from formulations.compiled.array_types import Flags, Floats, Floats2, Ints, Shorts

@@ -5,8 +5,6 @@ level sees them; the appendix's s is b + x. ``best[j, k, x]`` is the least time 
 run downset j minus ``start`` with degrees that sum to x.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from formulations.compiled.numba_kernels import (

@@ -4,8 +4,6 @@ Source: Piper, Appendix E: dp^1[D, D'][k][s, x], as "fewest devices within T". T
 ``start``, b = ceil(s / d_2) - x the degrees behind D' as one machine sees them.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from formulations.compiled.numba_kernels import (

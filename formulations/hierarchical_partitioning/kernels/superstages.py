@@ -4,8 +4,6 @@ Source: Piper, Appendix E, for L = 2. dp^2[D][k][s] is minimised there; here the
 fewest machines with which each state can be reached within T. `kernels.machines` is the level below.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from formulations.compiled.kernels.bitsets import has, subset

@@ -11,8 +11,6 @@ Only arcs are built that are hardly slower than a known plan, and that some plan
 Source: this project; the problem is Piper's, Appendix E.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property

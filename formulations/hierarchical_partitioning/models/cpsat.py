@@ -9,8 +9,6 @@ Source: this project; the problem is Piper's, Appendix E. Symbols: d_1 and t deg
 the bandwidth between machines, T the slowest superstage's time, s the sum of d_1 d_2 from a superstage on.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping

@@ -5,8 +5,6 @@ Times are whole units, rounded down, so that a bound holds for the instance as d
 Source: this project; the problem is Piper's, Appendix E.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

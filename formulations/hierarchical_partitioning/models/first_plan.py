@@ -1,7 +1,5 @@
 """What the declarative model begins with: the appendix's recursion on a few linear orders."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from formulations.compiled.downsets import chain_downsets, linear_orders

@@ -8,8 +8,6 @@ Source: this project; the problem is Piper's, Appendix E.
 
 # mypy: disallow_untyped_calls=False
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any

@@ -9,8 +9,6 @@ found stage by stage from the output side.
 Source: Piper, Appendix E; symbols as in the package's README. Made for this project, it shares no code with ``paper``.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import replace

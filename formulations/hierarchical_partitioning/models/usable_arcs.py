@@ -1,7 +1,5 @@
 """Which superstages can be part of a plan that meets a target: the columns of the models of paths."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """The subproblems that Appendix E's recursion solves inside."""
 
-from __future__ import annotations
-
 from formulations.contract.family import lazy
 from formulations.contract.inner_problems import Inside
 

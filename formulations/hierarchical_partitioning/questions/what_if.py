@@ -4,8 +4,6 @@ The crude memory model counts as many micro-batches as the devices can hold at m
 micro-batches then need more memory, so that their numbers stay.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace

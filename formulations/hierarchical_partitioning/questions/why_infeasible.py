@@ -3,8 +3,6 @@
 By threshold tests without a limit on time (`paper.Search`), exact for the instance with that one number changed.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Certificates of layer assignment: caps on the slowest stage, each as low as those above allow, for `checker`."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from fractions import Fraction

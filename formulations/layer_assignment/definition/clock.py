@@ -1,7 +1,5 @@
 """AMP's Equation 4 is a formula of a step; an iteration is the step under 1F1B."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """A layer assignment in figures: a stage's micro-batch, and where the step's seconds go."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from itertools import pairwise

@@ -4,8 +4,6 @@ Source: AMP's supplement, section 6.2 (Equation 4, as its terms appear in sectio
 reconstructed from the published predictions.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What an instance of layer assignment is read from, and what a caller may change of it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any

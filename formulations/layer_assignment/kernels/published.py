@@ -8,8 +8,6 @@ Source: AMP's supplement, section 6.4 (Equations 10 to 14); how the incumbent is
 
 # mypy: disallow_untyped_decorators=False
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -9,8 +9,6 @@ Source: reconstructed; the windows slide because the time and the parameters of 
 
 # mypy: disallow_untyped_decorators=False
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -5,8 +5,6 @@ cut, which CP-SAT proves at its root: `Model.run` searches those numbers (`model
 no all-reduce and no requirement. Symbols as in the README.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """What the declarative models begin with: the balanced plan, improved by a local search that knows no bound."""
 
-from __future__ import annotations
-
 import random
 
 import numpy as np

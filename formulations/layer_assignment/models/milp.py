@@ -11,8 +11,6 @@ the README.
 
 # mypy: disallow_untyped_calls=False
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """Which assignments are distinct (all of them), and what they take beside time."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """What may be in conflict in an instance of layer assignment, what may repair it, and which numbers may be off."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable

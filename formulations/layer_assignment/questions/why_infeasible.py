@@ -1,7 +1,5 @@
 """What would make an infeasible instance feasible."""
 
-from __future__ import annotations
-
 from formulations.layer_assignment.definition.settings import Instance, is_per_stage
 from solvers.outcome import Limits, Watch
 

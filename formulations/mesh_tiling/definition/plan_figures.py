@@ -1,7 +1,5 @@
 """A tiling in figures: what every stage's tile costs."""
 
-from __future__ import annotations
-
 from dataclasses import astuple
 from itertools import pairwise
 

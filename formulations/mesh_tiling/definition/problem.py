@@ -3,8 +3,6 @@
 Source: AMP's supplement, section 6.3 and footnote 4; the cost of a tile is reconstructed.
 """
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """What an instance of mesh tiling is read from, and what a caller may change of it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from instances.parameters import Setting, parse_count, parse_flag

@@ -5,8 +5,6 @@ through their kinds that visits each as often as it is taken. Such a walk exists
 and every kind is reached from the first: an Euler walk.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

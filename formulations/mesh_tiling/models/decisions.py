@@ -1,7 +1,5 @@
 """What the models of both solvers decide, and how a plan is read off it."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping

@@ -3,8 +3,6 @@
 Source: the usual construction and neighbourhoods of travelling salesmen; made for this project.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from itertools import pairwise, takewhile

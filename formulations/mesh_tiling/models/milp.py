@@ -6,8 +6,6 @@ visited, and no step carries more of it than it is taken. So the relaxation has 
 
 # mypy: disallow_untyped_calls=False
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

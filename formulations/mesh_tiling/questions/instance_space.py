@@ -1,7 +1,5 @@
 """Small instances for searches: meshes of machines with bandwidths of their own, in whole numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from formulations.contract.instance_space import UNIFORM_LAYERS, Gene, Genes, Genome, InstanceSpace

@@ -1,7 +1,5 @@
 """What may be in conflict in a mesh and its tiles, and what may repair it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Certificates of micro-batch schedules: the bound of heads and tails, where it meets what is reported."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any

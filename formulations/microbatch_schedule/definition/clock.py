@@ -1,7 +1,5 @@
 """The objective is the iteration itself, unless it is the memory of one."""
 
-from __future__ import annotations
-
 from formulations.contract.clock import Clock
 from formulations.microbatch_schedule.definition.plan import SchedulePlan
 from instances.problems.microbatch_schedule import ScheduleInstance

@@ -7,8 +7,6 @@ and backward pass; c seconds from the end of a pass to its use at the other stag
 Source: GraphPipe, Appendix A.1 and Table 2. The rule is fitted to the exact procedure, which is made for this project.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from fractions import Fraction

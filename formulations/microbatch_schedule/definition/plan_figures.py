@@ -1,7 +1,5 @@
 """A schedule in figures: how busy every stage is and how much it holds."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

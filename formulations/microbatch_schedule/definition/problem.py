@@ -4,8 +4,6 @@ Source: GraphPipe, sections 3 (C4) and 6. Starts are part of a plan; the paper's
 backward passes: Qi et al. 2024, section 2; several stages on a device: Narayanan et al. 2021, section 2.2.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """The quantities of a schedule that requirements may speak of: both follow from the order of a stage's passes."""
 
-from __future__ import annotations
-
 from formulations.contract.quantities import Domain, Quantity
 
 _STAGE = Domain("stage", lambda instance: range(len(instance.stages)))

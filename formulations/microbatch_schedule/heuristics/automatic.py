@@ -15,8 +15,6 @@ release takes the setting with the least time from a device's first pass to its 
 micro-batch's activations from B to W; here it is the iteration, and all of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from itertools import product
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The best of several schedules (`search`), repaired and improved; for least memory, at every size that is tried."""
 
-from __future__ import annotations
-
 from formulations.contract.family import Answer
 from formulations.microbatch_schedule.bounds import iteration_bound
 from formulations.microbatch_schedule.definition.plan import SchedulePlan

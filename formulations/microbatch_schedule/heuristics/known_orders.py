@@ -3,8 +3,6 @@
 Source: `formulations.simulation.orders`, which has the orders and theirs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from formulations.contract.family import Answer

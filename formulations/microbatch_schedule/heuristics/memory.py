@@ -5,8 +5,6 @@ schedule exists exactly if precedences and rooms form no cycle; else bounds refu
 More bytes never hurt, so the sizes are bisected.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

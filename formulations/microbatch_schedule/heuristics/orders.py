@@ -5,8 +5,6 @@ Symbols: l, the forward passes of the warm-up; k, the consecutive passes of a ki
 Source: GraphPipe, section 6 (ScheduleTask, footnote 2) and Appendix A.1.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 

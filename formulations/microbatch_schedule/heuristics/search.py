@@ -8,8 +8,6 @@ random, from a seed.
 Source: GraphPipe's own schedules (`orders`), those of `known_orders`; the neighbourhood is the usual one of job shops.
 """
 
-from __future__ import annotations
-
 import heapq
 import random
 from collections.abc import Callable, Iterator, Sequence

@@ -9,8 +9,6 @@ Source: reconstructed; the rules are those of GraphPipe, sections 3 (C4) and 6; 
 on a device as in Qi et al. 2024.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any

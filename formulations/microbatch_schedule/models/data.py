@@ -4,8 +4,6 @@ Whole durations that are not too large are what CP-SAT solves fastest: they are 
 one decimal fraction, else rounded down. Durations rounded down keep every schedule possible, so a bound stays a bound.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping

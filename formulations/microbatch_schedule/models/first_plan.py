@@ -1,7 +1,5 @@
 """What the declarative models begin with: the published schedules, repaired and improved."""
 
-from __future__ import annotations
-
 from formulations.microbatch_schedule.feasibility import least_bytes, offer
 from formulations.microbatch_schedule.heuristics import best_of
 from formulations.microbatch_schedule.heuristics.memory import within

@@ -6,8 +6,6 @@ on a device as in Qi et al. 2024.
 
 # mypy: disallow_untyped_calls=False
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any

@@ -1,7 +1,5 @@
 """What both solvers' models of a schedule share: plans, requirements, and what is cut off."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace

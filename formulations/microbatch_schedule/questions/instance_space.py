@@ -1,7 +1,5 @@
 """Small instances for searches: graphs of stages whose passes take whole numbers of seconds."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from formulations.contract.instance_space import UNIFORM_LAYERS, Gene, Genes, Genome, InstanceSpace

@@ -4,8 +4,6 @@ Without a deadline a schedule exists exactly if precedences and rooms form no cy
 deadline that would suffice is that of a schedule that starts what it can.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar

@@ -1,7 +1,5 @@
 """Certificates of operator partitioning: what `checker` has to count so that its labels reach no plan."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any

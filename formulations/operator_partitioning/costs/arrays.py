@@ -1,7 +1,5 @@
 """What the compiled loops are given: the graph, a family of downsets, numbers of stages and devices, memory rules."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from formulations.compiled.array_types import Floats, Ints, Words2

@@ -6,8 +6,6 @@ have one target. Only what that leaves open is searched with counts.
 Source: this project.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Arrays of an instance that the methods share, families of downsets, and bounds that need no search."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 

@@ -3,8 +3,6 @@
 Source: Parmesan, Definitions 4.2 and 4.3 (its fronted subgraphs are closed under predecessors).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import lru_cache
 

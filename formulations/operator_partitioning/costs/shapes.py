@@ -3,8 +3,6 @@
 Source: Parmesan, Appendix E. Source: reconstructed (it is not published).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any

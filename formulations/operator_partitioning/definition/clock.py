@@ -1,7 +1,5 @@
 """Stages of a given number are those of a pipeline that never runs empty, unless it is flushed; a step is a formula."""
 
-from __future__ import annotations
-
 from formulations.contract.clock import MOST_ACTIONS, Clock
 from formulations.operator_partitioning.definition.plan import OperatorPlan
 from formulations.operator_partitioning.definition.problem import (

@@ -1,7 +1,5 @@
 """A plan of operator partitioning in figures: what a stage computes and sends, and what it holds."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -9,8 +9,6 @@ Source: Parmesan, Equations 1 to 3; memory and the free choice of stages: Source
 flushed step: what p equal stages take under 1F1B or GPipe (Narayanan et al. 2021, section 2.2), for stages that differ.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from itertools import chain

@@ -5,8 +5,6 @@ no more devices. Devices alone: the number of stages is free, and a training ste
 ``--objective step``.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import replace

@@ -5,8 +5,6 @@ Stages as in loads.py.
 Source: this project.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from formulations.compiled.numba_kernels import (

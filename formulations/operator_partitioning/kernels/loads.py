@@ -5,8 +5,6 @@ A stage is the difference of two rows, ``low`` within ``high``.
 Source: Parmesan, Equation 3; memory: reconstructed.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from formulations.compiled.numba_kernels import FLOATS, INTS, WORDS2, ZERO, compile_kernels, inner, kernel

@@ -5,8 +5,6 @@ Stages as in loads.py.
 Source: Parmesan, Equations 2 and 3.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from formulations.compiled.numba_kernels import FLAG, FLOAT, FLOATS2, INTS2, ZERO, compile_kernels, kernel

@@ -1,7 +1,5 @@
 """The numbers that both solvers' models of operator partitioning are made of, as the instance declares them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

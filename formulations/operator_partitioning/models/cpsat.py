@@ -6,8 +6,6 @@ Exact for the instance with a given S as declared: costs are rounded down to who
 Source: this project; the objective is Parmesan's, Equations 1 and 3.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What the declarative models begin with: the best chain of a few downsets, those of some orders and of clusters."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

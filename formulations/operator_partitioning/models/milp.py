@@ -8,8 +8,6 @@ Source: this project; the objective is Parmesan's, Equations 1 and 3.
 
 # mypy: disallow_untyped_calls=False
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

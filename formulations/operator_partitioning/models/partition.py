@@ -1,7 +1,5 @@
 """A partition in a model of either solver: how its plan is read, what requirements speak of, and what is cut off."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any

@@ -4,8 +4,6 @@ Source: Parmesan, section 4.2 and Equation 4; ties, pairs that have to wait and 
 (its Appendix B is not published).
 """
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -11,8 +11,6 @@ Where the clustered graph has too many downsets for Equation 2, fusions go on un
 clusters; then one topological order has to do (``stats.linearised``).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

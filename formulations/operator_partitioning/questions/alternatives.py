@@ -1,7 +1,5 @@
 """Which partitions are distinct."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

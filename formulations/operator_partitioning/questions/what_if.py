@@ -1,7 +1,5 @@
 """What may be in conflict in an operator graph and its pipeline, what may repair it, and which numbers may be off."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace

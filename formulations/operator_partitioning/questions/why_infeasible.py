@@ -4,8 +4,6 @@ Memory by searches of all chains of downsets (`chains.Search`) without a limit o
 been tried.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import replace

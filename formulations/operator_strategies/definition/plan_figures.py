@@ -1,7 +1,5 @@
 """A choice of strategies in figures: what every node costs and uses, and the time at which most is used."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from formulations.contract.figures.plan_figures import Breakdown, Stack, stages_of

@@ -3,8 +3,6 @@
 Source: IOPDDL, "Problem Description", and ``iopddl.cc`` of google/iopddl (commit 8a61c43), `Evaluate`.
 """
 
-from __future__ import annotations
-
 from formulations.contract.violation import Violation
 from formulations.operator_strategies.definition.plan import StrategyPlan
 from instances.problems.operator_strategies import OperatorStrategies, StrategyEdge

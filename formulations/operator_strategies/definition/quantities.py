@@ -1,7 +1,5 @@
 """What a plan decides, as decisions: from these follow brute force, what requirements speak of, and distinct plans."""
 
-from __future__ import annotations
-
 from formulations.contract.decisions import Decisions
 from formulations.operator_strategies.definition.plan import StrategyPlan
 from instances.problems.operator_strategies import OperatorStrategies

@@ -1,7 +1,5 @@
 """What an instance of operator strategies is read from, and what a caller may change of it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from formulations.contract.family import OwnJson

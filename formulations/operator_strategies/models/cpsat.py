@@ -1,7 +1,5 @@
 """Operator strategies for CP-SAT: a Boolean for each strategy, and one for each pair that costs something."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

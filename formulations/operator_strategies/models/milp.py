@@ -6,8 +6,6 @@ strategies of an edge, whose sums are those of its ends.
 
 # mypy: disallow_untyped_calls=False
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

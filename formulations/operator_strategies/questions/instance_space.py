@@ -1,7 +1,5 @@
 """Small instances for searches: nodes that are live for a while, up to three strategies, and edges between them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import product

@@ -1,7 +1,5 @@
 """Certificates of pipeline placement: plan and bound, where `checker` tries all plans by itself in bounded time."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any

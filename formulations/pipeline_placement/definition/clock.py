@@ -1,7 +1,5 @@
 """The objective is that of a pipeline that never runs empty, or a formula of a step; an iteration is one under 1F1B."""
 
-from __future__ import annotations
-
 from formulations.contract.clock import MOST_ACTIONS, Clock
 from formulations.pipeline_placement.definition.plan import PlacementPlan
 from formulations.pipeline_placement.definition.simulate import simulate_plan

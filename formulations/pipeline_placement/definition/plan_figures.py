@@ -1,7 +1,5 @@
 """A placed pipeline in figures: its mapping's, and a simulated step of the slowest replica."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

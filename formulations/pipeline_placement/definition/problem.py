@@ -13,8 +13,6 @@ Source: Parmesan, Equations 2 to 7; that both phases are one problem is the futu
 p equal stages take under 1F1B or GPipe (Narayanan et al. 2021, section 2.2), for stages that differ.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

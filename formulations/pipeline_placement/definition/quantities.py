@@ -1,7 +1,5 @@
 """The quantities of a placement that requirements may speak of; none of them distinguishes replicas of a stage."""
 
-from __future__ import annotations
-
 from formulations.contract.quantities import Domain, Quantity
 from formulations.operator_partitioning.definition.quantities import same_stage, stage_of
 

@@ -5,8 +5,6 @@ thirds; half of an exchanged volume goes each way. Source: Parmesan, section 7 (
 reconstructed.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from formulations.device_mapping.definition.plan import Mapping

@@ -3,8 +3,6 @@
 Source: Parmesan, sections 3 to 5.
 """
 
-from __future__ import annotations
-
 import math
 
 from formulations.device_mapping.definition.plan import Mapping

@@ -7,8 +7,6 @@ exchanges are at least those at that level. So no volume is ever multiplied by a
 Source: the problem is the future work of Parmesan's conclusion; the model is made for this project.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import combinations, product

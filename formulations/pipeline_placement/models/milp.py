@@ -10,8 +10,6 @@ Source: the problem is the future work of Parmesan's conclusion; the model is ma
 
 # mypy: disallow_untyped_calls=False
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations, pairwise, permutations, product

@@ -1,7 +1,5 @@
 """The numbers that both solvers' models of placement are made of, as the instance declares them."""
 
-from __future__ import annotations
-
 import math
 import operator
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """What both solvers' models of placement share: how a plan is read, what requirements speak of, how they are run."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace

@@ -3,8 +3,6 @@
 Source: Parmesan, sections 4 and 5; turns are made for this project.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any

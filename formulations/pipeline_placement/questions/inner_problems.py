@@ -1,7 +1,5 @@
 """The problems that runs of two phases solve inside."""
 
-from __future__ import annotations
-
 from formulations.contract.family import lazy
 from formulations.contract.inner_problems import Inside
 

@@ -1,7 +1,5 @@
 """Small instances for searches: graphs of operators for devices with faster and slower links, in whole numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import combinations

@@ -1,7 +1,5 @@
 """What would make an instance of pipeline placement feasible."""
 
-from __future__ import annotations
-
 from formulations.operator_partitioning.costs.shapes import shortage
 from formulations.operator_partitioning.questions.why_infeasible import lacking_memory
 from instances.problems.pipeline_placement import PlacementInstance

@@ -1,7 +1,5 @@
 """Certificates of stage graphs: plan and bound; `checker` looks for a plan within the bound by itself."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any

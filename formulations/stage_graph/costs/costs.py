@@ -3,8 +3,6 @@
 The formulas are those of ``definition/problem.py``; a sum over a set is computed once and kept.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """The compiled twin of ``problem.iteration_s``, for methods that compare many plans."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

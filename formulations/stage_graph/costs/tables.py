@@ -1,7 +1,5 @@
 """What every stage costs at a micro-batch size, as arrays."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

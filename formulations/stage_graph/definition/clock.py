@@ -1,7 +1,5 @@
 """GraphPipe's Equation 1 is that of a pipeline that never runs empty; an iteration is simulated beside it."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from formulations.contract.clock import Clock

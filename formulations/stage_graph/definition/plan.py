@@ -1,7 +1,5 @@
 """What a plan decides."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, Any
 

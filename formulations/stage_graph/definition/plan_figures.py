@@ -1,7 +1,5 @@
 """A plan of a stage graph in figures: passes, all-reduce and memory of every stage, and the simulated iteration."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

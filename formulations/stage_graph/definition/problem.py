@@ -4,8 +4,6 @@ Source: GraphPipe, section 3 (C1 to C4, Equations 1 and 2). The paper does not s
 of this project, written down here and in the README of the problem package.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 

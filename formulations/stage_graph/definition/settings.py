@@ -1,7 +1,5 @@
 """What an instance of stage graph is read from, and what a caller may change of it."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

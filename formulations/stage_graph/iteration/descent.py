@@ -4,8 +4,6 @@ Equation 1's plans, from which the search starts, leave devices idle where an it
 takes less than the best plan becomes the best plan, until none does. Nothing is proved here.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterator

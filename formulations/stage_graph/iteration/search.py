@@ -9,8 +9,6 @@ until they meet it: what takes long comes last.
 Source: made for this project (bounds of one machine with heads and tails; specification of its clock).
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace

@@ -5,8 +5,6 @@ into memory. Neither fewer nor more are always quicker, so ranges of l are bound
 at which nothing is quick enough are taken off, stage by stage, and what is left is halved.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -2,8 +2,6 @@
 
 # mypy: disallow_untyped_decorators=False
 
-from __future__ import annotations
-
 from typing import Any
 
 from formulations.compiled.numba_kernels import FLAG, FLOAT, FLOATS2, INTS, INTS2, SHORTS2, compile_kernels, kernel

@@ -10,8 +10,6 @@ does not change where equal branches change places, so every plan, or one like i
 
 # mypy: disallow_untyped_decorators=False
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 from formulations.compiled.array_types import Flags, Floats, Floats2, Ints, Ints2

@@ -2,8 +2,6 @@
 
 # mypy: disallow_untyped_decorators=False
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

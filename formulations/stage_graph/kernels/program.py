@@ -7,8 +7,6 @@ Source: GraphPipe, Algorithm 1 (``by_memory``); the form of ``fewest`` is made f
 
 # mypy: disallow_untyped_decorators=False
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

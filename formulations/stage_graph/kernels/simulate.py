@@ -9,8 +9,6 @@ Source: GraphPipe, section 6 and its footnote 2.
 
 # mypy: disallow_untyped_decorators=False
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -7,8 +7,6 @@ pass j + a - 1: what is left out makes nothing longer, and where a = c nothing i
 
 # mypy: disallow_untyped_decorators=False
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The declarative models and what they share."""
 
-from __future__ import annotations
-
 from formulations.stage_graph.definition.quantities import required_sizes
 from instances.problems.stage_graph import StageGraph
 

@@ -7,8 +7,6 @@ have one price: the most that a stage can have is the pricing problem, which a s
 Source: the usual bound of bin packing; made for this project.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -14,8 +14,6 @@ Costs and sizes are rounded down and limits up (`Data`), so every plan stays fea
 what holds for one degree, depth or device alone is enforced by its literal.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product

@@ -10,8 +10,6 @@ Costs are rounded down as there. Source: this project; the order is that of 1F1B
 search (`iteration.search`) is in it, neither bounds nor plans.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -3,8 +3,6 @@
 So every plan stays feasible and no slower. Symbols are those of docs/problems/stage_graph.md.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import dataclass, field

@@ -5,8 +5,6 @@ fastest first, and a link "of class c or slower" has at most the c-th bandwidth.
 between any two of its devices, and so are the tensors between two stages.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What the declarative models begin with: the plan of ``graphpipe-plus``, or of ``downsets``."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from formulations.modelling.warm_start import First

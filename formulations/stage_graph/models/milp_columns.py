@@ -10,8 +10,6 @@ Source: this project.
 
 # mypy: disallow_untyped_calls=False
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ may be better (a group of several, `Data.groups`), mostly ends the search. The p
 methods' plans may be hints and have to be beaten, bounds of others are no part of it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -6,8 +6,6 @@ result's stats); where even whole chains do not help there is no plan, as in the
 Source: GraphPipe, section 7.2; Piper, section 4 without tensor parallelism and recomputation.
 """
 
-from __future__ import annotations
-
 from formulations.compiled.kernel_deadline import alarm
 from formulations.contract.family import Answer
 from formulations.stage_graph.costs.costs import Costs

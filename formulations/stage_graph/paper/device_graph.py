@@ -9,8 +9,6 @@ to assign to each stage" (section 4). It does not say which. Choices of this pro
 - ``graphpipe-plus`` plans for several identical machines, and then looks for better devices (`Placer`).
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence

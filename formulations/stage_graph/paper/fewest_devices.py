@@ -9,8 +9,6 @@ list of what stages take; where a shallower pipeline could make up for a slower 
 Source: made for this project, after GraphPipe, Algorithm 1.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -8,8 +8,6 @@ bottleneck alone (Equation 1) says nothing of filling and draining the pipeline.
 Source: GraphPipe, Algorithms 1 and 2, section 7.1 and Appendix A.2.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence

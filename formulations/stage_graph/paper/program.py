@@ -19,8 +19,6 @@ operators, as a sequential pipeline does, and leave it where branches are better
 Source: GraphPipe, Algorithm 1, lines 23 to 48; the last stages that reach into branches are choices of this project.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """A dynamic program's arrays: its transitions, and what every stage of them costs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

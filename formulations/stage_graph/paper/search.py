@@ -6,8 +6,6 @@ micro-batch sizes, as all stages have the same and run 1F1B), d devices.
 Source: GraphPipe, Algorithm 1; with a chain of all operators, PipeDream's planner as the paper describes it (7.1).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """What may be in conflict in a stage graph and its devices, what may repair it, and which numbers may be off."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial

@@ -5,8 +5,6 @@ the gap between a plan and the bound by deciding which targets are possible, per
 the search ends with a proof, or with the smallest target that the relaxation does not exclude.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol

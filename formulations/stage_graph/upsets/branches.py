@@ -11,8 +11,6 @@ With a divisor of a micro-batch size no stage is faster; it may only need less m
 Source: made for this project, after Piper's downsets; the symmetry is this project's.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math

@@ -7,8 +7,6 @@ micro-batches in flight.
 Source: Piper, section 4 (downsets; here closed under successors, as in ``instances.graph``).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

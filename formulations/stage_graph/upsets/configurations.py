@@ -9,8 +9,6 @@ each size and k the fewest are tried. The least target is one of the times that 
 Source: made for this project, after GraphPipe's Algorithm 1, without its series and branches.
 """
 
-from __future__ import annotations
-
 import bisect
 import math
 from collections.abc import Iterator

@@ -9,8 +9,6 @@ Devices with equal memory and links are exchanged. Nothing is left out.
 Source: made for this project.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterator

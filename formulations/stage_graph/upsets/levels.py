@@ -10,8 +10,6 @@ finite list of what stages can take. Nothing is left out: the result is the opti
 Source: made for this project (Piper's downsets, with depths instead of a sequential pipeline).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Certificates of stage partitioning: the labels of one threshold test at the reported bound, for `checker`."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from fractions import Fraction

@@ -4,8 +4,6 @@ Tensors between stages are part of their passes, as in Piper's cost model, and a
 Source: the event model is Narayanan et al. 2021, section 2.2 (docs/the-clock.md); the shares are reconstructed.
 """
 
-from __future__ import annotations
-
 import math
 
 from formulations.contract.clock import MOST_ACTIONS

@@ -1,7 +1,5 @@
 """Piper's objective is that of a pipeline that never runs empty; an iteration is one batch under 1F1B."""
 
-from __future__ import annotations
-
 from formulations.contract.clock import Clock
 from formulations.stage_partitioning.definition.batch import gradient_bytes, iteration
 from formulations.stage_partitioning.definition.plan import StagePlan

@@ -1,7 +1,5 @@
 """A plan of stage partitioning in figures: time per sample and memory of every stage."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -3,8 +3,6 @@
 Source: Piper, sections 3.1 to 3.6 and "TPS of a fixed configuration" in section 4.
 """
 
-from __future__ import annotations
-
 import math
 
 from formulations.contract.violation import Violation

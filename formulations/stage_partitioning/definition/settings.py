@@ -4,8 +4,6 @@ Order: ``layers``, ``first``, ``tp``, ``forbid-tmpc``, ``linearize``, the cost m
 ``time-unit`` and last ``fix-units``. Everything given is recorded in the instance's ``options``.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace

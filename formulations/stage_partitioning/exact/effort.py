@@ -3,8 +3,6 @@
 Thresholds measured in November 2026 on two shared cores (one thread, numba kernels warm).
 """
 
-from __future__ import annotations
-
 from formulations.compiled.downsets import all_downsets, too_many
 from formulations.stage_partitioning import model_size
 from formulations.stage_partitioning.exact.required import refusal

@@ -7,8 +7,6 @@ together, so the next lattice contains the incumbent and its neighbourhood.
 Source: reconstructed. The paper linearises graphs for its Table 1; the rounds and the bound are this project's.
 """
 
-from __future__ import annotations
-
 import random
 
 import numpy as np

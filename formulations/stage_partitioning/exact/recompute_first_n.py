@@ -11,8 +11,6 @@ is the least time of the slowest of them. Sums are taken from i on, never as dif
 Source: this project.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -8,8 +8,6 @@ argument of the search is what it was: what is limited are stages, whatever stan
 Source: this project.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

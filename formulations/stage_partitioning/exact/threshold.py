@@ -5,8 +5,6 @@ shrinks to "fewest devices for downset D with degrees summing to s", and T is bi
 the best plan. README, "The exact method", says why the labels lose nothing.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

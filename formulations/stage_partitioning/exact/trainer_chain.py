@@ -4,8 +4,6 @@ Where nothing is recomputed, the chain keeps its nodes and their other choices, 
 costs of a stage are sums over its nodes and crossing edges, so a chain of sums loses nothing.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from dataclasses import dataclass, replace

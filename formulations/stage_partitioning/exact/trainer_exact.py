@@ -9,8 +9,6 @@ program over (stages left, first piece) runs for each n.
 Source: reconstructed; the restriction is the trainers' (`trainers`).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The work space of the compiled loops, and the types of all that they are given."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from formulations.compiled.array_types import Floats, Floats2, Floats3, Ints, Ints2, Shorts2, Shorts3

@@ -3,8 +3,6 @@
 Source: Piper, section 4 (the recursion for dp[D][k][s]); what is skipped here is explained in `fill`.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from formulations.compiled.kernels.bitsets import subset

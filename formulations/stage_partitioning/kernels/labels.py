@@ -3,8 +3,6 @@
 Source: reconstructed (the paper's recursion turned into a feasibility test; README, "The exact method").
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from formulations.compiled.kernels.bitsets import has, subset

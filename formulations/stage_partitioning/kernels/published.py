@@ -3,8 +3,6 @@
 Source: Piper, section 4 (the recursion for dp[D][k][s]) and Appendix D.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from formulations.compiled.kernels.bitsets import has, subset

@@ -3,8 +3,6 @@
 Source: Piper, sections 3.5 and 4 ("TPS of a fixed configuration").
 """
 
-from __future__ import annotations
-
 from formulations.compiled.kernels.bitsets import has
 from formulations.compiled.numba_kernels import FLOATS, INT, INTS, WORDS2, compile_kernels, inner, kernel
 from formulations.stage_partitioning.kernels.arrays import PROFILE

@@ -7,8 +7,6 @@ costs O(1). ``definition/problem.py`` never imports this file.
 Source: Piper, section 4 and Appendix D (the precomputation per contiguous set).
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple
 

@@ -7,8 +7,6 @@ with y, so the instances of a call fall into three runs: the fastest options fit
 Source: Piper, section 4, Appendix C and Appendix D (the loops over D, D', t, d, s).
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from formulations.compiled.kernels.bitsets import subset

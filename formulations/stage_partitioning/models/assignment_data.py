@@ -10,8 +10,6 @@ Source: Piper, sections 3.5 and 4 ("TPS of a fixed configuration"); the models a
 Symbols: K devices, N micro-batches, S = largest sum of data-parallel degrees, L stage positions, X.p time, X.w weight.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ Each target has data of its own: what exceeds it is in no block, and the numbers
 Source: this project.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace

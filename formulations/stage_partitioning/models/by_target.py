@@ -7,8 +7,6 @@ it at its root. Halving finds the least target that is met.
 Source: reconstructed; the states are those of Piper's dynamic program, section 4, with time and devices exchanged.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -17,8 +17,6 @@ holds; a plan that only rounding let through is cut off and the search goes on.
 Source: this project; the problem is Piper's, sections 3.1 to 3.6 and 4.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace

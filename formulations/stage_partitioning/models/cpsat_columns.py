@@ -6,8 +6,6 @@ requirements CP-SAT gets the targets one by one (`by_target`): the path on the f
 Source: this project; downsets, states and TPS(S, t, d, s) are Piper's, section 4.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """What the column models for HiGHS and for CP-SAT share: paths and plans, and which arcs they are built of."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial

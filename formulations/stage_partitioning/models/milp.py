@@ -17,8 +17,6 @@ are HiGHS's own: at 1e-9 it loses the 1e-9 by which a plan may exceed M, and wit
 Source: this project; the problem is Piper's, sections 3.1 to 3.6 and 4.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any

@@ -15,8 +15,6 @@ are gone, and the relaxation of the path is exact. Exact for the instance as dec
 Source: this project; downsets, states and TPS(S, t, d, s) are Piper's, section 4.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """What the declarative models of stage partitioning share on the way to an answer (`modelling.solve_model`)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 

@@ -5,8 +5,6 @@ solved here exactly by merging Pareto lists of (time, bytes) node by node; ident
 identical stages are solved once. Symbols as in `terms`; y micro-batches are in flight.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass

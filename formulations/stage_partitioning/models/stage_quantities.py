@@ -3,8 +3,6 @@
 Neither model counts its stages from the input side. What speaks of the stage of some number takes variables of its own.
 """
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping

@@ -1,7 +1,5 @@
 """Which stages can be part of a plan that meets a target: the arcs of the column model (`columns`)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

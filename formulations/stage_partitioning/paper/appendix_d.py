@@ -9,8 +9,6 @@
 Source: Piper, Appendix D, before it is simplified to O-notation.
 """
 
-from __future__ import annotations
-
 from formulations.stage_partitioning.kernels.tables import Profile
 
 

@@ -8,8 +8,6 @@ Piper's cost model. Deviation: the best plan on the chain is found with the exac
 PipeDream's own recursion, which has the same optimum.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import replace

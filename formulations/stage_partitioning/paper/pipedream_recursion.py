@@ -14,8 +14,6 @@ release (optimizer_graph_hierarchical.py, commit 11c40c0), which adds the synchr
 (``--sync after``). Source: reconstructed for the default ``beside``: the text of the SOSP paper was not read.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple

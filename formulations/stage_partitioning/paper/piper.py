@@ -6,8 +6,6 @@ also admits larger values. With ``--cutoff exact``, which is not the paper's, en
 the exact method can use are not kept.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Which plans are distinct, and what they take beside time."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from formulations.contract.alternatives import Axis, Nearby, Pin, grouping_pins

@@ -1,7 +1,5 @@
 """The knapsacks that Piper's dynamic program solves inside."""
 
-from __future__ import annotations
-
 from formulations.contract.family import lazy
 from formulations.contract.inner_problems import Inside
 

@@ -1,7 +1,5 @@
 """Small instances for searches: graphs of layers with a few TMPCs at t = 1 and 2, in whole numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Instances of stage partitioning with other times and another bandwidth than declared; memory stays as it is."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

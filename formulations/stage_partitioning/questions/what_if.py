@@ -1,7 +1,5 @@
 """What may be in conflict in an instance of stage partitioning, what may repair it, and of what there may be more."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any

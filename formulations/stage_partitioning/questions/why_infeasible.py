@@ -4,8 +4,6 @@ Both by threshold tests without a limit on time (`exact.threshold.ThresholdSearc
 one number changed.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Certificates of knapsacks: the price of memory at which the relaxed knapsack ends, for `checker`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any

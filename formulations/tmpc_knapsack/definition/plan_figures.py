@@ -1,7 +1,5 @@
 """A choice of TMPCs in figures: time and memory node by node."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 from formulations.contract.figures.plan_figures import Breakdown, Option, Options, Total, Tradeoff

@@ -3,8 +3,6 @@
 Source: Piper, section 4, "The knapsack subproblem".
 """
 
-from __future__ import annotations
-
 import math
 
 from formulations.contract.violation import Violation

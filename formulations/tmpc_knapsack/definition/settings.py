@@ -1,7 +1,5 @@
 """What an instance of tmpc knapsack is read from, and what a caller may change of it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import replace

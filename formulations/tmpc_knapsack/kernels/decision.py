@@ -7,8 +7,6 @@ Source: the linear relaxation of multiple-choice knapsacks (increments on the co
 saved); specs of the three tiers: Source: reconstructed, the paper uses a heuristic here.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from formulations.compiled.numba_kernels import (

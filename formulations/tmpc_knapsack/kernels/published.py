@@ -9,8 +9,6 @@ Source: Piper, section 4, "The knapsack subproblem" (re-ranking); the released p
 
 # mypy: disallow_untyped_decorators=False
 
-from __future__ import annotations
-
 import heapq
 from typing import Any
 

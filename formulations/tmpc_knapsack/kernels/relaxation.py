@@ -9,8 +9,6 @@ Source: the hull and the greedy steps along it are the usual solution of the lin
 
 # mypy: disallow_untyped_decorators=False
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

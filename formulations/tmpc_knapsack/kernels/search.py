@@ -15,8 +15,6 @@ reconstructed, from the idea only.
 
 # mypy: disallow_untyped_decorators=False
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

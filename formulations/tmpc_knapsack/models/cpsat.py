@@ -1,7 +1,5 @@
 """The knapsack for CP-SAT: one Boolean per option, integer times and sizes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

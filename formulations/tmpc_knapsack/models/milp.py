@@ -2,8 +2,6 @@
 
 # mypy: disallow_untyped_calls=False
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any

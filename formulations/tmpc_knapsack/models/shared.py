@@ -1,7 +1,5 @@
 """What the two solver models share: the numbers they are made of, and how a solution and a bound are read."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping

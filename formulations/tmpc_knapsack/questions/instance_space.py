@@ -1,7 +1,5 @@
 """Small instances for searches: nodes with a few TMPCs and a capacity, in whole numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from random import Random

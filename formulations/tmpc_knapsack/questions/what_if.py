@@ -1,7 +1,5 @@
 """What may be in conflict in a choice of TMPCs, and what may repair it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

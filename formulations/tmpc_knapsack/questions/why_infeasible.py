@@ -1,7 +1,5 @@
 """What would make an infeasible instance feasible."""
 
-from __future__ import annotations
-
 from formulations.contract.family import lazy
 from instances.parameters import MAX_AMOUNT
 from instances.problems.tmpc_knapsack import KnapsackInstance

@@ -1,7 +1,5 @@
 """The objective is the iteration itself."""
 
-from __future__ import annotations
-
 from formulations.contract.clock import MOST_ACTIONS, Clock
 from formulations.training_strategy.definition.plan import StrategyPlan
 from formulations.training_strategy.definition.problem import evaluate

@@ -1,7 +1,5 @@
 """A training strategy in figures: times, gradients and memory of every chunk, and the iteration as it runs."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

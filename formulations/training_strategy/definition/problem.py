@@ -19,8 +19,6 @@ Source: Narayanan et al. 2021, section 2.2, and Qi et al. 2024 for the schedules
 Piper, section 4, for times and sums of gradients.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

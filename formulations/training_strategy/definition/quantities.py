@@ -1,7 +1,5 @@
 """The quantities of a plan that requirements may speak of; degrees alone decide all but one."""
 
-from __future__ import annotations
-
 from formulations.contract.quantities import Domain, Quantity
 from formulations.stage_partitioning.definition.trainers import TRAINERS, Trainer, obstacles
 from formulations.training_strategy.definition.plan import StrategyPlan, as_stages

@@ -1,7 +1,5 @@
 """What devices share besides tensors (states and weights, sequences, contexts, experts), and what that costs."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any, NamedTuple
 

@@ -4,8 +4,6 @@ The rows of models/milp.py in whole numbers: times and bytes are rounded down, s
 `strategy_model.solve` runs the model for one choice of degrees after another.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

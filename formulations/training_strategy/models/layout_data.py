@@ -1,7 +1,5 @@
 """The numbers of the models: all layouts at given degrees, and what variables of either solver say of them."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence

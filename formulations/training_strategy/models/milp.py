@@ -7,8 +7,6 @@ iteration is a longest path. Symbols as in the README.
 
 # mypy: disallow_untyped_calls=False
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

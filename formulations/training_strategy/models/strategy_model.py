@@ -1,7 +1,5 @@
 """What the models of training strategies have in common: plans of solutions, quantities, the search for the degrees."""
 
-from __future__ import annotations
-
 import math
 import operator
 from abc import ABC, abstractmethod

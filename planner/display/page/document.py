@@ -1,7 +1,5 @@
 """The page itself: material, charts and scripts put into the template."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

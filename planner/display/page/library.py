@@ -1,7 +1,5 @@
 """The scripts of the page and what it is allowed: Vega-Lite out of a Python package, ours, and no network."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import importlib.util

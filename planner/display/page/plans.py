@@ -1,7 +1,5 @@
 """The plans of an instance's methods, each distinct one once, with their charts: what the page's explorer switches."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field

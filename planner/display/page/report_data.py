@@ -1,7 +1,5 @@
 """What the page is made of: the runs of all methods on an instance, a certificate, and commands to repeat them."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The tables of the page: cells of the methods, and the parts of a plan."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """The answer of the page in sentences: what is proved, what heuristics lose, the bottleneck, the fullest device."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any

@@ -1,7 +1,5 @@
 """The small type that pictures are handed around as: a Vega-Lite specification, and its rows apart."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

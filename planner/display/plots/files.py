@@ -1,7 +1,5 @@
 """From charts to picture files: the one place that runs vl-convert, which draws Vega-Lite without a browser."""
 
-from __future__ import annotations
-
 import base64
 import importlib.util
 import re

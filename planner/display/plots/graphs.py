@@ -1,7 +1,5 @@
 """Graphs of operators or stages, in layers from the input side on."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any

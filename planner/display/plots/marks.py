@@ -1,7 +1,5 @@
 """The small parts of Vega-Lite that pictures are put together from: layers, stages, figures, what hovering shows."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Methods beside each other: their losses as bars, and what each of them knew when."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from itertools import groupby, pairwise

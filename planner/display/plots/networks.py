@@ -1,7 +1,5 @@
 """Devices, links, bandwidths and tiles; what is too large to be seen is folded or left out, as it says."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Charts of plain numbers: bars, lines over time or devices, and what many instances have together."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence

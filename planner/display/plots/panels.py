@@ -1,7 +1,5 @@
 """Charts of the pictures that problems make of plans (`formulations.contract.figures.plan_figures`)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any

@@ -1,7 +1,5 @@
 """Which pass runs when: a Gantt chart, on a page with a zoom that keys can move."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Layers in their stages, and stacked bars of stages."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from itertools import accumulate

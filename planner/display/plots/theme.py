@@ -1,7 +1,5 @@
 """The palette as pictures take it: colours by name, patterns, and Vega's settings, for each theme."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from planner.display.palette import (

@@ -1,7 +1,5 @@
 """Time against memory, and sweeps over two settings."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """A folder of measurements: rows as they come, a table with dates and versions, and two folders compared."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Sequence

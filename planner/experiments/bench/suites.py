@@ -1,7 +1,5 @@
 """Suites of benchmark cases: built in (`SUITES`), or a file of JSON lines."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -6,8 +6,6 @@ goes on where it was, as long as the program is the same, and another one of the
 Source: Piper, Appendix C, for other planners than Piper's.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -3,8 +3,6 @@
 Source: Piper, Appendix C (its sample of knapsack instances).
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import random

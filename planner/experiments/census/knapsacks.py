@@ -5,8 +5,6 @@ The outer downsets are cut into chunks, each a line of the journal in the folder
 Source: Piper, Appendix C.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import time

@@ -7,8 +7,6 @@ not depend on who solved what.
 Source: Piper, Appendix C.
 """
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What every census has: its totals, and what the losses inside do to the whole plan."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """What somebody has found of an instance of the library: verified, and kept if it is better than what is known."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The files of a counter-example: the instance, both plans, and the certificate of the optimum where there is one."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from functools import partial

@@ -1,7 +1,5 @@
 """From the names of two methods to the instance on which the first one loses most, or the smallest with such a loss."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Mapping

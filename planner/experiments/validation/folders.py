@@ -1,7 +1,5 @@
 """What lies in the folder of a validation beside its journal: its population, and the table of rows."""
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 import tempfile

@@ -5,8 +5,6 @@ their statistic H, (H - groups + 1) / (losses - groups), as of Tomczak and Tomcz
 estimates revisited (2014).
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ validation that was killed goes on where it was; the totals do not depend on who
 Source: Piper, Appendix C, for any problem and any method.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import time

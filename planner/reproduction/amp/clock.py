@@ -1,7 +1,5 @@
 """Equation 4: how far the strategy that is best by it is from the one with the shortest simulated iteration."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

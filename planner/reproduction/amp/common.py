@@ -1,7 +1,5 @@
 """The claims of AMP that can be examined here."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from formulations.contract.family import lazy

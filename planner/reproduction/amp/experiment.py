@@ -1,7 +1,5 @@
 """One of AMP's experiments: every strategy, and the tables that print some of them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

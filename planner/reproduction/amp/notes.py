@@ -1,7 +1,5 @@
 """What follows from all strategies of one of AMP's experiments, in sentences."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """What was published of AMP's experiments, from a folder that anybody may have filled."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """All strategies of an experiment, each with three layer assignments."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from formulations.amp_strategy.definition.plan import Degrees

@@ -1,7 +1,5 @@
 """What AMP's Tables 6 to 11 print: micro-batch, cuts, tensor- and pipeline-parallel degree, measured seconds."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 

@@ -1,7 +1,5 @@
 """AMP, Algorithm 2, line 21: the best strategies of the record are run, and the fastest is kept; here simulated."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

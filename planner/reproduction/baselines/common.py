@@ -1,7 +1,5 @@
 """The claims about planners that the papers compare with: what each finds, and what it loses."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from instances.parameters import Setting, parse_amount, parse_count

@@ -1,7 +1,5 @@
 """Tarnawski et al. 2020: the max-load dynamic program over all downsets, beside the optimum of the definition here."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

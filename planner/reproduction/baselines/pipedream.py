@@ -1,7 +1,5 @@
 """PipeDream's recursion: its stages for VGG-16, and what its costs lose by Piper's."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Alpa's and Galvatron's dynamic programs beside the shortest iteration of one pair of degrees."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Zero bubble's automatic scheduler beside the shortest iteration at the same memory."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Appendix A.3: a transformer without branches."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

@@ -4,8 +4,6 @@ The paper says that the graph pipeline is four stages deep. The concatenation is
 branch's last stage goes before it: five. A depth of four, as in Figure 8, leaves that edge out: ``as-drawn``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Equation 1: how far the plan of the least bottleneck is from the shortest iteration, both proved."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from planner.files.load import load

@@ -1,7 +1,5 @@
 """The claims of GraphPipe's evaluation that can be examined here (Table 2: ``graphpipe_schedules``)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from formulations.contract.family import lazy

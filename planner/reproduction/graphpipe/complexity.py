@@ -4,8 +4,6 @@ In its default configuration all stages have one micro-batch size and 1F1B, so t
 the bound on a run is O(N B |D|^2), with N the series-parallel subgraphs, B the mini-batch, and |D| < log2 |V_D|.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Hashable, Sequence

@@ -4,8 +4,6 @@ The figure shows three branches and a join without numbers. Here every operator 
 nothing is sent, so the stages are balanced and only their order differs: reconstructed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

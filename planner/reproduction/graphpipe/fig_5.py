@@ -1,7 +1,5 @@
 """Figure 5: three stages that are efficient from 1, 2 and 4 samples on, with one micro-batch size or one for each."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Figure 6: throughput on 4 to 32 devices. The figure prints no numbers; what the text states about it is examined."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

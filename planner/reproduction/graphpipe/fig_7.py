@@ -1,7 +1,5 @@
 """Figure 7: branches of CANDLE-Uno, and micro-batch sizes of the multi-modal transformer."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

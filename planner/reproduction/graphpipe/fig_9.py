@@ -1,7 +1,5 @@
 """Figure 9: where the gain comes from, parallel stages or the larger micro-batches that they leave memory for."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

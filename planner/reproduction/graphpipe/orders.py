@@ -1,7 +1,5 @@
 """Section 6: 1F1B and GPipe's order on chains of unequal stages, beside the shortest iteration at their memory."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from typing import Any

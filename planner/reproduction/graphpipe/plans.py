@@ -5,8 +5,6 @@ The one with the quickest simulated iteration of all micro-batch sizes is what i
 micro-batch sizes are swept to maximise throughput).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

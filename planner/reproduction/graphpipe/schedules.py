@@ -1,7 +1,5 @@
 """The claims of GraphPipe about schedules that can be examined here: how many samples a stage keeps in flight."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from instances.parameters import Setting, parse_count, parse_flag

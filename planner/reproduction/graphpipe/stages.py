@@ -1,7 +1,5 @@
 """Hand-made plans from given stages, for comparison with what the methods find."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

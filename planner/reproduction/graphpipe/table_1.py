@@ -1,7 +1,5 @@
 """Table 1: seconds of three searches, and the transitions they looked at on one cost model."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from typing import Any

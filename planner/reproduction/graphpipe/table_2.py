@@ -3,8 +3,6 @@
 Symbols as in `in_flight`. What the table says is rounded up to whole micro-batches, as nothing else can be in flight.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass

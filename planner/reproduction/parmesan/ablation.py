@@ -3,8 +3,6 @@
 The appendix is not published: which models, networks and values it takes is reconstructed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any

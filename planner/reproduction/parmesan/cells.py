@@ -1,7 +1,5 @@
 """One cell of a table on device mapping: consecutive mapping, Algorithm 1, and the best plan and bound there are."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

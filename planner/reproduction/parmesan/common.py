@@ -1,7 +1,5 @@
 """The claims of Parmesan that can be examined here."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from formulations.contract.family import lazy

@@ -4,8 +4,6 @@ The figure prints no volumes: the catalog's are inferred from the printed factor
 can be examined is that consecutive mapping is not optimal on such machines.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -4,8 +4,6 @@ The paper measures; here a synchronous 1F1B step is simulated on models generate
 paper took where it does not say is reconstructed: S = 4 in (a), R = 4 in (b).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial

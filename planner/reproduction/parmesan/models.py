@@ -1,7 +1,5 @@
 """Models of Parmesan's experiments as operator graphs, cut into stages."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial

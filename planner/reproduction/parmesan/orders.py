@@ -3,8 +3,6 @@
 The networks are reconstructed: which order the paper took is not known, only how often each reaches what is printed.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

@@ -4,8 +4,6 @@ The paper measures steps; here they are predicted. The models are generated at o
 stood in for by the clustered dynamic program without refinement. Source: reconstructed.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from formulations.pipeline_placement.definition.stages import step_seconds

@@ -5,8 +5,6 @@ Parmesan's first phase, or stands in as a chain with skip connections; networks 
 (instances/generators/topologies.py).
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from planner.files.load import load

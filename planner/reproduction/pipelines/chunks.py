@@ -1,7 +1,5 @@
 """Pipelines of equal chunks on the devices of a schedule, in seconds of a chunk's passes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

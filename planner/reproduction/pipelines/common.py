@@ -1,7 +1,5 @@
 """The claims about orders that trainers run: which are optimal at their memory, and how far the others are."""
 
-from __future__ import annotations
-
 from instances.parameters import Setting, parse_amount, parse_count
 from planner.reproduction.claim import Claim
 from planner.reproduction.pipelines import distance, interleaving, zero_bubble

@@ -1,7 +1,5 @@
 """How far 1F1B is from the shortest iteration at its memory: with split backward passes, and with two chunks in a V."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from dataclasses import replace

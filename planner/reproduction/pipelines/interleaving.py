@@ -1,7 +1,5 @@
 """Narayanan et al. 2021, section 2.2: what interleaving gains, at its own memory and at that of 1F1B."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from planner.reproduction.claim import Evidence, Note, Optima, objective

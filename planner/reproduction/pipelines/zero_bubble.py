@@ -1,7 +1,5 @@
 """Qi et al. 2024: ZB-H1, ZB-H2 and ZB-V beside the shortest iteration at the memory that each takes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from planner.reproduction.claim import Evidence, Note, Optima, objective

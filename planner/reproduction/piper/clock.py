@@ -1,7 +1,5 @@
 """Section 6: with flushes, how far a plan that is best by a formula of a batch is from the shortest iteration."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from formulations.flushed_partitioning.definition.problem import (

@@ -1,7 +1,5 @@
 """The claims of Piper that can be examined here."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from formulations.contract.family import lazy

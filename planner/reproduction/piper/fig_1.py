@@ -1,7 +1,5 @@
 """Figure 1: how much of the optimal throughput Piper and the five baselines reach."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from planner.reproduction.claim import Evidence, Note, Optima, objective

@@ -1,7 +1,5 @@
 """Figure 2: time per sample against devices, for two numbers of micro-batches, from one run each."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

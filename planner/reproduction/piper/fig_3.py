@@ -1,7 +1,5 @@
 """Figure 3: CPU seconds of planning against devices and model size, in the settings of the release."""
 
-from __future__ import annotations
-
 import json
 import statistics
 import time

@@ -3,8 +3,6 @@
 The figure has no digits: they are what the release's ``correlationExperiment()`` prints (commit d7fc8cf).
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from formulations.stage_partitioning import baselines

@@ -1,7 +1,5 @@
 """Figure 5: PipeDream-2BW's schedule where stages have data-parallel degrees of their own, beside a simulation."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Section 6: pipelines with flushes, which the paper leaves to future work."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from formulations.flushed_partitioning.definition.problem import depth, evaluate, simulate_batch, violations

@@ -1,7 +1,5 @@
 """Piper's published profiles, or the catalog's instance that stands in for them."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 from pathlib import Path

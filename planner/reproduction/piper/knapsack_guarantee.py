@@ -18,8 +18,6 @@ Source: Piper, Appendix C (which suggests such a guarantee "with minor modificat
 statement and the proof are reconstructed, by the argument for greedy covers (Wolsey 1982).
 """
 
-from __future__ import annotations
-
 import math
 
 from formulations.tmpc_knapsack.definition.problem import MEMORY_SLACK

@@ -26,8 +26,6 @@ forward pass, a third of both passes, rho is 4/3.
 Source: reconstructed (Piper has no such statement).
 """
 
-from __future__ import annotations
-
 import math
 
 from instances.problems.stage_partitioning import Layer, StageInstance, Tmpc

@@ -5,8 +5,6 @@ knapsacks with swaps sorted once, memory in GiB, and graphs turned into chains, 
 The release turns them into chains for equi alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

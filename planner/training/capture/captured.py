@@ -1,7 +1,5 @@
 """What a captured model is (nouns): nodes, the ops in them, and the tensors between them."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 ``model_type`` and the keys are those of transformers; what is not named is the default of the model type there.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 

@@ -1,7 +1,5 @@
 """What is declared beside a model: the micro-batch, the configurations that are offered, the rates that are reached."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 #: Guesses: the share of the peak that matrix products reach, and of the bandwidths that memory and links reach.

@@ -3,8 +3,6 @@
 Source: reconstructed. Pure Python: no torch here.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass

@@ -25,8 +25,6 @@ Source: reconstructed from Megatron-LM (columns and rows), Korthikanti et al. (s
 ZeRO (states). Every rate and efficiency is declared; the defaults of the efficiencies are guesses.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from instances.generators.hardware import DTYPES, Hardware

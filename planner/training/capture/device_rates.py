@@ -6,8 +6,6 @@ move at b per second. Relative errors are minimised; intervals are two standard 
 Source: reconstructed (linear least squares).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

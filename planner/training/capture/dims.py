@@ -4,8 +4,6 @@ A matrix that makes queries, keys and values at once is shared by columns; what 
 shared equally as well. One head of keys beside many of queries is not, nor are heads that a view puts behind samples.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -12,8 +12,6 @@ Times are rounded up to picoseconds, sizes to bytes.
 Source: this project; what is exchanged is in `formulations.tmpc_knapsack.questions.studies.layer_splits`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Any

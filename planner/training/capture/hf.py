@@ -1,7 +1,5 @@
 """Models of transformers from a configuration: on the device ``meta``, without weights and without a network."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """From the name of a model to an instance: `bring`, which ``planner import`` calls in a process of its own."""
 
-from __future__ import annotations
-
 import csv
 import io
 import time

@@ -1,7 +1,5 @@
 """Captured models as instances of stage partitioning, operator partitioning and stage graphs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from instances.generators.hardware import Hardware

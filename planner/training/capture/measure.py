@@ -3,8 +3,6 @@
 Source: reconstructed; operations are those that PyTorch's FlopCounterMode counts, and those of grouped products.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from typing import Any

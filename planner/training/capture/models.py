@@ -1,7 +1,5 @@
 """A model and its inputs, from a function of the user's file."""
 
-from __future__ import annotations
-
 import importlib.util
 import io
 import logging

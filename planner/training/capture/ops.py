@@ -1,7 +1,5 @@
 """The ops of exported graphs that need a rule of their own."""
 
-from __future__ import annotations
-
 import operator
 from typing import Any
 

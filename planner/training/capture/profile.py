@@ -4,8 +4,6 @@ Source: reconstructed. A node runs alone: its inputs are copies that take gradie
 gradients of ones, so that nothing of its neighbours is measured with it.
 """
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Callable, Mapping

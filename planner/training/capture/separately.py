@@ -4,8 +4,6 @@
 the instance among them like one from a file.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence

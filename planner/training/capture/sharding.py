@@ -7,8 +7,6 @@ Source: reconstructed from Megatron-LM's description (columns, then rows: two al
 transformer block; the vocabulary of an embedding split by rows).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

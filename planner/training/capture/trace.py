@@ -1,7 +1,5 @@
 """A model traced by torch.export, measured, and gathered into the nodes of an instance: `capture`."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any

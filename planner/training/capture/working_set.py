@@ -8,8 +8,6 @@ a gradient as large, meanwhile. What an op kept is freed when it is done.
 Source: reconstructed from PyTorch's autograd, and held against its allocator on a GPU (docs/running-plans.md).
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

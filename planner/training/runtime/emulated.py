@@ -10,8 +10,6 @@ A process holds gradients and the optimizer's states from the start, as trainers
 Source: reconstructed.
 """
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

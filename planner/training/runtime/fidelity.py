@@ -1,7 +1,5 @@
 """How far a plan was from a run of it, term by term: what `planner fidelity` shows. Nothing here needs torch."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence

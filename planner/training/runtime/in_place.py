@@ -4,8 +4,6 @@ Stages run a graph in an order of their own, and tensors that came from other st
 be what the arguments of operations say.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from planner.process.errors import UsageError

@@ -4,8 +4,6 @@ Processes are forked after torch was imported once (importing it in each takes s
 whatever ends it, and when one of them dies or a time limit comes, all are ended.
 """
 
-from __future__ import annotations
-
 import io
 import multiprocessing
 import os

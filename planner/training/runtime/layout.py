@@ -6,8 +6,6 @@ of b samples is split over the r devices of a stage, the first of them get one m
 (GraphPipe). Nothing here needs torch.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """A member of the group of processes that run a plan: it joins the others, does its passes and leaves."""
 
-from __future__ import annotations
-
 import datetime
 import os
 import sys

@@ -3,8 +3,6 @@
 A sum over outputs, so that every stage can compute its part.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Whether an instance was made of a captured model: its nodes and edges, and the bytes of both."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from graphlib import TopologicalSorter

@@ -6,8 +6,6 @@ Blocks, loss, reduction of gradients and measurements are those of `process.Proc
 Source: torch.distributed.pipelining of PyTorch 2.13 (``PipelineStage``, ``Schedule1F1B``), public but not stable.
 """
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

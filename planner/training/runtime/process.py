@@ -6,8 +6,6 @@ replica is several processes (tensor parallelism), the first of them receives, a
 never wait, so that only the order of passes decides who waits for whom.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext

@@ -1,7 +1,5 @@
 """An exported model as the runtime needs it: its graph, and which of its operations belong to which node."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """Run a plan on the processes of this machine and compare it with the model as a whole."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Mapping, Sequence

@@ -8,8 +8,6 @@ exported graph has none, so its parameters are cut here.
 Source: Megatron-LM (columns, then rows); torch.distributed.tensor of PyTorch 2.13, public.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

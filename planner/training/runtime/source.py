@@ -1,7 +1,5 @@
 """From ``FILE.py:function`` to a program: the user's model, exported, with the inputs of every sample."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Mapping
 from contextlib import redirect_stderr, redirect_stdout

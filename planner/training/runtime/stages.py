@@ -1,7 +1,5 @@
 """An exported model in stages: the graph of each node of a stage, and the tensors that stages exchange."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any

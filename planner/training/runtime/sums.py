@@ -1,7 +1,5 @@
 """Which processes sum the gradient of a parameter with each other. No process here."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

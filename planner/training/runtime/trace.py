@@ -1,7 +1,5 @@
 """The passes of a run as Chrome's tracing page shows them: measured beside simulated."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

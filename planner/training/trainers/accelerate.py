@@ -5,8 +5,6 @@ One device holds one stage; there are no replicas, and nothing is recomputed.
 Source: src/accelerate/inference.py and utils/modeling.py (16cb6eb8, 2026-07-24).
 """
 
-from __future__ import annotations
-
 import json
 
 from planner.training.trainers.layout import Layer, Layout, Stage

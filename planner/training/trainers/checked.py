@@ -3,8 +3,6 @@
 The checks are those of tests/planner/training/trainers/test_real_programs.py, which run where a program is installed.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -6,8 +6,6 @@ Source: deepspeed/runtime/pipe/module.py, ``_partition_layers`` and ``_is_checkp
 2026-08-22).
 """
 
-from __future__ import annotations
-
 from itertools import accumulate, pairwise
 from typing import Any
 

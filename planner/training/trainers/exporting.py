@@ -1,7 +1,5 @@
 """Write a plan in a format that a trainer reads, or say why it has none and what the nearest plan costs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any

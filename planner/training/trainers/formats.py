@@ -3,8 +3,6 @@
 docs/which-trainer.md shows this table (`capabilities`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 

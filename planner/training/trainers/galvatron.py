@@ -6,8 +6,6 @@ Source: galvatron/models/*/configs/galvatron_config_*.json and galvatron/utils/c
 What `_OURS` names is for people and for `read`: Galvatron takes it from its launcher and command line.
 """
 
-from __future__ import annotations
-
 import json
 from itertools import accumulate
 

@@ -1,7 +1,5 @@
 """Python files that carry a layout in constants: writing a constant, and reading constants back without running it."""
 
-from __future__ import annotations
-
 import ast
 from typing import Any
 

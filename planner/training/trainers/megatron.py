@@ -7,8 +7,6 @@ Source: megatron/core/transformer/pipeline_parallel_layer_layout.py, Megatron co
 megatron/training/arguments.py for the batch: micro-batches are global / (micro-batch * data) for each replica.
 """
 
-from __future__ import annotations
-
 import re
 from itertools import groupby
 

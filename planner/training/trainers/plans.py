@@ -1,7 +1,5 @@
 """From a plan of a problem to a layout, and why a format cannot have it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any

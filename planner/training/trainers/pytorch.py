@@ -4,8 +4,6 @@ Source: torch.distributed.pipelining 2.13.0 (PipelineStage and the schedules bel
 stages are adjacent, and all have one mesh of replicas.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from importlib.resources import files
 

@@ -6,8 +6,6 @@ Source: vllm/distributed/utils.py, ``get_pp_indices`` (5a6541d); python/sglang/s
 take as many whole numbers as there are stages, and want their sum to be the number of hidden layers.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import NamedTuple

@@ -6,8 +6,6 @@ Source: torchtitan/config/configs.py, torchtitan/distributed/pipeline_parallel.p
 torchtitan/config/job_config.py of 0.2.2, where the mode of activation checkpointing is a word.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What AMP's algorithms solve inside: the layer assignment of each strategy, and the tiling that a placement is."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial

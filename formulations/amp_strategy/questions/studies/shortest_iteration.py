@@ -13,8 +13,6 @@ alone. Strategies and beginnings of their stages come in its order, until none c
 Source: this project. A forward pass waits for the backward pass k before it, which ends D after its own or later.
 """
 
-from __future__ import annotations
-
 import heapq
 import math
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Source: Parmesan, section 5.2; a search that is cut off counts as "no" there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 

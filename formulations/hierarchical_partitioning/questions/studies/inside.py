@@ -3,8 +3,6 @@
 Source: Piper, Appendix E: the recursion at level 1.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import replace

@@ -3,8 +3,6 @@
 Source: Parmesan, section 4.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What each step of Parmesan's flow loses against the optimum: clustering, dynamic program, refinement."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from formulations.compiled.array_types import Words

@@ -1,7 +1,5 @@
 """The problems that runs of two phases solve inside."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 from typing import Any

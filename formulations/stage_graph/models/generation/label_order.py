@@ -11,8 +11,6 @@ tensors cost nothing. That only adds sets and makes stages faster, so whatever i
 Source: this project; a dynamic program over a tree decomposition.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -11,8 +11,6 @@ Source: Farley, "A note on bounding a class of linear programming problems, incl
 the rows are those of `models.milp_columns`, without depths.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 

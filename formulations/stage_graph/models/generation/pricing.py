@@ -10,8 +10,6 @@ better.
 Source: this project; labels as in the lists of Kellerer, Pferschy and Pisinger, "Knapsack Problems", 2004, chapter 3.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 

@@ -7,8 +7,6 @@ few, all of them are listed, and the cover of them by HiGHS decides.
 Source: this project; the enumeration is that of route relaxations in Baldacci, Christofides and Mingozzi (2008).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 Source: GraphPipe, Algorithms 1 and 2.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial

@@ -5,8 +5,6 @@ replaces "exactly" for both k and s, which lets most of the work be skipped (`ke
 many downsets are treated entry by entry (`entry_by_entry`).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -9,8 +9,6 @@
 Source: Piper, Appendix C and D.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple

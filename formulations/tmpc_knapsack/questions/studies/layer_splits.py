@@ -12,8 +12,6 @@ Source: this project, for Piper's open question (section 6: "automatically findi
 each individual layer type"). Exchanges as in a ring: all-reduce 2 (t-1)/t, gather and scatter (t-1)/t of the tensor.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import Counter, defaultdict
