@@ -1,14 +1,15 @@
 """What the tests of certificates share: claims as checkers take them, and mutants that must not prove falsehoods."""
 
+import dataclasses
 import importlib
 import json
 import math
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, get_type_hints
 
 import planner
 from formulations.contract.family import Claim
@@ -40,6 +41,26 @@ def claimed(instance: Any, bound: Fraction | None, proof: dict | None = None) ->
         "format": 1, "problem": problem, "instance_sha256": checker_of(problem).Instance(parsed(instance)).digest,
         "plan": None, "objective": None, "bound": None if bound is None else str(bound), "proof": proof or SEARCH,
     }  # fmt: skip
+
+
+def exactly(part: Any, is_number: bool = False) -> Any:
+    """An instance, or a part, with fractions in place of its numbers: brute force on it sums and compares exactly."""
+    if dataclasses.is_dataclass(part):
+        hints = get_type_hints(type(part))
+        numbers = {each.name: "float" in str(hints[each.name]) for each in dataclasses.fields(part)}
+        return replace(part, **{name: exactly(getattr(part, name), found) for name, found in numbers.items()})  # type: ignore[type-var]
+    if isinstance(part, Mapping):
+        return {key: exactly(each, is_number) for key, each in part.items()}
+    if isinstance(part, tuple):
+        return tuple(exactly(each, is_number) for each in part)
+    return Fraction(part) if is_number and isinstance(part, int | float) and math.isfinite(part) else part
+
+
+def exact_optimum(brute_force: Callable[[Any], Any], instance: Any) -> Fraction | float:
+    """What brute force finds, exactly; infinite if there is no plan."""
+    found = brute_force(exactly(instance))
+    assert not found or found == math.inf or isinstance(found, Fraction | int), "a float among its numbers"
+    return math.inf if found in (None, math.inf) else Fraction(found)
 
 
 def proves(instance: Any, bound: Fraction | None, proof: dict | None = None) -> bool:

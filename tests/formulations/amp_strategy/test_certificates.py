@@ -10,8 +10,8 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from certificate_cases import Spoiling, claimed, parsed
-from oracles.amp_strategy import plans, random_instance
+from certificate_cases import Spoiling, claimed, exactly, parsed
+from oracles.amp_strategy import plans, price, random_instance
 
 from formulations.amp_strategy.certificate import checker
 from formulations.amp_strategy.certificate.writer import write
@@ -31,39 +31,6 @@ def small(number: int) -> AmpInstance:
     return replace(found, layers=layers, tied=tied, placement=rng.choice(["megatron", "tiling", "oriented"]))
 
 
-def price(instance: AmpInstance, plan: dict) -> Fraction:
-    """The exact time of a plan."""
-    t, d, S, b = (plan[name] for name in ("tp_degree", "dp_degree", "pp_degree", "microbatch"))
-    at, size = plan["placement"], instance.devices_per_node
-
-    def link(x: int, y: int) -> Fraction:
-        here, there = instance.nodes[x // size], instance.nodes[y // size]
-        if x // size == y // size:
-            return Fraction(here.intra_bytes_per_s)
-        return Fraction(min(here.inter_bytes_per_s, there.inter_bytes_per_s))
-
-    def who(stage: int, rank: int, m: int) -> int:
-        return at[(stage * d + rank) * t + m]
-
-    times, reduced, sent, begin = [], [Fraction(0)], Fraction(0), 0
-    for stage, length in enumerate(plan["lengths"]):
-        mine = range(begin, begin + length)
-        begin += length
-        forward = [Fraction(instance.layers[v].forward_s[node.gpu][t]) for v in mine for node in instance.nodes]
-        times.append(Fraction(instance.passes) * b * sum(forward) / len(instance.nodes))
-        held = sum(Fraction(instance.layers[v].parameters) for v in mine)
-        held += sum(Fraction(tie.parameters) for tie in instance.tied if {*mine} & {*tie.layers})
-        for m in range(t if d > 1 else 0):
-            slowest = min(link(who(stage, rank, m), who(stage, (rank + 1) % d, m)) for rank in range(d))
-            reduced.append(Fraction(2 * (d - 1), d * t) * Fraction(instance.parameter_bytes) * held / slowest)
-        if stage + 1 < S:
-            last = instance.layers[begin - 1]
-            volume = Fraction(b) * Fraction(last.activation_bytes) / (t if last.split_activation else 1)
-            pairs = [min(link(who(stage, rank, m), who(stage + 1, rank, m)) for m in range(t)) for rank in range(d)]
-            sent += sum(volume / slowest for slowest in pairs) / d
-    return (instance.global_batch // d // b - 1) * max(times) + sum(times) + sent + max(reduced)
-
-
 def prices(instance: AmpInstance) -> list[Fraction]:
     """Those of all plans, rising."""
     found = set()
@@ -71,7 +38,7 @@ def prices(instance: AmpInstance) -> list[Fraction]:
         degrees = Degrees(*(plan[name] for name in ("microbatch", "tp_degree", "dp_degree", "pp_degree")))
         profiled = degrees.tp_degree in instance.layers[0].forward_s[instance.nodes[0].gpu]
         if profiled and tuple(plan["placement"]) in placements(instance, degrees):
-            found.add(price(instance, plan))
+            found.add(price(exactly(instance), plan))
     return sorted(found)
 
 
@@ -153,7 +120,7 @@ def optimum(instance: AmpInstance) -> Fraction | float:
     return min(prices(instance), default=math.inf)
 
 
-SPOILING = Spoiling(small, _mutants, optimum, price)
+SPOILING = Spoiling(small, _mutants, optimum, lambda instance, plan: price(exactly(instance), plan))
 
 
 def two_nodes(**fields: Any) -> AmpInstance:
@@ -191,7 +158,7 @@ def test_costs_on_larger_clusters(cases: int) -> None:
             cuts = sorted(rng.sample(range(1, len(layers)), degrees.pp_degree - 1))
             lengths = [end - begin for begin, end in pairwise((0, *cuts, len(layers)))]
             plan = {**vars(degrees), "lengths": lengths, "placement": list(rng.choice(allowed))}
-            assert checker.plan_time(exact, plan) == price(instance, plan), (number, plan)
+            assert checker.plan_time(exact, plan) == price(exactly(instance), plan), (number, plan)
             stages.add(degrees.pp_degree)
     assert len(stages) >= 4
 

@@ -6,12 +6,11 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
-from itertools import combinations, islice, permutations, product
-from typing import Any
+from itertools import combinations, islice, product
 
 import pytest
-from certificate_cases import Spoiling, claimed, parsed, proves
-from oracles.device_mapping import mappings, random_mapping
+from certificate_cases import Spoiling, claimed, exactly, parsed, proves
+from oracles.device_mapping import mappings, random_mapping, seconds_of
 from small_instances import random_case
 
 import planner
@@ -32,31 +31,9 @@ needs_sat = pytest.mark.usefixtures("_sat")
 
 def optimum(instance: DeviceMapping) -> Fraction:
     """The least time of all mappings, exactly: of those that are next to it in float64."""
-    R, B = instance.replicas, instance.bandwidth_bytes_per_s
-    cycles = [(0, *rest) for rest in permutations(range(1, R))] if instance.ring == "free" else [tuple(range(R))]
-
-    def seconds(device: dict[tuple[int, int], int], number: type = Fraction) -> Any:
-        found = []
-        for s, stage in enumerate(instance.stages):
-            shared = number(stage.compute_s)
-            if instance.objective != "p2p" and R > 1:
-                slowest = max(
-                    min(B[device[s, a]][device[s, b]] for a, b in zip(order, order[1:] + order[:1], strict=True))
-                    for order in cycles
-                )
-                shared += 2 * (R - 1) * number(stage.parameter_bytes) / R / number(slowest)
-            for r in range(R):
-                sent = [
-                    number(edge.volume_bytes) / number(B[device[edge.source, r]][device[edge.target, r]])
-                    for edge in instance.edges
-                    if s in (edge.source, edge.target) and instance.objective != "allreduce"
-                ]
-                found.append(shared + sum(sent))
-        return max(found)
-
-    rough = [(seconds(device, float), device) for device in mappings(instance)]
-    least = min(value for value, _ in rough)
-    return min(seconds(device) for value, device in rough if value <= least * (1 + 1e-9))
+    rough = [(seconds_of(instance, device), device) for device in mappings(instance)]
+    least, exact = min(value for value, _ in rough), exactly(instance)
+    return Fraction(min(seconds_of(exact, device) for value, device in rough if value <= least * (1 + 1e-9)))
 
 
 def small(number: int) -> DeviceMapping:

@@ -1,7 +1,6 @@
 """Certificates of hierarchical partitioning: accepted where all plans, priced in fractions, confirm them."""
 
 import copy
-import math
 import random
 from collections.abc import Iterator
 from dataclasses import replace
@@ -9,8 +8,8 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from certificate_cases import Spoiling, claimed, parsed
-from oracles.hierarchical_partitioning import plans, random_hierarchical, tight_graph
+from certificate_cases import Spoiling, claimed, exact_optimum, parsed
+from oracles.hierarchical_partitioning import BruteForce, random_hierarchical, tight_graph
 
 from formulations.contract.family import UncertifiedError
 from formulations.hierarchical_partitioning.certificate import checker
@@ -27,42 +26,6 @@ def small(number: int) -> HierarchicalInstance:
         if len(found.flat.layers) <= 3:
             return found
     return random_hierarchical(number, max_nodes=3 if number % 20 == 0 else 2, max_tmpcs=2)
-
-
-def price(instance: HierarchicalInstance, plan: dict) -> Fraction | None:
-    """The exact time of a plan; ``None`` if it does not fit into the memory."""
-    flat, most = instance.flat, min(instance.flat.num_microbatches, instance.flat.num_devices)
-    B1, B2 = Fraction(instance.inner_bandwidth), Fraction(instance.outer_bandwidth)
-    room = Fraction(flat.memory_bytes) * (1 + Fraction(1, 10**12))
-    layers = {str(layer.id): layer.tmpcs for layer in flat.layers}
-    ends = [(str(e.source), str(e.target), e) for e in flat.edges]
-    times, s = [], 0
-    for superstage in reversed(plan["stages"]):
-        d2, held = superstage["dp_degree"], set[str]()
-        for stage in reversed(superstage["inner"]):
-            d1, t, nodes = stage["dp_degree"], stage["tp_degree"], {str(v) for v in stage["nodes"]}
-            chosen = {v: next(x for x in layers[v][t] if x.id == stage["tmpcs"][v]) for v in nodes}
-            s, held = s + d1 * d2, held | nodes
-            flying = math.ceil(Fraction(most, d1) if instance.memory_model == "crude" else Fraction(s, d1 * d2))
-            memory = sum(Fraction(x.activation_bytes) * flying + Fraction(x.static_bytes) for x in chosen.values())
-            if memory > room and instance.memory_model is not MemoryModel.NONE:
-                return None
-            volume = sum(4 * Fraction(d1 - 1, d1) * Fraction(x.weight_bytes) for x in chosen.values())
-            for u, v, e in ends:
-                if v in nodes and u not in nodes:
-                    volume += 2 * (Fraction(e.bytes) + Fraction(chosen[v].sync_forward_bytes.get(e.source, 0)))
-                if u in nodes and v not in nodes:
-                    volume += 2 * (Fraction(e.bytes) + Fraction(chosen[u].sync_backward_bytes.get(e.target, 0)))
-            times.append((sum(Fraction(x.time) for x in chosen.values()) + volume / B1) / d1 / d2)
-        weights = sum(min(t * Fraction(x.weight_bytes) for t, row in layers[v].items() for x in row) for v in held)
-        crossing = sum(Fraction(e.bytes) for u, v, e in ends if (u in held) is not (v in held))
-        times.append((4 * Fraction(d2 - 1, d2) * weights + 2 * crossing) / d2 / B2)
-    return max(times)
-
-
-def prices(instance: HierarchicalInstance) -> list[Fraction]:
-    """Those of all plans, rising."""
-    return sorted({each for each in (price(instance, plan) for plan in plans(instance)) if each is not None})
 
 
 def _mutants(rng: random.Random, content: dict, good: dict) -> Iterator[tuple[dict, dict]]:
@@ -91,11 +54,11 @@ def _mutants(rng: random.Random, content: dict, good: dict) -> Iterator[tuple[di
 
 
 def optimum(instance: HierarchicalInstance) -> Fraction | float:
-    """The least price; infinite if there is no plan."""
-    return min(prices(instance), default=math.inf)
+    """The least objective of all plans, exactly; infinite if there is none."""
+    return exact_optimum(lambda each: BruteForce(each).solve(), instance)
 
 
-SPOILING = Spoiling(small, _mutants, optimum, price)
+SPOILING = Spoiling(small, _mutants, optimum)
 
 
 def two_layers(**fields: Any) -> HierarchicalInstance:

@@ -6,10 +6,10 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
-from itertools import combinations, pairwise
 
 import pytest
-from certificate_cases import Spoiling, claimed, parsed
+from certificate_cases import Spoiling, claimed, exact_optimum, parsed
+from oracles import layer_assignment
 from small_instances import random_case
 
 from formulations.layer_assignment.certificate import checker
@@ -18,24 +18,9 @@ from instances.problems.layer_assignment import LayerAssignmentInstance, TiedPar
 from solvers.outcome import Watch
 
 
-def all_reduce(instance: LayerAssignmentInstance, stage: int, begin: int, end: int) -> Fraction:
-    """Of a stage, exactly."""
-    held = sum(map(Fraction, instance.parameters[begin:end]), Fraction(0))
-    held += sum(Fraction(tie.parameters) for tie in instance.tied if {*tie.layers} & {*range(begin, end)})
-    rings = instance.ring_s_per_parameter or (0.0,)
-    return held * Fraction(rings[stage % len(rings)])
-
-
 def optimum(instance: LayerAssignmentInstance) -> Fraction | float:
-    """The least time of any assignment, exactly; infinite if there is none."""
-    L, S, found = instance.num_layers, instance.num_stages, []
-    for inner in combinations(range(1, L), S - 1):
-        ends = (0, *inner, L)
-        times = [sum(map(Fraction, instance.layer_time_s[a:b]), Fraction(0)) for a, b in pairwise(ends)]
-        sent = [Fraction(instance.cut_cost(end - 1, stage)) for stage, end in enumerate(inner)]
-        reduced = [all_reduce(instance, stage, *span) for stage, span in enumerate(pairwise(ends))]
-        found.append((instance.num_microbatches - 1) * max(times) + sum(times) + sum(sent) + max(reduced))
-    return min(found, default=math.inf)
+    """The least objective of all plans, exactly; infinite if there is none."""
+    return exact_optimum(layer_assignment.optimum, instance)
 
 
 def small(number: int) -> LayerAssignmentInstance:

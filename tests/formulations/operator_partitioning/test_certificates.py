@@ -9,44 +9,21 @@ from fractions import Fraction
 from itertools import count
 
 import pytest
-from certificate_cases import Spoiling, claimed, parsed
-from oracles.operator_partitioning import plans
+from certificate_cases import Spoiling, claimed, exact_optimum, parsed
+from oracles import operator_partitioning
 from small_instances import random_case
 
 import planner
 from formulations.contract.family import UncertifiedError
 from formulations.operator_partitioning.certificate import checker
 from formulations.operator_partitioning.certificate.writer import write
-from formulations.operator_partitioning.definition.plan import plan_from_json
-from formulations.operator_partitioning.definition.problem import violations
 from instances.problems.operator_partitioning import Operator, OperatorInstance, Tensor, TrainingMemory
 from solvers.outcome import Watch
 
 
-def seconds(instance: OperatorInstance, plan: dict) -> Fraction:
-    """The objective, once more and exactly."""
-    home = {v: s for s, stage in enumerate(plan["stages"]) for v in stage}
-    ids, B = [operator.id for operator in instance.operators], Fraction(instance.bandwidth_bytes_per_s)
-    times = [Fraction(0)] * len(plan["stages"])
-    for operator in instance.operators:
-        times[home[operator.id]] += Fraction(operator.compute_s)
-    for tensor in instance.tensors:
-        source = home[ids[tensor.source]]
-        for taker in {home[ids[v]] for v in tensor.targets} - {source}:
-            times[source] += Fraction(tensor.volume_bytes) / B
-            times[taker] += Fraction(tensor.volume_bytes) / B
-    if instance.num_stages is not None:
-        return max(time / r for time, r in zip(times, plan["replicas"], strict=True))
-    R, sizes = plan["replicas"][0], {o.id: Fraction(o.parameter_bytes) for o in instance.operators}
-    largest = max(sum(sizes[v] for v in stage) for stage in plan["stages"])
-    rounds = (instance.step_microbatches or 0) // R + len(times) - 1
-    return rounds * max(times) + 2 * (R - 1) * largest / R / B
-
-
 def optimum(instance: OperatorInstance) -> Fraction | float:
-    """The least objective of all plans that the definition allows; infinite if there is none."""
-    kept = (plan for plan in plans(instance) if not violations(instance, plan_from_json(instance, plan)))
-    return min((seconds(instance, plan) for plan in kept), default=math.inf)
+    """The least objective of all plans, exactly; infinite if there is none."""
+    return exact_optimum(operator_partitioning.optimum, instance)
 
 
 def small(number: int) -> OperatorInstance:
@@ -118,7 +95,7 @@ def _mutants(rng: random.Random, content: dict, good: dict) -> Iterator[tuple[di
         yield content, mutant
 
 
-SPOILING = Spoiling(small, _mutants, optimum, seconds)
+SPOILING = Spoiling(small, _mutants, optimum)
 
 
 def chain(**changes: object) -> OperatorInstance:

@@ -5,8 +5,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from oracles.operator_partitioning import random_instance
 
 import planner
@@ -123,28 +121,6 @@ def test_refinement_never_makes_it_worse_and_keeps_the_rules(cases: int) -> None
 
 def test_the_default_number_of_clusters() -> None:
     assert [default_clusters(each) for each in (2, 16, 100)] == [64, 128, 256]
-
-
-def fronted_subgraphs(instance: OperatorInstance) -> int:
-    found = all_downsets(instance, 10**6)
-    assert found is not None
-    return len(found) - 1  # the paper leaves the empty one out
-
-
-@given(st.integers(0, 10**6))
-def test_theorem_4_4_there_are_at_least_as_many_fronted_subgraphs_as_operators(seed: int) -> None:
-    instance = random_instance(random.Random(seed), 9)
-    assert fronted_subgraphs(instance) >= len(instance.operators)
-
-
-@given(st.integers(0, 10**6), st.integers(1, 12))
-def test_theorem_4_5_as_many_where_the_order_is_unique(seed: int, n: int) -> None:
-    rng = random.Random(seed)
-    path = {(v, v + 1) for v in range(n - 1)}
-    jumps = {tuple(sorted(rng.sample(range(n), 2))) for _ in range(rng.randint(0, 6))} if n > 1 else set()
-    tensors = [Tensor(a, (b,), 1.0) for a, b in sorted(path | jumps)]
-    instance = OperatorInstance("path", *in_topological_order([Operator(v, 1.0) for v in range(n)], tensors))
-    assert fronted_subgraphs(instance) == n
 
 
 def test_losses_of_each_step_add_up() -> None:

@@ -9,47 +9,19 @@ from fractions import Fraction
 from itertools import count
 
 import pytest
-from certificate_cases import Spoiling, claimed, parsed, proves
-from oracles.pipeline_placement import plans
+from certificate_cases import Spoiling, claimed, exact_optimum, parsed, proves
+from oracles import pipeline_placement
 from small_instances import random_case
 
 import planner
 from formulations.pipeline_placement.certificate import checker
-from formulations.pipeline_placement.definition.plan import plan_from_json
-from formulations.pipeline_placement.definition.problem import violations
 from instances.problems.operator_partitioning import Operator, OperatorInstance, Tensor
 from instances.problems.pipeline_placement import PlacementInstance, place_on
 
 
-def seconds(instance: PlacementInstance, plan: dict) -> Fraction:
-    """The objective, once more and exactly."""
-    graph, R, B = instance.operators, instance.operators.replicas, instance.bandwidth_bytes_per_s
-    home = {v: s for s, stage in enumerate(plan["partition"]["stages"]) for v in stage}
-    ids, devices = [operator.id for operator in graph.operators], plan["mapping"]["devices"]
-    times = []
-    for s, row in enumerate(devices):
-        held = [operator for operator in graph.operators if home[operator.id] == s]
-        shared = sum((Fraction(operator.compute_s) for operator in held), Fraction(0))
-        if instance.objective != "p2p" and R > 1:
-            slowest = min(B[a][b] for a, b in zip(row, row[1:] + row[:1], strict=True))
-            shared += Fraction(2 * (R - 1), R) * sum(Fraction(o.parameter_bytes) for o in held) / Fraction(slowest)
-        for r in range(R):
-            sent = Fraction(0)
-            for tensor in graph.tensors if instance.objective != "allreduce" else ():
-                source = home[ids[tensor.source]]
-                for taker in {home[ids[v]] for v in tensor.targets} - {source}:
-                    if s in (source, taker):
-                        sent += Fraction(tensor.volume_bytes) / Fraction(B[devices[source][r]][devices[taker][r]])
-            times.append(shared + sent)
-    return max(times)
-
-
 def optimum(instance: PlacementInstance) -> Fraction | float:
-    """The least time of all plans that the definition allows, exactly; infinite if there is none."""
-    found = plans(instance)
-    if instance.operators.memory_bytes is not None:
-        found = (plan for plan in found if not violations(instance, plan_from_json(instance, plan)))
-    return min((seconds(instance, plan) for plan in found), default=math.inf)
+    """The least objective of all plans, exactly; infinite if there is none."""
+    return exact_optimum(pipeline_placement.optimum, instance)
 
 
 def small(number: int) -> PlacementInstance:
@@ -76,7 +48,7 @@ def _mutants(rng: random.Random, content: dict, good: dict) -> Iterator[tuple[di
         yield content, mutant
 
 
-SPOILING = Spoiling(small, _mutants, optimum, seconds)
+SPOILING = Spoiling(small, _mutants, optimum)
 
 
 def hand(**changes: object) -> PlacementInstance:

@@ -21,7 +21,7 @@ from formulations.stage_partitioning.paper import pipedream, pipedream_recursion
 from formulations.stage_partitioning.paper.pipedream_recursion import Chain, Level, Memory, Replicated, partition
 from instances.problems.stage_edits import linearise
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
-from solvers.outcome import Limits, Stop, Watch
+from solvers.outcome import Limits, Watch
 
 
 def named(names: list[str], **changes: Any) -> StageInstance:
@@ -181,14 +181,6 @@ def test_a_graph_that_is_no_chain_becomes_one(cases: int) -> None:
         assert evaluate(instance, plan) == pytest.approx(best["lifo"].time, rel=1e-9)
         others += best["id"] is not None and best["id"].time != best["lifo"].time
     assert others > cases // 50
-
-
-@pytest.mark.parametrize("method", [baselines.solve, pipedream.solve, pipedream_recursion.solve])
-def test_a_stopped_baseline_keeps_quiet(method: Any) -> None:
-    watch = Watch()
-    watch.stop(Stop.INTERRUPTED)
-    answer = method(named(BERT), Limits(), watch)
-    assert answer.plan is None and not answer.infeasible and answer.stop is Stop.INTERRUPTED
 
 
 RESTRICTED = {"nodp": {"max_dp": 1}, "notp": {"tp": "1"}, "noar": {"forbid_tmpc": "activation recomp"}}

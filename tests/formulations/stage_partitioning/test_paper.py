@@ -194,10 +194,3 @@ def test_wide_graphs_get_a_plan_from_the_dispatcher() -> None:
     assert answer.bound == pytest.approx(sum(1.0 + v for v in range(30)) / 4)
     assert evaluate(instance, answer.plan) <= 1.05 * answer.bound
     assert threshold.solve(instance, Limits(), Watch()).stop is Stop.SIZE_LIMIT
-
-
-def test_a_stopped_program_keeps_quiet() -> None:
-    watch = Watch()
-    watch.stop(Stop.INTERRUPTED)
-    answer = piper.solve(trap(), Limits(), watch)
-    assert answer.plan is None and not answer.infeasible and answer.stop is Stop.INTERRUPTED

@@ -3,10 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from oracles.stage_partitioning import Best, brute_force
-from strategies import random_stage_instance, stage_instances
+from strategies import random_stage_instance
 
 from formulations.stage_partitioning.definition.plan import Stage, StagePlan
 from formulations.stage_partitioning.definition.problem import (
@@ -205,56 +203,3 @@ def test_the_oracles_plans_are_feasible_and_cost_what_it_says(cases: int):
             assert violations(instance, plan_of(best)) == ()
             assert evaluate(instance, plan_of(best)) == pytest.approx(best.time, rel=1e-12, abs=1e-12)
     assert solved > cases / 3
-
-
-def test_planted_instances_are_feasible_and_starved_ones_are_not(cases: int):
-    for seed in range(cases):
-        for memory in ("planted", "tight"):
-            assert brute_force(random_stage_instance(seed, memory=memory)) is not None
-        starved = random_stage_instance(seed, memory="starved")
-        if starved.memory_bytes > 0:
-            assert brute_force(starved) is None
-
-
-def optimum(instance: StageInstance) -> float:
-    best = brute_force(instance)
-    return float("inf") if best is None else best.time
-
-
-@given(stage_instances(max_nodes=4, exactly=False))
-def test_more_memory_or_devices_never_hurt(instance: StageInstance):
-    before = optimum(instance)
-    assert optimum(replace(instance, memory_bytes=instance.memory_bytes + 3)) <= before
-    assert optimum(replace(instance, num_devices=instance.num_devices + 1)) <= before
-
-
-@given(stage_instances(max_nodes=4), st.sampled_from([2, 8, 0.5]))
-def test_scaling_times_and_bandwidth_scales_the_optimum(instance: StageInstance, factor: float):
-    layers = tuple(
-        replace(layer, tmpcs={t: tuple(replace(x, time=x.time * factor) for x in xs) for t, xs in layer.tmpcs.items()})
-        for layer in instance.layers
-    )
-    scaled = replace(instance, layers=layers, bandwidth=instance.bandwidth / factor)
-    assert optimum(scaled) == pytest.approx(optimum(instance) * factor)
-
-
-@given(stage_instances(max_nodes=4, ids="int"))
-def test_relabelling_keeps_the_optimum(instance: StageInstance):
-    name = {layer.id: f"v{1000 - position}" for position, layer in enumerate(instance.layers)}
-
-    def renamed(x: Tmpc) -> Tmpc:
-        return replace(
-            x,
-            sync_forward_bytes={name[u]: size for u, size in x.sync_forward_bytes.items()},
-            sync_backward_bytes={name[w]: size for w, size in x.sync_backward_bytes.items()},
-        )
-
-    relabelled = replace(
-        instance,
-        layers=tuple(
-            replace(layer, id=name[layer.id], tmpcs={t: tuple(map(renamed, xs)) for t, xs in layer.tmpcs.items()})
-            for layer in reversed(instance.layers)
-        ),
-        edges=tuple(Edge(name[edge.source], name[edge.target], edge.bytes) for edge in instance.edges),
-    )
-    assert optimum(relabelled) == pytest.approx(optimum(instance))

@@ -2,20 +2,9 @@
 
 from oracles.tmpc_knapsack import make
 
-from formulations.contract.family import Claim
 from formulations.tmpc_knapsack import FAMILY
 from instances.problems.tmpc_knapsack import generate
 from solvers.outcome import Limits, Watch
-
-
-def test_methods_and_their_claims() -> None:
-    claims = {method.name: method.claim for method in FAMILY.methods}
-    assert claims == {
-        "piper": Claim.HEURISTIC,
-        "exact": Claim.EXACT,
-        "cpsat": Claim.EXACT,
-        "milp": Claim.EXACT,
-    }
 
 
 def test_the_dispatcher_takes_the_compiled_search() -> None:
@@ -42,8 +31,3 @@ def test_an_infeasible_instance_is_feasible_at_the_capacity_named() -> None:
     for capacity, feasible in ((4.25, True), (4.2499, False)):
         answer = FAMILY.method("exact").solve(FAMILY.read(instance, "k", {"memory": capacity}), Limits(), Watch())
         assert (answer.plan is not None) is feasible
-
-
-def test_description() -> None:
-    assert FAMILY.describe(generate(4, 3, seed=8))["options"] == 12
-    assert FAMILY.describe(generate(4, 3, seed=8))["origin.seed"] == 8

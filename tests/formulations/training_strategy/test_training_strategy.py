@@ -190,22 +190,6 @@ def test_a_flat_file_is_read_with_overrides() -> None:
     assert planner.solve(planner.load("diamond", problem="training_strategy", linearize="id")).status is Status.OPTIMAL
 
 
-def test_exact_search_against_brute_force(cases: int) -> None:
-    infeasible = 0
-    for number in range(5 * cases):
-        instance = random_instance(random.Random(f"strategy {number}"))
-        best, found = optimum(instance), exact.solve(instance, Limits(), Watch())
-        assert (best is None) == found.infeasible, number
-        if best is None:
-            infeasible += 1
-            continue
-        assert found.stop is Stop.PROVED and found.bound is not None
-        assert violations(instance, found.plan) == ()
-        assert evaluate(instance, found.plan) == pytest.approx(best, rel=1e-9), number
-        assert best * (1 - 2e-6) <= found.bound <= best * (1 + 1e-9), number
-    assert infeasible > cases / 4
-
-
 def test_a_search_that_may_leave_a_gap_proves_no_more_than_that(cases: int) -> None:
     """It ends with degrees that are not searched: its bound is theirs, not the plan's time."""
     left = 0
@@ -581,12 +565,3 @@ def test_large_chains_are_proved_in_a_minute(name: str, devices: int, batch: int
     flat = replace(model, num_devices=devices, num_microbatches=batch, bandwidth=50e9)
     found = planner.solve(of_chain(flat), limits=Limits(time_s=allowed_s(60)))
     assert found.status is Status.OPTIMAL and found.verified
-
-
-@pytest.mark.slow
-def test_exact_search_against_brute_force_by_the_thousand(cases: int) -> None:
-    for number in range(cases):
-        instance = random_instance(random.Random(f"strategies {number}"), most_layers=5)
-        best, found = optimum(instance), exact.solve(instance, Limits(), Watch())
-        assert (best is None) == found.infeasible, number
-        assert best is None or evaluate(instance, found.plan) == pytest.approx(best, rel=1e-9), number

@@ -3,6 +3,7 @@
 import math
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import combinations, pairwise, permutations
 from typing import Any
 
@@ -31,48 +32,42 @@ def random_instance(rng: random.Random) -> AmpInstance:
     )
 
 
+def price(instance: AmpInstance, plan: dict) -> float:
+    """The time of a plan, once more; exactly, where the numbers of the instance are fractions."""
+    t, d, S, b = (plan[name] for name in ("tp_degree", "dp_degree", "pp_degree", "microbatch"))
+    at, size = plan["placement"], instance.devices_per_node
+
+    def link(x: int, y: int) -> float:
+        here, there = instance.nodes[x // size], instance.nodes[y // size]
+        if x // size == y // size:
+            return here.intra_bytes_per_s
+        return min(here.inter_bytes_per_s, there.inter_bytes_per_s)
+
+    def who(stage: int, rank: int, m: int) -> int:
+        return at[(stage * d + rank) * t + m]
+
+    times, reduced, sent, begin = [], [0], 0, 0
+    for stage, length in enumerate(plan["lengths"]):
+        mine = range(begin, begin + length)
+        begin += length
+        forward = [instance.layers[v].forward_s[node.gpu][t] for v in mine for node in instance.nodes]
+        times.append(instance.passes * b * sum(forward) / len(instance.nodes))
+        held = sum(instance.layers[v].parameters for v in mine)
+        held += sum(tie.parameters for tie in instance.tied if {*mine} & {*tie.layers})
+        for m in range(t if d > 1 else 0):
+            slowest = min(link(who(stage, rank, m), who(stage, (rank + 1) % d, m)) for rank in range(d))
+            reduced.append(2 * (d - 1) * instance.parameter_bytes * held / d / t / slowest)
+        if stage + 1 < S:
+            last = instance.layers[begin - 1]
+            volume = b * last.activation_bytes / (t if last.split_activation else 1)
+            pairs = [min(link(who(stage, rank, m), who(stage + 1, rank, m)) for m in range(t)) for rank in range(d)]
+            sent += sum(volume / slowest for slowest in pairs) / d
+    return (instance.global_batch // d // b - 1) * max(times) + sum(times) + sent + max(reduced)
+
+
 def brute_force(instance: AmpInstance) -> float:
-    """The least step time with Megatron's placement, priced once more; ``inf`` if no degrees have a plan."""
-    size, devices, batch = instance.devices_per_node, instance.num_devices, instance.global_batch
-
-    def link(a: int, b: int) -> float:
-        first, second = instance.nodes[a // size], instance.nodes[b // size]
-        if a // size == b // size:
-            return first.intra_bytes_per_s
-        return min(first.inter_bytes_per_s, second.inter_bytes_per_s)
-
-    def seconds(tp: int, dp: int, pp: int, mbs: int, ends: tuple[int, ...]) -> float:
-        def who(stage: int, d: int, m: int) -> int:
-            return stage * tp * dp + d * tp + m
-
-        times, syncs, sending = [], [0.0], 0.0
-        for stage in range(pp):
-            mine = range(ends[stage], ends[stage + 1])
-            forward = [sum(instance.layers[i].forward_s[n.gpu][tp] for n in instance.nodes) for i in mine]
-            times.append(instance.passes * mbs * sum(forward) / len(instance.nodes))
-            held = sum(instance.layers[i].parameters for i in mine)
-            held += sum(tie.parameters for tie in instance.tied if set(mine) & set(tie.layers))
-            for m in range(tp if dp > 1 else 0):
-                slowest = min(link(who(stage, d, m), who(stage, (d + 1) % dp, m)) for d in range(dp))
-                syncs.append(2 * (dp - 1) / dp * instance.parameter_bytes * held / tp / slowest)
-            if stage + 1 < pp:
-                last = instance.layers[ends[stage + 1] - 1]
-                volume = mbs * last.activation_bytes / (tp if last.split_activation else 1)
-                for d in range(dp):
-                    sending += volume / min(link(who(stage, d, m), who(stage + 1, d, m)) for m in range(tp)) / dp
-        return (batch // dp // mbs - 1) * max(times) + sum(times) + sending + max(syncs)
-
-    layers = len(instance.layers)
-    steps = (
-        seconds(tp, dp, devices // tp // dp, mbs, (0, *cuts, layers))
-        for tp in range(1, size + 1)
-        for dp in range(1, devices + 1)
-        if size % tp == 0 and devices % (tp * dp) == 0 and batch % dp == 0
-        for mbs in range(1, batch + 1)
-        if batch % (dp * mbs) == 0
-        for cuts in combinations(range(1, layers), devices // tp // dp - 1)
-    )
-    return min(steps, default=math.inf)
+    """The least step time with Megatron's placement; ``inf`` if no degrees have a plan."""
+    return min((price(instance, plan) for plan in plans(replace(instance, placement="megatron"))), default=math.inf)
 
 
 def plans(instance: AmpInstance) -> Iterator[dict[str, Any]]:

@@ -23,7 +23,7 @@ def node_seconds(instance: DeviceMapping, device: dict[tuple[int, int], int], st
         speed = max(
             min(B[device[stage, order[i]]][device[stage, order[(i + 1) % R]]] for i in range(R)) for order in orders
         )
-        seconds += 2 * (R - 1) / R * instance.stages[stage].parameter_bytes / speed
+        seconds += 2 * (R - 1) * instance.stages[stage].parameter_bytes / R / speed
     return seconds
 
 

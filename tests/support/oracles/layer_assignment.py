@@ -9,7 +9,7 @@ from instances.problems.layer_assignment import LayerAssignmentInstance, TiedPar
 
 def step_seconds(instance: LayerAssignmentInstance, lengths: list[int]) -> float:
     """The objective, once more: slowest stage per further micro-batch, all stages, all cuts, slowest all-reduce."""
-    layer, times, sending, syncs = 0, [], 0.0, [0.0]
+    layer, times, sending, syncs = 0, [], 0, [0]
     for stage, length in enumerate(lengths):
         mine = set(range(layer, layer + length))
         times.append(sum(instance.layer_time_s[each] for each in mine))

@@ -40,7 +40,7 @@ def step_seconds(instance: MeshInstance, cover: Cover) -> float:
 
     def ring(nodes: list[int], volume: float) -> float:
         n = len(nodes)
-        return max(2 * (n - 1) / n * volume / link(nodes[i], nodes[(i + 1) % n]) for i in range(n)) if n > 1 else 0.0
+        return max(2 * (n - 1) * volume / n / link(nodes[i], nodes[(i + 1) % n]) for i in range(n)) if n > 1 else 0
 
     times, syncs = [], []
     for tile in cover:
@@ -48,7 +48,7 @@ def step_seconds(instance: MeshInstance, cover: Cover) -> float:
             instance.compute_s + max(ring([node(tile, m, r) for m in range(t)], instance.tp_bytes) for r in range(d))
         )
         syncs.append(max(ring([node(tile, m, r) for r in range(d)], instance.dp_bytes) for m in range(t)))
-    sending = 0.0
+    sending = 0
     for here, there in pairwise(cover) if instance.ordered else ():
         for r in range(d):
             links = [link(node(here, m, r), node(there, m, r)) for m in range(t)]

@@ -100,7 +100,7 @@ def _value(instance: OperatorInstance, home: tuple[int, ...], stages: int, each:
         return max(times) / each
     assert instance.step_microbatches is not None
     syncs = [
-        2 * (each - 1) / each * sum(o.parameter_bytes for v, o in enumerate(instance.operators) if home[v] == stage)
+        2 * (each - 1) * sum(o.parameter_bytes for v, o in enumerate(instance.operators) if home[v] == stage) / each
         for stage in range(stages)
     ]
     return (instance.step_microbatches // each + stages - 1) * max(times) + max(syncs) / instance.bandwidth_bytes_per_s
@@ -111,7 +111,7 @@ def step_time(instance: OperatorInstance, home: tuple[int, ...], times: list[flo
     fed = {(home[t.source], home[v]) for t in instance.tensors for v in t.targets} - {(s, s) for s in range(len(times))}
 
     def longest(stage: int) -> float:
-        return times[stage] + max([longest(after) for before, after in fed if before == stage], default=0.0)
+        return times[stage] + max([longest(after) for before, after in fed if before == stage], default=0)
 
     sizes = [
         sum(o.parameter_bytes for v, o in enumerate(instance.operators) if home[v] == s) for s in range(len(times))
@@ -120,7 +120,7 @@ def step_time(instance: OperatorInstance, home: tuple[int, ...], times: list[flo
     return (
         max(longest(stage) for stage in range(len(times)))
         + max(max(0, len(each) - 1) * time for each, time in zip(own, times, strict=True))
-        + max(2 * (r - 1) / r * size / instance.bandwidth_bytes_per_s for r, size in zip(counts, sizes, strict=True))
+        + max(2 * (r - 1) * size / r / instance.bandwidth_bytes_per_s for r, size in zip(counts, sizes, strict=True))
     )
 
 

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from itertools import pairwise, permutations, product
 from typing import Any
 
+from oracles.operator_partitioning import ROUNDING, stage_memory
+
 from instances.problems.operator_partitioning import Operator, OperatorInstance, Tensor, in_topological_order
 from instances.problems.pipeline_placement import PlacementInstance, place_on
 
@@ -30,7 +32,7 @@ def random_instance(rng: random.Random, stages: int, replicas: int, objective: s
 def price(instance: PlacementInstance, home: tuple[int, ...], device: dict[tuple[int, int], int]) -> float:
     """The slowest stage replica, once more."""
     graph, R, B = instance.operators, instance.operators.replicas, instance.bandwidth_bytes_per_s
-    worst, times, rings = 0.0, {}, [0.0]
+    worst, times, rings = 0, {}, [0]
     for (stage, replica), here in device.items():
         total = sum(o.compute_s for v, o in enumerate(graph.operators) if home[v] == stage)
         if instance.objective != "allreduce":
@@ -45,7 +47,7 @@ def price(instance: PlacementInstance, home: tuple[int, ...], device: dict[tuple
             ring = [device[stage, r] for r in range(R)]
             slowest = min(B[a][b] for a, b in pairwise([*ring, ring[0]]))
             held = sum(o.parameter_bytes for v, o in enumerate(graph.operators) if home[v] == stage)
-            rings.append(2 * (R - 1) / R * held / slowest)
+            rings.append(2 * (R - 1) * held / R / slowest)
             total += rings[-1]
         worst = max(worst, total)
     return step(instance, home, times) + max(rings) if instance.objective == "step" else worst
@@ -57,7 +59,7 @@ def step(instance: PlacementInstance, home: tuple[int, ...], times: dict[tuple[i
 
     def longest(stage: int, replica: int) -> float:
         behind = [longest(after, replica) for before, after in fed if before == stage != after]
-        return times[stage, replica] + max(behind, default=0.0)
+        return times[stage, replica] + max(behind, default=0)
 
     return max(
         max(longest(stage, replica) for stage in range(instance.num_stages))
@@ -73,6 +75,10 @@ def optimum(instance: PlacementInstance) -> float:
     best = float("inf")
     for home in product(range(stages), repeat=len(graph.operators)):
         if len(set(home)) < stages or any(home[t.source] > home[v] for t in graph.tensors for v in t.targets):
+            continue
+        needs = [stage_memory(graph, home, stage, stages) for stage in range(stages)]
+        room = (graph.memory_bytes or 0.0) * (graph.replicas if graph.pooled_memory else 1)
+        if graph.memory_bytes is not None and max(needs) > room * (1 + ROUNDING):
             continue
         for devices in permutations(range(len(nodes))):
             best = min(best, price(instance, home, dict(zip(nodes, devices, strict=True))))
