@@ -83,7 +83,7 @@ def _csv(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 
 def _md(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    lines = [heads, ["---", *("---:" for _ in heads[1:])], *rows]
+    lines = [heads, ["---:" if side == "r" else "---" for side in _sides(heads, rows)], *rows]
     return "".join(f"{markdown_line(map(_cell, line))}\n" for line in lines)
 
 
@@ -92,8 +92,14 @@ def _tex(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
         return " & ".join(_escape(_cell(cell)) for cell in cells) + " \\\\\n"
 
     body = f"\\toprule\n{line(heads)}\\midrule\n{''.join(map(line, rows))}\\bottomrule\n"
-    sides = "".join("l" if not place or head == "method" else "r" for place, head in enumerate(heads))
-    return f"% \\usepackage{{booktabs}}\n\\begin{{tabular}}{{{sides}}}\n{body}\\end{{tabular}}\n"
+    return f"% \\usepackage{{booktabs}}\n\\begin{{tabular}}{{{_sides(heads, rows)}}}\n{body}\\end{{tabular}}\n"
+
+
+def _sides(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """Where the cells of each column stand: numbers at the right, words at the left, as the first column does."""
+    numbers = re.compile(r"|-|optimal|(<= )?-?[\d.].*")
+    columns = ([_cell(row[place]) for row in rows] for place in range(1, len(heads)))
+    return "l" + "".join("r" if all(map(numbers.fullmatch, cells)) else "l" for cells in columns)
 
 
 def _cell(value: Any) -> str:

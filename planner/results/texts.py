@@ -33,12 +33,16 @@ def percent(gap: float | None, digits: int = 3) -> str:
     ('33.3 %', '2,000 %', '0 %', '99.9 %', '-')
     >>> percent(0.0471, 2), percent(0.27, 2), percent(0.998, 2), percent(1.0, 2)
     ('4.7 %', '27 %', '99.8 %', '100 %')
+    >>> percent(1.578e15)  # a plan whose cost stands for "never"
+    '1.58e+17 %'
     """
     if gap is not None and abs(gap) <= OPTIMAL_GAP:
         return "0 %"
     if gap is not None and 1 - 0.5 * 0.1**digits <= gap < 1 - OPTIMAL_GAP:
         return f"{math.floor(1000 * gap) / 10:.1f} %"
-    return "-" if gap is None else f"{100 * gap:.{digits}g} %" if gap < 1 else f"{100 * gap:,.0f} %"
+    if gap is None or gap < 1:
+        return "-" if gap is None else f"{100 * gap:.{digits}g} %"
+    return f"{100 * gap:,.0f} %" if gap < 1e5 else f"{100 * gap:.{digits}g} %"
 
 
 def format_loss(loss: float | None, is_proved: bool) -> str:

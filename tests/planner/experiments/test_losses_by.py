@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from planner.display.paper_tables import kind_and_file, paper_table
+from planner.display.paper_tables import format_table, kind_and_file, paper_table
 from planner.display.populations import features_of
 from planner.experiments.validation.loss_by import losses_by
 from planner.experiments.validation.records import reasons, totals_of
@@ -132,6 +132,12 @@ def test_cells_of_tables_keep_their_signs() -> None:
     for wrong in ("csv=", "", "=x"):
         with pytest.raises(UsageError, match="tex, md, csv, or one of them with =FILE"):
             kind_and_file(wrong)
+
+
+def test_numbers_stand_at_the_right_and_words_at_the_left() -> None:
+    heads, rows = ["method", "loss", "effect"], [["a", "12 %", "3 of 4"], ["b", None, "none"], ["c", "optimal", "-"]]
+    assert format_table("md", heads, rows).splitlines()[1] == "| --- | ---: | --- |"
+    assert r"\begin{tabular}{lrl}" in format_table("tex", heads, rows)
 
 
 def test_reasons_that_differ_in_numbers_are_one() -> None:
