@@ -66,7 +66,7 @@ OBJECTIVE = {
 }
 
 
-CASES = 6
+CASES = 4
 NAMES = [family.name for family in FAMILIES]
 
 
@@ -108,33 +108,11 @@ def test_figures_are_whole_and_say_their_units(name: str) -> None:
 
 def test_plans_that_take_no_time_have_figures() -> None:
     """All operators take 0 s: there is no rate of samples, and nobody waits."""
-    instance = planner.load(
-        {
-            "problem": "stage_graph",
-            "schema_version": 1,
-            "name": "free",
-            "num_devices": 1,
-            "memory_bytes": 10.0,
-            "bandwidth_bytes_per_s": 1.0,
-            "latency_s": 0.0,
-            "minibatch": 1,
-            "schedule": "uniform",
-            "pass_ratio": [1, 2],
-            "weight_copies": 4.0,
-            "objective": "tps",
-            "operators": [
-                {
-                    "id": 0,
-                    "name": "free",
-                    "forward": {"fixed_s": 0.0, "per_sample_s": 0.0},
-                    "backward": {"fixed_s": 0.0, "per_sample_s": 0.0},
-                    "weight_bytes": 0.0,
-                    "activation_bytes": 0.0,
-                }
-            ],
-            "edges": [],
-        }
-    )
+    free = {"per_sample_s": 0.0}
+    instance = planner.load({
+        "problem": "stage_graph", "schema_version": 1, "num_devices": 1, "memory_bytes": 10.0, "minibatch": 1,
+        "bandwidth_bytes_per_s": 1.0, "operators": [{"id": 0, "forward": free, "backward": free}], "edges": [],
+    })  # fmt: skip
     result = planner.solve(instance, exact=True)
     family = warmed("stage_graph")
     assert result.objective == 0.0 and family.breakdown is not None

@@ -71,4 +71,4 @@ def test_examples_load(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", FILES)
 def test_mutated_files_load_or_are_refused_in_one_line(name: str, tmp_path: Path, many: int) -> None:
-    examine(name, tmp_path, many or 60, many or 2)
+    examine(name, tmp_path, many or 40, many or 1)

@@ -107,7 +107,7 @@ def examine(name: str, folder: Path, count: int, solved: int) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_wrong_instances_are_refused(name: str, folder: Path, many: int) -> None:
-    examine(name, folder, many or 150, many or 3)
+    examine(name, folder, many or 60, many or 1)
 
 
 def stages(**changes: Any) -> StageInstance:
@@ -209,9 +209,10 @@ CALLS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_wrong_arguments_are_refused(call: str) -> None:
-    refused = 0
-    for value in ODD:
+def test_wrong_arguments_are_refused(call: str, many: int) -> None:
+    """By default a quarter of the values, of each argument another one."""
+    tried, refused = ODD if many else ODD[[*CALLS].index(call) % 4 :: 4], 0
+    for value in tried:
         if value is int and call.endswith(("listen", "notice", "ended")):
             continue  # a function like others
         if isinstance(value, str) and call == "load inputs":
@@ -223,17 +224,4 @@ def test_wrong_arguments_are_refused(call: str) -> None:
             refused += 1
         except Exception as error:
             raise AssertionError(f"{call} with {value!r:.200}") from error
-    assert refused > len(ODD) / 3
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"time_s": math.nan}, {"time_s": math.inf}, {"time_s": -1}, {"time_s": True}, {"time_s": "5"}, {"gap": "0"},
-        {"gap": 1}, {"gap": -0.1}, {"gap": None}, {"seed": -1}, {"seed": 2**31}, {"seed": 1.0}, {"seed": True},
-        {"threads": 0}, {"threads": 1025}, {"threads": 2.0}, {"threads": None},
-    ],
-)  # fmt: skip
-def test_limits_check_themselves(wrong: dict[str, Any]) -> None:
-    with pytest.raises(planner.UsageError, match=f"limits: {next(iter(wrong))} is"):
-        planner.Limits(**wrong)
+    assert refused > len(tried) / 3

@@ -134,9 +134,7 @@ def test_all_partitions_of_operators(room: ModuleType, monkeypatch: pytest.Monke
         (hierarchical_cpsat, hierarchical_partitioning.random_hierarchical),
     ],
 )
-def test_the_next_plan_is_no_better(
-    room: ModuleType, make: Callable[[int], Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_next_plan_is_no_better(room: ModuleType, make: Callable[[int], Any], monkeypatch: Any) -> None:
     longest = 0
     for seed in range(4):
         with monkeypatch.context() as patch:

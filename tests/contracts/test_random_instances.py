@@ -4,11 +4,6 @@ The command line of `random_instances` does the same by the hundred thousand.
 """
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -76,9 +71,7 @@ def _failing(instance: Any, _: Answer[Any]) -> Answer[Any]:
     ("change", "said"),
     [(_bound_too_high, "claims the"), (_no_plan, "calls the instance infeasible"), (_failing, "exact fails")],
 )
-def test_a_false_claim_is_found_and_kept(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, change: Any, said: str
-) -> None:
+def test_a_false_claim_is_found_and_kept(monkeypatch: Any, tmp_path: Path, change: Any, said: str) -> None:
     _with(monkeypatch, "tmpc_knapsack", "exact", change)
     found = examine_chunk("tmpc_knapsack", 0, 0, 8, str(tmp_path))
     assert found.instances == 8 and any(said in sentence for sentence in found.wrong)
@@ -95,9 +88,7 @@ def test_brute_force_is_a_witness_of_its_own() -> None:
     assert against(1.0, [replace(result, status=Status.INFEASIBLE, stop=Stop.PROVED, objective=None, bound=None)])
 
 
-def test_a_run_that_was_killed_goes_on(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_that_was_killed_goes_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any) -> None:
     given = ["--count", "40", "--families", "tmpc_knapsack", "--out", str(tmp_path)]
     assert main(given) == 0
     first = capsys.readouterr().out
@@ -118,49 +109,6 @@ def test_a_run_that_was_killed_goes_on(
 
 def _without_seconds(shown: str) -> list[list[str]]:
     return [line.split()[:6] for line in shown.splitlines()]
-
-
-@pytest.mark.slow
-def test_two_processes_do_what_one_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    given = ["--count", "40", "--families", "tmpc_knapsack"]
-    assert main([*given, "--out", str(tmp_path / "one")]) == main(
-        [*given, "--jobs", "2", "--out", str(tmp_path / "two")]
-    )
-    shown = capsys.readouterr().out.split("no contradictions\n")
-    assert _without_seconds(shown[0]) == _without_seconds(shown[1])
-
-
-def _started(folder: Path, jobs: int) -> subprocess.Popen[str]:
-    """A long run on its own, with a row in its file already."""
-    given = ["--count", "100000", "--families", "tmpc_knapsack", "--jobs", str(jobs), "--out", str(folder)]
-    process = subprocess.Popen(
-        [sys.executable, random_instances.__file__, *given],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-    )  # fmt: skip
-    rows = folder / "seed-0.jsonl"
-    while not rows.exists() or not rows.read_text().strip():
-        assert process.poll() is None
-        time.sleep(0.05)
-    return process
-
-
-@pytest.mark.slow
-def test_the_processes_of_a_killed_run_end_with_it(tmp_path: Path) -> None:
-    with _started(tmp_path, 2) as process:
-        process.kill()
-        process.communicate(timeout=30)  # its workers hold the pipe open until they are gone, too
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_ctrl_c_prints_the_table_so_far(jobs: int, tmp_path: Path) -> None:
-    with _started(tmp_path, jobs) as process:
-        os.killpg(process.pid, signal.SIGINT)
-        out, err = process.communicate(timeout=30)
-    assert process.returncode == 130 and "Traceback" not in err
-    done = [json.loads(row) for row in (tmp_path / "seed-0.jsonl").read_text().split("\n") if row]
-    assert done and out.splitlines()[1].split()[:2] == ["tmpc_knapsack", str(20 * len(done))]
-    assert all(row["unproved"] == 0 for row in done) and "no contradictions" in out
 
 
 def test_families_go_on_together() -> None:

@@ -11,19 +11,9 @@ from paths import ROOT
 FOLDER = ROOT / "notebooks"
 SCRIPTS = sorted(FOLDER.glob("[0-9]*.py"))
 ALLOWED = {
-    "highspy",
-    "planner",
-    "instances",
-    "numpy",
-    "os",
-    "json",
-    "tempfile",
-    "importlib",
-    "itertools",
-    "math",
-}
-
-ALLOWED |= {"copy", "dataclasses", "fractions", "pathlib", "shutil", "subprocess", "sys"}
+    "highspy", "planner", "instances", "numpy", "os", "json", "tempfile", "importlib", "itertools", "math", "copy",
+    "dataclasses", "fractions", "pathlib", "shutil", "subprocess", "sys",
+}  # fmt: skip
 
 each = pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 

@@ -45,15 +45,9 @@ def random_graph(seed: int, operators: tuple[int, int], devices: int, *, series_
     edges = tuple(OperatorEdge(u, v, rng.choice((0.0, 1.0, 5.0))) for u, v in pairs)
     whole = sum(4 * each.weight_bytes + each.activation_bytes for each in made)
     return StageGraph(
-        f"random-{seed}",
-        made,
-        edges,
-        devices,
-        float(int(whole * rng.uniform(0.25, 1.2))),
-        rng.choice((5.0, 50.0)),
-        rng.choice((0.0, 0.05)),
-        rng.choice((4, 6, 8)),
-    )
+        f"random-{seed}", made, edges, devices, float(int(whole * rng.uniform(0.25, 1.2))), rng.choice((5.0, 50.0)),
+        rng.choice((0.0, 0.05)), rng.choice((4, 6, 8)),
+    )  # fmt: skip
 
 
 def uneven_graph(seed: int, operators: tuple[int, int]) -> StageGraph:

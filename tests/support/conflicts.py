@@ -263,15 +263,10 @@ def _meets(order: tuple[tuple[int, int, int, int], ...], wanted: list[Requiremen
 
 
 HAS_PLAN: dict[str, Callable[[Any, Left], bool]] = {
-    "stage_partitioning": flat_plan,
-    "layer_assignment": layers_plan,
-    "operator_partitioning": operators_plan,
-    "stage_graph": stage_graph_plan,
-    "tmpc_knapsack": knapsack_plan,
-    "flushed_partitioning": flushed_plan,
-    "hierarchical_partitioning": hierarchical_plan,
-    "mesh_tiling": mesh_plan,
-}
+    "stage_partitioning": flat_plan, "layer_assignment": layers_plan, "operator_partitioning": operators_plan,
+    "stage_graph": stage_graph_plan, "tmpc_knapsack": knapsack_plan, "flushed_partitioning": flushed_plan,
+    "hierarchical_partitioning": hierarchical_plan, "mesh_tiling": mesh_plan,
+}  # fmt: skip
 
 NOTHING: Left = (set(), set(), set())
 

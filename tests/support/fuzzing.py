@@ -47,29 +47,12 @@ def documented() -> dict[str, dict[str, Any]]:
 
 
 #: Small files of the foreign formats.
+_OPTION = {"id": "vanilla", "timePerSample": 0.1, "parameterSize": 10, "memoryUsageA": 5, "memoryUsageB": 7}
 FOREIGN: dict[str, Any] = {
     "piper": {
-        "maxDevices": 2,
-        "maxMemoryPerDevice": 1e9,
-        "bandwidth": 1e9,
-        "mbsInBatch": 4,
+        "maxDevices": 2, "maxMemoryPerDevice": 1e9, "bandwidth": 1e9, "mbsInBatch": 4,
         "nodes": [
-            {
-                "id": node,
-                "TMPCs": {
-                    "1": [
-                        {
-                            "id": "vanilla",
-                            "timePerSample": 0.1,
-                            "parameterSize": 10,
-                            "memoryUsageA": 5,
-                            "memoryUsageB": 7,
-                            "syncTimeFw": {"0": 3} if node else {},
-                            "syncTimeBw": {},
-                        }
-                    ]
-                },
-            }
+            {"id": node, "TMPCs": {"1": [{**_OPTION, "syncTimeFw": {"0": 3} if node else {}, "syncTimeBw": {}}]}}
             for node in range(2)
         ],
         "edges": [{"sourceId": 0, "destId": 1, "communicationCost": 8}],
@@ -77,28 +60,15 @@ FOREIGN: dict[str, Any] = {
     "dnn_partitioning": {
         "maxFPGAs": 2,
         "nodes": [
-            {
-                "id": node,
-                "name": f"n{node}",
-                "fpgaLatency": 1.5,
-                "isBackwardNode": node > 1,
-                "colorClass": min(node, 3 - node),
-            }
-            for node in range(4)
+            {"id": n, "name": f"n{n}", "fpgaLatency": 1.5, "isBackwardNode": n > 1, "colorClass": min(n, 3 - n)}
+            for n in range(4)
         ],
         "edges": [{"sourceId": node, "destId": node + 1, "cost": 2.0, "size": 4e6} for node in range(3)],
     },
-}
+}  # fmt: skip
+_TIMES = "forward_compute_time=1.5, backward_compute_time=3.0, activation_size=[4.0; 2.0], parameter_size=9.0"
 PROFILE = "\n".join(
-    [
-        *(
-            f"node{n} -- Conv2d({n}) -- forward_compute_time=1.5, backward_compute_time=3.0, "
-            "activation_size=[4.0; 2.0], parameter_size=9.0"
-            for n in range(3)
-        ),
-        "\tnode0 -- node1",
-        "\tnode1 -- node2",
-    ]
+    [*(f"node{n} -- Conv2d({n}) -- {_TIMES}" for n in range(3)), *("\tnode0 -- node1", "\tnode1 -- node2")]
 )
 
 

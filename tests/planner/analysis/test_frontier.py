@@ -3,6 +3,7 @@
 import csv
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -42,9 +43,7 @@ def test_a_person_sees_the_best_by_devices(capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.parametrize(("seconds", "memory"), [("0", "1GB"), ("1", "1")])
-def test_tables_of_zeros_or_of_nothing_have_pictures(
-    seconds: str, memory: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_tables_of_zeros_or_of_nothing_have_pictures(seconds: str, memory: str, capsys: Any, tmp_path: Path) -> None:
     pytest.importorskip("vl_convert")
     (tmp_path / "own.csv").write_text(f"time,static_bytes\n{seconds},2\n{seconds},2\n")
     given = ["--devices", "2", "--bandwidth", "1GB/s", "--microbatches", "2", "--plot", str(tmp_path / "own.svg")]
@@ -56,9 +55,7 @@ def test_tables_of_zeros_or_of_nothing_have_pictures(
     assert (">infeasible<" in picture, "Least time per sample<" in picture) == (not has_plan, has_plan)
 
 
-def test_without_what_draws_there_is_no_picture(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_without_what_draws_there_is_no_picture(capsys: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     assert main(["frontier", "chain8", "--plot", str(tmp_path / "table.png")]) == 2
     assert "pip install" in capsys.readouterr().err and not (tmp_path / "table.png").exists()

@@ -92,9 +92,7 @@ def test_a_limited_instance_has_the_plans_that_take_no_more(name: str) -> None:
 
 
 @pytest.mark.parametrize(("bound", "status"), [(0.039, "unknown"), (0.041, "infeasible")])
-def test_what_is_above_the_time_and_not_proved_is_not_infeasible(
-    bound: float, status: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_above_the_time_and_not_proved_is_not_infeasible(bound: float, status: str, monkeypatch: Any) -> None:
     """Of a plan that takes longer than 0.04 s, found with a bound below and above that."""
     instance = planner.load("chain8", memory="60MB")
     found = replace(planner.solve(instance), objective=0.05, bound=bound, status=Status.FEASIBLE)
@@ -176,9 +174,7 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--compare is True; expected none with --minimise" in capsys.readouterr().err
 
 
-def test_in_python_it_is_the_same_and_other_commands_say_where_bounds_are_taken(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_in_python_it_is_the_same_and_other_commands_say_where_bounds_are_taken(capsys: Any) -> None:
     instance = planner.load("chain8", memory="60MB", devices=4)
     found = planner.solve_least(instance, "devices", {"time": "41ms"})
     assert found.own is not None and (found.own["objective"], found.own["status"]) == (3.0, "optimal")

@@ -56,9 +56,7 @@ def test_without_time_there_is_no_model(capsys: pytest.CaptureFixture[str]) -> N
     assert shown["variables"] is None and shown["reason"] == "the model was not built (time_limit)"
 
 
-def test_what_was_built_is_shown_where_its_relaxation_takes_too_long(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_was_built_is_shown_where_its_relaxation_takes_too_long(monkeypatch: Any, capsys: Any) -> None:
     relaxation = milp.milp.Runnable.relaxation
 
     def slow(self: Any, limits: Limits, watch: Watch) -> Any:
@@ -72,9 +70,7 @@ def test_what_was_built_is_shown_where_its_relaxation_takes_too_long(
     assert shown["root_reason"] == "the relaxation was not solved (time_limit)"
 
 
-def test_a_signal_ends_what_hangs(
-    listening: list[int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_signal_ends_what_hangs(listening: list[int], monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     released = threading.Event()
 
     def hangs(_self: OpenModel, limits: Limits) -> None:

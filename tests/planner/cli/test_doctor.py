@@ -22,9 +22,7 @@ def failing(findings: Any) -> list[str]:
 
 @pytest.mark.parametrize("rooms", ["layer_assignment", pytest.param("", marks=pytest.mark.slow)], ids=["one", "all"])
 @pytest.mark.slow
-def test_this_installation_is_well(
-    rooms: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_this_installation_is_well(rooms: str, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     """A process looks at each room's kernels; all of them are looked at before the tests, by ``doctor --compile``."""
     installed = [family for family in formulations.FAMILIES if family.name != "counting" and rooms in family.name]
     monkeypatch.setattr(formulations, "FAMILIES", tuple(installed))

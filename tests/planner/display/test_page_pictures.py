@@ -48,39 +48,21 @@ EXAMPLES: tuple[Picture, ...] = (
         STAGE,
         "time, ms",
     ),
-    Stack(
-        "Memory", STAGE, {"weights": [2.0**30, 2.0**31], "activations": [0.0, 2.0**30]}, "memory", "bytes", [4e9, 4e9]
-    ),
-    Passes(
-        "Schedule",
-        [Task(0, "F", 7, 0, 1), Task(1, "F", 7, 1, 3), Task(1, "B", 7, 3, 5), Task(0, "B", 7, 5, 6)],
-        STAGE,
-        0.25,
-    ),
-    Graph(
-        "Graph",
-        [Node(4, "in", 0), Node(9, "mid", 1, count=5), Node(7, "out", None)],
-        [Arc(4, 9, 2e6, True), Arc(9, 7), Arc(4, 7, 1e6, True)],
-        STAGE,
-    ),
-    Network(
-        "Network",
-        [Place(0, 0, 0, 0, 0), Place(1, 1, 0, 0, 1), Place(2, 0, 1, 1, None)],
-        [Link(0, 1, 1e9, 1e9), Link(1, 2, 1e9, 1e8, True)],
-        STAGE,
-    ),
+    Stack("Memory", STAGE, {"weights": [2.0**30, 2.0**31], "activations": [0.0, 2.0**30]}, "memory", "bytes",
+          [4e9, 4e9]),
+    Passes("Schedule", [Task(0, "F", 7, 0, 1), Task(1, "F", 7, 1, 3), Task(1, "B", 7, 3, 5), Task(0, "B", 7, 5, 6)],
+           STAGE, 0.25),
+    Graph("Graph", [Node(4, "in", 0), Node(9, "mid", 1, count=5), Node(7, "out", None)],
+          [Arc(4, 9, 2e6, True), Arc(9, 7), Arc(4, 7, 1e6, True)], STAGE),
+    Network("Network", [Place(0, 0, 0, 0, 0), Place(1, 1, 0, 0, 1), Place(2, 0, 1, 1, None)],
+            [Link(0, 1, 1e9, 1e9), Link(1, 2, 1e9, 1e8, True)], STAGE),
     Matrix("Matrix", [[2, 0], [1]], [[0, 1e9, 8e9], [1e9, 0, 1e9], [8e9, 1e9, 0]], STAGE),
     Tiles("Tiles", 2, 3, [Tile(0, 0, 0, 2, 1), Tile(1, 0, 1, 2, 2)], STAGE),
-    Tradeoff(
-        "Tradeoff",
-        [Options("n", [Option("x", 1.0, 2.0**20), Option("y", 2.0, 2.0**19)], 0, 1)],
-        [Total("optimum", 1.0, 2.0**20), Total("heuristic", 2.0, 2.0**19)],
-        [Total("", 2.0, 2.0**19), Total("", 1.0, 2.0**20)],
-        2.0**20,
-        "s",
-    ),
+    Tradeoff("Tradeoff", [Options("n", [Option("x", 1.0, 2.0**20), Option("y", 2.0, 2.0**19)], 0, 1)],
+             [Total("optimum", 1.0, 2.0**20), Total("heuristic", 2.0, 2.0**19)],
+             [Total("", 2.0, 2.0**19), Total("", 1.0, 2.0**20)], 2.0**20, "s"),
     Heat("Heat", [1, 2], [4, 8], [[1.0, None], [0.5, 0.25]], "devices", "memory", "time", (1, 1)),
-)
+)  # fmt: skip
 
 
 def drawn(chart: Chart) -> str:

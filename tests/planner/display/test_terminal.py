@@ -117,9 +117,7 @@ def test_pictures_are_made_when_they_are_looked_at(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("width", [40, 60, 80])
-def test_nothing_is_wider_than_the_terminal(
-    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_nothing_is_wider_than_the_terminal(width: int, monkeypatch: Any, capsys: Any, tmp_path: Path) -> None:
     for name, value in (("COLUMNS", str(width)), ("NO_COLOR", "1"), ("TERM", "xterm")):
         monkeypatch.setenv(name, value)
     instance = ["chain8", "--memory", "80MB"]

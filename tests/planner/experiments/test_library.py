@@ -289,9 +289,7 @@ def test_a_score_is_of_the_text_that_a_file_has_now(tmp_path: Path) -> None:
     assert len(kept) == 2
 
 
-def test_the_command_gets_shows_submits_and_scores(
-    tmp_path: Path, solved: dict[str, Any], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_gets_shows_submits_and_scores(tmp_path: Path, solved: dict[str, Any], capsys: Any) -> None:
     result, made, out = tmp_path / "result.json", tmp_path / "chain8.json", tmp_path / "score"
     result.write_text(json.dumps(solved))
     library = ["--library", str(tmp_path)]

@@ -56,9 +56,7 @@ def test_a_last_line_without_an_end_goes_without_a_word(tmp_path: Path) -> None:
         assert journal.read_bytes().endswith(b"\n")
 
 
-def test_a_folder_is_of_one_experiment_of_one_version_and_of_one_code(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_is_of_one_experiment_of_one_version_and_of_one_code(tmp_path: Path, monkeypatch: Any) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "letter.txt").write_text("dear reader")
     with pytest.raises(UsageError, match="expected an empty folder, or one of this very study"):

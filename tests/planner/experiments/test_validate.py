@@ -276,9 +276,7 @@ def test_functions_of_this_process_need_it(run: Run) -> None:
         planner.validate(POPULATION[:2], methods=["here"], out="other", jobs=2)
 
 
-def test_without_the_extras_there_are_json_lines_and_a_word_about_it(
-    methods: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_extras_there_are_json_lines_and_a_word_about_it(methods: Run, monkeypatch: Any) -> None:
     monkeypatch.setattr("planner.files.rows.is_columnar", lambda: False)
     monkeypatch.setattr("planner.experiments.validation.folders.is_columnar", lambda: False)
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)

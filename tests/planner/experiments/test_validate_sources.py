@@ -218,9 +218,7 @@ def test_help_of_a_source_shows_the_options_of_its_problem(run: Run) -> None:
         assert code == 0 and "Options of stage_partitioning" in out and "--hidden-size" in out
 
 
-def test_a_parameter_of_an_instance_may_have_the_name_of_an_argument(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_parameter_of_an_instance_may_have_the_name_of_an_argument(tmp_path: Path, capsys: Any) -> None:
     arguments = ["validate", "knapsack", "--nodes", "3", "--options", "2", "--count", "2", "--out", str(tmp_path / "o")]
     assert main([*arguments, "--methods", "piper", "--json", "--quiet"]) == 0
     assert json.loads(capsys.readouterr().out)["instances"] == 2

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -88,9 +89,7 @@ def test_unknown_names_and_settings(problem: Callable[..., str]) -> None:
     assert "--target is 'x'; expected an integer" in refusal(problem(), target="x")
 
 
-def test_published_inputs_are_found(
-    problem: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_published_inputs_are_found(problem: Callable[..., str], tmp_path: Path, monkeypatch: Any) -> None:
     folder = tmp_path / "inputs"
     (folder / "sub").mkdir(parents=True)
     Path(problem()).rename(folder / "sub" / "given.json")
@@ -152,9 +151,7 @@ def test_a_row_of_an_endless_device_is_refused(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("name", ["loop", "./loop", "loop/file.json"])
-def test_links_in_a_circle_are_one_line(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_links_in_a_circle_are_one_line(name: str, tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
     monkeypatch.chdir(tmp_path)
     Path("loop").symlink_to("loop")
     assert main(["solve", name]) == 2
@@ -164,9 +161,7 @@ def test_links_in_a_circle_are_one_line(
 
 @pytest.mark.parametrize("command", [["solve"], ["check", "chain8"]])
 @pytest.mark.parametrize("name", ["x" * 301, "x" * 5000 + ".json", "y" * 300 + "/file"])
-def test_names_too_long_for_a_file_are_one_short_line(
-    command: list[str], name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_names_too_long_for_a_file_are_one_short_line(command: list[str], name: str, capsys: Any) -> None:
     assert main([*command, name]) == 2
     shown = capsys.readouterr().err
     assert "...: file is" not in shown and f"...{name[-150:]}: file is 'File name too long'; expected" in shown

@@ -156,9 +156,7 @@ def test_megatrons_timers(tmp_path: Path) -> None:
         (["--memory-scheme", "none"], LOG, "of --memory-scheme one of weights, adam"),
     ],
 )  # fmt: skip
-def test_errors_of_megatrons_log(
-    more: list[str], log: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_errors_of_megatrons_log(more: list[str], log: str, words: str, tmp_path: Path, capsys: Any) -> None:
     assert main(megatron(tmp_path, *more, log=log)) == 2
     out, err = capsys.readouterr()
     assert out == "" and err.count("\n") == 1 and words in err.replace(f"{tmp_path}/", "")

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fuzzing import FOREIGN
@@ -126,9 +127,7 @@ def test_rows_of_compressed_files(run: Run) -> None:
     ],
     ids=["no-gzip", "cut", "damaged", "expanding", "largest"],
 )
-def test_damaged_and_expanding_files_are_one_line(
-    run: Run, monkeypatch: pytest.MonkeyPatch, data: bytes, words: str
-) -> None:
+def test_damaged_and_expanding_files_are_one_line(run: Run, monkeypatch: Any, data: bytes, words: str) -> None:
     """A small file that expands beyond the limit is refused as a large one is."""
     monkeypatch.setattr(files, "MAX_FILE_BYTES", 4096)
     Path("bad.json.gz").write_bytes(data)

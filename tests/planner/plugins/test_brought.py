@@ -18,7 +18,6 @@ from typing import Any
 import pytest
 from counting import FAMILY, Counting
 from load import allowed_s
-from processes import living
 
 import planner
 from formulations.contract.family import Claim
@@ -89,32 +88,7 @@ def test_whatever_a_function_does_is_a_result_with_a_reason(bring: Bring, body: 
     assert words in found.reason and "\n" not in found.reason
 
 
-def test_a_function_that_hangs_is_ended_at_the_limit_with_all_that_it_started(bring: Bring, tmp_path: Path) -> None:
-    mark = f"left-behind-{os.getpid()}"
-    found = planner.solve(
-        FOUR,
-        method=bring(f"""
-            import os, subprocess, sys, time
-            if os.fork() == 0:
-                os.setsid()  # out of the group
-                if os.fork() == 0:
-                    os.execv(sys.executable, [sys.executable, "-c", "import time; time.sleep(60)", {mark!r}])
-                os._exit(0)
-            subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", {mark!r}], start_new_session=True)
-            while not os.path.exists({str(tmp_path / "never")!r}):
-                pass
-        """),
-        limits=Limits(time_s=1.0),
-    )
-    assert (found.status, found.stop) == (Status.UNKNOWN, Stop.TIME_LIMIT)
-    assert "its process was ended at the time limit" in found.reason and found.stats["failure"] == "stopped"
-    assert 0.9 <= found.seconds <= allowed_s(2.1)
-    assert living(mark) == []
-
-
-def test_ending_a_process_takes_nothing_from_its_row(
-    bring: Bring, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ending_a_process_takes_nothing_from_its_row(bring: Bring, tmp_path: Path, monkeypatch: Any) -> None:
     """However long it takes to end what a function left: its plan, its words and its seconds are as they were."""
     hangs = tmp_path / "hangs"
     name = bring(f"import os, time; time.sleep(60 * os.path.exists({str(hangs)!r})); return {{'picked': [1, 2]}}")
@@ -129,17 +103,6 @@ def test_ending_a_process_takes_nothing_from_its_row(
     assert (found.status, found.stop, found.stats["failure"]) == (Status.UNKNOWN, Stop.TIME_LIMIT, "stopped")
     assert found.reason.endswith("; its process was ended at the time limit") and len(found.stats["sha256"]) == 64
     assert found.seconds < wait_s and "left_behind" not in found.stats
-
-
-def test_a_fork_that_returns_as_well_returns_nothing(bring: Bring) -> None:
-    body = """
-        import os, time
-        if os.fork() == 0:
-            return {'picked': [0, 1, 2, 3]}
-        time.sleep(0.3)
-        return {'picked': [1, 2]}
-    """
-    assert planner.solve(FOUR, method=bring(body)).objective == 2.0
 
 
 def test_importing_does_not_count(tmp_path: Path) -> None:
@@ -164,9 +127,7 @@ def test_who_delays_its_call_does_not_move_the_limit(
     assert found.objective == 2.0 and (found.seconds >= wait_s) == counts
 
 
-def test_what_it_prints_is_in_the_result_and_not_on_standard_error(
-    bring: Bring, problem: Any, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_what_it_prints_is_in_the_result_and_not_on_standard_error(bring: Bring, problem: Any, capfd: Any) -> None:
     body = """
         import os, subprocess, sys, threading
         threading.Thread(target=lambda: 1 / 0).start()  # Python prints its traceback

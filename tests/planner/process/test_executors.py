@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -62,9 +63,7 @@ def test_places_that_exclude_each_other_are_refused() -> None:
             place(jobs, dask)
 
 
-def test_tasks_are_kept_as_they_end_until_a_signal_or_until_the_workers_are_lost(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_tasks_are_kept_as_they_end_until_a_signal_or_until_the_workers_are_lost(monkeypatch: Any) -> None:
     kept: list[tuple[int, int]] = []
 
     def keep(position: int, result: int) -> int | None:

@@ -101,9 +101,7 @@ def test_a_signal_ends_the_run_in_which_subproblems_arise(
     assert found.signal == signal.SIGINT and not found.complete and listening == []
 
 
-def test_a_signal_during_a_write_counts_when_the_line_is_out(
-    listening: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_signal_during_a_write_counts_when_the_line_is_out(listening: list[int], monkeypatch: Any) -> None:
     reader, writer = os.pipe()
     stream = Lasting(writer)
     os.set_blocking(writer, False)

@@ -140,29 +140,23 @@ LINE = {
     [
         ({"gpt2/G4/tmp1": [0.1] * 29}, [], "layer_forward_times.json: len(profiles.gpt2/G4/tmp1) is 29; expected 30"),
         ({"gpt2/G4/tmp1": [0.1] * 29 + ["x"]}, [], "profiles.gpt2/G4/tmp1[29] is 'x'; expected 0 or a positive number"),
-        (
-            {"gpt2/G4/tmp1": [0.1] * 29 + [-0.1]},
-            [],
-            "profiles.gpt2/G4/tmp1[29] is -0.1; expected 0 or a positive number",
-        ),
+        ({"gpt2/G4/tmp1": [0.1] * 29 + [-0.1]}, [],
+         "profiles.gpt2/G4/tmp1[29] is -0.1; expected 0 or a positive number"),
         ({"gpt2/G4/tmp2": None}, [], "profiles.gpt2/G4/tmp2 is None; expected a list"),
         ({}, ["nonsense"], "released_predictions.jsonl: line 1: line 1 column 1 is"),
         ({}, [LINE, []], "line 2: content is []; expected an object"),
         ({}, [{**LINE, "microbatch": 3}], "line 1: strategy is 'microbatch 3, tp_degree 1"),
         ({}, [{**LINE, "dp_degree": 16}], "expected one of the 53 strategies of homogeneous"),
         ({}, [{**LINE, "dp_degree": "8"}], "line 1: dp_degree is '8'; expected an integer from 1"),
-        (
-            {},
-            [LINE, "", LINE],
-            "line 3: strategy is 'microbatch 1, tp_degree 1, dp_degree 8, pp_degree 2'; expected no",
-        ),
+        ({}, [LINE, "", LINE],
+         "line 3: strategy is 'microbatch 1, tp_degree 1, dp_degree 8, pp_degree 2'; expected no"),
         ({}, [{**LINE, "predicted_s": -1}], "line 1: predicted_s is -1"),
         ({}, [{**LINE, "measured_s": "1.2"}], "line 1: measured_s is '1.2'"),
         ({}, [{**LINE, "partition": [0, -1]}], "line 1: partition[1] is -1"),
         ({}, [{**LINE, "experiment": "other"}], "line 1: experiment is 'other'; expected homogeneous or"),
         ({}, [{key: value for key, value in LINE.items() if key != "partition"}], "line 1: partition is missing"),
     ],
-)
+)  # fmt: skip
 def test_malformed_files_are_one_line(
     change: dict[str, Any], lines: list[Any], message: str, folder: Callable[..., str]
 ) -> None:
@@ -203,9 +197,7 @@ def load_from(path: Path) -> Any:
     return planner.load("amp-homogeneous", inputs=str(path))
 
 
-def test_catalog_entries_take_published_times_and_tell(
-    folder: Callable[..., str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_catalog_entries_take_published_times_and_tell(folder: Callable[..., str], monkeypatch: Any) -> None:
     inputs = folder({"gpt2/G4/tmp1": [0.5] * 30})
     analytic, given = planner.load("amp-homogeneous"), planner.load("amp-homogeneous", inputs=inputs)
     monkeypatch.setenv("PLANNER_PUBLISHED", inputs)

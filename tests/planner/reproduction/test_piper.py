@@ -232,9 +232,7 @@ def test_figures_without_the_profile(name: str) -> None:
 
 
 @pytest.mark.paper
-def test_printed_seconds_stand_beside_the_published_profile_only(
-    published: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_printed_seconds_stand_beside_the_published_profile_only(published: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(fig_3, "_PRINTED", {(32, 8, 8): 1.5})
     few = {"devices": 8, "layers": (32,), "microbatches": (8,)}
     found = fig_3.run(str(published), silent, **few, repeats="2")

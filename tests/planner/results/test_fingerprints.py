@@ -4,6 +4,7 @@ import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,9 +55,7 @@ def test_questions_beside_the_optimum_imply_exact(capsys: pytest.CaptureFixture[
     assert found["complete"] and (found["claim"], found["status"]) == ("exact", "optimal")
 
 
-def test_files_that_are_no_certificates_are_refused_by_the_missing_field(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_files_that_are_no_certificates_are_refused_by_the_missing_field(tmp_path: Path, capsys: Any) -> None:
     (tmp_path / "plan.json").write_text('{"lengths": [4, 4]}')
     assert main(["verify", "layers", str(tmp_path / "plan.json")]) == 2
     assert "plan.json: format is missing; expected a certificate" in capsys.readouterr().err

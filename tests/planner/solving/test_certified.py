@@ -82,9 +82,7 @@ def test_the_page_shows_the_certificate_and_the_commands_that_check_it(capsys: p
     assert "accepted: " in capsys.readouterr().out
 
 
-def test_a_verdict_has_units_and_a_missing_certificate_its_reason(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_verdict_has_units_and_a_missing_certificate_its_reason(tmp_path: Path, capsys: Any) -> None:
     instance = planner.load("chain8", memory="40MB")
     certified = planner.certify(instance)
     found = planner.verify(instance, certified.content or {})

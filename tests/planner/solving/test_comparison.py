@@ -70,9 +70,7 @@ def test_proofs_from_the_same_prices_count_once() -> None:
         (72, "method loss objective bound"),
     ],
 )
-def test_a_narrow_terminal_costs_columns_and_no_digits(
-    width: int, headings: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_narrow_terminal_costs_columns_and_no_digits(width: int, headings: str, capsys: Any) -> None:
     long = "a-method-with-a-rather-long-name"
     results = [replace(claim(long, 123456.789, 1.23456789e-11), gap=0.999), proof("short", "search")]
     out = console(most=width)

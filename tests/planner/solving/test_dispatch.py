@@ -142,9 +142,7 @@ def solved(monkeypatch: pytest.MonkeyPatch, *methods: Method[Any, Any], **more: 
 
 
 @pytest.mark.parametrize("exact", [False, True])
-def test_what_ends_without_a_proof_hands_over_to_the_next_exact_one(
-    exact: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_ends_without_a_proof_hands_over_to_the_next_exact_one(exact: bool, monkeypatch: Any) -> None:
     others = (method("heuristic", Claim.HEURISTIC, solve=counting.crash), method("large", too_large=refuses))
     found = solved(monkeypatch, method("first", solve=halfway), *others, method("second"), exact=exact)
     assert (found.method, found.status, found.objective, found.proved_by) == ("second", "optimal", 1.0, "search")
@@ -215,9 +213,7 @@ def chosen(monkeypatch: pytest.MonkeyPatch) -> Limits:
     return Limits(solver="fake")
 
 
-def test_a_solver_of_choice_that_the_next_method_contradicts_is_not_believed(
-    chosen: Limits, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_solver_of_choice_that_the_next_method_contradicts_is_not_believed(chosen: Limits, monkeypatch: Any) -> None:
     methods = (method("milp", solve=claims(1.1)), method("second", solve=picks(1)))
     events: list[Any] = []
     found = solved(monkeypatch, *methods, limits=chosen, listen=events.append)
@@ -275,9 +271,7 @@ def test_a_method_of_a_doubted_solver_says_no_bound(chosen: Limits, monkeypatch:
     assert (found.objective, found.bound) == (1.0, None)  # its plan contradicts the first
 
 
-def test_closed_formulas_of_a_method_whose_solver_is_doubted_still_count(
-    chosen: Limits, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_closed_formulas_of_a_method_whose_solver_is_doubted_still_count(chosen: Limits, monkeypatch: Any) -> None:
     def both(_: Any, __: Any, watch: Watch) -> Answer[Any]:
         watch.bound(0.5, "bounds")
         return Answer(bound=1.1, proved_by="solver")

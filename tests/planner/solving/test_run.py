@@ -197,9 +197,7 @@ def test_waiting_for_a_solver_is_told_from_compiling(monkeypatch: pytest.MonkeyP
     assert left == pytest.approx(0.5)
 
 
-def test_importing_counts_neither_as_seconds_nor_against_the_limit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_importing_counts_neither_as_seconds_nor_against_the_limit(tmp_path: Path, monkeypatch: Any) -> None:
     slow = "import time\ntime.sleep(0.4)\nfrom counting import exact\n"
     (tmp_path / "imported_slowly.py").write_text(slow)
     monkeypatch.syspath_prepend(tmp_path)

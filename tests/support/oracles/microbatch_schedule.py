@@ -222,12 +222,6 @@ def random_instance(rng: random.Random) -> ScheduleInstance:
         for u in rng.sample(range(v), min(v, rng.choice([0, 1, 1, 2]))):
             edges.append(ScheduleEdge(u, v, rng.choice([0.0, 0.0, time(4)]), float(rng.randint(0, 3))))
     return ScheduleInstance(
-        "random",
-        batch,
-        tuple(stages),
-        tuple(edges),
-        rng.choice([None, 2.0]),
-        rng.choice([0.0, 0.5]),
-        rng.choice(["time", "time", "memory"]),
-        rng.choice([None, None, 20.0 + time(5) * 12]),
-    )
+        "random", batch, tuple(stages), tuple(edges), rng.choice([None, 2.0]), rng.choice([0.0, 0.5]),
+        rng.choice(["time", "time", "memory"]), rng.choice([None, None, 20.0 + time(5) * 12]),
+    )  # fmt: skip

@@ -15,15 +15,9 @@ from instances.problems.training_strategy import Exchanged, Schedule, StrategyIn
 
 #: Sets of schedules of random instances, and most chunks of a device.
 KINDS = (
-    (("1f1b",), 1),
-    (("1f1b",), 1),
-    (("gpipe",), 1),
-    (("zb-h1",), 1),
-    (("1f1b", "gpipe", "zb-h1"), 1),
-    (("interleaved",), 2),
-    (("1f1b", "interleaved"), 2),
-    (("interleaved", "zb-h1"), 3),
-)
+    (("1f1b",), 1), (("1f1b",), 1), (("gpipe",), 1), (("zb-h1",), 1), (("1f1b", "gpipe", "zb-h1"), 1),
+    (("interleaved",), 2), (("1f1b", "interleaved"), 2), (("interleaved", "zb-h1"), 3),
+)  # fmt: skip
 
 
 def random_instance(rng: random.Random, most_layers: int = 4) -> StrategyInstance:

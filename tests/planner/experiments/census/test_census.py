@@ -44,15 +44,8 @@ def test_in_process(whole: KnapsackCensus, instance: StageInstance) -> None:
     assert own.suboptimal > own.usable > 0 and own.worst_gap >= own.mean_gap_suboptimal > own.mean_gap > 0
     shown = json.loads(as_json(whole.to_json()))
     keys = (
-        "calls",
-        "instances",
-        "all_fastest_feasible",
-        "infeasible",
-        "nontrivial",
-        "suboptimal",
-        "worst_gap",
-        "seconds",
-    )
+        "calls", "instances", "all_fastest_feasible", "infeasible", "nontrivial", "suboptimal", "worst_gap", "seconds",
+    )  # fmt: skip
     assert all(isinstance(shown[key], int | float) for key in keys)
     assert shown["complete"] is True and shown["calls"] <= shown["pairs"] * shown["formula"]["knapsacks"]
     bins = shown["variants"]["rerank"]["histogram"]
@@ -183,9 +176,7 @@ def test_chunks_cover_all_outer_downsets() -> None:
     assert len(chunks_of(17_914)) > 500
 
 
-def test_command(
-    whole: KnapsackCensus, instance: StageInstance, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any
-) -> None:
+def test_command(whole: KnapsackCensus, instance: StageInstance, tmp_path: Path, capsys: Any, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
     Path("problem.json").write_text(as_json(FAMILY.to_json(instance)))
     assert main(["census", "problem.json", "--crosscheck", "1", "--seed", "5", "--json"]) == 0
@@ -209,9 +200,7 @@ def test_command(
     assert main(["census", "problem.json", "--fresh", "--dask", "tcp://127.0.0.1:1"]) == 2
 
 
-def test_what_witnesses_say_is_handed_on(
-    instance: StageInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_witnesses_say_is_handed_on(instance: StageInstance, tmp_path: Path, monkeypatch: Any) -> None:
     reports = [
         SimpleNamespace(instance="one", optimum=None, contradictions=[], signal=None),
         SimpleNamespace(instance="two", optimum=3.0, contradictions=["cpsat says 2"], signal=None),

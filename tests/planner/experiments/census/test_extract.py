@@ -4,6 +4,7 @@ import json
 import sys
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 from strategies import random_stage_instance
@@ -56,9 +57,7 @@ def test_rows_are_the_instances(instance: StageInstance, suffix: str, tmp_path: 
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES, indirect=True)
-def test_blocks_do_not_show(
-    instance: StageInstance, suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_blocks_do_not_show(instance: StageInstance, suffix: str, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr("planner.experiments.census.extract._BLOCK", 7)
     rows = extract(instance, str(tmp_path / f"some.{suffix}"), sample=20, seed=3)
     monkeypatch.undo()

@@ -150,9 +150,7 @@ def test_without_a_file_the_instance_is_printed(source: str, capsys: pytest.Capt
         (":odd", (), "result is of type str; expected a pair of a torch.nn.Module"),
     ],
 )
-def test_bad_input_is_one_line(
-    source: str, model: str, options: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]
-):
+def test_bad_input_is_one_line(source: str, model: str, options: tuple[str, ...], words: str, capsys: Any):
     code, shown, error = run(capsys, "torch", source + model, *options)
     assert (code, shown) == (2, "") and words in error and error.count("\n") == 1
 
@@ -165,15 +163,9 @@ def test_a_missing_extra_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: py
 
 
 LLAMA = {
-    "model_type": "llama",
-    "architectures": ["LlamaForCausalLM"],
-    "hidden_size": 32,
-    "intermediate_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "vocab_size": 64,
-}
+    "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 32, "intermediate_size": 64,
+    "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 64,
+}  # fmt: skip
 
 
 def configured(folder: Path, **changes: Any) -> str:

@@ -124,9 +124,7 @@ def test_measurements_that_calibrate_reads(tmp_path: Path, capsys: pytest.Captur
         ("bounds", (), "index out of range"),
     ],
 )
-def test_bad_input_is_one_line(
-    function: str, options: tuple[str, ...], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_bad_input_is_one_line(function: str, options: tuple[str, ...], words: str, tmp_path: Path, capsys: Any):
     source = tmp_path / "mine.py"
     source.write_text(MODEL)
     assert main(["profile", f"{source}:{function}", *options]) == 2

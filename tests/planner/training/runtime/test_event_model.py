@@ -46,23 +46,11 @@ def plan(sizes: tuple[int, ...], schedule: str = "1f1b", dp: int = 1, V: int = 1
 
 
 PLANS = (
-    plan((8,)),
-    plan((8,), dp=2),
-    plan((8,), dp=4),
-    plan((4, 4)),
-    plan((6, 2)),
-    plan((2, 6), "gpipe"),
-    plan((4, 4), dp=2),
-    plan((2, 6), dp=2),
-    plan((3, 5), "gpipe", dp=2),
-    plan((3, 3, 2)),
-    plan((1, 1, 6)),
+    plan((8,)), plan((8,), dp=2), plan((8,), dp=4), plan((4, 4)), plan((6, 2)), plan((2, 6), "gpipe"),
+    plan((4, 4), dp=2), plan((2, 6), dp=2), plan((3, 5), "gpipe", dp=2), plan((3, 3, 2)), plan((1, 1, 6)),
     plan((5, 2, 1), "gpipe"),
-    plan((2, 2, 2, 2)),
-    plan((3, 2, 2, 1)),
-    plan((1, 1, 1, 5)),
-    plan((4, 2, 1, 1), "gpipe"),
-)
+    plan((2, 2, 2, 2)), plan((3, 2, 2, 1)), plan((1, 1, 1, 5)), plan((4, 2, 1, 1), "gpipe"),
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("given", PLANS)

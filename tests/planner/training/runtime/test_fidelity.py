@@ -82,9 +82,7 @@ def test_waiting_is_what_measured_passes_do_not_explain() -> None:
         (record(measured=PASSES[1:3], simulated=PASSES[1:3]), "'without process 0'; expected passes of every"),
     ],
 )
-def test_bad_input_is_one_line(
-    content: dict[str, Any], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bad_input_is_one_line(content: dict[str, Any], words: str, tmp_path: Path, capsys: Any) -> None:
     file = tmp_path / "run.json"
     file.write_text(json.dumps(content))
     assert main(["fidelity", str(file)]) == 2
@@ -189,9 +187,7 @@ def test_float32_beyond_its_limit_is_said_to_be_rounding_perhaps(
         ((8.0, 4.0), 4.0, "gradients take 8 B to sum, 6 B planned"),
     ],
 )
-def test_other_bytes_are_explained(
-    planned: tuple[float, float], summed: float, words: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_other_bytes_are_explained(planned: tuple[float, float], summed: float, words: str, capsys: Any) -> None:
     duty = SimpleNamespace(stage=0, replica=0, passes=(), degree=1)
     bytes_moved = {"bytes_sent": (8, 4), "bytes_planned": planned, "held_bytes": (1, 1), "held_planned": (1, 1)}
     bytes_moved |= {"gradient_bytes": (summed, summed), "gradient_planned": (3.0, 3.0)}

@@ -97,21 +97,12 @@ def run(folder: Path, made: Any, stages: Any, kind: str, *options: str) -> int:
 
 
 @pytest.mark.parametrize("kind", RUNS)
-def test_every_kind_computes_what_the_whole_model_does(
-    kind: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_every_kind_computes_what_the_whole_model_does(kind: str, tmp_path: Path, capfd: Any) -> None:
     stages, recomputed = RUNS[kind]
     code = run(
-        tmp_path,
-        as_run(kind, 6),
-        plan(stages, recomputed),
-        kind,
-        "--check",
-        "--json",
-        "--quiet",
-        "--out",
+        tmp_path, as_run(kind, 6), plan(stages, recomputed), kind, "--check", "--json", "--quiet", "--out",
         str(tmp_path / "run.json"),
-    )
+    )  # fmt: skip
     out, err = capfd.readouterr()
     assert code == 0, (out, err)
     found = json.loads(out)
@@ -151,9 +142,7 @@ def test_pipelining_computes_and_sends_the_same(kind: str, tmp_path: Path, capfd
         ("modal", [([0, 1, 2], 1), ([3, 4, 5, 6], 1), ([7, 8, 9, 10, 11], 1)], "goes from stage 0 to 2"),
     ],
 )
-def test_pipelining_refuses_what_it_cannot_run(
-    kind: str, stages: Any, words: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_pipelining_refuses_what_it_cannot_run(kind: str, stages: Any, words: str, tmp_path: Path, capfd: Any) -> None:
     made = instance(kind, sum(replicas for _, replicas in stages)) | {"num_devices": 12}
     code = run(tmp_path, made, plan(stages), kind, "--runtime", "pipelining")
     out, err = capfd.readouterr()
@@ -193,9 +182,7 @@ GRAPHS = {
 
 
 @pytest.mark.parametrize("kind", GRAPHS)
-def test_graphs_of_stages_compute_what_the_whole_model_does(
-    kind: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_graphs_of_stages_compute_what_the_whole_model_does(kind: str, tmp_path: Path, capfd: Any) -> None:
     stages, edges = GRAPHS[kind]
     made = [dict(zip(("nodes", "devices", "microbatch", "in_flight"), each, strict=True)) for each in stages]
     whole = {"stages": made, "edges": edges, "idle_devices": 0}

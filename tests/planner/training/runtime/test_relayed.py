@@ -37,9 +37,7 @@ def test_what_is_sent_is_what_the_plan_has(
     assert (relayed["bytes_sent"] != straight["bytes_sent"]) == passes_on
 
 
-def test_a_tensor_for_several_layers_of_a_stage_is_planned_once(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_tensor_for_several_layers_of_a_stage_is_planned_once(tmp_path: Path, capfd: Any) -> None:
     stages = [([0, 1, 2, 3], 1), ([4, 5, 6, 7, 8], 1)]  # the encoder, and three blocks that take its output
     sent = {}
     for name, made in (("runtime", as_run("t5", 2)), ("paper", instance("t5", 2))):

@@ -37,17 +37,9 @@ def chain(modules: tuple[str, ...] = MODULES, edge: float = TENSOR["language"], 
     ]
     edges = [{"source": number, "target": number + 1, "bytes": edge} for number in range(len(modules) - 1)]
     return {
-        "problem": "stage_partitioning",
-        "schema_version": 1,
-        "name": "small",
-        "num_devices": 8,
-        "memory_bytes": 1e12,
-        "bandwidth": 1e9,
-        "num_microbatches": SAMPLES,
-        "layers": layers,
-        "edges": edges,
-        **more,
-    }
+        "problem": "stage_partitioning", "schema_version": 1, "name": "small", "num_devices": 8, "memory_bytes": 1e12,
+        "bandwidth": 1e9, "num_microbatches": SAMPLES, "layers": layers, "edges": edges, **more,
+    }  # fmt: skip
 
 
 def plan(*stages: tuple[list[int], int], tp_degree: int = 1) -> dict[str, Any]:
@@ -179,18 +171,10 @@ def graph() -> dict[str, Any]:
     rows = {("words", "join"): 5, ("pictures", "join"): 8, ("sounds", "join"): 1, ("join", "head"): 1}
     edges = [{"source": a, "target": b, "bytes_per_sample": 1.0 * n * 8 * 8} for (a, b), n in rows.items()]
     return {
-        "problem": "stage_graph",
-        "schema_version": 1,
-        "name": "branches",
-        "operators": operators,
-        "edges": edges,
-        "num_devices": 8,
-        "memory_bytes": 1e9,
-        "bandwidth_bytes_per_s": 1e9,
-        "latency_s": 0.0,
-        "minibatch": 12,
+        "problem": "stage_graph", "schema_version": 1, "name": "branches", "operators": operators, "edges": edges,
+        "num_devices": 8, "memory_bytes": 1e9, "bandwidth_bytes_per_s": 1e9, "latency_s": 0.0, "minibatch": 12,
         "schedule": "per-stage",
-    }
+    }  # fmt: skip
 
 
 def branching_plan(*stages: tuple[list[str], int, int, int], edges: list[list[int]]) -> dict[str, Any]:
@@ -287,24 +271,16 @@ def _children() -> list[int]:
 BAD = [
     ("language", plan(([0, 1], 1), ([2, 3], 1)), {}, "cover (node 4 is in 0 stages"),
     ("language", plan(([0, 1, 2, 3, 4], 1), tp_degree=2), {}, "tp_degree 2 of stage 0"),
-    (
-        "language",
-        plan(*[([node], 1) for node in range(5)]),
-        {"modules": ("words", "blocks.0", "x", "y", "head")},
-        "the model that small was made of",
-    ),
-    (
-        "branches",
-        plan(([0], 1), ([1], 1), ([2, 3, 4], 1)),
-        {"modules": GRAPH},
-        "from stage 0 to stage 2, which no edge",
-    ),
+    ("language", plan(*[([node], 1) for node in range(5)]), {"modules": ("words", "blocks.0", "x", "y", "head")},
+     "the model that small was made of"),
+    ("branches", plan(([0], 1), ([1], 1), ([2, 3, 4], 1)), {"modules": GRAPH},
+     "from stage 0 to stage 2, which no edge"),
     ("untraceable", plan(([0], 1)), {"modules": ("",)}, "expected a model that torch.export can trace"),
     ("unrunnable", plan(([0], 1)), {"modules": ("0",)}, "expected a model that runs with its inputs"),
     ("failing", plan(([0], 1)), {"modules": ("",)}, "RuntimeError: no weights (line"),
     ("number", plan(([0], 1)), {"modules": ("",)}, "result is of type int"),
     ("nothing", plan(([0], 1)), {"modules": ("",)}, "function is 'nothing'; expected one of"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("model", "made", "changed", "words"), BAD)

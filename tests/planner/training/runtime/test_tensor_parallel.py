@@ -57,9 +57,7 @@ TIED = {"gpt": [TABLE, TABLE, 0, 0, TABLE, TABLE], "bert": [TABLE, 0, 0, 0, 0, 0
 
 
 @pytest.mark.parametrize("kind", RUNS)
-def test_shares_compute_and_exchange_what_the_plan_says(
-    kind: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_shares_compute_and_exchange_what_the_plan_says(kind: str, tmp_path: Path, capfd: Any) -> None:
     stages, again, logits = RUNS[kind]
     made = plan(stages, dict.fromkeys(again, "activation recomp"))
     code = run(tmp_path, imported(kind), made, kind, "--check", "--json", "--quiet", "--out", str(tmp_path / "run"))
@@ -112,9 +110,7 @@ def test_as_many_heads_of_keys_are_shared_as_there_are() -> None:
         ("stacked", "vanilla", "not the product with a matrix'; expected products by columns and rows"),
     ],
 )
-def test_other_splits_are_refused(
-    kind: str, tmpc: str, words: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_other_splits_are_refused(kind: str, tmpc: str, words: str, tmp_path: Path, capfd: Any) -> None:
     made = imported(kind, sequence_parallel=True, zero=(1,))
     nodes = [layer["id"] for layer in made["layers"]]
     code = run(tmp_path, made, plan([(nodes, 1, 2)], {1: tmpc}), kind, "--check")
@@ -123,9 +119,7 @@ def test_other_splits_are_refused(
     assert words in err and len(err.splitlines()) == 1
 
 
-def test_an_instance_made_by_hand_does_not_say_how_tensors_are_split(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_an_instance_made_by_hand_does_not_say_how_tensors_are_split(tmp_path: Path, capfd: Any) -> None:
     made = imported("bert") | {"options": {}}
     assert run(tmp_path, made, plan([([0, 1, 2, 3, 4], 1, 2)], {}), "bert") == 2
     assert "known of imported models alone" in capfd.readouterr().err

@@ -25,15 +25,9 @@ from planner.training.trainers.formats import FORMATS
 from planner.training.trainers.layout import DECODER, EMBEDDING, HEAD, MTP, Layer, Layout, Stage
 
 PACKAGES = {
-    "megatron": "megatron-core",
-    "torchtitan": "torchtitan",
-    "torch": "torch",
-    "deepspeed": "deepspeed",
-    "galvatron": "hetu-galvatron",
-    "vllm": "vllm",
-    "sglang": "sglang",
-    "accelerate": "accelerate",
-}
+    "megatron": "megatron-core", "torchtitan": "torchtitan", "torch": "torch", "deepspeed": "deepspeed",
+    "galvatron": "hetu-galvatron", "vllm": "vllm", "sglang": "sglang", "accelerate": "accelerate",
+}  # fmt: skip
 
 
 def installed(name: str, package: str = "") -> str:
@@ -141,15 +135,9 @@ def dimensions(version: str, config: Any, world: int) -> Any:
     if not version.startswith("0.2"):
         return kind.from_config(its, world)
     return kind(
-        dp_replicate=its.data_parallel_replicate_degree,
-        dp_shard=its.data_parallel_shard_degree,
-        cp=1,
-        tp=its.tensor_parallel_degree,
-        pp=its.pipeline_parallel_degree,
-        ep=1,
-        etp=1,
-        world_size=world,
-    )
+        dp_replicate=its.data_parallel_replicate_degree, dp_shard=its.data_parallel_shard_degree, cp=1,
+        tp=its.tensor_parallel_degree, pp=its.pipeline_parallel_degree, ep=1, etp=1, world_size=world,
+    )  # fmt: skip
 
 
 def test_recipes_of_torchtitan() -> None:
