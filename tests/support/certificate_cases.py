@@ -1,5 +1,6 @@
 """What the tests of certificates share: claims as checkers take them, and mutants that must not prove falsehoods."""
 
+import copy
 import dataclasses
 import importlib
 import json
@@ -13,6 +14,7 @@ from typing import Any, get_type_hints
 
 import planner
 from formulations.contract.family import Claim
+from instances.errors import InstanceError
 from planner.files.load import family_of
 from planner.solving.certify import Certification
 
@@ -108,6 +110,61 @@ def confirmed(instance: Any, found: Certification, below: float = 1e-10) -> dict
     return content
 
 
+def spoiled(rng: random.Random, content: Any) -> Any:
+    """A copy with another number in one place, or with a list that lacks a part or has its parts in another order."""
+    copied = copy.deepcopy(content)
+    lists: list[tuple[Any, Any]] = []
+    numbers: list[tuple[Any, Any]] = []
+
+    def walk(holder: Any) -> None:
+        for key, value in holder.items() if isinstance(holder, dict) else enumerate(holder):
+            if isinstance(value, dict | list):
+                lists.extend([(holder, key)] * (isinstance(value, list) and len(value) > 0))
+                walk(value)
+            elif _number(value) is not None:
+                numbers.append((holder, key))
+
+    walk(copied)
+    if kinds := [each for each in (numbers, numbers, lists) if each]:
+        holder, key = rng.choice(rng.choice(kinds))
+        value = holder[key]
+        if isinstance(value, list):
+            rng.shuffle(value) if rng.random() < 0.5 and len(value) > 1 else value.pop(rng.randrange(len(value)))
+        elif isinstance(value, int):  # brute force tries all plans on a little more of anything
+            holder[key] = value + 1 if value < 4 and rng.random() < 0.5 else max(0, value - 1)
+        else:
+            other = rng.choice([_number(value) * Fraction(rng.choice(["0", "0.5", "0.9", "2", "4"])), Fraction(1)])
+            holder[key] = str(other) if isinstance(value, str) else float(other)
+    return copied
+
+
+def _number(value: Any) -> Fraction | None:
+    """The number that a part of a file is, or that its text is; ``None``: it is none."""
+    try:
+        return None if isinstance(value, bool) else Fraction(value)
+    except (TypeError, ValueError, ZeroDivisionError, OverflowError):
+        return None
+
+
+def turned(part: dict) -> Iterator[dict]:
+    """A plan with one of its lists in the other order."""
+    for key, value in part.items():
+        if isinstance(value, list):
+            yield {**part, key: value[::-1]}
+        elif isinstance(value, dict):
+            yield from ({**part, key: each} for each in turned(value))
+
+
+def mutants(rng: random.Random, content: dict, good: dict) -> Iterator[tuple[dict, dict]]:
+    """An instance and a certificate, one of them with a fault, whatever the problem."""
+    if good["plan"]:
+        yield from ((content, good | {"plan": each}) for each in turned(good["plan"]))
+    for part in ("plan", "plan", "plan", "proof", "proof"):
+        if good[part]:
+            yield content, good | {part: spoiled(rng, good[part])}
+    yield from ((spoiled(rng, content), good) for _ in range(4))
+
+
 @dataclass(frozen=True)
 class Spoiling:
     """How certificates of a problem are spoiled, and how one knows whether what they claim is true.
@@ -116,11 +173,11 @@ class Spoiling:
     ----------
     case
         The instance of a number, which brute force can solve.
+    optimum
+        The least objective of all plans of an instance, exactly; infinite if there is none.
     mutants
         ``mutants(rng, content, certificate)``: instances and certificates, one of them with a fault beside those that
         all problems share. What it is given must not be changed.
-    optimum
-        The least objective of all plans of an instance, exactly; infinite if there is none.
     price
         Of a plan that keeps every rule, exactly; without it what the definition says in float64 is compared.
     rejected
@@ -128,8 +185,8 @@ class Spoiling:
     """
 
     case: Callable[[int], Any]
-    mutants: Callable[[random.Random, dict, dict], Iterator[tuple[dict, dict]]]
     optimum: Callable[[Any], Fraction | float]
+    mutants: Callable[[random.Random, dict, dict], Iterator[tuple[dict, dict]]] = mutants
     price: Callable[[Any, dict], Fraction] | None = None
     rejected: float = 0.25
 
@@ -174,7 +231,7 @@ class Spoiling:
             instance_of = checker_of(content["problem"]).Instance
             try:
                 mutant = given | {"instance_sha256": instance_of(content).digest}  # it must not be what saves us
-            except ValueError:
+            except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
                 continue  # no instance
             if (text := _text((content, mutant))) in seen:
                 continue
@@ -186,7 +243,10 @@ class Spoiling:
             accepted = _is_accepted(content, mutant)
             found["accepted" if accepted else "rejected"] += 1
             if accepted:
-                changed, about = planner.load(content), _text(content)
+                try:
+                    changed, about = planner.load(content), _text(content)
+                except InstanceError:
+                    continue  # which planner does not let through to its checker
                 if about not in optima:
                     optima[about] = self.optimum(changed)  # once for all mutants of an instance
                 assert self._is_true(changed, mutant, optima[about]), (number, text)

@@ -53,14 +53,6 @@ def test_annealing_finds_small_optima_and_claims_no_false_bound(cases: int) -> N
     assert missed <= 0.02 * cases
 
 
-def test_the_simple_bound_is_one(cases: int) -> None:
-    """Proposition 5.1, and for the sum of both terms."""
-    rng = random.Random(13)
-    for case in range(cases):
-        instance = random_mapping(rng, max_devices=4 if case % 20 else 5)
-        assert simple_bound(instance) <= least_seconds(instance) * (1 + 1e-12)
-
-
 def test_seeds_repeat_and_time_does_not_matter() -> None:
     instance = planner.load("uniform-dist", stages=2, replicas=4, objective="full")
     plans = [near.solve(instance, Limits(seed=seed), Watch(), levels=2).plan for seed in (1, 1)]

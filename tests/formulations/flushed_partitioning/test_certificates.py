@@ -1,6 +1,5 @@
 """Certificates of flushed partitioning: accepted where all plans, priced in fractions, confirm them."""
 
-import copy
 import json
 import math
 import random
@@ -11,11 +10,10 @@ from itertools import combinations, pairwise
 from typing import Any
 
 import pytest
-from certificate_cases import Spoiling, certified, claimed, parsed
+from certificate_cases import Spoiling, certified, claimed, mutants, parsed
 from oracles import stage_partitioning
 from oracles.flushed_partitioning import exact_iteration, on_machines, random_flushed, simulated
 
-import planner
 from formulations.contract.family import UncertifiedError
 from formulations.flushed_partitioning.certificate import checker
 from formulations.flushed_partitioning.certificate.writer import write
@@ -164,36 +162,13 @@ def test_caps_at_random_prove_nothing_false(cases: int) -> None:
     assert min(counts.values()) >= cases // 4, counts
 
 
-def _mutants(rng: random.Random, content: dict, good: dict) -> Iterator[tuple[dict, dict]]:
-    """An instance and a certificate, one of them with a fault."""
-    if good["bound"] is not None:
-        caps = [cap for cap in good["proof"].get("caps", []) if rng.random() < 0.5]
-        yield content, good | {"proof": {"kind": "caps", "caps": caps}}
-        yield content, claim(planner.load(content), None, [])
-        plan = copy.deepcopy(good["plan"])
-        stage = rng.choice(plan["stages"])
-        stage[rng.choice(["dp_degree", "tp_degree"])] += rng.choice([-1, 1])
-        yield content, good | {"plan": plan}
-        yield content, good | {"plan": {"stages": good["plan"]["stages"][::-1]}}
-        yield content, good | {"plan": {"stages": good["plan"]["stages"][1:]}}
-    for _ in range(4):
-        content = copy.deepcopy(content)
-        flat = content["flat"]
-        x = rng.choice(rng.choice([row for row in rng.choice(flat["layers"])["tmpcs"].values() if row]))
-        places = [(x, name) for name in ("time", "weight_bytes", "activation_bytes", "static_bytes")]
-        places += [(flat, name) for name in ("memory_bytes", "num_devices", "num_microbatches")]
-        place, name = rng.choice(places)
-        place[name] = max(1, rng.choice([place[name] + 1, place[name] - 1, place[name] // 2, min(12, 2 * place[name])]))
-        yield content, good
-
-
-SPOILING = Spoiling(small, _mutants, least, lambda instance, plan: total(instance, price(instance, plan)))
+SPOILING = Spoiling(small, least, price=lambda instance, plan: total(instance, price(instance, plan)))
 
 
 def _mutants_on_machines(rng: random.Random, content: dict, good: dict) -> Iterator[tuple[dict, dict]]:
     """Those of one network, and other machines."""
-    for changed, certificate in _mutants(rng, content, good):
-        if not changed["flat"]["num_devices"] % changed["devices_per_machine"]:
+    for changed, certificate in mutants(rng, content, good):
+        if not changed["flat"]["num_devices"] % max(1, changed["devices_per_machine"]):
             yield changed, certificate
     sizes = [size for size in range(1, 9) if content["flat"]["num_devices"] % size == 0]
     inner = content["inner_bandwidth"]
@@ -212,8 +187,8 @@ ON_MACHINES = replace(SPOILING, case=lambda number: on_machines(number, memory="
 
 def _mutants_of_iterations(rng: random.Random, content: dict, good: dict) -> Iterator[tuple[dict, dict]]:
     """Those without caps, and other schedules, and formulas."""
-    mutants = _mutants_on_machines if "devices_per_machine" in content else _mutants
-    yield from ((changed, found) for changed, found in mutants(rng, content, good) if "caps" not in found["proof"])
+    made = _mutants_on_machines if "devices_per_machine" in content else mutants
+    yield from ((changed, found) for changed, found in made(rng, content, good) if "caps" not in found["proof"])
     if good["bound"] is not None:
         best, share = Fraction(good["objective"]), rng.choice([0, Fraction(1, 10**12), Fraction(1, 100)])
         yield content, good | {"bound": str(best * (1 + share))}

@@ -10,13 +10,12 @@ from itertools import permutations
 import numpy as np
 import pytest
 from load import allowed_s
-from oracles.flushed_partitioning import brute_force, random_flushed
+from oracles.flushed_partitioning import random_flushed
 from strategies import SHAPES, random_edges
 
 from formulations.flushed_partitioning.definition.problem import depth, evaluate, violations
 from formulations.flushed_partitioning.exact import labels
 from formulations.flushed_partitioning.exact.depth_labels import find_reached_sets, reachable
-from formulations.flushed_partitioning.models import cpsat
 from formulations.stage_partitioning.definition.plan import Stage, StagePlan
 from formulations.stage_partitioning.kernels.tables import pack
 from instances.graph import downsets
@@ -166,35 +165,6 @@ def test_light_weights_count_beside_heavy_ones() -> None:
         answer = labels.solve(instance, Limits(), Watch())
         assert evaluate(instance, answer.plan) == pytest.approx(1.0)
         assert answer.bound <= 1.0
-
-
-@pytest.mark.parametrize("shape", ["diamond", "n-shaped", "two-sinks", "random", "empty"])
-def test_labels_agree_with_brute_force_on_branches(shape: str, cases: int) -> None:
-    for seed in range(max(5, cases // 5)):
-        instance = random_flushed(seed, same_weights=True, shape=shape, max_nodes=5, max_tmpcs=2, memory="planted")
-        expected, answer = brute_force(instance), labels.solve(instance, Limits(), Watch())
-        assert answer.infeasible == (expected is None), seed
-        if expected is not None:
-            assert violations(instance, answer.plan) == ()
-            assert math.isclose(evaluate(instance, answer.plan), expected, rel_tol=1e-8, abs_tol=1e-9), seed
-            assert answer.bound <= expected * (1 + 1e-9) + 1e-12
-
-
-def test_labels_agree_with_cpsat_on_larger_graphs(cases: int) -> None:
-    for seed in range(max(8, cases // 10)):
-        instance = random_flushed(
-            seed, same_weights=True, shape=random.Random(seed).choice(["diamond", "random", "two-sources"]),
-            max_nodes=6, max_devices=6, max_tmpcs=2, memory="ample",
-        )  # fmt: skip
-        limits = Limits(time_s=20)
-        ours, theirs = labels.solve(instance, Limits(), Watch()), cpsat.solve(instance, limits, Watch(limits))
-        if ours.infeasible:
-            assert theirs.plan is None, seed
-            continue
-        objective = evaluate(instance, ours.plan)
-        assert theirs.bound <= objective * (1 + 1e-6) + 1e-9, seed
-        if theirs.stop is not Stop.TIME_LIMIT:
-            assert math.isclose(evaluate(instance, theirs.plan), objective, rel_tol=1e-6, abs_tol=1e-6), seed
 
 
 def test_a_label_is_as_deep_as_its_plan(cases: int) -> None:

@@ -79,7 +79,6 @@ def test_the_oracle_and_the_definition_agree(cases: int) -> None:
     [
         ({"layer_time_s": []}, "layer_time_s is []"),
         ({"layer_time_s": [1, -2, 3, 4]}, "layer_time_s[1] is -2"),
-        ({"layer_time_s": [1, float("inf"), 3, 4]}, "layer_time_s[1] is inf"),
         ({"cut_cost_s": [[1], [1]]}, "len(cut_cost_s) is 2; expected 3 (one less than layers)"),
         ({"cut_cost_s": [[1], [1, 2], [1]]}, "len(cut_cost_s[1]) is 2"),
         ({"parameters": [1]}, "len(parameters) is 1; expected 0 or 4"),
@@ -89,9 +88,6 @@ def test_the_oracle_and_the_definition_agree(cases: int) -> None:
         ({"tied": [{"layers": [], "parameters": 1}]}, "tied[0].layers is []"),
         ({"head_layers": 3, "tail_layers": 2}, "head_layers + tail_layers is 5"),
         ({"num_stages": 0}, "num_stages is 0"),
-        ({"num_stages": True}, "num_stages is True"),
-        ({"surprise": 1}, "surprise is 1; expected no such field"),
-        ({"schema_version": 2}, "schema_version is 2"),
     ],
 )
 def test_bad_files_are_named(change: dict[str, Any], message: str) -> None:

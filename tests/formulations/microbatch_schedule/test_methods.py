@@ -349,27 +349,6 @@ def test_heuristics_bracket_the_optimum(cases: int, name: str) -> None:
     assert found > cases // 4
 
 
-def test_best_of_finds_the_optimum_of_nearly_all_small_instances(cases: int) -> None:
-    rng = random.Random("best")
-    missed = solvable = 0
-    for _ in range(cases):
-        instance = random_instance(rng)
-        best = optimum(instance)
-        answer = BY_NAME["best-of"].solve(instance, LIMITS, Watch(LIMITS))
-        if best is not None:
-            solvable += 1
-            missed += answer.plan is None or evaluate(instance, answer.plan) > best * (1 + 1e-9)
-    assert missed <= solvable // 10
-
-
-def test_a_schedule_exists_exactly_if_precedences_form_no_cycle(cases: int) -> None:
-    rng = random.Random("stuck")
-    for _ in range(cases):
-        instance = random_instance(rng)
-        graph = PassGraph(instance)
-        assert graph.is_possible() == (not run(graph).stuck)
-
-
 @pytest.mark.parametrize(("stages", "batch"), [(1, 3), (2, 16), (5, 8), (8, 16)])
 def test_a_chain_of_equal_stages_takes_m_plus_n_minus_1_turns(stages: int, batch: int) -> None:
     instance = chain(stages, batch)

@@ -183,7 +183,6 @@ def test_an_instance_without_devices_and_split_passes_is_written_as_before() -> 
         ({"edges": [{"source": 0, "target": 1}, {"source": 1, "target": 0}]}, "cycle"),
         ({"minibatch": 10**6}, "passes"),
         ({"objective": "speed"}, "objective"),
-        ({"colour": 1}, "colour"),
     ],
 )
 def test_bad_instances_are_refused_in_one_line(changes: dict[str, Any], named: str) -> None:

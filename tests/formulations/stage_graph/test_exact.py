@@ -38,21 +38,6 @@ def value(instance: StageGraph, answer: Answer[StagePlan]) -> float:
     return objective
 
 
-def test_cpsat_and_columns_and_levels_agree(cases: int) -> None:
-    cases = max(cases, 40)  # fewer do not show every kind
-    infeasible = by_columns = 0
-    for seed in range(cases // 3):
-        instance = random_graph(seed + 4000, (1, 8), 1 + seed % 4, series_parallel=bool(seed % 2))
-        optimum = value(instance, levels.solve(instance, Limits(), Watch()))
-        assert value(instance, cpsat.solve(instance, Limits(), Watch())) == pytest.approx(optimum, rel=1e-6), seed
-        if instance.num_operators <= 5:
-            found = value(instance, milp_columns.solve(instance, Limits(), Watch()))
-            assert found == pytest.approx(optimum, rel=1e-6), seed
-            by_columns += 1
-        infeasible += optimum == math.inf
-    assert 0 < infeasible < cases // 4 and by_columns > cases // 10
-
-
 def test_sizes_that_do_not_divide_each_other() -> None:
     for seed in range(6):
         instance = replace(random_graph(seed, (3, 6), 4, series_parallel=True), minibatch=12, microbatches=(2, 3, 4))
@@ -124,21 +109,6 @@ def test_a_limit_keeps_the_plan_that_the_model_had_found(monkeypatch: pytest.Mon
     found = FAMILY.method("cpsat").solve(instance, Limits(time_s=60.0), watch)
     assert found.stop is Stop.TIME_LIMIT and violations(instance, found.plan) == ()
     assert evaluate(instance, found.plan) == watch.best_objective
-
-
-OTHERS = (
-    "upsets.levels:solve",
-    "downsets:solve_downsets",
-    "paper.fewest_devices:solve",
-    "paper.fewest_devices:solve_wide",
-    "paper.graphpipe:solve_graphpipe",
-    "paper.graphpipe:solve_pipedream",
-    "paper.graphpipe:solve_data_parallel",
-    "paper.baselines:solve",
-    "exact:solve",
-    "models.cpsat:solve",
-    "models.milp_columns:solve",
-)
 
 
 #: Some with a plan and one without.

@@ -11,10 +11,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import pytest
-from certificate_cases import Spoiling, certified, parsed
+from certificate_cases import Spoiling, certified, mutants, parsed
 from oracles.stage_partitioning import brute_force
 from paths import ROOT
 from small_instances import random_case
@@ -35,96 +34,22 @@ def case(number: int) -> StageInstance:
     return random_case("stage_partitioning", 16, number)
 
 
-def _number(rng: random.Random, value: Any) -> Any:
-    """Another number in its place."""
-    return max(0, rng.choice([value + 1, value - 1, value * 2, value // 2, 0]))
-
-
-def _spoil_label(rng: random.Random, certificate: dict) -> None:
-    rows = [row for row in certificate["proof"].get("downsets", []) if row[1]]
-    if rows:
-        label = rng.choice(rng.choice(rows)[1])
-        place = rng.randrange(2)
-        label[place] = _number(rng, label[place])
-
-
-def _drop_label(rng: random.Random, certificate: dict) -> None:
-    rows = [row for row in certificate["proof"].get("downsets", []) if row[1]]
-    if rows:
-        row = rng.choice(rows)
-        row[1].pop(rng.randrange(len(row[1])))
-
-
-def _drop_row(rng: random.Random, certificate: dict) -> None:
-    rows = certificate["proof"].setdefault("downsets", [])
-    if rows:
-        rows.pop(rng.randrange(len(rows)))
-
-
-def _spoil_claim(rng: random.Random, certificate: dict) -> None:
-    rows = certificate["proof"].setdefault("downsets", [])
-    if rows:
-        row = rng.choice(rows)
-        row[2:] = [_number(rng, row[2] if len(row) > 2 else 1)]
-
-
-def _add_row(rng: random.Random, certificate: dict) -> None:
-    """Claim devices behind a set that has no row, all layers among them, and a little more than can be proved."""
-    if certificate["objective"] is not None:
-        certificate["bound"] = str(Fraction(certificate["objective"]) * Fraction(10**9 + 1, 10**9))
-    rows = certificate["proof"].setdefault("downsets", [])
-    names = {name for stage in (certificate["plan"] or {"stages": []})["stages"] for name in stage["nodes"]}
-    mask = f"{rng.choice([(1 << len(names)) - 1, rng.randrange(1 << max(1, len(names)))]):x}"
-    if all(row[0] != mask for row in rows):
-        rows.append([mask, [], rng.choice([1, 2, 100])])
-
-
-def _spoil_plan(rng: random.Random, certificate: dict) -> None:
-    if certificate["plan"] is None:
-        return
-    stages = certificate["plan"]["stages"]
-    stage = rng.choice(stages)
-    kind = rng.randrange(6)
-    if kind == 0:
-        stage["dp_degree"] = _number(rng, stage["dp_degree"]) or 1
-    elif kind == 1:
-        stage["tp_degree"] = _number(rng, stage["tp_degree"]) or 1
-    elif kind == 2:
-        stage["nodes"].pop()
-    elif kind == 3:
-        stages.reverse()
-    elif kind == 4:
-        stages.pop()
-    else:
-        certificate["objective"] = str(Fraction(certificate["objective"]) * Fraction(9, 10))
-
-
-_MUTATIONS = (
-    _spoil_label, _drop_label, _drop_row, _spoil_claim, _add_row, _spoil_plan,
-)  # fmt: skip
-
-
-def _spoil_instance(rng: random.Random, content: dict) -> None:
-    """Change one number of the instance."""
-    layer = rng.choice(content["layers"])
-    x = rng.choice(rng.choice([row for row in layer["tmpcs"].values() if row]))
-    places = [(x, name) for name in ("time", "weight_bytes", "activation_bytes", "static_bytes")]
-    places += [(content, name) for name in ("memory_bytes", "bandwidth", "num_devices", "num_microbatches")]
-    places += [(edge, "bytes") for edge in content["edges"][:1]]
-    place, name = rng.choice(places)
-    place[name] = _number(rng, place[name]) or 1
-
-
 def _mutants(rng: random.Random, content: dict, good: dict) -> Iterator[tuple[dict, dict]]:
-    """An instance and a certificate, one of them with a fault."""
-    for change in _MUTATIONS:
+    """Those of all problems, and claims of devices behind sets with rows or without them, all layers among them."""
+    yield from mutants(rng, content, good)
+    for is_new in (False, True):
         mutant = copy.deepcopy(good)
-        change(rng, mutant)
+        rows = mutant["proof"].setdefault("downsets", [])
+        if is_new:
+            if good["objective"] is not None:  # a little more than can be proved
+                mutant["bound"] = str(Fraction(good["objective"]) * Fraction(10**9 + 1, 10**9))
+            count = len(content["layers"])
+            mask = f"{rng.choice([(1 << count) - 1, rng.randrange(1 << count)]):x}"
+            rows.extend([[mask, [], rng.choice([1, 2, 100])]] * all(row[0] != mask for row in rows))
+        elif rows:
+            row = rng.choice(rows)
+            row[2:] = [rng.choice([0, 1, 2, *(own + 1 for own in row[2:])])]
         yield content, mutant
-    for _ in range(2):
-        changed = copy.deepcopy(content)
-        _spoil_instance(rng, changed)
-        yield changed, good
 
 
 def optimum(instance: StageInstance) -> Fraction | float:
@@ -133,7 +58,7 @@ def optimum(instance: StageInstance) -> Fraction | float:
     return math.inf if best is None else Fraction(best.time) * (1 + Fraction(1, 10**12))
 
 
-SPOILING = Spoiling(case, _mutants, optimum, rejected=1 / 3)
+SPOILING = Spoiling(case, optimum, _mutants, rejected=1 / 3)
 
 
 def test_all_layers_on_all_devices_keep_their_label() -> None:

@@ -9,13 +9,11 @@ from typing import Any
 import pytest
 from model_checks import (
     check_answer,
-    check_stopped_builds,
-    check_stops,
     long_chain,
     random_plan,
 )
 from oracles.stage_partitioning import brute_force
-from strategies import random_stage_instance, with_magnitudes
+from strategies import random_stage_instance
 
 from formulations.stage_partitioning.definition.plan import Stage, StagePlan
 from formulations.stage_partitioning.definition.problem import (
@@ -61,12 +59,6 @@ def within(instance: StageInstance, target: float) -> milp_columns.Model:
 
 
 BOTH = pytest.mark.parametrize("room", [milp_columns, cpsat_columns], ids=["milp", "cpsat"])
-
-
-def test_bounds_are_bounds_where_times_are_no_whole_units(cases: int) -> None:
-    for seed in range(cases // 2):
-        instance = with_magnitudes(random_stage_instance(seed), random.Random(f"units {seed}"))
-        check_answer(cpsat_columns.solve, replace(instance, bandwidth=instance.bandwidth / 3))
 
 
 def test_every_price_is_the_least_time(cases: int) -> None:
@@ -152,14 +144,6 @@ def test_a_target_holds_below_at_and_above() -> None:
 def test_the_devices_of_a_path_are_counted() -> None:
     """Every arc is part of a plan on 9 devices; without the row on devices the solver's path takes 13."""
     check_answer(milp_columns.solve, random_stage_instance(141))
-
-
-def test_a_build_that_is_stopped_logs_no_error(caplog: pytest.LogCaptureFixture) -> None:
-    check_stopped_builds(lambda watch: milp_columns.model_of(long_chain(4, 4), watch), caplog)
-
-
-def test_it_stops_on_request() -> None:
-    check_stops(milp_columns.solve, long_chain(60, 64))
 
 
 def test_too_many_downsets_are_refused_with_the_reason() -> None:

@@ -43,9 +43,9 @@ def entries_agree(instance: StageInstance) -> Counter[str]:
     return seen
 
 
-def test_every_entry_is_the_optimum_of_its_own_instance(cases: int) -> None:
+def test_every_entry_is_the_optimum_of_its_own_instance(cases: int, many: int) -> None:
     seen: Counter[str] = Counter()
-    for seed in range(cases):
+    for seed in range(50_000 if many else 0, 52_000 if many else cases):
         seen += entries_agree(random_stage_instance(seed, cost_model="paper", exactly=False, max_devices=4))
     assert min(seen["feasible"], seen["infeasible"]) > cases
 
@@ -80,12 +80,6 @@ def test_entries_are_counted_before_they_are_proved(monkeypatch: pytest.MonkeyPa
         frontier.frontier(replace(tiny(), num_devices=4), Watch())
 
 
-@pytest.mark.slow
-def test_every_entry_on_thousands(cases: int) -> None:
-    for seed in range(50_000, 50_000 + max(cases, 2000)):
-        entries_agree(random_stage_instance(seed, cost_model="paper", exactly=False))
-
-
 def test_the_corner_is_the_optimum_of_the_instance(cases: int) -> None:
     """Released cost: N stays the instance's own, so only the entry at (K, N) has a counterpart."""
     for seed in range(cases):
@@ -93,14 +87,6 @@ def test_the_corner_is_the_optimum_of_the_instance(cases: int) -> None:
         found, best = frontier.frontier(instance, Watch()), brute_force(instance)
         assert found is not None
         assert found.times[-1, -1] == pytest.approx(math.inf if best is None else best.time, rel=1e-9)
-
-
-def test_more_never_hurts(cases: int) -> None:
-    for seed in range(cases):
-        found = frontier.frontier(random_stage_instance(seed, exactly=False), Watch())
-        assert found is not None
-        times = found.times
-        assert (times[1:] <= times[:-1]).all() and (times[:, 1:] <= times[:, :-1]).all()
 
 
 def chain(length: int, devices: int, microbatches: int) -> StageInstance:

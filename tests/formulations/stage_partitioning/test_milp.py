@@ -7,9 +7,6 @@ from typing import Any
 import pytest
 from model_checks import (
     check_answer,
-    check_stopped_builds,
-    check_stops,
-    long_chain,
 )
 from small_instances import random_case
 from strategies import random_stage_instance, with_magnitudes
@@ -72,14 +69,6 @@ def test_a_known_plan_stays_feasible_without_its_hint() -> None:
         if watch.best_plan is not None:
             run = solvers.milp.backend.run(milp.model_of(instance, watch).model, Limits())
             assert not run.infeasible and run.bound is not None
-
-
-def test_a_build_that_is_stopped_logs_no_error(caplog: pytest.LogCaptureFixture) -> None:
-    check_stopped_builds(lambda watch: milp.model_of(long_chain(4, 4), watch=watch), caplog)
-
-
-def test_it_stops_on_request() -> None:
-    check_stops(milp.solve, long_chain(12, 8))  # of larger models HiGHS's presolve takes seconds, and no interrupt
 
 
 def test_costs_within_the_tolerance_make_nothing_infeasible() -> None:

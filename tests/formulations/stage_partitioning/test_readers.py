@@ -2,16 +2,11 @@
 
 import copy
 import json
-import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fuzzing import VALUES, mutated
-from hypothesis import given
-from hypothesis import strategies as st
-from strategies import random_stage_instance
 
 from formulations.stage_partitioning import FAMILY
 from formulations.stage_partitioning.certificate.checker import Instance as Checked
@@ -157,33 +152,19 @@ BAD_OWN = [
     ("tied.0.layers", [7, 7], "tied[0].layers is [7, 7]; expected the ids of at least two nodes"),
     ("tied.0.weight_bytes", -1, "tied[0].weight_bytes is -1; expected 0 or a positive number"),
     ("layers.0.role", 3, "layers[0].role is 3; expected printable text"),
-    ("schema_version", 2, "schema_version is 2; expected 1"),
     ("schema_version", True, "schema_version is True; expected 1"),
-    ("problem", "other", "problem is 'other'; expected stage_partitioning"),
     ("num_devices", 0, f"num_devices is 0; expected {COUNT}"),
-    ("num_devices", True, f"num_devices is True; expected {COUNT}"),
-    ("num_devices", 1.5, f"num_devices is 1.5; expected {COUNT}"),
-    ("num_devices", "4", "num_devices is '4'; expected an integer from 1"),
-    ("num_devices", 10**7, f"num_devices is 10000000; expected {COUNT}"),
     ("num_microbatches", -1, f"num_microbatches is -1; expected {COUNT}"),
     ("max_dp_degree", 0, f"max_dp_degree is 0; expected {COUNT}"),
     ("memory_bytes", -1, f"memory_bytes is -1; expected {AMOUNT}"),
-    ("memory_bytes", float("nan"), f"memory_bytes is nan; expected {AMOUNT}"),
-    ("memory_bytes", float("inf"), f"memory_bytes is inf; expected {AMOUNT}"),
-    ("memory_bytes", "8GiB", "memory_bytes is '8GiB'; expected 0 or a positive number"),
     ("bandwidth", 0, "bandwidth is 0; expected a positive number"),
     ("time_unit", "h", "time_unit is 'h'; expected s or ms"),
     ("cost_model", "mine", "cost_model is 'mine'; expected paper or released or runtime"),
-    ("exactly", 1, "exactly is 1; expected true or false"),
-    ("num_device", 3, "num_device is 3; expected no such field (closest: num_devices)"),
-    ("layers", {}, "layers is {}; expected a list"),
     ("layers", [], "layers is []; expected at least one node"),
-    ("layers.1", 3, "layers[1] is 3; expected an object"),
     ("layers.1.id", 7, "layers[1].id is 7; expected an id other than that of layers[0]"),
     ("layers.1.id", "7", "layers[1].id is '7'; expected an id other than that of layers[0]"),
     ("layers.1.id", 1.0, "layers[1].id is 1.0; expected an integer of at most 63 bits or text"),
     ("layers.1.id", 2**63, "layers[1].id is 9223372036854775808; expected an integer of at most 63 bits or text"),
-    ("layers.1.id", True, "layers[1].id is True; expected an integer of at most 63 bits or text"),
     ("layers.1.id", "", "layers[1].id is ''; expected an integer of at most 63 bits or text, printable and not empty"),
     (
         "layers.1.id",
@@ -192,10 +173,7 @@ BAD_OWN = [
     ),
     ("layers.1.tmpcs", {}, "layers[1].tmpcs is 'empty'; expected at least one TMPC for node b"),
     ("layers.1.tmpcs", {"1": []}, "layers[1].tmpcs is 'empty'; expected at least one TMPC for node b"),
-    ("layers.1.tmpcs", [], "layers[1].tmpcs is []; expected an object"),
     ("layers.0.tmpcs.0", [], "layers[0].tmpcs is '0'; expected a positive integer"),
-    ("layers.0.tmpcs.-1", [], "layers[0].tmpcs is '-1'; expected a positive integer"),
-    ("layers.0.tmpcs.one", [], "layers[0].tmpcs is 'one'; expected a positive integer"),
     ("layers.0.tmpcs.01", [], "layers[0].tmpcs is '01'; expected a positive integer"),
     ("layers.0.tmpcs.9999999", [], "layers[0].tmpcs is '9999999'; expected a positive integer"),
     (
@@ -205,12 +183,10 @@ BAD_OWN = [
     ),
     ("layers.0.tmpcs.1.1.time", -0.5, f"layers[0].tmpcs.1[1].time is -0.5; expected {AMOUNT}"),
     ("layers.0.tmpcs.1.1.time", 1e31, f"layers[0].tmpcs.1[1].time is 1e+31; expected {AMOUNT}"),
-    ("layers.0.tmpcs.1.1.weight_bytes", False, f"layers[0].tmpcs.1[1].weight_bytes is False; expected {AMOUNT}"),
     ("layers.0.tmpcs.1.0.sync_backward_bytes", {"7": 1}, "sync_backward_bytes is 7; expected the id of a successor"),
     ("layers.0.tmpcs.1.0.sync_forward_bytes", {"b": 1}, "sync_forward_bytes is 'b'; expected the id of a predecessor"),
     ("layers.1.tmpcs.2.0.sync_forward_bytes", {"7": -1}, f"sync_forward_bytes.7 is -1; expected {AMOUNT}"),
     ("edges.0.target", 8, "edges[0].target is 8; expected the id of a node"),
-    ("edges.0.source", None, "edges[0].source is None; expected an integer of at most 63 bits or text"),
     ("edges.0.target", 7, "edges[0].target is 7; expected a node other than the edge's source"),
     ("edges.0.bytes", -1, f"edges[0].bytes is -1; expected {AMOUNT}"),
     ("edges", [{"source": 7, "target": "b", "bytes": 1}] * 2, "edges[1] is '7 -> b'; expected an edge that is not"),
@@ -252,76 +228,7 @@ def test_bad_fields_are_named(make: Callable[[], dict[str, Any]], path: str, val
     assert message in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    ("make", "path"),
-    [
-        (own, ("num_devices",)),
-        (own, ("layers",)),
-        (own, ("layers", 0, "tmpcs", "1", 0, "time")),
-        (piper, ("mbsInBatch",)),
-        (piper, ("edges", 0, "destId")),
-    ],
-)
-def test_missing_fields_are_named(make: Callable[[], dict[str, Any]], path: tuple[str | int, ...]):
-    content = make()
-    holder: Any = content
-    for key in path[:-1]:
-        holder = holder[key]
-    del holder[path[-1]]
-    with pytest.raises(InstanceError, match=rf"{path[-1]} is missing; expected a (value|list)"):
-        read(content)
-
-
-def test_long_values_are_cut():
-    content = own()
-    content["layers"] = [[0] * 1000] * 1000
-    with pytest.raises(InstanceError) as refused:
-        read(content)
-    assert len(str(refused.value)) < 200
-
-
 # --- fuzz: whatever is in a file, the outcome is an instance or one line ---
-
-
-def outcome(content: Any) -> StageInstance | str:
-    """The instance, or the one line of the error; anything else is the test's failure."""
-    if not FAMILY.recognise(content):
-        return "unknown"
-    try:
-        instance = read(content)
-    except InstanceError as error:
-        line = str(error)
-        assert line.startswith("file.json: ") and "; expected " in line
-        assert line.isprintable() and len(line) < 600
-        return line
-    assert read(json.loads(json.dumps(FAMILY.to_json(instance)))) == instance
-    return instance
-
-
-def fuzzed(content: Any, seed: int) -> StageInstance | str:
-    return outcome(mutated(content, random.Random(seed)))
-
-
-@given(st.integers(0, 2**32))
-def test_fuzz_of_files(seed: int):
-    for content in (own(), piper(), FAMILY.to_json(random_stage_instance(seed))):
-        fuzzed(content, seed)
-
-
-#: With what a written file cannot say and a caller's value can.
-FIELDS = (*VALUES, float("nan"), float("inf"), 10**400, "\ud800")
-
-
-@given(st.recursive(st.sampled_from(FIELDS), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
-def test_fuzz_of_fields(value: Any):
-    for make in (own, piper):
-        for key in make():
-            outcome({**make(), key: value})
-
-
-def test_a_fuzz_finds_both_outcomes():
-    kinds = {type(fuzzed(make(), seed)) for make in (own, piper) for seed in range(60)}
-    assert kinds == {StageInstance, str}
 
 
 # --- the published files ---
@@ -355,9 +262,3 @@ def test_published_files_are_recognised_by_content(contents: dict[str, Any]):
     assert FAMILY.read(content, "other.json", {}).time_unit == "ms"
     content["edges"][0]["communicationCost"] += 1
     assert FAMILY.read(content, "other.json", {}).time_unit == "s"
-
-
-@pytest.mark.paper
-@given(st.integers(0, 2**32), st.sampled_from(sorted(PIPER_FILES)))
-def test_fuzz_of_published_files(contents: dict[str, Any], seed: int, name: str):
-    fuzzed(contents[name], seed)

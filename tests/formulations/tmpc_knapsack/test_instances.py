@@ -45,25 +45,15 @@ def test_reading() -> None:
 OPTION = ("nodes", 1, "options", 0)
 BAD = [
     ((*OPTION, "time"), -1, "nodes[1].options[0].time is -1; expected 0 or a positive number from 1e-30 to 1e+30"),
-    ((*OPTION, "time"), float("nan"), "nodes[1].options[0].time is nan"),
-    ((*OPTION, "time"), float("inf"), "nodes[1].options[0].time is inf"),
-    ((*OPTION, "time"), "2", "nodes[1].options[0].time is '2'"),
-    ((*OPTION, "time"), True, "nodes[1].options[0].time is True"),
     ((*OPTION, "memory_bytes"), -0.5, "nodes[1].options[0].memory_bytes is -0.5"),
     ((*OPTION, "memory_bytes"), 10**400, "nodes[1].options[0].memory_bytes is an integer of 1329 bits"),
-    ((*OPTION, "memory_bytes"), ..., "nodes[1].options[0].memory_bytes is missing"),
-    ((*OPTION, "memory"), 3, "nodes[1].options[0].memory is 3; expected no such field"),
     ((*OPTION, "id"), 5, "nodes[1].options[0].id is 5"),
     (("nodes", 1, "options", 1, "id"), "x", "nodes[1].options[1].id is 'x'; expected an id other than"),
     (("nodes", 1, "id"), "1", "nodes[1].id is '1'; expected an id other than that of nodes[0]"),
     (("nodes", 1, "id"), 1.5, "nodes[1].id is 1.5"),
     (("nodes", 0, "options"), [], "nodes[0].options is []; expected at least one option"),
     (("nodes", 0, "options"), {}, "nodes[0].options is {}; expected a list"),
-    (("nodes",), ..., "nodes is missing"),
     (("capacity_bytes",), -1, "capacity_bytes is -1"),
-    (("capacity_bytes",), ..., "capacity_bytes is missing"),
-    (("schema_version",), 2, "schema_version is 2; expected 1"),
-    (("capacity",), 2, "capacity is 2; expected no such field (closest: capacity_bytes)"),
     (("origin",), {"a": None}, "origin.a is None"),
 ]
 
