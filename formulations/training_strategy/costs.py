@@ -26,6 +26,7 @@ from formulations.training_strategy.definition.sharing import (
     offers_sequences,
     shared_in,
     shares_more,
+    shares_of_sums,
 )
 from instances.problems.stage_partitioning import Layer, Tmpc
 from instances.problems.training_strategy import Schedule, StrategyInstance
@@ -43,6 +44,7 @@ _MOST_SLOPES = 48
 _MOST_LABELS = 50_000
 #: Of layers that are not of the common kind (embedding, head) all sets are tried.
 _MOST_OTHERS = 3
+_NOTHING = Shared()
 
 
 class TooManyWaysError(Exception):
@@ -147,14 +149,19 @@ def chain_of(chains: Chains, instance: StrategyInstance, degrees: Degrees) -> Ch
     """The tables at some degrees, made once."""
     at = degrees.t, shared_in(instance, degrees.plan())
     if at not in chains:
-        chains[at] = Chain(of_shared(instance, at[1]), degrees.t)
+        chains[at] = Chain(of_shared(instance, at[1]), degrees.t, by=at[1])
     return chains[at]
 
 
 class Chain:
-    """The tables of an instance's chain at one degree t, of its ``parts``: of the layers one by one, if not given."""
+    """The tables of an instance's chain at one degree t, of its ``parts``: of the layers one by one, if not given.
 
-    def __init__(self, instance: StrategyInstance, t: int, parts: Sequence[Part] | None = None) -> None:
+    The instance is that of one device, of plans that share ``by``.
+    """
+
+    def __init__(
+        self, instance: StrategyInstance, t: int, parts: Sequence[Part] | None = None, by: Shared = _NOTHING
+    ) -> None:
         flat = instance.flat
         self.limit = flat.memory_bytes * MEMORY_SLACK
         self.t = t
@@ -185,8 +192,28 @@ class Chain:
         self.is_chunk = behind[:, None] < behind[None, :]
         #: Time of a micro-batch in a chunk, without recomputation.
         self.step = step
-        #: Sum of a chunk's gradients per (d - 1)/d.
-        self.gradients = 4 * _sums(self.weights) / flat.bandwidth
+        beside, left = shares_of_sums(instance, by)
+        summed = 4 * _sums(self.weights) / flat.bandwidth
+        #: What of the sum of a chunk's gradients follows all passes, per (d - 1)/d; and what may be beside them.
+        self.gradients, self.summed = left * summed, beside * summed
+        self.overlaps = instance.overlaps_gradients
+        # Layers one by one, with the time of each, and where parts end.
+        layers = [layer.id for part in parts for layer in part.layers]
+        self._sent = np.array([4 * beside * some[node].weight_bytes / flat.bandwidth for node in layers])
+        fastest = (min(x.time for x in layer.tmpcs[t]) for part in parts for layer in part.layers)
+        self._hidden = np.zeros(len(layers)) if by.in_pipeline else np.fromiter(fastest, float, len(layers))
+        self._ends = np.cumsum([0, *(len(part.layers) for part in parts)])
+
+    def hidden(self, degrees: Degrees) -> Table:
+        """What the last backward pass of each layer hides of sums of gradients."""
+        found: Table = self._hidden * (1 / 3 if degrees.schedule is Schedule.ZB_H1 else 2 / 3)
+        return found
+
+    def exposed(self, degrees: Degrees) -> Table:
+        """What of the sum of a first chunk's gradients its last backward pass does not hide, by the chunk's end."""
+        sent, hidden = np.cumsum(degrees.share * self._sent), np.cumsum(self.hidden(degrees))
+        found: Table = np.maximum.accumulate(np.concatenate([[0.0], sent - np.concatenate([[0.0], hidden[:-1]])]))
+        return found[self._ends]
 
     @cached_property
     def total(self) -> float:

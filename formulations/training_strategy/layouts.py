@@ -68,7 +68,9 @@ class Layouts:
         self.backward = 1 if self.is_split else 2
         share = degrees.share
         self.forward = self._windows(chain.step / 3)
-        self.gradients = self._windows(chain.gradients * share)
+        self.gradients, self.summed = self._windows(chain.gradients * share), self._windows(chain.summed * share)
+        #: Of the first chunk's sum beside passes, by its end.
+        self.exposed = chain.exposed(degrees)[1 : self.width + 1]
         # Gradients of a device's chunks are summed one after the other; the mean device has these.
         self.mean_gradients = share * float(chain.gradients[0, -1]) / degrees.p
         kept = [chain.least_again(self._in_flight(g)) for g in range(S)]
@@ -118,9 +120,22 @@ class Layouts:
             F, allowed = self.forward[g], self.allowed[g]
             B = self.backward * F + self.again[g]
             self.lower[g] = self._of_chunk(g, F, B, tail[g][:, None], trip) + head[g][:, None] + allowed
+            if self.chain.overlaps:
+                self._add_sum(g, F, B, head[g][:, None] + allowed)
             self.rest[g] = np.maximum(self.lower[g], self.rest[g + 1]).min(axis=1)
             self.rest_gradients[g] = np.maximum(self.gradients[g] + allowed, self.rest_gradients[g + 1]).min(axis=1)
             trip = (F + B + allowed + trip).min(axis=1)
+
+    def _add_sum(self, g: int, F: Table, B: Table, before: Table) -> None:
+        """Behind the bound of a chunk is the first chunk's exposed sum, and behind the chunk's own passes its own.
+
+        Where backward passes are split, others may end after those of the first chunk.
+        """
+        passes = self.degrees.m * (F + B + (F if self.is_split else 0.0))
+        if not self.is_split:
+            self.lower[g] += (self.exposed + self.allowed[0, 0]).min()
+        own = passes + before + (self.summed[g] if g else self.exposed)
+        np.maximum(self.lower[g], own, out=self.lower[g])
 
     def _of_chunk(self, g: int, F: Table, B: Table, tail: Table, trip: Table) -> Table:
         """A lower bound on the time from a chunk's first pass on, whatever the other chunks hold."""
@@ -141,14 +156,23 @@ class Layouts:
         # Without pairs the trip of the first micro-batch, or of the last, is between F and B.
         return np.maximum(F + np.maximum(w * F, trip) + m * B, m * F + np.maximum(trip, w * B) + B) + tail
 
-    def factors(self, path: Table) -> tuple[Table, Table]:
-        """By chunk, how often its forward time and its recomputation are in a path: its passes F, B, W by chunk."""
-        return path[0] + self.backward * path[1] + path[2], path[1]
+    def factors(self, path: Table) -> tuple[Table, Table, Table, Table]:
+        """By chunk, how often a path (`Path`) has its forward time, its recomputation, its sum, and what is exposed."""
+        return path[0] + self.backward * path[1] + path[2], path[1], path[3], path[4]
 
     def costs(self, path: Table) -> Table:
         """What a path takes in each chunk."""
-        passes, backward = self.factors(path)
-        return passes[:, None, None] * self.forward + backward[:, None, None] * self.again + self.allowed
+        passes, backward, summed, exposed = self.factors(path)
+        found = passes[:, None, None] * self.forward + backward[:, None, None] * self.again + self.allowed
+        if self.chain.overlaps:
+            found += summed[:, None, None] * self.summed
+            found[0] += exposed[0] * self.exposed
+        return found
+
+    def sums(self, ends: Sequence[int]) -> tuple[list[float], list[float]]:
+        """Of a layout's chunks, sums of gradients beside passes, and what of the first one's is exposed."""
+        own = self.summed[places(ends)].tolist()
+        return own, [float(self.exposed[ends[0] - 1]), *[0.0] * (len(own) - 1)]
 
 
 def _reaches_the_end(kept: Sequence[Table]) -> bool:
@@ -215,9 +239,9 @@ class Search:
     def __init__(self, layouts: Layouts, best: Best) -> None:
         self.layouts, self.best = layouts, best
         degrees = layouts.degrees
-        self.orders = orders_of(degrees.schedule, degrees.p, degrees.m, degrees.V)
-        # Of each path its passes F, B, W by chunk, and what the rest of a layout adds at least.
-        self._paths = np.zeros((0, 3, degrees.num_chunks))
+        self.orders = orders_of(degrees.schedule, degrees.p, degrees.m, degrees.V, layouts.chain.overlaps)
+        # Of each path its passes F, B, W and sums by chunk, and what the rest of a layout adds at least.
+        self._paths = np.zeros((0, len(Path._fields), degrees.num_chunks))
         self._rest = np.zeros((0, degrees.num_chunks + 1, layouts.width))
         self._known: set[Path] = set()
         self._serial = count()
@@ -249,10 +273,14 @@ class Search:
         self._mixed, self.bound = (table, rest), max(self.bound, float(rest[0, 0]))
 
     def _device_path(self, device: int) -> Path:
-        """To a device's first chunk, all its passes, and back: its first pass is an F, and its last a B."""
+        """To a device's first chunk, all its passes, and back: its first pass is an F, and its last a B.
+
+        The way back ends with the first chunk, and what is exposed of its sum.
+        """
         _, V, p, _, _, m, *_ = self.layouts.degrees
         ways = tuple(m if g % p == device else int(g < device) for g in range(p * V))
-        return Path(ways, ways, (0,) * (p * V))
+        none = (0,) * (p * V)
+        return Path(ways, ways, none, none, (1, *none[1:]))
 
     def _add(self, path: Path) -> None:
         if path in self._known or len(self._known) >= _MOST_PATHS:
@@ -307,9 +335,11 @@ class Search:
 
     def _taken(self, ends: tuple[int, ...]) -> Table:
         """What the beginning of a layout takes of each path."""
-        at, paths = places(ends), self._paths[:, :, : len(ends)]
-        passes = paths[:, 0] + self.layouts.backward * paths[:, 1] + paths[:, 2]
-        found: Table = passes @ self.layouts.forward[at] + paths[:, 1] @ self.layouts.again[at]
+        at, layouts = places(ends), self.layouts
+        passes, backward, summed, exposed = layouts.factors(self._paths[:, :, : len(ends)].transpose(1, 0, 2))
+        found: Table = passes @ layouts.forward[at] + backward @ layouts.again[at]
+        if layouts.chain.overlaps and ends:
+            found += summed @ layouts.summed[at] + exposed[:, 0] * layouts.exposed[ends[0] - 1]
         return found
 
     def _branch(self, ends: tuple[int, ...], low: float, lower: float, gradients: float) -> None:
@@ -319,8 +349,10 @@ class Search:
         after = np.maximum(gradients, np.maximum(layouts.gradients[g, i], layouts.rest_gradients[g + 1]))
         total = bounds + after
         if len(self._paths):
-            F, B, W = self._paths[:, :, g, None].transpose(1, 0, 2)
-            own = (F + layouts.backward * B + W) * layouts.forward[g, i] + B * layouts.again[g, i]
+            passes, B, summed, exposed = layouts.factors(self._paths[:, :, g, None].transpose(1, 0, 2))
+            own = passes * layouts.forward[g, i] + B * layouts.again[g, i]
+            if layouts.chain.overlaps:
+                own += summed * layouts.summed[g, i] + (exposed * layouts.exposed if g == 0 else 0.0)
             total = np.maximum(total, (self._taken(ends)[:, None] + own + self._rest[:, g + 1]).max(axis=0) + after)
         if self._mixed is not None:
             table, rest = self._mixed
@@ -354,7 +386,7 @@ class Search:
         least = [tuple(map(min, zip(*(way.again for way in own), strict=True))) for own in ways]
         forward = layouts.forward[places(ends)].tolist()
         backward = [layouts.backward * F + least[g % p][g // p] for g, F in enumerate(forward)]
-        time, path = self.orders.run((forward, backward, forward))
+        time, path = self.orders.run((forward, backward, forward, *layouts.sums(ends)))
         self.best.simulated += 1
         self._add(path)
         if time + gradients >= self.best.time * (1 - NOISE):

@@ -31,6 +31,7 @@ from formulations.stage_partitioning.definition.trainers import (
 from formulations.training_strategy.costs import BOUND_NOISE, Chain, Choice, Degrees, Kept, Part, Table
 from formulations.training_strategy.definition.plan import StrategyPlan
 from formulations.training_strategy.definition.quantities import runs
+from formulations.training_strategy.definition.sharing import Shared
 from instances.problems.stage_partitioning import StageInstance
 from instances.problems.training_strategy import Schedule, StrategyInstance
 from instances.requirements import requirements_of
@@ -83,10 +84,10 @@ class TrainerSpace:
             return (*range(most + 1), *([SELECTIVE] * self._selects))
         return (0, self._counted) if self.trainer.recompute is Recompute.ALL else ()
 
-    def chain(self, flat: StageInstance, t: int, number: int | None) -> Chain | None:
+    def chain(self, flat: StageInstance, t: int, number: int | None, by: Shared) -> Chain | None:
         """The chain at degree t with so many recomputed layers (any: ``None``); ``None`` if a piece cannot run.
 
-        ``flat`` is the instance's, with what one of the replicas holds of it.
+        ``flat`` is the instance's, with what one of the replicas, which share ``by``, holds of it.
         """
         instance = replace(self.instance, flat=flat)
         parts = [self._part(flat, place, piece, t) for place, piece in enumerate(self.pieces)]
@@ -94,8 +95,8 @@ class TrainerSpace:
             return None
         counts = [piece.kind is Kind.DECODER for piece in self.pieces]
         if number is None:
-            return _Pieces(instance, t, parts)
-        return _FirstRecomputed(instance, t, parts, counts, number)
+            return _Pieces(instance, t, parts, by)
+        return _FirstRecomputed(instance, t, parts, by, counts, number)
 
     def _part(self, flat: StageInstance, place: int, piece: Piece, t: int) -> Part:
         found = options(flat, piece, t, self.trainer)
@@ -115,8 +116,8 @@ def space_of(instance: StrategyInstance) -> TrainerSpace | None:
 class _Pieces(Chain):
     """Pieces, each of which may be run in any of its ways."""
 
-    def __init__(self, instance: StrategyInstance, t: int, parts: Sequence[Part]) -> None:
-        super().__init__(instance, t, parts)
+    def __init__(self, instance: StrategyInstance, t: int, parts: Sequence[Part], by: Shared) -> None:
+        super().__init__(instance, t, parts, by)
         self._parts = parts
         self._tmpcs = {name: way for part in parts for name, way in part.ways.items()}
 
@@ -144,9 +145,15 @@ class _FirstRecomputed(_Pieces):
     """Pieces of which the first n that count in a chunk recompute, and no others; or all the attention's core."""
 
     def __init__(
-        self, instance: StrategyInstance, t: int, parts: Sequence[Part], counts: Sequence[bool], number: int
+        self,
+        instance: StrategyInstance,
+        t: int,
+        parts: Sequence[Part],
+        by: Shared,
+        counts: Sequence[bool],
+        number: int,
     ) -> None:
-        super().__init__(instance, t, parts)
+        super().__init__(instance, t, parts, by)
         self.number = number
         self._counts = np.array(counts)
         self._before = np.array([0, *accumulate(map(int, counts))])[:-1]

@@ -17,7 +17,7 @@ from instances.graph import topological_order
 from instances.problems import stage_partitioning
 from instances.problems.stage_partitioning import AroundFlat, CostModel, Layer, StageInstance, Tmpc
 from instances.requirements import expect_none
-from instances.rules import Amount, Bandwidth, Count, Index, NodeId, member_of
+from instances.rules import Amount, Bandwidth, Count, Flag, Index, NodeId, member_of
 
 #: The highest level of sharding: optimizer states, gradients and weights.
 MOST_SHARED = 3
@@ -66,6 +66,7 @@ class Exchanged:
     "exchanged?",
     "devices_per_machine?",
     "inner_bandwidth?",
+    "overlaps_gradients?",
     "flat",
     problem="training_strategy",
     absent={"schedules": (Schedule.ONE_F_ONE_B,), "virtual_stages": 1},
@@ -98,6 +99,8 @@ class StrategyInstance(AroundFlat):
     devices_per_machine, inner_bandwidth
         Devices that are joined by another bandwidth than those of different machines (`flat.bandwidth`); ``None``: all
         are joined by one.
+    overlaps_gradients
+        Gradients are summed beside the last backward passes, as far as these last (`definition.problem.Behind`).
     """
 
     schedules: tuple[Annotated[Schedule, member_of(Schedule)], ...] = (Schedule.ONE_F_ONE_B,)
@@ -109,12 +112,13 @@ class StrategyInstance(AroundFlat):
     exchanged: Mapping[NodeId, Exchanged] = field(default_factory=dict)
     devices_per_machine: Count | None = None
     inner_bandwidth: Bandwidth | None = None
+    overlaps_gradients: Flag = False
 
     @property
     def options(self) -> Mapping[str, str | int | float | bool]:
         """How the flat instance was made, the schedules, and the virtual stages."""
         schedules = ",".join(self.schedules)
-        shared: dict[str, str | float] = {}
+        shared: dict[str, str | float] = {"overlap-gradients": True} if self.overlaps_gradients else {}
         if self.sharded_per_weight:
             shared["shard-optimizer"] = self.sharded_per_weight
         if self.sharding:

@@ -12,7 +12,14 @@ from typing import Any
 from formulations.contract.figures.throughput import throughput
 from formulations.stage_partitioning.definition.trainers import TRAINERS, pieces
 from formulations.training_strategy.definition.plan import StrategyPlan
-from formulations.training_strategy.definition.problem import chunk_times, evaluate, gradient_sum, peak_memory
+from formulations.training_strategy.definition.problem import (
+    behind,
+    chunk_times,
+    evaluate,
+    gradient_sum,
+    iteration,
+    peak_memory,
+)
 from formulations.training_strategy.definition.sharing import shared_in
 from instances.problems.stage_partitioning import Tmpc, of_sequences
 from instances.problems.training_strategy import StrategyInstance
@@ -28,8 +35,9 @@ class TrainerAnswer:
     """The best strategy of a trainer in figures.
 
     Times are means over the devices of a pipeline, in the instance's unit, and add up to ``step``: ``compute`` with the
-    sums of tensor-parallel devices, which are in the layers' times; ``recomputation``; ``communication`` of what
-    crosses stages and of the sums of gradients, none of which is hidden; ``bubble`` is the rest.
+    sums of tensor-parallel devices, which are in the layers' times; ``recomputation``; ``communication`` in passes and
+    of the sums of gradients, as far as passes do not hide it; ``bubble`` is the rest. ``gradients`` are these sums
+    alone, and ``hidden`` what of them is beside passes.
 
     ``memory`` has the most bytes of each rank of a pipeline. ``samples`` of a micro-batch, ``tokens`` of a sample,
     rates and ``mfu`` are ``None`` where the instance does not say what they take; these two are those of all its
@@ -52,6 +60,8 @@ class TrainerAnswer:
     compute: float
     recomputation: float
     communication: float
+    gradients: float
+    hidden: float
     bubble: float
     samples_per_s: float | None
     tokens_per_s_per_device: float | None
@@ -74,6 +84,7 @@ class TrainerAnswer:
             "tokens_per_s_per_device": self.tokens_per_s_per_device,
             "mfu": self.mfu,
             "step_parts": self.parts,
+            "gradient_sums": {"exposed": self.gradients, "hidden": self.hidden},
             "export": self.export,
         }
 
@@ -115,16 +126,19 @@ def answer(result: Result, instance: StrategyInstance, trainer: str, export: str
     plan: StrategyPlan = result.own_plan
     flat, p = instance.flat, plan.pp_degree
     m = flat.num_microbatches // plan.dp_degree
-    step, fastest, again, sent = evaluate(instance, plan), [], [], []
+    step, fastest, again, sent, summed = evaluate(instance, plan), [], [], [], []
     for chunk in plan.chunks:
         times = chunk_times(instance, plan, chunk)
         least = [_least(instance, plan, flat.index[v]) for v in chunk]
         own = math.fsum(_chosen(instance, plan, flat.index[v]).time for v in chunk)
         fastest.append(math.fsum(least))
         again.append(own - fastest[-1])
-        sent.append(m * (times.forward + times.backward + times.weight - own) + gradient_sum(instance, plan, chunk))
+        sent.append(m * (times.forward + times.backward + times.weight - own))
+        summed.append(gradient_sum(instance, plan, chunk))
     compute, recomputation = m * math.fsum(fastest) / p, m * math.fsum(again) / p
-    communication = math.fsum(sent) / p
+    gradients = math.fsum(summed) / p
+    exposed = math.fsum(_exposed(instance, plan)) / p if instance.overlaps_gradients else gradients
+    communication = math.fsum(sent) / p + exposed
     rates = throughput(flat, step / flat.num_microbatches)
     samples, tokens = (_count(flat.options.get(name)) for name in ("microbatch", "seq-len"))
     tokens_per_s, samples_per_s = rates.get("tokens_per_s"), rates.get("samples_per_s")
@@ -151,6 +165,8 @@ def answer(result: Result, instance: StrategyInstance, trainer: str, export: str
         compute=compute,
         recomputation=recomputation,
         communication=communication,
+        gradients=exposed,
+        hidden=max(0.0, gradients - exposed),
         bubble=max(0.0, step - compute - recomputation - communication),
         samples_per_s=samples_per_s,
         tokens_per_s_per_device=None if tokens_per_s is None else tokens_per_s / flat.num_devices,
@@ -163,6 +179,14 @@ def answer(result: Result, instance: StrategyInstance, trainer: str, export: str
 
 def _count(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _exposed(instance: StrategyInstance, plan: StrategyPlan) -> list[float]:
+    """What of each device's sums of gradients follows its own passes."""
+    ran = iteration(instance, plan)
+    found = behind(instance, plan, ran)
+    own = (max((ran.end_s[action] for action in order), default=0.0) for order in ran.orders)
+    return [end - passed + left for end, passed, left in zip(found.ends, own, found.left, strict=True)]
 
 
 def _least(instance: StrategyInstance, plan: StrategyPlan, position: int) -> float:

@@ -61,7 +61,14 @@ def _rates(found: TrainerAnswer) -> str:
 
 def _step(found: TrainerAnswer) -> str:
     factor, unit = unit_for(found.unit, found.step)
-    parts = " + ".join(f"{name} {part / factor:.3g}" for name, part in found.parts.items() if part > _DUST * found.step)
+    hidden = f"; {found.hidden / factor:.3g} more hidden" if found.hidden > _DUST * found.step else ""
+    has_both = found.gradients > _DUST * found.step or hidden
+    said = {"communication": f" (gradients {found.gradients / factor:.3g}{hidden})" if has_both else ""}
+    parts = " + ".join(
+        f"{name} {part / factor:.3g}{said.get(name, '')}"
+        for name, part in found.parts.items()
+        if part > _DUST * found.step or (said.get(name) and hidden)
+    )
     return f"{found.step / factor:.4g} {unit} = {parts}"
 
 

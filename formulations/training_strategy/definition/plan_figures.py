@@ -29,6 +29,7 @@ from formulations.training_strategy.definition.problem import (
 )
 from instances.problems.training_strategy import StrategyInstance
 
+_BEHIND = " of a batch, counts what passes do not hide of the sums of gradients behind them"
 _SAYS = " of a batch, adds the longest sum of gradients to the end of these passes"
 
 
@@ -66,6 +67,7 @@ def breakdown(instance: StrategyInstance, plan: StrategyPlan) -> Breakdown:
         **({"cp_degree": plan.cp_degree} if plan.cp_degree > 1 else {}),
         **({"ep_degree": plan.ep_degree} if plan.ep_degree > 1 else {}),
         "batch_time": total,
+        **({"exposed_gradients": total - ran.makespan_s} if instance.overlaps_gradients else {}),
         "bubble_share": max(0.0, 1 - busy / lanes) if lanes > 0 else 0.0,
         "devices_used": plan.num_devices,
         **(throughput(instance.flat, per_sample) or samples(instance.flat, per_sample)),
@@ -107,14 +109,16 @@ def _pictures(
         "always stored (one sum)": static,
         "activations in flight": [b - a for a, b in zip(static, peak, strict=True)],
     }
-    longest = max(math.fsum(sums[device::p]) for device in range(p))
+    says, longest = _SAYS, max(math.fsum(sums[device::p]) for device in range(p))
+    if instance.overlaps_gradients:
+        says, longest = _BEHIND, total - ran.makespan_s
     return (
         _strip(instance, plan, stages),
         Stack("A micro-batch in each chunk", stages, {k: v for k, v in parts.items() if any(v)} or parts,
               "time of a micro-batch", flat.time_unit),
         Stack("Memory of each device of a pipeline", devices, held, "memory of a device", "bytes",
               [flat.memory_bytes] * p),
-        beside_objective(_passes(ran, stages, p, flat.time_unit), total, _SAYS, longest, "sum of gradients"),
+        beside_objective(_passes(ran, stages, p, flat.time_unit), total, says, longest, "sum of gradients"),
     )  # fmt: skip
 
 

@@ -15,13 +15,19 @@ and degree recomputes activations: the difference belongs to B.
 Where replicas share optimizer states, each of them updates its part of the weights: gradients are reduce-scattered and
 weights all-gathered, which together send what an all-reduce does. More that they share is sent beside passes (`ways`).
 
+With ``overlaps_gradients`` an all-reduce, or the scattered half, does not wait for all devices (`Behind`)::
+
+    max over devices of the end of its passes and sums + max over devices of what is left
+
 Source: Narayanan et al. 2021, section 2.2, and Qi et al. 2024 for the schedules (`formulations.simulation.orders`);
-Piper, section 4, for times and sums of gradients.
+Piper, section 4, for times and sums of gradients; for overlap, Megatron-LM's distributed_data_parallel.py, which has
+buckets on the first pipeline rank's first chunk alone, as the others' sums end before.
 """
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from formulations.contract.violation import Violation
 from formulations.simulation.iteration import Iteration, Stages, simulate
@@ -34,6 +40,7 @@ from formulations.training_strategy.definition.sharing import (
     offers_sequences,
     shared_in,
     shares_more,
+    shares_of_sums,
     ways,
 )
 from instances.problems.stage_partitioning import Tmpc
@@ -80,6 +87,62 @@ def gradient_sum(instance: StrategyInstance, plan: StrategyPlan, chunk: Sequence
     return 4 * (plan.replicas - 1) / plan.replicas * weights / rate
 
 
+class Behind(NamedTuple):
+    """What gradients take: when each device has summed those that may be summed beside passes, and what is left.
+
+    A chunk's sum begins when its last micro-batch has been through the backward pass (W, where that is split); a
+    device's sums follow each other in the order of these passes. Those of the first chunk begin in that pass: a layer's
+    gradients are there once it and the layers behind it are done, in the least time of a layer, so what is
+    recomputed and what is received hide nothing. In a pipeline of FSDP the pass hides nothing either.
+    """
+
+    ends: tuple[float, ...]
+    left: tuple[float, ...]
+
+    @property
+    def time(self) -> float:
+        """When weights are updated: no device has them before all have summed, as norms of gradients are of all."""
+        return max(self.ends) + max(self.left)
+
+
+def behind(instance: StrategyInstance, plan: StrategyPlan, ran: Iteration) -> Behind:
+    """The sums of gradients beside and behind the passes of an iteration."""
+    by = shared_in(instance, plan)
+    beside, left = shares_of_sums(instance, by)
+    sums = [gradient_sum(instance, plan, chunk) for chunk in plan.chunks]
+    ends = []
+    for order in ran.orders:
+        last: dict[int, float] = {}
+        for action in (action for action in order if action.kind != "F"):
+            last.pop(action.stage, None)  # chunks in the order of their last passes
+            last[action.stage] = ran.end_s[action]
+        clock = 0.0
+        for stage, end in last.items():
+            own = beside * sums[stage]
+            clock = max(clock + own, end + (own if stage else exposed_sum(instance, plan)))
+        ends.append(max(clock, *last.values()))
+    p = plan.pp_degree
+    return Behind(tuple(ends), tuple(left * math.fsum(sums[device::p]) for device in range(p)))
+
+
+def exposed_sum(instance: StrategyInstance, plan: StrategyPlan) -> float:
+    """What of the first chunk's sum beside passes its last backward pass does not hide: at least its last layer's."""
+    by = shared_in(instance, plan)
+    beside, _ = shares_of_sums(instance, by)
+    if by.in_pipeline:
+        return beside * gradient_sum(instance, plan, plan.chunks[0])
+    share = 1 / 3 if SCHEDULES[plan.schedule].is_split else 2 / 3
+    sent: list[float] = []
+    hidden: list[float] = []
+    most = 0.0
+    for layer in instance.chain:
+        if layer.id in plan.chunks[0]:
+            sent.append(beside * gradient_sum(instance, plan, [layer.id]))
+            most = max(most, math.fsum(sent) - math.fsum(hidden))
+            hidden.append(share * min(x.time for x in _ways(instance, plan, layer.id)))
+    return most
+
+
 def chosen(instance: StrategyInstance, plan: StrategyPlan, node: NodeId) -> Tmpc:
     """The TMPC of a layer; ``ValueError`` if there is none."""
     if node not in instance.flat.index:
@@ -119,8 +182,10 @@ def evaluate(instance: StrategyInstance, plan: StrategyPlan) -> float:
         If the plan names a node or TMPC that the instance does not have, its chunks are not p V, or the schedule has no
         order for its numbers.
     """
-    sums = [gradient_sum(instance, plan, chunk) for chunk in plan.chunks]
-    return iteration(instance, plan).with_gradients(sums, "barrier")
+    ran = iteration(instance, plan)
+    if instance.overlaps_gradients:
+        return behind(instance, plan, ran).time
+    return ran.with_gradients([gradient_sum(instance, plan, chunk) for chunk in plan.chunks], "barrier")
 
 
 def peak_memory(instance: StrategyInstance, plan: StrategyPlan) -> list[float]:

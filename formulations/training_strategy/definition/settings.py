@@ -14,7 +14,7 @@ from formulations.stage_partitioning.definition.trainers import TRAINERS
 from formulations.training_strategy.definition.sharing import Shared, of_shared
 from instances.errors import expect
 from instances.memory_schemes import SCHEMES
-from instances.parameters import Setting, one_of, parse_count, parse_degrees, parse_names
+from instances.parameters import Setting, one_of, parse_count, parse_degrees, parse_flag, parse_names
 from instances.problems.flushed_partitioning import FlushedInstance
 from instances.problems.training_strategy import MOST_SHARED, Schedule, StrategyInstance, check, shared_per_weight
 from instances.requirements import Requirement, expect_none, with_requirements
@@ -97,6 +97,13 @@ _OWN = (
     Setting("ep", parse_degrees, "degrees of expert parallelism to choose from", metavar="1,2,...", field="ep_degrees"),
     Setting("devices-per-machine", parse_count, "devices that --inner-bandwidth joins", metavar="G"),
     Setting("inner-bandwidth", parse_bandwidth, "between devices of a machine", metavar="SIZE/s"),
+    Setting(
+        "overlap-gradients",
+        parse_flag,
+        "gradients are summed beside the last backward passes (Megatron's --overlap-grad-reduce, buckets of DDP, FSDP)",
+        field="overlaps_gradients",
+        is_flag=True,
+    ),
 )
 _NOT_SHARED = {"exactly", "realizable", "cost-model"}
 #: A caller who names a trainer may not know that the objective of what was declared as another problem is replaced.

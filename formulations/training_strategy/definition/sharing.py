@@ -134,6 +134,19 @@ def _exchange(instance: StrategyInstance, layer: Layer, t: int, by: Shared) -> f
     return ring + sent
 
 
+def shares_of_sums(instance: StrategyInstance, by: Shared) -> tuple[float, float]:
+    """Of what gradients' sums send, the share that may be sent beside passes, and the one that follows them all.
+
+    Where replicas share states, half of it are gradients, scattered; the other half are weights that have been updated,
+    which FSDP without a pipeline gathers in the next passes. Without overlap nothing is sent beside passes.
+    """
+    if not instance.overlaps_gradients:
+        return 0.0, 1.0
+    if by.level == 0:
+        return 1.0, 0.0
+    return 0.5, 0.0 if by.level == MOST_SHARED and not by.in_pipeline else 0.5
+
+
 def of_shared(instance: StrategyInstance, by: Shared) -> StrategyInstance:
     """The instance of plans that share this: what is static is what one device holds, and nothing is left to share.
 

@@ -42,6 +42,9 @@ def build(data: Sequence[Layouts], limit: int, most: int, known: int | None = No
     time("forward", index.chunks, doc="forward[c,g]: time of F in chunk g, and of W; B takes that or twice that")
     time("again", index.chunks, doc="again[c,g]: time of recomputation in chunk g")
     time("end", index.actions, doc="end[c,k]: when action k of the orders ends")
+    summed = time("summed", index.sums, doc="summed[c,g]: sum of chunk g's gradients beside passes")
+    exposed = time("exposed", index.exposed,
+        doc="exposed[c,0]: what of the first chunk's sum its last backward pass exposes")
     makespan = time("makespan", index.degrees, doc="makespan[c]: when all devices have ended")
     gradients = time("gradients", index.degrees, doc="gradients[c]: the longest sum of gradients")
     cuts, of = Cuts(data, chosen, begun), model.variables
@@ -75,6 +78,12 @@ def build(data: Sequence[Layouts], limit: int, most: int, known: int | None = No
         "and what it needs of another device, F of the chunk before, B of the one behind: the same")
     model.rows("ended", index.last, lambda c, k: makespan[c] >= of["end"][c, k],
         "all devices have ended: makespan[c] >= end[c,k], k the last action of each")
+
+    # Gradients beside passes [definition.problem.Behind].
+    model.rows("sum_beside", index.sums, lambda c, g: summed[c, g] >= cuts.total(c, g, data[c].summed),
+        "gradients of a chunk that are summed beside passes")
+    model.rows("exposed_sum", index.layers, lambda c, v: exposed[c, 0] >= cuts.exposed(c, v),
+        "of the first chunk's those from layer l on that the backward passes behind it do not hide")
 
     model.rows("gradient_sum", index.devices, lambda c, i: gradients[c] >= cuts.gradients(c, i),
         "gradients are summed when all have ended: gradients[c] >= 4 (d-1)/d * weights / B of each device")
@@ -117,7 +126,7 @@ def _model(instance: StrategyInstance, found: Sequence[Priced], watch: Watch) ->
     """That of some degrees, in whole units; `Stopped` as the watch."""
     plan, best = watch.incumbent()
     most = math.inf if best is None else best * _WORSE
-    natural = [layouts_of(instance, each, most, float, float) for each in found]
+    natural = [layouts_of(instance, each, most, float, float, float) for each in found]
     longest, terms = sum(own.longest for own in natural), max((own.num_terms for own in natural), default=0)
     # The objective has two variables of each choice of degrees, a row of an action up to five.
     largest = (2 * len(found) + 5) * longest
@@ -129,7 +138,7 @@ def _model(instance: StrategyInstance, found: Sequence[Priced], watch: Watch) ->
         plan = best = None
     known = None if best is None else scale.floor(most)
     with stops_with(watch):
-        data = [layouts_of(instance, each, most, scale.floor, byte.floor) for each in found]
+        data = [layouts_of(instance, each, most, scale.floor, byte.floor, scale.ceil) for each in found]
         made = Model(build(data, limit, scale.ceil(longest), known), data, instance, plan, scale)
         made.begin_with([] if best is None else [(made.of("kept"), 1)])
         return made

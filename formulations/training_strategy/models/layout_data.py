@@ -9,13 +9,15 @@ from typing import Any, NamedTuple
 
 from formulations.training_strategy.costs import Chain, Chains, Choice, Degrees, Kept, all_degrees, chain_of, plan_of
 from formulations.training_strategy.definition.plan import StrategyPlan
-from formulations.training_strategy.definition.sharing import of_shared, shared_in
-from formulations.training_strategy.fixed_orders import FixedOrders, moments, orders_of
+from formulations.training_strategy.definition.sharing import of_shared, shared_in, shares_of_sums
+from formulations.training_strategy.fixed_orders import FixedOrders, Path, moments, orders_of
 from formulations.training_strategy.layouts import NOISE, quick_bound
 from instances.problems.training_strategy import Schedule, StrategyInstance
 
 #: Relative room for rounding where what is too slow or too large is left out.
 MARGIN = 1e-9
+#: The last of the kinds of actions that are passes (`Path`).
+_LAST_PASS = Path._fields.index("weight")
 
 
 class Priced(NamedTuple):
@@ -47,6 +49,7 @@ class Layouts:
     """All layouts at given degrees: L layers in S chunks, in a model's units of time and bytes.
 
     ``forward[l]`` is a third of a layer's time, ``gradients[l]`` its part of their sum, and ``ways`` are its TMPCs.
+    ``summed[l]`` may be summed beside passes, and ``hidden[l]`` is how much of that its last backward pass hides.
     ``again`` is what recomputation takes; its keys are all there is to choose. ``cut_edges`` are a third of what each
     takes. ``sizes[device, moment]`` are bytes at a fullest moment of a device, where they may be too many.
     """
@@ -57,6 +60,8 @@ class Layouts:
     ways: Sequence[Sequence[Kept]]
     forward: Sequence[float]
     gradients: Sequence[float]
+    summed: Sequence[float]
+    hidden: Sequence[float]
     again: Mapping[Run, float]
     cut_edges: Mapping[CutEdge, float]
     sizes: Mapping[tuple[int, int], Mapping[Run, float]]
@@ -69,13 +74,13 @@ class Layouts:
             max((time for at, time in self.again.items() if at[1] == v), default=0.0) for v in range(len(self.ways))
         ]
         thirds = math.fsum([*self.forward, *crossed.values()])
-        return self.degrees.m * (3 * thirds + math.fsum(again)) + math.fsum(self.gradients)
+        return self.degrees.m * (3 * thirds + math.fsum(again)) + math.fsum([*self.gradients, *self.summed])
 
     @property
     def num_terms(self) -> int:
-        """Numbers that may add up on a longest path: thirds, recomputation, gradients."""
+        """Numbers that may add up on a longest path: thirds, recomputation, gradients, and what hides them."""
         L, crossed = len(self.forward), len({at[1:] for at in self.cut_edges})
-        return self.degrees.m * (4 * L + 3 * crossed) + L
+        return self.degrees.m * (4 * L + 3 * crossed) + L + 2 * len(self.hidden)
 
     @property
     def spare(self) -> int:
@@ -84,7 +89,7 @@ class Layouts:
 
     @property
     def actions(self) -> range:
-        """All passes of all chunks."""
+        """All passes of all chunks, and sums beside them."""
         return range(len(self.orders.stage))
 
     def summands(self, k: int, others: Sequence[int]) -> list[tuple[int, tuple[str, int]]]:
@@ -95,6 +100,8 @@ class Layouts:
         g, is_backward = self.orders.stage[k], self.orders.kind[k] == 1
         share = 2 if is_backward and self.degrees.schedule is not Schedule.ZB_H1 else 1
         times = [(-share, ("forward", g)), *([(-1, ("again", g))] * is_backward)]
+        if self.orders.kind[k] > _LAST_PASS:
+            times = [(-1, (Path._fields[self.orders.kind[k]], g))]
         return [(1, ("end", k)), *times, *([(-1, ("end", others[k]))] if others[k] in self.actions else [])]
 
     def plan(self, taken: Iterable[Run]) -> StrategyPlan:
@@ -110,7 +117,8 @@ class Indices:
 
     ``cuts`` are chunks g and layers v for which it is open whether g begins at v or before; ``places`` chunks and the
     layers that they may have; ``skips`` cut edges between layers that are no neighbours; ``last`` the last
-    action of each device.
+    action of each device. ``sums``, ``exposed`` and ``layers`` are chunks, the first ones, and the layers that these
+    may have, where sums of gradients are beside passes.
     """
 
     def __init__(self, data: Sequence[Layouts]) -> None:
@@ -122,6 +130,9 @@ class Indices:
         self.skips = [(c, *at) for c, own in enumerate(data) for at in own.cut_edges if at[2] > at[1] + 1]
         self.actions = [(c, k) for c, own in enumerate(data) for k in own.actions]
         self.last = [(c, k) for c, own in enumerate(data) for k in sorted({*own.actions} - {*own.orders.before})]
+        self.sums = [at for at in self.chunks if data[at[0]].hidden]
+        self.exposed = [(c, 0) for c, own in enumerate(data) if own.hidden]
+        self.layers = [(c, v) for c, _ in self.exposed for v in range(data[c].spare + 1)]
         self.devices = [(c, i) for c, own in enumerate(data) for i in range(own.degrees.p)]
         self.memory = [(c, *row) for c, own in enumerate(data) for row in own.sizes]
 
@@ -160,11 +171,19 @@ class Cuts:
         )
 
     def gradients(self, c: int, device: int) -> Any:
-        """The sum of a device's gradients."""
+        """The sum of a device's gradients behind all passes."""
         own = self.data[c]
-        chunks = range(device, own.degrees.num_chunks, own.degrees.p)
-        held = ((g, v) for g in chunks for v in range(g, g + own.spare + 1))
-        return sum(own.gradients[v] * self.holds(c, g, v) for g, v in held)
+        return sum(self.total(c, g, own.gradients) for g in range(device, own.degrees.num_chunks, own.degrees.p))
+
+    def total(self, c: int, g: int, values: Sequence[float], most: int | None = None) -> Any:
+        """Of the values of a chunk's layers, of those before layer ``most``."""
+        end = g + self.data[c].spare + 1
+        return sum(values[v] * self.holds(c, g, v) for v in range(g, end if most is None else min(end, most)))
+
+    def exposed(self, c: int, v: int) -> Any:
+        """What is left of the first chunk's gradients from layer v on, if it hides what is behind; else no more."""
+        own = self.data[c]
+        return self.total(c, 0, own.summed, v + 1) - self.total(c, 0, own.hidden, v)
 
 
 def layouts_of(
@@ -173,14 +192,17 @@ def layouts_of(
     most: float,
     cost: Callable[[float], float],
     size: Callable[[float], float],
+    cover: Callable[[float], float],
 ) -> Layouts:
     """The layouts at some degrees, without ways to run a layer that alone make a batch take more than ``most``.
 
-    ``cost`` and ``size`` turn times and bytes into a model's units, none above what it is.
+    ``cost`` and ``size`` turn times and bytes into a model's units, none above what it is; ``cover`` none below.
     """
     _, degrees, chain = priced
     _, V, p, _, _, m, *_ = degrees
-    instance = of_shared(instance, shared_in(instance, degrees.plan()))
+    by = shared_in(instance, degrees.plan())
+    beside, left = shares_of_sums(instance, by)
+    instance = of_shared(instance, by)
     S, L, flat, full, ways = degrees.num_chunks, len(chain.ids), instance.flat, moments(degrees), chain.ways
     share, place = 4 * degrees.share / flat.bandwidth, {node: position for position, node in enumerate(chain.ids)}
 
@@ -216,10 +238,12 @@ def layouts_of(
     return Layouts(
         chain,
         degrees,
-        orders_of(degrees.schedule, p, m, V),
+        orders_of(degrees.schedule, p, m, V, chain.overlaps),
         ways,
         [units(float(time) / 3) for time in chain.time],
-        [units(share * float(weight)) for weight in chain.weights],
+        [units(left * share * float(weight)) for weight in chain.weights],
+        [units(beside * share * float(weight)) for weight in chain.weights],
+        [cover(float(hidden)) for hidden in chain.hidden(degrees)] if chain.overlaps else [],
         {(g, v, x): units(ways[v][x].again) for g, v, x in taken},
         cut_edges,
         sizes,

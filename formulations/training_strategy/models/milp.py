@@ -39,6 +39,9 @@ def build(data: Sequence[Layouts], known: float | None = None) -> Any:
     model.forward = time(index.chunks, doc="forward[c,g]: time of F in chunk g, and of W; B takes that or twice that")
     model.again = time(index.chunks, doc="again[c,g]: time of recomputation in chunk g")
     model.end = time(index.actions, doc="end[c,k]: when action k of the orders ends")
+    model.summed = time(index.sums, doc="summed[c,g]: sum of chunk g's gradients beside passes")
+    model.exposed = time(index.exposed,
+        doc="exposed[c,0]: what of the first chunk's sum its last backward pass exposes")
     model.makespan = time(index.degrees, doc="makespan[c]: when all devices have ended")
     model.gradients = time(index.degrees, doc="gradients[c]: the longest sum of gradients")
 
@@ -77,6 +80,13 @@ def build(data: Sequence[Layouts], known: float | None = None) -> Any:
         doc="and what it needs of another device, F of the chunk before, B of the one behind: the same")
     model.ended = pyo.Constraint(index.last, rule=lambda m, c, k: m.makespan[c] >= m.end[c, k],
         doc="all devices have ended: makespan[c] >= end[c,k], k the last action of each")
+
+    # Gradients beside passes [definition.problem.Behind].
+    model.sum_beside = pyo.Constraint(index.sums,
+        rule=lambda m, c, g: m.summed[c, g] >= cuts.total(c, g, data[c].summed),
+        doc="gradients of a chunk that are summed beside passes")
+    model.exposed_sum = pyo.Constraint(index.layers, rule=lambda m, c, v: m.exposed[c, 0] >= cuts.exposed(c, v),
+        doc="of the first chunk's those from layer l on that the backward passes behind it do not hide")
 
     model.gradient_sum = pyo.Constraint(index.devices, rule=lambda m, c, i: m.gradients[c] >= cuts.gradients(c, i),
         doc="gradients are summed when all have ended: gradients[c] >= 4 (d-1)/d * weights / B of each device")
@@ -123,8 +133,13 @@ _RANGE = 1e5
 
 def _scale(instance: StrategyInstance, found: Sequence[Priced]) -> float:
     """The least bound of some degrees, in the instance's unit, or more where the longest batch is far from it."""
-    longest = (layouts_of(instance, each, math.inf, float, float).longest for each in found)
+    longest = (layouts_of(instance, each, math.inf, float, float, float).longest for each in found)
     return max(min((each.least for each in found), default=0.0), max(longest, default=0.0) / _RANGE)
+
+
+def _cover(time: float, unit: float) -> float:
+    """What hides sums of gradients, in units; where it is too small for HiGHS, the least that is not."""
+    return max(time / unit, milp.SMALLEST) if time else 0.0
 
 
 def _model(instance: StrategyInstance, found: Sequence[Priced], watch: Watch) -> Model:
@@ -134,7 +149,8 @@ def _model(instance: StrategyInstance, found: Sequence[Priced], watch: Watch) ->
     byte = instance.flat.memory_bytes / milp.NATURAL or 1.0
     cost, size = partial(milp.in_units, unit=unit), partial(milp.in_units, unit=byte)
     with stops_with(watch):
-        data = [layouts_of(instance, each, math.inf if best is None else best, cost, size) for each in found]
+        most = math.inf if best is None else best
+        data = [layouts_of(instance, each, most, cost, size, partial(_cover, unit=unit)) for each in found]
         made = Model(build(data, None if best is None else best / unit), data, instance, plan, unit)
         made.begin_with([] if best is None else [(made.model.kept, 1)])
         return made

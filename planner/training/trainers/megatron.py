@@ -44,6 +44,8 @@ def write(layout: Layout) -> str:
     mtp = sum(layer.role == MTP for layer in counted.layers)
     if layout.sharding:
         arguments.append("--use-distributed-optimizer")
+    if layout.overlaps:
+        arguments.append("--overlap-grad-reduce")
     if layout.sequences:
         arguments.append("--sequence-parallel")
     if mtp:

@@ -81,7 +81,12 @@ def layout_of(instance: Any, plan: Any, wanted: Format) -> TranslatedPlan:
         return _of_stages(instance, plan, wanted)
     if problem == "training_strategy":
         by = shared_in(instance, plan)
-        return _of_stages(instance.flat, as_stages(plan), wanted, str(plan.schedule), plan.virtual_stages, by)
+        overlaps = instance.overlaps_gradients and plan.replicas > 1
+        made = _of_stages(instance.flat, as_stages(plan), wanted, str(plan.schedule), plan.virtual_stages, by)
+        if made.layout is None or not overlaps:
+            return made
+        layout = replace(made.layout, overlaps=True)
+        return replace(made, layout=layout, notes=(*made.notes, *_not_hidden(layout, wanted)))
     if problem == "flushed_partitioning":
         return _of_stages(instance.flat, plan, wanted, str(instance.schedule))
     return _of_stages(instance.flat, flatten(plan), wanted)
@@ -166,6 +171,14 @@ def _left_out(layout: Layout, wanted: Format) -> Iterator[str]:
         yield f"torchtitan shards states over the {batch.replicas} replicas (FSDP), which the plan's memory holds whole"
     if name == "torchtitan" and layout.tp_degree > 1 and not layout.sequences:
         yield "torchtitan shares sequences among tensor-parallel devices, which the plan's memory holds whole"
+
+
+def _not_hidden(layout: Layout, wanted: Format) -> Iterator[str]:
+    """Where gradients are summed behind the passes though the plan has them beside."""
+    name, pp = wanted.name, layout.pp_degree
+    waits = {"torch": True, "torchtitan": pp > 1, "deepspeed": not layout.sharding or pp > 1, "galvatron": pp > 1}
+    if waits.get(name, False):
+        yield f"{name} sums gradients behind all passes here, which the plan's time has beside them"
 
 
 def _modules(found: Iterable[Piece]) -> Iterator[tuple[str, ...]]:

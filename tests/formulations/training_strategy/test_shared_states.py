@@ -13,7 +13,7 @@ import planner
 from formulations.stage_partitioning.definition.trainers import TRAINERS
 from formulations.training_strategy import FAMILY, exact
 from formulations.training_strategy.definition.plan import StrategyPlan
-from formulations.training_strategy.definition.problem import evaluate, peak_memory, violations
+from formulations.training_strategy.definition.problem import behind, evaluate, iteration, peak_memory, violations
 from formulations.training_strategy.definition.sharing import of_shared, shared_in
 from formulations.training_strategy.models import cpsat, milp
 from instances.errors import InstanceError
@@ -94,6 +94,47 @@ def test_levels_by_hand(given: StrategyPlan, peak: list[float], time: tuple[floa
         assert peak_memory(own, replace(given, sharding=0)) == peak
         assert evaluate(own, replace(given, sharding=0)) == evaluate(instance, given)
         assert violations(instance, given) == ()
+
+
+@pytest.mark.parametrize(
+    ("given", "passes", "behind_them"),
+    [
+        # A layer's gradients take 4 s, its last backward pass 2 s: the first layer's are summed at 16 s, less 6 s.
+        (plan(1, 2, level=0), 48, 16 - 6),
+        # Half of that scatters gradients, as fast as passes make them; the rest are weights.
+        (plan(1, 2, level=1), 48, 2 + 8),
+        (plan(1, 2, level=2), 48, 2 + 8),
+        # FSDP gathers these in the next passes.
+        (plan(1, 2, level=3), 4 * 4 * 6, 2),
+        # The first device ends last, and its pass hides 2 s of 8; the other one's sum of 8 s begins 4 s before.
+        (plan(2, 2, level=0), 30, 8 - 2),
+        (plan(2, 2, level=3), 30, 4 + 4),
+        (plan(1, 1, level=0), 96, 0),
+    ],
+)
+def test_sums_beside_passes_by_hand(given: StrategyPlan, passes: float, behind_them: float) -> None:
+    instance = replace(sharing_all(1.0), overlaps_gradients=True)
+    assert evaluate(instance, given) == pytest.approx(passes + behind_them) and violations(instance, given) == ()
+    assert FAMILY.breakdown(instance, given).figures["exposed_gradients"] == pytest.approx(behind_them)
+    assert evaluate(replace(instance, overlaps_gradients=False), given) >= passes + behind_them
+
+
+def test_chunks_of_a_device_sum_one_after_the_other() -> None:
+    """Chunks of one layer on two devices, with sums of 16 s: that of the third layer is before the first one's."""
+    own = replace(sharing_all(0.25, (0,)), schedules=(Schedule.INTERLEAVED,), virtual_stages=2, overlaps_gradients=True)
+    given = replace(plan(4, 2, 0), pp_degree=2, virtual_stages=2, schedule=Schedule.INTERLEAVED)
+    ran = iteration(own, given)
+    ended = [max(end for action, end in ran.end_s.items() if action.stage == stage) for stage in range(4)]
+    assert behind(own, given, ran).ends == (ended[2] + 32, ended[3] + 32)
+    assert evaluate(own, given) == ended[2] + 32 > ended[0] + 16
+
+
+def test_overlap_is_a_setting_and_stands_in_files(tmp_path: Path) -> None:
+    made = planner.load("chain8", problem="training_strategy", overlap_gradients=True)
+    assert made.overlaps_gradients and made.options["overlap-gradients"] is True
+    file = tmp_path / "beside.json"
+    file.write_text(json.dumps(family_of(made).to_json(made)))
+    assert planner.load(str(file)) == made
 
 
 def test_levels_that_break_a_rule() -> None:
@@ -222,7 +263,13 @@ def case_of_exchange(number: int, most_layers: int = 3) -> StrategyInstance:
     return made
 
 
-@pytest.mark.parametrize("make", [case, case_of_more, case_of_exchange])
+def case_of_overlap(number: int, most_layers: int = 3) -> StrategyInstance:
+    """Any of these with sums of gradients beside passes."""
+    make = (case, case_of_more, case_of_exchange)[number % 3]
+    return replace(make(number, most_layers), overlaps_gradients=True)
+
+
+@pytest.mark.parametrize("make", [case, case_of_more, case_of_exchange, case_of_overlap])
 def test_exact_search_against_brute_force(make: Any, cases: int, many: int) -> None:
     numbers = range(10_000, 10_000 + many) if many else range(3 * cases)
     feasible = [agrees(make(number, 4 if many else 3), exact.solve, 1e-9, number) for number in numbers]
@@ -238,7 +285,7 @@ def test_levels_are_chosen_where_memory_is_short(memory: float, level: int | Non
     assert found.infeasible == (level is None)
 
 
-@pytest.mark.parametrize("make", [case, case_of_more, case_of_exchange])
+@pytest.mark.parametrize("make", [case, case_of_more, case_of_exchange, case_of_overlap])
 @pytest.mark.parametrize("room", [milp, cpsat])
 def test_models_against_brute_force(room: Any, make: Any, cases: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room.Model, "cut_off", lambda *given: pytest.fail(f"memory is no row of the model: {given[1]}"))
@@ -277,7 +324,7 @@ def test_trainers_share_as_well(name: str, cases: int) -> None:
     """Their chains are tables of pieces: against all plans that the trainer can run."""
     feasible = gained = 0
     for number in range(max(30, cases)):
-        instance = with_names(case(number, 3))
+        instance = replace(with_names(case(number, 3)), overlaps_gradients=number % 2 == 1)
         asked = replace(instance, requirements=(f"realizable({name}) == 1",))
         every = (FAMILY.plan_from_json(instance, each) for each in plans(instance))
         best = min((evaluate(instance, each) for each in every if not FAMILY.judge(asked, each)), default=None)

@@ -12,6 +12,7 @@ from formulations.stage_partitioning.definition.trainers import TRAINERS
 from formulations.training_strategy import FAMILY
 from formulations.training_strategy.costs import all_degrees
 from formulations.training_strategy.definition.plan import StrategyPlan
+from formulations.training_strategy.definition.sharing import Shared
 from formulations.training_strategy.exact import solve
 from formulations.training_strategy.layouts import Layouts, quick_bound
 from formulations.training_strategy.trainer_chain import space_of
@@ -125,12 +126,12 @@ def test_no_bound_is_above_a_plan_of_the_trainer(name: str, cases: int) -> None:
                 if (plan.pp_degree, plan.tp_degree, plan.dp_degree, plan.virtual_stages, plan.schedule) == wanted
             ]
             flat = space.instance.flat
-            free = space.chain(flat, degrees.t, None)
+            free = space.chain(flat, degrees.t, None, Shared())
             if not times:
                 continue
             assert free is not None and degrees.num_chunks <= len(free.ids)
             numbers = space.numbers(degrees)
-            chains = [found for each in numbers if (found := space.chain(flat, degrees.t, each)) is not None]
+            chains = [found for each in numbers if (found := space.chain(flat, degrees.t, each, Shared())) is not None]
             low = Layouts(free, degrees).bound
             assert max(quick_bound(free, degrees), low) <= min(times) * (1 + 1e-12), (name, seed, degrees)
             least = min((Layouts(each, degrees).bound for each in chains), default=low)

@@ -330,8 +330,8 @@ def test_paths_of_simulated_layouts_bound_all_others() -> None:
         for times, (makespan, path) in zip(drawn, runs, strict=True):
             stages = [tuple(each) for each in times.tolist()]
             from_definition = simulate(_stages(stages, kind.is_split, p * V), kind.orders(p, m, V)).makespan_s
-            assert makespan == from_definition == pytest.approx(float((np.array(path) * times).sum()))
-            assert all(float((np.array(other) * times).sum()) <= makespan for _, other in runs)
+            assert makespan == from_definition == pytest.approx(float((np.array(path)[:3] * times).sum()))
+            assert all(float((np.array(other)[:3] * times).sum()) <= makespan for _, other in runs)
 
 
 def _stages(times: list[tuple[float, ...]], is_split: bool, count: int) -> Any:

@@ -13,6 +13,17 @@ def iteration_s(
     delays: Mapping[tuple[int, int], float],
 ) -> float | None:
     """The longest path through all waits, or ``None`` if they are circular; ``delays`` where devices differ."""
+    found = ends_s(orders, seconds, edges, delays)
+    return None if found is None else max(found.values())
+
+
+def ends_s(
+    orders: Sequence[Sequence[Act]],
+    seconds: Mapping[str, Sequence[float]],
+    edges: Sequence[tuple[int, int]],
+    delays: Mapping[tuple[int, int], float],
+) -> dict[Act, float] | None:
+    """When each act ends."""
     device = {act: i for i, order in enumerate(orders) for act in order}
     waits: dict[Act, list[tuple[Act, float]]] = {act: [] for act in device}
     for order in orders:
@@ -36,7 +47,7 @@ def iteration_s(
             if found > end[act]:
                 end[act], changed = found, True
         if not changed:
-            return max(end.values())
+            return end
     return None
 
 

@@ -7,7 +7,7 @@ from functools import cache
 from itertools import combinations, pairwise, product
 from typing import Any
 
-from oracles.iteration import iteration_s
+from oracles.iteration import ends_s
 
 from formulations.simulation.orders import SCHEDULES
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
@@ -166,17 +166,30 @@ def optimum(instance: StrategyInstance) -> float | None:
     What a device computes takes its time: plans of which one device has more than the best iteration are not simulated.
     """
     best = None
-    for schedule, p, V, m, chunks, sums in priced_plans(instance):
+    for schedule, p, V, m, chunks, sums, buckets in priced_plans(instance):
         work = [sum(sum(chunks[g]) for g in range(i, p * V, p)) * m for i in range(p)]
         if best is not None and max(work) + sums >= best:
             continue
         orders = [[tuple(action) for action in order] for order in SCHEDULES[schedule].orders(p, m, V)]
         seconds = {kind: [chunk[number] for chunk in chunks] for number, kind in enumerate("FBW")}
-        found = iteration_s(orders, seconds, list(pairwise(range(p * V))), {})
-        assert found is not None
-        if best is None or found + sums < best:
-            best = found + sums
+        ends = ends_s(orders, seconds, list(pairwise(range(p * V))), {})
+        assert ends is not None
+        found = sums + max([*ends.values(), *(_summed(order, ends, buckets) for order in orders)])
+        if best is None or found < best:
+            best = found
     return best
+
+
+def _summed(order: list, ends: dict, buckets: list[list[tuple[float, float]]]) -> float:
+    """When a device has summed its gradients, bucket by bucket, each as soon as it and the link are ready."""
+    last = {
+        stage: max(k for k, (kind, g, _) in enumerate(order) if g == stage and kind != "F") for _, stage, _ in order
+    }
+    clock = 0.0
+    for stage in sorted(last, key=lambda g: last[g]):
+        for before, size in buckets[stage]:
+            clock = max(clock, ends[order[last[stage]]] - before) + size
+    return clock
 
 
 def plans(instance: StrategyInstance) -> Iterator[dict[str, Any]]:
@@ -214,13 +227,18 @@ def _tmpcs(instance: StrategyInstance, t: int, sequences: bool) -> dict[Any, lis
     return found
 
 
-def priced_plans(instance: StrategyInstance) -> Iterator[tuple[str, int, int, int, list[tuple[float, ...]], float]]:
-    """Schedule, devices of a pipeline, chunks of each, micro-batches, times of F, B, W of chunks, sum of gradients."""
+def priced_plans(
+    instance: StrategyInstance,
+) -> Iterator[tuple[str, int, int, int, list[tuple[float, ...]], float, list]]:
+    """Schedule, devices of a pipeline, chunks of each, micro-batches, times of F, B, W of chunks, sum of gradients.
+
+    And of each chunk what is summed beside passes: how long before its last pass ends that is ready, and its time.
+    """
     for t, d, schedule, V, p, cuts in layouts(instance):
         m = instance.flat.num_microbatches // d
         for by in _shared(instance, p, t, d):
-            for chunks, sums in _run(instance, cuts, t, d, p, schedule, _moments(schedule, p, m, V), by):
-                yield schedule, p, V, m, chunks, sums
+            for chunks, sums, buckets in _run(instance, cuts, t, d, p, schedule, _moments(schedule, p, m, V), by):
+                yield schedule, p, V, m, chunks, sums, buckets
 
 
 def layouts(instance: StrategyInstance) -> Iterator[tuple[int, int, str, int, int, list[list[Any]]]]:
@@ -316,6 +334,16 @@ def _run(instance, cuts, t, d, p, schedule, moments, by):
         third.append((sent + sum(min(spent(v, x) for x in tmpcs[v]) for v in chunk)) / 3)
     weights = [sum(summed[v] for v in chunk) for chunk in cuts]
     sums = max(4 * sum(weights[i::p]) / rate(t * D) for i in range(p))
+    buckets: list = [[] for _ in cuts]
+    if instance.overlaps_gradients:
+        beside = 1 if level == 0 or D == 1 else 0.5
+        for g, chunk in enumerate(cuts):
+            own = [4 * beside * summed[v] / rate(t * D) for v in chunk]
+            back = [min(spent(v, x) for x in tmpcs[v]) / 3 * (1 if schedule.startswith("zb") else 2) for v in chunk]
+            is_hidden = g == 0 and not (level == 3 and p > 1 and D > 1)
+            layers = [(sum(back[:k]), own[k]) for k in reversed(range(len(chunk)))]
+            buckets[g] = layers if is_hidden else [(0.0, sum(own))]
+        sums *= 0 if level == 3 and p == 1 and D > 1 else 1 - beside
     ways: list[set] = [set() for _ in range(p)]
     for i in range(p):
         own = cuts[i::p]
@@ -345,4 +373,8 @@ def _run(instance, cuts, t, d, p, schedule, moments, by):
     split = schedule.startswith("zb")
     for chosen in product(*ways):
         again = [chosen[g % p][g // p] for g in range(len(cuts))]
-        yield [(f, (f if split else 2 * f) + r, f if split else 0.0) for f, r in zip(third, again, strict=True)], sums
+        yield (
+            [(f, (f if split else 2 * f) + r, f if split else 0.0) for f, r in zip(third, again, strict=True)],
+            sums,
+            buckets,
+        )

@@ -299,6 +299,26 @@ def test_shared_states_are_written(name: str, words: str, note: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "words", "waits"),
+    [
+        ("megatron", "--overlap-grad-reduce", False),
+        ("deepspeed", "'overlap_comm': True", False),
+        ("torchtitan", "data_parallel_shard_degree = 2", False),
+        ("torch", "DATA_PARALLEL = 2", True),
+    ],
+)
+def test_sums_beside_passes_are_written_or_noted(name: str, words: str, waits: bool) -> None:
+    instance = planner.load("chain8-strategy", memory="1GB", schedule="1f1b", virtual_stages=1)
+    instance, plan = replace(instance, sharded_per_weight=0.01), strategy("1f1b", [list(range(8))], dp=2)
+    found = planner.export(replace(instance, overlaps_gradients=True), plan, name)
+    assert words in (found.text or "")
+    assert any("behind all passes" in note for note in found.notes) == waits
+    whole = planner.export(instance, plan, name)
+    assert not any("behind all passes" in note for note in whole.notes)
+    assert (words in (whole.text or "")) == (name in ("torchtitan", "torch"))
+
+
+@pytest.mark.parametrize(
     ("name", "level", "pp", "words"),
     [
         ("deepspeed", 2, 1, "'stage': 2"),
