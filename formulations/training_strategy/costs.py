@@ -212,8 +212,9 @@ class Chain:
     def exposed(self, degrees: Degrees) -> Table:
         """What of the sum of a first chunk's gradients its last backward pass does not hide, by the chunk's end."""
         sent, hidden = np.cumsum(degrees.share * self._sent), np.cumsum(self.hidden(degrees))
-        found: Table = np.maximum.accumulate(np.concatenate([[0.0], sent - np.concatenate([[0.0], hidden[:-1]])]))
-        return found[self._ends]
+        left = np.concatenate([[0.0], sent - np.concatenate([[0.0], hidden[:-1]])])
+        found: Table = np.maximum.accumulate(left)[self._ends]
+        return found
 
     @cached_property
     def total(self) -> float:
