@@ -107,13 +107,6 @@ def test_every_finding_has_its_paper_and_a_way_to_see_it() -> None:
         assert re.search(r"`(planner|pytest)\s|`tests/", section), title
 
 
-def test_the_check_script_runs_the_readme() -> None:
-    commands = re.findall(r"```sh\n(.*?)\n```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
-    assert [len(command.splitlines()) for command in commands] == [1, 4, 1, 1]
-    assert commands[2].startswith("python3.11 -m venv .venv-test ")
-    assert commands[3].startswith(".venv-test/bin/pip install ") and "torch" in commands[3]
-
-
 def test_the_readme_lists_all_extras_and_texts_install_from_this_folder() -> None:
     """The package is on no index."""
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]

@@ -16,8 +16,7 @@ from formulations.contract.family import Family
 from instances.catalog.catalog import CATALOG
 from instances.errors import InstanceError
 from instances.parameters import Setting
-from planner.cli.app import main
-from planner.files.settings import method_options, parse
+from planner.files.settings import parse
 
 
 @pytest.mark.parametrize("owners", [FAMILIES, CATALOG.values()], ids=["families", "catalog"])
@@ -59,30 +58,3 @@ def test_overrides_of_any_value_are_applied_or_refused(family: Family[Any, Any],
             assert_one_line(refused)
         except Exception as error:
             raise AssertionError(f"{family.name}: {given}") from error
-
-
-@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
-def test_a_bad_option_is_exit_2_and_one_line(family: Family[Any, Any], tmp_path: Path, capfd: Any) -> None:
-    rng = random.Random(f"options {family.name}")
-    path = instance_of(family.name, tmp_path)
-    setting = rng.choice([each for each in settings(family) if not each.is_flag])
-    bad = next(text for text in rng.sample(TEXTS, len(TEXTS)) if _refused(setting, text))
-    method = next((each.name for each in family.methods if setting in each.options), "auto")
-    assert main(["solve", str(path), "--method", method, f"--{setting.name}", bad, "--time-limit", "1"]) == 2
-    shown = capfd.readouterr()
-    assert shown.out == "" and shown.err.count("\n") == 1 and f"--{setting.name} is" in shown.err
-
-
-def _refused(setting: Setting, text: str) -> bool:
-    try:
-        parse([setting], {setting.name: text})
-    except planner.UsageError:
-        return bool(text.strip()) and text.isprintable()
-    return False
-
-
-def test_names_of_settings_that_do_not_exist() -> None:
-    exact = next(family for family in FAMILIES if family.name == "tmpc_knapsack").method("exact")
-    for name in ("x", "", "time_limit", "\x00", 5, None, ("a",)):
-        with pytest.raises(planner.UsageError):
-            method_options([exact], {name: 1})  # type: ignore[dict-item]

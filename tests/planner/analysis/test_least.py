@@ -33,7 +33,7 @@ def test_the_least_amount_is_that_of_brute_force(name: str, cases: int) -> None:
     """With bounds on each of the others that some plan just keeps, or that none keeps."""
     names, part = KINDS[name]
     feasible = infeasible = 0
-    for number in range(max(cases, 40) // part):
+    for number in range(max(cases, 24) // part):
         instance = random_case(name, 61, number)
         if getattr(instance, "device_graph", None) is not None or not getattr(instance, "parameters", True):
             continue

@@ -20,7 +20,7 @@ from planner.cli.app import main
 from planner.process.errors import UsageError
 
 PAGE = ROOT / "docs" / "your-own-variant.md"
-LIMITS = planner.Limits(time_s=60)
+LIMITS = planner.Limits(time_s=600)
 BOTH = pytest.mark.parametrize("method", ["milp", "cpsat"])
 
 

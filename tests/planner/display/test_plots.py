@@ -128,7 +128,14 @@ def test_a_long_edge_goes_around_the_nodes_between() -> None:
         assert found.routes[2][1][1] != found.places[1][1]
 
 
-@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+#: By default those with the most kinds of pictures; what a chart holds is tested by the kind (`test_page_pictures`).
+DRAWN = ("stage_partitioning", "hierarchical_partitioning", "pipeline_placement", "tmpc_knapsack")
+
+
+@pytest.mark.parametrize(
+    "family",
+    [pytest.param(each, id=each.name, marks=() if each.name in DRAWN else pytest.mark.slow) for each in FAMILIES],
+)
 def test_every_picture_of_a_plan_can_be_drawn(family: Any) -> None:
     name = next(entry.name for entry in CATALOG.values() if entry.family == family.name and entry.name not in LARGE)
     instance = planner.load(name)

@@ -124,23 +124,26 @@ _SLEEP = "import time; time.sleep(60)"
 _HOP = "import os, time\nwhile True:\n if os.fork(): os._exit(0)\n os.setsid(); time.sleep(0.005)"
 
 
+#: What is left behind, and how it ends; the first five by default, the others end the same processes otherwise.
+_ENDS = (
+    (_SLEEP, "sys.exit(0)"),
+    (_SLEEP, "os.kill(os.getppid(), signal.SIGSTOP); time.sleep(60)"),
+    (_SLEEP, "os.kill(SUPERVISOR, signal.SIGSTOP); time.sleep(60)"),
+    (_SLEEP, "os.killpg(os.getpgid(SUPERVISOR), signal.SIGKILL); time.sleep(60)"),
+    (_HOP, "os.kill(SUPERVISOR, signal.SIGKILL); time.sleep(60)"),
+    (_SLEEP, "time.sleep(60)"),
+    (_SLEEP, "os.kill(os.getppid(), signal.SIGKILL); time.sleep(60)"),
+    (_SLEEP, "os.killpg(0, signal.SIGKILL)"),
+    (_SLEEP, "os.killpg(0, signal.SIGSTOP)"),
+    (_SLEEP, "os.kill(SUPERVISOR, signal.SIGTERM); time.sleep(60)"),
+    (_SLEEP, "os.kill(SUPERVISOR, signal.SIGKILL); time.sleep(60)"),
+    (_HOP, "time.sleep(60)"),
+)
+
+
 @_LINUX
 @pytest.mark.parametrize(
-    ("then", "at_last"),
-    [
-        (_SLEEP, "time.sleep(60)"),
-        (_SLEEP, "sys.exit(0)"),
-        (_SLEEP, "os.kill(os.getppid(), signal.SIGKILL); time.sleep(60)"),
-        (_SLEEP, "os.kill(os.getppid(), signal.SIGSTOP); time.sleep(60)"),
-        (_SLEEP, "os.killpg(0, signal.SIGKILL)"),
-        (_SLEEP, "os.killpg(0, signal.SIGSTOP)"),
-        (_SLEEP, "os.kill(SUPERVISOR, signal.SIGTERM); time.sleep(60)"),
-        (_SLEEP, "os.kill(SUPERVISOR, signal.SIGSTOP); time.sleep(60)"),
-        (_SLEEP, "os.kill(SUPERVISOR, signal.SIGKILL); time.sleep(60)"),
-        (_SLEEP, "os.killpg(os.getpgid(SUPERVISOR), signal.SIGKILL); time.sleep(60)"),
-        (_HOP, "os.kill(SUPERVISOR, signal.SIGKILL); time.sleep(60)"),
-        (_HOP, "time.sleep(60)"),
-    ],
+    ("then", "at_last"), [*_ENDS[:5], *(pytest.param(*each, marks=pytest.mark.slow) for each in _ENDS[5:])]
 )
 def test_nothing_is_left_behind(start: Start, then: str, at_last: str) -> None:
     mark = f"left-behind-{time.monotonic_ns()}"

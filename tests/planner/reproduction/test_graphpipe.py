@@ -1,12 +1,16 @@
 """The claims of GraphPipe's evaluation: figures known by hand where there are any, and what all tables must keep."""
 
+import json
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
 import pytest
 
+from formulations.stage_graph.costs.series_parallel import Leaf, Parallel, Segment
+from planner.cli.app import main
 from planner.reproduction import CLAIMS
+from planner.reproduction.graphpipe.complexity import decompositions, run
 from planner.reproduction.graphpipe.plans import METHODS, SHAPES, TERMINALS, plan_by, ratio, spread
 from planner.reproduction.graphpipe.table_1 import PRINTED
 from planner.reproduction.reproduce import reproduce
@@ -197,3 +201,62 @@ def test_two_constants_scale_the_times_of_appendix_a3() -> None:
     thin = rows_of("graphpipe-a3", methods="pipedream", speed="2", bandwidth="3GB/s")[0]
     assert thin["samples_per_s"] < quick["samples_per_s"]
     assert thin["samples_per_s"] / thin["paper_samples_per_s"] == pytest.approx(0.956, abs=5e-4)
+
+
+def chain(first: int, count: int, label: int = 0) -> Segment:
+    return tuple(Leaf(first + place, label + place) for place in range(count))
+
+
+def test_runs_of_a_chain_and_their_cuts() -> None:
+    assert decompositions(chain(0, 4)) == (
+        10,
+        10,
+    )  # 4 + 3 + 2 + 1 runs; 3 pairs are cut once, 2 triples twice, 1 thrice
+    assert decompositions(chain(0, 1)) == (1, 0)
+
+
+def test_equal_branches_count_once() -> None:
+    branches = Parallel((chain(0, 2), chain(2, 2)))
+    # the branches, the join, both; a branch, its two operators; both branches: one split each but for single operators
+    assert decompositions((branches, Leaf(4, 9))) == (7, 3)
+    unequal = Parallel((chain(0, 2), chain(2, 2, 5)))
+    assert decompositions((unequal, Leaf(4, 9))) == (10, 4)
+
+
+def test_operations_grow_faster_with_devices_than_the_bound() -> None:
+    found = run(None, lambda _: None, devices=(4, 8, 16), layers=(2,))
+    few, more, most = found.rows
+    assert (few["transitions"], more["transitions"], most["transitions"]) == (1233, 5843, 29509)
+    assert few["loops"] == few["splits"] * (1 + 2 + 3) and few["subgraphs"] == most["subgraphs"] == 27
+    assert most["over_bound"] > 2 * more["over_bound"] > 4 * few["over_bound"]
+    assert most["over_devices"] == pytest.approx(1.25 * more["over_devices"], rel=0.05)
+    assert "8 to 16 devices (2 layers): 5.1 times the transitions, 1.8 times the bound" in found.notes
+
+
+@pytest.mark.parametrize(
+    ("ratio", "equal", "too_small", "too_large"), [("1:1", 1024, 0, 0), ("1:2", 912, 112, 0), ("2:1", 880, 0, 144)]
+)
+def test_powers_of_two_to_8(ratio: str, equal: int, too_small: int, too_large: int) -> None:
+    found = reproduce("graphpipe-table-2", ratio=ratio, max=8, powers_of_two=True).to_json()
+    counts = [found[name] for name in ("cases", "equal", "too_small", "too_large", "rule_wrong")]
+    assert counts == [1024, equal, too_small, too_large, 0]
+    assert sum(row["cases"] for row in found["rows"]) == 1024 and len(found["rows"]) == 10
+    assert (found["smallest"] is None) == (equal == 1024)
+    if too_small:
+        assert {row["row"] for row in found["rows"] if row["too_small"]} == {1, 3, 5, 8}
+
+
+def test_the_smallest_case_is_scheduled(capsys: pytest.CaptureFixture[str]) -> None:
+    """With the table's 6 samples an iteration takes longer than with 7, which are as good as any number."""
+    assert main(["reproduce", "graphpipe-table-2", "--ratio", "1:2", "--max", "4", "--powers-of-two", "--json"]) == 0
+    case = json.loads(capsys.readouterr().out)["smallest"]
+    assert [case[name] for name in ("b_x", "k_x", "b_y", "k_y", "i_y")] == [1, 4, 1, 4, 4]
+    assert (case["table"], case["exact"]) == (6, 7)
+    assert case["iteration_s_with_table"] == 106 > 99 == case["iteration_s_with_exact"] == case["iteration_s_with_all"]
+    assert case["exact_in_any_order"] == 5
+
+
+def test_integers_that_are_no_powers_of_two() -> None:
+    found = reproduce("graphpipe-table-2", ratio="1:2", max=3).to_json()
+    assert found["cases"] == 4 * 3**4 and found["too_small"] > 0
+    assert found["smallest_too_small"]["k_x"] == 3

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import planner
-from planner.analysis.sweep import parse_counts, sweep
+from instances.generators.transformer import FORWARD, RECOMPUTE, VANILLA
+from planner.analysis.sweep import parse_counts, sweep, union
 from planner.cli.app import main
 from planner.files.load import family_of
 from planner.process.errors import UsageError
@@ -206,3 +207,47 @@ def test_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert re.findall(r"^ *(\d) +1 +\d +optimal", capsys.readouterr().out, re.M) == ["1", "4"]  # best first
     assert main(["solve", "chain8", "--batch-size", "8", "--memory", "1"]) == 4
     assert main(["solve", "chain8", "--grad-accum", "2"]) == 2
+
+
+def test_nothing_is_proved_without_all_runs() -> None:
+    best = planner.solve(planner.load("chain8"), exact=True)
+    whole = union(best, [best], [best.bound], is_whole=True)
+    assert (whole.status, whole.stop, whole.proved_by) == (Status.OPTIMAL, Stop.PROVED, best.proved_by)
+    part = union(best, [best], [best.bound], is_whole=False)
+    assert (part.status, part.stop, part.bound, part.proved_by) == (Status.FEASIBLE, Stop.COMPLETED, None, None)
+
+
+def tmpcs(**given):
+    """The TMPCs of a transformer layer at t = 2, by id."""
+    layer = next(layer for layer in planner.load("bert", **given).layers if layer.name == "transformer layer")
+    return {x.id: x for x in layer.tmpcs[2]}
+
+
+def test_pipedream_stashes_weights_with_the_activations() -> None:
+    two, one = tmpcs(), tmpcs(memory_scheme="pipedream")
+    for name in (VANILLA, RECOMPUTE):
+        weights = two[name].weight_bytes
+        assert weights == one[name].weight_bytes > 0 and two[name].time == one[name].time
+        assert one[name].activation_bytes == pytest.approx(two[name].activation_bytes + weights)
+        assert one[name].static_bytes == pytest.approx(two[name].static_bytes - 2 * weights)
+
+
+def test_pipedream_needs_more_memory_in_deep_pipelines_only() -> None:
+    for y, more in ((1, False), (2, None), (3, True)):
+        two, one = (tmpcs(memory_scheme=scheme)[VANILLA] for scheme in ("2bw", "pipedream"))
+        memory = [x.activation_bytes * y + x.static_bytes for x in (two, one)]
+        assert (memory[1] > memory[0]) is bool(more) if more is not None else memory[1] == pytest.approx(memory[0])
+
+
+def test_forward_only_profiles() -> None:
+    both, forward = planner.load("bert"), planner.load("bert", forward_only=True)
+    assert [edge.bytes * 2 for edge in forward.edges] == [edge.bytes for edge in both.edges]
+    trained, served = tmpcs()[VANILLA], tmpcs(forward_only=True)
+    assert set(served) == {FORWARD}
+    only = served[FORWARD]
+    # a forward pass is a third of both, and holds neither gradients nor what a backward pass would need
+    assert only.time == pytest.approx(trained.time / 3, rel=0.2) and only.weight_bytes == 0
+    assert only.activation_bytes < trained.activation_bytes and only.static_bytes < trained.static_bytes
+    assert not only.sync_backward_bytes and only.sync_forward_bytes
+    faster = planner.solve(planner.load("bert", forward_only=True, devices=8), exact=True)
+    assert faster.objective < planner.solve(planner.load("bert", devices=8), exact=True).objective / 2
