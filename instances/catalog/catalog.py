@@ -162,6 +162,7 @@ def _decoder(name: str) -> Entry:
         sizes = replace(of.sizes, **{fields[key]: value for key, value in given.items()})
         made = decoder(name, replace(of, sizes=sizes), devices, microbatches)
         options = {
+            **made.flat.options,
             "microbatch": sizes.microbatch_size,
             "seq-len": sizes.sequence_length,
             "dtype": "bf16",

@@ -15,7 +15,8 @@ in a node, 382 GB/s of four nodes of eight, for all their devices; Korthikanti e
 Llama 3 (2407.21783, table 3), Mixtral (2401.04088, table 1), DeepSeek-V3 (2412.19437, section 4.2).
 """
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 from instances.generators.transformer import (
     Accelerator,
@@ -66,6 +67,13 @@ class _DecoderCosts(TransformerCosts):
         """Parameters."""
         return self.decoder.attention or 2 * self.model.hidden_size**2 * (1 + self.decoder.kv_share)
 
+    def operations(self, has_experts: bool) -> float:
+        """Of a micro-batch in a forward pass of a layer: products with the weights a token uses, causal attention."""
+        m, of = self.model, self.decoder
+        active = of.expert_width * (of.top + of.shared) if has_experts else of.width
+        products = 2 * (self.attention + 3 * m.hidden_size * active)
+        return m.tokens * (products + 2 * m.sequence_length * m.hidden_size)
+
     def layer(self, t: int, has_experts: bool, share: int = 1) -> Part:
         """Attention, and an MLP or experts; ``share`` devices share what is between the split products."""
         m, A, of = self.model, self.model.output_bytes, self.decoder
@@ -73,8 +81,7 @@ class _DecoderCosts(TransformerCosts):
         active = of.expert_width * (of.top + of.shared) if has_experts else of.width
         held = of.expert_width * (of.experts + of.shared) if has_experts else of.width
         whole = 2 * h + (h * of.experts if has_experts else 0)
-        operations = tokens * (2 * (self.attention + 3 * h * active) + 2 * m.sequence_length * h)
-        forward = self.matmul_s(operations, t) + self.memory_s(_PASSES * A / share)
+        forward = self.matmul_s(self.operations(has_experts), t) + self.memory_s(_PASSES * A / share)
         gathered = 0.5 * self.all_reduce_s(A, t) if share > 1 else 0.0
         copies = 2.0 * of.top * A if has_experts else 0.0
         inside = _ELEMENT * tokens * (2 * h + 2 * h * of.kv_share + 3 * active) / t + copies / t
@@ -103,14 +110,17 @@ def decoder(name: str, of: Decoder, devices: int, microbatches: int) -> Strategy
     Returns
     -------
     StrategyInstance
-        ``num_layers + 3`` layers; times in seconds; machines of eight devices. Bandwidths are those of both directions,
-        as costs count what is sent and what is received.
+        ``num_layers + 3`` layers; times in seconds; machines of eight devices. Options of its flat instance have the
+        operations of a micro-batch's forward pass (``forward-flops``), layers and head. Bandwidths are those of both
+        directions, as costs count what is sent and what is received.
     """
     books = SCHEMES["mixed"]
     costs = _DecoderCosts(of.sizes, H100, books, sequences=True, decoder=of)
     kinds = [bool(of.experts) and number >= of.dense_layers for number in range(of.sizes.num_layers)]
     layers = [{t: costs.of(costs.layer, t, kind) for t in of.sizes.degrees()} for kind in kinds]
     flat = gpt_like(name, costs, layers, devices, 2 * _OUTER, microbatches)
+    head = 2 * of.sizes.tokens * of.sizes.hidden_size * of.sizes.vocabulary_size
+    flat = replace(flat, options={"forward-flops": head + math.fsum(map(costs.operations, kinds))})
     # Token ids and the embedding are in front.
     exchanged: dict[NodeId, Exchanged] = {number + 2: costs.exchanged(kind) for number, kind in enumerate(kinds)}
     return StrategyInstance(

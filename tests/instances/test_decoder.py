@@ -29,6 +29,27 @@ def test_parameters_are_those_of_the_models(name: str, parameters: float) -> Non
     assert set(DECODERS) >= {name}
 
 
+@pytest.mark.parametrize(
+    ("name", "tokens_per_s", "flop_per_s"),
+    [("llama3-8b", 14079, 725e12), ("llama3-70b", 1619, 727e12), ("llama3-405b", 326, 822e12)],
+)
+def test_operations_of_a_token_are_those_of_published_rates(name: str, tokens_per_s: int, flop_per_s: float) -> None:
+    """Megatron-Bridge's summaries (25.09, 26.04) have both of a GPU; a step is three forward passes."""
+    options = planner.load(name).flat.options
+    forward = options["forward-flops"]
+    assert isinstance(forward, float) and options["seq-len"] == 8192 and options["microbatch"] == 1
+    assert 3 * forward / 8192 * tokens_per_s == pytest.approx(flop_per_s, rel=2e-3)
+    more = planner.load(name, layers=4, microbatch_size=3).flat.options["forward-flops"]
+    one, two = (planner.load(name, layers=layers).flat.options["forward-flops"] for layers in (1, 2))
+    assert more == pytest.approx(3 * (one + 3 * (two - one)))
+
+
+def test_experts_that_a_token_does_not_take_are_no_operations() -> None:
+    mixtral = planner.load("mixtral-8x7b", layers=1).flat.options["forward-flops"]
+    per_token = 2 * (2 * 4096**2 * 1.25 + 2 * 3 * 4096 * 14336) + 2 * 4096 * 4096 + 2 * 4096 * 32000
+    assert mixtral == pytest.approx(4096 * per_token)
+
+
 def test_layers_hold_and_exchange_what_is_declared() -> None:
     """8,192 tokens of 4,096 numbers: an output is 64 MiB, keys and values of 1,024 numbers; widths of 14,336."""
     layer = planner.load("llama3-8b").chain[2].tmpcs
