@@ -10,15 +10,7 @@ from hypothesis import strategies as st
 
 from instances import parameters, units
 from instances.errors import InstanceError, closest
-from instances.parameters import (
-    one_of,
-    parse_amount,
-    parse_count,
-    parse_degrees,
-    parse_flag,
-    parse_names,
-    within,
-)
+from instances.parameters import one_of, parse_amount, parse_count, parse_degrees, parse_flag, parse_names, within
 from instances.units import parse_bandwidth, parse_bytes, parse_time
 
 

@@ -1,13 +1,10 @@
 """What every exact method of stage partitioning must show; shared by the tests of the declarative models."""
 
 import random
-import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from load import allowed_s
 from oracles.stage_partitioning import brute_force
 
 from formulations.contract.family import Answer
@@ -38,23 +35,6 @@ def check_answer(solve: Solve, instance: StageInstance, gap: float = OPTIMAL_GAP
     assert answer.stop is Stop.PROVED or value == 0 or gap > OPTIMAL_GAP, instance
     assert (watch.best_plan, watch.best_bound) == (answer.plan, answer.bound)
     return answer
-
-
-def check_stops(solve: Solve, instance: StageInstance) -> None:
-    """No time at all, an interruption, and a time limit: each ends in time, with what is known by then."""
-    answer = solve(instance, Limits(time_s=0.0), Watch(Limits(time_s=0.0)))
-    assert (answer.plan, answer.infeasible, answer.stop) == (None, False, Stop.TIME_LIMIT)
-    for limit_s, reason in ((None, Stop.INTERRUPTED), (0.5, Stop.TIME_LIMIT)):
-        limits = Limits(time_s=limit_s)
-        watch = Watch(limits)
-        if limit_s is None:
-            threading.Timer(0.5, watch.stop, [Stop.INTERRUPTED]).start()
-        started = time.perf_counter()
-        answer = solve(instance, limits, watch)
-        assert time.perf_counter() - started < allowed_s(1.1 + 1)
-        assert (answer.stop, answer.infeasible) == (reason, False)
-        assert answer.plan is None or violations(instance, answer.plan) == ()
-        assert answer.bound is not None and answer.bound > 0
 
 
 def check_stopped_builds(build: Callable[[Watch], Any], log: pytest.LogCaptureFixture) -> None:

@@ -9,13 +9,7 @@ from oracles.device_mapping import random_mapping, seconds_of
 from formulations.device_mapping import FAMILY
 from formulations.device_mapping.definition.plan import Mapping
 from formulations.device_mapping.definition.problem import evaluate, violations
-from instances.problems.device_mapping import (
-    DeviceMapping,
-    MappingEdge,
-    MappingStage,
-    allreduce_ratio,
-    with_objective,
-)
+from instances.problems.device_mapping import DeviceMapping, MappingEdge, MappingStage, allreduce_ratio, with_objective
 
 #: Two stages of two replicas; devices 0-1 and 2-3 are near, all else is far.
 NEAR, FAR = 4.0, 1.0

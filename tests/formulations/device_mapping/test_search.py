@@ -76,7 +76,7 @@ def test_threads_share_the_moves(most_starts: int, monkeypatch: pytest.MonkeyPat
     answers = []
     for threads in (1, 2, 2):
         moved.clear()
-        answers.append(near.solve(instance, Limits(threads=threads, seed=1), Watch(), 3, most_starts))
+        answers.append(near.solve(instance, Limits(threads=threads, seed=1), Watch(), 1, most_starts))
         assert len(moved) <= threads + 1 and sum(moved.values()) == answers[-1].stats["moves"]
     one, two, again = answers
     assert two.plan == again.plan and one.plan is not None and two.plan is not None

@@ -116,7 +116,7 @@ def least_degree(instance: FlushedInstance, stage: list[int], t: int, s: int, mo
 def test_least_degrees_by_their_definition(cases: int) -> None:
     """Any stage, any labels behind it, any time per sample that some choice takes exactly."""
     seen = {"none": 0, "first": 0, "later": 0, "different": 0}
-    for seed in range(cases):
+    for seed in range(max(5, cases // 2)):
         rng = random.Random(seed)
         instance = random_flushed(
             seed, same_weights=True, max_nodes=3, max_devices=16, memory=rng.choice(["planted", "tight"])
@@ -153,7 +153,7 @@ def test_least_degrees_by_their_definition(cases: int) -> None:
             seen["first"] += expected.count(1)
             seen["later"] += sum(d is not None and d > 1 for d in expected)
             seen["different"] += len({d for d in expected if d is not None}) > 1
-    assert min(seen.values()) > cases / 4, seen
+    assert min(seen.values()) > cases / 8, seen
 
 
 def one_node(**given: float) -> FlushedInstance:

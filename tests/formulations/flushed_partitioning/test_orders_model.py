@@ -3,17 +3,16 @@
 from dataclasses import replace
 
 import pytest
-from oracles.flushed_partitioning import brute_force, random_flushed
+from oracles.flushed_partitioning import random_flushed
 
 import planner
-from formulations.flushed_partitioning import FAMILY
 from formulations.flushed_partitioning.definition.problem import evaluate
 from formulations.flushed_partitioning.exact import iteration
 from formulations.flushed_partitioning.exact.effort import passes_supports, passes_too_many
 from formulations.flushed_partitioning.models import cpsat_orders
-from instances.problems.flushed_partitioning import FlushedInstance, Objective, Schedule
+from instances.problems.flushed_partitioning import FlushedInstance, Objective
 from planner.process.errors import UsageError
-from solvers.outcome import Limits, Stop, Watch
+from solvers.outcome import Limits, Watch
 
 
 def chain(seed: int, **given) -> FlushedInstance:
@@ -22,38 +21,12 @@ def chain(seed: int, **given) -> FlushedInstance:
     return replace(random_flushed(seed, **drawn), objective=Objective.ITERATION)
 
 
-def test_model_against_brute_force(cases: int) -> None:
-    seen = dict.fromkeys(["infeasible", "several degrees", "several stages", "gpipe", "weights"], 0)
-    for seed in range(cases * 2):
-        memory = "starved" if seed % 7 == 0 else "tight" if seed % 2 else "planted"
-        instance = chain(seed, memory=memory, same_weights=seed % 3 == 0)
-        best, found = brute_force(instance), cpsat_orders.solve(instance, Limits(), Watch())
-        assert found.infeasible == (best is None), seed
-        seen["infeasible"] += best is None
-        if best is None:
-            continue
-        assert FAMILY.judge(instance, found.plan) == () and found.stop is Stop.PROVED, seed
-        assert evaluate(instance, found.plan) == pytest.approx(best, rel=1e-6, abs=1e-9), seed
-        assert best * (1 - 1e-6) - 1e-9 <= found.bound <= best * (1 + 1e-9) + 1e-12, seed
-        degrees = [stage.dp_degree for stage in found.plan.stages]
-        seen["several degrees"] += len(set(degrees)) > 1
-        seen["several stages"] += len(degrees) > 1
-        seen["gpipe"] += instance.schedule is Schedule.GPIPE
-        seen["weights"] += iteration_refuses(instance)
-    assert all(seen.values()), seen
-
-
-def iteration_refuses(instance: FlushedInstance) -> bool:
-    (search,) = [method for method in FAMILY.methods if method.name == "best-first"]
-    return search.refusal(instance) is not None
-
-
 def test_without_a_first_plan_it_finds_and_proves_what_the_search_does(
     cases: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither has anything of the other; of five layers on six devices."""
     monkeypatch.setattr(cpsat_orders, "first_plan", lambda _: None)
-    for seed in range(cases):
+    for seed in range(cases // 2):
         instance = chain(1000 + seed, max_nodes=5, max_devices=6, same_weights=True, memory="planted")
         found, other = (each(instance, Limits(), Watch()) for each in (cpsat_orders.solve, iteration.solve))
         assert found.infeasible == other.infeasible, seed
@@ -87,8 +60,8 @@ def test_what_it_does_not_take() -> None:
 
 
 def test_requirements_are_rows() -> None:
-    for count in (1, 2, 3):
-        instance = planner.load("chain8", problem="flushed_partitioning")
+    for count in (1, 3):
+        instance = planner.load("chain8", problem="flushed_partitioning", first=4)
         instance = replace(instance, requirements=(f"num_stages == {count}",))
         found = [planner.solve(instance, method=name) for name in ("cpsat-orders", "best-first")]
         assert [each.status.value for each in found] == ["optimal", "optimal"]

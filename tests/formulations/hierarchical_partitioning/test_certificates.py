@@ -49,23 +49,14 @@ def two_layers(**fields: Any) -> HierarchicalInstance:
         # while their link takes 4 * 1/2 * 12 / 2 / 2 = 6 s
         ({}, "599999/100000", True),
         ({}, "6", False),
-        ({"B2": 24.0}, "499999/100000", True),
-        ({"B2": 24.0}, "5", False),
-        ({"K2": 1}, "999999/100000", True),
-        ({"K2": 1}, "10", False),
         ({"num_microbatches": 3}, "799999/100000", True),  # two machines of two stages have degrees of 4, of one 2
-        ({"num_microbatches": 3}, "8", False),
         # a has two micro-batches in flight behind b, and 3 bytes do not hold them: a before b on one device
         ({"memory_bytes": 3.0, "K2": 1}, None, True),
-        ({"memory_bytes": 4.0, "K2": 1}, "10", False),
         ({"memory_bytes": 4 * (1 - 0.9e-12), "K2": 1}, "10", False),  # the definition's slack
         ({"memory_bytes": 4 * (1 - 1e-11), "K2": 1}, "10", True),
         ({"memory_bytes": 4 * (1 - 1e-11), "K2": 1, "model": MemoryModel.NONE}, "10", False),
         ({"memory_bytes": 3.9, "model": MemoryModel.CRUDE}, None, True),  # S = 4: two in flight on two replicas
-        ({"memory_bytes": 4.0, "model": MemoryModel.CRUDE}, "1099999/100000", True),
         ({"memory_bytes": 4.0, "model": MemoryModel.CRUDE}, "11", False),
-        ({}, None, False),
-        ({}, "0", True),
     ],
 )  # fmt: skip
 def test_bounds_by_hand(fields: dict, bound: str | None, accepted: bool) -> None:

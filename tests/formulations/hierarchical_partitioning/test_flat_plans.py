@@ -83,10 +83,7 @@ def test_the_hierarchical_plan_is_never_worse_than_a_flat_one() -> None:
 @pytest.mark.paper
 @pytest.mark.parametrize(
     ("memory", "flat", "optimum"),
-    [
-        ("80GB", [(0.0164, 0.1029), (0.0297, 0.1016)], 0.0286),
-        ("2GiB", [(0.0257, 0.0801), (0.0397, 0.0743)], 0.0411),
-    ],
+    [("80GB", [(0.0164, 0.1029), (0.0297, 0.1016)], 0.0286), ("2GiB", [(0.0257, 0.0801), (0.0397, 0.0743)], 0.0411)],
 )
 def test_what_a_flat_network_promises_on_the_machines_of_the_paper(
     memory: str, flat: list[tuple[float, float]], optimum: float, published: Path

@@ -131,10 +131,7 @@ def test_three_levels_by_hand() -> None:
         ("levels", replace(PLAN, groups=((Group(1, 2),), (Group(1, 1),)))),
         ("machines", HierarchicalPlan((replace(AB[0], dp_degree=2), AB[1]), ((Group(1, 2),),))),
         ("group", replace(PLAN, groups=((Group(2, 1), Group(1, 1)),))),
-        (
-            "microbatches",
-            replace(PLAN, stages=(Superstage(1, (stage("a", 2),)), Superstage(1, (stage("bc", 2),)))),
-        ),
+        ("microbatches", replace(PLAN, stages=(Superstage(1, (stage("a", 2),)), Superstage(1, (stage("bc", 2),))))),
     ],
 )
 def test_every_rule_of_the_levels_alone(rule: str, plan: HierarchicalPlan) -> None:

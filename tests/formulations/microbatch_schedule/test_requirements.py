@@ -26,7 +26,7 @@ def least(instance: ScheduleInstance) -> float:
     "required",
     [
         ("in_flight(0) <= 1",),  # far slower than the greedy schedule
-        ("warm_up(2) >= 4", "in_flight(0) == 4"),
+        pytest.param(("warm_up(2) >= 4", "in_flight(0) == 4"), marks=pytest.mark.slow),
         ("warm_up(0) <= 2", "in_flight(0) >= 3", "in_flight(0) <= 3"),
         pytest.param(("in_flight(1) == 3", "warm_up(1) == 2"), marks=pytest.mark.slow),
         ("in_flight(1) == 3", "warm_up(1) == 1"),
@@ -43,8 +43,7 @@ def test_schedules_far_from_the_greedy_one(method: str, required: tuple[str, ...
 @pytest.mark.parametrize(
     ("instance", "required"),
     [
-        (pipeline((0, 1), 3, 1.0, 2.0, 1.0), ("in_flight(0) <= 1",)),
-        (pipeline((0, 1), 3, 1.0, 2.0, 1.0), ("in_flight(1) == 3", "warm_up(1) == 1")),
+        (pipeline((0, 1), 2, 1.0, 2.0, 1.0), ("in_flight(0) <= 1",)),
         (pipeline((0, 0), 2, 1.0, 2.0, 1.0, 3.0), ("warm_up(0) == 2",)),
         (pipeline((0, 1, 0), 2, 1.0, 2.0, room=2.0), ("in_flight(0) == 1", "in_flight(2) == 1")),
     ],

@@ -13,8 +13,7 @@ from instances.problems.operator_partitioning import Operator, OperatorInstance,
 SHARED = OperatorInstance(
     "shared",
     *in_topological_order(
-        [Operator(name, 1.0) for name in ("a", "b", "c")],
-        [Tensor(0, (1, 2), 2.0), Tensor(1, (2,), 1.0)],
+        [Operator(name, 1.0) for name in ("a", "b", "c")], [Tensor(0, (1, 2), 2.0), Tensor(1, (2,), 1.0)]
     ),
     num_stages=2,
     bandwidth_bytes_per_s=1.0,

@@ -17,8 +17,7 @@ def parameters(instance: OperatorInstance) -> float:
 
 
 @pytest.mark.parametrize(
-    ("name", "millions"),
-    [("resnet50", 25.557), ("resnet152", 60.193), ("bert-l", 336.2), ("swin-l", 196.5)],
+    ("name", "millions"), [("resnet50", 25.557), ("resnet152", 60.193), ("bert-l", 336.2), ("swin-l", 196.5)]
 )
 def test_parameters_are_those_that_are_published(name: str, millions: float) -> None:
     assert parameters(planner.load(name)) == pytest.approx(millions * 1e6, rel=2e-3)

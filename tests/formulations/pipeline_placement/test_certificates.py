@@ -74,10 +74,7 @@ def test_memory_that_the_definition_admits_is_admitted(excess: float, fits: bool
     assert (optimum(instance) == 2) is fits and proves(instance, None) is not fits
 
 
-@pytest.mark.parametrize(
-    "change",
-    [{"plan": {"partition": {}}}, {"plan": {"mapping": 1}}, {"proof": {}}],
-)
+@pytest.mark.parametrize("change", [{"plan": {"partition": {}}}, {"plan": {"mapping": 1}}, {"proof": {}}])
 def test_what_is_no_certificate_is_bad_input(change: dict) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         checker.verify(parsed(hand()), claimed(hand(), Fraction(1)) | change)

@@ -7,12 +7,7 @@ from itertools import product
 from typing import Any
 
 import pytest
-from model_checks import (
-    check_answer,
-    long_chain,
-    random_plan,
-)
-from oracles.stage_partitioning import brute_force
+from model_checks import check_answer, long_chain, random_plan
 from strategies import random_stage_instance
 
 from formulations.stage_partitioning.definition.plan import Stage, StagePlan
@@ -215,15 +210,3 @@ def test_the_search_by_targets_finds_the_optimum_by_itself(room: Any, cases: int
             time = direct.objective * model.reach.target / NATURAL
             assert evaluate(instance, model.decode(found.values)) == pytest.approx(time, rel=1e-6)
             assert model.lower_bound(found.bound) == pytest.approx(time, rel=2e-6)
-
-
-def test_the_model_as_it_is_has_the_optimum(cases: int) -> None:
-    for seed in range(cases // 2):
-        instance = random_stage_instance(seed)
-        best = brute_force(instance)
-        model = cpsat_columns.model_of(instance, complete=True)
-        run = model.run(Limits(), Watch())
-        assert run.infeasible is (best is None)
-        if best is not None:
-            assert evaluate(instance, model.decode(run.values)) == pytest.approx(best.time, rel=1e-6)
-            assert best.time * (1 - 1e-6) <= model.lower_bound(run.bound) <= best.time * (1 + 1e-12)

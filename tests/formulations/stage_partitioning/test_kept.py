@@ -25,15 +25,7 @@ from instances.errors import InstanceError
 from instances.exchange import to_json
 from instances.problems.flushed_partitioning import FlushedInstance, Schedule, flush_pipeline
 from instances.problems.stage_edits import as_run, first_nodes
-from instances.problems.stage_partitioning import (
-    CostModel,
-    Edge,
-    KeptTensor,
-    Layer,
-    StageInstance,
-    Tmpc,
-    check,
-)
+from instances.problems.stage_partitioning import CostModel, Edge, KeptTensor, Layer, StageInstance, Tmpc, check
 from planner.process.errors import UsageError
 from solvers.outcome import Watch
 

@@ -166,21 +166,13 @@ BAD_OWN = [
     ("layers.1.id", 1.0, "layers[1].id is 1.0; expected an integer of at most 63 bits or text"),
     ("layers.1.id", 2**63, "layers[1].id is 9223372036854775808; expected an integer of at most 63 bits or text"),
     ("layers.1.id", "", "layers[1].id is ''; expected an integer of at most 63 bits or text, printable and not empty"),
-    (
-        "layers.1.id",
-        "two\nlines",
-        "layers[1].id is 'two\\nlines'; expected an integer of at most 63 bits or text",
-    ),
+    ("layers.1.id", "two\nlines", "layers[1].id is 'two\\nlines'; expected an integer of at most 63 bits or text"),
     ("layers.1.tmpcs", {}, "layers[1].tmpcs is 'empty'; expected at least one TMPC for node b"),
     ("layers.1.tmpcs", {"1": []}, "layers[1].tmpcs is 'empty'; expected at least one TMPC for node b"),
     ("layers.0.tmpcs.0", [], "layers[0].tmpcs is '0'; expected a positive integer"),
     ("layers.0.tmpcs.01", [], "layers[0].tmpcs is '01'; expected a positive integer"),
     ("layers.0.tmpcs.9999999", [], "layers[0].tmpcs is '9999999'; expected a positive integer"),
-    (
-        "layers.0.tmpcs.1.1.id",
-        "x",
-        "layers[0].tmpcs.1[1].id is 'x'; expected an id other than that of layers[0]",
-    ),
+    ("layers.0.tmpcs.1.1.id", "x", "layers[0].tmpcs.1[1].id is 'x'; expected an id other than that of layers[0]"),
     ("layers.0.tmpcs.1.1.time", -0.5, f"layers[0].tmpcs.1[1].time is -0.5; expected {AMOUNT}"),
     ("layers.0.tmpcs.1.1.time", 1e31, f"layers[0].tmpcs.1[1].time is 1e+31; expected {AMOUNT}"),
     ("layers.0.tmpcs.1.0.sync_backward_bytes", {"7": 1}, "sync_backward_bytes is 7; expected the id of a successor"),
@@ -216,8 +208,7 @@ BAD_PIPER = [
 
 
 @pytest.mark.parametrize(
-    ("make", "path", "value", "message"),
-    [(own, *bad) for bad in BAD_OWN] + [(piper, *bad) for bad in BAD_PIPER],
+    ("make", "path", "value", "message"), [(own, *bad) for bad in BAD_OWN] + [(piper, *bad) for bad in BAD_PIPER]
 )
 def test_bad_fields_are_named(make: Callable[[], dict[str, Any]], path: str, value: Any, message: str):
     content = make()

@@ -10,14 +10,7 @@ from oracles import realizable as oracle
 import planner
 from formulations.stage_partitioning import FAMILY
 from formulations.stage_partitioning.definition.plan import Stage, StagePlan
-from formulations.stage_partitioning.definition.trainers import (
-    TRAINERS,
-    Kind,
-    Recompute,
-    obstacles,
-    pieces,
-    realizable,
-)
+from formulations.stage_partitioning.definition.trainers import TRAINERS, Kind, Recompute, obstacles, pieces, realizable
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from planner.solving.solve import run
 from solvers.outcome import Limits, Status
