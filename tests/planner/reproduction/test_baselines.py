@@ -29,7 +29,7 @@ def test_what_pipedreams_costs_lose(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_automatic_scheduler_of_zero_bubble(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(zero_bubble, "SIZES", ((2, 4), (4, 8)))
-    found = reproduce("zero-bubble-auto", limit=5).evidence
+    found = reproduce("zero-bubble-auto", limit=600).evidence
     equal = [row for row in found.rows if row["stages"] == "equal"]
     assert len(equal) == 4 and all(row["as_good"] == 5 and row["at_most_percent"] < 1e-6 for row in equal)
     unequal = {(row["devices"], row["held"], row["stages"]): row["most_percent"] for row in found.rows}

@@ -38,7 +38,7 @@ def test_a_batch_in_any_order_takes_at_least_heads_and_work() -> None:
 def test_equation_1_on_eight_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = (("graphpipe-case-study", 8), ("candle-uno", 8), ("candle-uno", 16))
     monkeypatch.setattr(graph, "SETTINGS", settings)
-    found = reproduce("graphpipe-clock", devices="8", time_limit=30).evidence
+    found = reproduce("graphpipe-clock", devices="8", time_limit=600).evidence
     rows = {row["model"]: row for row in found.rows}
     assert set(rows) == {"graphpipe-case-study", "candle-uno"} and "proved: 4 of 4" in found.notes[-1]
     assert rows["graphpipe-case-study"]["shortest_stages"] == 1
@@ -48,7 +48,7 @@ def test_equation_1_on_eight_devices(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_orders_at_their_memory() -> None:
-    found = reproduce("graphpipe-1f1b").evidence
+    found = reproduce("graphpipe-1f1b", limit=600).evidence
     assert len(found.rows) == 12 and "proved: 96 of 96" in found.notes[-1]
     for row in found.rows:
         assert -1e-6 <= row["1f1b_percent"] <= 1 and row["gpipe_percent"] >= -1e-6 and row["room_percent"] >= -1e-6
@@ -62,7 +62,7 @@ def test_orders_at_their_memory() -> None:
 
 
 def test_equation_4_on_few_samples() -> None:
-    found = reproduce("amp-clock", batch=32).evidence
+    found = reproduce("amp-clock", batch=32, limit=600).evidence
     assert [(row["experiment"], row["batch"]) for row in found.rows] == [
         (name, batch) for name in ("homogeneous", "het_cluster", "het_model") for batch in (16, 32)
     ]

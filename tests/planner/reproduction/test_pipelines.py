@@ -9,7 +9,7 @@ from planner.reproduction.reproduce import reproduce
 def test_zero_bubble_orders_at_their_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(zero_bubble, "SIZES", ((2, 4), (4, 8)))
     monkeypatch.setattr(zero_bubble, "TIMES", ((1.0, 1.0, 1.0), (2.0, 2.0, 1.0), (1.0, 1.0, 2.0)))
-    found = reproduce("zero-bubble-orders", limit=20).evidence
+    found = reproduce("zero-bubble-orders", limit=600).evidence
     assert "proved: 18 of 18" in found.notes[-1]
     lost = {(row["order"], row["devices"], row["w_s"], row["f_s"]): row["lost_percent"] for row in found.rows}
     assert {key for key, percent in lost.items() if percent > 1e-9} == {("zb-v", 4, 2.0, 1.0)}
@@ -22,7 +22,7 @@ def test_zero_bubble_orders_at_their_memory(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_interleaving_at_the_memory_of_1f1b(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interleaving, "SETTINGS", ((2, 4, 2), (4, 8, 2)))
-    found = reproduce("interleaved-memory", limit=20).evidence
+    found = reproduce("interleaved-memory", limit=600).evidence
     assert "proved: 4 of 4" in found.notes[-1]
     for row in found.rows:
         p, m = row["devices"], row["microbatches"]
@@ -34,7 +34,7 @@ def test_interleaving_at_the_memory_of_1f1b(monkeypatch: pytest.MonkeyPatch) -> 
 def test_how_far_1f1b_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(distance, "SIZES", ((4, 8),))
     monkeypatch.setattr(distance, "SPREADS", (2.0,))
-    found = reproduce("1f1b-distance", chains=2, limit=5).evidence
+    found = reproduce("1f1b-distance", chains=2, limit=600).evidence
     equal, uneven, drawn = found.rows
     assert (equal["one_chunk_percent"], equal["vee_percent"]) == pytest.approx((100 / 9, 300 / 17))
     assert (uneven["one_chunk_percent"], uneven["vee_percent"]) == pytest.approx((300 / 49, 900 / 43))
