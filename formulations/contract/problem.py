@@ -158,7 +158,8 @@ class Problem:
     def _minimises(self) -> str:
         """The first sentence of the objective's docstring, else its name."""
         first = (inspect.getdoc(self.objective) or "").partition(".")[0].strip()
-        return first[:1].lower() + " ".join(first[1:].split()) or self.objective.__name__.replace("_", " ")
+        words = " ".join(first.split())
+        return words[:1].lower() + words[1:] or self.objective.__name__.replace("_", " ")
 
     @cached_property
     def _decisions(self) -> Decisions:

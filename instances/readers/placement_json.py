@@ -3,7 +3,8 @@
 Latencies are milliseconds. An edge's ``cost`` is its time in the same unit; where edges have a ``size`` too, their
 ratio is the bandwidth behind the costs, and the costs become bytes at that bandwidth.
 
-Source: msr-fiddle/dnn-partitioning (commit b207b6a), README.md, section "Input format", which throughput-dp/dp.cpp reads.
+Source: msr-fiddle/dnn-partitioning (commit b207b6a), README.md, section "Input format", read by
+throughput-dp/dp.cpp.
 """
 
 import statistics

@@ -195,3 +195,9 @@ def test_an_installed_package_offers_its_problem(run: Run, monkeypatch: pytest.M
         assert code == 0 and "the least bytes of the fullest bin is 9 B" in out, err
     finally:
         files.installed_problems.cache_clear()
+
+
+def test_an_objective_may_begin_with_a_short_word(run: Run) -> None:
+    Path("bin_split.py").write_text(CODE.replace('"""Bytes of the fullest bin."""', '"""A sum of\n    sizes."""'))
+    code, out, _ = run("solve", "five.json", *HERE)
+    assert code == 0 and "the least a sum of sizes is 9 B" in out
