@@ -61,7 +61,7 @@ def test_fewest_devices_for_a_time_are_those_of_the_definition(method: str) -> N
         assert f"optimal for this model: {wanted} devices" in found.reason
 
 
-@BOTH
+@pytest.mark.parametrize("method", ["cpsat", pytest.param("milp", marks=pytest.mark.slow)])
 def test_what_is_held_to_less_than_the_optimum_is_infeasible(method: str) -> None:
     best = chain(method).solve(LIMITS).objective
     assert best is not None
@@ -172,12 +172,13 @@ def test_a_pruned_model_proves_nothing_of_what_is_added() -> None:
 
 
 def test_a_result_has_own_terms_only_where_a_model_was_changed() -> None:
-    found = chain("milp").solve(LIMITS)
+    found = chain("cpsat").solve(LIMITS)
     assert found.own is None and "own" not in found.to_json() and found.status is planner.Status.OPTIMAL
-    assert chain("milp").at_most(1.0).solve(LIMITS).to_json()["own"]["status"] == "optimal"  # type: ignore[index, call-overload]
+    assert chain("cpsat").at_most(1.0).solve(LIMITS).to_json()["own"]["status"] == "optimal"  # type: ignore[index, call-overload]
 
 
-@pytest.mark.parametrize("method", ["milp", pytest.param("cpsat", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@BOTH
 def test_every_handle_that_the_page_names_is_one(method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What stands between backticks, each on a fresh model: it gives something, or a file that is read."""
     spans = dict.fromkeys(re.findall(r"`(m\.[^`]*|print\(m[^`]*)`", PAGE.read_text()))
@@ -206,7 +207,7 @@ def solved_elsewhere(path: str) -> str:
     return "".join(f"{name} {value!r}\n" for name, value in values)
 
 
-@BOTH
+@pytest.mark.parametrize("method", ["milp", pytest.param("cpsat", marks=pytest.mark.slow)])
 def test_a_solution_of_a_file_has_the_value_of_an_own_objective(method: str, tmp_path: Path) -> None:
     model = chain(method).at_most(0.041)
     model.minimise(2 * model.expression("num_devices"), unit="cost", scale=0.5)

@@ -110,6 +110,7 @@ def test_all_kernels_are_compiled_only_on_request(monkeypatch: pytest.MonkeyPatc
     assert asked == ["all"]
 
 
+@pytest.mark.slow
 def test_looking_compiles_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With an empty cache: every kernel is named, no process writes one, and the way to compile them is shown."""
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))

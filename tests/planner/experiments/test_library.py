@@ -26,7 +26,7 @@ from solvers.outcome import Limits
 
 ALL, CERTIFICATES = entries.entries(), entries.certificates()
 #: Tests of every run make and check each so many-th instance; the slow ones all of them.
-_STRIDE = 31
+_STRIDE = 61
 FORMULATIONS = Path(formulations.__file__).parent
 SAMPLE = [each for place, each in enumerate(ALL.values()) if place % _STRIDE == 0]
 
@@ -277,6 +277,7 @@ def test_a_score_goes_on_where_it_stopped_and_counts_what_a_method_refuses(tmp_p
         score(chosen, ["nobodys"], limits, known)
 
 
+@pytest.mark.slow
 def test_a_score_is_of_the_text_that_a_file_has_now(tmp_path: Path) -> None:
     mine, kept = tmp_path / "mine.py", list[Any]()
     text = "import planner\n\n\ndef solve(instance):\n    return planner.solve(instance, method={!r}).plan\n"

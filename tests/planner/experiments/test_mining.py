@@ -49,7 +49,7 @@ def drawn(name: str, domains: dict[str, Any], seed: int, **limits: int) -> tuple
 
 @pytest.mark.parametrize("name", [family.name for family in MINABLE])
 def test_genomes_are_instances_and_shrink(name: str) -> None:
-    for seed in range(40):
+    for seed in range(15):
         genes, genome = drawn(name, {}, seed)
         assert genome is not None and 1 <= len(genome.nodes) <= genes.most_nodes
         instance = genes.build(genome)

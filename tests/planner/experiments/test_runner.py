@@ -33,7 +33,7 @@ def damaged(text: str) -> list[str]:
     return [text[: len(text) // 2], changed, "", "{}", "[1]", '{"number": 1, "loss": 0.125}', "\x00\x00"]
 
 
-@pytest.mark.parametrize("kind", range(7))
+@pytest.mark.parametrize("kind", [0, 1, *(pytest.param(kind, marks=pytest.mark.slow) for kind in range(2, 7))])
 def test_a_damaged_line_is_reported_and_removed(kind: int, tmp_path: Path) -> None:
     begun(tmp_path)
     journal = tmp_path / "journal.jsonl"

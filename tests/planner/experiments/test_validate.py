@@ -135,8 +135,8 @@ def rows_of(folder: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("function", "outcome", "words"),
     [
-        ("hangs", "no_plan", "its process was ended at the time limit"),
         # Others are tried on `planner.solve` (planner/plugins/test_brought.py).
+        pytest.param("hangs", "no_plan", "its process was ended at the time limit", marks=pytest.mark.slow),
         pytest.param("raises", "error", "raised KeyError: 4 (line ", marks=pytest.mark.slow),
         pytest.param(
             "other",

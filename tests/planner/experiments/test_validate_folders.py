@@ -78,6 +78,7 @@ def killed_after_some(*more: str) -> None:
     Path("slowly").unlink()
 
 
+@pytest.mark.slow
 def test_a_killed_validation_goes_on(folder: Path) -> None:
     """In another way than it began: what processes found is what this one finds."""
     killed_after_some("--jobs", "2")

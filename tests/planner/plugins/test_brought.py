@@ -481,7 +481,8 @@ def test_rows_go_on_after_failures_and_plans_from_elsewhere_are_rows(
 
 
 @pytest.mark.parametrize(
-    "ending", ["watch.plan(plan); begun.touch()\nwhile True: pass", "begun.touch()\nwhile not watch.stopped(): pass"]
+    "ending",
+    ["watch.plan(plan); begun.touch()\nwhile True: pass", slow("begun.touch()\nwhile not watch.stopped(): pass")],
 )
 def test_ctrl_c_ends_the_function_and_keeps_its_plan(bring: Bring, ending: str, tmp_path: Path) -> None:
     """What it reported before, or what it returns once its watch tells it to stop."""

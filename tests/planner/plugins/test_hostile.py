@@ -96,6 +96,7 @@ def test_some_of_them_in_one_comparison(tmp_path: Path) -> None:
         judge(tried, found.status, found.stats.get("failure"), found.reason, found.seconds)
 
 
+@pytest.mark.slow
 def test_what_they_do_they_do_again(tmp_path: Path) -> None:
     """In one experiment, whose processes serve run after run: a second run is what the first was."""
     instance = planner.load("chain8", memory="1GB")

@@ -5,6 +5,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from planner.results.result import Result
 FOUR = Counting("four", (1, 2, 3, 4), 5)
 Bring = Callable[..., str]
 Run = Callable[..., tuple[int, str, str]]
+slow = partial(pytest.param, marks=pytest.mark.slow)
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux shows what a copy would lack")
 
 
@@ -99,11 +101,13 @@ def test_outside_of_an_experiment_none_waits(bring: Bring, started: list[str]) -
     "imports",
     [
         "import threading\nthreading.Thread(target=time.sleep, args=(60,), daemon=True).start()",
-        "held = open(__file__)",
-        "import subprocess\nheld = subprocess.Popen(['sleep', '60'])",
+        slow("held = open(__file__)"),
+        slow("import subprocess\nheld = subprocess.Popen(['sleep', '60'])"),
         "if os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0: time.sleep(60)\n    os._exit(0)\nos.wait()",
-        "import ctypes\nctypes.CDLL(None).pthread_create("
-        "ctypes.byref(ctypes.c_ulong()), None, ctypes.cast(ctypes.CDLL(None).pause, ctypes.c_void_p), None)",
+        slow(
+            "import ctypes\nctypes.CDLL(None).pthread_create("
+            "ctypes.byref(ctypes.c_ulong()), None, ctypes.cast(ctypes.CDLL(None).pause, ctypes.c_void_p), None)"
+        ),
     ],
     ids=["thread", "file", "child", "daemon", "thread of C"],
 )
@@ -136,11 +140,11 @@ def test_random_numbers_are_those_of_a_new_process(bring: Bring, seeds: str, dif
     ("body", "failures", "processes"),
     [
         ("raise ValueError", ["error", "error"], 1),
-        ("return None", ["no_plan", "no_plan"], 1),
         ("os._exit(3)", ["error", "error"], 2),
-        ("os.kill(os.getpid(), 40)", ["error", "error"], 2),
-        ("os.kill(os.getppid(), 9); time.sleep(60)", ["error", "error"], 2),
-        ("os.write(int(__import__('sys').argv[-1]), b'x')", ["error", "error"], 2),
+        slow("return None", ["no_plan", "no_plan"], 1),
+        slow("os.kill(os.getpid(), 40)", ["error", "error"], 2),
+        slow("os.kill(os.getppid(), 9); time.sleep(60)", ["error", "error"], 2),
+        slow("os.write(int(__import__('sys').argv[-1]), b'x')", ["error", "error"], 2),
     ],
 )
 def test_a_process_that_misbehaves_is_replaced(

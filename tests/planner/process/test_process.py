@@ -45,7 +45,8 @@ def start_and_wait(*arguments: str, events: Path, until: str) -> subprocess.Pope
 
 
 @pytest.mark.parametrize(
-    ("method", "number", "code"), [("patient", signal.SIGINT, 130), ("stubborn", signal.SIGTERM, 143)]
+    ("method", "number", "code"),
+    [("stubborn", signal.SIGTERM, 143), pytest.param("patient", signal.SIGINT, 130, marks=pytest.mark.slow)],
 )
 def test_a_signal_prints_the_best_so_far(problem: Problem, method: str, number: int, code: int, tmp_path: Path) -> None:
     given = ["solve", problem(), "--method", method, "--json", "--exact"]
@@ -153,6 +154,7 @@ def test_what_a_solver_prints_does_not_reach_standard_output() -> None:
     assert (done.stdout, done.stderr) == ("result\n", "noise")
 
 
+@pytest.mark.slow
 def test_a_signal_stops_a_real_solver_and_prints_what_it_has(tmp_path: Path) -> None:
     given = ["--first", "16", "--devices", "16", "--method", "cpsat", "--json", "--time-limit", "60"]
     process = start_and_wait("solve", "bert32", *given, events=tmp_path / "events", until='"objective": 0.')

@@ -27,6 +27,7 @@ def test_what_pipedreams_costs_lose(monkeypatch: pytest.MonkeyPatch) -> None:
     assert round(gpt["best_of_space_percent"], 1) == 9.6
 
 
+@pytest.mark.slow
 def test_the_automatic_scheduler_of_zero_bubble(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(zero_bubble, "SIZES", ((2, 4), (4, 8)))
     found = reproduce("zero-bubble-auto", limit=600).evidence

@@ -47,6 +47,7 @@ def test_equation_1_on_eight_devices(monkeypatch: pytest.MonkeyPatch) -> None:
         assert row["tps_tps_s"] <= row["shortest_tps_s"] * (1 + 1e-9) and row["lost_percent"] > 20
 
 
+@pytest.mark.slow
 def test_orders_at_their_memory() -> None:
     found = reproduce("graphpipe-1f1b", limit=600).evidence
     assert len(found.rows) == 12 and "proved: 96 of 96" in found.notes[-1]
@@ -61,6 +62,7 @@ def test_orders_at_their_memory() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_equation_4_on_few_samples() -> None:
     found = reproduce("amp-clock", batch=32, limit=600).evidence
     assert [(row["experiment"], row["batch"]) for row in found.rows] == [

@@ -31,6 +31,7 @@ def test_interleaving_at_the_memory_of_1f1b(monkeypatch: pytest.MonkeyPatch) -> 
     assert [row["memory"] for row in found.rows] == [1.25, 1.375]
 
 
+@pytest.mark.slow
 def test_how_far_1f1b_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(distance, "SIZES", ((4, 8),))
     monkeypatch.setattr(distance, "SPREADS", (2.0,))

@@ -66,7 +66,9 @@ def laid_out(row: Row) -> tuple[StrategyInstance, StrategyPlan]:
     return instance, StrategyPlan(row.p, row.t, row.gpus // (row.t * row.p), row.V, schedule, chunks, tmpcs)
 
 
-@pytest.mark.parametrize("row", rows(), ids=lambda row: row.model)
+@pytest.mark.parametrize(
+    "row", [*rows()[:3], *(pytest.param(row, marks=pytest.mark.slow) for row in rows()[3:])], ids=lambda row: row.model
+)
 def test_predictions_are_those_of_the_page(row: Row) -> None:
     instance, plan = laid_out(row)
     h, L = row.width, row.layers

@@ -143,7 +143,7 @@ def test_tallies_are_what_the_methods_say(cases: int) -> None:
 
 
 def test_trivial_means_that_the_fastest_fit() -> None:
-    for seed in range(30):
+    for seed in range(10):
         calls = Subproblems(random_stage_instance(seed, **SMALL, memory="tight"))
         chosen = set(origins(calls, nontrivial=True))
         for origin in origins(calls):
@@ -241,9 +241,8 @@ def test_equal_stages_are_solved_once(cases: int, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.paper
-@pytest.mark.parametrize(
-    ("bandwidth", "worst"), [("25GiB/s", 0.156), pytest.param("25GB/s", 0.154, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize(("bandwidth", "worst"), [("25GiB/s", 0.156), ("25GB/s", 0.154)])
+@pytest.mark.slow
 def test_bert_of_appendix_c(published: Path, bandwidth: str, worst: float) -> None:
     instance = planner.load(
         published / "piper" / "bert32a100.json", devices=512, memory="8GiB", microbatches=512, bandwidth=bandwidth,

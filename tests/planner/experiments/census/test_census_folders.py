@@ -52,7 +52,8 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("jobs", [pytest.param(1, marks=pytest.mark.slow), 2])
+@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.slow
 def test_a_killed_census_goes_on(jobs: int, whole: KnapsackCensus, instance: StageInstance, tmp_path: Path) -> None:
     problem, folder = tmp_path / "problem.json", tmp_path / "out"
     problem.write_text(as_json(FAMILY.to_json(instance)))
