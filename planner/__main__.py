@@ -34,6 +34,10 @@ def main() -> None:
     signals.listen(lambda number: streams.end(number, out))
     atexit.register(_ignore)  # as the last of all: Python would give signals their usual meaning back
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    from planner.cli import first_page
+
+    if first_page.is_asked(sys.argv[1:]):
+        sys.exit(streams.exit_code_after_flush(first_page.show(), out))
     try:
         from planner.cli.app import main as command_line
         from planner.solving.worker import any_left_behind

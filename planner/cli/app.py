@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -18,7 +19,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from formulations.compiled.compile_times import KernelCacheWarning
 from instances.errors import InstanceError
-from planner.cli import completion, moved_options, options
+from planner.cli import completion, first_page, moved_options, options
 from planner.cli.alternatives import alternatives_command, sweep_command
 from planner.cli.bench import bench_command
 from planner.cli.capture import calibrate_command, import_command, profile_command
@@ -51,7 +52,6 @@ from planner.process.errors import CrosscheckError, UsageError
 from planner.process.versions import versions
 from solvers.trust.pins import BackendError
 
-_HELP = "Exact models next to the published algorithms of DNN-parallelization planners."
 BUG = 70
 
 
@@ -99,7 +99,7 @@ def application(wanted: str | None = None, given: Sequence[str] | None = None) -
         add_completion=not is_alone,
         no_args_is_help=True,
         pretty_exceptions_enable=False,
-        help=_HELP,
+        help=first_page.ABOUT,
     )
     app.callback(no_args_is_help=True)(_general)
     for name, command in _COMMANDS.items():
@@ -169,10 +169,9 @@ _OVERRIDES = _Offered(choices.every_override, options.of_instances(methods=False
 
 @dataclass(frozen=True)
 class _Command:
-    """What runs, what the first page of help says of it, and the settings that it takes."""
+    """What runs, and the settings that it takes."""
 
     function: options.Command
-    brief: str
     offered: _Offered | None = None
 
 
@@ -184,81 +183,52 @@ _OF_METHODS = _Offered(
     choices.every_option, options.of_methods, "Options of methods: planner {} METHOD --help.", False, False
 )
 _AS_DECLARED = replace(_OVERRIDES, require=False)
-#: The commands as the first page of help shows them, those that everybody uses first.
-_PANELS: dict[str, dict[str, _Command]] = {
-    "Solve and compare": {
-        "solve": _Command(
-            solve_command,
-            "Find a plan; --exact proves it optimal",
-            replace(
-                _SETTINGS,
-                pointer="Of a problem: planner {} INSTANCE --help, planner sweep --microbatch-sizes.",
-                panels={name: panel for panel, names in _PANELS_OF_SOLVE.items() for name in names},
-            ),
+#: What `first_page.PANELS` lists, in its order.
+_COMMANDS: dict[str, _Command] = {
+    "solve": _Command(
+        solve_command,
+        replace(
+            _SETTINGS,
+            pointer="Of a problem: planner {} INSTANCE --help, planner sweep --microbatch-sizes.",
+            panels={name: panel for panel, names in _PANELS_OF_SOLVE.items() for name in names},
         ),
-        "crosscheck": _Command(
-            crosscheck_command, "Run several methods and compare plans, bounds and proofs", _SOURCES
-        ),
-        "check": _Command(check_command, "Check a plan against the definition of its problem", _OVERRIDES),
-        "list": _Command(
-            list_command, "List problems, methods and instances", replace(_OVERRIDES, about=options.of_listed)
-        ),
-        "make": _Command(make_command, "Write an instance to edit, or a blank for a method of yours", _FROM_CATALOG),
-    },
-    "Understand": {
-        "explain": _Command(explain_command, "Why there is no plan and what repairs it, or what binds", _OVERRIDES),
-        "sensitivity": _Command(
-            sensitivity_command, "How far its numbers may be off until a plan is not best", _OVERRIDES
-        ),
-        "alternatives": _Command(
-            alternatives_command, "The best plans, what is near the optimum, the front", _SETTINGS
-        ),
-        "sweep": _Command(sweep_command, "The best over micro-batch sizes, or over linear orders", _SETTINGS),
-        "frontier": _Command(frontier_command, "All optima by devices and micro-batches, or by memory", _AS_DECLARED),
-        "diff": _Command(diff_command, "What differs between two plans, and what it costs", _OVERRIDES),
-        "report": _Command(report_command, "A page about instances: methods, gaps, plans to explore", _SETTINGS),
-    },
-    "Validate and mine": {
-        "validate": _Command(
-            validate_command, "How often a heuristic is optimal on many instances, how far off", _SOURCES
-        ),
-        "mine": _Command(mine_command, "Search for the smallest instance on which a method loses", _OF_METHODS),
-        "census": _Command(census_command, "Solve exactly what a planner's run solves inside", _AS_DECLARED),
-        "extract": _Command(
-            extract_command,
-            "Write the subproblems of a planner's run to a file",
-            replace(_AS_DECLARED, about=options.of_instances(methods=False, reads_as=False)),
-        ),
-        "bench": _Command(bench_command, "Measure methods: loss, gap, objective, bound and seconds", _SOURCES),
-        "library": _Command(library_command, "340 instances with the best that is known, and scores on them"),
-    },
-    "Models": {
-        "model": _Command(model_command, "Look at a method's model, write it, read its solutions", _OVERRIDES),
-        "formulations": _Command(
-            formulations_command, "Compare an instance's models: sizes, roots, seconds", _OVERRIDES
-        ),
-        "schema": _Command(schema_command, "The format of instance files as JSON Schema"),
-    },
-    "Proofs": {
-        "certify": _Command(certify_command, "Solve, and write a certificate of the bound", _SETTINGS),
-        "verify": _Command(verify_command, "Check a certificate with exact numbers and no solver", _OVERRIDES),
-        "checker": _Command(checker_command, "Print what verifies a problem's certificates as one file"),
-    },
-    "PyTorch and trainers": {
-        "import": _Command(import_command, "Make an instance of a PyTorch model, traced without weights"),
-        "convert": _Command(convert_command, "Read what Galvatron or Megatron measured, or write as others do"),
-        "profile": _Command(profile_command, "Make an instance of a model measured on this machine"),
-        "calibrate": _Command(calibrate_command, "Fit a device's rates to measured forward passes"),
-        "export": _Command(export_command, "Write a plan as a trainer reads it", _OVERRIDES),
-        "run": _Command(run_command, "Run an iteration of a plan on processes of this machine", _OVERRIDES),
-        "fidelity": _Command(fidelity_command, "Compare what a plan predicts with what its run measured"),
-    },
-    "Papers and installation": {
-        "reproduce": _Command(reproduce_command, "Examine a claim of a paper next to the optimum", _OF_CLAIMS),
-        "doctor": _Command(doctor_command, "Check versions, solvers and compiled kernels"),
-    },
+    ),
+    "crosscheck": _Command(crosscheck_command, _SOURCES),
+    "check": _Command(check_command, _OVERRIDES),
+    "list": _Command(list_command, replace(_OVERRIDES, about=options.of_listed)),
+    "make": _Command(make_command, _FROM_CATALOG),
+    "explain": _Command(explain_command, _OVERRIDES),
+    "sensitivity": _Command(sensitivity_command, _OVERRIDES),
+    "alternatives": _Command(alternatives_command, _SETTINGS),
+    "sweep": _Command(sweep_command, _SETTINGS),
+    "frontier": _Command(frontier_command, _AS_DECLARED),
+    "diff": _Command(diff_command, _OVERRIDES),
+    "report": _Command(report_command, _SETTINGS),
+    "validate": _Command(validate_command, _SOURCES),
+    "mine": _Command(mine_command, _OF_METHODS),
+    "census": _Command(census_command, _AS_DECLARED),
+    "extract": _Command(
+        extract_command,
+        replace(_AS_DECLARED, about=options.of_instances(methods=False, reads_as=False)),
+    ),
+    "bench": _Command(bench_command, _SOURCES),
+    "library": _Command(library_command),
+    "model": _Command(model_command, _OVERRIDES),
+    "formulations": _Command(formulations_command, _OVERRIDES),
+    "schema": _Command(schema_command),
+    "certify": _Command(certify_command, _SETTINGS),
+    "verify": _Command(verify_command, _OVERRIDES),
+    "checker": _Command(checker_command),
+    "import": _Command(import_command),
+    "convert": _Command(convert_command),
+    "profile": _Command(profile_command),
+    "calibrate": _Command(calibrate_command),
+    "export": _Command(export_command, _OVERRIDES),
+    "run": _Command(run_command, _OVERRIDES),
+    "fidelity": _Command(fidelity_command),
+    "reproduce": _Command(reproduce_command, _OF_CLAIMS),
+    "doctor": _Command(doctor_command),
 }
-_COMMANDS = {name: command for panel in _PANELS.values() for name, command in panel.items()}
 
 
 class _FirstPage(options.Reading, TyperGroup):
@@ -266,15 +236,7 @@ class _FirstPage(options.Reading, TyperGroup):
 
     def format_help(self, ctx: Any, _formatter: Any) -> None:
         """Print it."""
-        lines = [f"Usage: {ctx.command_path} COMMAND [ARGS]...", _HELP]
-        for title, commands in _PANELS.items():
-            lines += [
-                typer.style(title, bold=True),
-                *(f"  {name:<12}  {command.brief}" for name, command in commands.items()),
-            ]
-        lines += [typer.style("Options", bold=True) + ": --version, --install-completion, --show-completion, --help"]
-        lines += [f"{ctx.command_path} COMMAND --help shows a command's options, with examples."]
-        typer.echo("\n".join(lines))
+        typer.echo(first_page.text(ctx.command_path, partial(typer.style, bold=True)))
 
 
 #: Shown at the end of each command's help.

@@ -3,6 +3,8 @@
 import inspect
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +17,7 @@ from typer._coercion import build_runtime_param
 
 import formulations
 from instances.catalog.catalog import CATALOG
-from planner.cli import app, options
+from planner.cli import app, first_page, options
 from planner.cli.app import main
 from planner.reproduction import CLAIMS
 
@@ -372,7 +374,7 @@ def texts() -> list[tuple[str, str]]:
         *((entry.name, entry.help) for entry in entries),
         *((claim.name, claim.summary) for claim in claims),
         *((name, command.function.__doc__ or "") for name, command in app._COMMANDS.items()),
-        *((name, command.brief) for name, command in app._COMMANDS.items()),
+        *first_page.BRIEFS.items(),
     ]
 
 
@@ -389,3 +391,16 @@ def test_a_comparison_of_methods_none_of_which_takes_the_instance(capsys: pytest
     assert main(["crosscheck", "chain8-flushed", "--objective", "iteration", "--methods", "labels,milp"]) == 0
     shown = capsys.readouterr()
     assert "none of the methods takes the instance" in shown.out and "labels is left out" in shown.err
+
+
+def test_the_first_page_is_printed_alone_as_with_all_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert [*first_page.BRIEFS] == [*app._COMMANDS]
+    assert main(["--help"]) == 0
+    shown = capsys.readouterr().out
+    script = (
+        "import sys; sys.argv = ['planner', '--help']\nfrom planner.__main__ import main\n"
+        "try: main()\nfinally: print('typer' in sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert (done.stdout.rstrip(), done.stderr) == (shown.rstrip(), "False\n")
+    assert not first_page.is_asked([]) and not first_page.is_asked(["solve", "--help"])
