@@ -129,6 +129,8 @@ class Method(Generic[Instance, Plan]):
         expresses these (`Model.quantities`).
     shares
         What its proof has in common with those of other methods of the family: together they are one witness.
+    threads
+        Whether it can use more than one thread; a method with a ``backend`` can.
     """
 
     name: str
@@ -148,6 +150,7 @@ class Method(Generic[Instance, Plan]):
     needs: str = ""
     only_at_end: bool = False
     shares: str = ""
+    threads: bool = False
 
     def refusal(self, instance: Instance) -> str | None:
         """``None``, or why this instance, with its requirements, cannot be given to the method."""

@@ -112,6 +112,7 @@ METHODS: tuple[Method[Instance, Mapping], ...] = (
             _TARGETS,
             *_ORDERS,
         ),
+        threads=True,
     ),
     Method(
         name="parmesan-no-timeout",
@@ -121,6 +122,7 @@ METHODS: tuple[Method[Instance, Mapping], ...] = (
         supports=_index_rings,
         limits="all but free rings of more than three replicas under the full objective",
         options=(_TARGETS, *_ORDERS),
+        threads=True,
     ),
     Method(
         name="anneal",
@@ -136,12 +138,14 @@ METHODS: tuple[Method[Instance, Mapping], ...] = (
                 default="4",
             ),
         ),
+        threads=True,
     ),
     Method(
         name="bounds",
         claim=Claim.HEURISTIC,
         source="bottleneck assignment, arc consistency, cores and components, groups (its plan is consecutive)",
         solve=_code.models.all_bounds.solve,
+        threads=True,
     ),
     Method(
         name="exact",
@@ -149,6 +153,7 @@ METHODS: tuple[Method[Instance, Mapping], ...] = (
         source="bounds, annealing and CP-SAT models of targets, until the best plan meets the best bound",
         solve=_code.exact.solve,
         effort=lambda instance: 1e6 * instance.num_devices,
+        threads=True,
     ),
     Method(
         name="cpsat",

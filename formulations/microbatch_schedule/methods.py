@@ -59,6 +59,7 @@ METHODS: tuple[Method[ScheduleInstance, SchedulePlan], ...] = (
         source="bounds, best-of, then CP-SAT for what they leave open; made for this project",
         solve=_code.exact.solve,
         effort=lambda instance: 1e4 * instance.num_passes,
+        threads=True,
     ),
     Method(
         name="cpsat",

@@ -61,18 +61,21 @@ METHODS: tuple[Method[PlacementInstance, PlacementPlan], ...] = (
         source="Parmesan, sections 4 and 5: clustering, dynamic program, refinement, then Algorithm 1",
         solve=_code.models.two_phase.solve,
         options=(INSTANTIATION,),
+        threads=True,
     ),
     Method(
         name="decoupled",
         claim=Claim.HEURISTIC,
         source="the best partition for the flat network, then its best mapping",
         solve=_code.models.two_phase.solve_decoupled,
+        threads=True,
     ),
     Method(
         name="turns",
         claim=Claim.HEURISTIC,
         source="moves of operators on the links of the mapping and swaps of devices, in turns",
         solve=_code.models.two_phase.solve_turns,
+        threads=True,
     ),
     Method(
         name="joint",

@@ -273,6 +273,7 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         supports=_fits_exact,
         limits=f"{_UNIFORM}; with a device graph {_MODEL}",
         effort=_effort(4),
+        threads=True,
     ),
     Method(
         name="branch-and-bound",

@@ -96,6 +96,7 @@ METHODS: tuple[Method[StageInstance, StagePlan], ...] = (
         limits=f"{LISTED}, where downsets times sums of data-parallel degrees are at most {MAX_LABELS:,}",
         effort=_code.exact.effort.exact_effort,
         honours=HONOURED,
+        threads=True,
     ),
     Method(
         name="cpsat",

@@ -225,6 +225,8 @@ def run(
     ended = method.claim is Claim.EXACT and stop is Stop.COMPLETED
     if ended and found.gap is not None and found.gap <= limits.gap:
         reasons.append(f"stopped at a gap of {100 * found.gap:.3g} %, within the {100 * limits.gap:.3g} % of --gap")
+    if limits.threads > 1 and not (method.threads or method.backend):
+        reasons.append(f"{method.name} uses one thread: --threads {limits.threads} has no effect")
     rules = {"require": " and ".join(instance.requirements)} if instance.requirements else {}
     result = Result(
         problem=family.name,

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from formulations.compiled.array_types import Floats
 from formulations.compiled.downsets import all_downsets, chain_downsets, linear_orders
-from formulations.compiled.numba_kernels import FOUND
+from formulations.compiled.numba_kernels import FOUND, STOPPED
+from formulations.compiled.rows_in_threads import Team, counters
 from formulations.contract.family import Answer
 from formulations.modelling.bisection import PRECISION, minimise
 from formulations.stage_partitioning.definition.plan import StagePlan
@@ -47,21 +48,25 @@ _CHAIN_FIRST = 20
 _SAVING_ORDERS, _PART = 256e6, 0.125
 
 
-def make_scratch(profile: Profile) -> Scratch:
-    """Work space for one profile."""
+#: Rows of a block (`Team.fill`): most knapsacks are those of short stages.
+_ROWS = 4
+
+
+def make_scratch(profile: Profile, threads: int = 1) -> Scratch:
+    """Work space for one profile, of one of so many threads."""
     P, S = len(profile.tp_degrees), profile.max_s
     n, X = profile.num_tmpcs.shape[1], profile.time.shape[2]
     options = n * X
-    slots = max(1, min(int(min(_SAVING_ORDERS, _PART * room()) / (20 * options)), P * (S + 2)))
+    slots = max(1, min(int(min(_SAVING_ORDERS, _PART * room()) / (20 * options * threads)), P * (S + 2)))
     demand(20.0 * slots * options, "the orders in which memory is saved")
     return Scratch(
         slot_of=np.full((P, S + 2), -1, np.int64),
-        next_slot=np.zeros(1, np.int64),
+        next_slot=counters(1, 1)[0],
         steps=np.zeros(slots, np.int64),
         owner=np.empty((slots, options), np.int32),
         rise=np.empty((slots, options)),
         saving=np.empty((slots, options)),
-        size=np.zeros(1, np.int64),
+        size=counters(1, 1)[0],
         nodes=np.empty(n, np.int64),
         start=np.empty(n + 1, np.int64),
         base=np.empty(options),
@@ -77,17 +82,28 @@ def make_scratch(profile: Profile) -> Scratch:
 class ThresholdTables:
     """The tables of one lattice of an instance, for tests at any time per sample; what all threshold searches share.
 
-    ``work_bound`` is total device-time over K: no plan is faster. ``counts`` explain the effort.
+    ``work_bound`` is total device-time over K: no plan is faster. ``counts`` explain the effort. A ``team`` shares the
+    rows of tables; each of its threads has work space and counts of its own.
     """
 
-    def __init__(self, instance: StageInstance, profile: Profile, lattice: Lattice, flag: NDArray[np.uint8]) -> None:
+    def __init__(
+        self,
+        instance: StageInstance,
+        profile: Profile,
+        lattice: Lattice,
+        flag: NDArray[np.uint8],
+        team: Team | None = None,
+    ) -> None:
         self.instance, self.profile, self.lattice, self.flag = instance, profile, lattice, flag
         self.whole, self.kept = profile, present(profile)
         self.capacities: tuple[float, ...] = (profile.memory,)  # of a choice of TMPCs, the later ones if need be
         self.most_weight = math.inf
         self.work_bound = float(lattice.work[-1]) / profile.num_devices
-        self.scratch = make_scratch(profile)
-        self.counts = np.zeros(3, np.int64)
+        self.team = team or Team()
+        self.scratches = [make_scratch(profile, self.team.threads) for _ in range(self.team.threads)]
+        self.scratch = self.scratches[0]
+        self.counts_of = counters(self.team.threads, 3)
+        self.counts = self.counts_of[0]
         self.tests = 0
         #: What limits the stages between two downsets, if anything does.
         self.required: Required | None = None
@@ -125,8 +141,9 @@ class ThresholdTables:
         self._forget_savings()
 
     def _forget_savings(self) -> None:
-        self.scratch.slot_of[:, :] = -1
-        self.scratch.next_slot[0] = 0
+        for scratch in self.scratches:
+            scratch.slot_of[:, :] = -1
+            scratch.next_slot[0] = 0
 
     def _choose(self, i: int, j: int, q: int, d: int, in_flight: int, T: float) -> tuple[list[int], list[int]]:
         """A choice of TMPCs of stage j minus i within the memory, as fast as a few bisections make it."""
@@ -166,8 +183,15 @@ class ThresholdTables:
 class ThresholdSearch(ThresholdTables):
     """Threshold tests over one lattice of an instance, and the plans they find."""
 
-    def __init__(self, instance: StageInstance, profile: Profile, lattice: Lattice, flag: NDArray[np.uint8]) -> None:
-        super().__init__(instance, profile, lattice, flag)
+    def __init__(
+        self,
+        instance: StageInstance,
+        profile: Profile,
+        lattice: Lattice,
+        flag: NDArray[np.uint8],
+        team: Team | None = None,
+    ) -> None:
+        super().__init__(instance, profile, lattice, flag, team)
         D, S = len(lattice.bits), profile.max_s
         demand(14.0 * D * (S + 1), f"labels of {D} downsets at {S} sums of degrees")
         self.reach = tuple(np.empty(D, np.int64) for _ in range(2))
@@ -182,12 +206,46 @@ class ThresholdSearch(ThresholdTables):
         self._leave_out(T, most_weight(self.whole, T))
         if self.instance.exactly and self.profile.max_s < self.instance.num_microbatches:
             return -1  # degrees that sum to N take at least N devices
-        return int(
-            labels.threshold_test(
-                self.profile, self.lattice, T, self.instance.exactly, fewest, *self.reach, self.labels, self.back_set,
-                self.back_q, self.back_d, self.scratch, self.counts, self.flag,
-            )
-        )  # fmt: skip
+        full, least = len(self.lattice.bits) - 1, self.instance.exactly and self.profile.max_s
+        begin = self._rest(T * (1 + labels.NOISE))
+        if self.reach[0][0] > self.profile.num_devices:
+            return -1
+        self.labels[:] = labels.NO_DEVICES
+        self.labels[0, 0] = 0
+
+        def extend(*rows: int) -> int:
+            part = rows[-2]
+            return int(
+                labels.extend(
+                    self.profile, self.lattice, T, self.instance.exactly, fewest, *self.reach, self.labels,
+                    self.back_set, self.back_q, self.back_d, *rows, self.scratches[part], self.counts_of[part],
+                    self.flag,
+                )
+            )  # fmt: skip
+
+        found = self.team.fill(begin, full + 1, extend, _ROWS)
+        if found != labels.NO_LABEL:
+            return -2 if found == STOPPED else found
+        s = int(self.labels[full, least:].argmin()) + least
+        return s if self.labels[full, s] <= self.profile.num_devices else -1
+
+    def _rest(self, limit: float) -> int:
+        """Fill ``reach`` as `labels.devices_for_rest` does, from the last row on; where the useful downsets begin."""
+        begin = end = D = len(self.lattice.bits)
+        self.reach[0][:] = labels.NO_DEVICES
+
+        def pull(first: int, _: int, later: int, behind: int, part: int, parts: int) -> int:
+            nonlocal begin, end
+            is_own = later == first
+            if is_own:
+                end = begin
+            found = labels.rest_of_rows(self.profile, self.lattice, limit, *self.reach, D - behind, D - later, begin,
+                                        end, part, 0 if is_own else parts)  # fmt: skip
+            begin = int(found) if is_own else begin
+            return 0
+
+        self.team.fill(0, D, pull)
+        return begin
 
     def plan(self, s: int, T: float) -> StagePlan:
         """The plan behind label (all nodes, s) of the last test, which was at T."""
@@ -227,10 +285,11 @@ def solve(instance: StageInstance, limits: Limits, watch: Watch) -> Answer[Stage
         for order in linear_orders(instance):
             chain = ThresholdSearch(instance, profile, build_lattice(profile, chain_downsets(order)), flag)
             upper = better(upper, minimise(chain, watch, limits.gap, start=upper, chain=True)[0])
-    search = ThresholdSearch(instance, profile, build_lattice(profile, downsets), flag)
-    if limited is not None:
-        search.required, search.lattice = limited, limited.limit_degrees(profile, search.lattice)
-    best, bound, infeasible = minimise(search, watch, limits.gap, start=upper)
+    with Team(limits.threads) as team:
+        search = ThresholdSearch(instance, profile, build_lattice(profile, downsets), flag, team)
+        if limited is not None:
+            search.required, search.lattice = limited, limited.limit_degrees(profile, search.lattice)
+        best, bound, infeasible = minimise(search, watch, limits.gap, start=upper)
     return Answer(
         plan=best[0] if best else None, bound=bound, infeasible=infeasible, stop=watch.why(), stats=statistics(search)
     )
@@ -247,7 +306,7 @@ def better(
 
 def statistics(search: ThresholdSearch) -> dict[str, Any]:
     """Counts that explain the effort."""
-    pairs, relaxations, knapsacks = search.counts.tolist()
+    pairs, relaxations, knapsacks = search.counts_of.sum(axis=0).tolist()
     return {
         "downsets": len(search.lattice.bits),
         "tests": search.tests,

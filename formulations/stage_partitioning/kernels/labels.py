@@ -11,6 +11,7 @@ from formulations.compiled.numba_kernels import (
     FLOAT,
     FOUND,
     HALVES2,
+    INT,
     INTS,
     NONE,
     SHORTS2,
@@ -28,6 +29,9 @@ from formulations.tmpc_knapsack.kernels.decision import decide, ratio_order
 #: No label: more devices than any cluster has.
 NO_DEVICES = 1 << 30
 
+#: No plan has been found yet; a sum of degrees is at least 1.
+NO_LABEL = 0
+
 #: Not settled by the relaxation.
 UNKNOWN = -2
 
@@ -36,7 +40,7 @@ UNKNOWN = -2
 _THOROUGH = 4
 
 #: Relative slack of the test at T, so that a plan of exactly T is found in spite of float noise in prefix sums.
-_NOISE = 1e-11
+NOISE = 1e-11
 
 
 @inner()
@@ -168,32 +172,45 @@ def devices_for_rest(profile, lattice, limit, rest, useful):
     tensor-parallel degree leaves one label a downset, or the graph branches, the work bound is all that pays;
     else the recursion of the threshold test runs from the other end, as if micro-batches in flight cost no memory.
     """
+    rest[:] = NO_DEVICES
+    return rest_of_rows(profile, lattice, limit, rest, useful, ZERO, lattice.bits.shape[0], lattice.bits.shape[0],
+                        lattice.bits.shape[0], ZERO, ZERO)  # fmt: skip
+
+
+@kernel(PROFILE, LATTICE, FLOAT, INTS, INTS, INT, INT, INT, INT, INT, INT)
+def rest_of_rows(profile, lattice, limit, rest, useful, first, last, begin, end, part, parts):
+    """`devices_for_rest` for the downsets from ``first`` to ``last`` - 1, by stages to ``useful[begin:end]``.
+
+    With ``parts`` only for those that ``part`` owns (their number modulo ``parts``). With 0 they are finished: the
+    stages between them count, and the useful ones are put in front of ``begin``, where they begin now.
+    """
     bits, work, D, K = lattice.bits, lattice.work, lattice.bits.shape[0], profile.num_devices
     full = D - 1
     thorough = len(profile.tp_degrees) > 1 and D <= _THOROUGH * profile.num_tmpcs.shape[1]
-    rest[:] = NO_DEVICES
-    rest[full] = 0
-    useful[full] = full
-    begin = full
-    for i in range(full - 1, -1, -1):
+    for i in range(last - 1, first - 1, -1):
+        if i == full:
+            rest[full] = 0
+            begin -= 1
+            useful[begin] = full
+            continue
+        if parts > 0 and i % parts != part:
+            continue
         before = 0 if i == 0 else _devices_for(work[i], limit)
         behind = _devices_for(work[full] - work[i], limit)
         if before + behind > K:
             continue
         if thorough:
             most = work[i] + (K - before) * limit
-            for z in range(begin, D):
+            for z in range(begin, end):
                 j = useful[z]
-                if work[j] > most:
+                if work[j] > most or rest[i] <= behind:  # no plan has fewer
                     break
                 most_k = min(K - before, rest[i] - 1) - rest[j]
                 if most_k > 0 and work[j] - work[i] <= most_k * limit and subset(bits, i, j):
                     rest[i] = min(rest[i], rest[j] + _stage_devices(profile, lattice, i, j, limit, most_k))
-                    if rest[i] <= behind:  # no plan has fewer
-                        break
         else:
             rest[i] = behind
-        if rest[i] < NO_DEVICES:
+        if parts == 0 and rest[i] < NO_DEVICES:
             begin -= 1
             useful[begin] = i
     return begin
@@ -231,35 +248,32 @@ def _devices_for(work, limit):
     return np.int64(min(max(1.0, np.ceil(work / limit * (1 - 1e-12) - 1e-9)), NO_DEVICES)) if limit > 0 else NO_DEVICES
 
 
-@kernel(PROFILE, LATTICE, FLOAT, TRUTH, TRUTH, INTS, INTS, SHORTS2, SHORTS2, HALVES2, SHORTS2, SCRATCH, INTS, FLAG)
-def threshold_test(profile, lattice, T, exactly, fewest, rest, useful, labels, back_set, back_q, back_d,
-                   scratch, stats, flag):  # fmt: skip
-    """Is there a plan with every stage's time <= T?
+@kernel(PROFILE, LATTICE, FLOAT, TRUTH, TRUTH, INTS, INTS, SHORTS2, SHORTS2, HALVES2, SHORTS2, INT, INT, INT, INT, INT,
+        INT, SCRATCH, INTS, FLAG)  # fmt: skip
+def extend(profile, lattice, T, exactly, fewest, rest, useful, labels, back_set, back_q, back_d, first_row, last_row,
+           first_later, last_later, part, parts, scratch, stats, flag):  # fmt: skip
+    """Stages of time <= T from the downsets ``useful[first_row:last_row]`` to ``useful[first_later:last_later]``.
 
     ``labels[i, s]`` becomes the fewest devices that run downset i in stages of time <= T whose data-parallel degrees
-    sum to s; ``back_*`` the stage that got there; ``rest`` and ``useful`` are filled by `devices_for_rest`. A label
+    sum to s; ``back_*`` the stage that got there; ``rest`` and ``useful`` are those of `devices_for_rest`. A label
     with more devices and a larger s than another is dropped: fewer devices and less memory serve every continuation
     at least as well. For the same reason only the least feasible d of a stage is tried, unless ``exactly`` requires
     one given sum (then every s and d counts). Limits of the stages between downsets (`Lattice`) change none of this.
 
-    Returns ``s`` of a complete plan, -1 if there is none (a proof), -2 if stopped. ``fewest`` searches on for the plan
-    with the fewest devices. ``stats``: pairs, knapsack relaxations, knapsack searches.
+    Only downsets that ``part`` owns are reached (their place modulo ``parts``): threads share the others' labels.
+    Returns ``s`` of a complete plan as soon as there is one, NO_LABEL if there is none yet, STOPPED. ``fewest`` goes on
+    for the plan with the fewest devices. ``stats``: pairs, knapsack relaxations, knapsack searches.
     """
     bits, work, D = lattice.bits, lattice.work, lattice.bits.shape[0]
     degrees, resync, K, S, M = profile.dp_degrees, profile.resync, profile.num_devices, profile.max_s, profile.memory
     tp, P, full = profile.tp_degrees, len(profile.tp_degrees), D - 1
-    limit = T * (1 + _NOISE)
-    begin = devices_for_rest(profile, lattice, limit, rest, useful)
-    if rest[0] > K:
-        return -1
+    limit = T * (1 + NOISE)
     limited, low, high = lattice.least_d.shape[0] > 0, ZERO, np.int64(len(degrees) - 1)
-    labels[:, :] = NO_DEVICES
-    labels[0, 0] = 0
     label_s, label_k = np.empty(S + 1, np.int64), np.empty(S + 1, np.int64)
-    for a in range(begin, D - 1):
+    for a in range(first_row, min(last_row, full)):
         i = useful[a]
         if flag[0] != 0:
-            return -2
+            return STOPPED
         count, least = 0, NO_DEVICES
         for s in range(S + 1):
             k = labels[i, s]
@@ -270,10 +284,12 @@ def threshold_test(profile, lattice, T, exactly, fewest, rest, useful, labels, b
         if count == 0:
             continue
         most = work[i] + (K - least) * limit  # a stage of d t <= K - least devices does at most that much more
-        for b in range(a + 1, D):
+        for b in range(max(a + 1, first_later), last_later):
             j = useful[b]
             if work[j] > most:
                 break
+            if b % parts != part:
+                continue
             most_k = K - rest[j] - least
             if most_k < 1 or work[j] - work[i] > most_k * limit or not subset(bits, i, j):
                 continue
@@ -336,7 +352,7 @@ def threshold_test(profile, lattice, T, exactly, fewest, rest, useful, labels, b
                                 stats[2] += 1
                                 fits = search_choice(profile, bits, q, i, j, index, in_flight, limit, scratch, flag)
                                 if fits == STOPPED:
-                                    return -2
+                                    return STOPPED
                             last_index, last_y, last_fits, last_extra = index, in_flight, fits, extra
                         if fits == FOUND:
                             k, s = k0 + d * tp[q], s0 + d
@@ -353,11 +369,7 @@ def threshold_test(profile, lattice, T, exactly, fewest, rest, useful, labels, b
                         first = index  # a larger s never allows a smaller d
                         if index == len(degrees) or degrees[index] > most_d or s0 + degrees[index] > S:
                             break
-    best, least = -1, K + 1
-    for s in range(S + 1):
-        if labels[full, s] < least and (not exactly or s == S):
-            best, least = s, labels[full, s]
-    return best
+    return NO_LABEL
 
 
 @inner()

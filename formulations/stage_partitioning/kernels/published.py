@@ -126,7 +126,7 @@ def fill_table(profile, lattice, capacity, rule, cutoff, low, width, offset, tab
                             if tps == STOPPED:
                                 return False
                         if tps <= cutoff:
-                            updated = _update(low, width, offset, table, i, j, s, d, t, tps)
+                            updated = _update(low, width, offset, table, i, j, s, d, t, tps, cutoff == np.inf)
                             if updated > 0:
                                 stats[2] += updated
                                 smallest[j], largest[j] = min(smallest[j], s), max(largest[j], s)
@@ -135,21 +135,35 @@ def fill_table(profile, lattice, capacity, rule, cutoff, low, width, offset, tab
 
 
 @inner()
-def _update(low, width, offset, table, i, j, s, d, t, tps):
-    """dp[j][k][s] = min(dp[j][k][s], max(dp[i][k - d t][s - d], tps)) for every k; how many entries that takes."""
+def _update(low, width, offset, table, i, j, s, d, t, tps, falling):
+    """dp[j][k][s] = min(dp[j][k][s], max(dp[i][k - d t][s - d], tps)) for every k; how many entries that is about.
+
+    Where entries are ``falling`` with k, those from the first on that ``tps`` does not improve are left alone.
+    """
     first = max(low[j], low[i] + d * t)
     last = low[j] + width[j] - 1
     if i > 0:
         last = min(last, low[i] + width[i] - 1 + d * t)
-    to = offset[j] + s * width[j] - low[j]
+    count = max(0, last - first + 1)
+    to = offset[j] + s * width[j] - low[j] + first
+    mine, end = table[to : to + count], count
+    if falling:
+        begin = 0
+        while begin < end:
+            middle = (begin + end) >> 1
+            if mine[middle] <= tps:
+                end = middle
+            else:
+                begin = middle + 1
     if i == 0:
-        for k in range(first, last + 1):
-            table[to + k] = min(table[to + k], tps)
+        for k in range(end):
+            mine[k] = min(mine[k], tps)
     else:
-        frm = offset[i] + (s - d) * width[i] - low[i] - d * t
-        for k in range(first, last + 1):
-            table[to + k] = min(table[to + k], max(table[frm + k], tps))
-    return max(0, last - first + 1)
+        frm = offset[i] + (s - d) * width[i] - low[i] - d * t + first
+        behind = table[frm : frm + count]
+        for k in range(end):
+            mine[k] = min(mine[k], max(behind[k], tps))
+    return count
 
 
 compile_kernels(__name__)

@@ -153,6 +153,6 @@ def entry_by_entry(instance: StageInstance, downsets: Words, watch: Watch) -> Fr
             if watch.stopped():
                 return None
     times = np.array([[np.inf if found is None else found[1] for found in row] for row in best])
-    pairs, _, knapsacks = search.counts.tolist()
+    pairs, _, knapsacks = search.counts_of.sum(axis=0).tolist()
     stats = {"downsets": len(downsets), "tests": search.tests, "pairs": pairs, "knapsacks": knapsacks}
     return Frontier(times, stats)
