@@ -143,7 +143,7 @@ def test_an_exception_of_a_listener_ends_the_run(solver: Bench) -> None:
 
 
 def test_same_seed_same_run(solver: Bench) -> None:
-    linear = market_split(3, 14, slack=True)
+    linear = market_split(2, 12, slack=True)
     first, second = (solver.run(linear, Limits(seed=3)) for _ in range(2))
     assert first.objective == second.objective
     assert first.stats == second.stats

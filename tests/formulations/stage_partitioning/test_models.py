@@ -62,7 +62,7 @@ def decided_by(name: str) -> StageInstance:
 
 
 @ALL
-@pytest.mark.parametrize("change", [-1, 0, 1])
+@pytest.mark.parametrize("change", [-1, 0, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", ["memory_bytes", "num_devices", "num_microbatches"])
 def test_a_budget_holds_below_at_and_above(
     models: ModuleType, name: str, change: int, monkeypatch: pytest.MonkeyPatch

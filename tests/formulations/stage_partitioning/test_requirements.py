@@ -73,15 +73,19 @@ def test_a_quantity_of_a_plan(quantity: str, value: int) -> None:
     [
         (["num_devices <= 1"], 3.0),
         (["num_stages == 3", "dp_degree_of(a) >= 3"], None),  # degrees sum to at most 4
-        (["num_stages <= 2", "dp_degree_of(a) <= 1", "dp_degree_of(b) <= 1", "dp_degree_of(c) <= 1"], 2.0),
+        pytest.param(
+            ["num_stages <= 2", "dp_degree_of(a) <= 1", "dp_degree_of(b) <= 1", "dp_degree_of(c) <= 1"],
+            2.0,
+            marks=pytest.mark.slow,
+        ),
         (["tp_degree_of(a) == 2"], 2.5),  # two replicas of a, on the four devices that b and c leave
         (["tp_degree_of(b) >= 2", "num_stages == 1"], 5.0),  # three replicas of all
         (["same_stage(a, b)", "not same_stage(b, c)"], 1.0),
-        (["same_stage(a, b)", "not same_stage(b, c)", "dp_degree(0) <= 1"], 2.0),
-        (["nodes(0) >= 2", "dp_degree_of(c) == 2"], 1.0),
+        pytest.param(["same_stage(a, b)", "not same_stage(b, c)", "dp_degree(0) <= 1"], 2.0, marks=pytest.mark.slow),
+        pytest.param(["nodes(0) >= 2", "dp_degree_of(c) == 2"], 1.0, marks=pytest.mark.slow),
         (["stage_of(c) <= 1", "num_stages >= 3"], None),
         (["tp_degree(1) == 2", "tp_degree(0) == 1", "stage_of(b) == 1", "dp_degree(2) == 1"], 2.5),
-        (["nodes(2) == 1", "num_devices >= 6", "dp_degree_of(c) == 1"], 2.5),
+        pytest.param(["nodes(2) == 1", "num_devices >= 6", "dp_degree_of(c) == 1"], 2.5, marks=pytest.mark.slow),
         (["nodes(1) == 0", "dp_degree(0) <= 2", "num_devices == 2"], 1.5),
     ],
 )
