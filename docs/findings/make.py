@@ -228,6 +228,17 @@ FINDINGS = (
         ),
     ),
     Finding(
+        "Piper's open question",
+        "By columns and rows a block of GPT-2 loses time, and less at the same memory",
+        "% longer than the fastest split found",
+        (
+            theirs("2 devices, any memory", "13.6"),
+            theirs("2 devices, no more bytes", "5.4"),
+            theirs("4 devices, any memory", "40.6"),
+            theirs("4 devices, no more bytes", "12.5"),
+        ),
+    ),
+    Finding(
         "GraphPipe, Table 2",
         "Where passes take equally long, Table 2 is exact for powers of two",
         "of 1,024 cases",

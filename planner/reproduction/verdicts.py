@@ -233,6 +233,16 @@ VERDICTS: tuple[Verdict, ...] = (
         "simulated",
     ),
     Verdict(
+        "Piper's open question",
+        "",
+        "good tensor-parallelism schemes could be found for each layer (an open question of section 6)",
+        "not comparable",
+        "no number is claimed; in a block of GPT-2 columns and rows take 13.6 % longer than the fastest split found on "
+        "2 devices and 40.6 % on 4; 5.4 and 12.5 % longer than the fastest with no more bytes",
+        (),
+        "planner import hf gpt2 --tp 2,4 --splits found --out gpt2.json",
+    ),
+    Verdict(
         "GraphPipe, Table 2",
         "graphpipe-table-2",
         "Table 2 has the fewest micro-batches in flight that do not slow the iteration",

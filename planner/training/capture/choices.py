@@ -1,6 +1,8 @@
 """What is declared beside a model: the micro-batch, the configurations that are offered, the rates that are reached."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 #: Guesses: the share of the peak that matrix products reach, and of the bandwidths that memory and links reach.
 EFFICIENCY, MEMORY_EFFICIENCY, LINK_EFFICIENCY = 0.5, 0.75, 0.75
@@ -44,3 +46,14 @@ class Work:
     microbatch: int
     dtype: str
     num_microbatches: int
+
+
+def by_node(losses: Sequence[tuple[str, float]]) -> str:
+    """What nodes lose, those together that lose as much one after the other.
+
+    >>> by_node([("a", 0.5), ("b", 0.25), ("c", 0.25)])
+    '50.0% of a, 25.0% of b to c'
+    """
+    said = [(name, f"{loss:z.1%}") for name, loss in losses]
+    groups = [(loss, [name for name, _ in own]) for loss, own in groupby(said, lambda each: each[1])]
+    return ", ".join(f"{loss} of {' to '.join(dict.fromkeys((names[0], names[-1])))}" for loss, names in groups)

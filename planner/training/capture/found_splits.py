@@ -13,7 +13,8 @@ Source: this project; what is exchanged is in `formulations.tmpc_knapsack.questi
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -27,17 +28,19 @@ from formulations.tmpc_knapsack.questions.studies.layer_splits import (
     Split,
     SplitLayer,
     Way,
+    along_chain,
+    fastest,
     pareto,
 )
 from instances.generators.hardware import Hardware
 from instances.generators.transformer import RECOMPUTE
 from instances.problems.stage_partitioning import Tmpc
 from planner.training.capture.captured import Captured, Node
-from planner.training.capture.choices import Choices, Work
+from planner.training.capture.choices import Choices, Work, by_node
 from planner.training.capture.configurations import Configurations
 from planner.training.capture.dims import follow_split
 from planner.training.capture.ops import LOOKUPS, PICKS, PRODUCTS, aten, is_attention
-from planner.training.capture.sharding import Walk
+from planner.training.capture.sharding import Walk, sharding
 
 #: Picoseconds in a second.
 PS = 1e12
@@ -72,6 +75,73 @@ class FoundConfigurations(Configurations):
     def of(self, node: Node) -> dict[int, tuple[Tmpc, ...]]:
         """All TMPCs of a node, by degree."""
         return {t: (*tmpcs, *(self._found(node, t) if t > 1 else ())) for t, tmpcs in super().of(node).items()}
+
+    def by_hand(self, node: Node, t: int) -> Way | None:
+        """The split by columns and rows as one of the declared; ``None``: none of them takes the time it has by hand.
+
+        Its choice counts the splits that the rule leaves of each op.
+        """
+        splits = LayerSplits(self, node, t, again=False)
+        layer = splits.by_hand(splits.layer())
+        way = None if layer is None else fastest(layer)
+        if layer is None or way is None:
+            return None
+        hand = super().of(node)[t][0].time
+        return way if math.isclose(way.amounts.time / PS, hand, abs_tol=3 * len(layer.operators) / PS) else None
+
+    def notes(self) -> Iterator[str]:
+        """For each degree what columns and rows lose at their own bytes, and what whole tensors between layers cost.
+
+        Nodes are named where columns and rows are none of the splits declared.
+        """
+        for t in self.choices.degrees:
+            if t == 1:
+                continue
+            lacking, losses = [], []
+            for node in self.captured.nodes:
+                hand = self.by_hand(node, t)
+                best = hand and fastest(LayerSplits(self, node, t, again=False).layer(), hand.amounts)
+                if hand is None or best is None:
+                    lacking.append(node.name)
+                elif best.amounts.time:
+                    losses.append((node.name, hand.amounts.time / best.amounts.time - 1))
+            if losses:
+                yield f"at degree {t} they take longer than the fastest with no more bytes, by {by_node(losses)}"
+            if lacking:
+                yield f"at degree {t} columns and rows are none of the splits searched: {', '.join(lacking)}"
+            for chain in self.chains():
+                whole, best_s = self.along(chain, t)
+                where = f"at degree {t} {chain[0].name} to {chain[-1].name} take {whole / best_s - 1:z.1%} longer"
+                yield f"{where} with whole tensors between layers, as plans have them, than with the best layouts there"
+
+    def chains(self) -> list[list[Node]]:
+        """Nodes one after the other, each of which hands one tensor on, with a gradient, to the next one alone."""
+        nodes, transfers = self.captured.nodes, self.captured.transfers
+        leaving = {node.id: [each for each in transfers if each.source == node.id] for node in nodes}
+        entering = {node.id: [each for each in transfers if node.id in each.targets] for node in nodes}
+        found: list[list[Node]] = []
+        for node in nodes:
+            own = entering[node.id]
+            last = own[0].source if own else -1
+            joins = len(own) == 1 == len(leaving[last]) and own[0].targets == (node.id,) and own[0].gradient
+            if joins and found and found[-1][-1].id == last:
+                found[-1].append(node)
+            else:
+                found.append([node])
+        return [each for each in found if len(each) > 1]
+
+    def along(self, nodes: Sequence[Node], t: int) -> tuple[float, float]:
+        """Seconds of the fastest splits of nodes of a chain: borders whole, and in the layouts that are best there."""
+        layers = [LayerSplits(self, node, t, again=False) for node in nodes]
+        last = len(nodes) - 1
+        times = (
+            along_chain(
+                [each.layer(begins=is_open and i > 0, ends=is_open and i < last) for i, each in enumerate(layers)]
+            )
+            for is_open in (False, True)
+        )
+        whole, best = (chain.time / PS for chain in times)
+        return whole, best
 
     def _found(self, node: Node, t: int) -> Iterator[Tmpc]:
         """Without those that one with or without recomputation is better than."""
@@ -110,12 +180,17 @@ class LayerSplits:
         self.trained: dict[tuple[str, Split], float] = {}
         self.place = {op: number for number, op in enumerate(self.flow)}
 
-    def layer(self) -> SplitLayer:
-        """The node as operators; what leaves it is taken by a last one."""
-        operators = [self._border(op, ()) for op in self.entering]
+    def layer(self, *, begins: bool = False, ends: bool = False) -> SplitLayer:
+        """The node as operators; what leaves it is taken by a last one.
+
+        Where it ``begins`` or ``ends`` in any layout, its one tensor there has a split for each.
+        """
+        operators = [self._border(op, (), self._layouts(op) if begins else [_WHOLE]) for op in self.entering]
         operators += [self._operator(self.graph[op]) for op in self.ops]
-        leaving = sorted({self.place[each.op] for each in self.captured.transfers if each.source == self.node.id})
-        operators += [self._border("", (each,)) for each in leaving]
+        leaving = {self.place[each.op]: each.op for each in self.captured.transfers if each.source == self.node.id}
+        operators += [
+            self._border("", (place,), self._layouts(op) if ends else [_WHOLE]) for place, op in sorted(leaving.items())
+        ]
         room = self.offered.reserve - self.offered.working[self.node.id] / self.t
         return SplitLayer(self.t, tuple(operators), math.floor(room))
 
@@ -124,13 +199,40 @@ class LayerSplits:
         chosen = zip(self.flow, layer.operators, way.choice, strict=False)
         return sum(self.trained.get((op, operator.splits[each]), 0.0) for op, operator, each in chosen)
 
-    def _border(self, op: str, inputs: tuple[int, ...]) -> Operator:
+    def by_hand(self, layer: SplitLayer) -> SplitLayer | None:
+        """The layer with the splits alone that the rule of columns and rows has for each op; ``None``: it lacks one."""
+        rule = sharding(self.captured, self.node)
+        is_used = rule is not None and rule.allows(self.t)
+        split, shared = (rule.split, rule.shared | rule.parameters) if rule is not None and is_used else (set(), set())
+        operators = list(layer.operators)
+        for place in range(len(self.entering), len(self.flow)):
+            name = self.flow[place]
+            wanted = [each for each in operators[place].splits if each.gives.forward >= 0]
+            if name not in split:
+                by_rows = name in shared or not shared.isdisjoint(self._read(self.graph[name]))
+                wanted = [each for each in operators[place].splits if each.name == ("rows" if by_rows else "whole")]
+            elif any(each.name == "columns" for each in wanted):
+                wanted = [each for each in wanted if each.name == "columns"]
+            if not wanted:
+                return None
+            operators[place] = replace(operators[place], splits=tuple(wanted))
+        return replace(layer, operators=tuple(operators))
+
+    def _layouts(self, op: str) -> list[Layout]:
+        """Those that a tensor may have between two layers."""
+        shape = self.costs[op].shapes[0]
+        return [_WHOLE, _COLUMNS, _SUM, *(Layout(dim, dim) for dim, size in enumerate(shape) if size % self.t == 0)]
+
+    def _border(self, op: str, inputs: tuple[int, ...], layouts: list[Layout]) -> Operator:
         """A tensor that comes or goes: as many bytes are kept where a layer is computed again from its inputs."""
-        kept = 0
-        if op:
-            kept = math.ceil(self.costs[op].output_bytes) if self.again else self._kept(op, _WHOLE)
-        only = Split("border", (_WHOLE,) * len(inputs), _WHOLE, Amounts(0, kept, 0))
-        return Operator(inputs, (only,), *(self._steps(op) if op else (0, 0, 0)))
+        splits = []
+        for each in layouts:
+            kept = 0
+            if op:
+                parts = self.t if each.forward >= 0 else 1
+                kept = math.ceil(self.costs[op].output_bytes / parts) if self.again else self._kept(op, each)
+            splits.append(Split("border", (each,) * len(inputs), each, Amounts(0, kept, 0)))
+        return Operator(inputs, tuple(splits), *(self._steps(op) if op else (0, 0, 0)))
 
     def _steps(self, op: str) -> tuple[int, int, int]:
         cost = self.costs[op]

@@ -17,7 +17,7 @@ from planner.files.load import validate
 from planner.process.errors import UsageError
 from planner.process.target import words
 from planner.training.capture.captured import Captured
-from planner.training.capture.choices import Choices, Work
+from planner.training.capture.choices import Choices, Work, by_node
 from planner.training.capture.device_rates import Fit
 from planner.training.capture.models import Example, example_in, expect_packages
 from planner.types import Instance
@@ -29,7 +29,7 @@ PROBLEMS = ("stage_partitioning", "operator_partitioning", "stage_graph")
 
 @dataclass(frozen=True)
 class Brought:
-    """An instance, and the captured model that it was made of."""
+    """An instance, and the captured model that it was made of; ``beside``: what found splits say of the model."""
 
     instance: Instance
     captured: Captured
@@ -37,6 +37,7 @@ class Brought:
     hardware: Hardware
     seconds: float
     degrees: tuple[int, ...] = ()
+    beside: tuple[str, ...] = ()
 
     def computed_whole(self) -> list[str]:
         """For each tensor-parallel degree the nodes whose products each device computes whole, in a sentence."""
@@ -55,20 +56,19 @@ class Brought:
         return found
 
     def lost_by_hand(self) -> list[str]:
-        """For each degree the node where columns and rows lose most against what was found, in a sentence."""
+        """For each degree what columns and rows lose against what was found, of every node, in a sentence."""
         found = []
         layers = self.instance.layers if isinstance(self.instance, StageInstance) else ()
         for degree in self.degrees:
-            losses = {}
+            losses = []
             for layer in layers:
                 times = {each.id: each.time for each in layer.tmpcs[degree]}
-                if "split 1" in times and times["split 1"] > 0:
-                    losses[layer.name] = times[VANILLA] / times["split 1"] - 1
+                if times.get("split 1", 0) > 0:
+                    losses.append((layer.name, times[VANILLA] / times["split 1"] - 1))
             if losses:
-                name = max(losses, key=lambda each: losses[each])
-                loss = f"columns and rows take {losses[name]:z.1%} longer than the fastest split found"
-                found.append(f"at degree {degree}, {name}, where most is lost: {loss}")
-        return found
+                longer = f"at degree {degree} columns and rows take longer than the fastest split found"
+                found.append(f"{longer}, by {by_node(losses)}")
+        return [*found, *self.beside]
 
     def to_json(self) -> dict[str, Any]:
         """The figures of the model, in JSON types."""
@@ -162,7 +162,13 @@ def bring(
     }
     instance = made[problem](captured, device, devices, work, choices, facts)
     degrees = choices.degrees if problem == "stage_partitioning" else ()
-    return Brought(validate(instance, example.name), captured, work, device, time.perf_counter() - started, degrees)
+    beside: tuple[str, ...] = ()
+    if degrees and choices.found_splits:
+        from planner.training.capture.found_splits import FoundConfigurations
+
+        beside = tuple(FoundConfigurations(captured, device, work, choices).notes())
+    seconds = time.perf_counter() - started
+    return Brought(validate(instance, example.name), captured, work, device, seconds, degrees, beside)
 
 
 def _hardware(name: str) -> Hardware:

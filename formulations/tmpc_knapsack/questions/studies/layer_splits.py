@@ -5,8 +5,8 @@ With a saving above 0 (`planner import --splits found` takes 5 %) the list is no
 Every operator has splits (whole on each device, by columns, by rows, by samples or positions), each with a time, bytes,
 and the layouts in which it takes its inputs and gives its result. Where the two differ, the devices exchange the
 tensor in a ring, once for every layout that is taken. A gradient has a layout of its own: what columns take whole, they
-give a partial gradient of. The borders of the layer are operators with one split, so that a sharded input or output
-(Piper, Appendix B) is another layout there.
+give a partial gradient of. The borders of the layer are operators, with one split where tensors enter and leave whole.
+In a chain of layers they have one for each layout, and a layer ends in the one that the next begins in (`along_chain`).
 
 Source: this project, for Piper's open question (section 6: "automatically finding good tensor-parallelism schemes for
 each individual layer type"). Exchanges as in a ring: all-reduce 2 (t-1)/t, gather and scatter (t-1)/t of the tensor.
@@ -95,6 +95,14 @@ class Way(NamedTuple):
     amounts: Amounts
 
 
+class Chain(NamedTuple):
+    """Layers one after the other: their time together, the layouts between them, and a way for each."""
+
+    time: int
+    borders: tuple[Layout, ...]
+    ways: tuple[Way, ...]
+
+
 def steps(before: int, after: int, degree: int) -> int:
     """How many times (t-1)/t^2 of a tensor a device sends to change its layout."""
     if before in (after, WHOLE) or after == PARTIAL:  # a share of what is there, or zeros elsewhere
@@ -144,17 +152,80 @@ def pareto(layer: SplitLayer, saving: float = 0.0, watch: Watch | None = None) -
     found: list[Way] = []
     while True:
         model = _Model(small, [each.amounts for each in found], saving)
-        run = cpsat.run(model.model, Limits(), watch)
-        if run.infeasible:
+        chosen = model.solved(watch)
+        if chosen is None:
             return tuple(each for each in found if not any(_is_better(other.amounts, each.amounts) for other in found))
-        if run.objective is None or run.bound is None or cpsat.whole(run.bound) < round(run.objective):
-            raise TimeoutError(run.reason or "the search for splits was stopped before a proof")
-        chosen: dict[int, int] = {}
-        for (place, each), literal in model.chosen.items():
-            if run.values[literal]:
-                chosen |= consists[place][each]
-        choice = tuple(chosen[place] for place in range(len(layer.operators)))
-        found.append(Way(choice, evaluate(layer, choice)))
+        found.append(_way(layer, consists, chosen))
+
+
+def fastest(layer: SplitLayer, within: Amounts | None = None, watch: Watch | None = None) -> Way | None:
+    """The fastest way with at most the bytes of ``within``; ``None``: there is none. `TimeoutError` as of `pareto`."""
+    small, consists = condense(layer)
+    chosen = _Model(small, within=within).solved(watch or Watch())
+    return None if chosen is None else _way(layer, consists, chosen)
+
+
+def _way(layer: SplitLayer, consists: list[list[dict[int, int]]], chosen: list[int]) -> Way:
+    """The way that a split of each joined operator is."""
+    parts: dict[int, int] = {}
+    for place, each in enumerate(chosen):
+        parts |= consists[place][each]
+    choice = tuple(parts[place] for place in range(len(layer.operators)))
+    return Way(choice, evaluate(layer, choice))
+
+
+def along_chain(layers: Sequence[SplitLayer], watch: Watch | None = None) -> Chain:
+    """The fastest splits of layers one after the other: a layer ends in the layout that the next one begins in.
+
+    Between two layers, the last operator of the one is what leaves it, and the first of the other is what enters it.
+    Both have a split for every layout that the tensor may have there. Exact: a dynamic program over the layouts between
+    layers, with a proof by CP-SAT for each layer and pair of them.
+
+    Raises
+    ------
+    ValueError
+        If there is no layer, or no layout that a layer ends in is one that the next begins in.
+    TimeoutError
+        If ``watch`` stops the search.
+
+    Source: this project; sharded outputs as Piper's Appendix B.
+    """
+    if not layers:
+        raise ValueError("a chain has a layer")
+    known: dict[tuple[SplitLayer, Layout | None, Layout | None], Way | None] = {}
+    ends: dict[Layout | None, Chain] = {None: Chain(0, (), ())}
+    for number, layer in enumerate(layers):
+        before, ends = ends, {}
+        is_last = number == len(layers) - 1
+        begins = {None} if number == 0 else {split.gives for split in layer.operators[0].splits}
+        leaving = {None} if is_last else {split.takes[0] for split in layer.operators[-1].splits}
+        for enters, leaves in itertools.product(begins & before.keys(), leaving):
+            pair = (layer, enters, leaves)
+            if pair not in known:
+                known[pair] = _between(*pair, watch)
+            chain, way = before[enters], known[pair]
+            if way is not None and (leaves not in ends or chain.time + way.amounts.time < ends[leaves].time):
+                borders = chain.borders if leaves is None else (*chain.borders, leaves)
+                ends[leaves] = Chain(chain.time + way.amounts.time, borders, (*chain.ways, way))
+    if not ends:
+        raise ValueError("no layout that a layer ends in is one that the next begins in")
+    return ends[None]
+
+
+def _between(layer: SplitLayer, enters: Layout | None, leaves: Layout | None, watch: Watch | None) -> Way | None:
+    """The fastest way of a layer that begins and ends in these layouts; ``None``: as its operators say."""
+    operators = list(layer.operators)
+    kept = [list(range(len(each.splits))) for each in operators]
+    if enters is not None:
+        kept[0] = [each for each in kept[0] if operators[0].splits[each].gives == enters]
+    if leaves is not None:
+        kept[-1] = [each for each in kept[-1] if operators[-1].splits[each].takes[0] == leaves]
+    for place in (0, -1):
+        operators[place] = replace(
+            operators[place], splits=tuple(layer.operators[place].splits[i] for i in kept[place])
+        )
+    way = fastest(replace(layer, operators=tuple(operators)), watch=watch)
+    return way and Way(tuple(own[each] for own, each in zip(kept, way.choice, strict=True)), way.amounts)
 
 
 def _is_better(amounts: Amounts, other: Amounts) -> bool:
@@ -222,7 +293,9 @@ def _is_as_good(split: Split, other: Split) -> bool:
 class _Model:
     """The fastest way that has fewer bytes of one kind than each that was found."""
 
-    def __init__(self, layer: SplitLayer, found: Sequence[Amounts], saving: float) -> None:
+    def __init__(
+        self, layer: SplitLayer, found: Sequence[Amounts] = (), saving: float = 0.0, within: Amounts | None = None
+    ) -> None:
         self.layer = layer
         self.model = cpsat.SpokenModel()
         places = [(place, each) for place, own in enumerate(layer.operators) for each in range(len(own.splits))]
@@ -241,7 +314,18 @@ class _Model:
             self.model.add_bool_or(fewer)
             for literal, total, amount in zip(fewer, totals[1:], point[1:], strict=True):
                 self.model.add(total <= amount - max(1, math.ceil(saving * amount))).only_enforce_if(literal)
+        for total, most in zip(totals[1:], () if within is None else within[1:], strict=within is not None):
+            self.model.add(total <= most)
         self.model.minimize(totals[0])
+
+    def solved(self, watch: Watch) -> list[int] | None:
+        """The split of every operator, ``None`` if there is no such way; `TimeoutError` without a proof."""
+        run = cpsat.run(self.model, Limits(), watch)
+        if run.infeasible:
+            return None
+        if run.objective is None or run.bound is None or cpsat.whole(run.bound) < round(run.objective):
+            raise TimeoutError(run.reason or "the search for splits was stopped before a proof")
+        return [each for (_, each), literal in self.chosen.items() if run.values[literal]]
 
     def _totals(self) -> list[Any]:
         def total(amounts: Mapping[tuple[int, int], int]) -> Any:

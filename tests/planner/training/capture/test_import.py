@@ -155,6 +155,20 @@ def test_bad_input_is_one_line(source: str, model: str, options: tuple[str, ...]
     assert (code, shown) == (2, "") and words in error and error.count("\n") == 1
 
 
+@needs_torch
+@pytest.mark.slow
+def test_splits_are_found_for_the_command(source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """The instance has them, and the notes say of every layer what columns and rows lose."""
+    out = str(tmp_path / "found.json")
+    options = ("--splits", "found", "--tp", "1,2", "--no-recompute", "--out", out)
+    code, _, notes = run(capsys, "torch", f"{source}:make", *options)
+    layers = planner.load(out).layers
+    assert code == 0
+    assert any({"vanilla", "split 1"} <= {each.id for each in layer.tmpcs[2]} for layer in layers)
+    (line,) = (each for each in notes.splitlines() if "at degree 2 columns and rows take longer" in each)
+    assert layers[0].name in line and layers[-1].name in line
+
+
 def test_a_missing_extra_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     code, shown, error = run(capsys, "hf", "gpt2")
