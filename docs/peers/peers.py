@@ -87,7 +87,7 @@ def ours(name: str, file: Path, method: str, limit_s: float, *options: str) -> R
 
 
 def piper(checkout: Path, folder: Path, limit_s: float) -> Iterator[Row]:
-    """Piper's release (algo.cpp) on its profiles: seconds per sample of the slowest stage, by the release's own costs."""
+    """Piper's release (algo.cpp) on its profiles: seconds per sample of the slowest stage, by its own costs."""
     source, program = folder / "piper.cpp", folder / "piper"
     source.write_text(PIPER)
     subprocess.run(["g++", "-O3", "-w", "-I", checkout, source, "-o", program], check=True)
