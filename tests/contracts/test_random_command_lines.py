@@ -64,7 +64,7 @@ def test_a_line_is_the_same_for_the_same_seed(tmp_path: Path) -> None:
 def test_random_command_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture) -> None:
     """In this process: cheap, and only of commands that need neither processes nor pictures."""
     drawn = ("solve", "check", "verify", "export", "list", "explain", "model", "frontier", "diff", "census")
-    for number in range(20):
+    for number in range(8):
         folder = tmp_path / str(number)
         folder.mkdir()
         monkeypatch.chdir(folder)

@@ -46,7 +46,10 @@ def opened(family: str, method: str) -> tuple[OpenModel, float]:
     raise AssertionError(f"no small instance of {family} for {method}")
 
 
-@pytest.mark.parametrize(("family", "method"), MODELS)
+@pytest.mark.parametrize(
+    ("family", "method"),
+    [*MODELS[::3], *(pytest.param(*each, marks=pytest.mark.slow) for n, each in enumerate(MODELS) if n % 3)],
+)
 def test_a_model_held_to_the_optimum_has_it_and_held_to_less_has_no_plan(family: str, method: str) -> None:
     """In the problem's own unit, whatever the model's is."""
     instance, optimum = opened(family, method)[0].instance, opened(family, method)[1]

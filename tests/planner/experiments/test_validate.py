@@ -315,6 +315,7 @@ def test_several_instances_of_crosscheck_and_bench(methods: Run) -> None:
         }
 
 
+@pytest.mark.slow
 def test_pictures_are_drawn(methods: Run) -> None:
     pytest.importorskip("vl_convert")
     assert methods("validate", "four.jsonl", "--methods", "piper,exact", "--out", "run")[0] == 0

@@ -140,9 +140,8 @@ def test_another_folder_is_refused(folder: Path) -> None:
         whole("slow.py")
 
 
-@pytest.mark.parametrize(
-    ("jobs", "number"), [(1, signal.SIGINT), pytest.param(2, signal.SIGTERM, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize(("jobs", "number"), [(1, signal.SIGINT), (2, signal.SIGTERM)])
+@pytest.mark.slow
 def test_a_signal_ends_it_with_what_is_known_and_it_goes_on(jobs: int, number: int, folder: Path) -> None:
     """Though the method would take minutes for each instance but the first."""
     text = SLOW.replace("time.sleep(0.4)", "time.sleep(600 if open('calls').read().count('\\n') > 3 else 0)")

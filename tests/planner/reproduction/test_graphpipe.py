@@ -31,7 +31,14 @@ def rows_of(name: str, **options: str) -> Sequence[Row]:
     return reproduce(name, **{**SMALL.get(name, {}), **options}).evidence.rows
 
 
-@pytest.mark.parametrize("name", SMALL)
+#: The others have a test of their own by default.
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in ("graphpipe-fig-6", "graphpipe-a3") else pytest.mark.slow)
+        for name in SMALL
+    ],
+)
 def test_bottleneck_and_iteration_stand_side_by_side(name: str) -> None:
     rows = rows_of(name)
     assert rows and len({tuple(row) for row in rows}) == 1

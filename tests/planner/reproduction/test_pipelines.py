@@ -6,6 +6,7 @@ from planner.reproduction.pipelines import distance, interleaving, zero_bubble
 from planner.reproduction.reproduce import reproduce
 
 
+@pytest.mark.slow
 def test_zero_bubble_orders_at_their_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(zero_bubble, "SIZES", ((2, 4), (4, 8)))
     monkeypatch.setattr(zero_bubble, "TIMES", ((1.0, 1.0, 1.0), (2.0, 2.0, 1.0), (1.0, 1.0, 2.0)))
