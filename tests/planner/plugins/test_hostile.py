@@ -81,7 +81,6 @@ def test_no_process_is_left_when_the_planner_is_ended(number: int, code: int, tm
         assert json.loads(done.stdout)["stop"] == "interrupted"
 
 
-@pytest.mark.slow  # each is run twice in the next
 def test_some_of_them_in_one_comparison(tmp_path: Path) -> None:
     cheap = [tried for tried in TABLE if tried.is_cheap]
     names = []
@@ -96,7 +95,7 @@ def test_some_of_them_in_one_comparison(tmp_path: Path) -> None:
         judge(tried, found.status, found.stats.get("failure"), found.reason, found.seconds)
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # each is run once in the one before
 def test_what_they_do_they_do_again(tmp_path: Path) -> None:
     """In one experiment, whose processes serve run after run: a second run is what the first was."""
     instance = planner.load("chain8", memory="1GB")
