@@ -97,6 +97,7 @@ def test_all_of_it_keeps_its_limits(capsys: pytest.CaptureFixture[str], monkeypa
         "family_fields": len(dataclasses.fields(Family)),
         "lazy_names": sum(text.count("lazy(") for text in texts.values()),
         "help_rows": len(page),
+        "tests_lines": sum(path.read_text().count("\n") for path in (ROOT / "tests").rglob("*.py")),
     }
     over = {
         what: f"{count}; at most {LIMITS['most'][what]}"
