@@ -13,7 +13,6 @@ from formulations.flushed_partitioning import FAMILY
 from formulations.flushed_partitioning.certificate import checker
 from formulations.flushed_partitioning.definition.problem import evaluate, fill_time, later_rounds, simulate_batch
 from formulations.stage_partitioning.definition.plan import Stage, StagePlan
-from instances.errors import InstanceError
 from instances.problems.flushed_partitioning import Fill, FlushedInstance, Schedule, flush_pipeline
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from solvers.outcome import Limits, Watch
@@ -108,14 +107,6 @@ def test_certificates_say_which_fill_they_are_of() -> None:
         assert checker.verify(parsed(instance), content)["accepted"]
         assert float(Fraction(content["objective"])) == pytest.approx(result.objective)
         assert not checker.verify(parsed(other), content)["accepted"]
-
-
-def test_a_file_that_declares_another_fill_is_bad_input() -> None:
-    content = {**FAMILY.to_json(chain("86", 4)), "fill": "both"}
-    with pytest.raises(InstanceError, match="fill"):
-        planner.load(content)
-    with pytest.raises(ValueError, match="fill"):
-        checker.Instance(content)
 
 
 @pytest.mark.parametrize("method", ["cpsat", "cpsat-columns", "milp", "milp-columns"])

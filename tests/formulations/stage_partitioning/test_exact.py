@@ -248,7 +248,7 @@ def test_too_many_downsets_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_linear_orders_give_the_first_plan_of_wide_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threshold, "_CHAIN_FIRST", 0)
-    for seed in range(60):
+    for seed in range(20):
         agrees(random_stage_instance(seed))
 
 

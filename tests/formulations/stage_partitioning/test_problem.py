@@ -6,6 +6,7 @@ import pytest
 from oracles.stage_partitioning import Best, brute_force
 from strategies import random_stage_instance
 
+from formulations.stage_partitioning import FAMILY
 from formulations.stage_partitioning.definition.plan import Stage, StagePlan
 from formulations.stage_partitioning.definition.problem import (
     allowed_dp_degrees,
@@ -188,6 +189,11 @@ def test_a_dp_degree_that_is_not_allowed():
     assert rules(replace(CHAIN, memory_bytes=1000, cost_model=CostModel.RELEASED), three) == ["dp_degree"]
     assert rules(replace(CHAIN, memory_bytes=1000, max_dp_degree=2), three) == ["dp_degree"]
     assert "dp_degree" in rules(CHAIN, plan(stage(1), stage(2, 3, d=0)))
+
+
+def test_unknown_nodes_of_a_plan_are_violations_not_errors():
+    nowhere = {"nodes": ["nowhere"], "dp_degree": 1, "tp_degree": 1, "tmpcs": {"nowhere": "x"}}
+    assert "cover" in rules(CHAIN, FAMILY.plan_from_json(CHAIN, {"stages": [nowhere]}))
 
 
 # --- the oracle and the definition, on random instances ---
