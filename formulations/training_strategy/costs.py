@@ -45,6 +45,8 @@ _MOST_LABELS = 50_000
 #: Of layers that are not of the common kind (embedding, head) all sets are tried.
 _MOST_OTHERS = 3
 _NOTHING = Shared()
+#: Beyond so many bytes that layers may make again, bounds leave room for the least alone.
+_MOST_MADE = 8
 
 
 class TooManyWaysError(Exception):
@@ -89,12 +91,16 @@ class Degrees(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """A way to run a layer: time of its recomputation, bytes that are always there, and those of a micro-batch."""
+    """A way to run a layer: time of its recomputation, bytes that are always there, and those of a micro-batch.
+
+    ``made`` are bytes that it makes again, of which a device has those of one layer at a time.
+    """
 
     again: float
     static: float
     activation: float
     id: str
+    made: float = 0.0
 
 
 class Part(NamedTuple):
@@ -165,12 +171,13 @@ class Chain:
         flat = instance.flat
         self.limit = flat.memory_bytes * MEMORY_SLACK
         self.t = t
+        self.in_turn = instance.makes_again_in_turn
         if parts is None:
             parts = [Part(layer.id, (layer,), {x.id: (x,) for x in layer.tmpcs[t]}) for layer in instance.chain]
         self.ids = [part.id for part in parts]
         least = [math.fsum(min(x.time for x in layer.tmpcs[t]) for layer in part.layers) for part in parts]
         self.ways = [
-            [_kept(name, way, fastest) for name, way in part.ways.items()]
+            [_kept(name, way, fastest, self._made(part, way)) for name, way in part.ways.items()]
             for part, fastest in zip(parts, least, strict=True)
         ]
         self.time = np.array(least)
@@ -221,6 +228,17 @@ class Chain:
         """Time of all layers without transfers and recomputation."""
         return float(self.time.sum())
 
+    def _made(self, part: Part, way: Sequence[Tmpc]) -> float:
+        """Most bytes that a layer of a part makes again, run this way."""
+        if not self.in_turn:
+            return 0.0
+        most = (max(x.activation_bytes for x in layer.tmpcs[self.t]) for layer in part.layers)
+        return max(own - x.activation_bytes for own, x in zip(most, way, strict=True))
+
+    def made(self, x: int, y: int) -> list[float]:
+        """What the layers of an interval may make again, in bytes, ascending: one of them is the most of a plan."""
+        return sorted({way.made for ways in self.ways[x:y] for way in ways})
+
     def least_again(self, in_flight: int) -> Table:
         """At most the least recomputation with which a chunk fits, so many micro-batches in flight; infinite if none.
 
@@ -231,17 +249,32 @@ class Chain:
         return self._again[in_flight]
 
     def _least_again(self, in_flight: int) -> Table:
+        every = self.made(0, len(self.ways))
+        if len(every) > _MOST_MADE:
+            return self._least_within(in_flight, math.inf, every[0])
+        # Whatever is the most that is made again, no way makes more, and there is room for it.
+        tables = [self._least_within(in_flight, most, most) for most in every]
+        found: Table = np.minimum.reduce(tables)
+        return found
+
+    def _least_within(self, in_flight: int, most_made: float, room: float) -> Table:
+        """That of ways that make no more again, with so much room for it."""
+        limit = self.limit - room
         # A way that alone is too large is in no chunk; without it, sums round by far less than the tolerance on memory.
-        most = self.limit * (1 + BOUND_NOISE)
+        most = limit + self.limit * BOUND_NOISE
         sizes = [
-            [(size, x.again) for x in ways if (size := x.static + in_flight * x.activation) <= most]
+            [
+                (size, x.again)
+                for x in ways
+                if x.made <= most_made and (size := x.static + in_flight * x.activation) <= most
+            ]
             for ways in self.ways
         ]
         never = np.array([float(not each) for each in sizes])
         sizes = [each or [(0.0, 0.0)] for each in sizes]
         of_kind = {each: _lower_hull(each) for each in {tuple(each) for each in sizes}}
         hulls = [of_kind[tuple(each)] for each in sizes]
-        missing = _sums(np.array([hull[0][0] for hull in hulls])) - self.limit * (1 + BOUND_NOISE)
+        missing = _sums(np.array([hull[0][0] for hull in hulls])) - most
         missing = np.where(self.is_chunk, np.maximum(missing, 0.0), 0.0)
         found = self._of_one_kind(hulls, missing) if max(map(len, sizes)) <= 2 else None
         found = self._relaxed(hulls, missing) if found is None else found
@@ -289,15 +322,23 @@ class Chain:
         return self._fastest[key]
 
     def _knapsack(self, x: int, y: int, in_flight: int) -> Choice | None:
+        """The best of those that make no more again than some layer does, each with room for that."""
+        found = (self._knapsack_within(x, y, in_flight, most) for most in self.made(x, y))
+        return min((each for each in found if each is not None), key=lambda each: each.again, default=None)
+
+    def _knapsack_within(self, x: int, y: int, in_flight: int, most: float) -> Choice | None:
         """Dynamic program over the layers: of all sums of bytes and times those that no other one beats in both."""
-        least = _suffix_sums([min(w.static + in_flight * w.activation for w in ways) for ways in self.ways[x:y]])
+        within = [[way for way in ways if way.made <= most] for ways in self.ways[x:y]]
+        if not all(within):
+            return None
+        limit = self.limit - most + self.limit * BOUND_NOISE
+        least = _suffix_sums([min(w.static + in_flight * w.activation for w in ways) for ways in within])
         held, again = np.zeros(1), np.zeros(1)
         taken = []  # of each layer, for each label the one before it and the way
-        for layer, rest in zip(range(x, y), least[1:], strict=True):
-            ways = self.ways[layer]
+        for ways, rest in zip(within, least[1:], strict=True):
             sizes = (held[:, None] + [w.static + in_flight * w.activation for w in ways]).ravel()
             times = (again[:, None] + [w.again for w in ways]).ravel()
-            fits = np.flatnonzero(sizes + rest <= self.limit * (1 + BOUND_NOISE))
+            fits = np.flatnonzero(sizes + rest <= limit)
             ordered = fits[np.lexsort((sizes[fits], times[fits]))]
             before = np.concatenate([[math.inf], np.minimum.accumulate(sizes[ordered])[:-1]])[: len(ordered)]
             kept = ordered[sizes[ordered] < before]
@@ -307,8 +348,8 @@ class Chain:
             taken.append(np.divmod(kept, len(ways)))
         for label in range(len(held)):
             found, at = [], label
-            for layer, (before, way) in zip(range(y - 1, x - 1, -1), reversed(taken), strict=True):
-                found.append(self.ways[layer][way[at]])
+            for ways, (before, way) in zip(reversed(within), reversed(taken), strict=True):
+                found.append(ways[way[at]])
                 at = before[at]
             if self.fits([found], [(in_flight,)]):
                 return Choice((math.fsum(w.again for w in found),), tuple(w.id for w in reversed(found)))
@@ -316,7 +357,7 @@ class Chain:
 
     def fits(self, chunks: Sequence[Sequence[Kept]], rows: Sequence[tuple[int, ...]]) -> bool:
         """Whether a device holds at most the limit at every moment, as the definition adds it up."""
-        static = [w.static for chunk in chunks for w in chunk]
+        static = [max(w.made for chunk in chunks for w in chunk), *(w.static for chunk in chunks for w in chunk)]
         return all(
             math.fsum([*static, *(n * w.activation for n, chunk in zip(row, chunks, strict=True) for w in chunk)])
             <= self.limit
@@ -334,6 +375,21 @@ class Chain:
             # The fastest way of a layer may be none that the chain has: then its fastest way takes longer.
             again = tuple(math.fsum(way.again for way in chunk) for chunk in fast)
             return [Choice(again, tuple(way.id for chunk in fast for way in chunk))]
+        kept: list[_Label] = []
+        for most in sorted({way.made for _, ways in layers for way in ways}):
+            within = [(g, [way for way in ways if way.made <= most]) for g, ways in layers]
+            if all(ways for _, ways in within):
+                kept += self._labels(within, chunks, rows, self.limit - most + self.limit * BOUND_NOISE)
+        return [Choice(label.again, tuple(w.id for w in label.ways)) for label in _undominated(kept)]
+
+    def _labels(
+        self,
+        layers: Sequence[tuple[int, Sequence[Kept]]],
+        chunks: Sequence[tuple[int, int]],
+        rows: Sequence[tuple[int, ...]],
+        limit: float,
+    ) -> list[_Label]:
+        """Ways to run the layers within a limit that fit and that no other one beats, without bytes."""
         least = [
             _suffix_sums([min(w.static + row[g] * w.activation for w in ways) for g, ways in layers]) for row in rows
         ]
@@ -345,29 +401,25 @@ class Chain:
                     held = tuple(
                         b + way.static + row[g] * way.activation for b, row in zip(label.held, rows, strict=True)
                     )
-                    if all(
-                        b + rest[number + 1] <= self.limit * (1 + BOUND_NOISE)
-                        for b, rest in zip(held, least, strict=True)
-                    ):
+                    if all(b + rest[number + 1] <= limit for b, rest in zip(held, least, strict=True)):
                         again = (*label.again[:g], label.again[g] + way.again, *label.again[g + 1 :])
                         found.append(_Label(held, again, (*label.ways, way)))
             if len(found) > _MOST_LABELS:
                 raise TooManyWaysError(f"more than {_MOST_LABELS} ways to run layers, none of which beats another")
             labels = _undominated(found)
         sizes = np.cumsum([0, *(y - x for x, y in chunks)])
-        kept = [
+        return [
             _Label((), label.again, label.ways)
             for label in labels
             if self.fits([label.ways[a:b] for a, b in pairwise(sizes)], rows)
         ]
-        return [Choice(label.again, tuple(w.id for w in label.ways)) for label in _undominated(kept)]
 
     def plan(self, plan: StrategyPlan) -> StrategyPlan:
         """The plan of all layers for one of the parts."""
         return plan
 
 
-def _kept(name: str, way: Sequence[Tmpc], fastest: float) -> Kept:
+def _kept(name: str, way: Sequence[Tmpc], fastest: float, made: float) -> Kept:
     """Layers that are run this way, which without recomputation take the ``fastest`` time."""
     again, static, activation = (
         math.fsum(values)
@@ -377,7 +429,7 @@ def _kept(name: str, way: Sequence[Tmpc], fastest: float) -> Kept:
             (x.activation_bytes for x in way),
         )
     )
-    return Kept(again, static, activation, name)
+    return Kept(again, static, activation, name, made)
 
 
 def _slopes(hulls: Sequence[Sequence[tuple[float, float]]]) -> list[tuple[float, Table]]:

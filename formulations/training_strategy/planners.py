@@ -87,14 +87,14 @@ def _of_all_devices(instance: StrategyInstance, powers: tuple[str, ...]) -> Iter
 def _in_steps(chain: Chain, x: int, y: int, held: int) -> Choice | None:
     """The ways to run layers x to y - 1 with the least recomputation, so many micro-batches in flight; ``None``: none.
 
-    Each layer takes whole steps of memory, rounded up.
+    Each layer takes whole steps of memory, rounded up, of what is left beside the most that a layer may make again.
     """
-    least = np.zeros(_STEPS + 1)
+    least, limit = np.zeros(_STEPS + 1), chain.limit - max(chain.made(x, y))
     taken = []
     for ways in chain.ways[x:y]:
         options = np.full((len(ways), _STEPS + 1), math.inf)
         for row, way in zip(options, ways, strict=True):
-            size = _size(way, held, chain.limit)
+            size = _size(way, held, limit)
             if size <= _STEPS:
                 row[size:] = least[: _STEPS + 1 - size] + way.again
         taken.append(options.argmin(axis=0))
@@ -105,7 +105,7 @@ def _in_steps(chain: Chain, x: int, y: int, held: int) -> Choice | None:
     for ways, rows in zip(reversed(chain.ways[x:y]), reversed(taken), strict=True):
         way = ways[rows[left]]
         names.append(way.id)
-        left -= _size(way, held, chain.limit)
+        left -= _size(way, held, limit)
     return Choice((float(least[-1]),), tuple(reversed(names)))
 
 

@@ -124,7 +124,8 @@ class _Pieces(Chain):
     def fits(self, chunks: Sequence[Sequence[Kept]], rows: Sequence[tuple[int, ...]]) -> bool:
         """As the definition adds it up: layer by layer."""
         layers = [[x for way in chunk for x in self._tmpcs[way.id]] for chunk in chunks]
-        alone = [[Kept(0.0, x.static_bytes, x.activation_bytes, x.id) for x in chunk] for chunk in layers]
+        most = max(way.made for chunk in chunks for way in chunk)
+        alone = [[Kept(0.0, x.static_bytes, x.activation_bytes, x.id, most) for x in chunk] for chunk in layers]
         return super().fits(alone, rows)
 
     def plan(self, plan: StrategyPlan) -> StrategyPlan:
@@ -181,11 +182,13 @@ class _FirstRecomputed(_Pieces):
         L = len(self.ids)
         found = np.full((L + 1, L + 1), math.inf)
         never = Kept(math.inf, math.inf, 0.0, "")
-        costs = np.array([[(way or never)[:3] for way in own] for own in self._ways])  # piece, flag, (again, bytes)
+        # piece, flag, (again, bytes, bytes of a micro-batch, bytes made again)
+        costs = np.array([[(*(way or never)[:3], (way or never).made) for way in own] for own in self._ways])
         for x in range(L):
             own = costs[np.arange(x, L), self._flags(x)]
-            again, static, activation = np.cumsum(own, axis=0).T
-            fits = static + in_flight * activation <= self.limit * (1 + BOUND_NOISE)
+            again, static, activation = np.cumsum(own[:, :3], axis=0).T
+            made = np.maximum.accumulate(own[:, 3])
+            fits = static + in_flight * activation + made <= self.limit * (1 + BOUND_NOISE)
             found[x, x + 1 :] = np.where(fits, again, math.inf)
         return found
 

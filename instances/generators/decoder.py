@@ -115,7 +115,7 @@ def decoder(name: str, of: Decoder, devices: int, microbatches: int) -> Strategy
         directions, as costs count what is sent and what is received.
     """
     books = SCHEMES["mixed"]
-    costs = _DecoderCosts(of.sizes, H100, books, sequences=True, decoder=of)
+    costs = _DecoderCosts(of.sizes, H100, books, sequences=True, in_turn=True, decoder=of)
     kinds = [bool(of.experts) and number >= of.dense_layers for number in range(of.sizes.num_layers)]
     layers = [{t: costs.of(costs.layer, t, kind) for t in of.sizes.degrees()} for kind in kinds]
     flat = gpt_like(name, costs, layers, devices, 2 * _OUTER, microbatches)
@@ -130,6 +130,7 @@ def decoder(name: str, of: Decoder, devices: int, microbatches: int) -> Strategy
         exchanged=exchanged,
         devices_per_machine=_MACHINE,
         inner_bandwidth=2 * H100.link_bandwidth_bytes_per_s,
+        makes_again_in_turn=True,
     )
 
 

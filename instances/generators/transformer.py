@@ -140,7 +140,10 @@ class Part:
 
 @dataclass(frozen=True)
 class TransformerCosts:
-    """What the nodes of a transformer cost on an accelerator."""
+    """What the nodes of a transformer cost on an accelerator.
+
+    ``in_turn``: static bytes of a TMPC that recomputes are without what is made again (`StrategyInstance`).
+    """
 
     model: Architecture
     device: Accelerator
@@ -148,6 +151,7 @@ class TransformerCosts:
     forward_only: bool = False
     sequences: bool = False
     keeps_probabilities: bool = False
+    in_turn: bool = False
 
     def matmul_s(self, operations: float, t: int) -> float:
         """Seconds of matrix products shared by t devices, h/t columns each."""
@@ -248,7 +252,7 @@ class TransformerCosts:
             id=prefix + RECOMPUTE,
             time=part.time_s + (part.again_s if part.inside_bytes else 0.0),
             activation_bytes=part.input_bytes + stash,
-            static_bytes=state + part.inside_bytes,
+            static_bytes=state if self.in_turn else state + part.inside_bytes,
         )
         if not part.core_bytes:
             return vanilla, recompute

@@ -67,6 +67,7 @@ class Exchanged:
     "devices_per_machine?",
     "inner_bandwidth?",
     "overlaps_gradients?",
+    "makes_again_in_turn?",
     "flat",
     problem="training_strategy",
     absent={"schedules": (Schedule.ONE_F_ONE_B,), "virtual_stages": 1},
@@ -101,6 +102,9 @@ class StrategyInstance(AroundFlat):
         are joined by one.
     overlaps_gradients
         Gradients are summed beside the last backward passes, as far as these last (`definition.problem.Behind`).
+    makes_again_in_turn
+        What a layer does not keep, of what its TMPC of most activations keeps, a device has while the layer makes it
+        again: besides all else that of the largest layer. Else static bytes have it, of all layers.
     """
 
     schedules: tuple[Annotated[Schedule, member_of(Schedule)], ...] = (Schedule.ONE_F_ONE_B,)
@@ -113,6 +117,7 @@ class StrategyInstance(AroundFlat):
     devices_per_machine: Count | None = None
     inner_bandwidth: Bandwidth | None = None
     overlaps_gradients: Flag = False
+    makes_again_in_turn: Flag = False
 
     @property
     def options(self) -> Mapping[str, str | int | float | bool]:

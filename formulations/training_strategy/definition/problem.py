@@ -188,10 +188,18 @@ def evaluate(instance: StrategyInstance, plan: StrategyPlan) -> float:
     return ran.with_gradients([gradient_sum(instance, plan, chunk) for chunk in plan.chunks], "barrier")
 
 
+def made_again(instance: StrategyInstance, plan: StrategyPlan, node: NodeId) -> float:
+    """Bytes that a layer makes again where layers do so in turn: what it does not keep of the most that it could."""
+    if not instance.makes_again_in_turn:
+        return 0.0
+    return max(x.activation_bytes for x in _ways(instance, plan, node)) - chosen(instance, plan, node).activation_bytes
+
+
 def peak_memory(instance: StrategyInstance, plan: StrategyPlan) -> list[float]:
     """Bytes that each device of a pipeline holds at most: what is static, and activations at every moment of its order.
 
-    A forward pass takes its chunk's activations, B gives them back, or W where the backward pass is split.
+    A forward pass takes its chunk's activations, B gives them back, or W where the backward pass is split. Besides
+    there is what one layer makes again (`made_again`).
     """
     gives_back = "W" if SCHEDULES[plan.schedule].is_split else "B"
     chunks = [[chosen(instance, plan, node) for node in chunk] for chunk in plan.chunks]
@@ -202,7 +210,8 @@ def peak_memory(instance: StrategyInstance, plan: StrategyPlan) -> list[float]:
         for action in order:
             held[action.stage] += (action.kind == "F") - (action.kind == gives_back)
             moments.add(tuple(held.values()))
-        static = [x.static_bytes for stage in own for x in chunks[stage]]
+        again = max(made_again(instance, plan, node) for stage in own for node in plan.chunks[stage])
+        static = [again, *(x.static_bytes for stage in own for x in chunks[stage])]
         found.append(
             max(
                 math.fsum(

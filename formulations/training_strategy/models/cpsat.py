@@ -45,6 +45,8 @@ def build(data: Sequence[Layouts], limit: int, most: int, known: int | None = No
     summed = time("summed", index.sums, doc="summed[c,g]: sum of chunk g's gradients beside passes")
     exposed = time("exposed", index.exposed,
         doc="exposed[c,0]: what of the first chunk's sum its last backward pass exposes")
+    made = model.integers("made", index.again, low=0, high=limit,
+        doc="made[c,i]: bytes that one layer of device i makes again")
     makespan = time("makespan", index.degrees, doc="makespan[c]: when all devices have ended")
     gradients = time("gradients", index.degrees, doc="gradients[c]: the longest sum of gradients")
     cuts, of = Cuts(data, chosen, begun), model.variables
@@ -87,8 +89,12 @@ def build(data: Sequence[Layouts], limit: int, most: int, known: int | None = No
 
     model.rows("gradient_sum", index.devices, lambda c, i: gradients[c] >= cuts.gradients(c, i),
         "gradients are summed when all have ended: gradients[c] >= 4 (d-1)/d * weights / B of each device")
+    model.rows("made_again", index.made,
+        lambda c, g, *at: made[c, g % data[c].degrees.p] >= data[c].made[g, *at] * runs[c, g, *at],
+        "a device has what one of its layers makes again: made[c,i] >= bytes of runs[c,g,l,x], g on i")
     model.rows("memory", index.memory,
-        lambda c, *row: sum(size * runs[(c, *at)] for at, size in data[c].sizes[row].items()) <= limit * chosen[c],
+        lambda c, *row: sum(size * runs[(c, *at)] for at, size in data[c].sizes[row].items())
+        + made.get((c, row[0]), 0) <= limit * chosen[c],
         "static bytes, and activations of micro-batches in flight, fit at a device's fullest moments")
     # fmt: on
     # A batch is an iteration and the sum of gradients behind it, or that of the known plan.
@@ -131,7 +137,7 @@ def _model(instance: StrategyInstance, found: Sequence[Priced], watch: Watch) ->
     # The objective has two variables of each choice of degrees, a row of an action up to five.
     largest = (2 * len(found) + 5) * longest
     scale = cost_scale(min((each.least for each in found), default=0.0), terms, largest)
-    held = [size for own in natural for row in own.sizes.values() for size in row.values()]
+    held = [size for own in natural for row in (*own.sizes.values(), own.made) for size in row.values()]
     byte = size_scale(held, instance.flat.memory_bytes, math.fsum(held))
     limit = byte.floor(instance.flat.memory_bytes * MEMORY_SLACK)
     if most > largest:  # whatever fits at these degrees is better: the plan that is known is no choice

@@ -51,7 +51,8 @@ class Layouts:
     ``forward[l]`` is a third of a layer's time, ``gradients[l]`` its part of their sum, and ``ways`` are its TMPCs.
     ``summed[l]`` may be summed beside passes, and ``hidden[l]`` is how much of that its last backward pass hides.
     ``again`` is what recomputation takes; its keys are all there is to choose. ``cut_edges`` are a third of what each
-    takes. ``sizes[device, moment]`` are bytes at a fullest moment of a device, where they may be too many.
+    takes. ``sizes[device, moment]`` are bytes at a fullest moment of a device, where they may be too many, and
+    ``made`` those that a layer makes again.
     """
 
     chain: Chain
@@ -65,6 +66,7 @@ class Layouts:
     again: Mapping[Run, float]
     cut_edges: Mapping[CutEdge, float]
     sizes: Mapping[tuple[int, int], Mapping[Run, float]]
+    made: Mapping[Run, float]
 
     @property
     def longest(self) -> float:
@@ -134,6 +136,8 @@ class Indices:
         self.exposed = [(c, 0) for c, own in enumerate(data) if own.hidden]
         self.layers = [(c, v) for c, _ in self.exposed for v in range(data[c].spare + 1)]
         self.devices = [(c, i) for c, own in enumerate(data) for i in range(own.degrees.p)]
+        self.made = [(c, *at) for c, own in enumerate(data) for at in own.made]
+        self.again = sorted({(c, g % data[c].degrees.p) for c, g, _, _ in self.made})
         self.memory = [(c, *row) for c, own in enumerate(data) for row in own.sizes]
 
 
@@ -212,18 +216,19 @@ def layouts_of(
     def held(g: int, v: int, x: int, counts: Sequence[int]) -> float:
         return ways[v][x].static + counts[g // p] * ways[v][x].activation
 
+    made = {(g, v, x): way.made for g in range(S) for v in range(L) for x, way in enumerate(ways[v]) if way.made}
     taken = [
         (g, v, x)
         for g in range(S)
         for v in range(g, g + L - S + 1)
         for x, way in enumerate(ways[v])
         if m * (float(chain.time[v]) + way.again) <= most * (1 + MARGIN)
-        and all(held(g, v, x, counts) <= chain.limit * (1 + MARGIN) for counts in full[g % p])
+        and all(held(g, v, x, counts) + way.made <= chain.limit * (1 + MARGIN) for counts in full[g % p])
     ]
     sizes = {}
     for device, moment, counts in ((i, number, row) for i, rows in enumerate(full) for number, row in enumerate(rows)):
         own = {at: held(*at, counts) for at in taken if at[0] % p == device}
-        if math.fsum(own.values()) > chain.limit:
+        if math.fsum([*own.values(), max((made.get(at, 0.0) for at in own), default=0.0)]) > chain.limit:
             sizes[device, moment] = {at: size(bytes_) for at, bytes_ in own.items()}
     cut_edges: dict[CutEdge, float] = {}
     for edge in flat.edges:
@@ -247,4 +252,5 @@ def layouts_of(
         {(g, v, x): units(ways[v][x].again) for g, v, x in taken},
         cut_edges,
         sizes,
+        {at: size(made[at]) for at in taken if at in made and any(i == at[0] % p for i, _ in sizes)},
     )

@@ -42,10 +42,11 @@ def build(data: Sequence[Layouts], known: float | None = None) -> Any:
     model.summed = time(index.sums, doc="summed[c,g]: sum of chunk g's gradients beside passes")
     model.exposed = time(index.exposed,
         doc="exposed[c,0]: what of the first chunk's sum its last backward pass exposes")
+    model.made = time(index.again, doc="made[c,i]: bytes that one layer of device i makes again")
     model.makespan = time(index.degrees, doc="makespan[c]: when all devices have ended")
     model.gradients = time(index.degrees, doc="gradients[c]: the longest sum of gradients")
 
-    cuts = Cuts(data, model.chosen, model.begun)
+    cuts, again = Cuts(data, model.chosen, model.begun), set(index.again)
 
     def ends_after(c: int, k: int, others: Sequence[int]) -> Any:
         if is_stopped():
@@ -90,9 +91,12 @@ def build(data: Sequence[Layouts], known: float | None = None) -> Any:
 
     model.gradient_sum = pyo.Constraint(index.devices, rule=lambda m, c, i: m.gradients[c] >= cuts.gradients(c, i),
         doc="gradients are summed when all have ended: gradients[c] >= 4 (d-1)/d * weights / B of each device")
+    model.made_again = pyo.Constraint(index.made,
+        rule=lambda m, c, g, *at: m.made[c, g % data[c].degrees.p] >= data[c].made[g, *at] * m.runs[c, g, *at],
+        doc="a device has what one of its layers makes again: made[c,i] >= bytes of runs[c,g,l,x], g on i")
     model.memory = pyo.Constraint(index.memory,
         rule=lambda m, c, *row: milp.weighted_sum((size, m.runs[(c, *at)]) for at, size in data[c].sizes[row].items())
-        <= milp.NATURAL * (1 + MARGIN) * m.chosen[c],
+        + (m.made[c, row[0]] if (c, row[0]) in again else 0) <= milp.NATURAL * (1 + MARGIN) * m.chosen[c],
         doc="static bytes, and activations of micro-batches in flight, fit at a device's fullest moments")
     # fmt: on
     # A batch is an iteration and the sum of gradients behind it, or that of the known plan.

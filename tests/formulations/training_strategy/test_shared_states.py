@@ -119,6 +119,37 @@ def test_sums_beside_passes_by_hand(given: StrategyPlan, passes: float, behind_t
     assert evaluate(replace(instance, overlaps_gradients=False), given) >= passes + behind_them
 
 
+def test_one_layer_at_a_time_is_made_again() -> None:
+    """Layers hold 1 byte of a micro-batch, or a quarter and 2 s more; the second one 5, or 1."""
+    made = replace(sharing_all(1.0, (0,)), makes_again_in_turn=True)
+    layers = tuple(
+        replace(
+            layer,
+            tmpcs={1: (replace(x, activation_bytes=most), replace(x, id="again", time=5.0, activation_bytes=least))},
+        )
+        for layer, most, least in zip(made.flat.layers, (1.0, 5.0, 1.0, 1.0), (0.25, 1.0, 0.25, 0.25), strict=True)
+        for x in layer.tmpcs[1]
+    )
+    made = replace(made, flat=replace(made.flat, layers=layers))
+    for again, peak in (
+        ((), 8),
+        ((0,), 7.25 + 0.75),
+        ((0, 2), 6.5 + 0.75),
+        ((0, 1), 3.25 + 4),
+        ((0, 1, 2, 3), 1.75 + 4),
+    ):
+        given = replace(plan(1, 1, 0), tmpcs={v: "again" if v in again else "keep" for v in range(4)})
+        assert peak_memory(made, given) == [40 + peak]
+        for limit, rules in ((40 + peak, []), (40 + peak - 0.1, ["memory"])):
+            tight = replace(made, flat=replace(made.flat, memory_bytes=limit))
+            assert [each.rule for each in violations(tight, given)] == rules
+    # The least recomputation that fits: of no layer, of two, of all but the second, of all.
+    for memory, time in ((48.0, 12.0), (47.3, 16.0), (47.2, 18.0), (46.4, 20.0), (45.8, 20.0), (45.7, None)):
+        tight = replace(made, flat=replace(made.flat, memory_bytes=memory, num_devices=1))
+        found = exact.solve(tight, Limits(), Watch()).plan
+        assert (None if found is None else evaluate(tight, found) / 8) == time
+
+
 def test_chunks_of_a_device_sum_one_after_the_other() -> None:
     """Chunks of one layer on two devices, with sums of 16 s: that of the third layer is before the first one's."""
     own = replace(sharing_all(0.25, (0,)), schedules=(Schedule.INTERLEAVED,), virtual_stages=2, overlaps_gradients=True)
@@ -263,13 +294,19 @@ def case_of_exchange(number: int, most_layers: int = 3) -> StrategyInstance:
     return made
 
 
+def case_in_turn(number: int, most_layers: int = 3) -> StrategyInstance:
+    """Any of these whose layers make again in turn what they do not keep."""
+    make = (case, case_of_more, case_of_exchange)[number % 3]
+    return replace(make(number, most_layers), makes_again_in_turn=True, overlaps_gradients=number % 2 == 0)
+
+
 def case_of_overlap(number: int, most_layers: int = 3) -> StrategyInstance:
     """Any of these with sums of gradients beside passes."""
     make = (case, case_of_more, case_of_exchange)[number % 3]
     return replace(make(number, most_layers), overlaps_gradients=True)
 
 
-@pytest.mark.parametrize("make", [case, case_of_more, case_of_exchange, case_of_overlap])
+@pytest.mark.parametrize("make", [case, case_of_more, case_of_exchange, case_of_overlap, case_in_turn])
 def test_exact_search_against_brute_force(make: Any, cases: int, many: int) -> None:
     numbers = range(10_000, 10_000 + many) if many else range(2 * cases)
     feasible = [agrees(make(number, 4 if many else 3), exact.solve, 1e-9, number) for number in numbers]
@@ -285,7 +322,7 @@ def test_levels_are_chosen_where_memory_is_short(memory: float, level: int | Non
     assert found.infeasible == (level is None)
 
 
-@pytest.mark.parametrize("make", [case, case_of_more, case_of_exchange, case_of_overlap])
+@pytest.mark.parametrize("make", [case, case_of_more, case_of_exchange, case_of_overlap, case_in_turn])
 @pytest.mark.parametrize("room", [milp, cpsat])
 def test_models_against_brute_force(room: Any, make: Any, cases: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room.Model, "cut_off", lambda *given: pytest.fail(f"memory is no row of the model: {given[1]}"))

@@ -363,6 +363,10 @@ def _run(instance, cuts, t, d, p, schedule, moments, by):
                 sum(n * sum(x.activation_bytes / c for x in part) for n, part in zip(held, parts, strict=True))
                 for held in moments[i]
             )
+            if instance.makes_again_in_turn:
+                own_layers = [v for chunk in own for v in chunk]
+                kept = {v: max(y.activation_bytes for y in tmpcs[v]) / c for v in own_layers}
+                static += max(kept[v] - x.activation_bytes / c for v, x in zip(own_layers, choice, strict=True))
             if static + most <= flat.memory_bytes * (1 + 1e-12):
                 ways[i].add(
                     tuple(
