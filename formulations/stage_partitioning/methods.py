@@ -76,6 +76,7 @@ METHODS: tuple[Method[StageInstance, StagePlan], ...] = (
         limits=_TABLE,
         effort=_code.exact.effort.table_effort,
         options=(KNAPSACK, CUTOFF),
+        threads=True,
     ),
     Method(
         name="piper-exact-knapsack",
@@ -86,6 +87,7 @@ METHODS: tuple[Method[StageInstance, StagePlan], ...] = (
         limits=_TABLE,
         effort=_code.exact.effort.table_effort,
         options=(CUTOFF,),
+        threads=True,
     ),
     Method(
         name="exact",

@@ -1,6 +1,7 @@
 """More threads change seconds alone: the same objective, plan and bound; who has no use for them says so."""
 
 import random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from formulations.compiled.rows_in_threads import Team
 from formulations.contract.family import Answer
 from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.exact import threshold
+from formulations.stage_partitioning.paper import piper
 from instances.problems.stage_partitioning import StageInstance
 from solvers.outcome import Limits, Stop, Watch
 
@@ -21,20 +23,30 @@ def _every_block_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows_in_threads, "_WORTH", -1.0)
 
 
-def answers(instance: StageInstance, threads: int) -> Answer[StagePlan]:
-    return threshold.solve(instance, Limits(threads=threads), Watch())
+def answers(instance: StageInstance, threads: int, solve: Any = threshold.solve, **options: str) -> Answer[StagePlan]:
+    found: Answer[StagePlan] = solve(instance, Limits(threads=threads), Watch(), **options)
+    return found
 
 
-def test_the_exact_method_finds_the_same_with_any_threads(cases: int) -> None:
+@pytest.mark.parametrize(
+    ("solve", "options"),
+    [
+        (threshold.solve, {}),
+        (piper.solve, {}),
+        (piper.solve, {"cutoff": "exact"}),
+        (piper.solve_exact_knapsack, {"cutoff": "exact"}),
+    ],
+)
+def test_the_same_is_found_with_any_threads(solve: Any, options: dict[str, str], cases: int) -> None:
     rng, found = random.Random(33), 0
-    for _ in range(max(20, cases // 2)):
+    for _ in range(max(12, cases // 4)):
         instance = random_stage_instance(rng)
-        one = answers(instance, 1)
+        one = answers(instance, 1, solve, **options)
         for threads in (2, 3):
-            more = answers(instance, threads)
+            more = answers(instance, threads, solve, **options)
             assert (more.plan, more.bound, more.infeasible) == (one.plan, one.bound, one.infeasible)
         found += one.plan is not None
-    assert found > 5
+    assert found > 2
     chain = planner.load("bert", layers=40, devices=64)
     assert answers(chain, 2).plan == answers(chain, 1).plan is not None
 

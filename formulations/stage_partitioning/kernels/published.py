@@ -16,6 +16,7 @@ from formulations.tmpc_knapsack.kernels.search import solve_arrays
 RERANK, SORT_ONCE, TRUNCATING, EXACT = 0, 1, 2, 3
 
 STOPPED = -1.0
+HALTED = -1
 
 
 @kernel(PROFILE, LATTICE, FLOAT, INT, INT, INT, INT, INT, INT, SWAP_ORDERS, SCRATCH, TRUTH, FLAG)
@@ -75,27 +76,28 @@ def swap_orders(profile, order):
             order.length[q, y] = saving_order(profile, q, y, order.owner[q, y], order.rise[q, y], order.saving[q, y])
 
 
-@kernel(PROFILE, LATTICE, FLOAT, INT, FLOAT, INTS, INTS, INTS, FLOATS, INTS, INTS, SWAP_ORDERS, SCRATCH, INTS, FLAG)
-def fill_table(profile, lattice, capacity, rule, cutoff, low, width, offset, table, smallest, largest, order, scratch,
-               stats, flag):  # fmt: skip
+@kernel(PROFILE, LATTICE, FLOAT, INT, FLOAT, INTS, INTS, INTS, FLOATS, INTS, INTS, SWAP_ORDERS, INT, INT, INT, INT, INT,
+        INT, SCRATCH, INTS, FLAG)  # fmt: skip
+def fill_table(profile, lattice, capacity, rule, cutoff, low, width, offset, table, smallest, largest, order, first_row,
+               last_row, first_later, last_later, part, parts, scratch, stats, flag):  # fmt: skip
     """dp[D][k][s] for all downsets D, as far as plans of time <= ``cutoff`` need it.
 
     dp[i][k][s] is ``table[offset[i] + s * width[i] + k - low[i]]`` for low[i] <= k < low[i] + width[i]: fewer devices
     cannot run downset i within the cutoff, more would be missing for the rest. ``smallest[i]``, ``largest[i]``: the
     range of s with a finite entry. Order of the loops: D, D', t, d, s, k. ``stats``: pairs, knapsacks, updates.
-    Returns False if stopped.
+    A call does D' from ``first_row`` to ``last_row`` - 1 and those D from ``first_later`` to ``last_later`` - 1 that
+    ``part`` owns (their number modulo ``parts``). Returns 0, or HALTED.
     """
-    bits, work, D = lattice.bits, lattice.work, lattice.bits.shape[0]
+    bits, work = lattice.bits, lattice.work
     degrees, resync, tp, S = profile.dp_degrees, profile.resync, profile.tp_degrees, profile.max_s
-    smallest[:], largest[:] = S + 1, -1
-    smallest[0], largest[0] = 0, 0
-    for j in range(1, D):
-        if width[j] <= 0:
+    for j in range(first_later, last_later):
+        if j % parts != part or width[j] <= 0:
             continue
         high_j = low[j] + width[j] - 1
-        for i in range(j):
+        least, most = smallest[j], largest[j]  # not written at each step: they lie beside those of other threads
+        for i in range(first_row, min(last_row, j)):
             if flag[0] != 0:
-                return False
+                return HALTED
             if largest[i] < 0 or work[j] - work[i] > (high_j - low[i]) * cutoff or not subset(bits, i, j):
                 continue
             stats[0] += 1
@@ -124,14 +126,15 @@ def fill_table(profile, lattice, capacity, rule, cutoff, low, width, offset, tab
                             tps = stage_tps(profile, lattice, capacity, rule, q, i, j, index, in_flight, order,
                                             scratch, False, flag)  # fmt: skip
                             if tps == STOPPED:
-                                return False
+                                return HALTED
                         if tps <= cutoff:
                             updated = _update(low, width, offset, table, i, j, s, d, t, tps, cutoff == np.inf)
                             if updated > 0:
                                 stats[2] += updated
-                                smallest[j], largest[j] = min(smallest[j], s), max(largest[j], s)
+                                least, most = min(least, s), max(most, s)
                     index += 1
-    return True
+        smallest[j], largest[j] = least, most
+    return 0
 
 
 @inner()

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from formulations.compiled.array_types import Floats, Ints
 from formulations.compiled.downsets import all_downsets, position_masks, too_many
 from formulations.compiled.kernels import bitsets
+from formulations.compiled.rows_in_threads import Team, counters
 from formulations.contract.family import Answer
 from formulations.modelling.bisection import PRECISION
 from formulations.stage_partitioning.definition.plan import StagePlan
@@ -48,6 +49,9 @@ RULES = {
 #: Most entries of the table, 8 bytes each.
 MAX_ENTRIES = 400_000_000
 
+#: Rows of a block (`Team.fill`).
+_ROWS = 4
+
 #: The exact method's plan that sets a cutoff need not be the best.
 _CUTOFF_GAP = 1e-3
 
@@ -64,9 +68,12 @@ class Table(NamedTuple):
 
 
 class Program:
-    """The dynamic program over one lattice under one knapsack rule; no plan slower than ``upper`` is of interest."""
+    """The dynamic program over one lattice under one knapsack rule; no plan slower than ``upper`` is of interest.
 
-    def __init__(self, instance: StageInstance, rule: int, flag: NDArray[np.uint8], upper: float) -> None:
+    The ``team`` shares the rows of its table.
+    """
+
+    def __init__(self, instance: StageInstance, rule: int, flag: NDArray[np.uint8], upper: float, team: Team) -> None:
         downsets = all_downsets(instance, MAX_DOWNSETS)
         if downsets is None:
             raise SizeError(too_many(len(instance.layers), MAX_DOWNSETS))
@@ -76,17 +83,26 @@ class Program:
             self.profile = restrict(self.profile, usable(self.profile, upper))
         self.lattice = build_lattice(self.profile, downsets)
         self.orders = swap_orders(self.profile) if rule <= published.SORT_ONCE else no_orders(self.profile)
-        self.scratch = threshold.make_scratch(self.profile)
-        self.counts = np.zeros(3, np.int64)
+        self.team = team
+        self.scratches = [threshold.make_scratch(self.profile, team.threads) for _ in range(team.threads)]
+        self.scratch, self.counts = self.scratches[0], counters(team.threads, 3)
 
     def run(self, cutoff: float) -> tuple[Table, int] | None:
         """The table for plans of time <= ``cutoff`` and the s of the best entry; ``None`` if stopped."""
         table = new_table(self.profile, self.lattice, cutoff)
-        done = published.fill_table(
-            self.profile, self.lattice, self.instance.memory_bytes, self.rule, cutoff, *table, self.orders,
-            self.scratch, self.counts, self.flag,
-        )  # fmt: skip
-        if not done:
+        table.smallest[:], table.largest[:] = self.profile.max_s + 1, -1
+        table.smallest[0], table.largest[0] = 0, 0
+
+        def rows(*places: int) -> int:
+            part = places[-2]
+            return int(
+                published.fill_table(
+                    self.profile, self.lattice, self.instance.memory_bytes, self.rule, cutoff, *table, self.orders,
+                    *places, self.scratches[part], self.counts[part], self.flag,
+                )
+            )  # fmt: skip
+
+        if self.team.fill(0, len(self.lattice.bits), rows, _ROWS):
             return None
         D, K, N = len(self.lattice.bits), self.profile.num_devices, self.instance.num_microbatches
         last = [
@@ -182,7 +198,9 @@ def solve(
     rule = resolve(instance, knapsack)
     flag, options, known = np.frombuffer(watch.flag, np.uint8), {"knapsack": rule, "cutoff": cutoff}, None
     if cutoff == "exact":
-        first = threshold.solve(instance, Limits(gap=_CUTOFF_GAP, seed=limits.seed), watch.part(silent=True))
+        first = threshold.solve(
+            instance, Limits(gap=_CUTOFF_GAP, seed=limits.seed, threads=limits.threads), watch.part(silent=True)
+        )
         if first.plan is None:
             whose = "exact" if first.infeasible else ""
             return Answer(
@@ -190,14 +208,16 @@ def solve(
             )
         known = first.plan
     try:
-        program = Program(instance, RULES[rule], flag, math.inf if known is None else evaluate(instance, known))
-        bound, most = float(program.lattice.work[-1]) / instance.num_devices, math.inf
-        watch.bound(bound, Prover.BOUNDS)
-        if known is not None:
-            known = program.restate(known)
-            most = evaluate(instance, known)
-            watch.plan(known, most)
-        done = program.run(most * (1 + PRECISION))
+        with Team(limits.threads) as team:
+            upper = math.inf if known is None else evaluate(instance, known)
+            program = Program(instance, RULES[rule], flag, upper, team)
+            bound, most = float(program.lattice.work[-1]) / instance.num_devices, math.inf
+            watch.bound(bound, Prover.BOUNDS)
+            if known is not None:
+                known = program.restate(known)
+                most = evaluate(instance, known)
+                watch.plan(known, most)
+            done = program.run(most * (1 + PRECISION))
     except SizeError as reason:
         return Answer(stop=Stop.SIZE_LIMIT, reason=str(reason), options=options)
     if done is None:
@@ -276,7 +296,7 @@ def new_table(profile: Profile, lattice: Lattice, cutoff: float) -> Table:
 
 def statistics(program: Program) -> dict[str, Any]:
     """Counts that explain the effort, and ``formula_*``: what they would be by Appendix D, without any pruning."""
-    pairs, knapsacks, updates = program.counts.tolist()
+    pairs, knapsacks, updates = program.counts.sum(axis=0).tolist()
     formula = appendix_d(program.profile, len(program.lattice.bits))
     return {
         "downsets": len(program.lattice.bits),
