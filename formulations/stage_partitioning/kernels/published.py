@@ -137,6 +137,34 @@ def fill_table(profile, lattice, capacity, rule, cutoff, low, width, offset, tab
     return 0
 
 
+@kernel(PROFILE, LATTICE, FLOAT, INT, INTS, INTS, INTS, FLOATS, SWAP_ORDERS, INT, INT, INT, INTS, SCRATCH, FLAG)
+def find_origin(profile, lattice, capacity, rule, low, width, offset, table, order, j, k, s, found, scratch, flag):
+    """``found``: the first (D', position of t, position of d) that gives dp[j][k][s] its value; False: none does."""
+    degrees, tp = profile.dp_degrees, profile.tp_degrees
+    value = table[offset[j] + s * width[j] + k - low[j]]
+    for i in range(j):
+        if not subset(lattice.bits, i, j):
+            continue
+        for q in range(len(tp)):
+            if lattice.missing[q, j] != lattice.missing[q, i]:
+                continue
+            scratch.size[0] = -1
+            for index in range(len(degrees)):
+                d = degrees[index]
+                at = k - d * tp[q] - low[i]
+                if d > s or at < 0 or (i > 0 and at >= width[i]) or (i == 0 and s != d):
+                    continue
+                before = 0.0 if i == 0 else table[offset[i] + (s - d) * width[i] + at]
+                if before > value:
+                    continue
+                tps = stage_tps(profile, lattice, capacity, rule, q, i, j, index, (s + d - 1) // d, order, scratch,
+                                False, flag)  # fmt: skip
+                if max(before, tps) == value:
+                    found[0], found[1], found[2] = i, q, index
+                    return True
+    return False
+
+
 @inner()
 def _update(low, width, offset, table, i, j, s, d, t, tps, falling):
     """dp[j][k][s] = min(dp[j][k][s], max(dp[i][k - d t][s - d], tps)) for every k; how many entries that is about.

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from formulations.compiled.array_types import Floats, Ints
 from formulations.compiled.downsets import all_downsets, position_masks, too_many
-from formulations.compiled.kernels import bitsets
 from formulations.compiled.rows_in_threads import Team, counters
 from formulations.contract.family import Answer
 from formulations.modelling.bisection import PRECISION
@@ -132,28 +131,14 @@ class Program:
         return make_plan(self.instance, self.profile, stages)
 
     def _origin(self, table: Table, j: int, k: int, s: int) -> tuple[int, int, int]:
-        value = self.entry(table, j, k, s)
-        for i in range(j):
-            if not bitsets.subset(self.lattice.bits, i, j):
-                continue
-            for q, t in enumerate(self.profile.tp_degrees.tolist()):
-                if self.lattice.missing[q, j] != self.lattice.missing[q, i]:
-                    continue
-                for index, d in enumerate(self.profile.dp_degrees.tolist()):
-                    before = self.entry(table, i, k - d * t, s - d)
-                    if before <= value and max(before, self._tps(i, j, q, index, s)) == value:
-                        return i, q, index
-        raise AssertionError("an entry of the table has no origin")
-
-    def _tps(self, i: int, j: int, q: int, index: int, s: int, *, choose: bool = False) -> float:
-        self.scratch.size[0] = -1
-        in_flight = -(-s // int(self.profile.dp_degrees[index]))
-        return float(
-            published.stage_tps(
-                self.profile, self.lattice, self.instance.memory_bytes, self.rule, q, i, j, index, in_flight,
-                self.orders, self.scratch, choose, np.zeros(1, np.uint8),
-            )
-        )  # fmt: skip
+        found = np.empty(3, np.int64)
+        if not published.find_origin(
+            self.profile, self.lattice, self.instance.memory_bytes, self.rule, table.low, table.width, table.offset,
+            table.entries, self.orders, j, k, s, found, self.scratch, np.zeros(1, np.uint8),
+        ):  # fmt: skip
+            raise AssertionError("an entry of the table has no origin")
+        i, q, index = found.tolist()
+        return i, q, index
 
     def restate(self, plan: StagePlan) -> StagePlan:
         """A plan with TMPCs as the knapsack rule chooses them."""
@@ -169,9 +154,13 @@ class Program:
 
     def _stage(self, i: int, j: int, q: int, index: int, s: int) -> tuple[list[int], int, int, list[int]]:
         """Stage j minus i as `make_plan` takes it."""
-        self._tps(i, j, q, index, s, choose=True)
-        m = int(self.scratch.size[0])
         d = int(self.profile.dp_degrees[index])
+        self.scratch.size[0] = -1
+        published.stage_tps(
+            self.profile, self.lattice, self.instance.memory_bytes, self.rule, q, i, j, index, -(-s // d), self.orders,
+            self.scratch, True, np.zeros(1, np.uint8),
+        )  # fmt: skip
+        m = int(self.scratch.size[0])
         return self.scratch.nodes[:m].tolist(), d, q, self.scratch.choice[:m].tolist()
 
 
