@@ -1,21 +1,49 @@
 """How much work the methods would have with an instance, predicted without building anything."""
 
+import math
+
 from formulations.compiled.downsets import too_many
 from formulations.hierarchical_partitioning import methods
 from formulations.hierarchical_partitioning.methods import MAX_LABELS, MAX_TERMS
 from formulations.stage_partitioning.exact.effort import downset_count
 from formulations.stage_partitioning.methods import MAX_DOWNSETS
 from instances.graph import downsets
-from instances.problems.hierarchical_partitioning import HierarchicalInstance
+from instances.problems.hierarchical_partitioning import HierarchicalInstance, Objective
 
 #: Why most methods refuse what has more levels.
 TWO_LEVELS = "levels above machines; use piper-levels-exact-knapsack"
 
 
+def states_another_clock(instance: HierarchicalInstance, *, levels: bool = False) -> str | None:
+    """Why what finds the best pipeline that is never flushed does not take an instance, if it does not."""
+    if instance.objective is Objective.ITERATION:
+        return "objective iteration; it states a pipeline that is never flushed (--objective steady)"
+    return TWO_LEVELS if instance.upper_levels and not levels else None
+
+
+def simulated_supports(instance: HierarchicalInstance) -> str | None:
+    """Whether the search of simulated plans is exact for this instance and has room for its stages."""
+    if instance.objective is not Objective.ITERATION:
+        return "objective steady; it proves the shortest simulated iteration (--objective iteration)"
+    if instance.upper_levels:
+        return "levels above machines: of their iterations only plans are known (evaluate)"
+    if not all(len({x.weight_bytes for x in own}) <= 1 for each in instance.flat.layers for own in each.tmpcs.values()):
+        return "the TMPCs of a node differ in their weights: the fastest choice need not be the best"
+    return None if _few_downsets(instance) is not None else f"the graph has more than {methods.MAX_DOWNSETS} downsets"
+
+
+def simulated_effort(instance: HierarchicalInstance) -> float:
+    """Steps of the table of bounds: pairs of nested downsets, times degrees, devices and sums of degrees."""
+    degrees = instance.num_machines * sum(instance.devices_per_machine // t for t in instance.flat.tp_degrees)
+    return (
+        (_few_downsets(instance) or math.inf) ** 2 / 2 * degrees * instance.flat.num_devices * _most_in_flight(instance)
+    )
+
+
 def supports(instance: HierarchicalInstance) -> str | None:
     """Whether the threshold test can hold its table."""
-    if instance.upper_levels:
-        return TWO_LEVELS
+    if (reason := states_another_clock(instance)) is not None:
+        return reason
     count = downset_count(instance.flat)
     if count is None:
         return f"{too_many(len(instance.flat.layers), MAX_DOWNSETS)}; try --linearize"
@@ -42,16 +70,16 @@ def model_effort(instance: HierarchicalInstance) -> float:
 
 def model_supports(instance: HierarchicalInstance) -> str | None:
     """``None``, or why the CP-SAT model is too large for an instance."""
-    if instance.upper_levels:
-        return TWO_LEVELS
+    if (reason := states_another_clock(instance)) is not None:
+        return reason
     terms = model_effort(instance)
     return None if terms <= MAX_TERMS else f"the model would have about {terms:.1g} terms; at most {MAX_TERMS:.0e}"
 
 
 def columns_supports(instance: HierarchicalInstance) -> str | None:
     """``None``, or why the models of columns are too large for an instance."""
-    if instance.upper_levels:
-        return TWO_LEVELS
+    if (reason := states_another_clock(instance)) is not None:
+        return reason
     count = _few_downsets(instance)
     if count is None:
         return f"the graph has more than {methods.MAX_DOWNSETS} downsets"
@@ -87,6 +115,8 @@ def _sums_behind(instance: HierarchicalInstance) -> int:
 
 def levels_supports(instance: HierarchicalInstance) -> str | None:
     """``None``, or why the tables of all levels do not fit."""
+    if (reason := states_another_clock(instance, levels=True)) is not None:
+        return reason
     count = downset_count(instance.flat)
     if count is None or count > methods.MAX_LEVEL_DOWNSETS:
         return f"the graph has more than {methods.MAX_LEVEL_DOWNSETS} downsets"

@@ -5,7 +5,7 @@ from formulations.contract.quantities import names
 from formulations.hierarchical_partitioning.definition.plan import HierarchicalPlan
 from formulations.hierarchical_partitioning.definition.quantities import VOCABULARY
 from formulations.stage_partitioning.methods import KNAPSACK, LISTED, PRICES
-from instances.problems.hierarchical_partitioning import HierarchicalInstance
+from instances.problems.hierarchical_partitioning import HierarchicalInstance, Objective
 from solvers.outcome import Limits
 
 _code = lazy("formulations.hierarchical_partitioning")
@@ -19,7 +19,7 @@ MAX_LEVEL_DOWNSETS = 1000
 #: Most entries of its tables, 8 bytes each.
 MAX_LEVEL_CELLS = 1e8
 
-#: For the models of columns: each pair of nested downsets is a possible superstage with many splits.
+#: For the models of columns and simulated plans: each pair of nested downsets is a possible superstage of many splits.
 MAX_DOWNSETS = 200
 #: Most superstages that are priced (8 bytes each), and most steps of their splits: minutes.
 MAX_CELLS, MAX_STEPS = 5e7, 3e10
@@ -29,13 +29,20 @@ MAX_TERMS = 200_000
 
 #: What a plan's superstages decide without what is inside of them, which the columns price.
 _OF_SUPERSTAGES = frozenset({"num_superstages", "num_machines", "superstage_of", "same_superstage"})
-_COLUMNS = f"graphs of at most {MAX_DOWNSETS} downsets with at most {MAX_CELLS:.0e} superstages to be priced"
+_COLUMNS = (
+    f"objective steady, graphs of at most {MAX_DOWNSETS} downsets with at most {MAX_CELLS:.0e} superstages to be priced"
+)
 
-_LEVELS = f"graphs of at most {MAX_LEVEL_DOWNSETS:,} downsets with at most {MAX_LEVEL_CELLS:.0e} entries in all tables"
+_LEVELS = (
+    f"objective steady, graphs of at most {MAX_LEVEL_DOWNSETS:,} downsets with at most {MAX_LEVEL_CELLS:.0e} entries "
+    "in all tables"
+)
 
 
 def choose(instance: HierarchicalInstance, _limits: Limits, _exact: bool) -> tuple[str, str]:
     """The dispatcher's choice and its reason."""
+    if instance.objective is Objective.ITERATION:
+        return "best-first", "plans in the order of a bound on their iteration, and each of them simulated"
     if instance.upper_levels:
         return "piper-levels-exact-knapsack", "the only exact method for levels above machines"
     return "piper-hierarchical", "recursion over superstages and their splits inside a machine"
@@ -48,7 +55,7 @@ METHODS: tuple[Method[HierarchicalInstance, HierarchicalPlan], ...] = (
         source="Piper, Appendix E: recursion over superstages and their splits inside a machine, exact knapsacks",
         solve=_code.paper.solve,
         supports=_code.effort.supports,
-        limits=f"{LISTED}, where downsets times sums of data-parallel degrees are at most {MAX_LABELS:,}",
+        limits=f"objective steady, {LISTED}, downsets times sums of data-parallel degrees at most {MAX_LABELS:,}",
         effort=_code.effort.effort,
         only_at_end=True,
     ),
@@ -74,6 +81,16 @@ METHODS: tuple[Method[HierarchicalInstance, HierarchicalPlan], ...] = (
         only_at_end=True,
     ),
     Method(
+        name="best-first",
+        claim=Claim.EXACT,
+        source="plans in the order of a bound on their iteration, each simulated; made for this project",
+        solve=_code.iteration.solve,
+        supports=_code.effort.simulated_supports,
+        honours=names(VOCABULARY),
+        limits=f"objective iteration, two levels, graphs of at most {MAX_DOWNSETS} downsets, TMPCs of equal weights",
+        effort=_code.effort.simulated_effort,
+    ),
+    Method(
         name="cpsat",
         claim=Claim.EXACT,
         source="direct assignment model in CP-SAT, made for this project",
@@ -82,7 +99,7 @@ METHODS: tuple[Method[HierarchicalInstance, HierarchicalPlan], ...] = (
         build=_code.models.cpsat.model_of,
         honours=names(VOCABULARY),
         supports=_code.effort.model_supports,
-        limits=f"instances whose model has at most {MAX_TERMS:,} terms",
+        limits=f"objective steady, instances whose model has at most {MAX_TERMS:,} terms",
         effort=_code.effort.model_effort,
     ),
     Method(

@@ -27,6 +27,13 @@ class MemoryModel(StrEnum):
     PRECISE = "precise"
 
 
+class Objective(StrEnum):
+    """What is minimised: a pipeline that is never flushed, or one batch as it is simulated."""
+
+    STEADY = "steady"
+    ITERATION = "iteration"
+
+
 @dataclass(frozen=True)
 class Level:
     """``count`` devices of a level (K_l) in each of the next one, and the ``bandwidth`` (B_l) of each to the others."""
@@ -40,6 +47,7 @@ class Level:
 
 @in_files(
     *("devices_per_machine", "num_machines", "inner_bandwidth", "outer_bandwidth", "upper_levels?", "memory_model"),
+    "objective?",
     "flat",
     problem="hierarchical_partitioning",
     types={"flat": Annotated[Mapping[str, Any], FileOf(StageInstance, "a file of Piper's release")]},
@@ -51,7 +59,7 @@ class HierarchicalInstance(AroundFlat):
     ``inner_bandwidth`` (B_1, among the devices of a machine) and ``outer_bandwidth`` (B_2, of a machine's link) are
     bytes per time unit of ``flat``: the layers, the memory of a device and the number of micro-batches, as the
     flat network model has them. ``upper_levels`` are levels 3 to L; then K_2 machines are in each device of level 3.
-    Make one with `on_machines`.
+    With the ``objective`` iteration the micro-batches are one batch. Make one with `on_machines`.
     """
 
     devices_per_machine: Count
@@ -60,6 +68,7 @@ class HierarchicalInstance(AroundFlat):
     outer_bandwidth: Bandwidth
     memory_model: Annotated[MemoryModel, member_of(MemoryModel)] = MemoryModel.PRECISE
     upper_levels: tuple[Level, ...] = ()
+    objective: Annotated[Objective, member_of(Objective)] = Objective.STEADY
 
     @property
     def levels(self) -> tuple[Level, ...]:
@@ -82,6 +91,7 @@ class HierarchicalInstance(AroundFlat):
             "outer-bandwidth": self.outer_bandwidth,
             "memory-model": str(self.memory_model),
             **({"upper-levels": ",".join(map(str, self.upper_levels))} if self.upper_levels else {}),
+            **({"objective": str(self.objective)} if self.objective is not Objective.STEADY else {}),
         }
 
     @property
@@ -99,6 +109,7 @@ def on_machines(
     memory_model: MemoryModel = MemoryModel.PRECISE,
     where: str = "instance",
     upper_levels: tuple[Level, ...] = (),
+    objective: Objective = Objective.STEADY,
 ) -> HierarchicalInstance:
     """The hierarchical instance of a flat one; its number of devices and its bandwidth are replaced by the cluster's.
 
@@ -120,7 +131,7 @@ def on_machines(
         raise InstanceError.at(where, field, getattr(flat, field), "nothing: it does not exist on machines")
     flat = replace(flat, num_devices=devices, bandwidth=outer_bandwidth)
     return HierarchicalInstance(
-        flat, devices_per_machine, num_machines, inner_bandwidth, outer_bandwidth, memory_model, upper_levels
+        flat, devices_per_machine, num_machines, inner_bandwidth, outer_bandwidth, memory_model, upper_levels, objective
     )
 
 

@@ -151,7 +151,10 @@ EXAMPLES: dict[str, tuple[Callable[..., Any], ...]] = {
         lambda **given: planner.load("chain8-strategy", **given),
         lambda **given: planner.load("chain8", problem="training_strategy", **{"schedule": "1f1b,gpipe", **given}),
     ),
-    "hierarchical_partitioning": (lambda **given: _hierarchical("diamond", 2, 2, **given),),
+    "hierarchical_partitioning": (
+        lambda **given: _hierarchical("diamond", 2, 2, **given),
+        lambda **given: _hierarchical("chain8", 2, 2, **{"objective": "iteration", **given}),
+    ),
     "microbatch_schedule": (
         _file(SCHEDULE), _file(SCHEDULE, objective="memory", deadline_s=30),
         *(_file(to_json(pipeline(*each))) for each in (((0, 1), 3, 1, 1, 1), ((0, 1, 0, 1), 2), ((0, 0), 2, 1, 1, 1))),

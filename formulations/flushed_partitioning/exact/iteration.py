@@ -396,7 +396,7 @@ class Search:
                      [[t for s, t in edges if s == x] for x in range(len(stages))])  # fmt: skip
         times = np.array([stage.time for stage in stages])
         room = np.empty((2, len(stages) * m)), np.empty(len(orders.starts) - 1)
-        found = kernels.run_orders(*orders, *_packed(into), *_packed(out), m, times, *room)
+        found = kernels.run_orders(*orders, *packed(into), *packed(out), m, times, *room)
         assert found >= 0, "the definition's orders never deadlock: stages hand forwards alone"
         return float(found)
 
@@ -424,7 +424,7 @@ def orders_of(schedule: str, degrees: tuple[int, ...], m: int) -> Orders:
     return orders
 
 
-def _packed(lists: Sequence[Sequence[int]]) -> tuple[Ints, Ints]:
+def packed(lists: Sequence[Sequence[int]]) -> tuple[Ints, Ints]:
     """Lists behind each other, and where each begins."""
     return np.cumsum([0, *map(len, lists)]), np.array([each for found in lists for each in found], np.int64)
 

@@ -71,6 +71,7 @@ class Instance(Layers):
     def __init__(self, content: Any) -> None:
         flat, self.model = content["flat"], content.get("memory_model", "precise")
         need(not content.get("upper_levels"), "no levels above machines")
+        need(content.get("objective", "steady") == "steady", "the objective steady")
         need(
             flat.get("cost_model", "paper") == "paper" and flat.get("exactly", False) is False, "the paper's cost model"
         )

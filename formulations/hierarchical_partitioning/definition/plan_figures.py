@@ -6,22 +6,26 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from formulations.contract.figures.device_layout import pack_machines
-from formulations.contract.figures.gantt import forward_and_backward, steady
-from formulations.contract.figures.plan_figures import Breakdown, Network, Picture, Place, Stack, Stage, slowest
+from formulations.contract.figures.gantt import batch, beside_objective, forward_and_backward, steady
+from formulations.contract.figures.plan_figures import Breakdown, Network, Passes, Picture, Place, Stack, Stage, slowest
 from formulations.contract.figures.throughput import samples
 from formulations.hierarchical_partitioning.definition.plan import HierarchicalPlan, spans
 from formulations.hierarchical_partitioning.definition.problem import (
+    evaluate,
     flatten,
+    gradient_time,
     link_times,
     most_in_flight,
     most_memory,
+    replica_times,
     superstage_times,
 )
 from formulations.simulation.simulate_chain import PipelineStage
+from formulations.stage_partitioning.definition.batch import simulated
 from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.definition.plan_figures import memory_rows, memory_stack, stage_bars, strip
 from formulations.stage_partitioning.definition.problem import suffix_sums, time_terms
-from instances.problems.hierarchical_partitioning import HierarchicalInstance, MemoryModel
+from instances.problems.hierarchical_partitioning import HierarchicalInstance, MemoryModel, Objective
 
 #: More devices are not drawn.
 _MOST_DEVICES = 4096
@@ -46,7 +50,7 @@ def breakdown(instance: HierarchicalInstance, plan: HierarchicalPlan) -> Breakdo
             }
             for stage, count, time, link in zip(plan.stages, machines, times, links, strict=True)
         ),
-        {"bottleneck": f"superstage {slowest(times)}", **fullest, **samples(instance.flat, max(times))},
+        {"bottleneck": f"superstage {slowest(times)}", **fullest, **samples(instance.flat, evaluate(instance, plan))},
         lambda: _pictures(instance, plan),
         lambda: strip(instance.flat, flatten(plan), _times(instance, plan).stages),
         "superstage",
@@ -88,18 +92,30 @@ def _times(instance: HierarchicalInstance, plan: HierarchicalPlan) -> Stack:
 
 def _pictures(instance: HierarchicalInstance, plan: HierarchicalPlan) -> tuple[Picture, ...]:
     flat, stack = flatten(plan), _times(instance, plan)
-    stages, times = stack.stages, [stack.total(stage) for stage in range(len(stack.stages))]
-    pipeline = []
-    for stage, time, s in zip(flat.stages, times, suffix_sums(flat), strict=True):
-        forward, backward = forward_and_backward(time * stage.dp_degree)
-        pipeline.append(PipelineStage(stage.dp_degree, forward, backward, -(-s // stage.dp_degree)))
+    stages = stack.stages
     return (
         strip(instance.flat, flat, stages),
         stack,
         *_memory(instance, plan, stages),
         *_devices(instance, plan, stages),
-        steady(pipeline, stages, max(times), stack.unit),
+        _passes(instance, plan, stack),
     )
+
+
+def _passes(instance: HierarchicalInstance, plan: HierarchicalPlan, stack: Stack) -> Passes:
+    """The steady state, or the batch that is the objective."""
+    flat, stages, m = flatten(plan), stack.stages, instance.flat.num_microbatches
+    if instance.objective is Objective.ITERATION:
+        own = replica_times(instance, plan)
+        passes = batch(lambda count: simulated(instance.flat, flat, "1f1b", count, steps=own), stages, m, stack.unit)
+        says = " for a batch, is the time of the passes and of the sums of gradients after them"
+        total = evaluate(instance, plan) * m
+        return beside_objective(passes, total, says, gradient_time(instance, plan), "synchronisation")
+    times, pipeline = [stack.total(stage) for stage in range(len(stages))], []
+    for stage, time, s in zip(flat.stages, times, suffix_sums(flat), strict=True):
+        forward, backward = forward_and_backward(time * stage.dp_degree)
+        pipeline.append(PipelineStage(stage.dp_degree, forward, backward, -(-s // stage.dp_degree)))
+    return steady(pipeline, stages, max(times), stack.unit)
 
 
 def _devices(instance: HierarchicalInstance, plan: HierarchicalPlan, stages: Sequence[Stage]) -> Iterator[Network]:

@@ -4,9 +4,14 @@ A plan is a sequence of superstages. A superstage runs on d_2 machines, every on
 is split inside the machine into stages with degrees d_1 and t; so a stage has d_1 d_2 replicas in all. Where there are
 levels above machines, groups of superstages run on d_3 devices of level 3, and so on: d_1 d_2 ... d_L replicas.
 
-Source: Piper, Appendix E.
+With the objective iteration the N micro-batches are one batch, after which the pipeline is flushed. Stages are those of
+the flattened plan, under 1F1B in fixed orders; a replica's time for a micro-batch is `replica_times`. Gradients are
+summed after the last pass, level by level (`gradient_time`).
+
+Source: Piper, Appendix E. The iteration: reconstructed (docs/the-clock.md), the appendix has no flush.
 """
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,10 +19,12 @@ from dataclasses import replace
 from formulations.contract.violation import Violation
 from formulations.hierarchical_partitioning.definition.plan import HierarchicalPlan, Span, Superstage, spans
 from formulations.stage_partitioning.definition import problem as flat_problem
+from formulations.stage_partitioning.definition.batch import gradient_bytes, simulated, step_time
 from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.definition.problem import stage_time
-from instances.problems.hierarchical_partitioning import HierarchicalInstance, MemoryModel
+from instances.problems.hierarchical_partitioning import HierarchicalInstance, MemoryModel, Objective
 from instances.problems.stage_partitioning import Layer
+from instances.rules import NodeId
 from instances.units import of_room
 
 
@@ -58,11 +65,18 @@ def _link_time(instance: HierarchicalInstance, held: Sequence[Superstage], degre
     ------
     Appendix E, the recursion's middle term.
     """
-    flat = instance.flat
-    inside = {node for superstage in held for stage in superstage.inner for node in stage.nodes}
-    weights = [4 * (degree - 1) / degree * whole_weight(layer) for layer in flat.layers if layer.id in inside]
+    flat, inside = instance.flat, _nodes(held)
     volume = [2 * edge.bytes for edge in flat.edges if (edge.source in inside) != (edge.target in inside)]
-    return math.fsum(weights + volume) / degree / bandwidth
+    return math.fsum(_gradients(instance, inside, degree) + volume) / degree / bandwidth
+
+
+def _nodes(held: Sequence[Superstage]) -> set[NodeId]:
+    return {node for superstage in held for stage in superstage.inner for node in stage.nodes}
+
+
+def _gradients(instance: HierarchicalInstance, inside: set[NodeId], degree: int) -> list[float]:
+    """Bytes over the link of each of ``degree`` devices of a level to sum the gradients of these nodes once."""
+    return [4 * (degree - 1) / degree * whole_weight(layer) for layer in instance.flat.layers if layer.id in inside]
 
 
 def link_times(instance: HierarchicalInstance, plan: HierarchicalPlan) -> list[list[float]]:
@@ -96,8 +110,54 @@ def superstage_times(instance: HierarchicalInstance, plan: HierarchicalPlan) -> 
     ]
 
 
+def replica_times(instance: HierarchicalInstance, plan: HierarchicalPlan) -> list[float]:
+    """t of every stage, from the input side on: time of a micro-batch on one of its replicas.
+
+    It computes, and sends what crosses its boundary over the network inside. Of that it sends what leaves the machine
+    (on higher levels the device of that level) over its link, too, of which each of the replicas there has a part.
+    """
+    own = [stage for superstage in plan.stages for stage in superstage.inner]
+    times = [[step_time(instance.inner, stage) * stage.dp_degree] for stage in own]
+    degrees = [stage.dp_degree for stage in flatten(plan).stages]
+    starts = [0, *itertools.accumulate(len(superstage.inner) for superstage in plan.stages)]
+    for level, found in zip(instance.levels, spans(plan), strict=True):
+        for span in found:
+            inside = _nodes(plan.stages[span.first : span.last])
+            crossing = [edge for edge in instance.flat.edges if (edge.source in inside) != (edge.target in inside)]
+            for k in range(starts[span.first], starts[span.last]):
+                nodes, sharing = set(own[k].nodes), degrees[k] // span.replicas
+                leaving = [2 * edge.bytes for edge in crossing if nodes & {edge.source, edge.target}]
+                times[k].append(math.fsum(leaving) * sharing / level.bandwidth)
+    return [math.fsum(terms) for terms in times]
+
+
+def gradient_time(instance: HierarchicalInstance, plan: HierarchicalPlan) -> float:
+    """Time to sum the gradients of a batch: inside machines, then between them, level by level; the slowest superstage.
+
+    Inside it is the longest of its stages' sums; the link of a machine sends what all of them hold.
+    """
+    found = [
+        [max(gradient_bytes(instance.flat, stage) for stage in superstage.inner) / instance.inner_bandwidth]
+        for superstage in plan.stages
+    ]
+    for level, own in zip(instance.levels, spans(plan), strict=True):
+        for span in own:
+            inside = _nodes(plan.stages[span.first : span.last])
+            time = math.fsum(_gradients(instance, inside, span.dp_degree)) / level.bandwidth
+            for terms in found[span.first : span.last]:
+                terms.append(time)
+    return max(map(math.fsum, found))
+
+
+def iteration_time(instance: HierarchicalInstance, plan: HierarchicalPlan) -> float:
+    """Time of one batch under 1F1B, with the sums of its gradients after it, whatever the objective."""
+    m, steps = instance.flat.num_microbatches, replica_times(instance, plan)
+    run = simulated(instance.flat, flatten(plan), "1f1b", m, all_replicas=False, steps=steps)
+    return run.makespan_s + gradient_time(instance, plan)
+
+
 def evaluate(instance: HierarchicalInstance, plan: HierarchicalPlan) -> float:
-    """Time per sample of a plan, in the instance's time unit: the slowest superstage.
+    """Time per sample of a plan, in the instance's time unit: the slowest superstage, or a part of an iteration.
 
     Raises
     ------
@@ -110,6 +170,8 @@ def evaluate(instance: HierarchicalInstance, plan: HierarchicalPlan) -> float:
     """
     if not plan.stages or not all(superstage.inner for superstage in plan.stages):
         raise ValueError("the plan has no stage, or a superstage without stages")
+    if instance.objective is Objective.ITERATION:
+        return iteration_time(instance, plan) / instance.flat.num_microbatches
     return max(superstage_times(instance, plan))
 
 

@@ -11,7 +11,13 @@ from formulations.stage_partitioning.definition.settings import recognise as rec
 from instances.errors import InstanceError
 from instances.memory_schemes import SCHEME
 from instances.parameters import Setting, one_of, parse_count
-from instances.problems.hierarchical_partitioning import HierarchicalInstance, Level, MemoryModel, on_machines
+from instances.problems.hierarchical_partitioning import (
+    HierarchicalInstance,
+    Level,
+    MemoryModel,
+    Objective,
+    on_machines,
+)
 from instances.problems.stage_partitioning import StageInstance
 from instances.units import parse_bandwidth
 
@@ -22,7 +28,7 @@ also_reads = recognise_flat
 
 #: The cluster has its own devices and bandwidths; the others are not defined on machines.
 _NOT_SHARED = frozenset({"devices", "bandwidth", "cost-model", "exactly", "max-dp", "realizable"})
-_WITH_DEFAULT = frozenset({"memory-model", "upper-levels"})
+_WITH_DEFAULT = frozenset({"memory-model", "upper-levels", "objective"})
 _SHARED = tuple(setting for setting in flat_overrides.OVERRIDES if setting.name not in _NOT_SHARED)
 
 
@@ -71,10 +77,16 @@ _OWN: tuple[Setting, ...] = (
         "how micro-batches in flight are counted: not at all, by an upper bound, or exactly",
         metavar="none|crude|precise",
     ),
+    Setting(
+        "objective",
+        one_of(*Objective),
+        "minimise a sample's time in a pipeline that is never flushed, or in a batch that is simulated under 1F1B",
+        metavar="steady|iteration",
+    ),
 )
 
 #: What is minimised.
-MINIMISES = {"": "time per sample of the slowest superstage"}
+MINIMISES = {"steady": "time per sample of the slowest superstage", "iteration": "time per sample of a simulated batch"}
 OVERRIDES: tuple[Setting, ...] = (*_SHARED, *_OWN)
 
 
@@ -110,6 +122,7 @@ def apply(instance: HierarchicalInstance, overrides: Mapping[str, Any], where: s
         made.memory_model,
         where,
         made.upper_levels,
+        made.objective,
     )
     return replace(found, requirements=instance.requirements)
 
@@ -141,8 +154,9 @@ def _cluster(flat: StageInstance, overrides: Mapping[str, Any], where: str) -> d
             given["upper-levels"] = tuple(
                 Level(level.count, level.bandwidth / per_unit) for level in given["upper-levels"]
             )
-    if "memory-model" in given:
-        given["memory-model"] = MemoryModel(given["memory-model"])
+    for name, kind in (("memory-model", MemoryModel), ("objective", Objective)):
+        if name in given:
+            given[name] = kind(given[name])
     return {name.replace("-", "_"): value for name, value in given.items()}
 
 
@@ -190,4 +204,5 @@ def describe(instance: HierarchicalInstance) -> dict[str, Any]:
         "time_unit": flat.time_unit,
         "tp_degrees": list(flat.tp_degrees),
         "memory_scheme": flat.options.get(SCHEME),
+        **({"objective": str(instance.objective)} if instance.objective is not Objective.STEADY else {}),
     }

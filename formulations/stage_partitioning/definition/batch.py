@@ -5,6 +5,7 @@ Source: the event model is Narayanan et al. 2021, section 2.2 (docs/the-clock.md
 """
 
 import math
+from collections.abc import Sequence
 
 from formulations.contract.clock import MOST_ACTIONS
 from formulations.simulation.iteration import Iteration, Stages, simulate
@@ -39,19 +40,32 @@ def stage_edges(instance: StageInstance, plan: StagePlan) -> set[tuple[int, int]
 
 
 def simulated(
-    instance: StageInstance, plan: StagePlan, schedule: str, num_microbatches: int, *, all_replicas: bool = True
+    instance: StageInstance,
+    plan: StagePlan,
+    schedule: str,
+    num_microbatches: int,
+    *,
+    all_replicas: bool = True,
+    steps: Sequence[float] | None = None,
 ) -> Iteration:
-    """So many micro-batches in the order of GPipe or 1F1B (`simulation.orders.replicated`)."""
-    steps = [step_time(instance, stage) * stage.dp_degree for stage in plan.stages]
+    """So many micro-batches in the order of GPipe or 1F1B (`simulation.orders.replicated`).
+
+    A replica of each stage takes ``steps`` for one, or what it computes and sends on the instance's network.
+    """
+    if steps is None:
+        steps = [step_time(instance, stage) * stage.dp_degree for stage in plan.stages]
     forward, backward = (tuple(step * share for step in steps) for share in (1 / 3, 2 / 3))
     degrees = [stage.dp_degree for stage in plan.stages]
     orders = replicated(schedule, degrees, num_microbatches, all_replicas=all_replicas)
     return simulate(Stages(forward, backward, tuple(sorted(stage_edges(instance, plan)))), orders)
 
 
-def iteration(instance: StageInstance, plan: StagePlan, schedule: str, gradients: float) -> float | None:
+def iteration(
+    instance: StageInstance, plan: StagePlan, schedule: str, gradients: float, steps: Sequence[float] | None = None
+) -> float | None:
     """Seconds of a batch, with ``gradients`` of the instance's time units after it; ``None``: too many actions."""
     if 2 * len(plan.stages) * instance.num_microbatches > MOST_ACTIONS:
         return None
-    end = simulated(instance, plan, schedule, instance.num_microbatches, all_replicas=False).makespan_s
+    m = instance.num_microbatches
+    end = simulated(instance, plan, schedule, m, all_replicas=False, steps=steps).makespan_s
     return (end + gradients) * (1e-3 if instance.time_unit == "ms" else 1.0)

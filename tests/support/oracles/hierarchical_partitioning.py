@@ -7,9 +7,17 @@ from dataclasses import replace
 from itertools import combinations, product
 from typing import Any
 
+import numpy as np
+from oracles.flushed_partitioning import _last_end, _waits
 from strategies import random_stage_instance
 
-from instances.problems.hierarchical_partitioning import HierarchicalInstance, Level, MemoryModel, on_machines
+from instances.problems.hierarchical_partitioning import (
+    HierarchicalInstance,
+    Level,
+    MemoryModel,
+    Objective,
+    on_machines,
+)
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 
 
@@ -104,6 +112,80 @@ class BruteForce:
         weights = sum(min(t * x.weight_bytes for t, xs in self.tmpcs[v].items() for x in xs) for v in held)
         crossing = sum(e.bytes for e in self.flat.edges if (e.source in held) ^ (e.target in held))
         return (4 * weights * (d2 - 1) / d2 + 2 * crossing) / d2 / self.instance.outer_bandwidth
+
+
+def same_weights(instance: HierarchicalInstance) -> HierarchicalInstance:
+    """With TMPCs of a node that have the same weights at every t, and an iteration as the objective."""
+    layers = [
+        replace(
+            layer,
+            tmpcs={
+                t: tuple(replace(x, weight_bytes=found[0].weight_bytes) for x in found)
+                for t, found in layer.tmpcs.items()
+            },
+        )
+        for layer in instance.flat.layers
+    ]
+    return replace(instance, flat=replace(instance.flat, layers=tuple(layers)), objective=Objective.ITERATION)
+
+
+class IterationBruteForce(BruteForce):
+    """The least iteration of a batch per sample: every plan with every choice of TMPCs, unless one is slower already.
+
+    No batch is shorter than what the busiest replica of a stage runs.
+    """
+
+    def solve(self) -> float | None:
+        """The least time, or ``None`` if no plan is feasible."""
+        self._put(frozenset(), 0, [])
+        return None if math.isinf(self.best) else self.best / self.flat.num_microbatches
+
+    def _put(self, done: frozenset, s: int, made: list) -> None:
+        """``made``: superstages from the input side on, each its d_2 and stages (nodes, d_1, t, TMPCs)."""
+        if len(done) == len(self.nodes):
+            self.best = min(self.best, self._iteration(made))
+            return
+        K1, K2 = self.instance.devices_per_machine, self.instance.num_machines
+        free = K2 - sum(d2 for d2, _ in made)
+        for nodes, d, t in product(self._last_stages(done), range(1, K1 + 1), range(1, K1 + 1)):
+            for choice in product(*(self.tmpcs[v].get(t, ()) for v in nodes)):
+                own = (nodes, d, t, dict(zip(nodes, choice, strict=True)))
+                opened = [(d2, [(d2, [own]), *made]) for d2 in range(1, free + 1)]
+                joined = [(made[0][0], [(made[0][0], [own, *made[0][1]]), *made[1:]])] if made else []
+                for d2, grown in joined + opened:
+                    devices = sum(d * t for _, d, t, _ in grown[0][1])
+                    fits = devices <= K1 and s + d * d2 <= self.flat.num_microbatches
+                    if fits and self._holds(own, d2, s + d * d2) and self._rounds(own, d2) < self.best:
+                        self._put(done | nodes, s + d * d2, grown)
+
+    def _rounds(self, own: tuple, d2: int) -> float:
+        return len(range(0, self.flat.num_microbatches, own[1] * d2)) * sum(x.time for x in own[3].values())
+
+    def _holds(self, own: tuple, d2: int, s: int) -> bool:
+        _, d, _, chosen = own
+        model, most = self.instance.memory_model, min(self.flat.num_microbatches, self.flat.num_devices)
+        flying = math.ceil(s / (d * d2)) if model == "precise" else math.ceil(most / d)
+        held = sum(x.activation_bytes * flying + x.static_bytes for x in chosen.values())
+        return model == "none" or held <= self.flat.memory_bytes * (1 + 1e-12)
+
+    def _iteration(self, made: list) -> float:
+        times, degrees, home, longest, B1, B2 = [], [], {}, 0.0, self.instance.inner_bandwidth, self.flat.bandwidth
+        for d2, stages in made:
+            inside = frozenset().union(*(nodes for nodes, *_ in stages))
+            whole = sum(min(t * x.weight_bytes for t, xs in self.tmpcs[v].items() for x in xs) for v in inside)
+            rings = [0.0]
+            for nodes, d, _, chosen in stages:
+                home |= dict.fromkeys(nodes, len(times))
+                times.append(d * sum(self._share(nodes, v, replace(x, weight_bytes=0), d) for v, x in chosen.items()))
+                for e in self.flat.edges:
+                    if (e.source in inside) != (e.target in inside) and (e.source in nodes or e.target in nodes):
+                        times[-1] += 2 * e.bytes * d / B2
+                degrees.append(d * d2)
+                rings.append(4 * (d - 1) / d * sum(x.weight_bytes for x in chosen.values()) / B1)
+            longest = max(longest, max(rings) + 4 * (d2 - 1) / d2 * whole / B2)
+        edges = {(home[e.source], home[e.target]) for e in self.flat.edges} - {(s, s) for s in range(len(times))}
+        waits = _waits("1f1b", tuple(degrees), self.flat.num_microbatches, tuple(sorted(edges)))
+        return _last_end(*waits, np.array([t / 3 for t in times] + [t * 2 / 3 for t in times])) + longest
 
 
 class LevelsBruteForce(BruteForce):

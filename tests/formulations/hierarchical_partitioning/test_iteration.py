@@ -1,0 +1,223 @@
+"""The simulated iteration on machines: the definition by hand, bounds, the search on brute force, who refuses."""
+
+import math
+from dataclasses import replace
+
+import pytest
+from oracles.hierarchical_partitioning import (
+    IterationBruteForce,
+    random_hierarchical,
+    random_levels,
+    same,
+    same_weights,
+    tight_graph,
+)
+from stopping import StopsAfter
+
+import planner
+from formulations.compiled.downsets import all_downsets
+from formulations.contract.figures.plan_figures import Passes
+from formulations.hierarchical_partitioning import FAMILY, iteration
+from formulations.hierarchical_partitioning.definition.clock import clock
+from formulations.hierarchical_partitioning.definition.plan import Group, HierarchicalPlan, Superstage
+from formulations.hierarchical_partitioning.definition.plan_figures import breakdown
+from formulations.hierarchical_partitioning.definition.problem import (
+    evaluate,
+    gradient_time,
+    iteration_time,
+    replica_times,
+)
+from formulations.stage_partitioning.definition.plan import Stage
+from instances.problems.hierarchical_partitioning import HierarchicalInstance, Level, Objective, on_machines
+from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
+from planner.process.errors import UsageError
+from solvers.outcome import Limits, Watch
+
+
+def chain(upper: tuple[Level, ...] = (), machines: int = 3) -> HierarchicalInstance:
+    """a -> b -> c on three machines of two devices; 10 bytes of weights, 20 and 4 bytes between layers."""
+    layers = tuple(Layer(v, {1: (Tmpc("x", 12.0, 10.0, 2.0, 1.0),)}) for v in "abc")
+    flat = StageInstance("abc", layers, (Edge("a", "b", 20.0), Edge("b", "c", 4.0)), 1, 100.0, 1.0, 6)
+    made = on_machines(flat, 2, machines, 10.0, 2.0, upper_levels=upper)
+    return replace(made, objective=Objective.ITERATION)
+
+
+def stage(nodes: str, d: int) -> Stage:
+    return Stage(tuple(nodes), d, 1, dict.fromkeys(nodes, "x"))
+
+
+#: a and b share two machines, a device each; c has both devices of the third.
+PLAN = HierarchicalPlan((Superstage(2, (stage("a", 1), stage("b", 1))), Superstage(1, (stage("c", 2),))))
+
+
+def test_two_levels_by_hand() -> None:
+    instance = chain()
+    # b -> c leaves both machines: from one replica over 2 bytes/s, into two replicas that share as much
+    assert replica_times(instance, PLAN) == pytest.approx([12 + 4, 12 + 4.8 + 8 / 2, 12 + 0.8 + 2 * 8 / 2])
+    # two machines sum 20 bytes of weights over their links; inside the third two replicas sum 10
+    assert gradient_time(instance, PLAN) == pytest.approx(max(4 / 2 * 20 / 2, 4 / 2 * 10 / 10))
+    # each replica runs three of six micro-batches, and the last stage is the slowest one
+    assert evaluate(instance, PLAN) == pytest.approx((16 + 20.8 + 3 * 20.8 + 20) / 6)
+
+
+def test_three_levels_by_hand() -> None:
+    """Links of a level are shared by all replicas below it, and gradients are summed level by level."""
+    instance = chain((Level(2, 5.0),), machines=2)
+    plan = HierarchicalPlan(
+        (Superstage(2, (stage("ab", 2),)), Superstage(1, (stage("c", 1),))), ((Group(1, 1), Group(1, 1)),)
+    )
+    assert replica_times(instance, plan) == pytest.approx([24 + 0.8 + 2 * 8 / 2 + 4 * 8 / 5, 12 + 0.8 + 8 / 2 + 8 / 5])
+    assert gradient_time(instance, plan) == pytest.approx(2 * 20 / 10 + 2 * 20 / 2)
+    doubled = replace(plan, stages=plan.stages[:1], groups=((Group(2, 1),),))
+    assert gradient_time(instance, doubled) == pytest.approx(2 * 20 / 10 + 2 * 20 / 2 + 2 * 20 / 5)
+
+
+def drawn(seed: int) -> HierarchicalInstance:
+    return same_weights(random_hierarchical(seed, max_nodes=3, max_tmpcs=2) if seed % 2 else tight_graph(seed))
+
+
+def from_nothing(instance: HierarchicalInstance) -> float:
+    """The least time that the search finds without a plan to begin with, which is often the best one."""
+    watch = Watch()
+    iteration.Search(instance, all_downsets(instance.flat, 10**6), watch, math.inf).run(0.0)
+    return math.inf if watch.best_objective is None else watch.best_objective
+
+
+def test_search_against_brute_force(cases: int) -> None:
+    """Every plan, priced by formulas and simulated in orders that the oracle writes by itself."""
+    seen = dict.fromkeys(["infeasible", "superstages", "another plan", "branches"], 0)
+    for seed in range(cases):
+        instance = drawn(seed)
+        if len(instance.flat.layers) > 4:
+            continue
+        best, found = IterationBruteForce(instance).solve(), iteration.solve(instance, Limits(), Watch())
+        assert found.infeasible == (best is None), seed
+        assert same(from_nothing(instance), math.inf if best is None else best), seed
+        seen["infeasible"] += best is None
+        if best is None:
+            continue
+        assert found.plan is not None and FAMILY.judge(instance, found.plan) == ()
+        assert same(evaluate(instance, found.plan), best), seed
+        assert found.bound is not None and best * (1 - 1e-6) <= found.bound <= best * (1 + 1e-12), seed
+        seen["superstages"] += any(len(each.inner) > 1 or each.dp_degree > 1 for each in found.plan.stages)
+        seen["another plan"] += found.stats["first_plan"] > best * (1 + 1e-6)
+        seen["branches"] += len(all_downsets(instance.flat, 10**6)) > len(instance.flat.layers) + 1
+    assert all(seen.values()), seen
+
+
+def test_no_beginning_promises_more_than_its_plans_take(cases: int) -> None:
+    """Bounds of every beginning of every plan, whose iteration the definition simulates."""
+    plans = 0
+    for seed in range(4 * cases):
+        instance = drawn(seed)
+        downsets = all_downsets(instance.flat, 10**6)
+        if len(instance.flat.layers) > 3 or instance.flat.num_devices > 8:
+            continue
+        search = iteration.Search(instance, downsets, Watch(), math.inf)
+        root = iteration.Beginning((), instance.num_machines, -1, 0, 0.0, 0.0)
+        open_ = [(0.0, root)]
+        while open_:
+            low, beginning = open_.pop()
+            if beginning.held < len(downsets) - 1:
+                open_ += [(max(low, search.bound(grown)), grown) for grown in search.grow(beginning)]
+                continue
+            plan, plans = search.plan(beginning), plans + 1
+            assert low <= iteration_time(instance, plan) * (1 + 1e-12), (seed, plan)
+    assert plans > 10 * cases
+
+
+def test_methods_know_one_clock_and_say_so() -> None:
+    simulated = chain()
+    steady = replace(simulated, objective=Objective.STEADY)
+    for method in FAMILY.methods:
+        is_simulated = method.name == "best-first"
+        reason = method.supports(steady if is_simulated else simulated)
+        assert reason is not None and f"objective {'steady' if is_simulated else 'iteration'}" in reason
+        assert method.supports(simulated if is_simulated else steady) is None
+    assert planner.solve(simulated, exact=True).method == "best-first"
+    with pytest.raises(UsageError, match="objective iteration"):
+        planner.solve(simulated, method="piper-hierarchical")
+    mixed = replace(
+        simulated.flat.layers[0],
+        tmpcs={1: tuple(Tmpc(name, 1.0, weight, 0.0, 0.0) for name, weight in (("x", 1.0), ("y", 0.5)))},
+    )
+    reason = iteration_refusal(replace(simulated, flat=replace(simulated.flat, layers=(mixed,), edges=())))
+    assert reason == "the TMPCs of a node differ in their weights: the fastest choice need not be the best"
+    assert "levels above machines" in (iteration_refusal(random_simulated_levels()) or "")
+
+
+def iteration_refusal(instance: HierarchicalInstance) -> str | None:
+    return next(method for method in FAMILY.methods if method.name == "best-first").supports(instance)
+
+
+def random_simulated_levels() -> HierarchicalInstance:
+    return same_weights(random_levels(3))
+
+
+def test_the_clock_shows_both() -> None:
+    instance = chain()
+    for objective, kind, other in (
+        (Objective.ITERATION, "iteration", "steady"),
+        (Objective.STEADY, "steady", "iteration"),
+    ):
+        found = clock(replace(instance, objective=objective), PLAN)
+        assert (found.kind, found.other) == (kind, f"--objective {other}")
+        assert found.iteration_s == pytest.approx(evaluate(instance, PLAN) * 6)
+        assert found.formula_s == pytest.approx(12.0 * 6)
+
+
+def test_what_is_minimised_is_a_setting_and_is_written() -> None:
+    given = {"devices_per_machine": 2, "num_machines": 2, "inner_bandwidth": 10.0, "outer_bandwidth": 1.0}
+    steady = planner.load("chain8", problem="hierarchical_partitioning", **given)
+    simulated = planner.load("chain8", problem="hierarchical_partitioning", objective="iteration", **given)
+    assert steady.objective is Objective.STEADY and simulated == replace(steady, objective=Objective.ITERATION)
+    result = planner.solve(simulated, exact=True)
+    assert result.status == "optimal" and result.objective <= evaluate(simulated, planner.solve(steady).own_plan)
+    assert result.objective == pytest.approx(evaluate(simulated, result.own_plan))
+
+
+class OfTwoStages(IterationBruteForce):
+    """Plans of two stages alone."""
+
+    def _iteration(self, made: list) -> float:
+        return super()._iteration(made) if sum(len(stages) for _, stages in made) == 2 else math.inf
+
+
+def test_requirements_are_kept(cases: int) -> None:
+    """The best of the plans that meet one; mostly another plan than the best of all."""
+    worse = infeasible = 0
+    for seed in range(cases):
+        instance = drawn(seed)
+        best = OfTwoStages(instance).solve()
+        found = planner.solve(replace(instance, requirements=("num_stages == 2",)), exact=True)
+        assert found.status == ("infeasible" if best is None else "optimal"), seed
+        assert same(found.objective, best), seed
+        infeasible += best is None
+        worse += best is not None and best > (IterationBruteForce(instance).solve() or 0.0) * (1 + 1e-9)
+    assert worse and infeasible
+
+
+def test_a_run_that_is_stopped_keeps_a_plan_and_a_bound() -> None:
+    instance = drawn(3)
+    best = IterationBruteForce(instance).solve()
+    proved = 0
+    for count in range(60):
+        watch = StopsAfter(count)
+        found = iteration.solve(instance, Limits(), watch)
+        assert not found.infeasible and (found.bound or 0.0) <= best * (1 + 1e-12), count
+        plan = found.plan or watch.best_plan
+        assert plan is None or (FAMILY.judge(instance, plan) == () and evaluate(instance, plan) >= best * (1 - 1e-9))
+        proved += (found.bound or 0.0) >= best * (1 - 1e-6)
+    assert 0 < proved < 60
+
+
+def test_figures_are_those_of_the_batch() -> None:
+    instance = chain()
+    for objective in Objective:
+        own = replace(instance, objective=objective)
+        found = breakdown(own, PLAN)
+        [passes] = [picture for picture in found.pictures if isinstance(picture, Passes)]
+        is_batch = objective is Objective.ITERATION
+        assert passes.title.startswith("A batch") == is_batch
+        assert not is_batch or passes.end == pytest.approx(evaluate(own, PLAN) * 6 - gradient_time(own, PLAN))
+        assert found.figures["samples_per_s"] == pytest.approx(1 / evaluate(own, PLAN))
