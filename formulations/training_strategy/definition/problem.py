@@ -120,7 +120,7 @@ def behind(instance: StrategyInstance, plan: StrategyPlan, ran: Iteration) -> Be
         for stage, end in last.items():
             own = beside * sums[stage]
             clock = max(clock + own, end + (own if stage else exposed_sum(instance, plan)))
-        ends.append(max(clock, *last.values()))
+        ends.append(clock)
     p = plan.pp_degree
     return Behind(tuple(ends), tuple(left * math.fsum(sums[device::p]) for device in range(p)))
 

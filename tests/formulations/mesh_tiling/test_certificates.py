@@ -13,6 +13,7 @@ from oracles.mesh_tiling import covers
 from small_instances import random_case
 
 import planner
+from formulations.contract.checker.frame import RejectedError
 from formulations.mesh_tiling.certificate import checker
 from instances.problems.mesh_tiling import MeshInstance, generate
 
@@ -56,13 +57,51 @@ def test_fronts_where_no_cover_is_best_in_everything(shape: tuple[int, int, int,
 SPOILING = Spoiling(small, optimum)
 
 
-@pytest.mark.parametrize(("changes", "best"), [({}, 7), ({"num_microbatches": 1}, 3), ({"dp_degree": 3}, math.inf)])
+ORDERED = {"tp_degree": 1, "dp_degree": 2, "dp_bytes": 2.0, "stage_bytes": 1.0, "ordered": True}
+#: One device in each of four columns, which the next one waits 1, 2, 4 and 8 s for, whichever of the two is slower.
+FOUR = {"rows": 1, "intra_bytes_per_s": (1.0,) * 4, "inter_bytes_per_s": (1.0, 0.25, 0.125, 0.5), "dp_degree": 1}
+
+
+@pytest.mark.parametrize(
+    ("changes", "best"),
+    [
+        ({}, 7),  # (3 - 1) 2 + 1 + 2
+        ({"num_microbatches": 1}, 3),
+        ({"dp_degree": 3}, math.inf),
+        (ORDERED, 4),  # a tile in each column: 2 s for the slower sum, 2 s to send; a tile in each row sums in 4 s
+        ({**ORDERED, **FOUR}, 14),  # from the fastest to the slowest: 2 + 4 + 8
+    ],
+)
 def test_optima_by_hand(changes: dict, best: float) -> None:
     """Tiles of two devices in two columns: a ring of 2 bytes takes 1 s in one and 2 s in the other, 4 s across."""
     instance = replace(MeshInstance("hand", 2, (2.0, 1.0), (0.5, 0.5), 2, 1, 3, tp_bytes=2.0), **changes)
-    assert optimum(instance) == best  # (3 - 1) 2 + 1 + 2
+    assert optimum(instance) == best
     bound = None if best == math.inf else Fraction(best)
     assert checker.verify(parsed(instance), claimed(instance, bound))["accepted"] is (bound is None)
+    if bound is not None:
+        below = bound * (1 - Fraction(1, 10**12))
+        assert checker.verify(parsed(instance), claimed(instance, below))["accepted"]
+
+
+@pytest.mark.parametrize(
+    ("tiles", "reason"),
+    [
+        (((0, 0, 0, 2, 1), (2, 0, 1, 2, 1)), "numbered from 0 on"),
+        (((0, 0, 0, 2, 2), (1, 0, 1, 2, 1)), "tiles of tp x dp devices"),
+        (((0, 0, 0, 2, 1), (1, 1, 1, 2, 1)), "tiles inside the mesh"),
+        (((0, 0, 1, 2, 1), (1, 0, 1, 2, 1)), "every device in one tile"),
+        (((0, 0, 0, 2, 1), (1, 0, 1, 2, 1), (2, 0, 1, 2, 1)), "every device in one tile"),
+    ],
+)
+def test_plans_that_break_one_rule_alone_are_rejected(tiles: tuple[tuple[int, ...], ...], reason: str) -> None:
+    instance = checker.Instance(parsed(MeshInstance("hand", 2, (2.0, 1.0), (0.5, 0.5), 2, 1, 3, tp_bytes=2.0)))
+    keys = ("stage", "row", "column", "rows", "columns")
+    good, bad = (
+        [dict(zip(keys, each, strict=True)) for each in own] for own in (((0, 0, 0, 2, 1), (1, 0, 1, 2, 1)), tiles)
+    )
+    assert checker.plan_time(instance, {"tiles": good}) == 7
+    with pytest.raises(RejectedError, match=reason):
+        checker.plan_time(instance, {"tiles": bad})
 
 
 def test_what_is_not_certified_says_why(monkeypatch: pytest.MonkeyPatch) -> None:

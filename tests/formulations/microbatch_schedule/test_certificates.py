@@ -100,7 +100,7 @@ def test_optima_by_hand(changes: dict, best: float) -> None:
         ((0, 3), -1.0, "starts and times"), ((0, 4), 1.5, "starts and times"), ((0, 1), "B", "every pass once"),
         ((0, 2), 2, "passes that exist"), ((0, 0), 1, "every pass once"), ((1, 3), 0.5, "starts and times"),
         ("B0 too early", None, "a pass waits"), ("late", None, "the deadline"), ("overlap", None, "one pass at a time"),
-        ("last", None, "every pass"),
+        ("last", None, "every pass"), ((0, 1), "FB", "passes that exist"), ((0, 1), "W", "passes that exist"),
     ],
 )  # fmt: skip
 def test_plans_that_break_a_rule_are_rejected_by_name(place: object, change: object, reason: str) -> None:
@@ -125,6 +125,31 @@ def test_plans_that_break_a_rule_are_rejected_by_name(place: object, change: obj
         checker.plan_value(checker.Instance(parsed(instance)), plan)
 
 
+@pytest.mark.parametrize(
+    ("changes", "order", "begin", "reason"),
+    [
+        ({}, "F0 F1 B1 B0", 0.0, "passes in turn"), ({}, "F0 F1 B0 B1", -1.0, "starts and times"),
+        ({"in_flight": 1}, "F0 F1 B0 B1", 0.0, "room in flight"), ({"memory_bytes": 6.9}, "F0 F1 B0 B1", 0.0, "memory"),
+        ({"in_flight": 1, "weight_s": 1.0}, "F0 B0 F1 W0 B1 W1", 0.0, "room in flight"),
+        ({"memory_bytes": 6.9, "weight_s": 1.0}, "F0 B0 F1 W0 B1 W1", 0.0, "memory"),
+    ],
+)  # fmt: skip
+def test_plans_that_break_one_rule_alone_are_rejected(changes: dict, order: str, begin: float, reason: str) -> None:
+    """A device holds 1 byte of weights, and 3 of each micro-batch; without the rule, the plan would be one."""
+    stage, rows, clock = ScheduleStage(1.0, 2.0, weight_bytes=1.0, activation_bytes=3.0), [], begin
+    for kind, j in order.split():
+        rows.append([0, kind, int(j), clock, clock + (2.0 if kind == "B" else 1.0)])
+        clock = rows[-1][4]
+    for objective, value in (("time", clock), ("memory", 7)):
+        instance = ScheduleInstance("one", 2, (replace(stage, **changes),), objective=objective)
+        assert not planner.check(instance, {"tasks": rows}).feasible
+        with pytest.raises(RejectedError, match=reason):
+            checker.plan_value(checker.Instance(parsed(instance)), {"tasks": rows})
+        if "F0 F1 B1" not in order and not begin:
+            free = replace(instance, stages=(replace(stage, weight_s=changes.get("weight_s")),))
+            assert checker.plan_value(checker.Instance(parsed(free)), {"tasks": rows}) == value
+
+
 def test_without_time_there_is_no_plan() -> None:
     assert accepts(two_stages(deadline_s=0.0), None)
 
@@ -141,6 +166,9 @@ def test_a_plan_within_the_tolerance_of_the_definition_is_not_excluded() -> None
     assert checked.feasible and checked.objective is not None and checked.objective < 6 * (1 - 7e-9)
     assert not accepts(instance, Fraction(checked.objective))
     assert accepts(instance, 6 * (1 - Fraction(9, 10**9)))
+    late = replace(instance, deadline_s=checked.objective * (1 - 9.9e-10))  # which the tolerance admits as well
+    assert planner.check(late, {"tasks": rows}).feasible and not accepts(late, None)
+    assert accepts(replace(instance, deadline_s=6 * (1 - 1.1e-8)), None)
 
 
 def test_passes_that_the_tolerance_swallows_are_refused() -> None:

@@ -69,7 +69,8 @@ def chain(seed: int) -> StrategyInstance:
         float(rng.choice([1, 2, 5])),
         rng.choice([2, 4, 4, 6]),
     )
-    return of_chain(flat, tuple(map(Schedule, schedules)), V)
+    made = of_chain(flat, tuple(map(Schedule, schedules)), V)
+    return replace(made, overlaps_gradients=seed % 2 == 1, makes_again_in_turn=seed % 4 > 1)
 
 
 @cache

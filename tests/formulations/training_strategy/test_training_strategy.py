@@ -300,7 +300,8 @@ def all_layouts(instance: StrategyInstance) -> Iterator[tuple[Chain, Degrees, tu
 def test_no_bound_is_above_a_plan(cases: int) -> None:
     seen = set()
     for number in range(2 * cases):
-        instance = random_case("training_strategy", 9, number)
+        instance = replace(random_case("training_strategy", 9, number), overlaps_gradients=number % 2 == 1)
+        instance = replace(instance, makes_again_in_turn=number % 4 > 1)
         for chain, degrees, ends, time in all_layouts(instance):
             found = Layouts(chain, degrees)
             seen.add(degrees.schedule)
@@ -495,7 +496,7 @@ def test_no_mixture_is_above_a_batch(cases: int, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(mixed_paths, "_STEPS", 10)
     seen = 0
     for number in range(4 * cases):
-        instance = random_case("training_strategy", 11, number)
+        instance = replace(random_case("training_strategy", 11, number), overlaps_gradients=number % 2 == 1)
         if INTERLEAVED not in instance.schedules:
             continue
         tables: dict[Degrees, Any] = {}
