@@ -34,7 +34,7 @@ TimeLimit = Annotated[float | None, typer.Option(metavar="SECONDS", help="wall t
 ProofsTime = Annotated[float | None, typer.Option(metavar="SECONDS", help="wall time of all proofs together")]
 Gap = Annotated[float, typer.Option(metavar="G", help="stop at this gap")]
 Seed = Annotated[int, typer.Option(metavar="N", help="seed of the solvers")]
-Threads = Annotated[int, typer.Option(metavar="N", help="threads of solvers and searches")]
+Threads = Annotated[int, typer.Option(metavar="N", help="threads of a search")]
 Solver = Annotated[str, _of_solvers("NAME", "runs MILPs: planner doctor lists them")]
 SolverOption = Annotated[list[str] | None, _of_solvers("KEY=VALUE", "an option of the solver; may be repeated")]
 SolverLog = Annotated[str | None, _of_solvers("FILE", "write what the solver prints")]

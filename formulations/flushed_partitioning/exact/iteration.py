@@ -101,7 +101,7 @@ class Tables(ThresholdTables):
         self.flushed, self.m = instance, flat.num_microbatches
         self.is_gpipe = instance.schedule is Schedule.GPIPE
         if self.is_gpipe:
-            self.scratch = make_scratch(profile._replace(max_s=max(profile.max_s, self.m)))
+            self.scratches = [make_scratch(profile._replace(max_s=max(profile.max_s, self.m)))]
         self._leave_out(best)
         self.limit = best * self.m * (1 - PRECISION)
         self.is_chain = len(flat.layers) + 1 == D  # then every stage hands to the next one

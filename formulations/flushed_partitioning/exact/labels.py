@@ -87,7 +87,7 @@ class Search(flat_exact.ThresholdSearch):
         self.sync = 4 * (degrees - 1) / degrees / flat.bandwidth / flat.num_microbatches
         self.machine = instance.devices_per_machine or 0
         self.near = self.sync * (flat.bandwidth / (instance.inner_bandwidth or flat.bandwidth))
-        self.scratch = flat_exact.make_scratch(profile._replace(max_s=max(profile.max_s, self.all_in_flight)))
+        self.scratches = [flat_exact.make_scratch(profile._replace(max_s=max(profile.max_s, self.all_in_flight)))]
         self.head = np.empty(len(downsets), np.int64)
         self.counts = np.zeros(4, np.int64)
         self.sets = self._find_reached_sets()

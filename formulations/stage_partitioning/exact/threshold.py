@@ -101,12 +101,16 @@ class ThresholdTables:
         self.work_bound = float(lattice.work[-1]) / profile.num_devices
         self.team = team or Team()
         self.scratches = [make_scratch(profile, self.team.threads) for _ in range(self.team.threads)]
-        self.scratch = self.scratches[0]
         self.counts_of = counters(self.team.threads, 3)
         self.counts = self.counts_of[0]
         self.tests = 0
         #: What limits the stages between two downsets, if anything does.
         self.required: Required | None = None
+
+    @property
+    def scratch(self) -> Scratch:
+        """The work space of the caller's thread."""
+        return self.scratches[0]
 
     def limit_memory(self, memory: float) -> None:
         """Run further tests as if the instance declared this memory per device (bytes).
