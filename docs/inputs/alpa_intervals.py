@@ -6,7 +6,8 @@ solve alpa.json --problem alpa_intervals.py:PROBLEM --exact`` proves its best st
 
 Source: alpa-projects/alpa, alpa/pipeline_parallel/stage_construction.py (commit 01d71eb): `get_compute_cost` for the
 file, which holds costs (seconds) and how many stages may follow (memory) by first layer, last layer, submesh and
-sharding; `dp` for the algorithm. Deviation: costs are rounded to whole nanoseconds, and sums are not of 32 bits.
+sharding; `dp` for the algorithm. Deviation: costs are rounded to whole nanoseconds, sums are not of 32
+bits, costs that no memory allows are no thresholds, and of equal sums another may be taken.
 """
 
 import argparse
@@ -130,7 +131,7 @@ def _usable(instance: Intervals) -> Iterator[tuple[int, Interval]]:
 def alpa(instance: Intervals, _limits: Limits, watch: Watch) -> Answer[Stages]:
     """For each cost as the most that a stage may take: the least sum, by numbers of stages and devices from the end."""
     best: tuple[float, Stages | None] = (math.inf, None)
-    last = -ALPA_GAP
+    last = 0
     for most in sorted({each.cost_ns for each in instance.intervals}):
         if watch.stopped() or most * instance.microbatches >= best[0]:
             break

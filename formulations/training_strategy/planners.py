@@ -45,7 +45,8 @@ def galvatron(instance: StrategyInstance, _limits: Limits, watch: Watch) -> Answ
     ------
     Galvatron (Miao et al. 2022): a dynamic program over layers, where C(l, v, s) is the least time of the first l
     layers in v steps of memory. Its release, dynamic_programming.py, commit 67b224b. Deviation: t and d are those of
-    all layers, so a strategy of a layer is whether it recomputes. Source: reconstructed where stages are compared.
+    all layers, so a strategy of a layer is whether it recomputes; with `makes_again_in_turn` room for the most that a
+    layer may make again is left free, also where none does. Source: reconstructed where stages are compared.
     """
     chains: Chains = {}
     best, plan, tried = math.inf, None, 0

@@ -1,4 +1,4 @@
-"""The first page of help: a line for each command, by what it is for. Nothing else is imported to print it."""
+"""The first page of help: a line for each command, by what it is for. No command is imported to print it."""
 
 import os
 import sys
@@ -29,7 +29,7 @@ PANELS = {
         "census": "Solve exactly what a planner's run solves inside",
         "extract": "Write the subproblems of a planner's run to a file",
         "bench": "Measure methods: loss, gap, objective, bound and seconds",
-        "library": "340 instances with the best that is known, and scores on them",
+        "library": "350 instances with the best that is known, and scores on them",
     },
     "Models": {
         "model": "Look at a method's model, write it, read its solutions",

@@ -77,8 +77,7 @@ def _agree(folder: Path, seed: int, layers: int) -> None:
         return
     shortest, published = found["cpsat"].objective, found["alpa"].objective
     assert shortest is not None and published is not None and shortest == pytest.approx(best * 1e9, abs=20)
-    # Alpa skips thresholds closer than 1,000 ns, and sums once more what its slowest stage takes for each micro-batch.
-    assert 0 <= published - shortest <= 4 * 1000
+    assert 0 <= published - shortest <= 4 * 1000  # it skips thresholds closer than 1,000 ns
 
 
 def test_alpas_algorithm_and_the_model_find_the_least_batch(tmp_path: Path) -> None:
@@ -92,6 +91,5 @@ def test_they_find_it_on_many(tmp_path: Path, cases: int) -> None:
 
 
 def test_a_file_of_other_submeshes_is_refused(tmp_path: Path) -> None:
-    path, _ = saved(tmp_path, 0, 2)
     with pytest.raises(SystemExit, match=r"expected \(layers, layers, 2, shardings\)"):
-        runpy.run_path(str(FILE))["read"](str(path), [1, 2], 4, 5)
+        runpy.run_path(str(FILE))["read"](str(saved(tmp_path, 0, 2)[0]), [1, 2], 4, 5)

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 
 from instances.graph import topological_order
 from instances.problems.stage_partitioning import StageInstance, Tmpc, of_sequences
-from instances.problems.training_strategy import MOST_SHARED
 from instances.rules import NodeId
 
 if TYPE_CHECKING:
@@ -73,7 +72,7 @@ class Trainer:
     of passes that it runs, of those in `formulations.simulation.orders`, its default first; those that serve have none.
     ``sequences``: it can share sequences in all layers. ``context``: it has context and expert parallelism.
     ``selective``: it can recompute the attention's core in all layers, and nothing else. ``sharding``: what its
-    replicas can share (`StrategyInstance`), or less than it has them share; in a pipeline up to ``most_in_pipeline``.
+    replicas can share (`StrategyInstance`), or less than it has them share.
     """
 
     name: str
@@ -86,11 +85,6 @@ class Trainer:
     context: bool = False
     selective: bool = False
     sharding: tuple[int, ...] = (0, 1)
-    most_in_pipeline: int = MOST_SHARED
-
-    def shares(self, level: int, pp_degree: int) -> bool:
-        """Whether its replicas can share so much beside a pipeline of that degree."""
-        return level in self.sharding and (pp_degree == 1 or level <= self.most_in_pipeline)
 
     @property
     def recomputes_ends(self) -> bool:
@@ -112,11 +106,8 @@ TRAINERS = {
             "torchtitan", Degrees.ONE, Recompute.ALL, counts=False, schedules=("1f1b", "gpipe", "interleaved"),
             sequences=True, context=True, sharding=(0, 1, 3),
         ),
-        # Its pipeline engine refuses stages 2 and 3.
-        Trainer(
-            "deepspeed", Degrees.ONE, Recompute.EACH, counts=False, schedules=("1f1b",),
-            sharding=(0, 1, 2, 3), most_in_pipeline=1,
-        ),
+        # Its pipeline engine refuses ZeRO 2 and 3, with one stage as well.
+        Trainer("deepspeed", Degrees.ONE, Recompute.EACH, counts=False, schedules=("1f1b",)),
         Trainer("torch", Degrees.ONE, Recompute.EACH, False, schedules=("1f1b", "gpipe", "interleaved", "zb-h1")),
         Trainer(
             "galvatron", Degrees.ONE, Recompute.EACH, counts=True, fills=True, schedules=("1f1b", "gpipe"),

@@ -21,7 +21,7 @@ def runs(trainer: Trainer, instance: StrategyInstance, plan: StrategyPlan) -> bo
     """Whether a trainer shares what the degrees of a plan do."""
     by = shared_in(instance, plan)
     return (
-        trainer.shares(by.level, plan.pp_degree)
+        by.level in trainer.sharding
         and (trainer.sequences or not by.sequences)
         and (trainer.context or by.context == by.expert == 1)
     )

@@ -88,7 +88,7 @@ def build(data: Sequence[Layouts], limit: int, most: int, known: int | None = No
         "of the first chunk's those from layer l on that the backward passes behind it do not hide")
 
     model.rows("gradient_sum", index.devices, lambda c, i: gradients[c] >= cuts.gradients(c, i),
-        "gradients are summed when all have ended: gradients[c] >= 4 (d-1)/d * weights / B of each device")
+        "gradients behind all passes: gradients[c] >= 4 (d-1)/d * weights / B of each device, or what is left")
     model.rows("made_again", index.made,
         lambda c, g, *at: made[c, g % data[c].degrees.p] >= data[c].made[g, *at] * runs[c, g, *at],
         "a device has what one of its layers makes again: made[c,i] >= bytes of runs[c,g,l,x], g on i")

@@ -90,7 +90,7 @@ def build(data: Sequence[Layouts], known: float | None = None) -> Any:
         doc="of the first chunk's those from layer l on that the backward passes behind it do not hide")
 
     model.gradient_sum = pyo.Constraint(index.devices, rule=lambda m, c, i: m.gradients[c] >= cuts.gradients(c, i),
-        doc="gradients are summed when all have ended: gradients[c] >= 4 (d-1)/d * weights / B of each device")
+        doc="gradients behind all passes: gradients[c] >= 4 (d-1)/d * weights / B of each device, or what is left")
     model.made_again = pyo.Constraint(index.made,
         rule=lambda m, c, g, *at: m.made[c, g % data[c].degrees.p] >= data[c].made[g, *at] * m.runs[c, g, *at],
         doc="a device has what one of its layers makes again: made[c,i] >= bytes of runs[c,g,l,x], g on i")

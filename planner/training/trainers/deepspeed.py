@@ -66,7 +66,7 @@ def write(layout: Layout) -> str:
         "train_batch_size": batch.global_samples,
     }
     if layout.sharding:
-        config["zero_optimization"] = {"stage": layout.sharding, **({"overlap_comm": True} if layout.overlaps else {})}
+        config["zero_optimization"] = {"stage": layout.sharding}
     return _FILE.format(
         world=layout.world_size,
         batch=batch.says(),

@@ -46,6 +46,8 @@ def write(layout: Layout) -> str:
         arguments.append("--use-distributed-optimizer")
     if layout.overlaps:
         arguments.append("--overlap-grad-reduce")
+        if layout.virtual > 1:  # else all ranks begin a chunk's sum together
+            arguments.append("--no-align-grad-reduce")
     if layout.sequences:
         arguments.append("--sequence-parallel")
     if mtp:

@@ -101,9 +101,8 @@ def _of_stages(
     by: Shared = _NOTHING,
 ) -> TranslatedPlan:
     refused = tuple(obstacles(flat, plan, wanted.trainer))
-    if not wanted.trainer.shares(by.level, len(plan.stages) // virtual):
-        beside = " beside a pipeline" if wanted.trainer.shares(by.level, 1) else ""
-        refused = (f"replicas share {_SHARED[by.level]}; {wanted.name} does not{beside}", *refused)
+    if by.level not in wanted.trainer.sharding:
+        refused = (f"replicas share {_SHARED[by.level]}; {wanted.name} does not", *refused)
     if not wanted.trainer.context and by.context * by.expert > 1:
         refused = (f"devices share tokens or experts; the layout of {wanted.name} does not say so", *refused)
     if virtual > 1 and "interleaved" not in wanted.trainer.schedules:
@@ -176,7 +175,7 @@ def _left_out(layout: Layout, wanted: Format) -> Iterator[str]:
 def _not_hidden(layout: Layout, wanted: Format) -> Iterator[str]:
     """Where gradients are summed behind the passes though the plan has them beside."""
     name, pp = wanted.name, layout.pp_degree
-    waits = {"torch": True, "torchtitan": pp > 1, "deepspeed": not layout.sharding or pp > 1, "galvatron": pp > 1}
+    waits = {"torch": True, "torchtitan": pp > 1, "deepspeed": True, "galvatron": pp > 1}
     if waits.get(name, False):
         yield f"{name} sums gradients behind all passes here, which the plan's time has beside them"
 

@@ -302,7 +302,7 @@ def test_shared_states_are_written(name: str, words: str, note: str) -> None:
     ("name", "words", "waits"),
     [
         ("megatron", "--overlap-grad-reduce", False),
-        ("deepspeed", "'overlap_comm': True", False),
+        ("deepspeed", "'stage': 1", True),
         ("torchtitan", "data_parallel_shard_degree = 2", False),
         ("torch", "DATA_PARALLEL = 2", True),
     ],
@@ -315,15 +315,22 @@ def test_sums_beside_passes_are_written_or_noted(name: str, words: str, waits: b
     assert any("behind all passes" in note for note in found.notes) == waits
     whole = planner.export(instance, plan, name)
     assert not any("behind all passes" in note for note in whole.notes)
-    assert (words in (whole.text or "")) == (name in ("torchtitan", "torch"))
+    assert (words in (whole.text or "")) == (name in ("torchtitan", "torch", "deepspeed"))
+
+
+def test_megatron_begins_the_sums_of_each_rank_by_themselves_where_it_has_several_chunks() -> None:
+    instance = planner.load("chain8-strategy", memory="1GB", schedule="interleaved", virtual_stages=2)
+    instance = replace(instance, sharded_per_weight=0.01, overlaps_gradients=True)
+    assert "--no-align-grad-reduce" in (
+        planner.export(instance, {**INTERLEAVED, "dp_degree": 2}, "megatron").text or ""
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "level", "pp", "words"),
     [
-        ("deepspeed", 2, 1, "'stage': 2"),
-        ("deepspeed", 3, 1, "'stage': 3"),
-        ("deepspeed", 3, 2, "replicas share weights; deepspeed does not beside a pipeline"),
+        ("deepspeed", 2, 1, "replicas share gradients; deepspeed does not"),
+        ("deepspeed", 3, 2, "replicas share weights; deepspeed does not"),
         ("megatron", 3, 1, "replicas share weights; megatron does not"),
         ("megatron", 2, 1, "replicas share gradients; megatron does not"),
         ("torchtitan", 3, 2, "data_parallel_shard_degree = 2"),
