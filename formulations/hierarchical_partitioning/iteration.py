@@ -109,8 +109,12 @@ class Search:
         self.flag = np.frombuffer(watch.flag, np.uint8)
         flat, n = instance.flat, len(instance.flat.layers)
         self.successors, self.predecessors = adjacency(n, flat.edge_indices)
-        weights = paper.whole_weights(instance)
-        self.weight = [math.fsum(weights[v] for v in range(n) if mask >> v & 1) for mask in self.masks]
+        own = [[next((x.weight_bytes for x in layer.tmpcs.get(t, ())), 0.0) for layer in flat.layers] for t in self.tp]
+        self.weights = [*own, paper.whole_weights(instance).tolist()]
+        self.weight = cache(self._weight)
+        # The knapsack has its own slack, as the profile's memory has.
+        self.memory = math.inf if instance.memory_model is MemoryModel.NONE else flat.memory_bytes
+        self.lost = math.inf  # the least bound of plans whose choice only rounding admitted
         least = [
             min((x.time for found in layer.tmpcs.values() for x in found), default=math.inf) for layer in flat.layers
         ]
@@ -134,8 +138,8 @@ class Search:
             return math.inf
         self.scratch.size[0] = -1
         found = published.stage_tps(
-            self.profile, self.lattice, self.profile.memory, published.EXACT, q, i, j, 0, y, self.orders, self.scratch,
-            False, self.flag,
+            self.profile, self.lattice, self.memory, published.EXACT, q, i, j, 0, y, self.orders, self.scratch, False,
+            self.flag,
         )  # fmt: skip
         return float(found) if found != published.STOPPED else 0.0
 
@@ -231,12 +235,17 @@ class Search:
 
     def _ring(self, i: int, j: int, q: int, d1: int) -> float:
         """Time to sum the gradients of stage j minus i inside a machine."""
-        weight = float(self.lattice.weight[q, j] - self.lattice.weight[q, i])
+        weight = self.weight(q, self.masks[j] & ~self.masks[i])
         return 4 * (d1 - 1) / d1 * weight * (1 - PRECISION) / self.instance.inner_bandwidth
 
     def _link(self, d2: int, i: int, j: int) -> float:
         """Time to sum the gradients of j minus i between so many machines."""
-        return 4 * (d2 - 1) / d2 * (self.weight[j] - self.weight[i]) * (1 - PRECISION) / self.instance.outer_bandwidth
+        weight = self.weight(-1, self.masks[j] & ~self.masks[i])
+        return 4 * (d2 - 1) / d2 * weight * (1 - PRECISION) / self.instance.outer_bandwidth
+
+    def _weight(self, q: int, nodes: int) -> float:
+        """Bytes of the weights of nodes at the q-th t; -1: of whole nodes. No difference of sums, which would round."""
+        return math.fsum(self.weights[q][v] for v in _bits(nodes))
 
     def grow(self, beginning: Beginning) -> Iterator[Beginning]:
         """Beginnings with one stage more, which joins the open superstage or opens one, and closes it or does not."""
@@ -300,25 +309,26 @@ class Search:
         queue: list[tuple[float, int, int, Beginning]] = [(0.0, 0, next(serial), root)]
         while queue and not self.watch.stopped():
             low = queue[0][0]
-            self.watch.bound(min(low, self.best) * (1 - PRECISION) / self.m)
+            self.watch.bound(min(low, self.best, self.lost) * (1 - PRECISION) / self.m)
             if low >= self.best * (1 - max(gap, PRECISION)):
                 break
             if len(queue) > _MOST_OPEN:
-                return low, f"more than {_MOST_OPEN:,} beginnings of plans that may be better"
+                return min(low, self.lost), f"more than {_MOST_OPEN:,} beginnings of plans that may be better"
             beginning = heapq.heappop(queue)[-1]
             found = self._next(low, beginning)
             if self.watch.stopped():  # what was cut short is no bound
-                return low, ""
+                return min(low, self.lost), ""
             self.grown += 1
             for bound, grown in found:
                 if bound < self.best * (1 - PRECISION):
                     heapq.heappush(queue, (bound, -grown.held, next(serial), grown))
-        return min(self.best, queue[0][0] if queue else math.inf), ""
+        return min(self.best, self.lost, queue[0][0] if queue else math.inf), ""
 
     def _next(self, low: float, beginning: Beginning) -> list[tuple[float, Beginning]]:
         """What comes of a beginning, with bounds; of a plan nothing."""
         if beginning.held == len(self.masks) - 1:
-            self._simulate(beginning)
+            if not self._simulate(beginning):
+                self.lost = min(self.lost, low)
             return []
         limit = self.best * (1 - PRECISION)
         grown = ((max(low, self.bound(each)), each) for each in self.grow(beginning))
@@ -336,8 +346,8 @@ class Search:
                     found[grown.held].append((bound, grown))
             here.clear()
 
-    def _simulate(self, beginning: Beginning) -> None:
-        """Simulate a plan, and take it if it is better."""
+    def _simulate(self, beginning: Beginning) -> bool:
+        """Simulate a plan, and take it if it is better; whether it keeps the rules, if it were."""
         plan = self.plan(beginning)
         flat = flatten(plan)
         degrees, m = tuple(stage.dp_degree for stage in flat.stages), self.m
@@ -352,11 +362,14 @@ class Search:
         orders, times = orders_of("1f1b", degrees, m), np.array(replica_times(self.instance, plan))
         end = run_orders(*orders, *linked, m, times, np.empty((2, p * m)), np.empty(len(orders.starts) - 1))
         self.simulated += 1
-        if end + beginning.gradients >= self.best * (1 - PRECISION) or judge(violations, self.instance, plan):
-            return
+        if end + beginning.gradients >= self.best * (1 - PRECISION):
+            return True
+        if broken := judge(violations, self.instance, plan):  # requirements are of stages: of no choice of TMPCs
+            return any(each.rule != "memory" for each in broken)
         time = evaluate(self.instance, plan)
         self.watch.plan(plan, time)
         self.best = min(self.best, time * self.m)
+        return True
 
     def plan(self, beginning: Beginning) -> HierarchicalPlan:
         """The plan of a beginning that holds all nodes, with the fastest TMPCs that fit."""
@@ -366,7 +379,7 @@ class Search:
             for stage in reversed(stages):
                 self.scratch.size[0] = -1
                 published.stage_tps(
-                    self.profile, self.lattice, self.profile.memory, published.EXACT, stage.q, stage.i, stage.j, 0,
+                    self.profile, self.lattice, self.memory, published.EXACT, stage.q, stage.i, stage.j, 0,
                     stage.y, self.orders, self.scratch, True, np.zeros(1, np.uint8),
                 )  # fmt: skip
                 size = int(self.scratch.size[0])

@@ -18,7 +18,7 @@ from formulations.hierarchical_partitioning.definition.problem import (
     most_in_flight,
     most_memory,
     replica_times,
-    superstage_times,
+    sample_times,
 )
 from formulations.simulation.simulate_chain import PipelineStage
 from formulations.stage_partitioning.definition.batch import simulated
@@ -33,7 +33,7 @@ _MOST_DEVICES = 4096
 
 def breakdown(instance: HierarchicalInstance, plan: HierarchicalPlan) -> Breakdown:
     """Every superstage's time per sample and that of its links between machines."""
-    times, links = superstage_times(instance, plan), list(map(max, link_times(instance, plan)))
+    times, links = sample_times(instance, plan), list(map(max, link_times(instance, plan)))
     machines = [span.replicas for span in spans(plan)[0]]
     degrees = [(count, stage.num_devices) for count, stage in zip(machines, plan.stages, strict=True)]
     counted = instance.memory_model is not MemoryModel.NONE
@@ -46,7 +46,7 @@ def breakdown(instance: HierarchicalInstance, plan: HierarchicalPlan) -> Breakdo
                 "inside": " | ".join(f"dp {own.dp_degree} x tp {own.tp_degree}" for own in stage.inner),
                 "machines": count,
                 "time_per_sample": time,
-                "link_time_per_sample": link,
+                **({} if instance.objective is Objective.ITERATION else {"link_time_per_sample": link}),
             }
             for stage, count, time, link in zip(plan.stages, machines, times, links, strict=True)
         ),

@@ -110,6 +110,15 @@ def superstage_times(instance: HierarchicalInstance, plan: HierarchicalPlan) -> 
     ]
 
 
+def sample_times(instance: HierarchicalInstance, plan: HierarchicalPlan) -> list[float]:
+    """Time per sample of every superstage: where a batch is flushed its slowest stage's share, without gradients."""
+    if instance.objective is not Objective.ITERATION:
+        return superstage_times(instance, plan)
+    own = zip(replica_times(instance, plan), flatten(plan).stages, strict=True)
+    shares = (time / stage.dp_degree for time, stage in own)
+    return [max(itertools.islice(shares, len(superstage.inner))) for superstage in plan.stages]
+
+
 def replica_times(instance: HierarchicalInstance, plan: HierarchicalPlan) -> list[float]:
     """t of every stage, from the input side on: time of a micro-batch on one of its replicas.
 

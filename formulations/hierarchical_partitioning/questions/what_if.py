@@ -20,13 +20,13 @@ from formulations.contract.what_if import (
     without_requirements,
 )
 from formulations.hierarchical_partitioning.definition.plan import HierarchicalPlan, spans
-from formulations.hierarchical_partitioning.definition.problem import flatten, most_memory, superstage_times
+from formulations.hierarchical_partitioning.definition.problem import flatten, most_memory, sample_times
 from formulations.stage_partitioning.definition.problem import stage_memory, suffix_sums
 from formulations.stage_partitioning.definition.settings import PER_SECOND
 from formulations.stage_partitioning.questions import what_if as flat_questions
 from formulations.stage_partitioning.questions.why_infeasible import most_devices, plural, unlimited_devices
 from instances.parameters import MAX_COUNT
-from instances.problems.hierarchical_partitioning import HierarchicalInstance, MemoryModel
+from instances.problems.hierarchical_partitioning import HierarchicalInstance, MemoryModel, Objective
 from instances.problems.stage_partitioning import StageInstance
 from instances.rules import NodeId
 
@@ -64,6 +64,7 @@ def relax(instance: HierarchicalInstance, dropped: frozenset[Member]) -> list[Hi
     take, and micro-batches as many as all devices.
     """
     names, kept = rules_among(dropped), without_requirements(instance, dropped)
+    kept = replace(kept, objective=Objective.STEADY)  # plans that keep the rules are the same ones
     if _MODEL in names:
         kept = replace(kept, memory_model=MemoryModel.PRECISE)
     flat, K1, K2 = kept.flat, kept.devices_per_machine, kept.num_machines
@@ -166,7 +167,7 @@ def _bandwidth(instance: HierarchicalInstance, name: str) -> Change[Hierarchical
 
 def rows(instance: HierarchicalInstance, plan: HierarchicalPlan) -> list[dict[str, Any]]:
     """Time and memory of every superstage."""
-    times, held = superstage_times(instance, plan), _superstage_bytes(instance, plan)
+    times, held = sample_times(instance, plan), _superstage_bytes(instance, plan)
     machines = [span.replicas for span in spans(plan)[0]]
     slowest, room, none = max(times), instance.flat.memory_bytes, instance.memory_model is MemoryModel.NONE
     return [

@@ -16,6 +16,7 @@ from stopping import StopsAfter
 
 import planner
 from formulations.compiled.downsets import all_downsets
+from formulations.contract.family import UncertifiedError
 from formulations.contract.figures.plan_figures import Passes
 from formulations.hierarchical_partitioning import FAMILY, iteration
 from formulations.hierarchical_partitioning.definition.clock import clock
@@ -221,3 +222,32 @@ def test_figures_are_those_of_the_batch() -> None:
         assert passes.title.startswith("A batch") == is_batch
         assert not is_batch or passes.end == pytest.approx(evaluate(own, PLAN) * 6 - gradient_time(own, PLAN))
         assert found.figures["samples_per_s"] == pytest.approx(1 / evaluate(own, PLAN))
+
+
+def _machine(layers: tuple[Layer, ...], sent: float, memory: float, devices: int, N: int) -> HierarchicalInstance:
+    edges = (Edge(layers[0].id, layers[1].id, sent),)
+    flat = StageInstance("machine", layers, edges, 1, memory, 1.0, N)
+    return replace(on_machines(flat, devices, 1, 1.0, 1.0), objective=Objective.ITERATION)
+
+
+def test_small_weights_count_behind_very_large_ones() -> None:
+    """9 bytes beside 1e17: a difference of their sums has 16, and a bound of 32 s of sums instead of 18."""
+    layers = (Layer("b", {1: (Tmpc("x", 12.0, 9.0, 0.0, 0.0),)}), Layer("a", {1: (Tmpc("x", 0.1, 1e17, 0.0, 0.0),)}))
+    assert planner.solve(_machine(layers, 0.0, 1.0, 3, 5), exact=True).objective == pytest.approx(10.8)
+
+
+@pytest.mark.parametrize(("requirements", "best"), [((), 1.25), (("num_stages == 1", "num_devices == 1"), 2.5)])
+def test_a_choice_that_only_rounding_admits_hides_no_other(requirements: tuple[str, ...], best: float) -> None:
+    """Both layers fast need 1.5e-12 of the memory more than there is, of which the definition admits 1e-12."""
+    own = (Tmpc("f", 1.0, 0.0, 0.0, 5e11 * (1 + 1.5e-12)), Tmpc("s", 1.5, 0.0, 0.0, 0.0))
+    instance = _machine(tuple(Layer(v, {1: own}) for v in "ab"), 0.0 if requirements else 0.1, 1e12, 2, 4)
+    result = planner.solve(replace(instance, requirements=requirements), exact=True)
+    assert result.objective == pytest.approx(best) and result.bound == pytest.approx(best)
+
+
+def test_iterations_are_not_certified_and_their_rows_are_of_that_clock() -> None:
+    with pytest.raises(UncertifiedError, match="does not know the objective iteration"):
+        FAMILY.certificates.write(chain(), None, 1.0, Watch(Limits()))
+    times = [row["time_per_sample"] for row in breakdown(chain(), PLAN).rows]
+    shares = [t / d for t, d in zip(replica_times(chain(), PLAN), (2, 2, 2), strict=True)]
+    assert times == [max(shares[:2]), shares[2]]
