@@ -17,9 +17,9 @@ import numpy as np
 
 from formulations.compiled.kernel_deadline import alarm
 from formulations.contract.family import Answer
-from formulations.tmpc_knapsack.costs import arrays, infeasible_answer, plan_of
+from formulations.tmpc_knapsack.costs import arrays, infeasible_answer, least_memory, plan_of
 from formulations.tmpc_knapsack.definition.plan import KnapsackPlan
-from formulations.tmpc_knapsack.definition.problem import evaluate
+from formulations.tmpc_knapsack.definition.problem import MEMORY_SLACK, evaluate
 from formulations.tmpc_knapsack.kernels import published, search
 from instances.errors import expect
 from instances.problems.tmpc_knapsack import KnapsackInstance
@@ -59,7 +59,8 @@ def solve(instance: KnapsackInstance, _limits: Limits, watch: Watch, knapsack: s
         time = _VARIANTS[knapsack](*table, choice, np.frombuffer(watch.flag, np.uint8))
     options = {"knapsack": knapsack}
     if math.isinf(time):
-        return Answer(stop=watch.why(), options=options) if watch.stopped() else infeasible_answer(instance)
+        is_proof = least_memory(instance) > instance.capacity_bytes * MEMORY_SLACK
+        return infeasible_answer(instance) if is_proof else Answer(stop=watch.why(), options=options)
     plan = plan_of(instance, choice)
     watch.plan(plan, evaluate(instance, plan))
     bound = _relaxation(instance)

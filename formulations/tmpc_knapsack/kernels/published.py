@@ -17,8 +17,8 @@ import numpy as np
 from formulations.compiled.numba_kernels import FLAG, FLOAT, FLOATS, INTS, compile_kernels, inner, kernel
 from formulations.tmpc_knapsack.kernels.relaxation import MEMORY_SLACK, chosen_sum
 
-#: A running sum of bytes that is larger than the limit by more than this factor is no rounding.
-_NEARLY = 1 + 1e-9
+#: A step of a running sum of bytes is rounded by at most this part of what it began with.
+_ROUNDED = 2.3e-16
 
 
 @inner()
@@ -59,6 +59,7 @@ def rerank(node_start: Any, time: Any, memory: Any, capacity: Any, choice_out: A
     limit = capacity * MEMORY_SLACK
     _fastest(node_start, time, choice_out)
     held = chosen_sum(node_start, memory, choice_out)
+    near = limit + held * len(memory) * _ROUNDED
     heap = [(0.0, -1, -1) for _ in range(0)]
     for v in range(len(choice_out)):
         current = node_start[v] + choice_out[v]
@@ -66,8 +67,8 @@ def rerank(node_start: Any, time: Any, memory: Any, capacity: Any, choice_out: A
         if option >= 0:
             heapq.heappush(heap, (-ratio, v, option))
     while flag[0] == 0:
-        # A running sum is exact for whole bytes; only a fraction's rounding calls for the full sum.
-        if held <= limit * _NEARLY and chosen_sum(node_start, memory, choice_out) <= limit:
+        # Only a running sum that rounding may have lifted above the limit calls for the full one.
+        if held <= near and chosen_sum(node_start, memory, choice_out) <= limit:
             return chosen_sum(node_start, time, choice_out)
         if len(heap) == 0:
             return np.inf
@@ -125,9 +126,10 @@ def sort_once(node_start: Any, time: Any, memory: Any, capacity: Any, choice_out
             order[at] = v
             count += 1
     held = chosen_sum(node_start, memory, choice_out)
+    near = limit + held * len(memory) * _ROUNDED
     for i in range(count):
-        # A running sum is exact for whole bytes; only a fraction's rounding calls for the full sum.
-        if flag[0] != 0 or (held <= limit and chosen_sum(node_start, memory, choice_out) <= limit):
+        # Only a running sum that rounding may have lifted above the limit calls for the full one.
+        if flag[0] != 0 or (held <= near and chosen_sum(node_start, memory, choice_out) <= limit):
             break
         v = order[i]
         held -= memory[node_start[v] + choice_out[v]] - memory[node_start[v] + 1 - choice_out[v]]

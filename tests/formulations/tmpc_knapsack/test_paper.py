@@ -149,6 +149,14 @@ def test_infeasible_is_a_proof_and_says_what_would_help() -> None:
     assert "need 4 bytes" in answer.reason
 
 
+@pytest.mark.parametrize("knapsack", VARIANTS)
+def test_a_running_sum_of_large_and_small_bytes_proves_nothing(knapsack: str) -> None:
+    large = [[(17.0, 702e6), (0.1, 7.102885245757e18)], [(0.1, 4e6)], [(0.2, 6777e6), (0.1, 6.861119986682e18)]]
+    thirds = [[(0.0, 4 / 3), (1.0, 0.0)] for _ in range(9)]
+    for nodes, capacity in ((large, 7483e6), (thirds, 0.0)):
+        assert solve(make(capacity, *nodes), knapsack).plan is not None
+
+
 def test_sort_once_takes_at_most_two_options() -> None:
     instance = make(5, [(0, 5), (1, 2)], [(0, 5), (1, 2), (2, 1)])
     with pytest.raises(InstanceError, match=r"nodes\[1\].options\) is 3; expected at most 2 .*rerank"):
