@@ -1,4 +1,6 @@
-"""Rows of a triangular table shared by threads: every entry is made of the same ones, in the same order, as by one.
+"""Rows of a triangular table shared by threads: every entry is made of the same ones as by one thread.
+
+They come in the same order, too, where a step takes rows in theirs; where an entry is a least value, none matters.
 
 Row j of such a table is made of rows i before it. Rows are taken in blocks: those of one block from each other by one
 thread, then all later rows from the block's, each by the thread that owns it. Kernels hold no GIL.

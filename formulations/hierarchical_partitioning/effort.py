@@ -3,6 +3,7 @@
 import math
 
 from formulations.compiled.downsets import too_many
+from formulations.contract.clock import MOST_ACTIONS
 from formulations.hierarchical_partitioning import methods
 from formulations.hierarchical_partitioning.methods import MAX_LABELS, MAX_TERMS
 from formulations.stage_partitioning.exact.effort import downset_count
@@ -27,6 +28,8 @@ def simulated_supports(instance: HierarchicalInstance) -> str | None:
         return "objective steady; it proves the shortest simulated iteration (--objective iteration)"
     if instance.upper_levels:
         return "levels above machines: of their iterations only plans are known (evaluate)"
+    if 2 * len(instance.flat.layers) * instance.flat.num_microbatches > MOST_ACTIONS:
+        return f"a plan may have more than {MOST_ACTIONS:,} passes, each of which is simulated"
     if not all(len({x.weight_bytes for x in own}) <= 1 for each in instance.flat.layers for own in each.tmpcs.values()):
         return "the TMPCs of a node differ in their weights: the fastest choice need not be the best"
     return None if _few_downsets(instance) is not None else f"the graph has more than {methods.MAX_DOWNSETS} downsets"

@@ -87,7 +87,7 @@ METHODS: tuple[Method[HierarchicalInstance, HierarchicalPlan], ...] = (
         solve=_code.iteration.solve,
         supports=_code.effort.simulated_supports,
         honours=names(VOCABULARY),
-        limits=f"objective iteration, two levels, graphs of at most {MAX_DOWNSETS} downsets, TMPCs of equal weights",
+        limits=f"objective iteration, two levels, few passes, at most {MAX_DOWNSETS} downsets, TMPCs of equal weights",
         effort=_code.effort.simulated_effort,
     ),
     Method(

@@ -29,7 +29,7 @@ PANELS = {
         "census": "Solve exactly what a planner's run solves inside",
         "extract": "Write the subproblems of a planner's run to a file",
         "bench": "Measure methods: loss, gap, objective, bound and seconds",
-        "library": "350 instances with the best that is known, and scores on them",
+        "library": "Instances with the best that is known, and scores on them",
     },
     "Models": {
         "model": "Look at a method's model, write it, read its solutions",

@@ -49,7 +49,7 @@ def library_command(
     ] = None,
     view: Notes = NOTES,
 ) -> None:
-    """PlanLib: 350 instances with the best that is known, and scores of methods on them, resumed in --out."""
+    """PlanLib: instances with the best that is known, and scores of methods on them, resumed in --out."""
     from planner.display.library import show_entries, show_known, show_submission
     from planner.experiments.library import entries
     from planner.files.read import read_object

@@ -49,7 +49,7 @@ _SAVING_ORDERS, _PART = 256e6, 0.125
 
 
 #: Rows of a block (`Team.fill`): most knapsacks are those of short stages.
-_ROWS = 4
+ROWS = 4
 
 
 def make_scratch(profile: Profile, threads: int = 1) -> Scratch:
@@ -227,7 +227,7 @@ class ThresholdSearch(ThresholdTables):
                 )
             )  # fmt: skip
 
-        found = self.team.fill(begin, full + 1, extend, _ROWS)
+        found = self.team.fill(begin, full + 1, extend, ROWS)
         if found != labels.NO_LABEL:
             return -2 if found == STOPPED else found
         s = int(self.labels[full, least:].argmin()) + least

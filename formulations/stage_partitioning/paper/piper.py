@@ -48,9 +48,6 @@ RULES = {
 #: Most entries of the table, 8 bytes each.
 MAX_ENTRIES = 400_000_000
 
-#: Rows of a block (`Team.fill`).
-_ROWS = 4
-
 #: The exact method's plan that sets a cutoff need not be the best.
 _CUTOFF_GAP = 1e-3
 
@@ -101,7 +98,7 @@ class Program:
                 )
             )  # fmt: skip
 
-        if self.team.fill(0, len(self.lattice.bits), rows, _ROWS):
+        if self.team.fill(0, len(self.lattice.bits), rows, threshold.ROWS):
             return None
         D, K, N = len(self.lattice.bits), self.profile.num_devices, self.instance.num_microbatches
         last = [

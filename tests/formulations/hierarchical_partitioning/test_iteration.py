@@ -145,6 +145,8 @@ def test_methods_know_one_clock_and_say_so() -> None:
     reason = iteration_refusal(replace(simulated, flat=replace(simulated.flat, layers=(mixed,), edges=())))
     assert reason == "the TMPCs of a node differ in their weights: the fastest choice need not be the best"
     assert "levels above machines" in (iteration_refusal(random_simulated_levels()) or "")
+    many = replace(chain(), flat=replace(chain().flat, num_microbatches=100_000))
+    assert iteration_refusal(many) == "a plan may have more than 500,000 passes, each of which is simulated"
 
 
 def iteration_refusal(instance: HierarchicalInstance) -> str | None:
