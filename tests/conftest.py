@@ -118,3 +118,16 @@ def _commands_built_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(typer.Typer, "__call__", call)
         yield
+
+
+@pytest.fixture
+def forgotten() -> Iterator[None]:
+    """What problems of its own a test brings is not known to the next."""
+    from formulations.contract import problem, quantities
+    from planner.files import problems
+
+    kept = [(own, dict[Any, Any](own)) for own in (problem.KNOWN, problems._BROUGHT, quantities.OWN_VOCABULARIES)]
+    yield
+    for own, before in kept:
+        own.clear()
+        own.update(before)

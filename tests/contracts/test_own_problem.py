@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,25 +10,14 @@ from paths import ROOT
 
 import formulations
 import planner
-from formulations.contract import problem as problems
-from formulations.contract import quantities
 from planner.cli.app import main
 from planner.files import problems as files
 
+pytestmark = pytest.mark.usefixtures("forgotten")
 PAGE = (ROOT / "docs" / "adding-a-problem.md").read_text(encoding="utf-8")
 (CODE,) = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
 Run = Callable[..., tuple[int, str, str]]
 FIVE = {"problem": "bin_split", "schema_version": 1, "name": "five", "sizes": [5, 4, 3, 3, 3], "bins": 2}
-
-
-@pytest.fixture(autouse=True)
-def forgotten(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What a test brings is not known to the next."""
-    known, brought, own = dict(problems.KNOWN), dict(files._BROUGHT), dict(quantities.OWN_VOCABULARIES)
-    yield
-    for now, before in ((problems.KNOWN, known), (files._BROUGHT, brought), (quantities.OWN_VOCABULARIES, own)):
-        now.clear()
-        now.update(before)  # type: ignore[arg-type]
 
 
 @pytest.fixture

@@ -9,10 +9,12 @@ from strategies import random_stage_instance
 
 import planner
 from formulations.compiled import rows_in_threads
+from formulations.compiled.downsets import chain_downsets
 from formulations.compiled.rows_in_threads import Team
 from formulations.contract.family import Answer
 from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.exact import threshold
+from formulations.stage_partitioning.kernels.tables import build_lattice, build_profile
 from formulations.stage_partitioning.paper import piper
 from instances.problems.stage_partitioning import StageInstance
 from solvers.outcome import Limits, Stop, Watch
@@ -107,6 +109,17 @@ def test_a_run_that_is_stopped_proves_nothing_and_keeps_what_was_proved(
     assert found.stop is Stop.INTERRUPTED and not found.infeasible and len(tested) >= most
     assert found.bound is not None and found.bound <= optimum
     assert found.plan is None or threshold.evaluate(chain, found.plan) >= optimum
+
+
+def test_all_threads_forget_what_another_memory_saved() -> None:
+    chain = planner.load("chain8")
+    lattice = build_lattice(profile := build_profile(chain, prune=True), chain_downsets(list(range(8))))
+    with Team(2) as two:
+        search = threshold.ThresholdSearch(chain, profile, lattice, np.zeros(1, np.uint8), two)
+        for scratch in search.scratches:
+            scratch.slot_of[:] = scratch.next_slot[:] = 1
+        search.limit_memory(1e6)
+        assert all((each.slot_of == -1).all() and each.next_slot[0] == 0 for each in search.scratches)
 
 
 def test_counts_of_threads_lie_apart() -> None:

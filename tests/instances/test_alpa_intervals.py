@@ -14,21 +14,9 @@ import pytest
 from paths import ROOT
 
 import planner
-from formulations.contract import problem as problems
-from formulations.contract import quantities
-from planner.files import problems as files
 
+pytestmark = pytest.mark.usefixtures("forgotten")
 FILE = ROOT / "docs" / "inputs" / "alpa_intervals.py"
-
-
-@pytest.fixture(autouse=True)
-def forgotten() -> Iterator[None]:
-    """What a test brings is not known to the next."""
-    kept = [(own, dict(own)) for own in (problems.KNOWN, files._BROUGHT, quantities.OWN_VOCABULARIES)]
-    yield
-    for own, before in kept:
-        own.clear()
-        own.update(before)  # type: ignore[arg-type]
 
 
 def saved(folder: Path, seed: int, layers: int) -> tuple[Path, np.ndarray[Any, Any]]:

@@ -16,7 +16,7 @@ from stopping import StopsAfter
 
 import planner
 from formulations.compiled.downsets import all_downsets
-from formulations.contract.family import UncertifiedError
+from formulations.contract.family import UncertifiedError, Violation
 from formulations.contract.figures.plan_figures import Passes
 from formulations.hierarchical_partitioning import FAMILY, iteration
 from formulations.hierarchical_partitioning.definition.clock import clock
@@ -245,6 +245,13 @@ def test_a_choice_that_only_rounding_admits_hides_no_other(requirements: tuple[s
     instance = _machine(tuple(Layer(v, {1: own}) for v in "ab"), 0.0 if requirements else 0.1, 1e12, 2, 4)
     result = planner.solve(replace(instance, requirements=requirements), exact=True)
     assert result.objective == pytest.approx(best) and result.bound == pytest.approx(best)
+
+
+def test_a_plan_that_is_refused_for_its_memory_leaves_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    best = planner.solve(chain(), exact=True).objective
+    monkeypatch.setattr(iteration, "judge", lambda *_: (Violation("memory", "a rounding too much"),))
+    found = iteration.solve(chain(), Limits(), Watch())
+    assert found.plan is None and not found.infeasible and best is not None and 0 < (found.bound or 0.0) <= best
 
 
 def test_iterations_are_not_certified_and_their_rows_are_of_that_clock() -> None:
