@@ -69,7 +69,7 @@ def _agree(folder: Path, seed: int, layers: int) -> None:
 
 
 def test_alpas_algorithm_and_the_model_find_the_least_batch(tmp_path: Path) -> None:
-    _agree(tmp_path, 0, 4)
+    _agree(tmp_path, 42, 4)  # one stage more behind a stage, or one less, gives another optimum
 
 
 @pytest.mark.slow

@@ -247,6 +247,11 @@ def test_a_choice_that_only_rounding_admits_hides_no_other(requirements: tuple[s
     assert result.objective == pytest.approx(best) and result.bound == pytest.approx(best)
 
 
+def test_why_there_is_no_iteration_is_found_whatever_is_left_out() -> None:
+    found = planner.explain(replace(chain(), flat=replace(chain().flat, memory_bytes=0.5)))
+    assert len(found.conflict) == 2 and found.repairs
+
+
 def test_a_plan_that_is_refused_for_its_memory_leaves_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     best = planner.solve(chain(), exact=True).objective
     monkeypatch.setattr(iteration, "judge", lambda *_: (Violation("memory", "a rounding too much"),))

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 import planner
+from formulations.training_strategy.definition.plan import plan_from_json
+from formulations.training_strategy.definition.quantities import realizable
 from instances.problems.training_strategy import Exchanged
 from planner.cli import run as command
 from planner.cli.app import main
@@ -341,8 +343,10 @@ def test_more_that_is_shared_is_written_or_refused(name: str, level: int, pp: in
     instance = planner.load("chain8-strategy", memory="1GB", schedule="1f1b", virtual_stages=1)
     instance = replace(instance, sharded_per_weight=0.001, sharding=(level,), flat=with_states(instance.flat))
     chunks = [list(range(8))] if pp == 1 else [[0, 1, 2, 3], [4, 5, 6, 7]]
-    found = planner.export(instance, strategy("1f1b", chunks, dp=2), name)
+    plan = strategy("1f1b", chunks, dp=2) | {"sharding": level}
+    found = planner.export(instance, plan, name)
     assert words in (found.text or found.refused or "")
+    assert realizable(instance, plan_from_json(instance, plan), name) == (found.refused is None)
     assert not any("holds less" in note for note in found.notes) and (found.refused is None) == (found.text is not None)
 
 
