@@ -12,7 +12,6 @@ Source: Narayanan et al. 2021, section 2.2, for what waits for what; docs/the-cl
 """
 
 import heapq
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -83,29 +82,16 @@ class Stages:
 
 @dataclass(frozen=True)
 class Iteration:
-    """What happened: when every action ended, and what it waited for last (``None``: nothing)."""
+    """What happened: when every action ended."""
 
     stages: Stages
     orders: tuple[Order, ...]
     end_s: Mapping[Action, float]
-    cause: Mapping[Action, Action | None]
 
     @property
     def makespan_s(self) -> float:
         """When the last action ended."""
         return max(self.end_s.values(), default=0.0)
-
-    def critical_path(self) -> Counter[tuple[Kind, int]]:
-        """How many actions of each kind and stage a longest path holds: that many times their seconds, and delays.
-
-        With delays of zero the sum is the makespan, and a lower bound on it for all other seconds of the same orders.
-        """
-        at: Action | None = max(self.end_s, key=self.end_s.__getitem__, default=None)
-        found: Counter[tuple[Kind, int]] = Counter()
-        while at is not None:
-            found[at.kind, at.stage] += 1
-            at = self.cause[at]
-        return found
 
     def with_gradients(self, sums_s: Sequence[float], when: Gradients = "barrier") -> float:
         """Seconds from an idle start to the end of the last gradient sum, of ``sums_s`` of each global stage."""
@@ -168,10 +154,9 @@ class _Run:
         for device, queue in enumerate(self.queues):
             for number in queue:
                 self.device[number] = device
-        # Of each action how many that it waits for are still missing, when the last has arrived, and which that was.
+        # Of each action how many that it waits for are still missing, and when the last has arrived.
         self.missing = [needs[number // self.most] for number in range(count)]
-        self.arrival, self.cause = [0.0] * count, [-1] * count
-        self.end = [0.0] * count
+        self.arrival, self.end = [0.0] * count, [0.0] * count
         self.position, self.free = [0] * len(orders), [0.0] * len(orders)
         self.link_free: dict[tuple[int, int], float] = {}
         self.ended: list[tuple[float, Action, int]] = []
@@ -187,12 +172,7 @@ class _Run:
             raise DeadlockError("deadlock: " + ", ".join("{}({}, {})".format(*action) for action in stuck) + " wait")
         actions = {number: action for queue, order in zip(self.queues, self.orders, strict=True)
                    for number, action in zip(queue, order, strict=True)}  # fmt: skip
-        return Iteration(
-            self.stages,
-            self.orders,
-            {action: self.end[number] for number, action in actions.items()},
-            {action: actions.get(self.cause[number]) for number, action in actions.items()},
-        )
+        return Iteration(self.stages, self.orders, {action: self.end[number] for number, action in actions.items()})
 
     def _hand_on(self, number: int) -> None:
         """What waits for an action that has ended gets what it made."""
@@ -208,8 +188,7 @@ class _Run:
                     arrival = max(end, self.link_free.get((source, target), 0.0))
                     self.link_free[source, target] = arrival + delay
                 arrival += delay
-            if self.cause[waiting] < 0 or arrival > self.arrival[waiting]:
-                self.arrival[waiting], self.cause[waiting] = arrival, number
+            self.arrival[waiting] = max(self.arrival[waiting], arrival)
             self.missing[waiting] -= 1
             if not self.missing[waiting]:
                 self._start(target)
@@ -219,8 +198,6 @@ class _Run:
         queue, at, free = self.queues[device], self.position[device], self.free[device]
         while at < len(queue) and not self.missing[queue[at]]:
             number = queue[at]
-            if self.arrival[number] <= free and at:
-                self.cause[number] = queue[at - 1]
             free = max(free, self.arrival[number]) + self.seconds[number // self.most]
             self.end[number] = free
             self.push(self.ended, (free, self.orders[device][at], number))

@@ -6,6 +6,7 @@ a floor stands on all that its rooms import. A package's ``__init__.py`` is no r
 
 import ast
 import dataclasses
+import re
 import tomllib
 from collections.abc import Iterator
 from functools import cache
@@ -106,3 +107,12 @@ def test_all_of_it_keeps_its_limits(capsys: pytest.CaptureFixture[str], monkeypa
     }
     assert not over
     assert max(map(len, page)) <= 80
+
+
+def test_every_step_of_the_checks_has_a_budget() -> None:
+    readme = (ROOT / "README.md").read_text()
+    plain, torch = (
+        re.findall(rf"^{start}.*$", readme, re.M) for start in ("python3.11 -m venv .venv-test", r"\.venv-test/bin/pip")
+    )
+    names = [{Path(step.split()[0]).name for step in lines[0].split(" && ")} for lines in (plain, torch)]
+    assert LIMITS["seconds"].keys() == names[0] | {f"torch {name}" for name in names[1]}

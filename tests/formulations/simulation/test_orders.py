@@ -5,7 +5,7 @@ import random
 import pytest
 from oracles.iteration import iteration_s
 
-from formulations.simulation.iteration import DeadlockError, Iteration, Stages, simulate
+from formulations.simulation.iteration import DeadlockError, Stages, simulate
 from formulations.simulation.orders import SCHEDULES, Action, Order, Schedule, one_forward_one_backward, peak_in_flight
 
 #: Makespan and peak of device 0 for (p, m) = (2, 4), (4, 8), (8, 32): schedule, V, and seconds of F, B, W of a chunk.
@@ -107,22 +107,6 @@ def test_iterations_equal_the_oracle_s(name: str, cases: int) -> None:
         found = simulate(stages, orders)
         assert found.makespan_s == iteration_s(orders, seconds, stages.edges, stages.delay_s), (p, m, V)
         compared += 1
-
-
-def critical_length(found: Iteration) -> float:
-    stages = found.stages
-    return sum(stages.seconds(Action(kind, stage, 0)) * n for (kind, stage), n in found.critical_path().items())
-
-
-def test_a_critical_path_is_a_bound_for_other_times_of_the_same_orders() -> None:
-    schedule, rng = SCHEDULES["interleaved"], random.Random(3)
-    orders = schedule.orders(3, 6, 2)
-    for _ in range(20):
-        one, other = (random_stages(rng, schedule, 3, 2) for _ in range(2))
-        path = simulate(one, orders).critical_path()
-        assert critical_length(simulate(one, orders)) == simulate(one, orders).makespan_s
-        low = sum(other.seconds(Action(kind, stage, 0)) * n for (kind, stage), n in path.items())
-        assert low <= simulate(other, orders).makespan_s
 
 
 def test_orders_that_wait_for_each_other_are_an_error() -> None:
