@@ -22,7 +22,7 @@ from instances.rules import Amount, Bandwidth, Count, Flag, Index, NodeId, membe
 #: The highest level of sharding: optimizer states, gradients and weights.
 MOST_SHARED = 3
 #: Sums of bytes are that far from what a file has: weights that are all experts', states that are all that is held.
-_ROUNDED = 1e-12
+ROUNDED = 1e-12
 
 
 class Schedule(StrEnum):
@@ -60,6 +60,7 @@ class Exchanged:
     "schedules",
     "virtual_stages",
     "sharded_per_weight?",
+    "gradients_per_weight?",
     "sharding?",
     "cp_degrees?",
     "ep_degrees?",
@@ -88,10 +89,11 @@ class StrategyInstance(AroundFlat):
     sharded_per_weight
         Bytes of optimizer states per byte of weights, of which each of d replicas holds a share of 1/d. They are part
         of ``static_bytes``. 0: every replica holds them whole.
+    gradients_per_weight
+        Bytes of gradients per byte of weights, held and summed: 2 where those of 16-bit weights have 32 bits.
     sharding
         Levels that a plan may choose from of what its replicas share: 0 nothing, 1 optimizer states, 2 gradients as
-        well, 3 weights as well (ZeRO's stages; 3 is FSDP). Gradients are as large as weights. Empty: 1 where there are
-        such states, else 0.
+        well, 3 weights as well (ZeRO's stages; 3 is FSDP). Empty: 1 where there are such states, else 0.
     cp_degrees, ep_degrees
         Degrees of context parallelism (devices share the tokens of a sample) and of expert parallelism (they share the
         experts of a layer) that a plan may choose from.
@@ -110,6 +112,7 @@ class StrategyInstance(AroundFlat):
     schedules: tuple[Annotated[Schedule, member_of(Schedule)], ...] = (Schedule.ONE_F_ONE_B,)
     virtual_stages: Count = 1
     sharded_per_weight: Amount = 0.0
+    gradients_per_weight: Amount = 1.0
     sharding: tuple[Index, ...] = ()
     cp_degrees: tuple[Count, ...] = (1,)
     ep_degrees: tuple[Count, ...] = (1,)
@@ -126,6 +129,8 @@ class StrategyInstance(AroundFlat):
         shared: dict[str, str | float] = {"overlap-gradients": True} if self.overlaps_gradients else {}
         if self.sharded_per_weight:
             shared["shard-optimizer"] = self.sharded_per_weight
+        if self.gradients_per_weight != 1:
+            shared["gradients-per-weight"] = self.gradients_per_weight
         if self.sharding:
             shared["sharding"] = ",".join(map(str, self.sharding))
         for name, degrees in (("cp", self.cp_degrees), ("ep", self.ep_degrees)):
@@ -190,7 +195,7 @@ def check(instance: StrategyInstance, where: str) -> None:
                 shared = shared_per_weight(instance, max(instance.levels)) * tmpc.weight_bytes
                 rule = f"at least {shared:g}, what replicas share by sharded_per_weight and sharding"
                 at = f"flat: static_bytes of node {layer.id}, degree {degree}, TMPC {tmpc.id}"
-                expect(shared <= tmpc.static_bytes * (1 + _ROUNDED), where, at, tmpc.static_bytes, rule)
+                expect(shared <= tmpc.static_bytes * (1 + ROUNDED), where, at, tmpc.static_bytes, rule)
     expect(bool(instance.schedules), where, "schedules", [], "at least one schedule")
     expect_unique([str(each) for each in instance.schedules], where, "schedules")
     _check_exchanged(instance, where)
@@ -226,18 +231,24 @@ def _check_exchanged(instance: StrategyInstance, where: str) -> None:
             expect(own.experts % degree == 0, where, "ep_degrees", degree, rule)
         for t, found in flat.layers[flat.index[node]].tmpcs.items():
             for x in found:
-                held = (2 + instance.sharded_per_weight) * own.expert_weight_bytes / t
+                held = held_per_weight(instance) * own.expert_weight_bytes / t
                 rule = f"at least {held:g}: weights, gradients and states of experts"
-                fits = expert == 1 or held <= x.static_bytes * (1 + _ROUNDED)
+                fits = expert == 1 or held <= x.static_bytes * (1 + ROUNDED)
                 expect(fits, where, f"flat: static_bytes of node {node}, degree {t}", x.static_bytes, rule)
                 rule = f"at least {own.expert_weight_bytes / t:g}, those of its experts"
-                fits = own.expert_weight_bytes / t <= x.weight_bytes * (1 + _ROUNDED)
+                fits = own.expert_weight_bytes / t <= x.weight_bytes * (1 + ROUNDED)
                 expect(fits, where, f"flat: weight_bytes of node {node}, degree {t}", x.weight_bytes, rule)
 
 
 def shared_per_weight(instance: StrategyInstance, level: int) -> float:
     """Bytes that replicas share at a level of sharding, for each byte of weights."""
-    return (instance.sharded_per_weight if level else 0.0) + max(0, level - 1)
+    parts = (0.0, instance.sharded_per_weight, instance.gradients_per_weight, 1.0)
+    return sum(parts[: level + 1])
+
+
+def held_per_weight(instance: StrategyInstance) -> float:
+    """Bytes that training holds for each byte of weights: these, gradients and states."""
+    return shared_per_weight(instance, MOST_SHARED)
 
 
 def _expect_equal(one: Tmpc, other: Tmpc, of: str, where: str) -> None:

@@ -21,6 +21,7 @@ from formulations.training_strategy.definition.problem import (
     peak_memory,
 )
 from formulations.training_strategy.definition.sharing import shared_in
+from instances.memory_schemes import BY_TRAINER
 from instances.problems.stage_partitioning import Tmpc, of_sequences
 from instances.problems.training_strategy import StrategyInstance
 from planner.process.errors import UsageError
@@ -104,8 +105,10 @@ def as_settings(trainer: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in implied.items():
         if name != "linearize" and settings.get(name) not in (None, value):
             raise UsageError.at(f"--{name}", settings[name], f"none with --for {trainer}, which is --{name} {value}")
-    known = any(settings.get(name) is not None for name in ("sharding", "shard_optimizer", "shard-optimizer"))
-    if not known:
+    is_stated = any(settings.get(name) is not None for name in ("shard_optimizer", "shard-optimizer"))
+    if not is_stated and trainer in BY_TRAINER:
+        implied["shard_optimizer"] = trainer
+    if not is_stated and settings.get("sharding") is None:
         implied["sharding"] = "any"
     return {**settings, **implied, "linearize": settings.get("linearize") or implied["linearize"]}
 

@@ -13,10 +13,18 @@ from formulations.stage_partitioning.definition.settings import recognise as rec
 from formulations.stage_partitioning.definition.trainers import TRAINERS
 from formulations.training_strategy.definition.sharing import Shared, of_shared
 from instances.errors import expect
-from instances.memory_schemes import SCHEMES
+from instances.memory_schemes import BY_TRAINER, SCHEMES, Bookkeeping
 from instances.parameters import Setting, one_of, parse_count, parse_degrees, parse_flag, parse_names
 from instances.problems.flushed_partitioning import FlushedInstance
-from instances.problems.training_strategy import MOST_SHARED, Schedule, StrategyInstance, check, shared_per_weight
+from instances.problems.stage_partitioning import Tmpc
+from instances.problems.training_strategy import (
+    MOST_SHARED,
+    ROUNDED,
+    Schedule,
+    StrategyInstance,
+    check,
+    shared_per_weight,
+)
 from instances.requirements import Requirement, expect_none, with_requirements
 from instances.units import parse_bandwidth
 
@@ -35,8 +43,13 @@ def _schedules(value: Any) -> tuple[Schedule, ...]:
     return tuple(Schedule(one_of(*Schedule)(name)) for name in parse_names(value))
 
 
-#: The optimizer's states of memory schemes, in bytes per byte of weights.
-_SHARED = {name: SCHEMES[name].optimizer_bytes / SCHEMES[name].parameter_bytes for name in ("adam", "mixed")}
+def _per_weight(books: Bookkeeping) -> tuple[float, float]:
+    """Gradients and states of a rule, in bytes per byte of weights."""
+    return books.gradient_bytes / books.parameter_bytes, books.optimizer_bytes / books.parameter_bytes
+
+
+#: The optimizer's states of memory schemes.
+_SHARED = {name: _per_weight(SCHEMES[name])[1] for name in ("adam", "mixed")}
 
 
 #: All levels that static bytes have, where an instance says what states there are; else what it has.
@@ -45,16 +58,16 @@ ANY = "any"
 _OF_DTYPES = {"bf16": "mixed", "fp16": "mixed", "fp32": "adam", "fp64": "adam"}
 
 
-def _states(value: Any) -> float:
-    """A number, or the name of a scheme."""
-    if isinstance(value, str) and value in _SHARED:
-        return _SHARED[value]
+def _states(value: Any) -> float | str:
+    """A number, that of a scheme by its name, or the name of a trainer."""
+    if isinstance(value, str) and value in {**_SHARED, **BY_TRAINER}:
+        return _SHARED.get(value, value)
     try:
         found = float(value)
     except (TypeError, ValueError, OverflowError):
         found = math.nan
     if isinstance(value, bool) or not 0 <= found < math.inf:
-        raise ValueError(f"{', '.join(_SHARED)}, or a finite number >= 0 of bytes per byte of weights")
+        raise ValueError(f"{', '.join([*_SHARED, *BY_TRAINER])}, or a finite number >= 0 of bytes per byte of weights")
     return found
 
 
@@ -81,8 +94,9 @@ _OWN = (
     Setting(
         "shard-optimizer",
         _states,
-        "replicas share the optimizer's states (ZeRO 1): of adam 2 bytes for each of weights, of mixed precision 6",
-        metavar="|".join([*_SHARED, "BYTES"]),
+        "replicas share the optimizer's states (ZeRO 1): of adam 2 bytes for each of weights, of mixed precision 6; "
+        "or all is held as a trainer holds it",
+        metavar="|".join([*_SHARED, *BY_TRAINER, "BYTES"]),
         field="sharded_per_weight",
     ),
     Setting(
@@ -141,14 +155,21 @@ def read(content: Any, where: str, overrides: Mapping[str, Any]) -> StrategyInst
 
             fields = read_keys(kind, content, where)
             flat = read_flat(fields.pop("flat"), f"{where}: flat", flat_overrides.reading(given))
-            made = kind(flat, **fields)
+            ids = {str(node): node for node in flat.index}
+            of_nodes = {"exchanged": {ids.get(str(v), v): own for v, own in fields.get("exchanged", {}).items()}}
+            made = kind(flat, **fields | (of_nodes if kind is StrategyInstance else {}))
         if isinstance(made, FlushedInstance):
             expect_none(made, where, "flushed_partitioning")
             rule = "none: all devices are joined by one bandwidth"
             expect(made.devices_per_machine is None, where, "devices_per_machine", made.devices_per_machine, rule)
             made = StrategyInstance(made.flat, (Schedule(made.schedule),))
         made = replace(made, flat=flat_overrides.apply(made.flat, given, where))
+    holder = own.get("sharded_per_weight")
+    if isinstance(holder, str):
+        del own["sharded_per_weight"]
     made = _sharing(replace(made, **own), own.get("sharding"), where)
+    if isinstance(holder, str):
+        made = _as_held(made, holder)
     if trainer is not None and not is_own:
         made = replace(made, flat=replace(made.flat, warnings=(*made.flat.warnings, _OF_TRAINERS)))
     if trainer is not None:
@@ -174,6 +195,32 @@ def _sharing(instance: StrategyInstance, levels: tuple[int, ...] | None, where: 
         if all(shared_per_weight(made, level) * x.weight_bytes <= x.static_bytes for x in held)
     )
     return replace(made, sharding=levels or known) if levels or len(known) > 1 else instance
+
+
+_DECLARED = "static_bytes are as declared, not as {} holds weights: no data type of 16 bits says what is in them"
+
+
+def _as_held(instance: StrategyInstance, trainer: str) -> StrategyInstance:
+    """The instance with what a trainer holds of its weights, where the type of these alone says what static bytes have.
+
+    Others, which somebody has declared, stay as they are; a warning says so.
+    """
+    flat, now = instance.flat, (instance.gradients_per_weight, instance.sharded_per_weight or _SHARED["mixed"])
+    is_ruled = _OF_DTYPES.get(str(flat.options.get("dtype"))) == "mixed"
+    is_ruled = is_ruled and now in map(_per_weight, (SCHEMES["mixed"], *BY_TRAINER.values()))
+    every = [x for layer in flat.layers for found in layer.tmpcs.values() for x in found]
+    is_ruled = is_ruled and all((1 + sum(now)) * x.weight_bytes <= x.static_bytes * (1 + ROUNDED) for x in every)
+    if not is_ruled:
+        return replace(instance, flat=replace(flat, warnings=(*flat.warnings, _DECLARED.format(trainer))))
+    gradients, states = _per_weight(BY_TRAINER[trainer])
+    more = gradients + states - sum(now)
+
+    def held(found: Sequence[Tmpc]) -> tuple[Tmpc, ...]:
+        return tuple(replace(x, static_bytes=x.static_bytes + more * x.weight_bytes) for x in found)
+
+    layers = tuple(replace(layer, tmpcs={t: held(found) for t, found in layer.tmpcs.items()}) for layer in flat.layers)
+    flat = replace(flat, layers=layers)
+    return replace(instance, flat=flat, sharded_per_weight=states, gradients_per_weight=gradients)
 
 
 def warnings(instance: StrategyInstance) -> tuple[str, ...]:

@@ -5,14 +5,21 @@ from typing import Any, NamedTuple
 
 from formulations.training_strategy.definition.plan import StrategyPlan
 from instances.problems.stage_partitioning import Layer, Tmpc, of_sequences
-from instances.problems.training_strategy import MOST_SHARED, Exchanged, StrategyInstance, shared_per_weight
+from instances.problems.training_strategy import (
+    MOST_SHARED,
+    Exchanged,
+    StrategyInstance,
+    held_per_weight,
+    shared_per_weight,
+)
 
 
 class Shared(NamedTuple):
     """What devices share besides tensors; plans with equal ones run a layer in the same ways.
 
     ``level`` of ``sharding`` over so many ``replicas`` d c, of a pipeline or not; ``sequences`` or not; the degrees of
-    ``context`` and ``expert`` parallelism. Whether sums of gradients, and stages, stay in a machine.
+    ``context`` and ``expert`` parallelism. Whether sums of gradients, and stages, stay in a machine. Of what is sent
+    behind the passes, gradients are the share ``scattered`` where states are shared.
     """
 
     level: int = 0
@@ -23,6 +30,7 @@ class Shared(NamedTuple):
     expert: int = 1
     sums_inside: bool = False
     stages_inside: bool = False
+    scattered: float = 0.5
 
 
 def shared_in(instance: StrategyInstance, plan: StrategyPlan) -> Shared:
@@ -41,6 +49,7 @@ def shared_in(instance: StrategyInstance, plan: StrategyPlan) -> Shared:
         plan.ep_degree,
         replicas > 1 and is_inside(instance, t * replicas),
         p > 1 and is_inside(instance, p * t * replicas),
+        instance.gradients_per_weight / (1 + instance.gradients_per_weight) if level else 0.5,
     )
 
 
@@ -63,11 +72,11 @@ def ways(instance: StrategyInstance, layer: Layer, t: int, by: Shared) -> tuple[
     """The TMPCs that a plan may choose for a layer at degree t, as one of its d replicas runs them.
 
     Of what replicas share a device holds a d-th part. With c = 2 (d-1)/d * weights / B for sending and receiving all
-    weights once, level 2 scatters gradients in each backward pass, which takes c at least; level 3 gathers weights in
-    both passes, so they take c and 2 c at least, and holds, behind the first layer's static bytes, the weights of two
-    layers and the gradients of one, the largest. In a pipeline level 3 gathers weights before the batch and scatters
-    gradients behind it: both are held whole besides the shares. The sum of gradients is that of level 1 everywhere, so
-    what is sent in the last pass counts twice.
+    weights once, and g bytes of gradients for each of weights, level 2 scatters gradients in each backward pass, which
+    takes g c at least; level 3 gathers weights in both passes, so they take c and (1 + g) c at least, and holds, behind
+    the first layer's static bytes, the weights of two layers and the gradients of one, the largest. In a pipeline level
+    3 gathers weights before the batch and scatters gradients behind it: both are held whole besides the shares. Behind
+    the passes 2 g c are sent at level 0, (1 + g) c above it, so what is sent in the last pass counts twice.
 
     Source
     ------
@@ -75,36 +84,37 @@ def ways(instance: StrategyInstance, layer: Layer, t: int, by: Shared) -> tuple[
     (distributed/fsdp.py) and torch.distributed.pipelining.
     """
     found = of_sequences(layer.tmpcs.get(t, ()), by.sequences)
-    if by in (Shared(), Shared(sequences=True)) or not found:
+    g = instance.gradients_per_weight
+    if (by in (Shared(), Shared(sequences=True)) and g == 1) or not found:
         return found
-    level, d, in_pipeline, _, c, e, sums_inside, stages_inside = by
+    level, d, in_pipeline, _, c, e, sums_inside, stages_inside, _ = by
     forward = min(x.time for x in found) / c / 3
     exchanged = _exchange(instance, layer, t, by)
     per_weight = shared_per_weight(instance, level)
     of_sums = bandwidth(instance, sums_inside)
     most = 0.0
     if level == MOST_SHARED and not in_pipeline and layer.id == instance.chain[0].id:
-        most = 3 * max(
+        most = (2 + g) * max(
             sum(_weights(instance, each, x, t, e)) for each in instance.flat.layers for x in each.tmpcs.get(t, ())
         )
 
     def run(x: Tmpc) -> Tmpc:
         dense, experts = _weights(instance, layer, x, t, e)
         summed = dense * (d - 1) / d + experts * (d / e - 1) / (d / e)
-        static = x.static_bytes - (e - 1) * experts * (2 + instance.sharded_per_weight)
-        static += most - per_weight * summed + (2 * (dense + experts) if in_pipeline else 0.0)
+        static = x.static_bytes - (e - 1) * experts * held_per_weight(instance)
+        static += most - per_weight * summed + ((1 + g) * (dense + experts) if in_pipeline else 0.0)
         again = exchanged if x.time / c / 3 > forward else 0.0
         time, first = x.time / c + 3 * exchanged + again, forward + exchanged
         if level > 1 and not in_pipeline:
             sent = 2 * summed / of_sums
-            time += max(0.0, (level - 1) * sent - (time - first))
+            time += max(0.0, (g + (level == MOST_SHARED)) * sent - (time - first))
             time += max(0.0, sent - first) if level == MOST_SHARED else 0.0
         # Sums of gradients are (d-1)/d of what stands here, at the bandwidth of stages.
         weights = summed * d / (d - 1) if e > 1 and d > 1 else x.weight_bytes
         return replace(
             x,
             time=time,
-            weight_bytes=weights * bandwidth(instance, stages_inside) / of_sums,
+            weight_bytes=weights * (g if level == 0 else (1 + g) / 2) * bandwidth(instance, stages_inside) / of_sums,
             activation_bytes=x.activation_bytes / c,
             static_bytes=static,
             sync_forward_bytes={node: size / c for node, size in x.sync_forward_bytes.items()},
@@ -137,14 +147,14 @@ def _exchange(instance: StrategyInstance, layer: Layer, t: int, by: Shared) -> f
 def shares_of_sums(instance: StrategyInstance, by: Shared) -> tuple[float, float]:
     """Of what gradients' sums send, the share that may be sent beside passes, and the one that follows them all.
 
-    Where replicas share states, half of it are gradients, scattered; the other half are weights that have been updated,
+    Where replicas share states, a part of it are gradients, scattered; the others are weights that have been updated,
     which FSDP without a pipeline gathers in the next passes. Without overlap nothing is sent beside passes.
     """
     if not instance.overlaps_gradients:
         return 0.0, 1.0
     if by.level == 0:
         return 1.0, 0.0
-    return 0.5, 0.0 if by.level == MOST_SHARED and not by.in_pipeline else 0.5
+    return by.scattered, 0.0 if by.level == MOST_SHARED and not by.in_pipeline else 1 - by.scattered
 
 
 def of_shared(instance: StrategyInstance, by: Shared) -> StrategyInstance:
@@ -159,6 +169,7 @@ def of_shared(instance: StrategyInstance, by: Shared) -> StrategyInstance:
     edges = tuple(replace(edge, bytes=edge.bytes / by.context) for edge in instance.flat.edges)
     flat = replace(instance.flat, layers=layers, edges=edges, bandwidth=bandwidth(instance, by.stages_inside))
     nothing: dict[str, Any] = {"sharded_per_weight": 0.0, "sharding": (), "cp_degrees": (1,), "ep_degrees": (1,)}
+    nothing["gradients_per_weight"] = 1.0
     return replace(instance, flat=flat, exchanged={}, devices_per_machine=None, inner_bandwidth=None, **nothing)
 
 

@@ -125,6 +125,7 @@ def as_decoder(row: DecoderRow) -> tuple[StrategyInstance, StrategyPlan]:
     instance = planner.load(
         row.model, sequence_length=row.tokens, microbatch_size=row.microbatch, devices=row.gpus, cp=row.c,
         microbatches=row.batch // row.microbatch, schedule=schedule, virtual_stages=row.V, sharding=row.level,
+        shard_optimizer="torchtitan" if row.level == 3 else "megatron",
     )  # fmt: skip
     ids = [layer.id for layer in instance.chain]
     chunks, layers = row.p * row.V, len(ids) - 3

@@ -104,7 +104,8 @@ def sharing_more(rng: random.Random, instance: StrategyInstance) -> StrategyInst
     """The same with levels of sharding to choose from, gradients and weights besides, and sequences to share."""
     made = sharing(rng, instance)
     levels = rng.choice([(0, 1), (0, 1, 2, 3), (3,), (0, 3), (1, 2), (2, 3), (0, 1, 3)])
-    held = max(0, max(levels) - 1)
+    grads = rng.choice([1.0, 1.0, 2.0])
+    held = (0.0, 0.0, grads, 1 + grads)[max(levels)]
     shares = rng.random() < 0.5
 
     def ways(t: int, found: tuple[Tmpc, ...]) -> tuple[Tmpc, ...]:
@@ -124,14 +125,15 @@ def sharing_more(rng: random.Random, instance: StrategyInstance) -> StrategyInst
     )
     added = held * sum(next(iter(layer.tmpcs.values()))[0].weight_bytes for layer in layers)
     memory = made.flat.memory_bytes + added * rng.choice([0.0, 0.5, 1.0])
-    return replace(made, flat=replace(made.flat, layers=layers, memory_bytes=memory), sharding=levels)
+    flat = replace(made.flat, layers=layers, memory_bytes=memory)
+    return replace(made, flat=flat, sharding=levels, gradients_per_weight=grads)
 
 
 def exchanging(rng: random.Random, instance: StrategyInstance) -> StrategyInstance:
     """The same with experts in some layers, keys and values, degrees to share both, and machines of two or four."""
     made = sharing_more(rng, instance)
     cp, ep = rng.choice([((1, 2), (1,)), ((1,), (1, 2)), ((1, 2), (1, 2)), ((2,), (1, 2)), ((1, 2), (1, 4))])
-    whole = 2 + made.sharded_per_weight
+    whole = 1 + made.gradients_per_weight + made.sharded_per_weight
     exchanged, layers, added = {}, [], 0.0
 
     def with_experts(found: tuple[Tmpc, ...], weight: float) -> tuple[Tmpc, ...]:
@@ -283,6 +285,7 @@ def _moments(schedule: str, p: int, m: int, V: int) -> list[set]:
 def _run(instance, cuts, t, d, p, schedule, moments, by):
     """Times of the chunks and the longest sum of gradients, for every choice of TMPCs that fits; times once each."""
     flat, (level, sequences, c, e) = instance.flat, by
+    grads = instance.gradients_per_weight
     tmpcs = _tmpcs(instance, t, sequences)
     if not all(tmpcs.values()):
         return
@@ -313,9 +316,9 @@ def _run(instance, cuts, t, d, p, schedule, moments, by):
         first = least / c / 3 + other
         second = 2 * (least / c / 3 + other) + (x.time - least) / c + (other if x.time > least else 0.0)
         if level == 2:
-            second = max(second, once[v])
+            second = max(second, grads * once[v])
         if level == 3:
-            first, second = max(first, once[v]), max(second, 2 * once[v])
+            first, second = max(first, once[v]), max(second, (1 + grads) * once[v])
         return first + second
 
     home = {v: g for g, chunk in enumerate(cuts) for v in chunk}
@@ -333,32 +336,34 @@ def _run(instance, cuts, t, d, p, schedule, moments, by):
                 ) / rate(p * t * D)
         third.append((sent + sum(min(spent(v, x) for x in tmpcs[v]) for v in chunk)) / 3)
     weights = [sum(summed[v] for v in chunk) for chunk in cuts]
-    sums = max(4 * sum(weights[i::p]) / rate(t * D) for i in range(p))
+    # Each byte of gradients is sent twice, there and back; where states are shared weights come back instead.
+    is_whole = level == 0 or D == 1
+    there, returned = (4 * grads, 0) if is_whole else (2 * grads, 2)
+    sums = max((there + returned) * sum(weights[i::p]) / rate(t * D) for i in range(p))
     buckets: list = [[] for _ in cuts]
     if instance.overlaps_gradients:
-        beside = 1 if level == 0 or D == 1 else 0.5
         for g, chunk in enumerate(cuts):
-            own = [4 * beside * summed[v] / rate(t * D) for v in chunk]
+            own = [there * summed[v] / rate(t * D) for v in chunk]
             back = [min(spent(v, x) for x in tmpcs[v]) / 3 * (1 if schedule.startswith("zb") else 2) for v in chunk]
             is_hidden = g == 0 and not (level == 3 and p > 1 and D > 1)
             layers = [(sum(back[:k]), own[k]) for k in reversed(range(len(chunk)))]
             buckets[g] = layers if is_hidden else [(0.0, sum(own))]
-        sums *= 0 if level == 3 and p == 1 and D > 1 else 1 - beside
+        sums *= 0 if level == 3 and p == 1 and D > 1 else returned / (there + returned)
     ways: list[set] = [set() for _ in range(p)]
     for i in range(p):
         own = cuts[i::p]
         for choice in product(*(tmpcs[v] for chunk in own for v in chunk)):
             of = iter(choice)
             parts = [[next(of) for _ in chunk] for chunk in own]
-            shared = {0: 0, 1: 0, 2: 1, 3: 2}[level] + (instance.sharded_per_weight if level else 0)
+            shared = {0: 0, 1: 0, 2: grads, 3: 1 + grads}[level] + (instance.sharded_per_weight if level else 0)
             static = sum(x.static_bytes for x in choice)
             for v in (v for chunk in own for v in chunk):
-                static -= (e - 1) * experts[v] * (2 + instance.sharded_per_weight)
+                static -= (e - 1) * experts[v] * (1 + grads + instance.sharded_per_weight)
                 static -= shared * (dense[v] - dense[v] / D + experts[v] - experts[v] / same)
                 if level == 3 and D > 1 and p > 1:
-                    static += 2 * weight[v]
+                    static += (1 + grads) * weight[v]
             if level == 3 and D > 1 and p == 1:
-                static += 3 * max(weight.values())
+                static += (2 + grads) * max(weight.values())
             most = max(
                 sum(n * sum(x.activation_bytes / c for x in part) for n, part in zip(held, parts, strict=True))
                 for held in moments[i]
