@@ -304,9 +304,10 @@ class Search:
     def run(self, gap: float) -> tuple[float, str]:
         """Search until no plan is left that can be better by more than ``gap``; a bound, and why there is no more."""
         serial, root = count(), Beginning((), self.instance.num_machines, -1, 0, 0.0, 0.0)
+        least = 0.0 if self.watch.stopped() else self.bound(root)  # tables that were cut short bound nothing
         self._begin(root)
         self.ahead, self.path = self._tables(self.ahead.shape[1])  # fewer stages are left below a better plan
-        queue: list[tuple[float, int, int, Beginning]] = [(0.0, 0, next(serial), root)]
+        queue: list[tuple[float, int, int, Beginning]] = [(least, 0, next(serial), root)]
         while queue and not self.watch.stopped():
             low = queue[0][0]
             self.watch.bound(min(low, self.best, self.lost) * (1 - PRECISION) / self.m)
