@@ -17,6 +17,7 @@ from formulations.hierarchical_partitioning.definition.problem import (
     link_times,
     most_in_flight,
     most_memory,
+    replica_terms,
     replica_times,
     sample_times,
 )
@@ -60,21 +61,28 @@ def breakdown(instance: HierarchicalInstance, plan: HierarchicalPlan) -> Breakdo
 
 
 def _times(instance: HierarchicalInstance, plan: HierarchicalPlan) -> Stack:
-    """The stages inside the superstages, each with the link of its machines beside its own time.
+    """The stages inside the superstages, each with the link of its machines beside its own time, or in a batch in it.
 
     Stage 1.0 is the first one in the second superstage.
     """
     machines = [span.replicas for span in spans(plan)[0]]
     inside = [(i, j, machines[i], stage) for i, outer in enumerate(plan.stages) for j, stage in enumerate(outer.inner)]
     terms = [time_terms(instance.inner, stage) for _, _, _, stage in inside]
+    is_batch = instance.objective is Objective.ITERATION
     parts = {
         name: [math.fsum(each[name]) / count for each, (_, _, count, _) in zip(terms, inside, strict=True)]
-        for name in ("compute", "transfer", "synchronisation")
+        for name in ("compute", "transfer", *(() if is_batch else ("synchronisation",)))
     }
-    parts = {name: values for name, values in parts.items() if name == "compute" or any(values)}
     names = ["link between machines", *(f"link of level {number}" for number in range(3, 3 + len(plan.groups)))]
-    shared = link_times(instance, plan)
-    links = {name: [shared[i][level] for i, *_ in inside] for level, name in enumerate(names)}
+    if is_batch:  # a pass waits for its links, and gradients are summed once, after the passes
+        own, degrees = replica_terms(instance, plan), [stage.dp_degree for stage in flatten(plan).stages]
+        shares = [[term / d for term in found[1:]] for found, d in zip(own, degrees, strict=True)]
+        links = {}
+        parts |= {name: [share[level] for share in shares] for level, name in enumerate(names)}
+    else:
+        shared = link_times(instance, plan)
+        links = {name: [shared[i][level] for i, *_ in inside] for level, name in enumerate(names)}
+    parts = {name: values for name, values in parts.items() if name == "compute" or any(values)}
     title, unit = "Time per sample of each stage", instance.flat.time_unit
     bare = Stack(title, (), parts, "time per sample", unit, beside=links)
     stages = [

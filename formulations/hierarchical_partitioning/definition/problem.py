@@ -120,7 +120,12 @@ def sample_times(instance: HierarchicalInstance, plan: HierarchicalPlan) -> list
 
 
 def replica_times(instance: HierarchicalInstance, plan: HierarchicalPlan) -> list[float]:
-    """t of every stage, from the input side on: time of a micro-batch on one of its replicas.
+    """t of every stage, from the input side on: time of a micro-batch on one of its replicas, of all its terms."""
+    return [math.fsum(terms) for terms in replica_terms(instance, plan)]
+
+
+def replica_terms(instance: HierarchicalInstance, plan: HierarchicalPlan) -> list[list[float]]:
+    """What a micro-batch takes on a replica of every stage: inside a machine, and on the link of each level.
 
     It computes, and sends what crosses its boundary over the network inside. Of that it sends what leaves the machine
     (on higher levels the device of that level) over its link, too, of which each of the replicas there has a part.
@@ -137,7 +142,7 @@ def replica_times(instance: HierarchicalInstance, plan: HierarchicalPlan) -> lis
                 nodes, sharing = set(own[k].nodes), degrees[k] // span.replicas
                 leaving = [2 * edge.bytes for edge in crossing if nodes & {edge.source, edge.target}]
                 times[k].append(math.fsum(leaving) * sharing / level.bandwidth)
-    return [math.fsum(terms) for terms in times]
+    return times
 
 
 def gradient_time(instance: HierarchicalInstance, plan: HierarchicalPlan) -> float:

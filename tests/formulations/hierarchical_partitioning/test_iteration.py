@@ -17,7 +17,7 @@ from stopping import StopsAfter
 import planner
 from formulations.compiled.downsets import all_downsets
 from formulations.contract.family import UncertifiedError, Violation
-from formulations.contract.figures.plan_figures import Passes
+from formulations.contract.figures.plan_figures import Passes, Stack
 from formulations.hierarchical_partitioning import FAMILY, iteration
 from formulations.hierarchical_partitioning.definition.clock import clock
 from formulations.hierarchical_partitioning.definition.plan import Group, HierarchicalPlan, Superstage
@@ -272,3 +272,6 @@ def test_iterations_are_not_certified_and_their_rows_are_of_that_clock() -> None
     times = [row["time_per_sample"] for row in breakdown(chain(), PLAN).rows]
     shares = [t / d for t, d in zip(replica_times(chain(), PLAN), (2, 2, 2), strict=True)]
     assert times == [max(shares[:2]), shares[2]]
+    stack = next(each for each in breakdown(chain(), PLAN).pictures if isinstance(each, Stack))
+    assert [stack.total(stage) for stage in range(3)] == pytest.approx(shares) and not stack.beside
+    assert "link between machines" in stack.parts and "synchronisation" not in stack.parts
