@@ -50,6 +50,7 @@ class Program:
             flat = replace(flat, memory_bytes=math.inf)
         # The heuristics' choices depend on TMPCs that they do not take.
         profile = build_profile(flat, prune=rule == published.EXACT)
+        self.capacity = flat.memory_bytes  # the knapsack has its own slack, as the profile's memory has
         self.profile = profile._replace(dp_degrees=profile.dp_degrees[:K1], resync=profile.resync[:K1])
         self.lattice = build_lattice(self.profile, downsets)
         self.links = links = make_links(instance, self.profile, self.lattice)
@@ -102,8 +103,8 @@ class Program:
         best = np.empty((len(self.lattice.bits), self.counts[level - 1] + 1, self.most_x[level - 1] + 1))
         if level == 1:
             done = kernels.split_machine(
-                self.profile, self.lattice, links, self.rule, self.orders, self.scratch, self.column, self.times,
-                start, b, best, self.flag,
+                self.profile, self.lattice, links, self.capacity, self.rule, self.orders, self.scratch, self.column,
+                self.times, start, b, best, self.flag,
             )  # fmt: skip
             return best if done else None
         kernels.split_level(
@@ -179,7 +180,7 @@ class Program:
         index = int(np.searchsorted(self.profile.dp_degrees, part.d))
         self.scratch.size[0] = -1
         published.stage_tps(
-            self.profile, self.lattice, self.profile.memory, self.rule, part.q, part.i, j, index, part.y, self.orders,
+            self.profile, self.lattice, self.capacity, self.rule, part.q, part.i, j, index, part.y, self.orders,
             self.scratch, True, np.zeros(1, np.uint8),
         )  # fmt: skip
         m = int(self.scratch.size[0])

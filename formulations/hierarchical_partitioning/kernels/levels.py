@@ -9,6 +9,7 @@ import numpy as np
 
 from formulations.compiled.numba_kernels import (
     FLAG,
+    FLOAT,
     FLOATS2,
     FLOATS3,
     INT,
@@ -33,8 +34,8 @@ def _begin(start, best):
     best[start, :, 0] = 0.0
 
 
-@kernel(PROFILE, LATTICE, LINKS, INT, SWAP_ORDERS, SCRATCH, INTS2, FLOATS2, INT, INT, FLOATS3, FLAG)
-def split_machine(profile, lattice, links, rule, orders, scratch, column, times, start, b, best, flag):
+@kernel(PROFILE, LATTICE, LINKS, FLOAT, INT, SWAP_ORDERS, SCRATCH, INTS2, FLOATS2, INT, INT, FLOATS3, FLAG)
+def split_machine(profile, lattice, links, capacity, rule, orders, scratch, column, times, start, b, best, flag):
     """Level 1: ``best`` for the devices of one machine; False if stopped.
 
     Stages are priced when they are needed first, TMPCs by the knapsack ``rule``: ``times[z, column[q, d] + y]`` is the
@@ -64,7 +65,7 @@ def split_machine(profile, lattice, links, rule, orders, scratch, column, times,
                         at = column[q, d] + y
                         if np.isnan(times[z, at]):
                             scratch.size[0] = -1
-                            times[z, at] = stage_tps(profile, lattice, profile.memory, rule, q, i, j, index, y, orders,
+                            times[z, at] = stage_tps(profile, lattice, capacity, rule, q, i, j, index, y, orders,
                                                      scratch, False, flag)  # fmt: skip
                             if flag[0] != 0 or times[z, at] == STOPPED:
                                 return False

@@ -151,6 +151,14 @@ def test_memory_divides_by_the_degrees_of_all_levels() -> None:
             assert {found.rule for found in violations(short, PLAN)} == {"memory"}
 
 
+@pytest.mark.parametrize("knapsack", ["exact", *RULES])
+def test_a_choice_beyond_the_memory_by_more_than_the_slack_is_none(knapsack: str) -> None:
+    """Both layers fast need 1.5e-12 of the memory more than there is, of which the definition admits 1e-12."""
+    own = (Tmpc("f", 1.0, 0.0, 0.0, 5e11 * (1 + 1.5e-12)), Tmpc("s", 1.5, 0.0, 0.0, 0.0))
+    flat = StageInstance("edge", tuple(Layer(v, {1: own}) for v in "ab"), (Edge("a", "b", 0.0),), 1, 1e12, 1.0, 1)
+    assert optimum(on_machines(flat, 1, 1, 1.0, 1.0), knapsack) == 2.5
+
+
 def test_files_and_settings() -> None:
     instance = chain()
     assert FAMILY.read(FAMILY.to_json(instance), "here", {}) == instance
