@@ -268,11 +268,8 @@ def test_a_method_that_is_stopped_before_it_starts_says_so(family: Family[Any, A
 def test_time_limits_are_kept(family: Family[Any, Any], method: Method[Any, Any]) -> None:
     instance = _large(family, method)
     method.load()
-    examples = (given(method, example()) for example in EXAMPLES[family.name])
-    small = next(instance for instance in examples if method.supports(instance) is None)
-    planner.solve(small, method=method.name, limits=Limits(time_s=5))  # imports what it needs
     for limit in (0.0, 0.03):
-        # A busy machine may be late, a method that keeps its limit is not late every time.
+        # A busy machine may be late, or the first that imports; a method that keeps its limit is not late every time.
         took = [_seconds_within(instance, method, limit)]
         while took[-1] > allowed_s(1.1 * limit + 1):
             assert len(took) < 3, f"a limit of {limit} s, and it took {took}"

@@ -167,12 +167,13 @@ def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("command", "code"),
     [
-        ("PLANNER make chain8 >&-", 0),
         ("PLANNER solve chain8 --method equi --json --out plan.json >&- 2>&-", 0),
         ("PLANNER make nosuch >&- 2>&-", 2),
-        ("PLANNER solve chain8 --method equi >full", 2),
-        ("PLANNER list --json >full 2>full", 2),
-        # Each stream is closed and full above.
+        ("PLANNER list --json >full", 2),
+        # Each stream is closed above, and the one that has results full.
+        pytest.param("PLANNER make chain8 >&-", 0, marks=pytest.mark.slow),
+        pytest.param("PLANNER solve chain8 --method equi >full", 2, marks=pytest.mark.slow),
+        pytest.param("PLANNER list --json >full 2>full", 2, marks=pytest.mark.slow),
         pytest.param("PLANNER solve chain8 --exact --memory 1 2>&-", 4, marks=pytest.mark.slow),
         pytest.param("PLANNER make nosuch 2>full", 2, marks=pytest.mark.slow),
         pytest.param("PLANNER make chain8 2>full", 0, marks=pytest.mark.slow),

@@ -4,14 +4,13 @@ A room is a file or a folder, an arrow an import from one room to another (those
 a floor stands on all that its rooms import. A package's ``__init__.py`` is no room.
 """
 
-import ast
 import dataclasses
 import re
 import tomllib
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+import grimp
 import networkx as nx
 import pytest
 from paths import ROOT
@@ -26,27 +25,11 @@ LIMITS = tomllib.loads(Path(__file__).with_name("house.toml").read_text())
 @cache
 def imports() -> nx.DiGraph:
     """Modules by their dotted names, and which of them import which."""
-    files = {_name(path): path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))}
-    graph = nx.DiGraph()
-    graph.add_nodes_from(name for name, path in files.items() if path.name != "__init__.py")
-    for name in list(graph):
-        for node in ast.walk(ast.parse(files[name].read_text())):
-            if isinstance(node, ast.Import | ast.ImportFrom):
-                graph.add_edges_from((name, other) for other in _imported(node) if other in graph and other != name)
-    return graph
-
-
-def _name(path: Path) -> str:
-    parts = path.relative_to(ROOT).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-def _imported(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
-    if isinstance(node, ast.Import):
-        yield from (alias.name for alias in node.names)
-    elif node.module:
-        yield node.module
-        yield from (f"{node.module}.{alias.name}" for alias in node.names)
+    found = grimp.build_graph(*PACKAGES, cache_dir=None)
+    modules = [name for name in found.modules if not (ROOT / name.replace(".", "/")).is_dir()]
+    graph = nx.DiGraph((name, other) for name in modules for other in found.find_modules_directly_imported_by(name))
+    graph.add_nodes_from(modules)
+    return graph.subgraph(modules)
 
 
 def rooms_of(folder: str) -> nx.DiGraph:

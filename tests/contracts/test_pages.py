@@ -55,10 +55,12 @@ def test_the_python_of_a_page_does_what_it_shows(page: Path) -> None:
 
 
 @each_and_the_readme
-def test_the_commands_of_a_page_end_well(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_commands_of_a_page_end_well(page: Path, capsys: pytest.CaptureFixture[str], many: int) -> None:
+    """By default three that run one method; words of all are examined in test_documents."""
     commands = re.findall(r"^\$ planner (.*)$", page.read_text(), flags=re.MULTILINE)
-    assert commands
-    for command in commands:
+    few = [each for each in commands if not each.startswith(("crosscheck", "reproduce"))][:3]
+    assert few
+    for command in commands if many else few:
         assert main(shlex.split(command)) == 0, capsys.readouterr().err
 
 

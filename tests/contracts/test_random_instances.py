@@ -24,7 +24,7 @@ EVERY_FAMILY = pytest.mark.parametrize("name", NAMES)
 @EVERY_FAMILY
 def test_no_claims_exclude_each_other(name: str, cases: int, many: int) -> None:
     count = {"pipeline_placement": max(2, cases // 5), "operator_partitioning": max(20, cases)}.get(
-        name, max(1, cases // 2)
+        name, max(1, cases // 3)
     )
     found = examine_chunk(name, 2 if many else 1, 0, many or count, None)
     assert found.wrong == []

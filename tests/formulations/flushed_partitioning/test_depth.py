@@ -2,8 +2,6 @@
 
 import math
 import random
-import subprocess
-import sys
 from dataclasses import replace
 from itertools import permutations
 
@@ -204,13 +202,6 @@ def test_the_pool_grows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(labels, "_MAX_BYTES", 100)
     answer = labels.solve(instance, Limits(), Watch())
     assert answer.stop is Stop.SIZE_LIMIT and "labels" in answer.reason and not answer.infeasible
-
-
-def test_everything_is_compiled_before_the_clock_starts() -> None:
-    """In a process of its own, since the tests before this one have compiled all of it."""
-    program = "from formulations.flushed_partitioning.exact import labels; print(labels.depth.extend.signatures)"
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert run.stdout.strip() != "[]"
 
 
 def test_too_many_reached_sets_end_with_a_size_limit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -113,6 +113,7 @@ def least_degree(instance: FlushedInstance, stage: list[int], t: int, s: int, mo
     return None
 
 
+@pytest.mark.slow  # it compiles a bridge to the kernel
 def test_least_degrees_by_their_definition(cases: int) -> None:
     """Any stage, any labels behind it, any time per sample that some choice takes exactly."""
     seen = {"none": 0, "first": 0, "later": 0, "different": 0}

@@ -58,10 +58,10 @@ def agrees(model: OpenModel, plans: list[Any], instance: Any, where: int) -> Non
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_the_time_of_a_stage_by_its_number(method: str, cases: int) -> None:
+def test_the_time_of_a_stage_by_its_number(method: str, many: int) -> None:
     """At most some stage's time of some plan, or a little less: in the instance's unit, and minimised."""
     tried = 0
-    for number, instance, plans in instances("stage_partitioning", 83, max(cases // 4, 14)):
+    for number, instance, plans in instances("stage_partitioning", 83, many // 4 or 9):
         model = opened(instance, method)
         if model is None:
             continue
@@ -92,9 +92,9 @@ def test_the_time_of_a_stage_by_its_number(method: str, cases: int) -> None:
     [*(("stage_partitioning", each) for each in METHODS), ("flushed_partitioning", "milp"),
      ("flushed_partitioning", "cpsat"), ("layer_assignment", "milp"), ("layer_assignment", "cpsat")],
 )  # fmt: skip
-def test_what_stage_holds_a_node(name: str, method: str, cases: int) -> None:
+def test_what_stage_holds_a_node(name: str, method: str, many: int) -> None:
     tried = 0
-    for number, instance, plans in instances(name, 89, max(cases // 5, 10)):
+    for number, instance, plans in instances(name, 89, many // 5 or (10 if name == "flushed_partitioning" else 6)):
         model = opened(instance, method)
         if model is None:
             continue

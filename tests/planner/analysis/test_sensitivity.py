@@ -123,12 +123,13 @@ def test_the_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None
     file = tmp_path / "scenarios.json"
     file.write_text(json.dumps([{"bandwidth": "20MB/s"}, {"devices": 3}, "chain8"]))
     options = ["--noise", "0.05", "--samples", "3", "--scenarios", str(file)]
-    assert main(["sensitivity", "chain8", *options, "--json"]) == 0
+    assert main(["sensitivity", "chain8", "--first", "3", *options, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [each["parameter"] for each in found["intervals"]][:3] == ["memory", "bandwidth", "time of layer 0"]
     assert found["noise"]["samples"] == 3 and len(found["scenarios"]["losses"]) == 4
     assert found["scenarios"]["losses"][0][1] is None  # four devices where there are three
-    assert main(["sensitivity", "chain8", *options]) == 0
+    file.write_text('[{"bandwidth": "20MB/s"}]')
+    assert main(["sensitivity", "chain8", "--first", "3", *options]) == 0
     shown = capsys.readouterr().out
     assert "among these candidates only" in shown and "at the 95th percentile" in shown and "proved" in shown
     assert main(["sensitivity", "chain8", "--memory", "20MB"]) == 4

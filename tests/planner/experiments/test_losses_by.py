@@ -81,13 +81,13 @@ def own(run: Run) -> None:
 
 @pytest.mark.usefixtures("own")
 def test_what_is_drawn_has_columns_and_losses_by_it(run: Run) -> None:
-    given = ["validate", SOURCE, "--count", "8", "--methods", "piper,./own_one.py:least", "--out", "run"]
+    given = ["validate", SOURCE, "--count", "4", "--methods", "piper,./own_one.py:least", "--out", "run"]
     code, _, err = run(*given, "--by", "node")
     assert code == 2 and "node" in err and "nodes" in err and not Path("run").exists()
     code, out, _ = run(*given, "--by", "kind,nodes", "--json")
     found = json.loads(out)
     assert code == 0 and {each["parameter"] for each in found["by"]} == {"kind", "nodes"}
-    assert sum(found["by"][0]["instances"].values()) == 8
+    assert sum(found["by"][0]["instances"].values()) == 4
     from pyarrow import parquet
 
     rows = parquet.read_table("run/rows.parquet").to_pylist()
@@ -103,7 +103,7 @@ def test_what_is_drawn_has_columns_and_losses_by_it(run: Run) -> None:
 
 @pytest.mark.usefixtures("own")
 def test_tables_of_a_paper(run: Run) -> None:
-    given = ["validate", SOURCE, "--count", "6", "--methods", "piper,./own_one.py:least", "--out", "run"]
+    given = ["validate", SOURCE, "--count", "4", "--methods", "piper,./own_one.py:least", "--out", "run"]
     assert run(*given, "--table", "doc")[0] == run(*given, "--table", "md", "--json")[0] == 2
     code, out, _ = run(*given, "--by", "kind", "--table", "csv")
     first, second = out.split("\n\n")
@@ -117,7 +117,7 @@ def test_tables_of_a_paper(run: Run) -> None:
     assert sum(int(row["optimal"]) for row in groups if row["method"] == "piper") == totals["piper"]["optimal"]
     code, out, _ = run(*given, "--table", "tex=table.tex")
     text = Path("table.tex").read_text()
-    assert code == 0 and "6 instances of tmpc_knapsack" in out
+    assert code == 0 and "4 instances of tmpc_knapsack" in out
     assert "./own\\_one.py:least & " in text and "\\toprule" in text and "mean loss, \\%" in text
     assert all(line.count(" & ") == 6 for line in text.splitlines() if line.endswith("\\\\"))
 
