@@ -21,6 +21,7 @@ from formulations.training_strategy.definition.problem import refusal
 from formulations.training_strategy.definition.quantities import VOCABULARY
 from formulations.training_strategy.definition.sharing import (
     Shared,
+    has_groups,
     no_experts,
     of_shared,
     offers_sequences,
@@ -57,7 +58,7 @@ class Degrees(NamedTuple):
     """What a plan decides besides its layout: a schedule with V chunks on each of p devices, t, and d replicas.
 
     ``m`` is the number of micro-batches of a replica; ``level`` and ``sequences`` are what is shared, ``c`` and ``e``
-    the degrees of context and expert parallelism.
+    the degrees of context and expert parallelism, ``r`` the groups of replicas that share.
     """
 
     schedule: Schedule
@@ -70,6 +71,7 @@ class Degrees(NamedTuple):
     sequences: bool = False
     c: int = 1
     e: int = 1
+    r: int = 1
 
     @property
     def share(self) -> float:
@@ -81,7 +83,7 @@ class Degrees(NamedTuple):
     ) -> StrategyPlan:
         """A plan of these degrees; of no layout, if none is given."""
         ways: Mapping[NodeId, str] = {} if tmpcs is None else tmpcs
-        shared = self.level, self.sequences, self.c, self.e
+        shared = self.level, self.sequences, self.c, self.e, self.r
         return StrategyPlan(self.p, self.t, self.d, self.V, self.schedule, chunks, ways, *shared)
 
     @property
@@ -133,8 +135,8 @@ def all_degrees(instance: StrategyInstance) -> Iterator[Degrees]:
                     for p in range(1, min(K // (t * c * d), L // V) + 1):
                         if refusal(schedule, p, N // d, V, instance.virtual_stages) is not None:
                             continue
-                        for has_sequences, e in product(sequences, instance.ep_degrees):
-                            shared = ((level, has_sequences, c, e) for level in instance.levels)
+                        for has_sequences, e, r in product(sequences, instance.ep_degrees, instance.shard_groups):
+                            shared = ((level, has_sequences, c, e, r) for level in instance.levels)
                             own = (Degrees(schedule, V, p, t, d, N // d, *each) for each in shared)
                             found = [each for each in own if _allows(instance, each)]
                             # One replica shares nothing with others, at whichever level.
@@ -144,7 +146,8 @@ def all_degrees(instance: StrategyInstance) -> Iterator[Degrees]:
 def _allows(instance: StrategyInstance, degrees: Degrees) -> bool:
     """Whether degrees meet the requirements: none speaks of a layout, so that of the plan is left empty."""
     plan = degrees.plan()
-    return shares_more(degrees.level, degrees.p) and no_experts(plan) is None and not unmet(VOCABULARY, instance, plan)
+    can_share = shares_more(degrees.level, degrees.p) and has_groups(plan) and no_experts(plan) is None
+    return can_share and not unmet(VOCABULARY, instance, plan)
 
 
 #: The tables at a degree t, and of plans that share something.

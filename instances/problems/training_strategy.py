@@ -62,6 +62,7 @@ class Exchanged:
     "sharded_per_weight?",
     "gradients_per_weight?",
     "sharding?",
+    "shard_groups?",
     "cp_degrees?",
     "ep_degrees?",
     "exchanged?",
@@ -94,6 +95,9 @@ class StrategyInstance(AroundFlat):
     sharding
         Levels that a plan may choose from of what its replicas share: 0 nothing, 1 optimizer states, 2 gradients as
         well, 3 weights as well (ZeRO's stages; 3 is FSDP). Empty: 1 where there are such states, else 0.
+    shard_groups
+        Numbers of groups of replicas that a plan may choose from: each group shares all that is shared, and has the
+        states of the others (hybrid sharding, HSDP).
     cp_degrees, ep_degrees
         Degrees of context parallelism (devices share the tokens of a sample) and of expert parallelism (they share the
         experts of a layer) that a plan may choose from.
@@ -114,6 +118,7 @@ class StrategyInstance(AroundFlat):
     sharded_per_weight: Amount = 0.0
     gradients_per_weight: Amount = 1.0
     sharding: tuple[Index, ...] = ()
+    shard_groups: tuple[Count, ...] = (1,)
     cp_degrees: tuple[Count, ...] = (1,)
     ep_degrees: tuple[Count, ...] = (1,)
     exchanged: Mapping[NodeId, Exchanged] = field(default_factory=dict)
@@ -133,7 +138,7 @@ class StrategyInstance(AroundFlat):
             shared["gradients-per-weight"] = self.gradients_per_weight
         if self.sharding:
             shared["sharding"] = ",".join(map(str, self.sharding))
-        for name, degrees in (("cp", self.cp_degrees), ("ep", self.ep_degrees)):
+        for name, degrees in (("cp", self.cp_degrees), ("ep", self.ep_degrees), ("shard-groups", self.shard_groups)):
             if degrees != (1,):
                 shared[name] = ",".join(map(str, degrees))
         if self.devices_per_machine is not None and self.inner_bandwidth is not None:
@@ -211,7 +216,8 @@ def _check_exchanged(instance: StrategyInstance, where: str) -> None:
     expect(
         (levels[0] is None) == (levels[1] is None), where, "inner_bandwidth", levels[1], "beside devices_per_machine"
     )
-    for name, degrees in (("cp_degrees", instance.cp_degrees), ("ep_degrees", instance.ep_degrees)):
+    for name in ("cp_degrees", "ep_degrees", "shard_groups"):
+        degrees = getattr(instance, name)
         expect_unique([str(each) for each in degrees], where, name)
         expect(bool(degrees), where, name, [], "at least one degree, such as 1")
     known = {node: own for node, own in exchanged.items() if node in flat.index}

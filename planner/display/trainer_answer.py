@@ -25,6 +25,7 @@ def show_answer(found: TrainerAnswer, result: Result) -> None:
     chunks = f" x {plan.virtual_stages} chunks" if plan.virtual_stages > 1 else ""
     degrees = f"pipeline {plan.pp_degree}{chunks} x tensor {plan.tp_degree} x data {plan.dp_degree}"
     degrees += f" x context {plan.cp_degree}" if plan.cp_degree > 1 else ""
+    degrees += f" in {plan.shard_groups} groups that share" if plan.shard_groups > 1 else ""
     degrees += f", experts on {plan.ep_degree}" if plan.ep_degree > 1 else ""
     parts = [_batch(found), str(plan.schedule), f"{found.recomputed} of {plural(found.layers, 'layer')} recomputed"]
     parts += [f"{_SHARED[found.sharding]} shared"] if found.sharding else []

@@ -72,7 +72,7 @@ class Trainer:
     of passes that it runs, of those in `formulations.simulation.orders`, its default first; those that serve have none.
     ``sequences``: it can share sequences in all layers. ``context``: it has context and expert parallelism.
     ``selective``: it can recompute the attention's core in all layers, and nothing else. ``sharding``: what its
-    replicas can share (`StrategyInstance`), or less than it has them share.
+    replicas can share (`StrategyInstance`), or less than it has them share. ``groups``: in groups of replicas (HSDP).
     """
 
     name: str
@@ -85,6 +85,7 @@ class Trainer:
     context: bool = False
     selective: bool = False
     sharding: tuple[int, ...] = (0, 1)
+    groups: bool = False
 
     @property
     def recomputes_ends(self) -> bool:
@@ -99,12 +100,12 @@ TRAINERS = {
     for trainer in (
         Trainer(
             "megatron", Degrees.ONE, Recompute.FIRST, counts=True, schedules=("1f1b", "interleaved"),
-            sequences=True, context=True, selective=True,
+            sequences=True, context=True, selective=True, groups=True,
         ),
         # Its replicas share everything (FSDP), but for DDP without a pipeline or tensor parallelism.
         Trainer(
             "torchtitan", Degrees.ONE, Recompute.ALL, counts=False, schedules=("1f1b", "gpipe", "interleaved"),
-            sequences=True, context=True, sharding=(0, 1, 3),
+            sequences=True, context=True, sharding=(0, 1, 3), groups=True,
         ),
         # Its pipeline engine refuses ZeRO 2 and 3, with one stage as well.
         Trainer("deepspeed", Degrees.ONE, Recompute.EACH, counts=False, schedules=("1f1b",)),

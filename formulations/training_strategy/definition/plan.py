@@ -20,7 +20,7 @@ class StrategyPlan:
     p ``virtual_stages`` of them, from the input side on. ``tmpcs`` has a TMPC for every layer. Replicas share what
     ``sharding`` says (`StrategyInstance`), tensor-parallel devices the sequences between split products if
     ``sequence_parallel``. Each of d replicas is ``cp_degree`` c devices that share the tokens of a sample; of all d c
-    devices ``ep_degree`` ones share the experts of a layer.
+    devices ``ep_degree`` ones share the experts of a layer. The replicas share in each of ``shard_groups`` groups.
     """
 
     pp_degree: Count
@@ -34,6 +34,7 @@ class StrategyPlan:
     sequence_parallel: Flag = False
     cp_degree: Count = 1
     ep_degree: Count = 1
+    shard_groups: Count = 1
 
     @property
     def replicas(self) -> int:
@@ -87,7 +88,7 @@ def _written(instance: StrategyInstance, plan: StrategyPlan) -> _Declared:
 
 plan_from_json, plan_to_json = exchange(
     '``{"pp_degree", "tp_degree", "dp_degree", "virtual_stages", "schedule", "chunks", "tmpcs", "sharding", '
-    '"sequence_parallel", "cp_degree", "ep_degree", "num_microbatches", "sharded"}``.',
+    '"sequence_parallel", "cp_degree", "ep_degree", "shard_groups", "num_microbatches", "sharded"}``.',
     _Declared,
     _read,
     _written,

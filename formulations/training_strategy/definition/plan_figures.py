@@ -66,6 +66,7 @@ def breakdown(instance: StrategyInstance, plan: StrategyPlan) -> Breakdown:
         **({"sequence_parallel": True} if plan.sequence_parallel else {}),
         **({"cp_degree": plan.cp_degree} if plan.cp_degree > 1 else {}),
         **({"ep_degree": plan.ep_degree} if plan.ep_degree > 1 else {}),
+        **({"shard_groups": plan.shard_groups} if plan.shard_groups > 1 else {}),
         "batch_time": total,
         **({"exposed_gradients": total - ran.makespan_s} if instance.overlaps_gradients else {}),
         "bubble_share": max(0.0, 1 - busy / lanes) if lanes > 0 else 0.0,

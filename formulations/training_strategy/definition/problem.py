@@ -36,6 +36,7 @@ from formulations.stage_partitioning.definition.problem import MEMORY_SLACK
 from formulations.training_strategy.definition.plan import StrategyPlan
 from formulations.training_strategy.definition.sharing import (
     bandwidth,
+    has_groups,
     no_experts,
     offers_sequences,
     shared_in,
@@ -230,7 +231,8 @@ def violations(instance: StrategyInstance, plan: StrategyPlan) -> tuple[Violatio
     layer, of those that share sequences if the plan does and the layer has the choice), ``order`` (no edge runs
     backwards), ``devices`` (p t c d <= K), ``dp_degree`` (d divides N, and is at most ``max_dp_degree``), ``sharding``
     (one of the instance's levels, 2 without a pipeline alone; sequences where a layer has the choice; c and e among the
-    instance's degrees, e a divisor of c d, and sequences are shared if e and t are more than 1), ``schedule``
+    instance's degrees, e a divisor of c d, and sequences are shared if e and t are more than 1; groups that share
+    among the instance's numbers, a divisor of d, with several devices in each and no shared experts), ``schedule``
     (one of the instance's, with as many chunks on a device as it and the instance take, and an order for these
     numbers), ``memory`` (<= M on every device).
     """
@@ -315,6 +317,9 @@ def _sharing(instance: StrategyInstance, plan: StrategyPlan) -> Iterator[Violati
     if plan.ep_degree not in instance.ep_degrees:
         rule = ", ".join(map(str, instance.ep_degrees))
         yield Violation("sharding", f"expert-parallel degree {plan.ep_degree}; expected one of {rule}")
+    if plan.shard_groups not in instance.shard_groups or not has_groups(plan):
+        rule = f"one of {', '.join(map(str, instance.shard_groups))} that divides d, of replicas that share something"
+        yield Violation("sharding", f"{plan.shard_groups} groups; expected {rule}")
     reason = no_experts(plan)
     if reason is not None:
         yield Violation("sharding", reason)

@@ -24,6 +24,7 @@ def runs(trainer: Trainer, instance: StrategyInstance, plan: StrategyPlan) -> bo
         by.level in trainer.sharding
         and (trainer.sequences or not by.sequences)
         and (trainer.context or by.context == by.expert == 1)
+        and (trainer.groups or by.groups == 1)
     )
 
 
@@ -34,6 +35,7 @@ OF_DEGREES = (
     Quantity("dp_degree", "replicas of the pipeline", lambda _, plan: int(plan.dp_degree)),
     Quantity("cp_degree", "devices that share the tokens of a sample", lambda _, plan: int(plan.cp_degree)),
     Quantity("ep_degree", "devices that share the experts of a layer", lambda _, plan: int(plan.ep_degree)),
+    Quantity("shard_groups", "groups of replicas that share in each", lambda _, plan: int(plan.shard_groups)),
     Quantity("virtual_stages", "chunks of layers of a device", lambda _, plan: int(plan.virtual_stages)),
     Quantity("sharding", "what replicas share (ZeRO's stage)", lambda _, plan: int(plan.sharding)),
     Quantity(

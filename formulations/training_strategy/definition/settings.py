@@ -109,6 +109,12 @@ _OWN = (
         "cp", parse_degrees, "degrees of context parallelism to choose from", metavar="1,2,...", field="cp_degrees"
     ),
     Setting("ep", parse_degrees, "degrees of expert parallelism to choose from", metavar="1,2,...", field="ep_degrees"),
+    Setting(
+        "shard-groups",
+        parse_degrees,
+        "groups of replicas to choose from: each shares in itself what --sharding says (HSDP)",
+        metavar="1,2,...",
+    ),
     Setting("devices-per-machine", parse_count, "devices that --inner-bandwidth joins", metavar="G"),
     Setting("inner-bandwidth", parse_bandwidth, "between devices of a machine", metavar="SIZE/s"),
     Setting(

@@ -19,7 +19,8 @@ class Shared(NamedTuple):
 
     ``level`` of ``sharding`` over so many ``replicas`` d c, of a pipeline or not; ``sequences`` or not; the degrees of
     ``context`` and ``expert`` parallelism. Whether sums of gradients, and stages, stay in a machine. Of what is sent
-    behind the passes, gradients are the share ``scattered`` where states are shared.
+    behind the passes, gradients are the share ``scattered`` where states are shared: in each of so many ``groups``,
+    which may stay in a machine each.
     """
 
     level: int = 0
@@ -31,6 +32,8 @@ class Shared(NamedTuple):
     sums_inside: bool = False
     stages_inside: bool = False
     scattered: float = 0.5
+    groups: int = 1
+    group_inside: bool = False
 
 
 def shared_in(instance: StrategyInstance, plan: StrategyPlan) -> Shared:
@@ -40,7 +43,8 @@ def shared_in(instance: StrategyInstance, plan: StrategyPlan) -> Shared:
     """
     p, t, replicas = plan.pp_degree, plan.tp_degree, plan.replicas
     level = plan.sharding if replicas > 1 else 0
-    return Shared(
+    groups = plan.shard_groups if level else 1
+    made = Shared(
         level,
         replicas if level or plan.ep_degree > 1 else 1,
         level == MOST_SHARED and p > 1,
@@ -49,8 +53,22 @@ def shared_in(instance: StrategyInstance, plan: StrategyPlan) -> Shared:
         plan.ep_degree,
         replicas > 1 and is_inside(instance, t * replicas),
         p > 1 and is_inside(instance, p * t * replicas),
-        instance.gradients_per_weight / (1 + instance.gradients_per_weight) if level else 0.5,
+        groups=groups,
+        group_inside=replicas > groups and is_inside(instance, t * (replicas // groups)),
     )
+    gradients, weights = _sums(instance, made) if level else (0.5, 0.5)
+    return made._replace(scattered=gradients / (gradients + weights))
+
+
+def _sums(instance: StrategyInstance, by: Shared) -> tuple[float, float]:
+    """Time of what is sent behind the passes for a byte of dense weights: gradients, and updated weights.
+
+    Gradients are reduce-scattered in a group, and what each device has of them all-reduced over the groups.
+    """
+    size = by.replicas // by.groups
+    within = 2 * (size - 1) / size / bandwidth(instance, by.group_inside)
+    among = 4 * (by.groups - 1) / (by.groups * size) / bandwidth(instance, by.sums_inside)
+    return instance.gradients_per_weight * (within + among), within
 
 
 def is_inside(instance: StrategyInstance, devices: int) -> bool:
@@ -71,12 +89,13 @@ def bandwidth(instance: StrategyInstance, inside: bool) -> float:
 def ways(instance: StrategyInstance, layer: Layer, t: int, by: Shared) -> tuple[Tmpc, ...]:
     """The TMPCs that a plan may choose for a layer at degree t, as one of its d replicas runs them.
 
-    Of what replicas share a device holds a d-th part. With c = 2 (d-1)/d * weights / B for sending and receiving all
-    weights once, and g bytes of gradients for each of weights, level 2 scatters gradients in each backward pass, which
-    takes g c at least; level 3 gathers weights in both passes, so they take c and (1 + g) c at least, and holds, behind
-    the first layer's static bytes, the weights of two layers and the gradients of one, the largest. In a pipeline level
-    3 gathers weights before the batch and scatters gradients behind it: both are held whole besides the shares. Behind
-    the passes 2 g c are sent at level 0, (1 + g) c above it, so what is sent in the last pass counts twice.
+    Of what replicas share a device holds a d-th part, d being those of a group (`Shared.groups`). With c = 2 (d-1)/d *
+    weights / B for sending and receiving all weights once, and g bytes of gradients for each of weights, level 2
+    scatters gradients in each backward pass, which takes g c at least; level 3 gathers weights in both passes, so they
+    take c and (1 + g) c at least, and holds, behind the first layer's static bytes, the weights of two layers and the
+    gradients of one, the largest. In a pipeline level 3 gathers weights before the batch and scatters gradients behind
+    it: both are held whole besides the shares. Behind the passes 2 g c are sent at level 0, (1 + g) c above it (and
+    sums among groups), so what is sent in the last pass counts twice.
 
     Source
     ------
@@ -87,11 +106,16 @@ def ways(instance: StrategyInstance, layer: Layer, t: int, by: Shared) -> tuple[
     g = instance.gradients_per_weight
     if (by in (Shared(), Shared(sequences=True)) and g == 1) or not found:
         return found
-    level, d, in_pipeline, _, c, e, sums_inside, stages_inside, _ = by
+    level, in_pipeline, c, e = by.level, by.in_pipeline, by.context, by.expert
+    d = by.replicas // by.groups
     forward = min(x.time for x in found) / c / 3
     exchanged = _exchange(instance, layer, t, by)
     per_weight = shared_per_weight(instance, level)
-    of_sums = bandwidth(instance, sums_inside)
+    # Sums of gradients are (d-1)/d of what stands in weight_bytes, of all replicas at the bandwidth of stages.
+    scale, of_stages = g if level == 0 else (1 + g) / 2, bandwidth(instance, by.stages_inside)
+    scale *= of_stages / bandwidth(instance, by.sums_inside)
+    if by.groups > 1:
+        scale = sum(_sums(instance, by)) * of_stages * by.replicas / (4 * (by.replicas - 1))
     most = 0.0
     if level == MOST_SHARED and not in_pipeline and layer.id == instance.chain[0].id:
         most = (2 + g) * max(
@@ -106,15 +130,14 @@ def ways(instance: StrategyInstance, layer: Layer, t: int, by: Shared) -> tuple[
         again = exchanged if x.time / c / 3 > forward else 0.0
         time, first = x.time / c + 3 * exchanged + again, forward + exchanged
         if level > 1 and not in_pipeline:
-            sent = 2 * summed / of_sums
+            sent = 2 * summed / bandwidth(instance, by.group_inside)
             time += max(0.0, (g + (level == MOST_SHARED)) * sent - (time - first))
             time += max(0.0, sent - first) if level == MOST_SHARED else 0.0
-        # Sums of gradients are (d-1)/d of what stands here, at the bandwidth of stages.
         weights = summed * d / (d - 1) if e > 1 and d > 1 else x.weight_bytes
         return replace(
             x,
             time=time,
-            weight_bytes=weights * (g if level == 0 else (1 + g) / 2) * bandwidth(instance, stages_inside) / of_sums,
+            weight_bytes=weights * scale,
             activation_bytes=x.activation_bytes / c,
             static_bytes=static,
             sync_forward_bytes={node: size / c for node, size in x.sync_forward_bytes.items()},
@@ -169,7 +192,7 @@ def of_shared(instance: StrategyInstance, by: Shared) -> StrategyInstance:
     edges = tuple(replace(edge, bytes=edge.bytes / by.context) for edge in instance.flat.edges)
     flat = replace(instance.flat, layers=layers, edges=edges, bandwidth=bandwidth(instance, by.stages_inside))
     nothing: dict[str, Any] = {"sharded_per_weight": 0.0, "sharding": (), "cp_degrees": (1,), "ep_degrees": (1,)}
-    nothing["gradients_per_weight"] = 1.0
+    nothing |= {"gradients_per_weight": 1.0, "shard_groups": (1,)}
     return replace(instance, flat=flat, exchanged={}, devices_per_machine=None, inner_bandwidth=None, **nothing)
 
 
@@ -183,9 +206,17 @@ def no_experts(plan: StrategyPlan) -> str | None:
     e = plan.ep_degree
     if plan.replicas % e:
         return f"{e} devices share experts; expected a divisor of {plan.replicas}, those of the same dense weights"
+    if e > 1 and plan.shard_groups > 1:
+        return f"{e} devices share experts in {plan.shard_groups} groups that share states; expected one group"
     if e > 1 and plan.tp_degree > 1 and not plan.sequence_parallel:
         return f"{plan.tp_degree} tensor-parallel devices each send all tokens to experts; expected shared sequences"
     return None
+
+
+def has_groups(plan: StrategyPlan) -> bool:
+    """Whether replicas can be so many groups: of equally many, of which each has something to share."""
+    r = plan.shard_groups
+    return r == 1 or (plan.sharding > 0 and plan.dp_degree % r == 0 and plan.replicas > r)
 
 
 def shares_more(level: int, pp_degree: int) -> bool:

@@ -63,7 +63,8 @@ class StrategyModel(ABC):
             return sum(value(own.degrees) * self.of("chosen")[c] for c, own in enumerate(self.data))
 
         fields = {"pp_degree": "p", "tp_degree": "t", "dp_degree": "d", "virtual_stages": "V", "sharding": "level",
-                  "sequence_parallel": "sequences", "cp_degree": "c", "ep_degree": "e"}  # fmt: skip
+                  "sequence_parallel": "sequences", "cp_degree": "c", "ep_degree": "e",
+                  "shard_groups": "r"}  # fmt: skip
         found = {name: lambda field=field: total(operator.attrgetter(field)) for name, field in fields.items()}
         return {**found, "schedule": lambda name: total(lambda degrees: int(degrees.schedule == name))}
 

@@ -72,7 +72,8 @@ class Layout:
     unknown); the ``schedule``, the order of passes that the plan's time is of; and ``sharding``, what replicas share: 1
     the optimizer's states, 2 gradients as well, 3 weights as well. ``sequences``: tensor-parallel devices share them.
     ``selective``: all layers recompute the attention's core. Each replica is ``context`` devices for each of its tensor
-    ranks, and of all of these ``expert`` ones share experts. ``overlaps``: gradients are summed beside passes.
+    ranks, and of all of these ``expert`` ones share experts. What replicas share they share in each of ``groups``.
+    ``overlaps``: gradients are summed beside passes.
     """
 
     stages: tuple[Stage, ...]
@@ -86,6 +87,7 @@ class Layout:
     selective: bool = False
     context: int = 1
     expert: int = 1
+    groups: int = 1
     overlaps: bool = field(default=False, compare=False)
 
     @property

@@ -16,7 +16,7 @@ from planner.training.trainers.layout import DECODER, EMBEDDING, HEAD, MTP, Laye
 _LETTERS = {EMBEDDING: "E", DECODER: "t", MTP: "m", HEAD: "L"}
 _ROLES = {letter: role for role, letter in _LETTERS.items()}
 _ARGUMENT = re.compile(r"--([a-z-]+) (?:\"([^\"]*)\"|(\S+))")
-_SHARING = "context-parallel-size", "expert-model-parallel-size"
+_SHARING = "context-parallel-size", "expert-model-parallel-size", "num-distributed-optimizer-instances"
 _WORLD = re.compile(r"WORLD_SIZE=(\d+)")
 #: As Megatron's own parser unrolls them, in this order.
 _REPEATED = (re.compile(r"\(([^)]+)\)\*(\d+)"), re.compile(r"(.)\*(\d+)"))
@@ -44,6 +44,8 @@ def write(layout: Layout) -> str:
     mtp = sum(layer.role == MTP for layer in counted.layers)
     if layout.sharding:
         arguments.append("--use-distributed-optimizer")
+    if layout.groups > 1:
+        arguments.append(f"--num-distributed-optimizer-instances {layout.groups}")
     if layout.overlaps:
         arguments.append("--overlap-grad-reduce")
         if layout.virtual > 1:  # else all ranks begin a chunk's sum together
@@ -80,7 +82,7 @@ def read(text: str) -> Layout:
         assert world is not None
         tp, pp = int(arguments["tensor-model-parallel-size"]), int(arguments["pipeline-model-parallel-size"])
         rows = stages(arguments["pipeline-model-parallel-layout"])
-        context, expert = (int(arguments.get(name, 1)) for name in _SHARING)
+        context, expert, groups = (int(arguments.get(name, 1)) for name in _SHARING)
         dp, rest = divmod(int(world.group(1)), tp * pp * context)
         recomputed = int(arguments.get("recompute-num-layers", 0))
     except (KeyError, AssertionError, ZeroDivisionError) as missing:
@@ -89,7 +91,7 @@ def read(text: str) -> Layout:
         raise ValueError(f"{len(rows)} stages, {pp} ranks and a world of {world.group(1)} do not fit together")
     made = tuple(Stage(_recomputing(row, recomputed), dp, tp) for row in rows)
     selective = arguments.get("recompute-granularity") == "selective"
-    return Layout(made, virtual=len(rows) // pp, selective=selective, context=context, expert=expert)
+    return Layout(made, virtual=len(rows) // pp, selective=selective, context=context, expert=expert, groups=groups)
 
 
 def stages(text: str) -> list[list[str]]:

@@ -105,6 +105,8 @@ def _of_stages(
         refused = (f"replicas share {_SHARED[by.level]}; {wanted.name} does not", *refused)
     if not wanted.trainer.context and by.context * by.expert > 1:
         refused = (f"devices share tokens or experts; the layout of {wanted.name} does not say so", *refused)
+    if not wanted.trainer.groups and by.groups > 1:
+        refused = (f"replicas share in {by.groups} groups; the layout of {wanted.name} does not say so", *refused)
     if virtual > 1 and "interleaved" not in wanted.trainer.schedules:
         refused = (f"devices have {virtual} chunks of layers; {wanted.name} has one on each", *refused)
     if refused:
@@ -132,7 +134,7 @@ def _of_stages(
     degrees = zip(rows, plan.stages, strict=True)
     stages = tuple(Stage(tuple(row), stage.dp_degree, stage.tp_degree) for row, stage in degrees)
     samples, tokens = (_count(flat.options, name) for name in ("microbatch", "seq-len"))
-    shared = by.level, has_sequences, any(map(is_selective, names)), by.context, by.expert
+    shared = by.level, has_sequences, any(map(is_selective, names)), by.context, by.expert, by.groups
     layout = Layout(stages, virtual, flat.num_microbatches, schedule, samples, tokens, *shared)
     return _check(layout, wanted, [*notes, *_left_out(layout, wanted)])
 

@@ -94,8 +94,9 @@ def own_names(modules: Iterable[str]) -> dict[str, str] | None:
 def write(layout: Layout) -> str:
     """A recipe. ``layout`` has one pair of degrees, named modules, and all decoder layers recomputed or none.
 
-    Replicas are shards of FSDP, as torchtitan has no others beside a pipeline or tensor parallelism. All micro-batches
-    of a pipeline are one local batch, since gradient accumulation empties it; without one they are accumulated.
+    Replicas, or those of a group, are shards of FSDP, as torchtitan has no others beside a pipeline or tensor
+    parallelism. All micro-batches of a pipeline are one local batch, as gradient accumulation empties it; without one
+    they are accumulated.
     """
     pp, dp, tp = layout.pp_degree, layout.dp_degree, layout.tp_degree
     batch = replace(layout.batch, microbatches=pytorch.microbatches(layout))
@@ -103,8 +104,8 @@ def write(layout: Layout) -> str:
     is_sharded = layout.sharding > 0 or pp * tp * layout.context > 1
     assigned = {
         _PARALLELISM + "pipeline_parallel_degree": pp,
-        _PARALLELISM + "data_parallel_replicate_degree": 1 if is_sharded else dp,
-        _PARALLELISM + "data_parallel_shard_degree": dp if is_sharded else 1,
+        _PARALLELISM + "data_parallel_replicate_degree": layout.groups if is_sharded else dp,
+        _PARALLELISM + "data_parallel_shard_degree": dp // layout.groups if is_sharded else 1,
         _PARALLELISM + "tensor_parallel_degree": tp,
         _PARALLELISM + "pipeline_parallel_schedule": _SCHEDULES.get(layout.schedule or "", default),
         _PARALLELISM + "pipeline_parallel_microbatch_size": batch.samples,
@@ -147,4 +148,5 @@ def read(text: str) -> Layout:
         Stage(tuple(Layer("", (name,), name in recomputed) for name in part), replicas * shards, tp) for part in parts
     )
     context, expert = (int(found.get(_PARALLELISM + name, 1)) for name in _shared(Layout(())))
-    return Layout(tuple(stages), virtual=len(parts) // pp, context=context, expert=expert)
+    groups = replicas if shards * context > 1 else 1  # else nothing is shared
+    return Layout(tuple(stages), virtual=len(parts) // pp, context=context, expert=expert, groups=groups)

@@ -28,40 +28,17 @@ from solvers.outcome import Limits, Status, Stop, Watch
 F1B = Schedule.ONE_F_ONE_B
 
 
-def chain(memory: float = 1e9, ratio: float = 3.0) -> StrategyInstance:
+def chain() -> StrategyInstance:
     """Four layers of 3 s, 2 bytes of weights and 8 static bytes, 3 per byte of weights shared; 1 of activations."""
     layers = tuple(Layer(v, {1: (Tmpc("keep", 3.0, 2.0, 1.0, 8.0),)}) for v in range(4))
     edges = tuple(Edge(v, v + 1, 0.0) for v in range(3))
-    return replace(of_chain(StageInstance("four", layers, edges, 8, memory, 1.0, 8)), sharded_per_weight=ratio)
+    return replace(of_chain(StageInstance("four", layers, edges, 8, 1e9, 1.0, 8)), sharded_per_weight=3.0)
 
 
 def plan(p: int, d: int, level: int = 1) -> StrategyPlan:
     size = 4 // p
     chunks = tuple(tuple(range(size * g, size * (g + 1))) for g in range(p))
     return StrategyPlan(p, 1, d, 1, F1B, chunks, dict.fromkeys(range(4), "keep"), level)
-
-
-@pytest.mark.parametrize(
-    ("given", "peak"),
-    [
-        (plan(1, 1), [4 * 8 + 4]),
-        (plan(1, 2), [4 * (8 - 6 / 2) + 4]),
-        (plan(1, 4), [4 * (8 - 6 * 3 / 4) + 4]),
-        (plan(2, 2), [2 * 5 + 2 * 2, 2 * 5 + 2]),
-        (plan(4, 2), [5 + 4, 5 + 3, 5 + 2, 5 + 1]),
-    ],
-)
-def test_a_device_holds_its_share(given: StrategyPlan, peak: list[float]) -> None:
-    instance = chain()
-    assert peak_memory(instance, given) == peak
-    assert peak_memory(of_shared(instance, shared_in(instance, given)), replace(given, sharding=0)) == peak
-    whole = replace(given, sharding=0)
-    assert evaluate(instance, given) == evaluate(replace(instance, sharded_per_weight=0.0), whole)
-    for limit, rules in ((max(peak), []), (max(peak) - 0.5, ["memory"])):
-        tight = replace(instance, flat=replace(instance.flat, memory_bytes=float(limit)))
-        assert [broken.rule for broken in violations(tight, given)][:1] == rules
-    held = FAMILY.breakdown(instance, given).rows
-    assert [row["memory_bytes"] for row in held] == peak
 
 
 def sharing_all(bandwidth: float, levels: tuple[int, ...] = (0, 1, 2, 3)) -> StrategyInstance:
@@ -95,7 +72,10 @@ def test_levels_by_hand(given: StrategyPlan, peak: list[float], time: tuple[floa
         own = of_shared(instance, shared_in(instance, given))
         assert peak_memory(own, replace(given, sharding=0)) == peak
         assert evaluate(own, replace(given, sharding=0)) == evaluate(instance, given)
-        assert violations(instance, given) == ()
+        assert [row["memory_bytes"] for row in FAMILY.breakdown(instance, given).rows] == peak
+        for limit, rules in ((max(peak), []), (max(peak) - 0.5, ["memory"])):
+            tight = replace(instance, flat=replace(instance.flat, memory_bytes=float(limit)))
+            assert [broken.rule for broken in violations(tight, given)][:1] == rules
 
 
 @pytest.mark.parametrize(
@@ -146,12 +126,12 @@ def test_gradients_of_twice_the_weights_by_hand(given: StrategyPlan, peak: float
     ("trainer", "bytes_"), [("megatron", (2, 4, 12)), ("torchtitan", (2, 4, 10)), ("deepspeed", (2, 2, 12))]
 )
 def test_weights_are_held_as_a_trainer_holds_them(trainer: str, bytes_: tuple[int, ...], tmp_path: Path) -> None:
-    plain = planner.load("llama3-8b")
-    made = planner.load("llama3-8b", shard_optimizer=trainer)
-    for one, other in zip(plain.flat.layers, made.flat.layers, strict=True):
-        for t in one.tmpcs:
-            for x, y in zip(one.tmpcs[t], other.tmpcs[t], strict=True):
-                assert y.static_bytes - x.static_bytes == pytest.approx((sum(bytes_) - 16) / 2 * x.weight_bytes)
+    plain, made = planner.load("llama3-8b"), planner.load("llama3-8b", shard_optimizer=trainer)
+    before, after = (
+        [x for layer in each.flat.layers for own in layer.tmpcs.values() for x in own] for each in (plain, made)
+    )
+    for x, y in zip(before, after, strict=True):
+        assert y.static_bytes - x.static_bytes == pytest.approx((sum(bytes_) - 16) / 2 * x.weight_bytes)
     assert (made.gradients_per_weight, made.sharded_per_weight) == (bytes_[1] / 2, bytes_[2] / 2)
     file = tmp_path / "held.json"
     file.write_text(json.dumps(family_of(made).to_json(made)))
@@ -160,6 +140,28 @@ def test_weights_are_held_as_a_trainer_holds_them(trainer: str, bytes_: tuple[in
     own = planner.load("chain8", problem="training_strategy", shard_optimizer=trainer)
     assert own.flat.layers == planner.load("chain8").layers and own.gradients_per_weight == 1
     assert f"not as {trainer} holds weights" in own.flat.warnings[-1]
+
+
+@pytest.mark.parametrize(
+    ("given", "peak", "time"),
+    [
+        # Two groups of two, a machine each: half of 8 bytes go there, and half of as many back, at 4 bytes/s; of a
+        # device's half of the gradients half go to the other group, and as many come back, at 1 byte/s.
+        (plan(1, 4, level=1), 4 * (10 - 6 / 2) + 4, 24 + (8 + 8) / 4 + 8),
+        # Gradients of each pass are scattered in the group, in 0.5 s of a layer.
+        (plan(1, 4, level=2), 4 * (10 - 8 / 2) + 4, 24 + (8 + 8) / 4 + 8),
+        # Two stages of 4 bytes.
+        (plan(2, 4, level=3), 2 * (10 - 10 / 2 + 4) + 4, 3 * 6 + (4 + 4) / 4 + 4),
+    ],
+)
+def test_groups_share_by_hand(given: StrategyPlan, peak: float, time: float) -> None:
+    made = replace(sharing_all(1.0), shard_groups=(1, 2), devices_per_machine=2, inner_bandwidth=4.0)
+    given = replace(given, shard_groups=2)
+    check(made, "groups")
+    assert max(peak_memory(made, given)) == peak and evaluate(made, given) == pytest.approx(time)
+    assert violations(made, given) == () and FAMILY.breakdown(made, given).figures["shard_groups"] == 2
+    for wrong in ({"shard_groups": 4}, {"sharding": 0}, {"dp_degree": 1}, {"dp_degree": 2}):
+        assert "sharding" in [each.rule for each in violations(made, replace(given, **wrong))]
 
 
 def making_again(most: int = 1) -> StrategyInstance:
@@ -293,14 +295,6 @@ def test_chunks_of_a_device_sum_one_after_the_other() -> None:
     assert evaluate(own, given) == ended[2] + 32 > ended[0] + 16
 
 
-def test_overlap_is_a_setting_and_stands_in_files(tmp_path: Path) -> None:
-    made = planner.load("chain8", problem="training_strategy", overlap_gradients=True)
-    assert made.overlaps_gradients and made.options["overlap-gradients"] is True
-    file = tmp_path / "beside.json"
-    file.write_text(json.dumps(family_of(made).to_json(made)))
-    assert planner.load(str(file)) == made
-
-
 def test_levels_that_break_a_rule() -> None:
     instance = sharing_all(1.0, (0, 1, 2))
     for wrong in (plan(1, 2, level=3), plan(2, 2, level=2), replace(plan(1, 2), sequence_parallel=True)):
@@ -387,17 +381,6 @@ def test_bad_exchanges_are_refused(given: dict[str, Any], words: str) -> None:
         check(replace(exchange(), **given), "instance")
 
 
-def test_sharing_admits_plans_that_memory_forbids() -> None:
-    """Eight replicas hold 4 (8 - 6 * 7/8) + 4 bytes of all layers; without sharing 36, so that stages are needed."""
-    limited = chain(memory=24.0)
-    limited = replace(limited, flat=replace(limited.flat, bandwidth=1000.0))
-    found = planner.solve(limited, exact=True)
-    assert found.plan is not None and (found.plan["dp_degree"], found.plan["pp_degree"]) == (8, 1)
-    whole = planner.solve(replace(limited, sharded_per_weight=0.0), exact=True)
-    assert whole.plan is not None and whole.plan["pp_degree"] > 1
-    assert whole.objective is not None and found.objective is not None and found.objective < whole.objective
-
-
 def agrees(instance: StrategyInstance, solve: Any, tolerance: float, number: int) -> bool:
     """One method against all plans; whether there is one."""
     best, found = optimum(instance), solve(instance, Limits(), Watch())
@@ -433,13 +416,21 @@ def case_in_turn(number: int, most_layers: int = 3) -> StrategyInstance:
     return replace(make(number, most_layers), makes_again_in_turn=True, overlaps_gradients=number % 2 == 0)
 
 
+def case_of_groups(number: int, most_layers: int = 3) -> StrategyInstance:
+    """Any of these whose replicas may share in groups, on twice the devices."""
+    made = (case, case_of_more, case_of_exchange)[number % 3](number, most_layers)
+    groups = random.Random(f"groups {number}").choice([(1, 2), (1, 2), (2,), (1, 4, 2)])
+    flat = replace(made.flat, num_devices=max(4, made.flat.num_devices), num_microbatches=4)
+    return replace(made, flat=flat, shard_groups=groups, overlaps_gradients=number % 2 == 0)
+
+
 def case_of_overlap(number: int, most_layers: int = 3) -> StrategyInstance:
     """Any of these with sums of gradients beside passes."""
     make = (case, case_of_more, case_of_exchange)[number % 3]
     return replace(make(number, most_layers), overlaps_gradients=True)
 
 
-@pytest.mark.parametrize("make", [case, case_of_more, case_of_exchange, case_of_overlap, case_in_turn])
+@pytest.mark.parametrize("make", [case, case_of_more, case_of_exchange, case_of_overlap, case_in_turn, case_of_groups])
 def test_exact_search_against_brute_force(make: Any, cases: int, many: int) -> None:
     numbers = range(10_000, 10_000 + many) if many else range(2 * cases)
     feasible = [agrees(make(number, 4 if many else 3), exact.solve, 1e-9, number) for number in numbers]
@@ -455,7 +446,7 @@ def test_levels_are_chosen_where_memory_is_short(memory: float, level: int | Non
     assert found.infeasible == (level is None)
 
 
-@pytest.mark.parametrize("make", [case, case_of_more, case_of_exchange, case_of_overlap, case_in_turn])
+@pytest.mark.parametrize("make", [case, case_of_more, case_of_exchange, case_of_overlap, case_in_turn, case_of_groups])
 @pytest.mark.parametrize("room", [milp, cpsat])
 def test_models_against_brute_force(room: Any, make: Any, cases: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room.Model, "cut_off", lambda *given: pytest.fail(f"memory is no row of the model: {given[1]}"))
@@ -497,8 +488,9 @@ def test_trainers_share_as_well(name: str, cases: int) -> None:
 
 
 def test_files_and_settings_say_what_is_shared(tmp_path: Path) -> None:
-    made = planner.load("chain8", problem="training_strategy", shard_optimizer="0.5")
+    made = planner.load("chain8", problem="training_strategy", shard_optimizer="0.5", overlap_gradients=True)
     assert made.sharded_per_weight == 0.5 and made.options["shard-optimizer"] == 0.5
+    assert made.overlaps_gradients and made.options["overlap-gradients"] is True
     file = tmp_path / "shared.json"
     file.write_text(json.dumps(family_of(made).to_json(made)))
     again = planner.load(str(file))

@@ -197,18 +197,18 @@ def _summed(order: list, ends: dict, buckets: list[list[tuple[float, float]]]) -
 def plans(instance: StrategyInstance) -> Iterator[dict[str, Any]]:
     """All plans in JSON form, whatever devices hold."""
     for t, d, schedule, V, p, cuts in layouts(instance):
-        for level, sequences, c, e in _shared(instance, p, t, d):
+        for level, sequences, c, e, r in _shared(instance, p, t, d):
             tmpcs = _tmpcs(instance, t, sequences)
             ways = [[(v, x.id) for x in tmpcs[v]] for chunk in cuts for v in chunk]
             for chosen in product(*ways):
                 yield {"pp_degree": p, "tp_degree": t, "dp_degree": d, "virtual_stages": V, "schedule": schedule,
                        "chunks": cuts, "tmpcs": {str(v): name for v, name in chosen},
                        "sharding": level, "sequence_parallel": sequences,
-                       "cp_degree": c, "ep_degree": e}  # fmt: skip
+                       "cp_degree": c, "ep_degree": e, "shard_groups": r}  # fmt: skip
 
 
-def _shared(instance: StrategyInstance, p: int, t: int, d: int) -> Iterator[tuple[int, bool, int, int]]:
-    """Levels of sharding, whether sequences are shared, degrees of context and expert parallelism."""
+def _shared(instance: StrategyInstance, p: int, t: int, d: int) -> Iterator[tuple[int, bool, int, int, int]]:
+    """Levels of sharding, whether sequences are shared, degrees of context and expert parallelism, groups."""
     kinds = [["sequence" in x.id for x in layer.tmpcs.get(t, ())] for layer in instance.flat.layers]
     has_choice = any(True in own and False in own for own in kinds)
     levels = instance.sharding or (1 if instance.sharded_per_weight else 0,)
@@ -216,7 +216,9 @@ def _shared(instance: StrategyInstance, p: int, t: int, d: int) -> Iterator[tupl
         if (level == 2 and p > 1) or (sequences and not has_choice) or p * t * c * d > instance.flat.num_devices:
             continue
         if c * d % e == 0 and (e == 1 or t == 1 or sequences):
-            yield level, sequences, c, e
+            for r in instance.shard_groups:
+                if r == 1 or (e == 1 and level > 0 and d % r == 0 and c * d > r):
+                    yield level, sequences, c, e, r
 
 
 def _tmpcs(instance: StrategyInstance, t: int, sequences: bool) -> dict[Any, list[Tmpc]]:
@@ -284,7 +286,7 @@ def _moments(schedule: str, p: int, m: int, V: int) -> list[set]:
 
 def _run(instance, cuts, t, d, p, schedule, moments, by):
     """Times of the chunks and the longest sum of gradients, for every choice of TMPCs that fits; times once each."""
-    flat, (level, sequences, c, e) = instance.flat, by
+    flat, (level, sequences, c, e, r) = instance.flat, by
     grads = instance.gradients_per_weight
     tmpcs = _tmpcs(instance, t, sequences)
     if not all(tmpcs.values()):
@@ -297,14 +299,14 @@ def _run(instance, cuts, t, d, p, schedule, moments, by):
 
     # Weights of a device, dense ones on all c d devices and a share of the experts on every e-th; what goes to and from
     # the others with each micro-batch, beside a layer's passes: once, or thrice.
-    D, same = c * d, c * d // e
+    D, same, group = c * d, c * d // e // r, c * d // r
     dense, experts = {}, {}
     for v, found in tmpcs.items():
         of_experts = instance.exchanged[v].expert_weight_bytes / t if v in instance.exchanged else 0.0
         dense[v], experts[v] = found[0].weight_bytes - of_experts, of_experts / e
     weight = {v: dense[v] + experts[v] for v in tmpcs}
-    summed = {v: dense[v] * (1 - 1 / D) + experts[v] * (1 - 1 / same) for v in tmpcs}
-    once = {v: 2 * size / rate(t * D) if p == 1 else 0.0 for v, size in summed.items()}
+    summed = {v: dense[v] * (1 - 1 / group) + experts[v] * (1 - 1 / same) for v in tmpcs}
+    once = {v: 2 * size / rate(t * group) if p == 1 else 0.0 for v, size in summed.items()}
 
     def spent(v, x):
         least = min(y.time for y in tmpcs[v])
@@ -339,11 +341,14 @@ def _run(instance, cuts, t, d, p, schedule, moments, by):
     # Each byte of gradients is sent twice, there and back; where states are shared weights come back instead.
     is_whole = level == 0 or D == 1
     there, returned = (4 * grads, 0) if is_whole else (2 * grads, 2)
-    sums = max((there + returned) * sum(weights[i::p]) / rate(t * D) for i in range(p))
+    there, returned = there / rate(t * group), returned / rate(t * group)
+    if r > 1:  # what a device has of the sums goes around the r others that have the same part
+        there += 4 * grads * (1 / group - 1 / D) / (1 - 1 / group) / rate(t * D)
+    sums = max((there + returned) * sum(weights[i::p]) for i in range(p))
     buckets: list = [[] for _ in cuts]
     if instance.overlaps_gradients:
         for g, chunk in enumerate(cuts):
-            own = [there * summed[v] / rate(t * D) for v in chunk]
+            own = [there * summed[v] for v in chunk]
             back = [min(spent(v, x) for x in tmpcs[v]) / 3 * (1 if schedule.startswith("zb") else 2) for v in chunk]
             is_hidden = g == 0 and not (level == 3 and p > 1 and D > 1)
             layers = [(sum(back[:k]), own[k]) for k in reversed(range(len(chunk)))]
@@ -359,7 +364,7 @@ def _run(instance, cuts, t, d, p, schedule, moments, by):
             static = sum(x.static_bytes for x in choice)
             for v in (v for chunk in own for v in chunk):
                 static -= (e - 1) * experts[v] * (1 + grads + instance.sharded_per_weight)
-                static -= shared * (dense[v] - dense[v] / D + experts[v] - experts[v] / same)
+                static -= shared * (dense[v] - dense[v] / group + experts[v] - experts[v] / same)
                 if level == 3 and D > 1 and p > 1:
                     static += (1 + grads) * weight[v]
             if level == 3 and D > 1 and p == 1:

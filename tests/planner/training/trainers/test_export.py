@@ -329,23 +329,28 @@ def test_megatron_begins_the_sums_of_each_rank_by_themselves_where_it_has_severa
 
 
 @pytest.mark.parametrize(
-    ("name", "level", "pp", "words"),
+    ("name", "level", "pp", "groups", "words"),
     [
-        ("deepspeed", 2, 1, "replicas share gradients; deepspeed does not"),
-        ("deepspeed", 3, 2, "replicas share weights; deepspeed does not"),
-        ("megatron", 3, 1, "replicas share weights; megatron does not"),
-        ("megatron", 2, 1, "replicas share gradients; megatron does not"),
-        ("torchtitan", 3, 2, "data_parallel_shard_degree = 2"),
-        ("galvatron", 2, 1, '"zero2"'),
+        ("deepspeed", 2, 1, 1, "replicas share gradients; deepspeed does not"),
+        ("deepspeed", 3, 2, 1, "replicas share weights; deepspeed does not"),
+        ("megatron", 3, 1, 1, "replicas share weights; megatron does not"),
+        ("megatron", 2, 1, 1, "replicas share gradients; megatron does not"),
+        ("torchtitan", 3, 2, 1, "data_parallel_replicate_degree = 1|data_parallel_shard_degree = 2"),
+        ("galvatron", 2, 1, 1, '"zero2"'),
+        ("deepspeed", 1, 1, 2, "replicas share in 2 groups; the layout of deepspeed does not say so"),
+        ("megatron", 1, 2, 2, "--use-distributed-optimizer|--num-distributed-optimizer-instances 2"),
+        ("torchtitan", 3, 2, 2, "data_parallel_replicate_degree = 2|data_parallel_shard_degree = 2"),
     ],
 )
-def test_more_that_is_shared_is_written_or_refused(name: str, level: int, pp: int, words: str) -> None:
-    instance = planner.load("chain8-strategy", memory="1GB", schedule="1f1b", virtual_stages=1)
+def test_more_that_is_shared_is_written_or_refused(name: str, level: int, pp: int, groups: int, words: str) -> None:
+    instance = planner.load("chain8-strategy", memory="1GB", schedule="1f1b", virtual_stages=1, devices=8)
     instance = replace(instance, sharded_per_weight=0.001, sharding=(level,), flat=with_states(instance.flat))
+    instance = replace(instance, shard_groups=(1, 2))
     chunks = [list(range(8))] if pp == 1 else [[0, 1, 2, 3], [4, 5, 6, 7]]
-    plan = strategy("1f1b", chunks, dp=2) | {"sharding": level}
+    plan = strategy("1f1b", chunks, dp=2 * groups) | {"sharding": level, "shard_groups": groups}
     found = planner.export(instance, plan, name)
-    assert words in (found.text or found.refused or "")
+    assert all(each in (found.text or found.refused or "") for each in words.split("|"))
+    assert found.text is None or found.lossless
     assert realizable(instance, plan_from_json(instance, plan), name) == (found.refused is None)
     assert not any("holds less" in note for note in found.notes) and (found.refused is None) == (found.text is not None)
 
