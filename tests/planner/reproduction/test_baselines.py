@@ -64,11 +64,15 @@ def test_the_max_load_program_on_its_releases_graphs(published: Path, monkeypatc
 
 
 @pytest.mark.paper
-def test_running_the_best_of_amps_record(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("batch", "first", "tenth"), [(32, 4.27, 4.01), pytest.param(256, None, 0.12, marks=pytest.mark.slow)]
+)
+def test_running_the_best_of_amps_record(
+    published: Path, monkeypatch: pytest.MonkeyPatch, batch: int, first: float | None, tenth: float
+) -> None:
     monkeypatch.setattr(amp_budget, "EXPERIMENTS", ("het_cluster",))
-    monkeypatch.setattr(amp_budget, "BATCHES", (32, 256))
+    monkeypatch.setattr(amp_budget, "BATCHES", (batch,))
     found = reproduce("amp-budget", inputs=str(published), limit=60).evidence
-    assert "proved: 2 of 2" in found.notes[-1]
-    small, large = found.rows
-    assert (round(small["run_1_percent"], 2), round(small["run_10_percent"], 2)) == (4.27, 4.01)
-    assert round(large["run_10_percent"], 2) == 0.12
+    assert "proved: 1 of 1" in found.notes[-1]
+    [row] = found.rows
+    assert first in (None, round(row["run_1_percent"], 2)) and round(row["run_10_percent"], 2) == tenth
