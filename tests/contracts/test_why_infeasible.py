@@ -28,7 +28,7 @@ from strategies import random_stage_instance
 import planner
 from formulations import FAMILIES
 from formulations.contract.rounding import amount_text, bytes_text, step_below
-from instances.problems.flushed_partitioning import FlushedInstance
+from instances.problems.flushed_partitioning import FlushedInstance, Schedule
 from instances.problems.hierarchical_partitioning import on_machines
 from instances.problems.microbatch_schedule import ScheduleInstance
 from instances.problems.operator_partitioning import OperatorInstance
@@ -164,6 +164,9 @@ def claims_of(name: str, instance: Any, sentence: str, figures: Mapping[str, Any
     if name in ("stage_partitioning", "flushed_partitioning"):
         flat = instance if name == "stage_partitioning" else instance.flat
         yield from flat_claims(flat, sentence, figures)
+        if name == "flushed_partitioning":  # what is not said would not do
+            other = CASES[name].has_plan(replace(instance, schedule=Schedule.ONE_F_ONE_B))
+            assert other in (None, sentence.endswith("; so would --schedule 1f1b"))
     elif name == "hierarchical_partitioning":
         K2, K1 = (
             f"{count} {noun}{'s' * (count > 1)}"

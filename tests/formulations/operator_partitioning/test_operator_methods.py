@@ -196,15 +196,6 @@ def test_heuristics_are_feasible_and_never_better_than_the_optimum(name: str, ca
     assert found > cases / 5
 
 
-def test_infeasible_memory_says_what_would_do() -> None:
-    operators = tuple(Operator(v, 1.0, memory_bytes=3.0) for v in range(5))
-    tensors = tuple(Tensor(v, (v + 1,), 1.0) for v in range(4))
-    instance = OperatorInstance("tight", operators, tensors, 2, bandwidth_bytes_per_s=1.0, memory_bytes=8.0)
-    result = planner.solve(instance, method="exact")
-    assert result.status == "infeasible" and "feasible with --memory 9" in result.reason
-    assert planner.solve(replace(instance, memory_bytes=9.0), method="exact").status == "optimal"
-
-
 def wide(n: int, seed: int) -> OperatorInstance:
     """A large graph with many branches and skips, too wide for all its downsets."""
     rng = random.Random(seed)

@@ -3,8 +3,11 @@
 import pytest
 from oracles.tmpc_knapsack import make
 
+from formulations.tmpc_knapsack import FAMILY
 from formulations.tmpc_knapsack.definition.plan import KnapsackPlan
 from formulations.tmpc_knapsack.definition.problem import evaluate, total_memory, violations
+from instances.problems.tmpc_knapsack import generate
+from solvers.outcome import Limits
 
 PAIR = make(10, [(1, 8), (3, 5)], [(2, 6), (5, 1)])
 
@@ -48,3 +51,14 @@ def test_float_noise_far_below_a_byte_is_forgiven() -> None:
 def test_evaluate_refuses_a_plan_with_holes(plan: dict[int, str]) -> None:
     with pytest.raises(ValueError, match="node 1 has no TMPC"):
         evaluate(PAIR, KnapsackPlan(plan))
+
+
+def test_the_dispatcher_takes_the_compiled_search_and_models_refuse_what_they_cannot_build_in_time() -> None:
+    for exact in (False, True):
+        name, reason = FAMILY.choose(generate(7), Limits(), exact)
+        assert name == "exact" and "7 nodes" in reason
+    huge = generate(1000, 101)
+    assert "101000 options" in str(FAMILY.method("milp").supports(huge))
+    assert FAMILY.method("exact").supports(huge) is None
+    assert FAMILY.method("cpsat").supports(generate(40)) is None
+    assert FAMILY.method("exact").effort(generate(40)) < FAMILY.method("cpsat").effort(generate(40))

@@ -16,7 +16,6 @@ from strategies import random_stage_instance
 
 import planner
 from planner.analysis.sensitivity import EDGE_GAP, LEAST, MOST, times
-from planner.cli.app import main
 from planner.display.sensitivity import inner
 from planner.files.load import family_of
 from solvers.outcome import OPTIMAL_GAP, Stop
@@ -171,9 +170,3 @@ def _times(instance: Any) -> list[float]:
     if hasattr(instance.operators[0], "compute_s"):
         return [each.compute_s for each in instance.operators]
     return [each.forward_s(1) for each in instance.operators]
-
-
-def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["sensitivity", "layers", "--samples", "3"]) == 0
-    shown = capsys.readouterr().out
-    assert "time of " in shown and "at the 95th percentile" in shown

@@ -1,6 +1,5 @@
 """Runs of one function on many instances: copies of one process, each as if it were the first."""
 
-import json
 import sys
 import textwrap
 import time
