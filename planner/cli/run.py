@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from planner.cli import completion
-from planner.cli.common import NOTES, READING, VIEW, Instance, Out, Reading, Search, TimeLimit, View, leave
+from planner.cli.common import NOTES, READING, VIEW, Instance, Out, Reading, Search, TimeLimit, Topology, View, leave
 from planner.files.destinations import refuse_outputs, refuse_overwriting
 from planner.files.read import STANDARD
 from planner.files.write import as_json, write_atomically
@@ -25,6 +25,7 @@ def export_command(
     ] = False,
     out: Out = None,
     time_limit: TimeLimit = None,
+    topology: Topology = None,
     view: Reading = READING,
     **settings: Any,
 ) -> None:
@@ -37,8 +38,8 @@ def export_command(
     if plan == instance == STANDARD:
         raise UsageError.at("PLAN", plan, "a file: INSTANCE is standard input")
     if out is not None:
-        refuse_overwriting(out, plan, instance)
-    declared = view.load(instance, settings)
+        refuse_overwriting(out, plan, instance, *([] if topology is None else [topology]))
+    declared = view.load(instance, settings, topology)
     found = export(declared, read_plan(plan), to, nearest=nearest, limits=Search(time_limit).limits(), where=plan)
     if out is not None and found.text is not None:
         write_atomically(out, found.text)
@@ -83,6 +84,7 @@ def run_command(
         str | None, typer.Option(metavar="RUN.json", help="write the run with its passes, for planner fidelity")
     ] = None,
     time_limit: Annotated[float, typer.Option(metavar="SECONDS", help="wall time of the processes")] = 600.0,
+    topology: Topology = None,
     view: Reading = READING,
     **settings: Any,
 ) -> None:
@@ -96,9 +98,9 @@ def run_command(
 
     if plan == instance == STANDARD:
         raise UsageError.at("PLAN", plan, "a file: INSTANCE is standard input")
-    sources = [plan, instance, model.rpartition(":")[0], *([] if passes is None else [passes])]
+    sources = [plan, instance, model.rpartition(":")[0], *(each for each in (passes, topology) if each is not None)]
     refuse_outputs({"--trace": trace, "--out": out}, *sources)
-    declared = view.load(instance, settings)
+    declared = view.load(instance, settings, topology)
     content = read_plan(plan) if alternative is None else read_alternative(plan, alternative)
     for other in other_settings(declared, content, plan):
         view.note(f"note: {other}")

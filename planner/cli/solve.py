@@ -93,6 +93,7 @@ def solve_command(
 def check_command(
     instance: Instance,
     plan: Annotated[str, typer.Argument(metavar="PLAN.json", help="from solve --out or solve --json")],
+    topology: Topology = None,
     view: Reading = READING,
     **settings: Any,
 ) -> None:
@@ -102,7 +103,7 @@ def check_command(
 
     if plan == instance == STANDARD:
         raise UsageError.at("PLAN", plan, "a file: INSTANCE is standard input")
-    declared = view.load(instance, settings)
+    declared = view.load(instance, settings, topology)
     content = read_plan(plan)
     verdict = check(declared, content, where=plan)
     if content.get("problem", verdict.problem) != verdict.problem:

@@ -36,13 +36,25 @@ def show_run(found: Run) -> None:
     """Print a row for each process, and how far loss and gradients are from the whole model's."""
     is_shared = any(duty.degree > 1 for duty in found.layout.duties)
     sums = ("summed", "planned") if is_shared else ()
-    heads = ("stage", "replica", "passes", "sent", "planned", "stored at most", "planned", *sums)
+    is_placed = any(duty.device is not None for duty in found.layout.duties)
+    heads = (
+        "stage",
+        "replica",
+        *(("device",) if is_placed else ()),
+        "passes",
+        "sent",
+        "planned",
+        "stored at most",
+        "planned",
+        *sums,
+    )
     rows = []
     for rank, duty in enumerate(found.layout.duties):
         columns = [found.bytes_sent, found.bytes_planned, found.held_bytes, found.held_planned]
         columns += [found.collective_bytes, found.collective_planned] if is_shared else []
         replica = f"{duty.replica}.{duty.shard}" if duty.degree > 1 else str(duty.replica)
-        rows.append([str(duty.stage), replica, str(len(duty.passes)), *(size(each[rank]) for each in columns)])
+        placed = [str(duty.device)] if is_placed else []
+        rows.append([str(duty.stage), replica, *placed, str(len(duty.passes)), *(size(each[rank]) for each in columns)])
     out = console()
     out.print(table(heads, rows, title=f"{len(found.layout.duties)} processes, {found.seconds:.3g} s", left=()))
     if list(found.bytes_sent) != list(found.bytes_planned):

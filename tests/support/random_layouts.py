@@ -34,7 +34,10 @@ def random_layout(seed: int, name: str) -> Layout:
     rows = _with_recompute(rng, name, rows)
     rows = _with_modules(rng, rows)
     stages = tuple(Stage(tuple(row), dp, tp) for row, (tp, dp) in zip(rows, pairs, strict=True))
-    return Layout(stages, virtual, rng.choice([None, 16, 24]))
+    by_stage, devices = name == "torch" and rng.random() < 0.3, list(range(num_stages * pairs[0][1]))
+    rng.shuffle(devices)
+    whole = {"whole": True, "devices": tuple(devices)} if by_stage else {}
+    return Layout(stages, virtual, rng.choice([None, 16, 24]), **whole)
 
 
 def _with_recompute(rng: random.Random, name: str, rows: list[list[Layer]]) -> list[list[Layer]]:

@@ -1,9 +1,9 @@
 """What each process of a run does: which stage it runs, which samples pass through it, in which order.
 
 A sample is what the model takes at once, one call of it. In stage partitioning it is a micro-batch, and micro-batch m
-is run by replica m mod d of every stage (Piper). In a stage graph it is a sample of the mini-batch: every micro-batch
-of b samples is split over the r devices of a stage, the first of them get one more where r does not divide b
-(GraphPipe). Nothing here needs torch.
+is run by replica m mod d of every stage (Piper), as it is where stages are of operators (Parmesan). In a stage graph it
+is a sample of the mini-batch: every micro-batch of b samples is split over the r devices of a stage, the first of them
+get one more where r does not divide b (GraphPipe). Nothing here needs torch.
 """
 
 import itertools
@@ -15,6 +15,8 @@ from typing import Any
 from formulations.microbatch_schedule.definition.plan import SchedulePlan
 from formulations.simulation.simulate_graph import kfkb
 from instances.generators.transformer import RECOMPUTE, VANILLA
+from instances.problems.operator_partitioning import OperatorInstance, TrainingMemory
+from instances.problems.pipeline_placement import PlacementInstance
 from instances.problems.stage_partitioning import CostModel
 from instances.rules import NodeId
 from planner.process.errors import UsageError
@@ -55,6 +57,8 @@ class Duty:
     gradient_planned
         Bytes that it sends to sum gradients in an iteration, by the model of the plan: 2 (d-1)/d w for w bytes of
         weights in d replicas, as rings send them. Each layer's weights count, and nothing goes to other stages.
+    device
+        The device that the plan has it on; ``None``: plans of the problem do not say.
     """
 
     stage: int
@@ -68,10 +72,12 @@ class Duty:
     degree: int = 1
     gradient_planned: float = 0.0
     memory_planned: float | None = None
+    device: int | None = None
 
     def __str__(self) -> str:
         shard = f", shard {self.shard}" if self.degree > 1 else ""
-        return f"stage {self.stage}, replica {self.replica}{shard}"
+        device = "" if self.device is None else f", device {self.device}"
+        return f"stage {self.stage}, replica {self.replica}{shard}{device}"
 
 
 @dataclass(frozen=True)
@@ -92,6 +98,8 @@ class Layout:
         Pairs of stages with a tensor from the first to the second, ascending.
     is_relayed
         Tensors go on from each stage to the next one, up to the last one that takes them, instead of straight to each.
+    keeps_inputs
+        A stage whose nodes are recomputed keeps its own inputs, and computes all of them again at once.
     """
 
     stage_of: Mapping[NodeId, int]
@@ -100,6 +108,7 @@ class Layout:
     num_samples: int
     edges: tuple[tuple[int, int], ...]
     is_relayed: bool = False
+    keeps_inputs: bool = False
 
     def owners(self) -> dict[tuple[int, int], int]:
         """The process that runs a sample and speaks for its replica, by (stage, sample)."""
@@ -130,6 +139,11 @@ def layout(instance: Any, plan: Any, family: str, orders: Sequence[str] | None =
         raise UsageError.at("INSTANCE", family, f"an instance of one of {', '.join(_LAYOUTS)}")
     made = _LAYOUTS[family](instance, plan)
     return made if orders is None else _reorder(made, orders)
+
+
+def graph_of(instance: Any) -> Any:
+    """What an instance has in common with the model that it was made of: its layers, or its operators and tensors."""
+    return instance.operators if isinstance(instance, PlacementInstance) else getattr(instance, "flat", instance)
 
 
 def orders_of(schedule: SchedulePlan) -> list[str]:
@@ -285,11 +299,72 @@ def _of_stage_graph(instance: Any, plan: Any) -> Layout:
     return Layout(stage_of, frozenset(), tuple(duties), instance.minibatch, data_edges(instance, plan.stages))
 
 
+def _of_placement(instance: Any, plan: Any) -> Layout:
+    graph, devices = instance.operators, plan.mapping.devices
+    return _of_operators(graph, plan.partition, instance.microbatches * graph.replicas, devices)
+
+
+def _of_operator_partitioning(instance: Any, plan: Any) -> Layout:
+    counts = sorted(set(plan.replicas))
+    if len(counts) > 1:
+        rule = "as many of every stage: no order of passes is known otherwise"
+        raise UsageError.at("PLAN", f"stages of {', '.join(map(str, counts))} replicas", rule)
+    each = (instance.training or TrainingMemory()).microbatches
+    return _of_operators(instance, plan, instance.step_microbatches or each * counts[0])
+
+
+def _of_operators(
+    instance: OperatorInstance, plan: Any, N: int, devices: Sequence[Sequence[int]] | None = None
+) -> Layout:
+    """Stages of Parmesan's, with as many replicas each, and N micro-batches of all of these.
+
+    Passes are in the schedule by which memory is counted, and a third of a stage's time is the forward pass, as in the
+    simulated step. What is held is the inputs of `memory_terms`, and with stages that do not compute again the
+    activations, for the micro-batches of the process.
+    """
+    from formulations.operator_partitioning.definition.problem import crossing_bytes, memory_bytes, memory_terms
+
+    training, volumes, duties = instance.training, crossing_bytes(instance, plan), []
+    again = training is not None and training.recompute
+    for number, (members, d) in enumerate(zip(plan.stages, plan.replicas, strict=True)):
+        operators, from_end = [instance.operators[each] for each in members], len(plan.stages) - number
+        moved = math.fsum(volume for pair, volume in volumes.items() if number in pair) / 2
+        seconds = math.fsum(each.compute_s for each in operators)
+        weights = math.fsum(each.parameter_bytes for each in operators)
+        memory = None if training is None else memory_bytes(instance, members, from_end)
+        for replica in range(d):
+            own, held, in_flight = range(replica, N, d), 0.0, from_end
+            if training is not None:
+                of_run = replace(instance, training=replace(training, microbatches=len(own)))
+                terms = memory_terms(of_run, members, from_end)
+                held = math.fsum([*terms["inputs"], *([] if again else terms["activations"])])
+                in_flight = N if training.schedule == "gpipe" else from_end
+            duties.append(
+                Duty(
+                    number,
+                    replica,
+                    _passes([(m,) for m in own], kfkb(len(own), in_flight, 1)),
+                    moved * len(own),
+                    held,
+                    seconds / 3,
+                    seconds * 2 / 3,
+                    gradient_planned=2 * (d - 1) / d * weights,
+                    memory_planned=memory,
+                    device=None if devices is None else devices[number][replica],
+                )
+            )
+    stage_of = {instance.operators[each].id: number for number, stage in enumerate(plan.stages) for each in stage}
+    recomputed = frozenset(stage_of if again else ())
+    return Layout(stage_of, recomputed, tuple(duties), N, tuple(sorted(volumes)), keeps_inputs=True)
+
+
 _LAYOUTS: Mapping[str, Callable[[Any, Any], Layout]] = {
     "stage_partitioning": _of_stage_partitioning,
     "flushed_partitioning": _of_flushed_partitioning,
     "training_strategy": _of_training_strategy,
     "stage_graph": _of_stage_graph,
+    "operator_partitioning": _of_operator_partitioning,
+    "pipeline_placement": _of_placement,
 }
 
 

@@ -24,8 +24,8 @@ def run_process(job: Job, rank: int) -> Report:
     os.environ["NCCL_SOCKET_IFNAME"] = os.environ["GLOO_SOCKET_IFNAME"]
     on = {}
     if job.backend == "nccl":
-        torch.cuda.set_device(rank)
-        on = {"device_id": torch.device(f"cuda:{rank}")}
+        torch.cuda.set_device(job.device_of(rank))
+        on = {"device_id": job.device_of(rank)}
     distributed.init_process_group(
         job.backend,
         **on,

@@ -56,15 +56,23 @@ def _of_graphs(captured: Captured, instance: Any) -> Iterator[Difference]:
 
 
 def _declared_bytes(instance: Any) -> dict[tuple[int, int], float]:
-    """Bytes of an instance's edges, by place."""
+    """Bytes of an instance's edges, by place; those of operators are the tensors of both passes."""
     if hasattr(instance, "layers"):
         return {pair: edge.bytes for pair, edge in zip(instance.edge_indices, instance.edges, strict=True)}
+    if hasattr(instance, "tensors"):
+        found = dict.fromkeys(instance.edges, 0.0)
+        for tensor in instance.tensors:
+            for target in tensor.targets:
+                found[tensor.source, target] += tensor.volume_bytes
+        return found
     return {(edge.source, edge.target): edge.bytes_per_sample for edge in instance.edges}
 
 
 def _sent_bytes(captured: Captured, instance: Any) -> dict[tuple[int, int], float]:
     """Bytes of the model's edges, by place; under the cost model ``runtime`` those that pass from each to the next."""
     edges = edge_bytes(captured)
+    if hasattr(instance, "tensors"):
+        return {pair: 2 * size for pair, size in edges.items()}
     if getattr(instance, "cost_model", None) is not CostModel.RUNTIME:
         return edges
     order: list[int] = list(TopologicalSorter({v: [u] for u, v in instance.edge_indices}).static_order()) or [0]
@@ -93,8 +101,9 @@ def _of_bytes(captured: Captured, instance: Any, whole: Callable[[], tuple[Captu
         kind, part = "trained parameters", ""
     else:
         counted = [sum(each.size for each in node.parameters) for node in captured.nodes]
-        declared = [{operator.weight_bytes} for operator in instance.operators]
-        kind, part = "parameters", " of a sample"
+        is_graph = hasattr(instance, "tensors")
+        declared = [{each.parameter_bytes if is_graph else each.weight_bytes} for each in instance.operators]
+        kind, part = "parameters", "" if is_graph else " of a sample"
     for name, found, sizes in zip(names, counted, declared, strict=True):
         for size in sizes:
             if not _equal(found, size):

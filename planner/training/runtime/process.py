@@ -42,12 +42,13 @@ class Job:
         return self.backend != "nccl"
 
     def device_of(self, rank: int) -> Any:
-        """The device of a process: the CPU with gloo, a GPU for each with NCCL, else the model's."""
+        """The device of a process: the CPU with gloo, a GPU for each with NCCL (the plan's), else the model's."""
         import torch
 
         if self.backend == "emulated":
             return next(self.program.model.parameters()).device
-        return torch.device("cpu" if self.backend == "gloo" else f"cuda:{rank}")
+        placed = self.layout.duties[rank].device
+        return torch.device("cpu" if self.backend == "gloo" else f"cuda:{rank if placed is None else placed}")
 
 
 @dataclass(frozen=True)

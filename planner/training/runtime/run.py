@@ -15,7 +15,7 @@ from planner.results.check import read_plan
 from planner.training.capture.separately import count_gpus, file_of, prepare_torch, refusal
 from planner.training.runtime.emulated import expect_emulated, run_emulated, seconds_of
 from planner.training.runtime.launch import InterruptedRunError, RunError, run_all
-from planner.training.runtime.layout import Duty, Layout, Timing, layout, orders_of, simulate
+from planner.training.runtime.layout import Duty, Layout, Timing, graph_of, layout, orders_of, simulate
 from planner.training.runtime.member import run_process
 from planner.training.runtime.objective import objective_of
 from planner.training.runtime.pipelining import expect_pipelined
@@ -131,7 +131,12 @@ class Run(Numbers):
         if self.peak_bytes is not None and None not in self.memory_planned:
             memory = {"peak_bytes": list(self.peak_bytes), "memory_planned": list(self.memory_planned)}
         processes = [
-            {"stage": duty.stage, "replica": duty.replica, **({"shard": duty.shard} if duty.degree > 1 else {})}
+            {
+                "stage": duty.stage,
+                "replica": duty.replica,
+                **({"shard": duty.shard} if duty.degree > 1 else {}),
+                **({} if duty.device is None else {"device": duty.device}),
+            }
             for duty in self.layout.duties
         ]
         sums = {"gradient_bytes": list(self.gradient_bytes), "gradient_planned": list(self.gradient_planned)}
@@ -194,7 +199,7 @@ def run_plan(
         import torch
 
         torch.set_num_threads(1)  # a pool of threads does not survive a fork
-        found = program(model, getattr(instance, "flat", instance), made.num_samples, by_node)
+        found = program(model, graph_of(instance), made.num_samples, by_node)
         try:
             numbers = run_program(found, made, folder, begin, backend, check, deadline, runtime)
         except RunError as error:

@@ -122,6 +122,8 @@ def modules_of(instance: Any) -> dict[NodeId, str]:
     """The modules that an instance's nodes name: its layers' ``module`` or else their names, or operators' names."""
     if hasattr(instance, "layers"):
         return {layer.id: layer.module or layer.name for layer in instance.layers}
+    if hasattr(instance, "tensors"):
+        return {each.id: each.name or str(each.id) for each in instance.operators}
     return {instance.id_of(node): operator.name for node, operator in enumerate(instance.operators)}
 
 

@@ -103,7 +103,7 @@ def split(program: Program, made: Layout) -> Stages:
     for stage in range(count):
         sent = {each.name for each in tensors if each.source == stage} | {name for _, name in results[stage]}
         wanted = [node for node in order if stage_of[node] == stage]
-        blocks.append(_blocks(program, places, wanted, sent, recomputed))
+        blocks.append(_blocks(program, places, wanted, sent, recomputed, made.keeps_inputs))
     return Stages(
         tuple(blocks),
         tuple(tensors),
@@ -181,14 +181,17 @@ def _blocks(
     nodes: Sequence[NodeId],
     sent: set[str],
     recomputed: frozenset[NodeId],
+    keeps_inputs: bool = False,
 ) -> tuple[Block, ...]:
-    """The blocks of a stage: what needs no parameter, then its nodes in order."""
+    """The blocks of a stage: what needs no parameter, then its nodes in order; or (``keeps_inputs``) all as one."""
     graph_module = program.graph_module
     ranks = {each: place for place, each in enumerate(graph_module.graph.nodes)}
     operations: dict[NodeId, list[Any]] = {node: [] for node in nodes}
     for each, node in places.items():
         if node in operations:
             operations[node].append(each)
+    if keeps_inputs and recomputed.issuperset(nodes):
+        operations = {nodes[0]: [each for part in operations.values() for each in part]}
     kept = [each for node, part in operations.items() if node not in recomputed for each in part]
     free = sorted(_without_parameters(kept, places), key=ranks.__getitem__)
     parts: list[tuple[list[Any], bool, Split | None]] = [(free, False, None)] if free else []

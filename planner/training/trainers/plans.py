@@ -2,9 +2,12 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 from formulations.hierarchical_partitioning.definition.problem import flatten
+from formulations.operator_partitioning.definition.plan import OperatorPlan
+from formulations.stage_partitioning.definition.plan import Stage as StageOfPlan
 from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.definition.trainers import (
     Kind,
@@ -17,7 +20,10 @@ from formulations.stage_partitioning.definition.trainers import (
 )
 from formulations.training_strategy.definition.plan import as_stages
 from formulations.training_strategy.definition.sharing import Shared, shared_in
-from instances.problems.stage_partitioning import StageInstance
+from instances.generators.transformer import RECOMPUTE, VANILLA
+from instances.problems.operator_partitioning import OperatorInstance, TrainingMemory
+from instances.problems.stage_partitioning import Edge, StageInstance, Tmpc
+from instances.problems.stage_partitioning import Layer as LayerOfPlan
 from planner.files.load import family_of
 from planner.process.errors import UsageError
 from planner.training.trainers import pytorch, torchtitan
@@ -32,8 +38,12 @@ PROBLEMS = (
     "training_strategy",
     "layer_assignment",
     "amp_strategy",
+    "operator_partitioning",
+    "pipeline_placement",
 )
 _NOTHING = Shared()
+#: Devices of the replicas of each stage in turn; empty: in order.
+Devices = tuple[int, ...]
 #: What replicas share, by the level of sharding.
 _SHARED = ("nothing", "optimizer states", "gradients", "weights")
 #: What trainers share instead of levels below one.
@@ -89,6 +99,11 @@ def layout_of(instance: Any, plan: Any, wanted: Format) -> TranslatedPlan:
         return replace(made, layout=layout, notes=(*made.notes, *_not_hidden(layout, wanted)))
     if problem == "flushed_partitioning":
         return _of_stages(instance.flat, plan, wanted, str(instance.schedule))
+    if problem == "operator_partitioning":
+        return _of_operators(instance, plan, wanted)
+    if problem == "pipeline_placement":
+        devices = tuple(device for stage in plan.mapping.devices for device in stage)
+        return _of_operators(instance.operators, plan.partition, wanted, instance.microbatches, devices)
     return _of_stages(instance.flat, flatten(plan), wanted)
 
 
@@ -137,6 +152,72 @@ def _of_stages(
     shared = by.level, has_sequences, any(map(is_selective, names)), by.context, by.expert, by.groups
     layout = Layout(stages, virtual, flat.num_microbatches, schedule, samples, tokens, *shared)
     return _check(layout, wanted, [*notes, *_left_out(layout, wanted)])
+
+
+def _of_operators(
+    instance: OperatorInstance, plan: OperatorPlan, wanted: Format, each: int | None = None, devices: Devices = ()
+) -> TranslatedPlan:
+    """Operators as layers of one configuration, named by their modules; a stage that recomputes keeps its inputs alone.
+
+    ``each``: micro-batches of a replica, where a placement says so. ``devices``: of the replicas of each stage in turn.
+    """
+    name, training, in_order = wanted.name, instance.training, tuple(range(len(devices)))
+    again, is_torch = training is not None and training.recompute, wanted.name == "torch"
+    refused = []
+    if wanted.trainer.counts:
+        refused.append(f"operators have no roles, so which of them are the layers that {name} counts is not known")
+    if again and wanted.trainer.schedules and not is_torch:
+        refused.append(f"a stage keeps its inputs and computes the rest again; the file of {name} says so of layers")
+    if devices != in_order and not is_torch:
+        place = next(place for place in in_order if devices[place] != place)
+        refused.append(f"device {devices[place]} has what {name} gives to device {place}: it takes stages in order")
+    if refused:
+        return TranslatedPlan(None, tuple(refused))
+    count = (each or (training or TrainingMemory()).microbatches) * max(plan.replicas)
+    if each is None and instance.step_microbatches is not None:
+        count = instance.step_microbatches
+    flat, stages = _as_layers(instance, plan, count, RECOMPUTE if again else VANILLA, is_torch)
+    made = _of_stages(flat, stages, wanted, None if training is None else training.schedule)
+    if made.layout is None:
+        return made
+    return replace(made, layout=replace(made.layout, whole=again, devices=() if devices == in_order else devices))
+
+
+def _as_layers(
+    instance: OperatorInstance, plan: OperatorPlan, count: int, tmpc: str, is_chain: bool
+) -> tuple[StageInstance, StagePlan]:
+    """Operators as layers with one TMPC of this name, and the stages of a plan of them.
+
+    ``is_chain``: their edges are those of one order in which each stage follows the one before.
+    """
+    ids = [each.id for each in instance.operators]
+    order = [each for stage in plan.stages for each in stage]
+    edges = pairwise(order) if is_chain else instance.edges
+    layers = tuple(
+        LayerOfPlan(
+            each.id,
+            {1: (Tmpc(tmpc, each.compute_s, each.parameter_bytes, each.activation_bytes, 0.0),)},
+            str(each.id),
+            each.name,
+        )
+        for each in instance.operators
+    )
+    flat = StageInstance(
+        name=instance.name,
+        layers=layers,
+        edges=tuple(Edge(ids[u], ids[v], 0.0) for u, v in edges),
+        num_devices=sum(plan.replicas),
+        memory_bytes=0.0,
+        bandwidth=instance.bandwidth_bytes_per_s,
+        num_microbatches=count,
+        options=instance.origin,
+    )
+    nodes = [tuple(ids[each] for each in stage) for stage in plan.stages]
+    stages = (
+        StageOfPlan(own, replicas, 1, dict.fromkeys(own, tmpc))
+        for own, replicas in zip(nodes, plan.replicas, strict=True)
+    )
+    return flat, StagePlan(tuple(stages))
 
 
 def _count(options: Mapping[str, Any], name: str) -> int | None:

@@ -40,6 +40,10 @@ def write(layout: Layout) -> str:
     said = [
         constant("STAGES", [[name for layer in stage.layers for name in layer.modules] for stage in layout.stages]),
         constant("RECOMPUTED", [name for layer in layers for name in layer.modules]),
+        "# Whether these are computed again a stage at a time, of which its inputs alone are kept, and not a module.",
+        constant("RECOMPUTED_BY_STAGE", layout.whole),
+        "# The rank, as torchrun counts them, of each stage's replicas in turn; empty: in order.",
+        constant("DEVICES", list(layout.devices)),
         constant("DATA_PARALLEL", layout.dp_degree),
         constant("TENSOR_PARALLEL", layout.tp_degree),
         constant("STAGES_PER_RANK", layout.virtual),
@@ -65,4 +69,5 @@ def read(text: str) -> Layout:
     if virtual < 1 or len(rows) % virtual:
         raise ValueError(f"{len(rows)} stages, {virtual} on each rank; expected as many on each")
     stages = (Stage(tuple(Layer("", (name,), name in recomputed) for name in row), dp, tp) for row in rows)
-    return Layout(tuple(stages), virtual=virtual)
+    whole, devices = read_constant(found, "RECOMPUTED_BY_STAGE", bool), read_constant(found, "DEVICES", list)
+    return Layout(tuple(stages), virtual=virtual, whole=whole, devices=tuple(devices))

@@ -89,6 +89,58 @@ def test_micro_batches_of_stage_partitioning_take_turns_on_the_replicas() -> Non
     assert [duty.held_planned for duty in at_once.duties] == [20, 20, 20, 50]
 
 
+def operators(**changed: Any) -> dict[str, Any]:
+    """Three operators in two stages of two replicas; the first one's tensor goes to both others."""
+    made = [
+        {"id": name, "compute_s": 3.0, "parameter_bytes": 10.0, "activation_bytes": 7.0, "memory_bytes": 1.0}
+        for name in ("a", "b", "c")
+    ]
+    tensors = [
+        {"source": "a", "targets": ["b", "c"], "volume_bytes": 14.0},
+        {"source": "b", "targets": ["c"], "volume_bytes": 6.0},
+    ]
+    return {
+        "problem": "operator_partitioning", "schema_version": 1, "name": "three", "operators": made,
+        "tensors": tensors, "num_stages": 2, "replicas": 2, "training": {"microbatches": 9}, **changed,
+    }  # fmt: skip
+
+
+def test_stages_of_operators_keep_their_inputs_and_stand_where_the_plan_maps_them() -> None:
+    graph = {key: each for key, each in operators().items() if key not in ("problem", "schema_version")}
+    bandwidth = [[0.0 if u == v else 1e9 for v in range(4)] for u in range(4)]
+    content = {
+        "problem": "pipeline_placement", "schema_version": 1, "operators": graph, "microbatches": 3,
+        "bandwidth_bytes_per_s": bandwidth,
+    }  # fmt: skip
+    plan = {"partition": {"stages": [["a"], ["b", "c"]]}, "mapping": {"devices": [[2, 0], [1, 3]]}}
+    found = made(load(content), plan)
+    assert [duty.device for duty in found.duties] == [2, 0, 1, 3] and found.num_samples == 6
+    assert str(found.duties[0]) == "stage 0, replica 0, device 2"
+    assert [task.samples for task in found.duties[1].passes if task.is_forward] == [(1,), (3,), (5,)]
+    orders = ["".join("F" if task.is_forward else "B" for task in duty.passes) for duty in found.duties]
+    assert orders == ["FFBFBB"] * 2 + ["FBFBFB"] * 2
+    assert [duty.bytes_planned for duty in found.duties] == [3 * 7] * 4  # one tensor for both operators behind
+    assert [duty.held_planned for duty in found.duties] == [0, 0, 7, 7]
+    assert [duty.gradient_planned for duty in found.duties] == [10, 10, 20, 20]
+    # parameters four times, an input, both outputs at once, and what is declared of both
+    assert found.duties[2].memory_planned == 4 * 20 + 7 + 2 * 7 + 2
+    assert (found.duties[2].forward_s, found.duties[2].backward_s) == (2.0, 4.0)
+    assert found.recomputed == {"a", "b", "c"} and found.keeps_inputs and found.edges == ((0, 1),)
+
+
+def test_operators_alone_run_as_their_memory_counts() -> None:
+    plan = {"stages": [["a"], ["b", "c"]]}
+    kept = made(load(operators(training={"microbatches": 3, "recompute": False, "schedule": "gpipe"})), plan)
+    assert kept.recomputed == frozenset() and kept.num_samples == 6
+    assert [duty.held_planned for duty in kept.duties] == [21, 21, 21 + 42, 21 + 42]
+    assert [task.is_forward for task in kept.duties[2].passes] == [True] * 3 + [False] * 3
+    step = made(load(operators(num_stages=None, num_devices=4, step_microbatches=8)), plan)
+    assert [len(duty.passes) for duty in step.duties] == [8] * 4
+    free = load(operators(num_devices=4))
+    with pytest.raises(UsageError, match="stages of 1, 3 replicas'; expected as many of every stage"):
+        made(free, {**plan, "replicas": [1, 3]})
+
+
 def test_simulated_passes_wait_for_what_they_need() -> None:
     times = {(each.rank, each.is_forward, each.index): each for each in simulate(branches())}
     assert times[2, True, 0].end_s == 3.0  # three samples in turn

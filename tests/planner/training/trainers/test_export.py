@@ -167,6 +167,24 @@ def test_plans_of_other_problems() -> None:
     found = planner.export(layers, result.plan, "vllm")
     assert found.text is not None and ",".join(map(str, result.plan["lengths"])) in found.text
     assert any("one device for a stage" in note for note in found.notes)
+    placed = planner.load("placement", microbatches=3)
+    plan = {"partition": {"stages": [["embed", "left", "right"], ["join", "head", "loss"]]}}
+    crossed = {**plan, "mapping": {"devices": [[0, 2], [1, 3]]}}
+    found = planner.export(placed, crossed, "torch")
+    assert found.text is not None and found.lossless and "SCHEDULE = 'Schedule1F1B'" in found.text
+    layout = FORMATS["torch"].read(found.text)
+    assert layout.whole and layout.devices == (0, 2, 1, 3) and (layout.dp_degree, layout.pp_degree) == (2, 2)
+    assert "RECOMPUTED_BY_STAGE = True" in found.text and "MICROBATCHES = 3" in found.text
+    refused = {name: planner.export(placed, crossed, name).refused or "" for name in FORMATS}
+    assert "which of them are the layers that megatron counts is not known" in refused["megatron"]
+    assert (
+        "the file of deepspeed says so of layers; device 2 has what deepspeed gives to device 1" in refused["deepspeed"]
+    )
+    in_order = {**plan, "mapping": {"devices": [[0, 1], [2, 3]]}}
+    assert "2 devices; accelerate has one for each stage" in planner.export(placed, in_order, "accelerate").refused
+    kept = replace(placed.operators, training=replace(placed.operators.training, recompute=False))
+    found = planner.export(kept, plan["partition"], "torchtitan")  # left and right stand in one stage
+    assert found.text is not None and not FORMATS["torchtitan"].read(found.text).whole
     machines = planner.load("chain8-machines", memory="1GB")
     inner = [
         {"nodes": nodes, "dp_degree": 1, "tp_degree": 1, "tmpcs": {str(v): "keep" for v in nodes}}
@@ -553,3 +571,27 @@ def test_models_that_run_takes_run_with_torch(model: str, cut: int, tmp_path: Pa
     assert found.text is not None, found.refused
     assert "RECOMPUTED = []" not in found.text
     launched(found.text, tmp_path, place)
+
+
+def test_stages_that_keep_their_inputs_run_with_torch_on_the_devices_of_the_plan(tmp_path: Path) -> None:
+    """Each stage is one block that is run again; the process that torchrun counts second has the first stage."""
+    pytest.importorskip("torch", reason="the script runs with the extra torch")
+    names, place = ("words", "pictures", "sounds", "join", "head"), f"{RUNTIME / 'small_models.py'}:branches"
+    sent = [{"source": name, "targets": ["join"], "volume_bytes": 1.0} for name in names[:3]]
+    graph = {
+        "num_stages": 2, "training": {"microbatches": 2},
+        "operators": [{"id": name, "name": name, "compute_s": 1.0} for name in names],
+        "tensors": [*sent, {"source": "join", "targets": ["head"], "volume_bytes": 1.0}],
+    }  # fmt: skip
+    placed = {"problem": "pipeline_placement", "operators": graph, "bandwidth_bytes_per_s": [[0, 1e9], [1e9, 0]]}
+    plan = {
+        "partition": {"stages": [["words", "sounds"], ["pictures", "join", "head"]]},
+        "mapping": {"devices": [[1], [0]]},
+    }
+    text = planner.export(planner.load(placed), plan, "torch").text
+    assert text is not None and "DEVICES = [1, 0]" in text
+    script: dict[str, Any] = {"__name__": "plan"}
+    exec(compile(text, "plan.py", "exec"), script)
+    work = script["work_of"](script["given"](place), True)
+    assert [[again for *_, again in work.module(stage).blocks] for stage in (0, 1)] == [[True], [True]]
+    launched(text, tmp_path, place)
