@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from planner.cli.common import NOTES, VIEW, Notes, Out, View
+from planner.cli.for_trainer import Trainer, question_of
+from planner.cli.outputs import Outputs
+from planner.cli.solve import solve_command
 from planner.files.destinations import refuse_outputs, refuse_overwriting
 from planner.files.load import family_of
 from planner.files.write import as_json, write_atomically
@@ -34,7 +37,7 @@ def import_command(
     hardware: Annotated[str, typer.Option(metavar="NAME", help="such as a100-80g, h200, b200, v100, mi300x")] = "h100",
     devices: Devices = 8,
     microbatches: Annotated[int | None, typer.Option(metavar="N", help="of a batch; default 128")] = None,
-    batch: Annotated[str | None, typer.Option(metavar="B", help="instead: samples, or tokens as 4194304tokens")] = None,
+    batch: Annotated[str | None, typer.Option(metavar="B", help="instead: samples, or 4194304tokens")] = None,
     microbatch: Annotated[int | None, typer.Option(metavar="B", help="hf: samples of one; default 1")] = None,
     seq_len: Annotated[int | None, typer.Option(metavar="S", help="hf: tokens; default: up to 4096")] = None,
     dtype: Annotated[str | None, typer.Option(metavar="NAME", help="hf: bf16 (default), fp16, fp32 or fp64")] = None,
@@ -48,11 +51,17 @@ def import_command(
     efficiency: Annotated[float, typer.Option(metavar="E", help="share of the peak; a guess")] = 0.5,
     memory_efficiency: Annotated[float, typer.Option(metavar="E", help="the same of the memory")] = 0.75,
     weight_versions: Annotated[int, typer.Option(metavar="V", help="2: PipeDream-2BW")] = 1,
+    trainer: Trainer = None,
     time_limit: TracingLimit = LONGEST_S,
     out: Out = None,
     view: Notes = NOTES,
 ) -> None:
     """Make an instance of a PyTorch model: traced without weights; operations, memory and transfers counted."""
+    if trainer is not None:
+        question_of(trainer, {})
+        if out is None or problem != "stage_partitioning":
+            rule = "--out FILE, which its export reads, and --problem stage_partitioning"
+            raise UsageError.at("--for", trainer, rule)
     from planner.display.models import show_brought
     from planner.training.capture.choices import Choices
     from planner.training.capture.import_model import KINDS
@@ -98,7 +107,10 @@ def import_command(
         print(text)
         return
     write_atomically(Path(out), text + "\n")
-    view.show({"problem": problem, **found.figures, "out": out}, show_brought)
+    if trainer is None or not view.json:
+        view.show({"problem": problem, **found.figures, "out": out}, show_brought)
+    if trainer is not None:
+        solve_command(out, trainer=trainer, outputs=Outputs(json=view.json, quiet=view.quiet))
 
 
 def profile_command(

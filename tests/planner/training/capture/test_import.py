@@ -91,6 +91,31 @@ def test_a_function_of_a_file(source: str, function: str, tmp_path: Path, capsys
 
 
 @needs_torch
+def test_the_importing_line_answers_for_a_trainer(source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    out = str(tmp_path / "net.json")
+    line = ("torch", f"{source}:make", "--devices", "2", "--out", out, "--for", "torchtitan")
+    code, shown, _ = run(capsys, *line, "--json")
+    found = json.loads(shown)
+    assert code == 0 and found["problem"] == "training_strategy" and f" {out} " in found["stats"]["export"]
+    main(["solve", out, "--for", "torchtitan"])
+    answer = capsys.readouterr().out
+    assert answer and run(capsys, *line)[1].endswith(answer)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (("--for", "vllm", "--out", "net.json"), "--for is 'vllm'; expected one of megatron"),
+        (("--for", "torch"), "--for is 'torch'; expected --out FILE"),
+        (("--for", "torch", "--out", "net.json", "--problem", "stage_graph"), "and --problem stage_partitioning"),
+    ],
+)
+def test_what_a_trainer_cannot_be_answered_for_is_refused_first(given, words, capsys: pytest.CaptureFixture[str]):
+    code, shown, error = run(capsys, "torch", "none.py:make", *given)
+    assert (code, shown) == (2, "") and words in error and error.count("\n") == 1
+
+
+@needs_torch
 def test_models_of_doubles(source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     out = str(tmp_path / "net.json")
     code, shown, _ = run(capsys, "torch", f"{source}:doubled", "--devices", "2", "--out", out, "--json")
