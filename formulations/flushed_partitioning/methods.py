@@ -67,6 +67,7 @@ METHODS: tuple[Method[FlushedInstance, StagePlan], ...] = (
         supports=supports,
         limits=f"objective formula, {MAX_DOWNSETS:,} downsets (fewer if memory is short), TMPCs of equal weights",
         effort=_code.exact.effort.effort,
+        threads=True,
     ),
     Method(
         name="best-first",

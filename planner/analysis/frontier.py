@@ -158,7 +158,7 @@ def frontier(instance: Any, *, limits: Limits | None = None, notice: Callable[[s
         Of stage partitioning, with sums of at most N. Under the released cost model degrees divide the instance's own
         N at every s, and synchronisation is charged once per batch of N.
     limits
-        Only the time counts.
+        Time and threads count.
     notice
         Called with a line when kernels are being compiled.
 
@@ -176,7 +176,7 @@ def frontier(instance: Any, *, limits: Limits | None = None, notice: Callable[[s
     limits = limits or Limits()
     instance = expect_tables(instance)
     watch = Watch(limits)
-    worker = Worker(no_preparation, lambda: study.frontier(instance, watch), watch)
+    worker = Worker(no_preparation, lambda: study.frontier(instance, watch, limits.threads), watch)
     with signals_stop(watch) as received:
         try:
             returned = attend(worker, watch, limits, received)

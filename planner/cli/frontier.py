@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from planner.cli.common import NO_PROOF, Instance, Reading, Search, leave
+from planner.cli.common import NO_PROOF, Instance, Reading, Search, Threads, leave
 
 if TYPE_CHECKING:
     from planner.analysis.frontier import Optima
@@ -30,6 +30,7 @@ def frontier_command(
     more_devices: Annotated[int | None, typer.Option(metavar="N", min=0, help="N devices more than it has")] = None,
     picture: Annotated[str | None, typer.Option("--plot", metavar="FILE.png|svg", help="draw it")] = None,
     time_limit: Annotated[float | None, typer.Option(metavar="SECONDS", help="wall time")] = None,
+    threads: Threads = 1,
     view: _Reading = _READING,
     **settings: Any,
 ) -> None:
@@ -43,7 +44,7 @@ def frontier_command(
 
     refuse_outputs({"--out": out, "--plot": picture}, instance)
     require_drawable(picture)
-    limits = Search(time_limit).limits()
+    limits = Search(time_limit, threads=threads).limits()
     declared = view.load(instance, settings)
     found: Optima
     with defer():

@@ -1,10 +1,11 @@
 """More threads change seconds alone: the same objective, plan and bound; who has no use for them says so."""
 
-import random
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
+from oracles.flushed_partitioning import random_flushed
 from strategies import random_stage_instance
 
 import planner
@@ -12,10 +13,13 @@ from formulations.compiled import rows_in_threads
 from formulations.compiled.downsets import chain_downsets
 from formulations.compiled.rows_in_threads import Team
 from formulations.contract.family import Answer
+from formulations.flushed_partitioning.exact import labels
 from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.exact import threshold
 from formulations.stage_partitioning.kernels.tables import build_lattice, build_profile
 from formulations.stage_partitioning.paper import piper
+from formulations.stage_partitioning.questions.studies import frontier
+from instances.problems.flushed_partitioning import flush_pipeline
 from instances.problems.stage_partitioning import StageInstance
 from solvers.outcome import Limits, Stop, Watch
 
@@ -31,26 +35,42 @@ def answers(instance: StageInstance, threads: int, solve: Any = threshold.solve,
 
 
 @pytest.mark.parametrize(
-    ("solve", "options"),
+    ("made", "solve", "options"),
     [
-        (threshold.solve, {}),
-        (piper.solve, {}),
-        (piper.solve, {"cutoff": "exact"}),
-        (piper.solve_exact_knapsack, {"cutoff": "exact"}),
+        (random_stage_instance, threshold.solve, {}),
+        (random_stage_instance, piper.solve, {}),
+        (random_stage_instance, piper.solve, {"cutoff": "exact"}),
+        (random_stage_instance, piper.solve_exact_knapsack, {"cutoff": "exact"}),
+        (partial(random_flushed, same_weights=True, max_nodes=7), labels.solve, {}),
     ],
 )
-def test_the_same_is_found_with_any_threads(solve: Any, options: dict[str, str], cases: int) -> None:
-    rng, found = random.Random(33), 0
-    for _ in range(max(12, cases // 4)):
-        instance = random_stage_instance(rng)
+def test_the_same_is_found_with_any_threads(made: Any, solve: Any, options: dict[str, str], cases: int) -> None:
+    found = 0
+    for seed in range(max(12, cases // 4)):
+        instance = made(seed)
         one = answers(instance, 1, solve, **options)
         for threads in (2, 3):
             more = answers(instance, threads, solve, **options)
             assert (more.plan, more.bound, more.infeasible) == (one.plan, one.bound, one.infeasible)
         found += one.plan is not None
     assert found > 2
+
+
+def test_the_same_is_found_of_equal_layers() -> None:
+    """Of many plans as good as the best one, on a chain of several blocks."""
     chain = planner.load("bert", layers=40, devices=64)
-    assert answers(chain, 2).plan == answers(chain, 1).plan is not None
+    for instance, solve in ((chain, threshold.solve), (flush_pipeline(chain), labels.solve)):
+        assert answers(instance, 2, solve).plan == answers(instance, 1, solve).plan is not None
+
+
+@pytest.mark.parametrize("entries_from", [2000, 0])
+def test_a_table_of_all_optima_is_the_same(entries_from: int, monkeypatch: pytest.MonkeyPatch, cases: int) -> None:
+    monkeypatch.setattr(frontier, "_ENTRIES_FROM", entries_from)
+    for seed in range(max(6, cases // 10)):
+        instance = random_stage_instance(seed, exactly=False, max_nodes=7)
+        one, more = (frontier.frontier(instance, Watch(), threads) for threads in (1, 3))
+        assert one is not None and more is not None and np.array_equal(one.times, more.times)
+        assert one.stats == more.stats
 
 
 @pytest.mark.parametrize("rows", [1, 3, 16])

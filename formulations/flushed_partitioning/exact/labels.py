@@ -18,6 +18,7 @@ import numpy as np
 
 from formulations.compiled.array_types import Floats, Ints, Words
 from formulations.compiled.downsets import all_downsets, too_many
+from formulations.compiled.rows_in_threads import Team, counters
 from formulations.contract.family import Answer
 from formulations.flushed_partitioning.definition.problem import (
     evaluate,
@@ -32,6 +33,7 @@ from formulations.flushed_partitioning.kernels.arrays import Filling, Pool, Reac
 from formulations.flushed_partitioning.methods import MAX_DOWNSETS
 from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.exact import threshold as flat_exact
+from formulations.stage_partitioning.kernels.labels import NOISE
 from formulations.stage_partitioning.kernels.tables import build_lattice, build_profile
 from formulations.stage_partitioning.kernels.tables import make_plan as plan_of
 from instances.graph import adjacency, topological_order
@@ -75,23 +77,25 @@ def filling_of(instance: FlushedInstance, degrees: Ints) -> Filling:
 class Search(flat_exact.ThresholdSearch):
     """Passes over the lattice of an instance without synchronisation, and the plans they find."""
 
-    def __init__(self, instance: FlushedInstance, downsets: Words, watch: Watch) -> None:
+    def __init__(self, instance: FlushedInstance, downsets: Words, watch: Watch, team: Team | None = None) -> None:
         flat = instance.flat
         profile = build_profile(flat, prune=True)
         degrees = profile.dp_degrees
         profile = profile._replace(resync=np.zeros(len(degrees)))
-        super().__init__(flat, profile, build_lattice(profile, downsets), np.frombuffer(watch.flag, np.uint8))
+        super().__init__(flat, profile, build_lattice(profile, downsets), np.frombuffer(watch.flag, np.uint8), team)
         self.flushed, self.passes = instance, 0
         self.all_in_flight = flat.num_microbatches if instance.schedule is Schedule.GPIPE else 0
         self.filling = filling_of(instance, degrees)
         self.sync = 4 * (degrees - 1) / degrees / flat.bandwidth / flat.num_microbatches
         self.machine = instance.devices_per_machine or 0
         self.near = self.sync * (flat.bandwidth / (instance.inner_bandwidth or flat.bandwidth))
-        self.scratches = [flat_exact.make_scratch(profile._replace(max_s=max(profile.max_s, self.all_in_flight)))]
+        threads, most = self.team.threads, max(profile.max_s, self.all_in_flight)
+        self.scratches = [flat_exact.make_scratch(profile._replace(max_s=most), threads) for _ in range(threads)]
         self.head = np.empty(len(downsets), np.int64)
-        self.counts = np.zeros(4, np.int64)
         self.sets = self._find_reached_sets()
-        self.pool = make_pool(_POOL, self.sets.node.shape[1])
+        #: Labels that each thread has room for; where its next one comes, and where its room ends; most in any pass.
+        self.size, self.places, self.most_labels = _POOL, counters(threads, 2), 0
+        self.pool = make_pool(threads * self.size, self.sets.node.shape[1])
 
     def _find_reached_sets(self) -> ReachedSets:
         found = find_reached_sets(len(self.instance.layers), self.instance.edge_indices, self.lattice.bits)
@@ -118,27 +122,46 @@ class Search(flat_exact.ThresholdSearch):
         """
         self.passes += 1
         self._leave_out(T)
-        while True:
-            found = depth.extend(
-                self.profile, self.lattice, self.sets, self.filling._replace(cap=cap), T, self.all_in_flight, self.sync,
-                self.near, self.machine, most_sync, plain, self.head, self.pool, *self.reach, self.scratch,
-                self.counts, self.flag,
+        begin, threads, filling = self._rest(T * (1 + NOISE)), self.team.threads, self.filling._replace(cap=cap)
+        if self.reach[0][0] > self.profile.num_devices:
+            return []
+
+        def extend(*rows: int) -> int:
+            part = rows[-2]
+            return int(
+                depth.extend(
+                    self.profile, self.lattice, self.sets, filling, T, self.all_in_flight, self.sync, self.near,
+                    self.machine, most_sync, plain, self.head, self.pool, *self.reach, *rows, self.places[part],
+                    self.scratches[part], self.counts_of[part], self.flag,
+                )
             )  # fmt: skip
-            if found != depth.FULL:
-                break
-            size = 2 * len(self.pool.s)
-            width = self.sets.node.shape[1]
+
+        self._put_nothing()
+        while (found := self.team.fill(begin, len(self.head), extend)) == depth.FULL:
+            size, width = 2 * self.size, self.sets.node.shape[1]
             if size * (64 + 8 * width) > _MAX_BYTES:
-                raise SizeError(f"more than {size // 2} labels of {width} depths")
-            demand(size * (64.0 + 8.0 * width), f"more than {size // 2} labels of {width} depths")
-            self.pool = make_pool(size, width)
+                raise SizeError(f"more than {self.size} labels of {width} depths")
+            demand(threads * size * (64.0 + 8.0 * width), f"more than {self.size} labels of {width} depths")
+            self.size, self.pool = size, make_pool(threads * size, width)
+            self._put_nothing()
         if found == depth.HALTED:
             return None
-        labels, label = [], int(self.head[-1]) if found else depth.NOTHING
+        left = int((self.places[:, 1] - self.places[:, 0]).sum())
+        self.most_labels = max(self.most_labels, threads * self.size - left)
+        labels, label = [], int(self.head[-1])
         while label != depth.NOTHING:
             labels.append(label)
             label = int(self.pool.next[label])
         return labels
+
+    def _put_nothing(self) -> None:
+        """The label of the empty downset, and no other."""
+        pool = self.pool
+        self.head[:] = depth.NOTHING
+        self.head[0] = pool.s[0] = pool.devices[0] = pool.sync[0] = 0
+        pool.depth[0], pool.next[0], pool.back[0] = 0.0, depth.NOTHING, depth.NOTHING
+        self.places[:] = self.size * np.arange(len(self.places))[:, None] + [0, self.size]
+        self.places[0, 0] = 1
 
     def least_bottleneck(self, T: float) -> Found | bool:
         """Some plan of bottleneck at most T whatever its depth; False if there is none, True if stopped."""
@@ -202,11 +225,12 @@ def solve(instance: FlushedInstance, limits: Limits, watch: Watch) -> Answer[Sta
     if downsets is None:
         return Answer(stop=Stop.SIZE_LIMIT, reason=too_many(len(instance.flat.layers), MAX_DOWNSETS))
     try:
-        search = Search(instance, downsets, watch)
-        infeasible = search_pareto_set(search, watch, limits.gap)
+        with Team(limits.threads) as team:
+            search = Search(instance, downsets, watch, team)
+            infeasible = search_pareto_set(search, watch, limits.gap)
     except SizeError as error:
         return Answer(plan=watch.best_plan, bound=watch.best_bound, stop=Stop.SIZE_LIMIT, reason=str(error))
-    pairs, relaxed, searches, labels = search.counts.tolist()
+    pairs, relaxed, searches = search.counts_of.sum(axis=0).tolist()
     return Answer(
         plan=watch.best_plan,
         bound=None if infeasible else watch.best_bound,
@@ -218,7 +242,7 @@ def solve(instance: FlushedInstance, limits: Limits, watch: Watch) -> Answer[Sta
             "slots": int(search.sets.width.max()),
             "passes": search.passes,
             "pairs": pairs,
-            "labels": labels,
+            "labels": search.most_labels,
             "knapsack_relaxations": relaxed,
             "knapsack_searches": searches,
         },

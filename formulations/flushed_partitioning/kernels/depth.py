@@ -29,7 +29,6 @@ from formulations.stage_partitioning.kernels.labels import (
     NO_DEVICES,
     UNKNOWN,
     boundary,
-    devices_for_rest,
     first_degree,
     saving_cost,
     search_choice,
@@ -48,11 +47,12 @@ _ONE: Any = np.uint64(1)
 
 
 @kernel(PROFILE, LATTICE, REACHED_SETS, FILLING, FLOAT, INT, FLOATS, FLOATS, INT, FLOATS, TRUTH, INTS, POOL, INTS, INTS,
-        SCRATCH, INTS, FLAG)  # fmt: skip
+        INT, INT, INT, INT, INT, INT, INTS, SCRATCH, INTS, FLAG)  # fmt: skip
 def extend(profile, lattice, sets, filling, T, whole, sync, near, machine, most_sync, plain, head, pool, rest, useful,
-           scratch, stats, flag):  # fmt: skip
-    """Every label of every downset that no other one beats, for stages whose steps take at most T.
+           first_row, last_row, first_later, last_later, part, parts, places, scratch, stats, flag):  # fmt: skip
+    """Every label of later downsets that no other one beats, by stages from these rows whose steps take at most T.
 
+    Rows and later downsets are places in ``useful``, shared as in `stage_partitioning.kernels.labels.extend`.
     A label is (s, devices, longest synchronisation, depth of every reached set); ``head[i]``: the newest of downset i.
     ``whole`` micro-batches are in flight at every stage; 0: s of them. ``sync[x]``: synchronisation per byte at the
     x-th degree d; ``near[x]``: where all its replicas lie in one machine of ``machine`` devices (0: no machines).
@@ -64,28 +64,20 @@ def extend(profile, lattice, sets, filling, T, whole, sync, near, machine, most_
     to the first at which a stage is as fast as without a limit on memory; ``most_sync`` (1,) then limits what depth and
     synchronisation add to the time per sample.
 
-    Returns the number of labels in the pool, HALTED, or FULL if it is too small. ``stats``: pairs, relaxed knapsacks,
-    searches, labels.
+    Labels are put into the pool from ``places[0]`` on, which rises, to before ``places[1]``. Returns 0, HALTED, or FULL
+    if there is no place left. ``stats``: pairs, relaxed knapsacks, searches.
     """
     bits, work, D = lattice.bits, lattice.work, lattice.bits.shape[0]
     degrees, tp, K, S = profile.dp_degrees, profile.tp_degrees, profile.num_devices, profile.max_s
     n = profile.num_tmpcs.shape[1]
     limit, cap, by_replicas = T * (1 + _NOISE), filling.cap * (1 + _NOISE), len(filling.later) > 0 and not plain
-    head[:] = NOTHING
-    begin = devices_for_rest(profile, lattice, limit, rest, useful)
-    if rest[0] > K:
-        return 0
     sums, fewest, degree_at = np.empty(S + 1, np.int64), np.empty(S + 1, np.int64), np.empty(S + 1, np.int64)
     into = np.empty(sets.node.shape[1], np.uint64)
     reaches = np.empty(sets.node.shape[1], np.bool_)
     depths = np.empty(sets.node.shape[1])
     own_time, priced = np.empty(max(S, whole) + 2), np.zeros(max(S, whole) + 2, np.int64)  # by micro-batches in flight
     stage = ZERO
-    pool.s[0], pool.devices[0], pool.sync[0], pool.next[0], pool.back[0] = 0, 0, 0.0, NOTHING, NOTHING
-    pool.depth[0] = 0.0
-    head[0] = 0
-    used = ZERO + 1
-    for a in range(begin, D - 1):
+    for a in range(first_row, min(last_row, D - 1)):
         i = useful[a]
         if flag[0] != 0:
             return HALTED
@@ -93,10 +85,12 @@ def extend(profile, lattice, sets, filling, T, whole, sync, near, machine, most_
         if least + rest[i] > K:
             continue
         most = work[i] + (K - least) * limit  # a stage of d t <= K - least devices does at most that much more
-        for b in range(a + 1, D):
+        for b in range(max(a + 1, first_later), last_later):
             j = useful[b]
             if work[j] > most:
                 break
+            if b % parts != part:
+                continue
             if K - rest[j] - least < 1 or not subset(bits, i, j):
                 continue
             stats[0] += 1
@@ -152,18 +146,18 @@ def extend(profile, lattice, sets, filling, T, whole, sync, near, machine, most_
                             at_least = _depths_behind(sets, j, own, pool.depth[label], below, into, reaches, depths,
                                                       filling.least)  # fmt: skip
                             if plain or _may_end(at_least, longest, most_sync, by_replicas, filling.microbatches):
-                                if used == len(pool.s):
+                                used = places[0]
+                                if used == places[1]:
                                     return FULL
                                 if _insert(pool, head, j, used, s, end, longest, depths, sets.width[j], plain):
                                     pool.back[used], pool.low[used] = label, i
                                     pool.tp[used], pool.dp[used] = q, d
-                                    used += 1
+                                    places[0] += 1
                         if not by_replicas or own <= fastest * (1 + _NOISE):
                             break
                         index = _next_degree(degrees, profile.resync, index, pool.s[label], whole, y, np.inf, limit)
                     label = pool.next[label]
-        stats[3] = max(stats[3], used)
-    return HALTED if flag[0] != 0 else used
+    return HALTED if flag[0] != 0 else 0
 
 
 @inner()

@@ -234,7 +234,7 @@ class ThresholdSearch(ThresholdTables):
         return s if self.labels[full, s] <= self.profile.num_devices else -1
 
     def _rest(self, limit: float) -> int:
-        """Fill ``reach`` as `labels.devices_for_rest` does, from the last row on; where the useful downsets begin."""
+        """Fill ``reach`` by `labels.rest_of_rows`, from the last row on; where the useful downsets begin."""
         begin = end = D = len(self.lattice.bits)
         self.reach[0][:] = labels.NO_DEVICES
 

@@ -6,15 +6,17 @@ Source: Piper, section 4 (the recursion for dp[D][k][s]); what is skipped here i
 import numpy as np
 
 from formulations.compiled.kernels.bitsets import subset
-from formulations.compiled.numba_kernels import FLAG, FLOAT, FLOATS, FLOATS3, INTS, compile_kernels, inner, kernel
+from formulations.compiled.numba_kernels import FLAG, FLOAT, FLOATS3, INT, INTS, STOPPED, compile_kernels, inner, kernel
 from formulations.stage_partitioning.kernels.arrays import LATTICE, PROFILE, SCRATCH
 from formulations.stage_partitioning.kernels.labels import boundary
 from formulations.stage_partitioning.kernels.stage import assemble
 from formulations.tmpc_knapsack.kernels.search import solve_arrays
 
 
-@kernel(PROFILE, LATTICE, FLOAT, FLOAT, FLOATS3, FLOATS, INTS, FLOATS, SCRATCH, INTS, FLAG, error_model="python")
-def fill(profile, lattice, capacity, floor, table, cost, known, tps, scratch, stats, flag):
+@kernel(PROFILE, LATTICE, FLOAT, FLOAT, FLOATS3, INT, INT, INT, INT, INT, INT, SCRATCH, INTS, FLAG,
+        error_model="python")  # fmt: skip
+def fill(profile, lattice, capacity, floor, table, first, last, first_later, last_later, part, parts, scratch, stats,
+         flag):  # fmt: skip
     """``table[i, s, k]``: least time per sample of downset i on at most k devices, degrees summing to at most s.
 
     ``table[0]`` is 0, the rest infinite. Entries never grow with k or s, and of a stage with its degrees d ascending:
@@ -26,25 +28,32 @@ def fill(profile, lattice, capacity, floor, table, cost, known, tps, scratch, st
 
     So each d touches only the k whose rest takes between its own stage time and that of the last smaller d, and all of
     them together touch every k about once. A stage below ``floor``, a bound on the whole plan, need not be faster.
-    ``cost[y]`` and ``known`` (y), ``tps`` (d) are work space. ``stats``: pairs, knapsacks, updates. Returns False if
-    stopped.
+    Downsets from ``first_later`` to before ``last_later`` that ``part`` owns (their number modulo ``parts``) get what
+    those from ``first`` to before ``last`` give them. Where both begin with the same, each is finished before it gives.
+    ``stats``: pairs, knapsacks, updates. Returns 0, or STOPPED.
     """
-    D, S, K = table.shape[0], table.shape[1] - 1, table.shape[2] - 1
-    for j in range(1, D):
-        for i in range(j):
+    S, K = table.shape[1] - 1, table.shape[2] - 1
+    cost, known = np.empty(S + 2), np.empty(len(profile.dp_degrees), np.int64)  # by y; the y of each d
+    tps = np.empty(len(profile.dp_degrees))
+    for j in range(max(first_later, 1), last_later):
+        if j % parts != part:
+            continue
+        for i in range(first, min(last, j)):
             if flag[0] != 0:
-                return False
+                return STOPPED
             if table[i, S, K] == np.inf or not subset(lattice.bits, i, j):
                 continue
             stats[0] += 1
             for q in range(len(profile.tp_degrees)):
                 if lattice.missing[q, j] == lattice.missing[q, i]:
                     _stages(profile, lattice, capacity, floor, q, i, j, table, cost, known, tps, scratch, stats, flag)
+        if first != first_later:
+            continue
         for s in range(1, S + 1):
             for k in range(1, K + 1):
                 least = min(table[j, s - 1, k], table[j, s, k - 1])
                 table[j, s, k] = min(table[j, s, k], least)
-    return flag[0] == 0
+    return STOPPED if flag[0] != 0 else 0
 
 
 @inner(error_model="python")

@@ -164,25 +164,17 @@ def first_degree(degrees, resync, index, base, weight, limit):
     return index
 
 
-@kernel(PROFILE, LATTICE, FLOAT, INTS, INTS)
-def devices_for_rest(profile, lattice, limit, rest, useful):
+@kernel(PROFILE, LATTICE, FLOAT, INTS, INTS, INT, INT, INT, INT, INT, INT)
+def rest_of_rows(profile, lattice, limit, rest, useful, first, last, begin, end, part, parts):
     """``rest[i]``: a lower bound on the devices for all nodes outside downset i in stages of time <= ``limit``.
 
     The downsets that some plan may pass through end ``useful``, ascending; the result is where they begin. Where one
     tensor-parallel degree leaves one label a downset, or the graph branches, the work bound is all that pays;
     else the recursion of the threshold test runs from the other end, as if micro-batches in flight cost no memory.
-    """
-    rest[:] = NO_DEVICES
-    return rest_of_rows(profile, lattice, limit, rest, useful, ZERO, lattice.bits.shape[0], lattice.bits.shape[0],
-                        lattice.bits.shape[0], ZERO, ZERO)  # fmt: skip
 
-
-@kernel(PROFILE, LATTICE, FLOAT, INTS, INTS, INT, INT, INT, INT, INT, INT)
-def rest_of_rows(profile, lattice, limit, rest, useful, first, last, begin, end, part, parts):
-    """`devices_for_rest` for the downsets from ``first`` to ``last`` - 1, by stages to ``useful[begin:end]``.
-
-    With ``parts`` only for those that ``part`` owns (their number modulo ``parts``). With 0 they are finished: the
-    stages between them count, and the useful ones are put in front of ``begin``, where they begin now.
+    ``rest`` starts as `NO_DEVICES`. This is for the downsets from ``first`` to ``last`` - 1, by stages to
+    ``useful[begin:end]``. With ``parts`` only for those that ``part`` owns (their number modulo ``parts``). With 0 they
+    are finished: the stages between them count, and the useful ones are put in front of ``begin``.
     """
     bits, work, D, K = lattice.bits, lattice.work, lattice.bits.shape[0], profile.num_devices
     full = D - 1
@@ -255,7 +247,7 @@ def extend(profile, lattice, T, exactly, fewest, rest, useful, labels, back_set,
     """Stages of time <= T from the downsets ``useful[first_row:last_row]`` to ``useful[first_later:last_later]``.
 
     ``labels[i, s]`` becomes the fewest devices that run downset i in stages of time <= T whose data-parallel degrees
-    sum to s; ``back_*`` the stage that got there; ``rest`` and ``useful`` are those of `devices_for_rest`. A label
+    sum to s; ``back_*`` the stage that got there; ``rest`` and ``useful`` are those of `rest_of_rows`. A label
     with more devices and a larger s than another is dropped: fewer devices and less memory serve every continuation
     at least as well. For the same reason only the least feasible d of a stage is tried, unless ``exactly`` requires
     one given sum (then every s and d counts). Limits of the stages between downsets (`Lattice`) change none of this.

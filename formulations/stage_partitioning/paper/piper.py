@@ -266,7 +266,8 @@ def new_table(profile: Profile, lattice: Lattice, cutoff: float) -> Table:
     rest = np.ones(D, np.int64)  # whatever is outside a downset takes a device
     rest[-1] = 0
     if math.isfinite(cutoff):
-        labels.devices_for_rest(profile, lattice, cutoff * (1 + 1e-9), rest, np.empty(D, np.int64))
+        rest[:] = labels.NO_DEVICES
+        labels.rest_of_rows(profile, lattice, cutoff * (1 + 1e-9), rest, np.empty(D, np.int64), 0, D, D, D, 0, 0)
     least = np.ceil(lattice.work / cutoff * (1 - 1e-9) - 1e-9) if cutoff > 0 else np.ones(D)
     low: Ints = np.maximum(least, 1).astype(np.int64)
     low[0] = 0

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from formulations.compiled.array_types import Floats, Words
 from formulations.compiled.downsets import all_downsets, chain_downsets, linear_orders, too_many
+from formulations.compiled.rows_in_threads import Team, counters
 from formulations.modelling import bisection
 from formulations.modelling.bisection import minimise
 from formulations.stage_partitioning.definition.plan import StagePlan
@@ -45,8 +46,8 @@ class Frontier:
     stats: dict[str, Any]
 
 
-def frontier(instance: StageInstance, watch: Watch) -> Frontier | None:
-    """The table of an instance whose K and N are the largest of interest; ``None`` if stopped.
+def frontier(instance: StageInstance, watch: Watch, threads: int = 1) -> Frontier | None:
+    """The table of an instance whose K and N are the largest of interest, by so many threads; ``None`` if stopped.
 
     The cost model is that of the instance at every s: under the released one, degrees divide the instance's own N.
 
@@ -76,20 +77,27 @@ def frontier(instance: StageInstance, watch: Watch) -> Frontier | None:
     if lattice is None or _is_blurred(profile, lattice):
         if proofs > MAX_PROOFS:
             raise SizeError("the weights differ too much in size for a table that large; try fewer --devices")
-        return entry_by_entry(instance, downsets, watch)
+        with Team(threads) as team:
+            return entry_by_entry(instance, downsets, watch, team)
     demand(8.0 * D * (S + 1) * (K + 1), "the table of all devices and sums")
     table = np.full((D, S + 1, K + 1), np.inf)
     table[0] = 0.0
-    counts = np.zeros(3, np.int64)
+    counts, scratches = counters(threads, 3), [threshold.make_scratch(profile, threads) for _ in range(threads)]
     floor = float(lattice.work[-1]) / K * (1 - bisection.PRECISION)
-    done = frontier_table.fill(
-        profile, lattice, profile.memory, floor, table, np.empty(S + 2), np.empty(len(profile.dp_degrees), np.int64),
-        np.empty(len(profile.dp_degrees)), threshold.make_scratch(profile), counts,
-        np.frombuffer(watch.flag, np.uint8),
-    )  # fmt: skip
-    if not done:
-        return None
-    pairs, knapsacks, updates = counts.tolist()
+
+    def fill(*rows: int) -> int:
+        part = rows[-2]
+        return int(
+            frontier_table.fill(
+                profile, lattice, profile.memory, floor, table, *rows, scratches[part], counts[part],
+                np.frombuffer(watch.flag, np.uint8),
+            )
+        )  # fmt: skip
+
+    with Team(threads) as team:
+        if team.fill(0, D, fill, threshold.ROWS):
+            return None
+    pairs, knapsacks, updates = counts.sum(axis=0).tolist()
     stats = {"downsets": D, "pairs": pairs, "knapsacks": knapsacks, "updates": updates}
     return Frontier(np.ascontiguousarray(table[-1].T), stats)
 
@@ -123,7 +131,7 @@ def num_entries(K: int, S: int, largest_t: int) -> int:
     return sum(max(0, min(K, s * largest_t) - s + 1) for s in range(1, S + 1))
 
 
-def entry_by_entry(instance: StageInstance, downsets: Words, watch: Watch) -> Frontier | None:
+def entry_by_entry(instance: StageInstance, downsets: Words, watch: Watch, team: Team) -> Frontier | None:
     """The table where there are many downsets: each entry proved by threshold tests; ``None`` if stopped.
 
     The recursion visits every pair of downsets for all entries at once, and finds the least time of each stage. With
@@ -138,7 +146,7 @@ def entry_by_entry(instance: StageInstance, downsets: Words, watch: Watch) -> Fr
         ThresholdSearch(instance, profile, build_lattice(profile, chain_downsets(order)), flag)
         for order in linear_orders(instance)
     ]
-    search = ThresholdSearch(instance, profile, build_lattice(profile, downsets), flag)
+    search = ThresholdSearch(instance, profile, build_lattice(profile, downsets), flag, team)
     best: list[list[Found]] = [[None] * (S + 1) for _ in range(K + 1)]
     for k in range(1, K + 1):
         for s in range(1, S + 1):
