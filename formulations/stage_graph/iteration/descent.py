@@ -77,6 +77,11 @@ def _neighbours(costs: Costs, parts: Parts) -> Iterator[Parts]:
         others = parts[:number] + parts[number + 1 :]
         for two in _cuts(costs, part, idle):
             yield [*others, *two]
+        lightest = sorted(others, key=lambda each: costs.work_s(each[0]) / each[1])
+        if not idle and len(others) > 1:  # merging two frees devices for the part that is cut
+            (own, devices), (theirs, more) = lightest[:2]
+            for two in _cuts(costs, part, min(devices, more)):
+                yield [*lightest[2:], (own | theirs, max(devices, more)), *two]
         for devices in {part[1] - 1, part[1] + 1, part[1] + idle} - {0, part[1]}:
             if devices <= part[1] + idle:
                 yield [*others, (part[0], devices)]

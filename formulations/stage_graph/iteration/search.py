@@ -25,6 +25,7 @@ from formulations.stage_graph.definition.plan import StagePlan
 from formulations.stage_graph.definition.problem import violations
 from formulations.stage_graph.definition.quantities import NO_SIZE, required_sizes
 from formulations.stage_graph.iteration.descent import descend
+from formulations.stage_graph.iteration.heaviest import heaviest_stage
 from formulations.stage_graph.iteration.warm_ups import STEP, WarmUps
 from formulations.stage_graph.kernels.partitions import COMPLETE, Model, State, next_partition
 from formulations.stage_graph.paper import fewest_devices, graphpipe
@@ -38,8 +39,10 @@ from solvers.outcome import OPTIMAL_GAP, Limits, Prover, Stop, Watch
 _ROUNDING = 1e-11
 #: A gap below which the next target is the best plan itself.
 _CLOSE = 0.01
-#: Parts of the target that end classes of plans by their longest all-reduce; the first has none.
-_REDUCES = (0.0, 1 / 64, 1 / 32, 1 / 16, 1 / 8, 1.0)
+#: How far the next target is from the bound to the best plan: each takes several times as long as the one before.
+_PART = 1 / 3
+#: Parts of the target that end classes of plans by their longest all-reduce.
+_REDUCES = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1.0)
 #: The quantity of a plan that its warm-ups decide; all others are those of its partition and devices.
 _OF_WARM_UPS = "in_flight_of"
 #: Quantities that an exchange of equal branches does not change.
@@ -139,12 +142,12 @@ class _Search:
             if best is None:  # a plan is found sooner within a target that leaves few partitions
                 target = min(whole, 2 * bound) or whole
             else:
-                target = whole if best - bound <= _CLOSE * best else (bound + best) / 2
+                target = whole if best - bound <= _CLOSE * best else bound + _PART * (best - bound)
             for size, model in models.items():
                 if not self._may(size, target):
                     continue
-                for low, high in zip((0.0, *_REDUCES), _REDUCES, strict=False):
-                    self._lay_out(size, model, target, (low * target, high * target))
+                for reduces in _classes(target):
+                    self._lay_out(size, model, target, reduces)
             if watch.stopped():
                 return
             if watch.best_objective is None and target == whole:
@@ -169,15 +172,17 @@ class _Search:
                 self.watch.bound(middle)
 
     def _may(self, size: int, target_s: float) -> bool:
-        """Whether the devices may be enough for the target, with any all-reduces."""
+        """Whether the devices may be enough for the target, with all-reduces of some class."""
         if self._branches is None or target_s <= 0:
             return True
         if target_s <= self.refuted.get(size, 0.0):
             return False
-        each = target_s / self.costs.instance.minibatch
-        found = self._branches.of_upsets(each, each, [size], (0.0, each), size / self.costs.instance.minibatch)
-        if found is None or found[-1] <= self.costs.instance.num_devices:
-            return True
+        samples = self.costs.instance.minibatch
+        each = target_s / samples
+        for low, high in _classes(each):
+            found = self._branches.of_upsets(each, each, [size], (low, high), size / samples)
+            if found is None or found[-1] <= self.costs.instance.num_devices:
+                return True
         self.refuted[size] = target_s
         return False
 
@@ -200,7 +205,7 @@ class _Search:
     def _lay_out(self, size: int, model: Model, target_s: float, reduces: tuple[float, float]) -> None:
         """Meet every partition at this size whose iteration may take less than the target, or than the best plan.
 
-        Its longest all-reduce takes more than the first of ``reduces`` (or nothing) and at most the second.
+        Its longest all-reduce takes more than the first of ``reduces`` (or that is 0) and at most the second.
         """
         watch, target_s = self.watch, min(target_s, _below(self.watch))
         if target_s <= 0:
@@ -209,7 +214,9 @@ class _Search:
         if len(needs) and needs[0, -1] > self.costs.instance.num_devices:
             return
         model.limits[4] = reduces[1]
-        model = model._replace(fastest=_fastest(self.costs, model, target_s))
+        alone = _alone(self.costs, model, target_s)
+        together, model.limits[5] = heaviest_stage(self.costs, size, model.passes, alone, target_s)
+        model = model._replace(fastest=np.minimum.accumulate(alone, axis=1), together=together)
         state, flag = _start(model, needs, target_s, reduces[0]), np.frombuffer(watch.flag, np.uint8)
         while next_partition(model, state, flag) == COMPLETE and not watch.stopped():
             self.partitions += 1
@@ -223,6 +230,11 @@ class _Search:
                 watch.plan(*found)
                 state.target[0] = min(target_s, _below(watch))
         self.partial += int(state.made[0])
+
+
+def _classes(target: float) -> list[tuple[float, float]]:
+    """Plans by their longest all-reduce: above the first of a pair (or nothing), up to the second."""
+    return [(low * target, high * target) for low, high in zip((0.0, *_REDUCES), _REDUCES, strict=False)]
 
 
 def _branches(costs: Costs, watch: Watch) -> EqualBranches | None:
@@ -277,18 +289,29 @@ def _model(costs: Costs, size: int) -> Model:
         weights=np.array([float(each.weight_bytes) for each in operators]),
         kept=np.array([float(each.activation_bytes) for each in operators]),
         **even,
+        together=np.zeros(len(operators)),
         samples=samples,
         reduce_rate=np.array([0.0, *rates]),
         counts=np.array([devices, instance.minibatch // size, size, tail]),
         limits=np.array(
-            [instance.memory_bytes, instance.weight_copies, instance.latency_s, 1 / instance.bandwidth_bytes_per_s, 0],
+            [
+                instance.memory_bytes,
+                instance.weight_copies,
+                instance.latency_s,
+                1 / instance.bandwidth_bytes_per_s,
+                0,
+                0,
+            ],
             np.float64,
         ),
     )
 
 
-def _fastest(costs: Costs, model: Model, target_s: float) -> Any:
-    """`Model.fastest`: a stage on r devices takes N t and its all-reduce, and the more operators the longer."""
+def _alone(costs: Costs, model: Model, target_s: float) -> Any:
+    """Seconds of both passes of operators on so many devices; ``inf`` where one alone takes too long, or is reduced so.
+
+    A stage on r devices takes N t and its all-reduce, and the more operators the longer.
+    """
     reduced = [[costs.all_reduce(1 << v, r) for r in range(1, model.passes.shape[1])] for v in range(len(model.work))]
     alone = model.passes.copy()
     alone[:, 0] = np.inf
@@ -296,7 +319,7 @@ def _fastest(costs: Costs, model: Model, target_s: float) -> Any:
     too_long = model.counts[1] * alone[:, 1:] + np.array(reduced) > target_s * (1 + _ROUNDING)
     alone[:, 1:][too_long | (np.array(reduced) > most)] = np.inf
     alone[:, model.counts[2] + 1 :] = np.inf  # replicas without a sample
-    return np.minimum.accumulate(alone, axis=1)
+    return alone
 
 
 def _table(ends: list[list[tuple[int, float]]]) -> tuple[Any, Any, Any]:

@@ -32,8 +32,9 @@ class Model(NamedTuple):
     of the equal branch before v's (-1: none). ``first`` and ``ranks`` number upsets, as in `kernels.branches.Upsets`.
     ``samples[r]`` of the fullest replica; ``reduce_rate[r]``: seconds of an all-reduce for each byte of weights.
     ``counts``: devices, micro-batches N, samples of a micro-batch, operators behind the branches. ``limits``: bytes of
-    memory, copies of the weights, seconds of a message, seconds of a byte in it, and the most that an all-reduce may
-    take (what the longest one counts as, at least, is in ``last[0]``).
+    memory, copies of the weights, seconds of a message, seconds of a byte in it, the most that an all-reduce may
+    take (more than what is in ``last[0]``, or that is 0), and N t of the stage of the heaviest operator, at
+    least. ``together[v]``: the same if v, which leads to that operator, is in its stage (0: v does not lead there).
     """
 
     into_start: Ints
@@ -51,6 +52,7 @@ class Model(NamedTuple):
     branch: Ints
     first: Flags
     ranks: Ints2
+    together: Floats
     samples: Ints
     reduce_rate: Floats
     counts: Ints
@@ -117,6 +119,7 @@ def next_partition(model: Any, state: Any, flag: Any) -> int:
     into_start, into, into_bytes = model.into_start, model.into, model.into_bytes
     out_start, out, out_bytes = model.out_start, model.out, model.out_bytes
     passes, fastest, work, twin, branch = model.passes, model.fastest, model.work, model.twin, model.branch
+    together, heaviest = model.together, model.limits[5]
     stage, end, degree, left = state.stage, state.end, state.degree, state.left
     inside, choice, sums, last, even = state.inside, state.choice, state.sums, state.last, state.even
     size = len(work)
@@ -148,8 +151,9 @@ def next_partition(model: Any, state: Any, flag: Any) -> int:
                 elif inside[level, into[x]] == 0:
                     may = False
             seconds = sums[level, here] + fastest[v, spare] + sent
-            rest = rounds * sums[level, here + 2]
-            may = may and rounds * seconds + head + reduce <= limit
+            rest, late = rounds * sums[level, here + 2], max(head, head_before - tie)
+            may = may and rounds * seconds + late + reduce <= limit
+            may = may and late + min(together[v], seconds + heaviest) + reduce <= limit
             if may and rest <= (spare - 1) * (limit - reduce - max(head_before, head)):
                 inside[level, v], choice[level, v] = 1, _INCLUDED
                 sums[level, here + 3], sums[level, here + 4] = seconds, head
@@ -185,11 +189,13 @@ def next_partition(model: Any, state: Any, flag: Any) -> int:
         # The stage is made: add it up, and try its degrees.
         if way == _FORWARD:
             degree[level] = 0
-        head = incoming = crossing = weights = kept = open_work = 0.0
+        head = incoming = crossing = weights = kept = open_work = behind = 0.0
         members = edges = outside = leaving = 0
         for u in range(size):
             if inside[level, u]:
                 members += 1
+                if together[u] > behind:
+                    behind = together[u]
                 weights += model.weights[u]
                 kept += model.kept[u]
                 for x in range(into_start[u], into_start[u + 1]):
@@ -220,13 +226,15 @@ def next_partition(model: Any, state: Any, flag: Any) -> int:
                 if reduced > model.limits[4] * (1 + _SLACK):
                     continue
                 reduced = max(reduce, reduced)
+            if outside == 0 and 0 < reduced == last[0, 2]:
+                continue  # all its all-reduces are in an earlier class
             seconds = 2 * ((incoming + crossing) * model.samples[r] * byte_s + edges * latency)
             for u in range(size):
                 if inside[level, u]:
                     seconds += passes[u, r]
             if head <= head_before + tie and seconds < last[level, 1] - tie:
                 continue
-            if rounds * seconds + head + reduced > limit:
+            if max(rounds * seconds, min(behind, seconds + heaviest)) + head + reduced > limit:
                 continue
             if outside and rounds * open_work > (spare - r) * (limit - reduced - head):
                 continue
@@ -248,6 +256,9 @@ def next_partition(model: Any, state: Any, flag: Any) -> int:
                             alone += 2 * (latency + into_bytes[x] * sample * byte_s)
                     end[u] += alone
                     if end[u] > limit or (rounds - 1) * alone + end[u] + reduced > limit:
+                        possible = False
+                        break
+                    if min(head - tie + together[u], end[u] + heaviest) + reduced > limit:
                         possible = False
                         break
             if possible and outside and len(state.needs):

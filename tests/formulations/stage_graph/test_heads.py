@@ -1,4 +1,4 @@
-"""Devices that a target takes if stages have heads: against every partition of small models of equal branches."""
+"""What partitions take at least if stages have heads: against every one of small models of equal branches."""
 
 import math
 import random
@@ -7,7 +7,9 @@ from dataclasses import replace
 
 from branching_cases import iteration_graph, partitions, passes_s, reduce_s, shares, stage_bytes
 
-from formulations.stage_graph.costs.costs import Costs
+from formulations.stage_graph.costs.costs import Costs, bits
+from formulations.stage_graph.iteration import search
+from formulations.stage_graph.iteration.heaviest import heaviest_stage
 from formulations.stage_graph.upsets.branches import EqualBranches, UnsuitableError
 from instances.problems.stage_graph import OperatorEdge, StageGraph
 from solvers.outcome import Watch
@@ -94,3 +96,34 @@ def test_no_plan_takes_fewer_devices(cases: int) -> None:
             refuted += _needed(branches, size, 0.9 * min(within), low, high) > instance.num_devices
             closed += _needed(branches, size, (1 - 1e-6) * min(within), low, high) > instance.num_devices
     assert refuted > 0.8 * tried > 0 and closed > 0.4 * tried, (tried, refuted, closed)
+
+
+def test_no_stage_of_the_heaviest_operator_takes_less(cases: int) -> None:
+    """On all degrees with which it keeps a target and is reduced soon enough; some take no more."""
+    met = ahead = 0
+    for number in range(max(30, cases)):
+        rng = random.Random(f"heaviest {number}")
+        instance = equal_branches(rng)
+        costs, size = Costs(instance), rng.choice(instance.microbatch_sizes)
+        model, devices = search._model(costs, size), range(1, min(size, instance.num_devices) + 1)
+        target = rng.uniform(1, 4) * instance.minibatch // size * model.passes[:, 1].max()
+        model.limits[4] = most = target * rng.choice((0.1, 0.5, 1.0))
+        alone = search._alone(costs, model, target)
+        together, least = heaviest_stage(costs, size, model.passes, alone, target)
+        if not least:
+            continue
+        heaviest, taken = int(alone.min(axis=1).argmax()), dict[int, float]()
+        for nodes in range(1, costs.everything + 1):
+            part = list(bits(nodes))
+            if not nodes >> heaviest & 1 or any(costs.above[u] & costs.below[w] & ~nodes for u in part for w in part):
+                continue  # without it, or not convex
+            for own in devices:
+                seconds = instance.minibatch // size * sum(passes_s(instance, part, size, own))
+                if (reduced := reduce_s(instance, part, own)) <= most and seconds + reduced <= target:
+                    taken |= {v: min(seconds, taken.get(v, math.inf)) for v in part}
+        for v, seconds in taken.items():
+            assert together[v] <= seconds, (number, v)
+            ahead += v != heaviest and together[v] > 0
+            met += v != heaviest and together[v] >= 0.999 * seconds
+        assert together[heaviest] == least <= min(taken.values(), default=math.inf)
+    assert met > 0.1 * ahead > 0, (met, ahead)

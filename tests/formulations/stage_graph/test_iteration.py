@@ -265,7 +265,10 @@ def test_memory_for_what_must_be_in_flight() -> None:
 
 @pytest.mark.slow
 def test_descent_finds_what_equation_1_leaves_idle() -> None:
-    """DLRM on 8 devices: Equation 1's methods have four stages on as many devices; one for each branch is quicker."""
+    """DLRM on 8 devices: Equation 1's methods have four stages on as many devices; eight are quicker.
+
+    Two branches share one, so that the layers behind the join have one of their own.
+    """
     instance, plans = replace(dlrm(devices=8), objective="iteration"), list[StagePlan]()
     costs, first, near = Costs(instance), Watch(), Watch()
     with pytest.MonkeyPatch.context() as patch:
@@ -274,7 +277,7 @@ def test_descent_finds_what_equation_1_leaves_idle() -> None:
     descend(costs, instance, plans, near)
     assert near.best_plan is not None and first.best_objective is not None and near.best_objective is not None
     assert violations(instance, near.best_plan) == ()
-    assert near.best_objective == iteration_s(instance, near.best_plan) < 0.87 * first.best_objective
+    assert near.best_objective == iteration_s(instance, near.best_plan) < 0.1253 < 0.87 * first.best_objective
 
 
 def test_descent_keeps_all_rules(cases: int) -> None:
