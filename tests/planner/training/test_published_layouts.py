@@ -1,17 +1,20 @@
 """The layouts of Megatron-LM's weak scaling: what the page says of our prediction is what the definition gives."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
 import planner
 from formulations.training_strategy.definition.plan import StrategyPlan
 from formulations.training_strategy.definition.problem import evaluate, peak_memory, violations
-from instances.generators.transformer import RECOMPUTE
+from instances.generators.decoder import Decoder, decoder
+from instances.generators.transformer import RECOMPUTE, Architecture
 from instances.problems.training_strategy import Schedule, StrategyInstance
+from planner.files.load import family_of
 
 PAGE = Path(__file__).parents[3] / "docs" / "which-trainer.md"
 SEQUENCE, VOCABULARY = 2048, 51200
@@ -40,7 +43,7 @@ def rows() -> list[Row]:
     return [Row(each[0], *map(int, each[1:10]), *map(float, each[10:13])) for each in _cells("| GPT ")]
 
 
-def _cells(start: str) -> list[list[str]]:
+def _cells(*start: str) -> list[list[str]]:
     """What stands in the rows of a table that begin so: several things of a cell are divided by commas."""
     lines = PAGE.read_text().partition("## Beside published layouts")[2].splitlines()
     return [[cell.strip() for cell in re.split("[|,]", line.strip("|"))] for line in lines if line.startswith(start)]
@@ -115,17 +118,27 @@ def decoder_rows() -> list[DecoderRow]:
     """Those of the page."""
     return [
         DecoderRow(each[0], *map(int, each[1:9]), each[9], *map(int, each[10:12]), each[12], *map(float, each[13:]))
-        for each in _cells("| llama3-")
+        for each in _cells("| llama3-", "| gpt-")
     ]
+
+
+def _gpt(row: DecoderRow) -> dict[str, Any]:
+    """Its layers, width and heads are in its name; gated MLPs of 8/3 of the width have a GPT's parameters."""
+    layers, width, heads = map(int, row.model.removeprefix("gpt-").split("x"))
+    sizes = Architecture(layers, width, heads, row.tokens, 131072, row.microbatch)
+    made = decoder(row.model, Decoder(sizes, round(8 * width / 3), 1.0), row.gpus, row.batch)
+    return family_of(made).to_json(replace(made, flat=replace(made.flat, options={"dtype": "bf16"})))
 
 
 def as_decoder(row: DecoderRow) -> tuple[StrategyInstance, StrategyPlan]:
     """The embedding and the head count as a layer each where layers are not divided otherwise."""
     schedule = Schedule.INTERLEAVED if row.V > 1 else Schedule.ONE_F_ONE_B
+    sizes = {"sequence_length": row.tokens, "microbatch_size": row.microbatch}
+    source, given = (_gpt(row), {}) if row.model.startswith("gpt") else (row.model, sizes)
     instance = planner.load(
-        row.model, sequence_length=row.tokens, microbatch_size=row.microbatch, devices=row.gpus, cp=row.c,
-        microbatches=row.batch // row.microbatch, schedule=schedule, virtual_stages=row.V, sharding=row.level,
-        shard_optimizer="torchtitan" if row.level == 3 else "megatron",
+        source, devices=row.gpus, cp=row.c, microbatches=row.batch // row.microbatch, schedule=schedule,
+        virtual_stages=row.V, sharding=row.level, shard_optimizer="torchtitan" if row.level == 3 else "megatron",
+        **given,
     )  # fmt: skip
     ids = [layer.id for layer in instance.chain]
     chunks, layers = row.p * row.V, len(ids) - 3
