@@ -2,6 +2,7 @@
 
 import functools
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,12 @@ from planner.cli.app import main
 from planner.files.schema import schema
 from planner.files.write import plain
 
-jsonschema = pytest.importorskip("jsonschema", reason="needs jsonschema, which notebooks bring along")
-
 
 @functools.cache
 def validator(problem: str) -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "rfc3987_syntax", None)  # takes seconds to load, for formats that no schema here has
+        jsonschema = pytest.importorskip("jsonschema", reason="needs jsonschema, which notebooks bring along")
     return jsonschema.Draft202012Validator(schema(problem))
 
 
