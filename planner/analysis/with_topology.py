@@ -14,6 +14,8 @@ from planner.files.load import load
 from planner.process.errors import UsageError
 
 _OWN = ("objective", "ring")
+#: Of a placement, and of its operators: by them a step is counted, and the memory of the schedule.
+_BOTH = ("microbatches",)
 
 
 def load_placed(
@@ -29,14 +31,14 @@ def load_placed(
         A kind of network (``planner make topology --help``), for as many devices as stages times replicas; a matrix
         of bandwidths in CSV; or a file of a device mapping, whose network is taken.
     overrides
-        Of the operator graph, and ``objective`` and ``ring`` of the placement.
+        Of the operator graph, ``objective`` and ``ring`` of the placement, and ``microbatches`` of both.
 
     Raises
     ------
     UsageError
         If the model is of another family, or there is no such network.
     """
-    own = {name: overrides[name] for name in _OWN if name in overrides}
+    own = {name: overrides[name] for name in (*_OWN, *_BOTH) if name in overrides}
     operators = load(model, inputs=inputs, **{name: value for name, value in overrides.items() if name not in _OWN})
     if not isinstance(operators, OperatorInstance):
         raise UsageError.at("--topology", topology, "a model that is an operator graph (operator_partitioning)")

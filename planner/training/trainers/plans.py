@@ -164,6 +164,8 @@ def _of_operators(
     name, training, in_order = wanted.name, instance.training, tuple(range(len(devices)))
     again, is_torch = training is not None and training.recompute, wanted.name == "torch"
     refused = []
+    if instance.origin.get("granularity") == "op":
+        refused.append("operators are single operations (granularity op), and files name modules")
     if wanted.trainer.counts:
         refused.append(f"operators have no roles, so which of them are the layers that {name} counts is not known")
     if again and wanted.trainer.schedules and not is_torch:

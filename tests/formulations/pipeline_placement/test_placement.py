@@ -174,8 +174,11 @@ def test_solve_with_a_topology_runs_both_phases(tmp_path: Path, capsys: Any) -> 
 
     model.write_text(json.dumps(operators_json(chain().operators)))
     given = ["solve", str(model), "--topology", "two-level", "--stages", "2", "--replicas", "2", "--quiet", "--json"]
-    assert main([*given, "--trace", str(tmp_path / "trace.json")]) == 0
+    assert main([*given, "--trace", str(tmp_path / "trace.json"), "--microbatches", "7"]) == 0
     found = json.loads(capsys.readouterr().out)
+    assert found["options"]["microbatches"] == 7
+    both = load_placed(str(model), "two-level", overrides={"stages": 2, "replicas": 2, "microbatches": 7})
+    assert both.microbatches == both.operators.training.microbatches == 7
     assert found["problem"] == "pipeline_placement" and found["verified"]
     assert found["stats"]["step_s"] > 0
     assert json.loads((tmp_path / "trace.json").read_text())["traceEvents"]

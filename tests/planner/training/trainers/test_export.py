@@ -182,6 +182,8 @@ def test_plans_of_other_problems() -> None:
     )
     in_order = {**plan, "mapping": {"devices": [[0, 1], [2, 3]]}}
     assert "2 devices; accelerate has one for each stage" in planner.export(placed, in_order, "accelerate").refused
+    single = replace(placed, operators=replace(placed.operators, origin={"granularity": "op"}))
+    assert "single operations (granularity op)" in planner.export(single, crossed, "torch").refused
     kept = replace(placed.operators, training=replace(placed.operators.training, recompute=False))
     found = planner.export(kept, plan["partition"], "torchtitan")  # left and right stand in one stage
     assert found.text is not None and not FORMATS["torchtitan"].read(found.text).whole
