@@ -11,6 +11,7 @@ from instances.errors import InstanceError
 from planner.cli.app import main
 from planner.display.runs import show_run
 from planner.training.runtime.fidelity import fidelity, order_fidelity
+from planner.training.runtime.layout import Duty
 
 PASSES = [[0, "F", 0, 0.0, 1.0], [1, "F", 0, 1.0, 2.0], [1, "B", 0, 2.0, 4.0], [0, "B", 0, 4.0, 6.0]]
 
@@ -171,7 +172,7 @@ def test_float32_beyond_its_limit_is_said_to_be_rounding_perhaps(
     sums = dict.fromkeys(
         ("bytes_sent", "bytes_planned", "held_bytes", "held_planned", "gradient_bytes", "gradient_planned"), (1.0,)
     )
-    layout = SimpleNamespace(duties=(SimpleNamespace(stage=0, replica=0, passes=(), degree=1),))
+    layout = SimpleNamespace(duties=(Duty(0, 0, (), 0.0, 0.0, 0.0, 0.0),))
     checked = {"ok": False, "loss_error": 0.0, "gradient_error": error, "parameters": 4, "compared": compared}
     run: Any = SimpleNamespace(layout=layout, seconds=1.0, loss=1.0, tolerance=tolerance, **checked, **sums)
     show_run(run)
@@ -188,11 +189,11 @@ def test_float32_beyond_its_limit_is_said_to_be_rounding_perhaps(
     ],
 )
 def test_other_bytes_are_explained(planned: tuple[float, float], summed: float, words: str, capsys: Any) -> None:
-    duty = SimpleNamespace(stage=0, replica=0, passes=(), degree=1)
+    duty = Duty(0, 0, (), 0.0, 0.0, 0.0, 0.0, device=5)
     bytes_moved = {"bytes_sent": (8, 4), "bytes_planned": planned, "held_bytes": (1, 1), "held_planned": (1, 1)}
     bytes_moved |= {"gradient_bytes": (summed, summed), "gradient_planned": (3.0, 3.0)}
     layout = SimpleNamespace(duties=(duty, duty))
     run: Any = SimpleNamespace(layout=layout, seconds=1.0, loss=1.0, tolerance=None, **bytes_moved)
     show_run(run)
     out = capsys.readouterr().out
-    assert words in out and ("gradients take" in out) == (summed != 3.0)
+    assert words in out and ("gradients take" in out) == (summed != 3.0) and " device " in out
