@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -94,12 +95,15 @@ def test_a_solver_that_contradicts_a_plan_is_not_believed(
         assert f"solver mathopt:gscip {said}" in found["reason"] and "believed in this run" in found["reason"]
 
 
+slow = partial(pytest.param, marks=pytest.mark.slow)
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [
         (["solve", "--method", "milp", "--solver", "nobody"], "installed: highs, mathopt:gscip"),
-        (["crosscheck", "--solver", "nobody"], "installed: highs, mathopt:gscip"),
-        (["bench", "--methods", "milp", "--solver", "nobody"], "installed: highs, mathopt:gscip"),
+        slow(["crosscheck", "--solver", "nobody"], "installed: highs, mathopt:gscip"),
+        slow(["bench", "--methods", "milp", "--solver", "nobody"], "installed: highs, mathopt:gscip"),
         (["solve", "--method", "milp", "--solver", "a b"], "the name of a solver"),
         (["solve", "--method", "milp", "--solver", "mathopt:glop"], "fails its entrance exam"),
         (["solve", "--method", "milp", "--solver", "mathopt:cp_sat"], "keeps continuous variables"),
