@@ -67,7 +67,10 @@ def test_a_quantity_of_a_plan(quantity: str, value: int) -> None:
     assert [each.rule for each in broken] == ["required"]
 
 
-@pytest.mark.parametrize("method", METHODS)
+#: Random requirements at columns are among the contracts by default.
+@pytest.mark.parametrize(
+    "method", [pytest.param(each, marks=pytest.mark.slow if "columns" in each else ()) for each in METHODS]
+)
 @pytest.mark.parametrize(
     ("required", "time"),
     [

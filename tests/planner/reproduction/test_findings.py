@@ -226,7 +226,7 @@ def above_optimum(model: str, method: str, **options: str) -> float:
         ("resnet-152", "cluster", 12.1),
         ("resnet-152", "refine", 7.6),
         pytest.param("semantic-fpn", "parmesan", 0.0, marks=pytest.mark.slow),
-        ("semantic-fpn", "cluster", 15.6),
+        pytest.param("semantic-fpn", "cluster", 15.6, marks=pytest.mark.slow),
         ("semantic-fpn", "refine", 8.4),
     ],
 )
