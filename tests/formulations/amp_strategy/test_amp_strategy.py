@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from oracles.amp_strategy import brute_force, random_instance
 from stopping import StopsAfter
 
+import planner
 from formulations.amp_strategy import FAMILY
 from formulations.amp_strategy.definition.plan import Degrees, StrategyPlan
 from formulations.amp_strategy.definition.problem import (
@@ -30,6 +31,7 @@ from instances.errors import InstanceError
 from instances.exchange import to_json
 from instances.generators.amp_experiments import EXPERIMENTS, analytic_profiles, experiment, printed_cuts
 from instances.problems.amp_strategy import AmpInstance, ModelLayer, Node
+from planner.display.tables import show_result
 from solvers.outcome import Limits, Stop, Watch
 
 METHODS = ("amp", "amp-released", "amp-sa", "megatron", "exhaustive")
@@ -275,3 +277,20 @@ def test_prices_by_hand() -> None:
     priced = layer_assignment(cluster, Degrees(1, 1, 2, 2), (0, 1, 2, 3))
     assert priced.ring_s_per_parameter == (0.5, 1.0) and priced.parameters == (6.0,) * 3
     assert (priced.num_microbatches, priced.cut_cost_s) == (2, ((10.0,), (10.0,)))
+
+
+def test_the_ranked_list_is_a_table(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PLANNER_PUBLISHED", raising=False)
+    result = planner.solve(planner.load("amp-homogeneous"), options={"top": 3})
+    show_result(result, verbose=True)
+    shown = capsys.readouterr().out.splitlines()
+    head = next(number for number, line in enumerate(shown) if line.strip() == "ranked")
+    columns = shown[head + 1].split()
+    assert columns[:5] == ["#", "microbatch", "tp_degree", "dp_degree", "pp_degree"]
+    assert columns[-5:] == ["predicted_s", "waiting", "filling", "sending", "all_reduce"]
+    rows = [line.split() for line in shown[head + 2 : head + 5]]
+    assert [row[0] for row in rows] == ["0", "1", "2"] and len(shown) == head + 5
+    assert float(rows[0][-5]) == pytest.approx(result.objective, rel=1e-8)
+    assert not any("{" in line for line in shown)
+    assert any(line.startswith("options") and "layer-times analytic" in line for line in shown)
+    assert any(line.startswith("stats") and "strategies 53" in line for line in shown)

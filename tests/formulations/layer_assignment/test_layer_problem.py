@@ -13,7 +13,7 @@ from formulations.layer_assignment.definition.problem import Terms, cuts, evalua
 from instances.errors import InstanceError
 from instances.exchange import to_json
 from instances.problems.layer_assignment import LayerAssignmentInstance, TiedParameters, generate
-from solvers.outcome import Limits, Watch
+from solvers.outcome import Limits
 
 #: Four layers, two stages, three micro-batches; the first and the last layer share 10 parameters.
 BY_HAND = LayerAssignmentInstance(
@@ -113,13 +113,6 @@ def test_overrides() -> None:
     assert FAMILY.read(BY_HAND, "f", {"ignore-all-reduce": True}).ring_s_per_parameter == ()
     with pytest.raises(InstanceError, match="--stages is 3"):
         FAMILY.read(BY_HAND, "f", {"stages": 3})
-
-
-def test_what_would_help() -> None:
-    starved = replace(BY_HAND, num_stages=5, ring_s_per_parameter=(1.0,))
-    assert FAMILY.why_infeasible is not None
-    sentence, figures = FAMILY.why_infeasible(starved, Limits(), Watch())
-    assert "--stages 4" in sentence and figures == {"most_stages": 4}
 
 
 def test_supports_and_choice() -> None:
