@@ -11,7 +11,7 @@ from formulations.stage_graph.costs.costs import Costs, bits
 from formulations.stage_graph.iteration import search
 from formulations.stage_graph.iteration.heaviest import heaviest_stage
 from formulations.stage_graph.upsets.branches import EqualBranches, UnsuitableError
-from instances.problems.stage_graph import OperatorEdge, StageGraph
+from instances.problems.stage_graph import AffineTime, OperatorEdge, StageGraph
 from solvers.outcome import Watch
 
 
@@ -104,6 +104,9 @@ def test_no_stage_of_the_heaviest_operator_takes_less(cases: int) -> None:
     for number in range(max(30, cases)):
         rng = random.Random(f"heaviest {number}")
         instance = equal_branches(rng)
+        *made, last = instance.operators
+        if number % 2:  # behind all branches
+            instance = replace(instance, operators=(*made, replace(last, backward=AffineTime(0.0, rng.uniform(2, 20)))))
         costs, size = Costs(instance), rng.choice(instance.microbatch_sizes)
         model, devices = search._model(costs, size), range(1, min(size, instance.num_devices) + 1)
         target = rng.uniform(1, 4) * instance.minibatch // size * model.passes[:, 1].max()

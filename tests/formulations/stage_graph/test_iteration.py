@@ -265,10 +265,7 @@ def test_memory_for_what_must_be_in_flight() -> None:
 
 @pytest.mark.slow
 def test_descent_finds_what_equation_1_leaves_idle() -> None:
-    """DLRM on 8 devices: Equation 1's methods have four stages on as many devices; eight are quicker.
-
-    Two branches share one, so that the layers behind the join have one of their own.
-    """
+    """DLRM on 8 devices: two branches share one, so that the layers behind the join have one; Equation 1 uses four."""
     instance, plans = replace(dlrm(devices=8), objective="iteration"), list[StagePlan]()
     costs, first, near = Costs(instance), Watch(), Watch()
     with pytest.MonkeyPatch.context() as patch:
