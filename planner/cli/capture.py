@@ -46,7 +46,7 @@ def import_command(
     sequence_parallel: Annotated[
         bool, typer.Option("--sequence-parallel", metavar="", help="offer it where layers are split")
     ] = False,
-    splits: Annotated[str, typer.Option(metavar="NAME", help="found: by search; slow")] = "by-hand",
+    splits: Annotated[str, typer.Option(metavar="NAME", help="found: by search")] = "by-hand",
     zero: Annotated[str | None, typer.Option(metavar="1,2,3", help="offer states sharded by T devices")] = None,
     efficiency: Annotated[float, typer.Option(metavar="E", help="share of the peak; a guess")] = 0.5,
     memory_efficiency: Annotated[float, typer.Option(metavar="E", help="the same of the memory")] = 0.75,

@@ -70,7 +70,8 @@ class FoundConfigurations(Configurations):
 
     def __init__(self, captured: Captured, hardware: Hardware, work: Work, choices: Choices) -> None:
         super().__init__(captured, hardware, work, choices)
-        self._known: dict[SplitLayer, tuple[Way, ...]] = {}
+        self._known: dict[SplitLayer, tuple[Way, ...]] = {}  # equal layers have equal ways
+        self._fastest: dict[tuple[SplitLayer, Amounts | None], Way | None] = {}
 
     def of(self, node: Node) -> dict[int, tuple[Tmpc, ...]]:
         """All TMPCs of a node, by degree."""
@@ -83,11 +84,17 @@ class FoundConfigurations(Configurations):
         """
         splits = LayerSplits(self, node, t, again=False)
         layer = splits.by_hand(splits.layer())
-        way = None if layer is None else fastest(layer)
+        way = None if layer is None else self.fastest(layer)
         if layer is None or way is None:
             return None
         hand = super().of(node)[t][0].time
         return way if math.isclose(way.amounts.time / PS, hand, abs_tol=3 * len(layer.operators) / PS) else None
+
+    def fastest(self, layer: SplitLayer, within: Amounts | None = None) -> Way | None:
+        """As `layer_splits.fastest`, once for equal layers."""
+        if (layer, within) not in self._fastest:
+            self._fastest[layer, within] = fastest(layer, within)
+        return self._fastest[layer, within]
 
     def notes(self) -> Iterator[str]:
         """For each degree what columns and rows lose at their own bytes, and what whole tensors between layers cost.
@@ -100,7 +107,7 @@ class FoundConfigurations(Configurations):
             lacking, losses = [], []
             for node in self.captured.nodes:
                 hand = self.by_hand(node, t)
-                best = hand and fastest(LayerSplits(self, node, t, again=False).layer(), hand.amounts)
+                best = hand and self.fastest(LayerSplits(self, node, t, again=False).layer(), hand.amounts)
                 if hand is None or best is None:
                     lacking.append(node.name)
                 elif best.amounts.time:
@@ -149,7 +156,7 @@ class FoundConfigurations(Configurations):
         for again in (False, True)[: 1 + self.choices.recompute]:
             splits = LayerSplits(self, node, t, again=again)
             layer = splits.layer()
-            if layer not in self._known:  # equal layers have equal ways
+            if layer not in self._known:
                 self._known[layer] = pareto(layer, SAVING)
             for number, way in enumerate(self._known[layer], 1):
                 name = f"split {number}, {RECOMPUTE}" if again else f"split {number}"

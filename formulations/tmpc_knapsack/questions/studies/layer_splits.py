@@ -12,20 +12,15 @@ Source: this project, for Piper's open question (section 6: "automatically findi
 each individual layer type"). Exchanges as in a ring: all-reduce 2 (t-1)/t, gather and scatter (t-1)/t of the tensor.
 """
 
-import itertools
 import math
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, NamedTuple
-
-from solvers.cpsat import backend as cpsat
-from solvers.outcome import Limits, Watch
 
 #: Layouts of a tensor on t devices: all of it on each, or terms of a sum; from 0 on the dimension that is in shares.
 WHOLE, PARTIAL = -1, -2
-#: Operators are joined up to so many splits: a block of Llama has 15 operators then, with 600 12, and takes longer.
-_MOST_JOINED = 100
 
 
 class Layout(NamedTuple):
@@ -135,249 +130,190 @@ def evaluate(layer: SplitLayer, choice: Sequence[int]) -> Amounts:
     )
 
 
-def pareto(layer: SplitLayer, saving: float = 0.0, watch: Watch | None = None) -> tuple[Way, ...]:
-    """The Pareto set, a way for each of its points, the fastest first; proved by CP-SAT.
+def pareto(layer: SplitLayer, saving: float = 0.0) -> tuple[Way, ...]:
+    """The Pareto set, a way for each of its points, the fastest first.
 
-    One fastest way after the other is found that has fewer bytes of one kind than each before; those of them stay that
-    none is as good as. With a ``saving`` the list is shorter: a way has to save that share of either bytes against each
-    before, so that every way is as slow as one of the list and saves less than that of both.
-
-    Raises
-    ------
-    TimeoutError
-        If ``watch`` stops the search.
+    With a ``saving`` the list is shorter: a way has to save that share of either bytes against each before, so that
+    every way is as slow as one of the list and saves less than that of both.
     """
-    watch = watch or Watch()
-    small, consists = condense(layer)
     found: list[Way] = []
-    while True:
-        model = _Model(small, [each.amounts for each in found], saving)
-        chosen = model.solved(watch)
-        if chosen is None:
-            return tuple(each for each in found if not any(_is_better(other.amounts, each.amounts) for other in found))
-        found.append(_way(layer, consists, chosen))
+    for way in sorted(_ways(layer)[None], key=lambda way: way.amounts):
+        if all(_saves(way.amounts, other.amounts, saving) for other in found):
+            found.append(way)
+    return tuple(found)
 
 
-def fastest(layer: SplitLayer, within: Amounts | None = None, watch: Watch | None = None) -> Way | None:
-    """The fastest way with at most the bytes of ``within``; ``None``: there is none. `TimeoutError` as of `pareto`."""
-    small, consists = condense(layer)
-    chosen = _Model(small, within=within).solved(watch or Watch())
-    return None if chosen is None else _way(layer, consists, chosen)
+def _saves(amounts: Amounts, other: Amounts, saving: float) -> bool:
+    return any(one <= two - max(1, math.ceil(saving * two)) for one, two in zip(amounts[1:], other[1:], strict=True))
 
 
-def _way(layer: SplitLayer, consists: list[list[dict[int, int]]], chosen: list[int]) -> Way:
-    """The way that a split of each joined operator is."""
-    parts: dict[int, int] = {}
-    for place, each in enumerate(chosen):
-        parts |= consists[place][each]
-    choice = tuple(parts[place] for place in range(len(layer.operators)))
-    return Way(choice, evaluate(layer, choice))
+def fastest(layer: SplitLayer, within: Amounts | None = None) -> Way | None:
+    """The fastest way with at most the bytes of ``within``; ``None``: there is none."""
+    ways = _ways(layer, within=within, is_time_alone=within is None)
+    return min(ways.get(None, ()), key=lambda way: way.amounts, default=None)
 
 
-def along_chain(layers: Sequence[SplitLayer], watch: Watch | None = None) -> Chain:
+#: Of operators so far: time, bytes in flight, other bytes, passing bytes; and the last split with what led to it.
+_Label = tuple[int, int, int, int, Any]
+_amounts = itemgetter(slice(4))
+#: Of an operator whose result is taken later: how it lies, and the layouts that it was moved to, as is its gradient.
+_Live = tuple[Layout, frozenset[int], frozenset[int]]
+
+
+def _ways(
+    layer: SplitLayer,
+    *,
+    begins: Layout | None = None,
+    ends: bool = False,
+    within: Amounts | None = None,
+    is_time_alone: bool = False,
+) -> dict[Layout | None, list[Way]]:
+    """The ways that no other is as good as, or the fastest; with ``ends``, by the layout in which the layer ends.
+
+    Those alone in which the first operator gives what the layer ``begins`` in, with at most the bytes of ``within``.
+    Exact: operators one after the other, and of choices that leave the same to be paid those that none is as good as.
+    """
+    last = {source: place for place, operator in enumerate(layer.operators) for source in operator.inputs}
+    live, moves = list[int](), dict[int, _Moves]()
+    states: dict[Any, list[_Label]] = {(): [(0, 0, 0, 0, None)]}
+    for place, operator in enumerate(layer.operators):
+        is_end = place == len(layer.operators) - 1
+        at = {source: number for number, source in enumerate(live)}
+        kept = [number for number, source in enumerate(live) if last[source] > place]
+        live = [*(live[number] for number in kept), *([place] if place in last else [])]
+        moves[place] = _Moves(operator, layer.degree)
+        given = [(moves[place].number((split.gives, frozenset(), frozenset())),) for split in operator.splits]
+        taking = [(at[source], moves[source]) for source in operator.inputs]
+        found: dict[Any, list[_Label]] = defaultdict(list)
+        for state, labels in states.items():
+            for number, split in enumerate(operator.splits):
+                if place == 0 and begins is not None and split.gives != begins:
+                    continue
+                time, after = split.amounts.time, list(state)
+                for (own, move), taken in zip(taking, split.takes, strict=True):
+                    after[own], more = move(after[own], taken)
+                    time += more
+                rest: Any = tuple([after[own] for own in kept])
+                if place in last:
+                    rest += given[number]
+                elif is_end:
+                    rest = split.takes[0] if ends else None
+                _, activation, static = split.amounts
+                passing = split.passing_bytes
+                found[rest] += [
+                    (t + time, a + activation, s + static, p + passing, (link, number)) for t, a, s, p, link in labels
+                ]
+        states = {}
+        for rest, labels in found.items():
+            if within is not None:
+                labels = [each for each in labels if _fits(layer, each, within)]
+            if labels:
+                states[rest] = [min(labels, key=_amounts)] if is_time_alone else _best(labels)
+    return {rest: _undominated([_way(layer, each) for each in labels]) for rest, labels in states.items()}
+
+
+def along_chain(layers: Sequence[SplitLayer]) -> Chain:
     """The fastest splits of layers one after the other: a layer ends in the layout that the next one begins in.
 
     Between two layers, the last operator of the one is what leaves it, and the first of the other is what enters it.
     Both have a split for every layout that the tensor may have there. Exact: a dynamic program over the layouts between
-    layers, with a proof by CP-SAT for each layer and pair of them.
+    layers, and over the operators of each.
 
     Raises
     ------
     ValueError
         If there is no layer, or no layout that a layer ends in is one that the next begins in.
-    TimeoutError
-        If ``watch`` stops the search.
 
     Source: this project; sharded outputs as Piper's Appendix B.
     """
     if not layers:
         raise ValueError("a chain has a layer")
-    known: dict[tuple[SplitLayer, Layout | None, Layout | None], Way | None] = {}
+    known: dict[tuple[SplitLayer, Layout | None, bool], dict[Layout | None, list[Way]]] = {}
     ends: dict[Layout | None, Chain] = {None: Chain(0, (), ())}
     for number, layer in enumerate(layers):
         before, ends = ends, {}
         is_last = number == len(layers) - 1
-        begins = {None} if number == 0 else {split.gives for split in layer.operators[0].splits}
-        leaving = {None} if is_last else {split.takes[0] for split in layer.operators[-1].splits}
-        for enters, leaves in itertools.product(begins & before.keys(), leaving):
-            pair = (layer, enters, leaves)
-            if pair not in known:
-                known[pair] = _between(*pair, watch)
-            chain, way = before[enters], known[pair]
-            if way is not None and (leaves not in ends or chain.time + way.amounts.time < ends[leaves].time):
-                borders = chain.borders if leaves is None else (*chain.borders, leaves)
-                ends[leaves] = Chain(chain.time + way.amounts.time, borders, (*chain.ways, way))
+        given = {split.gives for split in layer.operators[0].splits}
+        for enters, chain in before.items():
+            key = (layer, enters, not is_last)
+            if enters is not None and enters not in given:
+                continue
+            if key not in known:  # equal layers have equal ways
+                known[key] = _ways(layer, begins=enters, ends=not is_last, is_time_alone=True)
+            for leaves, (way,) in known[key].items():
+                if leaves not in ends or chain.time + way.amounts.time < ends[leaves].time:
+                    borders = chain.borders if leaves is None else (*chain.borders, leaves)
+                    ends[leaves] = Chain(chain.time + way.amounts.time, borders, (*chain.ways, way))
     if not ends:
         raise ValueError("no layout that a layer ends in is one that the next begins in")
     return ends[None]
 
 
-def _between(layer: SplitLayer, enters: Layout | None, leaves: Layout | None, watch: Watch | None) -> Way | None:
-    """The fastest way of a layer that begins and ends in these layouts; ``None``: as its operators say."""
-    operators = list(layer.operators)
-    kept = [list(range(len(each.splits))) for each in operators]
-    if enters is not None:
-        kept[0] = [each for each in kept[0] if operators[0].splits[each].gives == enters]
-    if leaves is not None:
-        kept[-1] = [each for each in kept[-1] if operators[-1].splits[each].takes[0] == leaves]
-    for place in (0, -1):
-        operators[place] = replace(
-            operators[place], splits=tuple(layer.operators[place].splits[i] for i in kept[place])
-        )
-    way = fastest(replace(layer, operators=tuple(operators)), watch=watch)
-    return way and Way(tuple(own[each] for own, each in zip(kept, way.choice, strict=True)), way.amounts)
+class _Moves:
+    """How an operator's result is moved to where it is taken: what that takes, of which each layout is paid once."""
 
+    def __init__(self, operator: Operator, degree: int) -> None:
+        self.operator, self.degree = operator, degree
+        self.live: list[_Live] = []
+        self.numbers: dict[_Live, int] = {}
+        self.known: dict[tuple[int, Layout], tuple[int, int]] = {}
 
-def _is_better(amounts: Amounts, other: Amounts) -> bool:
-    return amounts != other and all(one <= two for one, two in zip(amounts, other, strict=True))
+    def number(self, live: _Live) -> int:
+        """Stands for it in states: tables of numbers are faster."""
+        if live not in self.numbers:
+            self.numbers[live] = len(self.live)
+            self.live.append(live)
+        return self.numbers[live]
 
-
-def condense(layer: SplitLayer) -> tuple[SplitLayer, list[list[dict[int, int]]]]:
-    """Operators joined to the only one that takes their result, and which splits of these a split of them consists of.
-
-    Of splits with the same layouts at the borders those stay that no other is as good as: the Pareto set is the same.
-    """
-    takers = Counter(source for operator in layer.operators for source in operator.inputs)
-    joined = {
-        place: (operator, [{place: each} for each in range(len(operator.splits))])
-        for place, operator in enumerate(layer.operators)
-    }
-    for place in range(len(layer.operators)):
-        for source in layer.operators[place].inputs:
-            if takers[source] == 1:
-                both = _join(joined[source], joined[place], source, layer.degree)
-                if len(both[1]) <= _MOST_JOINED:
-                    joined[place] = both
-                    del joined[source]
-    number = {place: each for each, place in enumerate(joined)}
-    operators = tuple(
-        replace(operator, inputs=tuple(number[source] for source in operator.inputs)) for operator, _ in joined.values()
-    )
-    return replace(layer, operators=operators), [consists for _, consists in joined.values()]
-
-
-_Joined = tuple[Operator, list[dict[int, int]]]
-
-
-def _join(first: _Joined, second: _Joined, source: int, degree: int) -> _Joined:
-    """An operator and the one that takes its result, as one."""
-    (before, _), (after, _) = first, second
-    number = after.inputs.index(source)
-    best: dict[tuple[tuple[Layout, ...], Layout], list[tuple[Split, dict[int, int]]]] = defaultdict(list)
-    pairs = itertools.product(zip(before.splits, first[1], strict=True), zip(after.splits, second[1], strict=True))
-    for (one, mine), (other, its) in pairs:
-        taken = other.takes[number]
-        between = sum(before.exchange(side == 0, one.gives[side], taken[side], degree) for side in (0, 1))
-        amounts = Amounts(*(map(sum, zip(one.amounts, other.amounts, strict=True))))
-        split = Split(
-            other.name,
-            (*one.takes, *other.takes[:number], *other.takes[number + 1 :]),
-            other.gives,
-            amounts._replace(time=amounts.time + between),
-            one.passing_bytes + other.passing_bytes,
-        )
-        known = best[split.takes, split.gives]
-        if not any(_is_as_good(each, split) for each, _ in known):
-            known[:] = [each for each in known if not _is_as_good(split, each[0])]
-            known.append((split, {**mine, **its}))
-    found = [each for known in best.values() for each in known]
-    inputs = (*before.inputs, *after.inputs[:number], *after.inputs[number + 1 :])
-    return replace(after, inputs=inputs, splits=tuple(split for split, _ in found)), [each for _, each in found]
-
-
-def _is_as_good(split: Split, other: Split) -> bool:
-    mine, its = (*split.amounts, split.passing_bytes), (*other.amounts, other.passing_bytes)
-    return all(one <= two for one, two in zip(mine, its, strict=True))
-
-
-class _Model:
-    """The fastest way that has fewer bytes of one kind than each that was found."""
-
-    def __init__(
-        self, layer: SplitLayer, found: Sequence[Amounts] = (), saving: float = 0.0, within: Amounts | None = None
-    ) -> None:
-        self.layer = layer
-        self.model = cpsat.SpokenModel()
-        places = [(place, each) for place, own in enumerate(layer.operators) for each in range(len(own.splits))]
-        self.chosen: Mapping[tuple[int, int], Any] = self.model.booleans(
-            "chosen", places, "chosen[o,j]: operator o is split in its way j"
-        )
-        self.model.rows(
-            "one_split",
-            range(len(layer.operators)),
-            lambda o: self.model.add_exactly_one(self.chosen[o, j] for j in range(len(layer.operators[o].splits))),
-            "an operator is split in one way: sum over j of chosen[o,j] = 1",
-        )
-        totals = self._totals()
-        for number, point in enumerate(found):
-            fewer = [self.model.new_bool_var(f"fewer[{number},{kind}]") for kind in Amounts._fields[1:]]
-            self.model.add_bool_or(fewer)
-            for literal, total, amount in zip(fewer, totals[1:], point[1:], strict=True):
-                self.model.add(total <= amount - max(1, math.ceil(saving * amount))).only_enforce_if(literal)
-        for total, most in zip(totals[1:], () if within is None else within[1:], strict=within is not None):
-            self.model.add(total <= most)
-        self.model.minimize(totals[0])
-
-    def solved(self, watch: Watch) -> list[int] | None:
-        """The split of every operator, ``None`` if there is no such way; `TimeoutError` without a proof."""
-        run = cpsat.run(self.model, Limits(), watch)
-        if run.infeasible:
-            return None
-        if run.objective is None or run.bound is None or cpsat.whole(run.bound) < round(run.objective):
-            raise TimeoutError(run.reason or "the search for splits was stopped before a proof")
-        return [each for (_, each), literal in self.chosen.items() if run.values[literal]]
-
-    def _totals(self) -> list[Any]:
-        def total(amounts: Mapping[tuple[int, int], int]) -> Any:
-            return cpsat.weighted_sum((amount, self.chosen[each]) for each, amount in amounts.items())
-
-        splits = {(o, j): split for o, own in enumerate(self.layer.operators) for j, split in enumerate(own.splits)}
-        time, activation, static = (
-            total({each: split.amounts[kind] for each, split in splits.items()}) for kind in range(3)
-        )
-        passing = {each: split.passing_bytes for each, split in splits.items()}
-        most = sum(passing.values()) + max(0, -self.layer.room_bytes)
-        excess = self.model.integer("excess", 0, most, "excess: passing bytes that there is no room for")
-        self.model.add(excess >= total(passing) - self.layer.room_bytes)
-        exchanges = cpsat.weighted_sum(self._exchanges())
-        return [time + exchanges, activation, static + excess]
-
-    def _exchanges(self) -> Iterator[tuple[int, Any]]:
-        """Times of exchanges with a Boolean for each: at least what one given and one taken layout have it be."""
-        for place, operator in enumerate(self.layer.operators):
-            takers = [
-                (user, number)
-                for user, other in enumerate(self.layer.operators)
-                for number, source in enumerate(other.inputs)
-                if source == place
-            ]
-            for is_forward, side in ((True, 0), (False, 1)):
-                given = self._by_layout((place, each.gives[side]) for each in operator.splits)
-                moved: dict[tuple[int, int], Any] = {}
-                for user, number in takers:
-                    splits = self.layer.operators[user].splits
-                    taken = self._by_layout((user, each.takes[number][side]) for each in splits)
-                    edge = f"{place},{user},{number},{side}"
-                    flow = {
-                        (a, b): self.model.new_bool_var(f"flow[{edge},{a},{b}]")
-                        for a, b in itertools.product(given, taken)
-                    }
-                    # As tight as a relaxation of one edge can be: what is given in a layout is taken in some layout.
-                    for layout, own in given.items():
-                        self.model.add(sum(flow[layout, other] for other in taken) == sum(own))
-                    for layout, own in taken.items():
-                        self.model.add(sum(flow[other, layout] for other in given) == sum(own))
-                    for pair in flow:
-                        if operator.exchange(is_forward, *pair, self.layer.degree):
-                            if pair not in moved:
-                                moved[pair] = self.model.new_bool_var(f"moved[{place},{side},{pair[0]},{pair[1]}]")
-                            self.model.add_implication(flow[pair], moved[pair])
-                for pair, literal in moved.items():
-                    yield operator.exchange(is_forward, *pair, self.layer.degree), literal
-
-    def _by_layout(self, layouts: Iterator[tuple[int, int]]) -> dict[int, list[Any]]:
-        """The Booleans of an operator's splits by a layout of each."""
-        found: dict[int, list[Any]] = defaultdict(list)
-        for number, (place, layout) in enumerate(layouts):
-            found[layout].append(self.chosen[place, number])
+    def __call__(self, own: int, taken: Layout) -> tuple[int, int]:
+        """What is left to be paid after an operator has taken it, and the time."""
+        found = self.known.get((own, taken))
+        if found is None:
+            gives, *moved = self.live[own]
+            time = 0
+            for side, layout in enumerate(taken):
+                more = self.operator.exchange(side == 0, gives[side], layout, self.degree)
+                if more and layout not in moved[side]:
+                    time, moved[side] = time + more, moved[side] | {layout}
+            found = self.known[own, taken] = self.number((gives, moved[0], moved[1])), time
         return found
+
+
+def _best(labels: list[_Label]) -> list[_Label]:
+    """Those that no other is as good as, one of equal ones."""
+    if len(labels) == 1:
+        return labels
+    found: list[_Label] = []
+    for each in sorted(labels, key=_amounts):
+        _, a, s, p, _ = each
+        if not any(x <= a and y <= s and z <= p for _, x, y, z, _ in found):
+            found.append(each)
+    return found
+
+
+def _fits(layer: SplitLayer, label: _Label, within: Amounts) -> bool:
+    _, activation, static, passing, _ = label
+    fits = static + max(0, passing - layer.room_bytes) <= within.static_bytes
+    return fits and activation <= within.activation_bytes
+
+
+def _way(layer: SplitLayer, label: _Label) -> Way:
+    """The splits that a label is made of."""
+    choice: list[int] = []
+    link = label[-1]
+    while link is not None:
+        link, number = link
+        choice.append(number)
+    return Way(tuple(reversed(choice)), evaluate(layer, choice[::-1]))
+
+
+def _undominated(ways: list[Way]) -> list[Way]:
+    """Of ways with different amounts those that none is as good as."""
+    found = {way.amounts: way for way in reversed(ways)}
+    return [
+        way
+        for amounts, way in found.items()
+        if not any(
+            other != amounts and all(one <= two for one, two in zip(other, amounts, strict=True)) for other in found
+        )
+    ]

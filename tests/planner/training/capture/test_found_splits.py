@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch", reason="needs the extra torch")
 from capture_models import LENGTH, WIDTH, language  # noqa: E402
 from torch import nn  # noqa: E402
 
+from formulations.tmpc_knapsack.questions.studies import layer_splits  # noqa: E402
 from formulations.tmpc_knapsack.questions.studies.layer_splits import Layout, fastest, pareto  # noqa: E402
 from instances.generators.hardware import HARDWARE  # noqa: E402
 from instances.problems.stage_partitioning import Layer, StageInstance, Tmpc  # noqa: E402
@@ -71,9 +72,9 @@ class Parallel(nn.Module):
 class Layers(nn.Module):
     """The additions are in the block's own forward pass: outside of it they would be a node beside the two branches."""
 
-    def __init__(self) -> None:
+    def __init__(self, blocks: int = 2) -> None:
         super().__init__()
-        self.layers = nn.ModuleList([Parallel() for _ in range(2)])
+        self.layers = nn.ModuleList([Parallel() for _ in range(blocks)])
 
     def forward(self, x: Any) -> Any:
         for layer in self.layers:
@@ -157,6 +158,19 @@ def test_tensors_between_layers_may_stay_in_shares() -> None:
     whole, best = found.along(chain, 2)
     alone = [fastest(LayerSplits(found, node, 2, again=False).layer()) for node in chain]
     assert whole == pytest.approx(sum(each.amounts.time for each in alone if each is not None) / PS) and best < whole
+
+
+def test_equal_layers_are_solved_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    solved: list[Any] = []
+    ways = layer_splits._ways
+    monkeypatch.setattr(layer_splits, "_ways", lambda *args, **options: solved.append(args) or ways(*args, **options))
+    counts = []
+    for blocks in (3, 5):
+        with torch.device("meta"):
+            found = offered((Layers(blocks), (torch.zeros(1, LENGTH, WIDTH),)), 2)
+        assert [*map(found.of, found.captured.nodes), *found.notes()]
+        counts.append(len(solved))
+    assert counts[1] == 2 * counts[0] > 0
 
 
 @pytest.mark.slow
