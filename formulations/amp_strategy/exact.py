@@ -58,6 +58,7 @@ def solve(instance: AmpInstance, _limits: Limits, watch: Watch, top: int = 10) -
 
 
 def _lower_bound(layers: LayerAssignmentInstance) -> float:
-    total = math.fsum(layers.layer_time_s)
-    slowest = max(max(layers.layer_time_s), total / layers.num_stages)
+    least = layers.least_time_s
+    total = math.fsum(least)
+    slowest = max(*least, total / layers.num_stages)
     return ((layers.num_microbatches - 1) * slowest + total) * (1 - _ROUNDING)

@@ -21,29 +21,47 @@ from solvers.outcome import Watch
 class Tables(NamedTuple):
     """The instance as arrays; L layers, S stages.
 
-    ``elapsed[c]``: seconds of the first c layers, shape (L + 1,). ``cut[c, j]``: seconds of a cut after the first c
-    layers, between stage j - 1 and stage j, shape (L + 1, S). ``held[c, i]``: parameters of layers c to i - 1, shape
-    (L + 1, L + 1), and ``ring[j]``: all-reduce seconds per parameter of stage j, shape (S,); both empty where there is
-    no all-reduce.
+    ``elapsed[j, c]``: seconds of the first c layers in stage j, and ``extra[j, c]`` how much more that is than each in
+    the stage where it takes least, shape (S, L + 1). ``cut[c, j]``: seconds of a cut after the first c layers, between
+    stage j - 1 and stage j, shape (L + 1, S). ``held[c, i]``: parameters of layers c to i - 1, shape (L + 1, L + 1),
+    and ``ring[j]``: all-reduce seconds per parameter of stage j, shape (S,); both empty where there is no all-reduce.
     """
 
     elapsed: NDArray[np.float64]
+    extra: NDArray[np.float64]
     cut: NDArray[np.float64]
     held: NDArray[np.float64]
     ring: NDArray[np.float64]
+
+    @property
+    def filled_cut(self) -> NDArray[np.float64]:
+        """``cut``, and what it changes in the seconds of all stages once, beside all layers in the last one."""
+        found = self.cut.copy()
+        found[:, 1:] -= np.diff(self.extra, axis=0).T
+        return found
+
+
+def filling(instance: LayerAssignmentInstance, table: Tables) -> float:
+    """Seconds of all stages once, but for what ``filled_cut`` says of cuts: all layers in the last stage."""
+    return math.fsum(instance.least_time_s) + float(table.extra[-1, -1])
 
 
 def tables(instance: LayerAssignmentInstance, all_reduce: bool = True) -> Tables:
     """The instance as arrays, with its all-reduce or without."""
     layers, stages = instance.num_layers, instance.num_stages
-    demand(16.0 * (layers + 1) * stages, "the table of cuts between all stages")
+    demand(32.0 * (layers + 1) * stages, "the tables of layers and cuts of all stages")
     cut = np.zeros((layers + 1, stages))
     if layers > 1 and stages > 1:
         cut[1:layers, 1:] = np.array(instance.cut_cost_s)  # one column stands for all
-    elapsed = running_sums(instance.layer_time_s)
+    elapsed = np.tile(running_sums(instance.layer_time_s), (stages, 1))
+    extra = np.zeros_like(elapsed)
+    for stage, times in enumerate(instance.stage_time_s):
+        elapsed[stage] = running_sums(times)
+        extra[stage] = running_sums([time - least for time, least in zip(times, instance.least_time_s, strict=True)])
     if not (all_reduce and instance.ring_s_per_parameter):
-        return Tables(elapsed, cut, np.zeros((0, 0)), np.zeros(0))
-    return Tables(elapsed, cut, parameter_sums(instance), np.array([instance.ring(stage) for stage in range(stages)]))
+        return Tables(elapsed, extra, cut, np.zeros((0, 0)), np.zeros(0))
+    rings = np.array([instance.ring(stage) for stage in range(stages)])
+    return Tables(elapsed, extra, cut, parameter_sums(instance), rings)
 
 
 #: Bytes for each pair of layers: the table, what it is summed from, and the levels that are sorted.
@@ -89,8 +107,19 @@ def rounding(instance: LayerAssignmentInstance) -> float:
     return 1e-12 + terms * 2.0**-53
 
 
+def rounding_by_stage_s(instance: LayerAssignmentInstance) -> float:
+    """Seconds that a bound gives up beside `rounding` where stages differ: sums are as large as on the slowest ones."""
+    most = math.fsum(map(max, zip(*instance.stage_time_s, strict=True)))
+    return 4 * instance.num_microbatches * rounding(instance) * most
+
+
+def balance_factor(instance: LayerAssignmentInstance) -> int:
+    """No assignment is better than `balance` by more than this; where stages differ, so may all of them together."""
+    return instance.num_stages * (2 if instance.stage_time_s else 1) + 3
+
+
 def balance(instance: LayerAssignmentInstance) -> LayerPlan:
-    """The assignment whose largest single cost is least, at most S + 2 times as slow as the best one.
+    """The assignment whose largest single cost is least, less than `balance_factor` times as slow as the best one.
 
     A single cost is a cut, or a stage's time for all micro-batches with its all-reduce: whatever pays it is
     at least as slow. The models of ``cpsat`` and ``milp`` leave out what costs more than this assignment, which keeps
@@ -102,8 +131,8 @@ def balance(instance: LayerAssignmentInstance) -> LayerPlan:
     largest[0, 0] = 0.0
     back = np.zeros((stages + 1, layers + 1), np.int64)
     for end in range(1, layers + 1):
-        times = instance.num_microbatches * (table.elapsed[end] - table.elapsed[:end])
         for stage in range(max(0, end - layers + stages - 1), min(stages, end)):
+            times = instance.num_microbatches * (table.elapsed[stage, end] - table.elapsed[stage, :end])
             cost = times + table.ring[stage] * table.held[:end, end] if len(table.ring) else times
             cost = np.maximum(np.maximum(cost, table.cut[:end, stage]), largest[stage, :end])
             back[stage + 1, end] = np.argmin(cost)
@@ -124,8 +153,8 @@ def ceiling(instance: LayerAssignmentInstance, watch: Watch, *, complete: bool) 
 
     The objective of the best assignment that the watch knows (`balance` is reported to it; ``None``: none, or
     ``complete``); what more expensive parts may as well cost; and that of `balance`, whether or not it meets the
-    requirements: no assignment is better by more than a factor of S + 3. `InstanceError` if there are fewer layers than
-    stages: such an instance has no assignment, and its models no costs.
+    requirements: no assignment is better by more than its `balance_factor`. `InstanceError` if there are fewer layers
+    than stages: such an instance has no assignment, and its models no costs.
     """
     expect(shortage(instance) is None, instance.name, "layers", instance.num_layers, f">= {instance.num_stages} stages")
     first = balance(instance)

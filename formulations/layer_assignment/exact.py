@@ -1,12 +1,17 @@
 """Exact layer assignment: the threshold sweep of `kernels.sweep`, with limits, incumbents and bounds."""
 
-import math
-
 import numpy as np
 
 from formulations.compiled.kernel_deadline import alarm
 from formulations.contract.family import Answer
-from formulations.layer_assignment.costs import infeasible_answer, plan_of, rounding, tables
+from formulations.layer_assignment.costs import (
+    filling,
+    infeasible_answer,
+    plan_of,
+    rounding,
+    rounding_by_stage_s,
+    tables,
+)
 from formulations.layer_assignment.definition.plan import LayerPlan
 from formulations.layer_assignment.definition.problem import evaluate
 from formulations.layer_assignment.kernels import sweep
@@ -20,12 +25,14 @@ def solve(instance: LayerAssignmentInstance, _limits: Limits, watch: Watch) -> A
     if infeasible is not None:
         return infeasible
     lengths = np.zeros(instance.num_stages, np.int64)
-    report = np.zeros(5)
+    report, table = np.zeros(5), tables(instance)
     weight = float(instance.num_microbatches - 1)
     with alarm(watch):
-        sweep.search(*tables(instance), weight, lengths, np.frombuffer(watch.flag, np.uint8), report)
+        flag = np.frombuffer(watch.flag, np.uint8)
+        sweep.search(table.elapsed, table.filled_cut, table.held, table.ring, weight, lengths, flag, report)
     plan = plan_of(lengths)
-    bound = (float(report[1]) + math.fsum(instance.layer_time_s)) * (1 - rounding(instance))
+    value = (float(report[1]) + filling(instance, table)) * (1 - rounding(instance))
+    bound = max(0.0, value - rounding_by_stage_s(instance))
     watch.plan(plan, evaluate(instance, plan))
     watch.bound(bound)
     return Answer(

@@ -18,7 +18,14 @@ import numpy as np
 
 from formulations.compiled.kernel_deadline import alarm
 from formulations.contract.family import Answer
-from formulations.layer_assignment.costs import infeasible_answer, parameter_sums, plan_of, rounding, tables
+from formulations.layer_assignment.costs import (
+    infeasible_answer,
+    parameter_sums,
+    plan_of,
+    rounding,
+    running_sums,
+    tables,
+)
 from formulations.layer_assignment.definition.plan import LayerPlan
 from formulations.layer_assignment.definition.problem import evaluate
 from formulations.layer_assignment.kernels import published
@@ -30,7 +37,7 @@ from solvers.outcome import Limits, Stop, Watch
 def solve_amp(instance: LayerAssignmentInstance, _limits: Limits, watch: Watch) -> Answer[LayerPlan]:
     """Equation 6 solved as section 6.4 means it: the optimum, unless an all-reduce is declared, which it ignores.
 
-    Its own value is a bound either way, as the all-reduce only adds to it.
+    Its own value is a bound either way, as the all-reduce only adds to it; not where stages differ, which it ignores.
     """
     return _program(instance, watch, forgets=False)
 
@@ -46,12 +53,12 @@ def _program(instance: LayerAssignmentInstance, watch: Watch, forgets: bool) -> 
     infeasible = infeasible_answer(instance)
     if infeasible is not None:
         return infeasible
-    table = tables(instance, all_reduce=False)
-    demand(40.0 * len(table.elapsed) ** 2, "the table of sums of neighbouring layers")
-    sums, rank = _distinct_sums(table.elapsed)
+    table, elapsed = tables(instance, all_reduce=False), running_sums(instance.layer_time_s)
+    demand(40.0 * len(elapsed) ** 2, "the table of sums of neighbouring layers")
+    sums, rank = _distinct_sums(elapsed)
     lengths = np.zeros(instance.num_stages, np.int64)
-    demand(4.0 * instance.num_stages * len(table.elapsed) * len(sums), "the published program's table")
-    back = np.zeros((instance.num_stages, len(table.elapsed), len(sums)), np.int32)
+    demand(4.0 * instance.num_stages * len(elapsed) * len(sums), "the published program's table")
+    back = np.zeros((instance.num_stages, len(elapsed), len(sums)), np.int32)
     weight = float(instance.num_microbatches - 1)
     with alarm(watch):
         flag = np.frombuffer(watch.flag, np.uint8)
@@ -60,7 +67,8 @@ def _program(instance: LayerAssignmentInstance, watch: Watch, forgets: bool) -> 
         return Answer(stop=watch.why())
     plan = plan_of(lengths)
     watch.plan(plan, evaluate(instance, plan))
-    bound = None if forgets else (value + math.fsum(instance.layer_time_s)) * (1 - rounding(instance))
+    is_other = forgets or bool(instance.stage_time_s)
+    bound = None if is_other else (value + math.fsum(instance.layer_time_s)) * (1 - rounding(instance))
     if bound is not None:
         watch.bound(bound)
     return Answer(plan=plan, bound=bound, stop=Stop.COMPLETED, stats={"sums": len(sums)})

@@ -16,6 +16,10 @@ from instances.rules import Amount, Bandwidth, Count, Declared, Degree, Flag, Id
 MEGATRON, TILING, ORIENTED = "megatron", "tiling", "oriented"
 PLACEMENTS = (MEGATRON, TILING, ORIENTED)
 
+#: What a layer's time is where nodes have different kinds of GPU.
+MEAN, SLOWEST = "mean", "slowest"
+LAYER_TIMES = (MEAN, SLOWEST)
+
 
 @dataclass(frozen=True)
 class Node:
@@ -43,7 +47,7 @@ class ModelLayer:
 
 @in_files(
     *("name", "nodes", "devices_per_node", "global_batch", "layers", "tied", "parameter_bytes", "passes"),
-    *("head_layers", "tail_layers", "placement", "released_framing?"),
+    *("head_layers", "tail_layers", "placement", "released_framing?", "layer_times?"),
     problem="amp_strategy",
     absent={"name": "strategies"},
 )
@@ -71,6 +75,9 @@ class AmpInstance(Declared):
         ``megatron``: device r has rank r. ``tiling``: also every tiling of the mesh by one tile for each stage, in
         reading order, ranks handed out down the columns as released. ``oriented``: the same tilings, with
         tensor-parallel groups down upright tiles and across lying ones.
+    layer_times
+        ``mean``: over all nodes, wherever the layer runs, as released. ``slowest``: on the slowest of the kinds of GPU
+        that the layer's stage has.
     """
 
     name: Identifier
@@ -85,6 +92,7 @@ class AmpInstance(Declared):
     tail_layers: Index = 0
     released_framing: tuple[Index, Index] | None = None
     placement: Annotated[str, one_of(*PLACEMENTS)] = MEGATRON
+    layer_times: Annotated[str, one_of(*LAYER_TIMES)] = MEAN
     options: Mapping[str, Any] = field(default_factory=dict)
 
     @property

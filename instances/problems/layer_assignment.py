@@ -3,6 +3,7 @@
 Source: AMP, sections 3.4 and 3.5 as described in its supplement (6.2, 6.4); the all-reduce term is reconstructed.
 """
 
+import math
 import random
 from dataclasses import dataclass
 
@@ -21,7 +22,7 @@ class TiedParameters:
 
 @in_files(
     *("name", "num_stages", "num_microbatches", "layer_time_s", "cut_cost_s", "parameters?", "tied?"),
-    *("ring_s_per_parameter?", "head_layers?", "tail_layers?"),
+    *("ring_s_per_parameter?", "head_layers?", "tail_layers?", "stage_time_s?"),
     problem="layer_assignment",
     absent={"name": "layers"},
 )
@@ -44,6 +45,9 @@ class LayerAssignmentInstance(Recorded):
         Seconds of a stage's data-parallel all-reduce for each parameter it holds; shape (1,), (S,), or empty: none.
     head_layers, tail_layers
         Layers before and after the chain of equal blocks; only Megatron's split uses them.
+    stage_time_s
+        Where stages are on different devices, the seconds of each layer in each stage, shape (S, L), in place of
+        ``layer_time_s``; the published programs and splits know that alone. Empty: the same in every stage.
     """
 
     name: Identifier
@@ -56,11 +60,25 @@ class LayerAssignmentInstance(Recorded):
     ring_s_per_parameter: tuple[Amount, ...] = ()
     head_layers: Index = 0
     tail_layers: Index = 0
+    stage_time_s: tuple[tuple[Amount, ...], ...] = ()
 
     @property
     def num_layers(self) -> int:
         """L."""
         return len(self.layer_time_s)
+
+    @property
+    def least_time_s(self) -> tuple[float, ...]:
+        """Seconds of each layer in the stage where it takes least; shape (L,)."""
+        return tuple(map(min, zip(*self.stage_time_s, strict=True))) or self.layer_time_s
+
+    def times(self, stage: int) -> tuple[float, ...]:
+        """Seconds of each layer in a stage; shape (L,)."""
+        return self.stage_time_s[stage] if self.stage_time_s else self.layer_time_s
+
+    def stage_s(self, stage: int, start: int, end: int) -> float:
+        """Seconds of a stage of layers ``start`` to ``end - 1`` for one micro-batch."""
+        return math.fsum(self.times(stage)[start:end])
 
     def cut_cost(self, layer: int, stage: int) -> float:
         """Seconds of a cut after ``layer`` between ``stage`` and the next."""
@@ -83,6 +101,10 @@ def check(instance: LayerAssignmentInstance, where: str) -> None:
     rule = "1" if stages == 2 else f"1 or {stages - 1} (one less than stages)"
     for layer, row in enumerate(instance.cut_cost_s):
         expect(len(row) in (1, stages - 1), where, f"len(cut_cost_s[{layer}])", len(row), rule)
+    by_stage = len(instance.stage_time_s)
+    expect(by_stage in (0, stages), where, "len(stage_time_s)", by_stage, f"0 or {stages}")
+    for stage, times in enumerate(instance.stage_time_s):
+        expect(len(times) == layers, where, f"len(stage_time_s[{stage}])", len(times), f"{layers}, all layers")
     sizes, rings = len(instance.parameters), len(instance.ring_s_per_parameter)
     expect(sizes in (0, layers), where, "len(parameters)", sizes, f"0 or {layers}")
     expect(rings in (0, 1, stages), where, "len(ring_s_per_parameter)", rings, f"0, 1 or {stages}")

@@ -123,7 +123,7 @@ def layers(rng: random.Random) -> Any:
     made = layer_assignment.random_instance(rng, max_layers=5, all_reduce=False)
     more = made.num_stages + rng.randint(0, 4)
     cuts = tuple((row * more)[: max(1, more - 1)] if len(row) > 1 else row for row in made.cut_cost_s)
-    return replace(made, num_stages=more, cut_cost_s=cuts)
+    return replace(made, num_stages=more, cut_cost_s=cuts, stage_time_s=made.stage_time_s[:1] * more)
 
 
 def schedules(rng: random.Random) -> ScheduleInstance:

@@ -12,20 +12,20 @@ layers, S stages and their costs: a *chain*; placements with equal costs have on
 are listed, and those with S > L left out: they have no plan. The proof has ``chains``, pairs of a number and of rows
 [a, caps]: seconds of an all-reduce, rising a_1 < ... < a_n and then null for infinity, each with caps on the slowest
 stage below it, rising c_1 < ... < c_m. A chain that is not named has the row [null, []]. Let a_0 be 0, and a_(n+1)
-infinite, and the same for c. phi(c, a) is the least sum of e(cut_j, j) over all plans of the chain with T_j <= c and
-A_j <= a for all stages j, infinite if there are none. The rule for every chain is, for i = 0 to n, and for k = 0 to m
-with the caps below a_(i+1),
+infinite, and the same for c. phi(c, a) is the least sum of all T_j and e(cut_j, j) over all plans of the chain with
+T_j <= c and A_j <= a for all stages j, infinite if there are none. The rule for every chain is, for i = 0 to n, and for
+k = 0 to m with the caps below a_(i+1),
 
-    (N - 1) c_k + sum of all t_l + phi(c_(k+1), a_(i+1)) + a_i > B.
+    (N - 1) c_k + phi(c_(k+1), a_(i+1)) + a_i > B.
 
 **Theorem.** If it holds, every plan takes more than B. If no chain is left, there is no plan.
 
 *Proof.* Every plan is one of some chain. Let A be its longest all-reduce (0 without), and T the time of its slowest
 stage. As A >= 0 and a_(n+1) is infinite, there is an i with a_i <= A <= a_(i+1): the least i for which A <= a_(i+1). So
-there is a k with c_k <= T <= c_(k+1). All its stages keep both upper limits, so its cuts cost at least phi(c_(k+1),
-a_(i+1)); its stages together take the sum of all t_l, whatever the cuts. So it takes at least the left side.
+there is a k with c_k <= T <= c_(k+1). All its stages keep both upper limits, so they and its cuts take at least
+phi(c_(k+1), a_(i+1)). So it takes at least the left side.
 
-phi is found from the input side on: for each number of stages j and of layers i, the least cost of cutting the first i
+phi is found from the input side on: for each number of stages j and of layers i, the least of cutting the first i
 layers into j stages within the limits. The last of these stages begins in a window of layers that moves with i only
 forward, as more layers never take less time, nor have fewer parameters.
 """
@@ -46,6 +46,8 @@ MAX_CAPS, MAX_CHAINS = 10_000, 10_000
 MAX_DEVICES, MAX_RANKS = 10_000, 10**7  # of a cluster, and in all parts of tilings of its mesh together
 
 Ranks = tuple[int, ...]  # the device of each rank
+#: Seconds of a byte across each cut and of a parameter in each ring, and the kinds of GPU whose times count in a stage.
+Costs = tuple[tuple[Fraction, ...], tuple[Fraction, ...], tuple[tuple[str, ...], ...]]
 
 
 class Instance:
@@ -61,6 +63,8 @@ class Instance:
         self.passes, self.bytes = exact(content.get("passes", 3.0)), exact(content.get("parameter_bytes", 4.0))
         self.placement = content.get("placement", "megatron")
         need(self.placement in ("megatron", "tiling", "oriented"), "a placement: megatron, tiling or oriented")
+        self.by_stage = content.get("layer_times", "mean") == "slowest"
+        need(self.by_stage or content.get("layer_times", "mean") == "mean", "layer_times: mean or slowest")
         layers = content["layers"]
         #: By layer, degree and kind of GPU.
         self.forward = [
@@ -77,6 +81,7 @@ class Instance:
         forward = [sorted((g, sorted(row.items())) for g, row in each.items()) for each in self.forward]
         ties = [(sorted(held), size) for held, size in self.tied]
         declared = [self.rows, self.batch, self.nodes, self.passes, self.bytes, self.placement, forward, self.sent]
+        declared += ["slowest"] if self.by_stage else []
         self.digest = hashlib.sha256(str([*declared, self.sizes, ties]).encode()).hexdigest()
         self.ranks, self.known = 0, dict[tuple[int, int], list[Ranks]]()
 
@@ -126,8 +131,8 @@ class Instance:
         here, there = device // self.rows, other // self.rows
         return self.nodes[here][1] if here == there else min(self.nodes[here][2], self.nodes[there][2])
 
-    def costs(self, t: int, d: int, placement: Ranks) -> tuple[tuple[Fraction, ...], tuple[Fraction, ...]]:
-        """Seconds of a byte across the cut behind each stage but the last, and of a parameter in each stage's ring."""
+    def costs(self, t: int, d: int, placement: Ranks) -> Costs:
+        """Of the cut behind each stage but the last, of each stage's ring, and of each stage's layers."""
         S = self.devices // t // d
         at = [[[placement[(j * d + rank) * t + m] for m in range(t)] for rank in range(d)] for j in range(S)]
         links = [[min(map(self.bandwidth, *pair)) for pair in zip(*two, strict=True)] for two in pairwise(at)]
@@ -137,12 +142,20 @@ class Instance:
             min((self.bandwidth(x, y) for x, y in pairwise([*ring, ring[0]])), default=Fraction(1)) for ring in rings
         ]
         share = Fraction(2 * (d - 1), d) * self.bytes
-        return slow, tuple(share / min(each[j * t : j * t + t]) for j in range(S))
+        every = tuple(gpu for gpu, _, _ in self.nodes)
+        own = [tuple(sorted({every[x // self.rows] for rank in stage for x in rank})) for stage in at]
+        kinds = tuple(own) if self.by_stage else (every,) * S
+        return slow, tuple(share / min(each[j * t : j * t + t]) for j in range(S)), kinds
 
-    def chain(self, b: int, t: int, d: int, slow: tuple[Fraction, ...], rings: tuple[Fraction, ...]) -> Chain:
+    def chain(self, b: int, t: int, d: int, *costs: *Costs) -> Chain:
         """The layer assignment that is left."""
-        kinds = [gpu for gpu, _, _ in self.nodes]
-        times = [self.passes * b * sum(row[gpu][t] for gpu in kinds) / len(kinds) for row in self.forward]
+        slow, rings, kinds = costs
+        forward = {own: [[row[gpu][t] for gpu in own] for row in self.forward] for own in set(kinds)}
+        by_kinds = {
+            own: [self.passes * b * (max(row) if self.by_stage else sum(row, Fraction(0)) / len(row)) for row in each]
+            for own, each in forward.items()
+        }
+        times = [by_kinds[own] for own in kinds]
         volumes = [b * size / (t if split else 1) for size, split in self.sent[:-1]]
         cuts = [[volume * each for each in slow] for volume in volumes]
         tied = [(held, size / t) for held, size in self.tied]

@@ -46,7 +46,8 @@ def _floats(chain: Chain) -> LayerAssignmentInstance:
     """The chain in seconds, and parameters in its own unit."""
     return LayerAssignmentInstance(
         name="chain",
-        layer_time_s=tuple(t / chain.unit for t in chain.times),
+        layer_time_s=tuple(t / chain.unit for t in chain.times[0]),
+        stage_time_s=tuple(tuple(t / chain.unit for t in row) for row in chain.times) if any(chain.same) else (),
         cut_cost_s=tuple(tuple(e / chain.unit for e in row) or (0.0,) for row in chain.cuts),
         num_stages=chain.S,
         num_microbatches=chain.N,

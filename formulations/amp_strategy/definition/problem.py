@@ -16,7 +16,7 @@ from formulations.contract.violation import Violation
 from formulations.layer_assignment.definition import problem as assignment
 from formulations.layer_assignment.definition.plan import LayerPlan
 from formulations.layer_assignment.definition.problem import Terms
-from instances.problems.amp_strategy import MEGATRON, ORIENTED, AmpInstance
+from instances.problems.amp_strategy import MEGATRON, ORIENTED, SLOWEST, AmpInstance
 from instances.problems.layer_assignment import LayerAssignmentInstance, TiedParameters
 
 
@@ -87,7 +87,8 @@ def layer_assignment(
 ) -> LayerAssignmentInstance:
     """The layer assignment that is left once degrees, micro-batch and placement are chosen.
 
-    - A layer takes ``passes`` times its forward time for each sample, averaged over the nodes whatever they hold.
+    - A layer takes ``passes`` times its forward time for each sample, averaged over the nodes whatever they hold; with
+      layer times of the ``slowest``, that of the slowest kind of GPU which its stage has.
     - A cut costs the mean over data-parallel ranks of the volume over the slowest link of a tensor-parallel rank.
     - A stage's all-reduce is a ring over its data-parallel ranks; the slowest link of the slowest ring decides.
 
@@ -95,14 +96,20 @@ def layer_assignment(
     """
     tp, dp, pp = degrees.tp_degree, degrees.dp_degree, degrees.pp_degree
     nodes = instance.nodes
-    times = [
-        instance.passes * degrees.microbatch * math.fsum(layer.forward_s[node.gpu][tp] for node in nodes) / len(nodes)
-        for layer in instance.layers
-    ]
+    samples = instance.passes * degrees.microbatch
+    times = tuple(
+        samples * math.fsum(layer.forward_s[node.gpu][tp] for node in nodes) / len(nodes) for layer in instance.layers
+    )
 
     def device(stage: int, dp_rank: int, tp_rank: int) -> int:
         return placement[degrees.rank(stage, dp_rank, tp_rank)]
 
+    def slowest(stage: int) -> tuple[float, ...]:
+        devices = [device(stage, d, m) for d in range(dp) for m in range(tp)]
+        kinds = {nodes[each // instance.devices_per_node].gpu for each in devices}
+        return tuple(samples * max(layer.forward_s[kind][tp] for kind in kinds) for layer in instance.layers)
+
+    by_stage = tuple(slowest(stage) for stage in range(pp)) if instance.layer_times == SLOWEST else ()
     slowness = [
         math.fsum(
             1 / min(instance.bandwidth(device(stage, d, m), device(stage + 1, d, m)) for m in range(tp))
@@ -127,7 +134,7 @@ def layer_assignment(
 
     return LayerAssignmentInstance(
         name=f"{instance.name} microbatch {degrees.microbatch} tp {tp} dp {dp} pp {pp}",
-        layer_time_s=tuple(times),
+        layer_time_s=times,
         cut_cost_s=tuple(tuple(volume * slow for slow in slowness) or (0.0,) for volume in volumes),
         num_stages=pp,
         num_microbatches=instance.global_batch // (dp * degrees.microbatch),
@@ -136,6 +143,7 @@ def layer_assignment(
         ring_s_per_parameter=tuple(ring(stage) for stage in range(pp)) if dp > 1 else (),
         head_layers=instance.head_layers,
         tail_layers=instance.tail_layers,
+        stage_time_s=by_stage,
     )
 
 

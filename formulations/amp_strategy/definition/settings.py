@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from instances.parameters import Setting, one_of, parse_count
-from instances.problems.amp_strategy import PLACEMENTS, AmpInstance
+from instances.problems.amp_strategy import LAYER_TIMES, PLACEMENTS, AmpInstance
 from instances.units import parse_bandwidth
 
 #: What is minimised.
@@ -21,6 +21,12 @@ OVERRIDES = (
         "which placements of ranks on devices are considered",
         metavar="|".join(PLACEMENTS),
     ),
+    Setting(
+        "layer-times",
+        one_of(*LAYER_TIMES),
+        "a layer's time: mean of all nodes, as released, or slowest of its stage's GPUs",
+        metavar="|".join(LAYER_TIMES),
+    ),
 )
 
 
@@ -31,6 +37,7 @@ def apply(instance: AmpInstance, overrides: Mapping[str, Any], _: str) -> AmpIns
         instance,
         global_batch=overrides.get("global-batch") or instance.global_batch,
         placement=overrides.get("placement") or instance.placement,
+        layer_times=overrides.get("layer-times") or instance.layer_times,
         nodes=tuple(replace(node, inter_bytes_per_s=rate or node.inter_bytes_per_s) for node in instance.nodes),
         options={**instance.options, **overrides},
     )
@@ -44,4 +51,5 @@ def describe(instance: AmpInstance) -> dict[str, Any]:
         "devices": instance.num_devices,
         "global_batch": instance.global_batch,
         "placement": instance.placement,
+        "layer_times": instance.layer_times,
     }

@@ -43,13 +43,13 @@ class Candidate:
 
     @cached_property
     def filling(self) -> float:
-        """Seconds of all stages, the same for every assignment."""
-        return math.fsum(self.priced.layer_time_s)
+        """Seconds of all layers, each in the stage where it takes least; stages may take more (`Tables.extra`)."""
+        return math.fsum(self.priced.least_time_s)
 
     @property
     def least_s(self) -> float:
         """Seconds that every assignment takes: all stages once, and waiting for the longest layer."""
-        return self.filling + self.weight * max(self.priced.layer_time_s)
+        return self.filling + self.weight * max(self.priced.least_time_s)
 
     def plan(self, lengths: tuple[int, ...]) -> StrategyPlan:
         """The strategy with these layers in its stages, in the first placement of the class."""
@@ -87,7 +87,7 @@ class Choice(NamedTuple):
 
     ``known_s``: of the best plan that the watch knows (``None``: none, or whatever it knows leaves nothing out).
     ``most_s``: what more expensive parts may as well cost. ``quick_s``: of the best balanced assignment, whether or not
-    it meets the requirements: no strategy is better by more than a factor of S + 3.
+    it meets the requirements: no strategy is better by more than its `layer_assignment.costs.balance_factor`.
     """
 
     candidates: list[Candidate]

@@ -17,6 +17,7 @@ from formulations.amp_strategy.definition.quantities import DEGREES, VOCABULARY
 from formulations.amp_strategy.models.candidates import Candidate, choice, infeasible_answer
 from formulations.amp_strategy.models.first_plan import first_plan
 from formulations.contract.family import Answer
+from formulations.layer_assignment.costs import balance_factor
 from formulations.modelling.solve_model import WithoutSizes, add_requirements, prove
 from instances.problems.amp_strategy import AmpInstance
 from solvers.build_stop import stops_with
@@ -29,15 +30,17 @@ from solvers.scaling import Scale, cost_scale
 class Data:
     """The candidates in whole units of ``scale``, rounded down; what costs more than a known strategy costs as much.
 
-    Of candidate c ``filling[c]`` are all stages once, ``waiting[c][l]`` is (gas - 1) t_l, ``cuts[c][j][l]`` e of the
-    cut before layer l if stage j begins there, ``rings[c][j][l]`` what layer l adds to the all-reduce of stage j (empty
-    without one), ``tied_rings[c][j][i]`` what the parameters add that the layers ``tied[i]`` share, and
-    ``most_all_reduce[c]`` exceeds it all.
+    Of candidate c ``filling[c]`` are all layers where they take least, ``waiting[c][j][l]`` is (gas - 1) t_l in stage
+    j, ``extra[c][j][l]`` what t_l is more there than the least (empty if it is the same in all stages),
+    ``cuts[c][j][l]`` e of the cut before layer l if stage j begins there, ``rings[c][j][l]`` what layer l adds to the
+    all-reduce of stage j (empty without one), ``tied_rings[c][j][i]`` what the parameters add that the layers
+    ``tied[i]`` share, and ``most_all_reduce[c]`` exceeds it all.
     """
 
     candidates: list[Candidate]
     filling: list[int]
-    waiting: list[list[int]]
+    waiting: list[list[list[int]]]
+    extra: list[list[list[int]]]
     cuts: list[list[list[int]]]
     rings: list[list[list[int]]]
     tied: list[tuple[int, ...]]
@@ -54,15 +57,15 @@ def data_of(instance: AmpInstance, watch: Watch, *, complete: bool) -> Data:
     tied = found[0].priced.tied if found else ()
     syncing = [_most_syncing(each, most_s) for each in found]
     largest = (
-        max(each.filling for each in found)
-        + max(each.weight * each.filling for each in found)
+        max((each.weight + 1) * (each.filling + float(each.table.extra[:, -1].sum())) for each in found)
         + max(min(most_s, float(each.table.cut.max())) for each in found) * stages
         + max(syncing)
         if found
         else 0.0
     )
-    # No strategy is better than the best balanced assignment by more than a factor of S + 3.
-    scale = cost_scale(quick_s / (stages + 3), 2 * layers + stages + len(tied) + 4, largest)
+    # No strategy is better than the best balanced assignment by more than this factor.
+    factor = max((balance_factor(each.priced) for each in found), default=1)
+    scale = cost_scale(quick_s / factor, 3 * layers + stages + len(tied) + 4, largest)
 
     def units(seconds: float) -> int:
         return scale.floor(min(seconds, most_s))
@@ -74,7 +77,17 @@ def data_of(instance: AmpInstance, watch: Watch, *, complete: bool) -> Data:
     return Data(
         found,
         [scale.floor(each.filling) for each in found],
-        [[scale.floor(each.weight * time) for time in each.priced.layer_time_s] for each in found],
+        [
+            [[scale.floor(each.weight * time) for time in each.priced.times(j)] for j in range(each.degrees.pp_degree)]
+            for each in found
+        ],
+        [
+            [
+                [scale.floor(t - s) for t, s in zip(own, each.priced.least_time_s, strict=True)]
+                for own in each.priced.stage_time_s
+            ]
+            for each in found
+        ],
         [
             [[units(float(cost)) for cost in each.table.cut[:layers, j]] for j in range(each.degrees.pp_degree)]
             for each in found
@@ -122,18 +135,20 @@ def build(data: Data) -> tuple[cpsat.SpokenModel, list[list[Any]]]:
         lambda j, layer: begun[j + 1][layer + 1] <= begun[j][layer],
         "stage j has a layer before stage j + 1 begins: begun[j+1,l+1] <= begun[j,l]")
 
-    waiting = model.integer("waiting", 0, max(map(sum, data.waiting), default=0),
+    waiting = model.integer("waiting", 0, max((sum(own) for each in data.waiting for own in each), default=0),
         "seconds of waiting for the slowest stage")
     model.rows("stage_time", stages_of,
-        lambda c, j: (waiting >= sum(time * has[j][layer] for layer, time in enumerate(data.waiting[c])), chosen[c]),
+        lambda c, j: (waiting >= sum(time * has[j][layer] for layer, time in enumerate(data.waiting[c][j])), chosen[c]),
         "at its candidate waiting takes as long as for every stage: >= (gas - 1) t_j [AMP, section 6.4]")
 
     def sent(c: int) -> Any:
-        return sum(data.cuts[c][j][layer] * (begun[j][layer] - begun[j][layer - 1])
-                   for j in range(1, pp[c]) for layer in layers[1:])
+        extra = sum(time * has[j][layer] for j, own in enumerate(data.extra[c]) for layer, time in enumerate(own))
+        return extra + sum(data.cuts[c][j][layer] * (begun[j][layer] - begun[j][layer - 1])
+                           for j in range(1, pp[c]) for layer in layers[1:])
 
-    most = max((sum(map(max, cuts)) for cuts in data.cuts), default=0)
-    sending = model.integer("sending", 0, most, "seconds of all cuts")
+    most = max((sum(map(max, cuts)) + sum(map(sum, extra)) for cuts, extra in zip(data.cuts, data.extra, strict=True)),
+               default=0)
+    sending = model.integer("sending", 0, most, "seconds of all cuts, and what layers take more than the least")
     model.rows("cuts", [c for c in candidates if pp[c] > 1], lambda c: (sending >= sent(c), chosen[c]),
         "at its candidate sending takes as long as the cuts: the sum of e [AMP, section 6.4]")
 

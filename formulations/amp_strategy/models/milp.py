@@ -43,8 +43,8 @@ class Data:
     """The candidates in units of ``unit`` seconds.
 
     Of candidate c ``filling[c]`` are all stages once. Of its stage j with layers a to b - 1 ``waiting`` is (gas - 1) t,
-    what waiting costs if it is the slowest, ``cut`` is e of the cut before it, and ``all_reduce`` is A, if one is
-    declared.
+    what waiting costs if it is the slowest, ``cut`` is e of the cut before it, with what its layers take more than each
+    in the stage where it takes least, and ``all_reduce`` is A, if one is declared.
     """
 
     candidates: list[Candidate]
@@ -75,11 +75,21 @@ def data_of(instance: AmpInstance, watch: Watch, *, complete: bool) -> Data:
         return milp.in_units(min(seconds, most_s), unit)
 
     weight, table = [each.weight for each in found], [each.table for each in found]
+    by_stage = [each.priced.stage_time_s for each in found]
     return Data(
         found,
         [units(each.filling) for each in found],
-        {arc: units(weight[c] * (table[c].elapsed[b] - table[c].elapsed[a])) for arc in arcs for c, _, a, b in [arc]},
-        {(c, j, a, b): units(table[c].cut[a, j]) for c, j, a, b in arcs if j},
+        {
+            arc: units(weight[c] * (row[b] - row[a]))
+            for arc in arcs
+            for c, j, a, b in [arc]
+            for row in [table[c].elapsed[j]]
+        },
+        {
+            (c, j, a, b): units(table[c].cut[a, j] + table[c].extra[j, b] - table[c].extra[j, a])
+            for c, j, a, b in arcs
+            if j or len(by_stage[c])
+        },
         {(c, j, a, b): units(table[c].ring[j] * table[c].held[a, b]) for c, j, a, b in arcs if len(table[c].ring)},
         unit,
     )
@@ -92,7 +102,8 @@ def _arcs(c: int, each: Candidate, most: float, watch: Watch) -> Iterator[Arc]:
         check_stop(watch)
         starts = np.arange(j, layers - stages + j + 1 if j else 1)[:, None]
         ends = np.arange(j + 1 if j < stages - 1 else layers, layers - stages + j + 2)[None]
-        alone = each.filling + each.weight * (table.elapsed[ends] - table.elapsed[starts]) + table.cut[starts, j]
+        alone = each.filling + each.weight * (table.elapsed[j, ends] - table.elapsed[j, starts]) + table.cut[starts, j]
+        alone = alone + table.extra[j, ends] - table.extra[j, starts]
         if len(table.ring):
             alone = alone + table.ring[j] * table.held[starts, ends]
         for start, end in np.argwhere((starts < ends) & (alone <= most)).tolist():

@@ -33,7 +33,7 @@ def classes(instance: AmpInstance, degrees: Degrees) -> list[PlacementClass]:
     priced: dict[object, LayerAssignmentInstance] = {}
     for placement in placements(instance, degrees):
         layers = layer_assignment(instance, degrees, placement)
-        costs = layers.cut_cost_s, layers.ring_s_per_parameter
+        costs = layers.cut_cost_s, layers.ring_s_per_parameter, layers.stage_time_s
         placed.setdefault(costs, []).append(placement)
         priced.setdefault(costs, layers)
     return [PlacementClass(degrees, tuple(own), priced[costs]) for costs, own in placed.items()]

@@ -9,19 +9,19 @@ than ``bound``, B (if B is 0: none takes less, which needs no proof). If ``bound
 **Proof.** There is no plan if S > L. Else the proof has ``rows``, pairs of an all-reduce's seconds, rising a_1 < ... <
 a_n (none without an all-reduce), and of caps on the slowest stage below it, and ``caps``, those above a_n: rising
 seconds c_1 < ... < c_m in each list. Let a_0 be 0, a_(n+1) infinite, and the same for c. phi(c, a) is the least sum of
-e(cut_j, j) over all plans with T_j <= c and A_j <= a for all stages j, infinite if there are none. The rule is, for i
-= 0 to n, and for k = 0 to m with the caps below a_(i+1),
+all T_j and e(cut_j, j) over all plans with T_j <= c and A_j <= a for all stages j, infinite if there are none. The rule
+is, for i = 0 to n, and for k = 0 to m with the caps below a_(i+1),
 
-    (N - 1) c_k + sum of all t_l + phi(c_(k+1), a_(i+1)) + a_i > B.
+    (N - 1) c_k + phi(c_(k+1), a_(i+1)) + a_i > B.
 
 **Theorem.** If it holds, every plan takes more than B.
 
 *Proof.* Let A be the longest all-reduce of a plan (0 without), and T the time of its slowest stage. As A >= 0 and
 a_(n+1) is infinite, there is an i with a_i <= A <= a_(i+1): the least i for which A <= a_(i+1). So there is a k with
-c_k <= T <= c_(k+1). All its stages keep both upper limits, so its cuts cost at least phi(c_(k+1), a_(i+1)); its stages
-together take the sum of all t_l, whatever the cuts. So it takes at least the left side.
+c_k <= T <= c_(k+1). All its stages keep both upper limits, so they and its cuts take at least phi(c_(k+1), a_(i+1)).
+So it takes at least the left side.
 
-phi is found from the input side on: for each number of stages j and of layers i, the least cost of cutting the first i
+phi is found from the input side on: for each number of stages j and of layers i, the least of cutting the first i
 layers into j stages within the limits. The last of these stages begins in a window of layers that moves with i only
 forward, as more layers never take less time, nor have fewer parameters.
 """
@@ -49,7 +49,12 @@ class Instance(Chain):
         cuts = [[exact(e) for e in row] for row in content["cut_cost_s"]]
         need(0 < len(times) == len(cuts) + 1, "a cut behind every layer but the last")
         need(all(len(row) in (1, S - 1) for row in cuts), "the cost of a cut for each stage, or once")
+        by_stage = [[exact(t) for t in row] for row in content.get("stage_time_s", [])]
+        need(
+            len(by_stage) in (0, S) and all(len(row) == len(times) for row in by_stage), "times of each stage, or none"
+        )
         declared: list[Any] = [N, S, [float(t) for t in times], [[float(e) for e in row] for row in cuts]]
+        declared += [[[float(t) for t in row] for row in by_stage]] if by_stage else []
         rings = [exact(ring) for ring in content.get("ring_s_per_parameter", [])]
         need(len(rings) in (0, 1, S), "an all-reduce for each stage, or once, or none")
         sizes, ties = [Fraction(0)] * len(times), list[Tie]()
@@ -59,14 +64,15 @@ class Instance(Chain):
             need(len(sizes) == len(times) and all(v < len(times) for layers, _ in ties for v in layers), "parameters")
             held = [[sorted(layers), float(size)] for layers, size in ties]
             declared += [[float(ring) for ring in rings], [float(size) for size in sizes], held]
-        super().__init__(N, times, cuts, rings if len(rings) == S else (rings or [Fraction(0)]) * S, sizes, ties)
+        rings = rings if len(rings) == S else (rings or [Fraction(0)]) * S
+        super().__init__(N, by_stage or [times] * S, cuts, rings, sizes, ties)
         self.digest = hashlib.sha256(json.dumps(declared, separators=(",", ":")).encode()).hexdigest()
 
 
 def prove(instance: Instance, bound: Fraction | None, proof: Any) -> None:
     """`RejectedError` if it does not follow that every plan takes more than the bound, or that there is none."""
     rows = rows_of(proof)
-    if len(instance.times) < instance.S:
+    if instance.n < instance.S:
         return
     if bound is None:
         raise RejectedError("stages: there are as many layers")

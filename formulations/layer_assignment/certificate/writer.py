@@ -11,7 +11,7 @@ from formulations.contract.certificates import Proof, certificate, check_stop
 from formulations.contract.checker.chain import Chain, Row
 from formulations.contract.family import UncertifiedError
 from formulations.layer_assignment.certificate import checker
-from formulations.layer_assignment.costs import tables
+from formulations.layer_assignment.costs import filling, tables
 from formulations.layer_assignment.kernels import sweep
 from instances.exchange import to_json
 from instances.problems.layer_assignment import LayerAssignmentInstance
@@ -44,17 +44,18 @@ def rows_above(instance: LayerAssignmentInstance, exact: Chain, B: Fraction, wat
     ``instance`` is the chain in floats: what it suggests is proved in exact numbers.
     """
     found: list[Row] = []
-    arrays, lengths, report = None, np.zeros(exact.S, np.int64), np.zeros(5)
+    table, lengths, report = None, np.zeros(exact.S, np.int64), np.zeros(5)
     most: Fraction | None = None
     while True:
         least = Fraction(0)
-        if any(exact.rings) and len(exact.times) >= exact.S:
-            arrays = arrays or tables(instance)
+        if any(exact.rings) and exact.n >= exact.S:
+            table = table or tables(instance)
             cap = math.inf if most is None else float(most) * (1 + _ROUNDED)
-            sweep.below(*arrays, exact.N - 1.0, cap, lengths, np.frombuffer(watch.flag, np.uint8), report)
+            own = table.elapsed, table.filled_cut, table.held, table.ring, exact.N - 1.0
+            sweep.below(*own, cap, lengths, np.frombuffer(watch.flag, np.uint8), report)
             if report[0] < math.inf:
                 # Where the all-reduce takes at least this, the rest is too much already; a little more for rounding.
-                rest = Fraction(float(report[0])) + Fraction(exact.total, exact.unit)
+                rest = Fraction(float(report[0])) + Fraction(filling(instance, table))
                 least = max(least, B * (1 + Fraction(_ROUNDED)) - rest)
         caps = None if most is not None and least >= most else _caps(exact, B - least, most, watch)
         if caps is None:
@@ -73,7 +74,7 @@ def _caps(exact: Chain, B: Fraction, most: Fraction | None, watch: Watch) -> lis
     while len(found) < checker.MAX_CAPS:
         check_stop(watch)
         sent = exact.cheapest(math.floor(found[-1] * exact.unit) if found else None, most)
-        left = B * exact.unit - exact.total - (0 if math.isinf(sent) else int(sent))
+        left = B * exact.unit - (0 if math.isinf(sent) else int(sent))
         if math.isinf(sent) or left < 0:
             return found[::-1]
         if exact.N == 1:

@@ -1,6 +1,5 @@
 """AMP's Equation 4 is a formula of a step; an iteration is the step under 1F1B."""
 
-import math
 from itertools import pairwise
 
 from formulations.contract.clock import MOST_ACTIONS, Clock
@@ -15,7 +14,7 @@ from instances.problems.microbatch_schedule import ScheduleEdge, ScheduleInstanc
 def pipeline(instance: LayerAssignmentInstance, plan: LayerPlan) -> ScheduleInstance:
     """One replica's pipeline; a backward pass takes two thirds, and half of a cut's seconds go each way."""
     parts = list(pairwise(cuts(plan)))
-    times = [math.fsum(instance.layer_time_s[start:end]) for start, end in parts]
+    times = [instance.stage_s(stage, *part) for stage, part in enumerate(parts)]
     sending = [instance.cut_cost(end - 1, stage) for stage, (_, end) in enumerate(parts[:-1])]
     return ScheduleInstance(
         instance.name,

@@ -19,7 +19,7 @@ def breakdown(instance: LayerAssignmentInstance, plan: LayerPlan, degrees: str =
     ``degrees`` are those that all stages have, in words.
     """
     parts = list(pairwise(cuts(plan)))
-    times = [math.fsum(instance.layer_time_s[start:end]) for start, end in parts]
+    times = [instance.stage_s(stage, *part) for stage, part in enumerate(parts)]
     sending = [*(instance.cut_cost(end - 1, stage) for stage, (_, end) in enumerate(parts[:-1])), 0.0]
     rings = [instance.ring(stage) * parameters_of(instance, *part) for stage, part in enumerate(parts)]
     found = terms(instance, plan)
@@ -60,7 +60,8 @@ def _strip(instance: LayerAssignmentInstance, plan: LayerPlan, stages: Sequence[
     ]
     items = [
         Item(f"layer {layer}", home, time, role, {"time_s": time})
-        for layer, (home, time, role) in enumerate(zip(homes, instance.layer_time_s, roles, strict=True))
+        for layer, (home, role) in enumerate(zip(homes, roles, strict=True))
+        for time in [instance.times(home)[layer]]
     ]
     return Strip("Layers by stage", items, stages, "compute of a micro-batch, s")
 

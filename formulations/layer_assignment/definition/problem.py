@@ -42,7 +42,7 @@ def terms(instance: LayerAssignmentInstance, plan: LayerPlan) -> Terms:
     """The objective of a plan, term by term."""
     ends = cuts(plan)
     stages = list(itertools.pairwise(ends))
-    times = [math.fsum(instance.layer_time_s[start:end]) for start, end in stages]
+    times = [instance.stage_s(stage, *part) for stage, part in enumerate(stages)]
     return Terms(
         waiting=(instance.num_microbatches - 1) * max(times),
         filling=math.fsum(times),

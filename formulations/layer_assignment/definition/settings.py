@@ -13,7 +13,7 @@ Instance = LayerAssignmentInstance
 #: What is minimised.
 MINIMISES = {"": "time of a training step"}
 OVERRIDES = (
-    Setting("stages", parse_count, "number of pipeline stages (cut costs must not depend on the stage)", metavar="S"),
+    Setting("stages", parse_count, "number of pipeline stages (no costs may depend on the stage)", metavar="S"),
     Setting("microbatches", parse_count, "micro-batches of a training step", metavar="N"),
     Setting("ignore-all-reduce", parse_flag, "ignore the data-parallel all-reduce, as AMP does", is_flag=True),
 )
@@ -46,4 +46,5 @@ def describe(instance: Instance) -> dict[str, Any]:
 
 def is_per_stage(instance: Instance) -> bool:
     """Whether costs are declared stage by stage."""
-    return any(len(row) > 1 for row in instance.cut_cost_s) or len(instance.ring_s_per_parameter) > 1
+    by_stage = bool(instance.stage_time_s) or len(instance.ring_s_per_parameter) > 1
+    return by_stage or any(len(row) > 1 for row in instance.cut_cost_s)

@@ -1,8 +1,9 @@
 """Compiled exact search for layer assignment: a sweep over thresholds with sliding windows.
 
-Arrays as in ``costs.Tables``. All caps are strict. Let phi(T, A) be the least sum of cut costs over the assignments
-whose stage times are all below T and whose all-reduces are all below A. It is a step function that only grows as a cap
-falls, so the sweep visits its steps: the assignment behind phi has a slowest stage, and a better one must beat that.
+Arrays as in ``costs.Tables``, ``cut`` its ``filled_cut``. All caps are strict. Let phi(T, A) be the least sum of cut
+costs over the assignments whose stage times are all below T and whose all-reduces are all below A. It is a step
+function that only grows as a cap falls, so the sweep visits its steps: the assignment behind phi has a slowest stage,
+and a better one must beat that.
 
 Source: reconstructed; the windows slide because the time and the parameters of a stage only grow with its layers.
 """
@@ -29,13 +30,13 @@ def cheapest(
 
     ``back`` is room for (S, L + 1) integers: where stage j begins if it ends before layer i.
     """
-    num_stages, num_layers = cut.shape[1], len(elapsed) - 1
+    num_stages, num_layers = elapsed.shape[0], elapsed.shape[1] - 1
     before = np.full(num_layers + 1, np.inf)  # least cost of the first i layers in the stages before j
     before[0] = 0.0
     window = np.empty(num_layers + 1, np.int64)  # starts of stage j, ascending, with ascending costs
     cost = np.empty(num_layers + 1)
     for j in range(num_stages):
-        here = np.full(num_layers + 1, np.inf)
+        here, own = np.full(num_layers + 1, np.inf), elapsed[j]
         first = last = 0
         for i in range(j + 1, num_layers - num_stages + j + 2):  # a layer for each stage before and after
             start = i - 1
@@ -46,7 +47,7 @@ def cheapest(
             last += 1
             while first < last:
                 start = window[first]
-                if elapsed[i] - elapsed[start] < cap_time and (len(ring) == 0 or ring[j] * held[start, i] < cap_sync):
+                if own[i] - own[start] < cap_time and (len(ring) == 0 or ring[j] * held[start, i] < cap_sync):
                     break
                 first += 1
             if first < last:
@@ -66,7 +67,7 @@ def slowest(elapsed: Any, lengths: Any) -> Any:
     """Seconds of the slowest stage."""
     longest, start = 0.0, 0
     for j in range(len(lengths)):
-        longest = max(longest, elapsed[start + lengths[j]] - elapsed[start])
+        longest = max(longest, elapsed[j, start + lengths[j]] - elapsed[j, start])
         start += lengths[j]
     return longest
 
@@ -82,21 +83,24 @@ def longest_sync(held: Any, ring: Any, lengths: Any) -> Any:
 
 
 @inner(error_model="python")
-def least_slowest(elapsed: Any, num_stages: Any) -> Any:
-    """A lower bound on the slowest stage's seconds, equal to the least but for rounding."""
-    num_layers = len(elapsed) - 1
+def least_slowest(elapsed: Any) -> Any:
+    """A lower bound on the slowest stage's seconds, equal to the least but for rounding and stages left empty."""
+    num_stages, num_layers = elapsed.shape[0], elapsed.shape[1] - 1
     low = 0.0
     for i in range(num_layers):
-        low = max(low, elapsed[i + 1] - elapsed[i])
-    high = elapsed[num_layers]
+        least = np.inf
+        for j in range(num_stages):
+            least = min(least, elapsed[j, i + 1] - elapsed[j, i])
+        low = max(low, least)
+    high = elapsed[0, num_layers]
     for _ in range(_HALVINGS):
         middle = low + (high - low) / 2
-        used, start = 1, 0
-        for i in range(1, num_layers + 1):
-            if elapsed[i] - elapsed[start] > middle:
-                used += 1
-                start = i - 1
-        if used <= num_stages:
+        end = 0
+        for j in range(num_stages):
+            start = end
+            while end < num_layers and elapsed[j, end + 1] - elapsed[j, start] <= middle:
+                end += 1
+        if end == num_layers:
             high = middle
         else:
             low = middle
@@ -170,7 +174,7 @@ def sweep(
             for j in range(len(lengths)):
                 best_lengths[j] = lengths[j]
         useful = min(best, cutoff)
-        if weight * fastest + sending >= useful * (1 - EXACT_GAP):
+        if weight * fastest + sending >= useful - EXACT_GAP * abs(useful):  # filled cuts may be below 0
             return best
         if flag[0]:
             report[1] = weight * fastest + sending
@@ -180,17 +184,17 @@ def sweep(
         cap = min(longest, (useful - sending) / weight)
 
 
-@kernel(FLOATS, FLOATS2, FLOATS2, FLOATS, FLOAT, INTS, FLAG, FLOATS, error_model="python")
+@kernel(FLOATS2, FLOATS2, FLOATS2, FLOATS, FLOAT, INTS, FLAG, FLOATS, error_model="python")
 def search(elapsed: Any, cut: Any, held: Any, ring: Any, weight: Any, lengths: Any, flag: Any, report: Any) -> None:
-    """The best assignment in ``lengths``; all seconds but the constant sum of all stages count.
+    """The best assignment in ``lengths``; all seconds but the constant of all stages (`costs.filling`) count.
 
     The outer sweep is over the all-reduce as the inner one is over the slowest stage. ``report`` gets the value (0), a
     lower bound (1), the number of steps (2) and 1 if the flag ended the search early (3); (4) is room. There must be an
     assignment.
     """
-    back = np.empty((cut.shape[1], len(elapsed)), np.int64)
+    back = np.empty(elapsed.shape, np.int64)
     trial, found = np.empty_like(lengths), np.empty_like(lengths)
-    fastest = least_slowest(elapsed, cut.shape[1])
+    fastest = least_slowest(elapsed)
     quickest = least_sync(elapsed, cut, held, ring, back, trial, flag)
     best, bound, cap = np.inf, np.inf, np.inf
     report[2] = report[3] = report[4] = 0.0
@@ -210,19 +214,19 @@ def search(elapsed: Any, cut: Any, held: Any, ring: Any, weight: Any, lengths: A
             bound = min(inner, report[1]) + quickest
             break
         # Whatever is of use waits and sends for at least ``inner``, so its all-reduce must be this fast.
-        if inner + quickest >= best * (1 - EXACT_GAP) or len(ring) == 0:
+        if inner + quickest >= best - EXACT_GAP * abs(best) or len(ring) == 0:
             break
         cap = min(sync, best - inner)
     report[0] = best
     report[1] = min(best, bound)
 
 
-@kernel(FLOATS, FLOATS2, FLOATS2, FLOATS, FLOAT, FLOAT, INTS, FLAG, FLOATS, error_model="python")
+@kernel(FLOATS2, FLOATS2, FLOATS2, FLOATS, FLOAT, FLOAT, INTS, FLAG, FLOATS, error_model="python")
 def below(
     elapsed: Any, cut: Any, held: Any, ring: Any, weight: Any, cap_sync: Any, lengths: Any, flag: Any, report: Any
 ) -> None:
     """As `sweep`, of all assignments whose all-reduces are below a cap; the value in ``report[0]``."""
-    back, found = np.empty((cut.shape[1], len(elapsed)), np.int64), np.empty_like(lengths)
+    back, found = np.empty(elapsed.shape, np.int64), np.empty_like(lengths)
     report[2] = report[3] = 0.0
     report[0] = sweep(
         elapsed, cut, held, ring, weight, 0.0, np.inf, cap_sync, np.inf, back, found, lengths, flag, report

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.contract.family import Answer
-from formulations.layer_assignment.costs import ceiling, infeasible_answer, plan_of
+from formulations.layer_assignment.costs import balance_factor, ceiling, infeasible_answer, plan_of
 from formulations.layer_assignment.definition.plan import LayerPlan
 from formulations.layer_assignment.definition.problem import evaluate, violations
 from formulations.layer_assignment.definition.quantities import VOCABULARY
@@ -34,13 +34,15 @@ from solvers.scaling import Scale, cost_scale
 class Data:
     """An instance in whole units of ``scale``, rounded down: L layers, S stages, ``weight`` is gas - 1.
 
-    ``times[l]`` is t_l; ``cuts[j][l]`` e of the cut before layer l if stage j begins there; ``rings[j][l]`` what layer
-    l adds to the all-reduce of stage j, which is at most ``most_all_reduce``, and ``tied[i]`` are layers and what they
-    add together to that of each stage: all empty without one. ``constant``: all stages once, in seconds.
+    ``times[j][l]`` is t_l in stage j, and ``extra[j][l]`` what that is more than in the stage where it is least;
+    ``cuts[j][l]`` e of the cut before layer l if stage j begins there; ``rings[j][l]`` what layer l adds to the
+    all-reduce of stage j, which is at most ``most_all_reduce``, and ``tied[i]`` are layers and what they add together
+    to that of each stage: all empty without one. ``constant``: all layers where they take least, in seconds.
     """
 
     weight: int
-    times: list[int]
+    times: list[list[int]]
+    extra: list[list[int]]
     cuts: list[list[int]]
     rings: list[list[int]]
     tied: list[tuple[tuple[int, ...], list[int]]]
@@ -50,25 +52,24 @@ class Data:
 
     @cached_property
     def elapsed(self) -> NDArray[np.int64]:
-        """Of the first c layers, shape (L + 1,)."""
-        return np.array([0, *accumulate(self.times)], np.int64)
+        """Of the first c layers in stage j, shape (S, L + 1)."""
+        return np.array([[0, *accumulate(times)] for times in self.times], np.int64)
 
-    def end(self, start: int, target: int) -> int:
+    def end(self, stage: int, start: int, target: int) -> int:
         """Where a stage that begins at a layer ends at the latest, if it takes no longer than a target."""
-        return int(np.searchsorted(self.elapsed, self.elapsed[start] + target, side="right")) - 1
+        own = self.elapsed[stage]
+        return int(np.searchsorted(own, own[start] + target, side="right")) - 1
 
     def windows(self, target: int | None) -> tuple[list[int], list[int]] | None:
         """The first and last layer at which stage j, from 0 to S, may begin; ``None``: no assignment has the target."""
-        layers, stages = len(self.times), len(self.cuts)
-        most = int(self.elapsed[-1]) if target is None else target
-        if max(self.times) > most:
-            return None
+        elapsed, stages = self.elapsed, len(self.cuts)
+        layers, most = elapsed.shape[1] - 1, int(elapsed[:, -1].max()) if target is None else target
         last = [0]
         for j in range(1, stages):
-            last.append(min(self.end(last[-1], most), layers - stages + j))
+            last.append(min(self.end(j - 1, last[-1], most), layers - stages + j))
         first = [layers]
         for j in reversed(range(stages)):
-            first.append(max(int(np.searchsorted(self.elapsed, self.elapsed[first[-1]] - most, side="left")), j))
+            first.append(max(int(np.searchsorted(elapsed[j], elapsed[j, first[-1]] - most, side="left")), j))
         first, last = first[::-1], [*last, layers]
         return (first, last) if all(a <= b for a, b in zip(first, last, strict=True)) else None
 
@@ -79,45 +80,55 @@ class Data:
         """
         if not self.weight:
             return np.zeros(1, np.int64)
-        elapsed = self.elapsed
-        least = max(-(-int(elapsed[-1]) // len(self.cuts)), max(self.times))
-        below = int(min(most / self.weight, 2.0**62)) + 1
-        first = np.searchsorted(elapsed, elapsed[:-1] + least, side="left")
-        last = np.searchsorted(elapsed, elapsed[:-1] + min(below, 2**62 - int(elapsed[-1])), side="left")
-        demand(24.0 * np.maximum(last - first, 0).sum(), "the table of caps on the slowest stage")
-        times = [elapsed[a:b] - elapsed[start] for start, (a, b) in enumerate(zip(first, last, strict=True))]
+        shortest = [min(times) for times in zip(*self.times, strict=True)]
+        least, below = max(-(-sum(shortest) // len(self.cuts)), *shortest), int(min(most / self.weight, 2.0**62)) + 1
+        times = []
+        for elapsed in np.unique(self.elapsed, axis=0):
+            first = np.searchsorted(elapsed, elapsed[:-1] + least, side="left")
+            last = np.searchsorted(elapsed, elapsed[:-1] + min(below, 2**62 - int(elapsed[-1])), side="left")
+            demand(24.0 * np.maximum(last - first, 0).sum(), "the table of caps on the slowest stage")
+            times += [elapsed[a:b] - elapsed[start] for start, (a, b) in enumerate(zip(first, last, strict=True))]
         return np.unique(np.concatenate(times)) * self.weight
 
     def waiting_cost(self, plan: LayerPlan) -> int:
         """What waiting for the slowest stage costs."""
         ends = [0, *accumulate(plan.lengths)]
-        return self.weight * max(int(self.elapsed[after] - self.elapsed[here]) for here, after in pairwise(ends))
+        parts = zip(self.elapsed, pairwise(ends), strict=True)
+        return self.weight * max(int(own[after] - own[here]) for own, (here, after) in parts)
 
     def cut_cost(self, plan: LayerPlan) -> int:
-        """What all cuts cost."""
-        return sum(row[start] for row, start in zip(self.cuts[1:], accumulate(plan.lengths), strict=False))
+        """What all cuts cost, and what layers take more than where they take least."""
+        ends = [0, *accumulate(plan.lengths)]
+        extra = sum(sum(own[here:after]) for own, (here, after) in zip(self.extra, pairwise(ends), strict=False))
+        return extra + sum(row[start] for row, start in zip(self.cuts[1:], ends[1:], strict=False))
 
 
 def data_of(instance: LayerAssignmentInstance, watch: Watch, *, complete: bool) -> Data:
     """The instance in whole units; what costs more than a known assignment (`ceiling`) may as well cost that much."""
     _, most_s, balanced_s = ceiling(instance, watch, complete=complete)
     layers, stages, weight = instance.num_layers, instance.num_stages, instance.num_microbatches - 1
-    total, times = math.fsum(instance.layer_time_s), instance.layer_time_s
+    total, times = math.fsum(instance.least_time_s), [instance.times(j) for j in range(stages)]
+    slowest = total if not instance.stage_time_s else math.fsum(map(max, *times, times[0]))
     rings = [instance.ring(j) for j in range(stages)] if instance.ring_s_per_parameter else []
     sizes = math.fsum([*instance.parameters, *(tie.parameters for tie in instance.tied)])
     syncing = min(sizes * max(rings, default=0.0), most_s * (layers + len(instance.tied)))
     sending = min(math.fsum(max(row, default=0.0) for row in instance.cut_cost_s), most_s) * stages
     least = max(
-        total + weight * max(*times, total / stages), balanced_s / (stages + 3)
+        total + weight * max(*instance.least_time_s, total / stages), balanced_s / balance_factor(instance)
     )  # `balanced` is not farther off
-    scale = cost_scale(least, layers * (weight + 2) + stages, (weight + 1) * total + sending + syncing)
+    terms = layers * (weight + 2) + stages + layers * bool(instance.stage_time_s)
+    scale = cost_scale(least, terms, (weight + 1) * slowest + sending + syncing)
 
     def units(seconds: float) -> int:
         return scale.floor(min(seconds, most_s))
 
     return Data(
         weight,
-        [scale.floor(time) for time in times],
+        [[scale.floor(time) for time in own] for own in times],
+        [
+            [scale.floor(time - best) for time, best in zip(own, instance.least_time_s, strict=True)]
+            for own in instance.stage_time_s
+        ],
         [
             [units(instance.cut_cost(layer - 1, j - 1)) if j and layer else 0 for layer in range(layers)]
             for j in range(stages)
@@ -135,7 +146,7 @@ def build(data: Data, target: int | None = None) -> tuple[cpsat.SpokenModel, lis
     windows = data.windows(target)
     assert windows is not None, "no assignment has the target"
     first, last = windows
-    layers, stages = range(len(data.times)), range(len(data.cuts))
+    layers, stages = range(len(data.times[0])), range(len(data.cuts))
 
     # fmt: off
     model = cpsat.SpokenModel()
@@ -151,15 +162,16 @@ def build(data: Data, target: int | None = None) -> tuple[cpsat.SpokenModel, lis
     says = ("the slowest stage takes as long as every stage: slowest >= t_j [AMP, section 6.4]; with a number in its "
             "place begun[j,l] <= begun[j+1,r], r the first layer for which layers l to r take longer")
     if target is None:
-        slowest = model.integer("slowest", 0, sum(data.times), "seconds of the slowest stage")
-        model.rows("stage_time", stages, lambda j: slowest >= _total(data.times, has[j]), says)
+        slowest = model.integer("slowest", 0, max(map(sum, data.times)), "seconds of the slowest stage")
+        model.rows("stage_time", stages, lambda j: slowest >= _total(data.times[j], has[j]), says)
     else:
-        slowest, after = target, {(j, layer): (j + 1, data.end(layer, target)) for j, layer in free}
+        slowest, after = target, {(j, layer): (j + 1, data.end(j, layer, target)) for j, layer in free}
         later = [at for at in free if after[at] in free]
         model.rows("stage_time", later, lambda *at: free[at] <= free[after[at]], says)
 
     sending = [data.cuts[j][layer] * (begun[j][layer] - begun[j][layer - 1])
                for j in stages[1:] for layer in range(first[j], last[j] + 1)]
+    sending += map(_total, data.extra, has)
 
     synced, tied = range(len(data.rings)), list(enumerate(data.tied))
     all_reduce = model.integer("all_reduce", 0, data.most_all_reduce if synced else 0,
@@ -174,7 +186,7 @@ def build(data: Data, target: int | None = None) -> tuple[cpsat.SpokenModel, lis
         "the slowest all-reduce takes as long as every stage's [reconstructed]")
     # fmt: on
 
-    # (gas - 1) max t + sum of e + A [AMP, Equation 4]
+    # (gas - 1) max t + sum of e + A [AMP, Equation 4], and what all stages take more than the constant
     model.minimize(data.weight * slowest + sum(sending) + all_reduce)
     return model, begun
 
@@ -200,12 +212,14 @@ class Model(cpsat.Runnable, WithoutSizes):
 
         def cheapest(target: int) -> Cheapest | None:
             nonlocal size
-            time = int(target) // data.weight if data.weight else sum(data.times)
+            time = int(target) // data.weight if data.weight else int(data.elapsed.max())
             if data.windows(time) is None:
                 return None
             model, begun = build(data, time)
             size = max(size, (len(model.proto.variables), len(model.proto.constraints)))
             found = cpsat.run(model, exact, watch, parameters=cpsat.INTEGRAL)
+            if found.infeasible:
+                return None
             if found.stop is not Stop.PROVED or found.values is None or found.bound is None:
                 return Cheapest(None, None, None)
             plan = _plan(begun, found.values)

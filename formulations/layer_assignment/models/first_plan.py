@@ -50,9 +50,12 @@ def _move_cut(table: Tables, weight: float, ends: Floats, j: int) -> bool:
     """Move the cut before stage j to where it is best while the others stay; whether that gains anything."""
     before, after = ends[j - 1], ends[j + 1]
     at = np.arange(before + 1, after)
-    others = np.delete(np.diff(table.elapsed[ends]), [j - 1, j]).max(initial=0.0)
-    both = np.maximum(table.elapsed[at] - table.elapsed[before], table.elapsed[after] - table.elapsed[at])
-    cost = weight * np.maximum(others, both) + table.cut[at, j]
+    stages = np.arange(len(ends) - 1)
+    times = table.elapsed[stages, ends[1:]] - table.elapsed[stages, ends[:-1]]
+    others, (left, right) = np.delete(times, [j - 1, j]).max(initial=0.0), table.elapsed[j - 1 : j + 1]
+    both = np.maximum(left[at] - left[before], right[after] - right[at])
+    cost = weight * np.maximum(others, both) + table.cut[at, j] + table.extra[j - 1, at] - table.extra[j, at]
+    cost += table.extra[j, after] - table.extra[j - 1, before]
     if len(table.ring):
         held, ring = table.held, table.ring
         others = np.delete(ring * held[ends[:-1], ends[1:]], [j - 1, j]).max(initial=0.0)

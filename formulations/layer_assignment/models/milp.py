@@ -47,7 +47,8 @@ class Data:
     """An instance in units of ``unit`` seconds: L layers, S stages, gas micro-batches.
 
     Of stage j with layers a to b - 1: ``waiting`` is (gas - 1) t, what waiting costs if it is the slowest; ``cut`` is
-    e of the cut before it; ``all_reduce`` is A, empty if none is declared. ``constant``: all stages once, in seconds.
+    e of the cut before it, and what its layers take more than each in the stage where it takes least; ``all_reduce`` is
+    A, empty if none is declared. ``constant``: all layers where they take least, in seconds.
     """
 
     num_layers: int
@@ -70,7 +71,7 @@ def data_of(instance: LayerAssignmentInstance, watch: Watch, *, complete: bool) 
     Without one nothing costs more than what `ceiling` says: HiGHS's bounds are wrong beside far larger numbers.
     """
     layers, stages, table = instance.num_layers, instance.num_stages, tables(instance)
-    weight, constant = instance.num_microbatches - 1, math.fsum(instance.layer_time_s)
+    weight, constant = instance.num_microbatches - 1, math.fsum(instance.least_time_s)
     known, most_s, balanced_s = ceiling(instance, watch, complete=complete)
     unit = (balanced_s if known is None else known) / milp.NATURAL or 1.0
     most = math.inf if known is None else (known - constant) + _MARGIN * known
@@ -85,8 +86,8 @@ def data_of(instance: LayerAssignmentInstance, watch: Watch, *, complete: bool) 
     return Data(
         layers,
         stages,
-        {(j, a, b): units(weight * (table.elapsed[b] - table.elapsed[a])) for j, a, b in arcs},
-        {(j, a, b): units(table.cut[a, j]) for j, a, b in arcs if j},
+        {(j, a, b): units(weight * (table.elapsed[j, b] - table.elapsed[j, a])) for j, a, b in arcs},
+        {(j, a, b): units(table.cut[a, j] + table.extra[j, b] - table.extra[j, a]) for j, a, b in arcs},
         {(j, a, b): units(table.ring[j] * table.held[a, b]) for j, a, b in arcs} if len(table.ring) else {},
         unit,
         constant,
@@ -99,7 +100,9 @@ def _arcs(table: Tables, layers: int, stages: int, weight: int, most: float) -> 
         for start in [0] if j == 0 else range(j, layers - stages + j + 1):
             for end in [layers] if j == stages - 1 else range(start + 1, layers - stages + j + 2):
                 syncing = table.ring[j] * table.held[start, end] if len(table.ring) else 0.0
-                if weight * (table.elapsed[end] - table.elapsed[start]) + table.cut[start, j] + syncing > most:
+                extra = table.extra[j, end] - table.extra[j, start]
+                waiting = weight * (table.elapsed[j, end] - table.elapsed[j, start])
+                if waiting + table.cut[start, j] + extra + syncing > most:
                     break  # longer stages cost no less
                 yield j, start, end
 
@@ -154,7 +157,7 @@ def build(data: Data, target: float | None = None) -> Any:
         doc="the slowest all-reduce takes as long as every stage's: all_reduce >= A_j [reconstructed]",
     )
     # AMP's Equation 4 less the sum of t, and with A [reconstructed]; later stages pay for the cut before them.
-    cuts = total((arc for arc in arcs if arc[0]), data.cut)
+    cuts = total((arc for arc in arcs if arc[0] or data.cut[arc]), data.cut)
     model.step = pyo.Objective(expr=waiting + cuts + all_reduce)
     return model
 

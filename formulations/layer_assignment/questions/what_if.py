@@ -1,7 +1,6 @@
 """What may be in conflict in an instance of layer assignment, what may repair it, and which numbers may be off."""
 
 import itertools
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -71,6 +70,7 @@ def with_stages(instance: Instance, stages: int) -> Instance:
         num_stages=stages,
         cut_cost_s=tuple(fitted(row, stages - 1) for row in instance.cut_cost_s),
         ring_s_per_parameter=fitted(instance.ring_s_per_parameter, stages),
+        stage_time_s=(*instance.stage_time_s, *instance.stage_time_s[-1:] * stages)[:stages],
         requirements=_kept(instance, stages) or (),
     )
 
@@ -120,7 +120,7 @@ def _rings(instance: Instance, factor: float) -> Instance:
 
 def rows(instance: Instance, plan: LayerPlan) -> list[dict[str, Any]]:
     """Layers and time of every stage."""
-    times = [math.fsum(instance.layer_time_s[start:end]) for start, end in itertools.pairwise(cuts(plan))]
+    times = [instance.stage_s(stage, *part) for stage, part in enumerate(itertools.pairwise(cuts(plan)))]
     slowest = max(times)
     return [
         {
@@ -153,17 +153,21 @@ def _scale_layer(instance: Instance, scaled: Scaled) -> Callable[[float], Instan
 
 def _layer(layer: int) -> Scaled:
     def scaled(instance: Instance, factor: float) -> Instance:
-        times = (time * factor if each == layer else time for each, time in enumerate(instance.layer_time_s))
-        return replace(instance, layer_time_s=tuple(times))
+        def of(times: tuple[float, ...]) -> tuple[float, ...]:
+            return (*times[:layer], times[layer] * factor, *times[layer + 1 :])
+
+        by_stage = tuple(map(of, instance.stage_time_s))
+        return replace(instance, layer_time_s=of(instance.layer_time_s), stage_time_s=by_stage)
 
     return scaled
 
 
 def noisy(instance: Instance, draw: Callable[[], float]) -> Instance:
-    """A factor on the time of every layer, on every cut cost, and on the all-reduce of every stage."""
+    """A factor on the time of every layer (in every stage), on every cut cost, and on the all-reduce of every stage."""
     return replace(
         instance,
         layer_time_s=tuple(time * draw() for time in instance.layer_time_s),
+        stage_time_s=tuple(tuple(time * draw() for time in row) for row in instance.stage_time_s),
         cut_cost_s=tuple(tuple(cost * draw() for cost in row) for row in instance.cut_cost_s),
         ring_s_per_parameter=tuple(cost * draw() for cost in instance.ring_s_per_parameter),
     )

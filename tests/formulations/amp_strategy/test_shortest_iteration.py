@@ -18,7 +18,7 @@ def simulated(instance: AmpInstance, plan: StrategyPlan) -> float:
     """A step under 1F1B's fixed order, a third of a stage forward, half of a cut's seconds each way."""
     layers = layer_assignment(instance, plan.degrees, plan.placement)
     ends = [sum(plan.lengths[:stage]) for stage in range(len(plan.lengths) + 1)]
-    times = [sum(layers.layer_time_s[start:end]) for start, end in pairwise(ends)]
+    times = [sum(layers.times(stage)[start:end]) for stage, (start, end) in enumerate(pairwise(ends))]
     p, m = len(times), layers.num_microbatches
     orders = []
     for stage in range(p):

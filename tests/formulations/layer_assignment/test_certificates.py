@@ -120,13 +120,14 @@ def test_windows_of_layers_that_share_parameters(cases: int) -> None:
         if not any(instance.ring_s_per_parameter):
             continue
         rng, exact = random.Random(number), checker.Instance(parsed(instance))
-        spans = [(a, b) for b in range(1, len(exact.times) + 1) for a in range(b)]
+        spans = [(a, b) for b in range(1, exact.n + 1) for a in range(b)]
         a, b = rng.choice(spans)
-        cap, most = rng.choice([None, sum(exact.times[a:b])]), exact.parameters(*rng.choice(spans))
-        for end, first in enumerate(exact._first(cap, most)):
+        times = rng.choice(exact.times)
+        cap, most = rng.choice([None, sum(times[a:b])]), exact.parameters(*rng.choice(spans))
+        for end, first in enumerate(exact._first(times, cap, most)):
             fitting = [
                 begin for begin in range(end)
-                if (cap is None or sum(exact.times[begin:end]) <= cap) and exact.parameters(begin, end) <= most
+                if (cap is None or sum(times[begin:end]) <= cap) and exact.parameters(begin, end) <= most
             ]  # fmt: skip
             assert first == min(fitting, default=end), number
 

@@ -69,7 +69,8 @@ def test_caps_agree_with_brute_force_without_a_known_plan(room: Any, cases: int)
 
 def test_the_published_program_as_it_is_meant_is_exact_without_an_all_reduce(cases: int) -> None:
     for case in range(3 * cases):
-        check_exact(paper.solve_amp, random_instance(random.Random(f"amp {case}"), all_reduce=False), 1e-12)
+        instance = random_instance(random.Random(f"amp {case}"), all_reduce=False)
+        check_exact(paper.solve_amp, replace(instance, stage_time_s=()), 1e-12)
 
 
 def test_the_published_program_bounds_the_joint_optimum(cases: int) -> None:
@@ -77,7 +78,7 @@ def test_the_published_program_bounds_the_joint_optimum(cases: int) -> None:
     for case in range(cases):
         instance = random_instance(random.Random(f"joint {case}"), all_reduce=True)
         best, answer = optimum(instance), solve(paper.solve_amp, instance)
-        if best is not None:
+        if best is not None and (answer.bound is not None or not instance.stage_time_s):
             assert answer.bound <= best * (1 + 1e-13)
             worse += evaluate(instance, answer.plan) > best * (1 + 1e-9)
     assert worse > cases / 20
@@ -166,6 +167,7 @@ def test_balance_by_parameters_is_the_least_largest(cases: int) -> None:
         only_parameters = replace(
             instance,
             layer_time_s=(0.0,) * instance.num_layers,
+            stage_time_s=(),
             cut_cost_s=((0.0,),) * (instance.num_layers - 1),
             ring_s_per_parameter=(1.0,),
         )

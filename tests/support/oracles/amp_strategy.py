@@ -14,7 +14,7 @@ from instances.problems.layer_assignment import TiedParameters
 def random_instance(rng: random.Random) -> AmpInstance:
     layers = rng.randint(2, 7)
     kinds = ("slow", "fast")
-    return AmpInstance(
+    found = AmpInstance(
         "random",
         tuple(Node(rng.choice(kinds), float(rng.randint(4, 9)), float(rng.randint(1, 5))) for _ in range(2)),
         2,
@@ -30,6 +30,7 @@ def random_instance(rng: random.Random) -> AmpInstance:
         rng.choice([2, 4, 8]),
         tied=(TiedParameters((0, layers - 1), 3.0),) if rng.random() < 0.5 else (),
     )
+    return replace(found, layer_times=random.Random(repr(found)).choice(["mean", "slowest"]))
 
 
 def price(instance: AmpInstance, plan: dict) -> float:
@@ -50,8 +51,10 @@ def price(instance: AmpInstance, plan: dict) -> float:
     for stage, length in enumerate(plan["lengths"]):
         mine = range(begin, begin + length)
         begin += length
-        forward = [instance.layers[v].forward_s[node.gpu][t] for v in mine for node in instance.nodes]
-        times.append(instance.passes * b * sum(forward) / len(instance.nodes))
+        having = {who(stage, rank, m) // size for rank in range(d) for m in range(t)}
+        rows = [[instance.layers[v].forward_s[node.gpu][t] for node in instance.nodes] for v in mine]
+        slowest, mean = sum(max(row[x] for x in having) for row in rows), sum(map(sum, rows)) / len(instance.nodes)
+        times.append(instance.passes * b * (mean if instance.layer_times == "mean" else slowest))
         held = sum(instance.layers[v].parameters for v in mine)
         held += sum(tie.parameters for tie in instance.tied if {*mine} & {*tie.layers})
         for m in range(t if d > 1 else 0):

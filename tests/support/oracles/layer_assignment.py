@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import combinations, pairwise
 
 from instances.problems.layer_assignment import LayerAssignmentInstance, TiedParameters
@@ -12,7 +13,8 @@ def step_seconds(instance: LayerAssignmentInstance, lengths: list[int]) -> float
     layer, times, sending, syncs = 0, [], 0, [0]
     for stage, length in enumerate(lengths):
         mine = set(range(layer, layer + length))
-        times.append(sum(instance.layer_time_s[each] for each in mine))
+        own = instance.stage_time_s[stage] if instance.stage_time_s else instance.layer_time_s
+        times.append(sum(own[each] for each in mine))
         layer += length
         if stage + 1 < len(lengths):
             row = instance.cut_cost_s[layer - 1]
@@ -36,7 +38,7 @@ def optimum(instance: LayerAssignmentInstance) -> float | None:
 
 
 def random_instance(rng: random.Random, max_layers: int = 9, all_reduce: bool | None = None) -> LayerAssignmentInstance:
-    """Small, of integers (many ties) or floats, one column of cut costs or one for each stage."""
+    """Small, of integers (many ties) or floats, one column of cut costs or one for each stage; a third by stage."""
     layers = rng.randint(1, max_layers)
     stages = rng.randint(1, layers + 1) if rng.random() < 0.1 else rng.randint(1, layers)
     columns = rng.choice([1, max(1, stages - 1)])
@@ -50,7 +52,7 @@ def random_instance(rng: random.Random, max_layers: int = 9, all_reduce: bool | 
         TiedParameters(tuple(rng.sample(range(layers), rng.randint(1, layers))), number(30))
         for _ in range(rng.randint(0, 2) if syncs else 0)
     )
-    return LayerAssignmentInstance(
+    found = LayerAssignmentInstance(
         "random",
         tuple(number(19) for _ in range(layers)),
         tuple(tuple(number(29) for _ in range(columns)) for _ in range(layers - 1)),
@@ -60,6 +62,9 @@ def random_instance(rng: random.Random, max_layers: int = 9, all_reduce: bool | 
         tied=tied,
         ring_s_per_parameter=tuple(number(5) for _ in range(rng.choice([1, stages]))) if syncs else (),
     )
+    rng = random.Random(repr(found))  # what `number` draws from
+    by_stage = tuple(tuple(number(19) for _ in range(layers)) for _ in range(stages))
+    return replace(found, stage_time_s=by_stage) if rng.random() < 1 / 3 else found
 
 
 def spread(rng: random.Random, low: float, high: float) -> float:

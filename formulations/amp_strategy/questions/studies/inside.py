@@ -77,7 +77,7 @@ def mesh_of(instance: AmpInstance, plan: StrategyPlan) -> MeshInstance:
         degrees.tp_degree,
         degrees.dp_degree,
         num_microbatches=layers.num_microbatches,
-        compute_s=max(math.fsum(layers.layer_time_s[start:end]) for start, end in stages),
+        compute_s=max(layers.stage_s(stage, *part) for stage, part in enumerate(stages)),
         dp_bytes=instance.parameter_bytes * max(parameters_of(layers, start, end) for start, end in stages),
         stage_bytes=math.fsum(sent) / len(sent) if sent else 0.0,
         ordered=True,

@@ -86,7 +86,8 @@ class Bounds:
 
     def __init__(self, layers: LayerAssignmentInstance) -> None:
         self.layers, p, n = layers, layers.num_stages, layers.num_layers
-        self._until = [0.0, *accumulate(layers.layer_time_s)]
+        self._until = [0.0, *accumulate(layers.least_time_s)]
+        self._own = [[0.0, *accumulate(layers.times(stage))] for stage in range(p)]
         cheapest = [min(layers.cut_cost(layer, stage) for layer in range(n - 1)) for stage in range(p - 1)]
         self._cuts_until = [0.0, *accumulate(cheapest)]
         self.pipeline_s, self.rings_s = ([[math.inf] * (n + 1) for _ in range(p + 1)] for _ in range(2))
@@ -103,7 +104,7 @@ class Bounds:
         """What the pipeline takes at least, because of a stage of layers ``start`` to ``end - 1``."""
         m = self.layers.num_microbatches
         in_flight = min(self.layers.num_stages - stage, m)
-        own = self._until[end] - self._until[start]
+        own = self._own[stage][end] - self._own[stage][start]
         in_and_out = self._until[start] + self._cuts_until[stage]
         round_trip = own + self._until[-1] - self._until[end] + self._cuts_until[-1] - self._cuts_until[stage]
         rounds = -(-m // in_flight)
