@@ -33,6 +33,7 @@ _FIRST = (
     "hierarchical_partitioning",
     "flushed_partitioning",
     "training_strategy",
+    "serving_strategy",
     "microbatch_schedule",
     "operator_partitioning",
     "stage_graph",

@@ -43,6 +43,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "device_mapping": ("Replicas of a stage stay inside a machine.", "planner solve dgx1 --time-limit 10"),
     "pipeline_placement": ("Partition and mapping in one.", "planner solve placement"),
     "operator_strategies": ("What is dear is dear for its edges.", "planner solve strategies --exact"),
+    "serving_strategy": ("Decode steps outweigh the prompt.", "planner solve llama3-70b-serving"),
     "tmpc_knapsack": (
         "The heuristic pays for memory that it does not need.",
         "planner solve knapsack --nodes 10 --options 3 --exact",

@@ -17,6 +17,7 @@ from instances.catalog.operators import ENTRIES as _OPERATOR_ENTRIES
 from instances.errors import InstanceError
 from instances.generators import amp_experiments, branching, transformer
 from instances.generators.decoder import DECODERS, decoder
+from instances.generators.served import served
 from instances.generators.transformer import Architecture
 from instances.parameters import Setting, count_between, one_of, parse_amount, parse_count, parse_flag
 from instances.problems import layer_assignment, mesh_tiling, microbatch_schedule
@@ -177,6 +178,18 @@ def _decoder(name: str) -> Entry:
     return Entry(
         name, "training_strategy", make, says, "sizes as published, times analytic (generators/decoder.py)", settings
     )
+
+
+_SERVED_ENTRIES = tuple(
+    Entry(
+        name,
+        "serving_strategy",
+        partial(served, name, model, devices),
+        f"{model} on {devices} H100s of an inference server, bf16, machines of eight",
+        "sizes as published, times analytic (generators/served.py)",
+    )
+    for name, model, devices in (("llama3-8b-serving", "llama3-8b", 8), ("llama3-70b-serving", "llama3-70b", 16))
+)
 
 
 def _layers(**given: Any) -> LayerAssignmentInstance:
@@ -386,6 +399,7 @@ CATALOG: Mapping[str, Entry] = {
         *_FIRST_LOOKS,
         *_BRANCHING_ENTRIES,
         *map(_decoder, DECODERS),
+        *_SERVED_ENTRIES,
         *_AMP_ENTRIES,
         *_SCHEDULE_ENTRIES,
         *_MAPPING_ENTRIES,

@@ -15,7 +15,7 @@ from planner.files.load import family_of
 from planner.solving.solve import run
 
 #: What has no pipeline, or none of its own.
-NO_CLOCK = {"tmpc_knapsack", "operator_strategies", "mesh_tiling", "device_mapping"}
+NO_CLOCK = {"serving_strategy", "tmpc_knapsack", "operator_strategies", "mesh_tiling", "device_mapping"}
 #: Where plans may have a pipeline whose step is not simulated.
 UNSIMULATED = {"hierarchical_partitioning", "operator_partitioning"}
 CASES = 8

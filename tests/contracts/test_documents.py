@@ -58,6 +58,7 @@ def test_sessions_of_pages_run(page: str) -> None:
         "operator_partitioning",
         "stage_graph",
         "training_strategy",
+        "serving_strategy",
         "microbatch_schedule",
         "device_mapping",
         "pipeline_placement",

@@ -74,6 +74,16 @@ OPERATORS = {
     ],
     "training": {"microbatches": 2},
 }  # fmt: skip
+SERVER = {
+    "problem": "serving_strategy", "schema_version": 1, "heads": 4, "kv_heads": 2, "hidden_bytes": 2,
+    "boundary_bytes": 4, "num_devices": 4, "devices_per_machine": 2, "memory_bytes": 400, "flop_per_s": 10,
+    "memory_bandwidth_bytes_per_s": 8, "inner_bandwidth_bytes_per_s": 50, "outer_bandwidth_bytes_per_s": 5,
+    "prompt_tokens": 20, "generated_tokens": 8, "head_bytes": 20, "head_flops": 20, "batches": [1, 2, 4],
+    "layers": [
+        {"weight_bytes": size, "flops_per_token": size, "kv_bytes_per_token": 1, "attention_flops": 0.5}
+        for size in (30, 10, 20, 10)
+    ],
+}  # fmt: skip
 SCHEDULE = {
     "problem": "microbatch_schedule", "schema_version": 1, "minibatch": 4,
     "stages": [
@@ -151,6 +161,7 @@ EXAMPLES: dict[str, tuple[Callable[..., Any], ...]] = {
         lambda **given: planner.load("chain8-strategy", **given),
         lambda **given: planner.load("chain8", problem="training_strategy", **{"schedule": "1f1b,gpipe", **given}),
     ),
+    "serving_strategy": (_file(SERVER), _file(SERVER, objective="latency", requests=3)),
     "hierarchical_partitioning": (
         lambda **given: _hierarchical("diamond", 2, 2, **given),
         lambda **given: _hierarchical("chain8", 2, 2, **{"objective": "iteration", **given}),

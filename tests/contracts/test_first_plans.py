@@ -42,6 +42,7 @@ HINTED = {
     "pipeline_placement": ("joint", "milp"),
     "tmpc_knapsack": ("cpsat", "milp"),
     "operator_strategies": ("cpsat", "milp"),
+    "serving_strategy": ("cpsat",),
 }
 
 _MACHINES = {"inner_bandwidth": "300GB/s", "outer_bandwidth": "25GB/s", "problem": "hierarchical_partitioning"}

@@ -24,6 +24,9 @@ KEYS = {
     "operator_strategies": "name nodes edges",
     "amp_strategy": "name nodes devices_per_node global_batch layers tied parameter_bytes passes head_layers "
     "tail_layers placement",
+    "serving_strategy": "name layers heads kv_heads hidden_bytes boundary_bytes num_devices devices_per_machine "
+    "memory_bytes flop_per_s memory_bandwidth_bytes_per_s inner_bandwidth_bytes_per_s outer_bandwidth_bytes_per_s "
+    "prompt_tokens generated_tokens",
     "hierarchical_partitioning": "devices_per_machine num_machines inner_bandwidth outer_bandwidth memory_model flat",
     "flushed_partitioning": "schedule flat",
     "microbatch_schedule": "name minibatch stages edges latency_s objective",

@@ -9,7 +9,7 @@ from formulations import FAMILIES
 from instances.renamed import current_name
 
 #: Problems that came later have no old names.
-NEWER = {"training_strategy", "operator_strategies"}
+NEWER = {"training_strategy", "serving_strategy", "operator_strategies"}
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from instances.problems.microbatch_schedule import chain
 from instances.problems.operator_partitioning import Operator, OperatorInstance, Tensor
 from instances.problems.operator_strategies import generate as choices
 from instances.problems.pipeline_placement import PlacementInstance
+from instances.problems.serving_strategy import ServedLayer, ServingInstance
 from instances.problems.stage_graph import AffineTime, OperatorEdge, StageGraph
 from instances.problems.stage_graph import Operator as Branch
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
@@ -27,6 +28,14 @@ def stages(count: int, rows: int, devices: int, microbatches: int) -> StageInsta
     nodes = tuple(Layer(v, {1: tmpcs, 2: tmpcs}) for v in range(count))
     edges = tuple(Edge(v - rows, v, 1e6) for v in range(rows, count))
     return StageInstance("absurd", nodes, edges, devices, 1e9, 1e9, microbatches)
+
+
+def server(count: int, devices: int) -> ServingInstance:
+    """Layers that all differ, on as many devices as heads allow."""
+    own = tuple(ServedLayer(1e6 + place, 1e6 + place, 1e3) for place in range(count))
+    return ServingInstance(
+        "absurd", own, 2**10, 2**10, 1e3, 1e3, devices, 8, 1e15, 1e12, 1e12, 1e11, 1e10, 1_000, 1_000
+    )
 
 
 def operators(count: int, rows: int, num_stages: int, replicas: int = 1) -> OperatorInstance:
@@ -105,6 +114,7 @@ ABSURD: Mapping[str, tuple[Callable[[], Any], ...]] = {
         lambda: of_chain(stages(300, 1, 4096, 4096)),
         lambda: of_chain(stages(500, 1, 1_000_000, 1_024), (Schedule.INTERLEAVED, Schedule.ZB_H1), 8),
     ),
+    "serving_strategy": (lambda: server(3_000, 100_000), lambda: server(200, 1_000_000)),
     "hierarchical_partitioning": (
         lambda: machines(3_000, 1, 8, 64, 1024),
         lambda: machines(300, 3, 1000, 1000, 1_000_000),

@@ -64,6 +64,21 @@ class Batch:
 
 
 @dataclass(frozen=True)
+class Serving:
+    """What a replica of an inference server has room for: sequences at once, each of ``length`` tokens at its end.
+
+    A pass has ``batched`` tokens at most. The KV cache of a device of the fullest stage has ``cache_bytes``, for
+    ``cache_tokens`` of all sequences together.
+    """
+
+    sequences: int
+    length: int
+    batched: int
+    cache_bytes: int
+    cache_tokens: int
+
+
+@dataclass(frozen=True)
 class Layout:
     """Stages from the input side on. With ``virtual`` stages on each rank, stage i runs on rank i modulo ``pp_degree``.
 
@@ -76,6 +91,7 @@ class Layout:
     ``overlaps``: gradients are summed beside passes. ``whole``: stages that recompute keep their inputs alone, and
     compute all of the rest again at once. ``devices`` are those of the ranks, replicas of a stage next to each other;
     empty: in order.
+    ``serving``: it trains nothing.
     """
 
     stages: tuple[Stage, ...]
@@ -93,6 +109,7 @@ class Layout:
     overlaps: bool = field(default=False, compare=False)
     whole: bool = False
     devices: tuple[int, ...] = ()
+    serving: Serving | None = field(default=None, compare=False)
 
     @property
     def pp_degree(self) -> int:

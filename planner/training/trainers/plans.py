@@ -1,5 +1,6 @@
 """From a plan of a problem to a layout, and why a format cannot have it."""
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -7,6 +8,8 @@ from typing import Any
 
 from formulations.hierarchical_partitioning.definition.problem import flatten
 from formulations.operator_partitioning.definition.plan import OperatorPlan
+from formulations.serving_strategy.definition.plan import ServingPlan
+from formulations.serving_strategy.definition.problem import cache_bytes, cached_tokens
 from formulations.stage_partitioning.definition.plan import Stage as StageOfPlan
 from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.definition.trainers import (
@@ -22,13 +25,14 @@ from formulations.training_strategy.definition.plan import as_stages
 from formulations.training_strategy.definition.sharing import Shared, shared_in
 from instances.generators.transformer import RECOMPUTE, VANILLA
 from instances.problems.operator_partitioning import OperatorInstance, TrainingMemory
+from instances.problems.serving_strategy import ServingInstance
 from instances.problems.stage_partitioning import Edge, StageInstance, Tmpc
 from instances.problems.stage_partitioning import Layer as LayerOfPlan
 from planner.files.load import family_of
 from planner.process.errors import UsageError
 from planner.training.trainers import pytorch, torchtitan
 from planner.training.trainers.formats import Format
-from planner.training.trainers.layout import DECODER, EMBEDDING, HEAD, MTP, Layer, Layout, Stage
+from planner.training.trainers.layout import DECODER, EMBEDDING, HEAD, MTP, Layer, Layout, Serving, Stage, between_ends
 
 #: Problems whose stages are those of a layout.
 PROBLEMS = (
@@ -40,6 +44,7 @@ PROBLEMS = (
     "amp_strategy",
     "operator_partitioning",
     "pipeline_placement",
+    "serving_strategy",
 )
 _NOTHING = Shared()
 #: Devices of the replicas of each stage in turn; empty: in order.
@@ -77,6 +82,8 @@ def layout_of(instance: Any, plan: Any, wanted: Format) -> TranslatedPlan:
     problem = family_of(instance).name
     if problem not in PROBLEMS:
         raise UsageError.at("INSTANCE", f"one of {problem}", f"an instance of {', '.join(PROBLEMS)}")
+    if problem == "serving_strategy":
+        return _of_server(instance, plan, wanted)
     if problem == "layer_assignment":
         notes = ["one device for a stage: the plan has no degrees"]
         layout = replace(_of_lengths(plan.lengths, instance), num_microbatches=instance.num_microbatches)
@@ -105,6 +112,26 @@ def layout_of(instance: Any, plan: Any, wanted: Format) -> TranslatedPlan:
         devices = tuple(device for stage in plan.mapping.devices for device in stage)
         return _of_operators(instance.operators, plan.partition, wanted, instance.microbatches, devices)
     return _of_stages(instance.flat, flatten(plan), wanted)
+
+
+def _of_server(instance: ServingInstance, plan: ServingPlan, wanted: Format) -> TranslatedPlan:
+    """The layout of a plan of an inference server, which those that train do not take."""
+    if wanted.trainer.schedules or not wanted.trainer.counts:
+        return TranslatedPlan(
+            None, (f"the plan is one of an inference server (vllm, sglang), which {wanted.name} is not",)
+        )
+    rows = between_ends([[Layer(DECODER)] * length for length in plan.lengths])
+    held = math.ceil(max(cache_bytes(instance, plan, *own) for own in plan.stages))
+    length = instance.prompt_tokens + instance.generated_tokens
+    batched = instance.prompt_tokens + plan.sequences
+    tokens = cached_tokens(instance, plan.sequences)
+    own = Serving(plan.sequences, length, batched, held, tokens)
+    used = plan.replicas * plan.tp_degree * plan.pp_degree
+    notes = ["MODEL is the name or the folder of the model's weights"]
+    if used > instance.devices_per_machine:
+        notes.append(f"{used} devices are more than a machine has: {wanted.name} is started on each machine")
+    stages = tuple(Stage(row, plan.replicas, plan.tp_degree) for row in rows)
+    return TranslatedPlan(Layout(stages, serving=own), (), tuple(notes))
 
 
 def _of_stages(

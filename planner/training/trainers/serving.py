@@ -15,7 +15,10 @@ from planner.training.trainers.layout import DECODER, Layer, Layout, Stage, betw
 
 
 class Server(NamedTuple):
-    """The name, the variable, the command, and the options of the pipeline's, the tensors' and the replicas' degree."""
+    """The name, the variable, the command, and the options of the pipeline's, the tensors' and the replicas' degree.
+
+    ``serves``: options by the fields of `Serving`.
+    """
 
     name: str
     variable: str
@@ -23,6 +26,7 @@ class Server(NamedTuple):
     pp: str
     tp: str
     dp: str
+    serves: dict[str, str]
 
 
 VLLM = Server(
@@ -32,6 +36,12 @@ VLLM = Server(
     "--pipeline-parallel-size",
     "--tensor-parallel-size",
     "--data-parallel-size",
+    {
+        "sequences": "--max-num-seqs",
+        "length": "--max-model-len",
+        "batched": "--max-num-batched-tokens",
+        "cache_bytes": "--kv-cache-memory-bytes",
+    },
 )
 SGLANG = Server(
     "sglang",
@@ -40,6 +50,12 @@ SGLANG = Server(
     "--pp-size",
     "--tp-size",
     "--dp-size",
+    {
+        "sequences": "--max-running-requests",
+        "length": "--context-length",
+        "batched": "--chunked-prefill-size",
+        "cache_tokens": "--max-total-tokens",
+    },
 )
 
 
@@ -48,13 +64,17 @@ def writer(server: Server) -> Callable[[Layout], str]:
 
     def write(layout: Layout) -> str:
         lengths = ",".join(str(len(row)) for row in layout.decoders())
-        degrees = ((server.pp, layout.pp_degree), (server.tp, layout.tp_degree), (server.dp, layout.dp_degree))
-        command = " ".join([server.command, *(f"{option} {degree}" for option, degree in degrees)])
-        head = [
-            f"# {CHECKED[server.name].says()}",
-            "# The plan is one of training: its time and memory are not those of a server, which has no backward pass.",
-            f"# Left out is a training step of {layout.batch.says()}.",
-        ]
+        options = [(server.pp, layout.pp_degree), (server.tp, layout.tp_degree), (server.dp, layout.dp_degree)]
+        if layout.serving is None:
+            words = [
+                "The plan is one of training: its time and memory are not those of a server, which trains nothing.",
+                f"Left out is a training step of {layout.batch.says()}.",
+            ]
+        else:
+            options += [(option, getattr(layout.serving, name)) for name, option in server.serves.items()]
+            words = ["The plan is one of serving_strategy; options behind the degrees were not run with the program."]
+        command = " ".join([server.command, *(f"{option} {value}" for option, value in options)])
+        head = [f"# {CHECKED[server.name].says()}", *(f"# {line}" for line in words)]
         return "\n".join([*head, f"export {server.variable}={lengths}", command, ""])
 
     return write

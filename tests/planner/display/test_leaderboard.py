@@ -49,8 +49,8 @@ def scores(generated: ModuleType) -> dict[str, Score]:
 
 
 def test_every_method_ran_on_every_instance_and_none_beats_what_is_known(scores: dict[str, Score]) -> None:
-    # The library has no instances of operator_strategies yet.
-    assert list(scores) == [family.name for family in FAMILIES]
+    # The library has no instances of serving_strategy yet.
+    assert list(scores) == [family.name for family in FAMILIES if family.name != "serving_strategy"]
     with _module(DOCS / "leaderboard" / "make.py") as make:
         for problem, found in scores.items():
             wanted = {(each.name, method) for each in select(problem) for method in make.methods_of(problem)}

@@ -1,0 +1,1 @@
+"""The definition: plans, objective, rules, quantities, formats and figures; no solver."""

@@ -1,0 +1,1 @@
+"""The declarative model and the plan that it begins with."""
