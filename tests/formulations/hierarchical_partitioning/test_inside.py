@@ -11,36 +11,29 @@ from instances.problems.hierarchical_partitioning import MemoryModel, on_machine
 from instances.problems.stage_partitioning import check
 from solvers.outcome import Limits, Watch
 
-SEEDS = range(60)
 
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_splits_cost_the_same_alone(seed: int) -> None:
-    instance = random_hierarchical(seed)
-    plan = solve(instance, Limits(), Watch()).plan
-    found = [each() for each in splits(instance, Limits(), Watch())]
-    if plan is None or instance.memory_model is MemoryModel.CRUDE:
-        assert found == []
-        return
-    expected = len(plan.stages) if instance.memory_model is MemoryModel.NONE else 1
-    assert len(found) == 2 * expected
-    for planned, published in zip(found[::2], found[1::2], strict=True):
-        check(planned.instance, "split")
-        assert planned.instance == published.instance
-        assert violations(planned.instance, planned.plan) == ()
-        superstage = plan.stages[int(planned.origin["superstage"])]
-        slowest = max(stage_time(instance.inner, stage) for stage in superstage.inner)
-        assert evaluate(planned.instance, planned.plan) == pytest.approx(slowest, rel=1e-12)
-        if published.plan is not None:
-            least = solve_flat(planned.instance, Limits(), Watch()).bound
-            assert least is not None
-            for each in (planned, published):
-                assert evaluate(each.instance, each.plan) >= least * (1 - 1e-9)
-
-
-def test_there_are_splits_of_both_kinds() -> None:
-    found = [(instance.memory_model, sum(1 for _ in splits(instance, Limits(), Watch())))
-             for instance in map(random_hierarchical, SEEDS)]  # fmt: skip
-    assert sum(count for model, count in found if model is MemoryModel.PRECISE) > 5
-    unlimited = [on_machines(random_hierarchical(seed).flat, 1, 3, 8.0, 4.0, MemoryModel.NONE) for seed in SEEDS]
+def test_splits_cost_the_same_alone_and_are_of_both_kinds(many: int) -> None:
+    precise = 0
+    for seed in range(many or 40):
+        instance = random_hierarchical(seed)
+        plan = solve(instance, Limits(), Watch()).plan
+        found = [each() for each in splits(instance, Limits(), Watch())]
+        if plan is None or instance.memory_model is MemoryModel.CRUDE:
+            assert found == [], seed
+            continue
+        assert len(found) == 2 * (len(plan.stages) if instance.memory_model is MemoryModel.NONE else 1), seed
+        precise += len(found) * (instance.memory_model is MemoryModel.PRECISE)
+        for planned, published in zip(found[::2], found[1::2], strict=True):
+            check(planned.instance, "split")
+            assert planned.instance == published.instance
+            assert violations(planned.instance, planned.plan) == ()
+            superstage = plan.stages[int(planned.origin["superstage"])]
+            slowest = max(stage_time(instance.inner, stage) for stage in superstage.inner)
+            assert evaluate(planned.instance, planned.plan) == pytest.approx(slowest, rel=1e-12), seed
+            if published.plan is not None:
+                least = solve_flat(planned.instance, Limits(), Watch()).bound
+                assert least is not None
+                assert all(evaluate(each.instance, each.plan) >= least * (1 - 1e-9) for each in (planned, published))
+    assert precise > 5
+    unlimited = [on_machines(random_hierarchical(seed).flat, 1, 3, 8.0, 4.0, MemoryModel.NONE) for seed in range(20)]
     assert max(sum(1 for _ in splits(instance, Limits(), Watch())) for instance in unlimited) > 2
