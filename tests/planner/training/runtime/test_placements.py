@@ -35,7 +35,6 @@ def test_stages_of_an_imported_model_compute_send_and_keep_what_is_planned(
     found = json.loads(out.read_text())
     assert found["gradient_error"] <= 1e-12 and found["parameters"] == found["parameters_compared"]
     assert found["bytes_sent"] == found["bytes_planned"] and sum(found["bytes_sent"])
-    # Of what is inside a stage nothing is kept, and neither are the inputs of its operators: 1F1B, 4 micro-batches.
     assert found["held_bytes"] == found["held_planned"] and sum(found["held_bytes"])
     assert [each["device"] for each in found["rows"]] == devices
 

@@ -241,17 +241,19 @@ def test_nothing_listens_beyond_the_loopback(call: Any) -> None:
 @pytest.mark.parametrize(
     ("model", "limit", "words"),
     [
-        ("dies", "60", "process 1 (stage 1, replica 0) was ended by signal 9 (SIGKILL)"),
-        ("raises", "60", "process 1 (stage 1, replica 0) failed: ValueError: out of paper"),
-        ("hangs", "8", "process 0 (stage 0, replica 0) is not done after 8 s; expected an end within --time-limit"),
+        ("dies", "300", "process 1 (stage 1, replica 0) was ended by signal 9 (SIGKILL)"),
+        ("raises", "300", "process 1 (stage 1, replica 0) failed: ValueError: out of paper"),
+        ("hangs", "8", "process 0 (stage 0, replica 0) is not done after {} s; expected an end within --time-limit"),
     ],
 )
 def test_a_process_that_fails_ends_the_run_with_one_line(call: Any, model: str, limit: str, words: str) -> None:
     modules = tuple(f"inner.{name.strip()}" for name in ("words, inner.places, inner.drop", *MODULES[1:]))
     stages, before = [([0, 1], 1), ([2, 3, 4], 1)], _children()  # a solver's process may wait for its next model
     code, out, err = call(chain(modules), plan(*stages), model, "--time-limit", limit)
+    if code == 2 and limit == "8":  # a busy machine was not done with the trace: no process had begun
+        code, out, err = call(chain(modules), plan(*stages), model, "--time-limit", limit := "90")
     assert (code, out) == (1, "")
-    assert err.splitlines()[-1] == words
+    assert err.splitlines()[-1] == words.format(limit)
     assert {*_children()} <= {*before}
 
 
