@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
+from operator import lt
 from typing import Any
 
 import numpy as np
@@ -71,7 +72,8 @@ class Data:
         for j in reversed(range(stages)):
             first.append(max(int(np.searchsorted(elapsed[j], elapsed[j, first[-1]] - most, side="left")), j))
         first, last = first[::-1], [*last, layers]
-        return (first, last) if all(a <= b for a, b in zip(first, last, strict=True)) else None
+        holds = all(a <= b for a, b in zip(first, last, strict=True)) and all(map(lt, first, last[1:]))
+        return (first, last) if holds else None
 
     def targets(self, most: float) -> NDArray[np.int64]:
         """What waiting for the slowest stage may cost, ascending, if less than ``most``.
@@ -156,7 +158,8 @@ def build(data: Data, target: int | None = None) -> tuple[cpsat.SpokenModel, lis
     has = [[here - after for here, after in zip(*rows, strict=True)] for rows in pairwise(begun)]
     model.rows("stays_begun", free, lambda j, layer: begun[j][layer] <= begun[j][layer + 1],
         "what has begun stays so: begun[j,l] <= begun[j,l+1]")
-    model.rows("not_empty", free, lambda j, layer: begun[j][layer] <= begun[j - 1][layer - 1],
+    ends = [(j, last[j]) for j in stages if (j - 1, last[j] - 1) in free]  # a layer there is too long for stage j - 1
+    model.rows("not_empty", [*free, *ends], lambda j, layer: begun[j][layer] <= begun[j - 1][layer - 1],
         "stage j - 1 has a layer before stage j begins: begun[j,l] <= begun[j-1,l-1]")
 
     says = ("the slowest stage takes as long as every stage: slowest >= t_j [AMP, section 6.4]; with a number in its "
