@@ -154,6 +154,11 @@ def test_methods_beside_brute_force(method: str) -> None:
     assert len(beside_brute_force(method, 8 if method == "cpsat" else 20, 1)) == 2
 
 
+def test_a_shape_that_is_better_by_less_than_a_hundredth_is_found() -> None:
+    instance = random_instance(random.Random(427), 3)
+    assert planner.solve(instance, method="shape-search").objective == pytest.approx(optimum(instance))
+
+
 def test_a_model_that_is_pinned_to_a_plan_is_the_definition() -> None:
     """Each rule forbids what breaks it, before any plan is cut off, and the objective is the plan's."""
     rng, kept, rules = random.Random(3), set[str](), set[str]()
