@@ -196,3 +196,10 @@ def test_a_sweep_that_is_stopped_keeps_a_true_bound(joint: bool) -> None:
         answer = exact.solve(instance, Limits(), watch)
         assert answer.bound <= best * (1 + 1e-12) and evaluate(instance, answer.plan) >= best * (1 - 1e-12)
         assert answer.stop in (Stop.INTERRUPTED, Stop.PROVED)
+
+
+def test_no_stage_is_empty_where_a_layer_is_too_long_for_the_one_before() -> None:
+    instance = random_instance(random.Random(1888))
+    assert instance.stage_time_s
+    answer = cpsat.solve(instance, Limits(), Watch())
+    assert answer.plan is not None and evaluate(instance, answer.plan) == pytest.approx(optimum(instance))
