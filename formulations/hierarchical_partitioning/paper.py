@@ -227,11 +227,11 @@ def solve(instance: HierarchicalInstance, limits: Limits, watch: Watch) -> Answe
             best = minimise(chain, watch, limits.gap, start=best, chain=True)[0]
     try:
         search = Search(instance, downsets, flag)
-    except SizeError as error:
-        lower = Terms(instance.inner).lower_bound / instance.num_machines
-        watch.bound(lower, Prover.BOUNDS)
-        return Answer(plan=best[0] if best else None, bound=lower, stop=Stop.SIZE_LIMIT, reason=str(error))
-    best, bound, infeasible = minimise(search, watch, limits.gap, start=best)
+        best, bound, infeasible = minimise(search, watch, limits.gap, start=best)
+    except SizeError as error:  # of the first tables, or of those for shorter times
+        watch.bound(Terms(instance.inner).lower_bound / instance.num_machines, Prover.BOUNDS)
+        plan = best[0] if best else watch.best_plan
+        return Answer(plan=plan, bound=watch.best_bound, stop=Stop.SIZE_LIMIT, reason=str(error))
     splits, stages, knapsacks = search.counts.tolist()
     return Answer(
         plan=best[0] if best else None,

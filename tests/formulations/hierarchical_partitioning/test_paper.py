@@ -19,6 +19,7 @@ from formulations.hierarchical_partitioning.paper import Search, solve
 from formulations.hierarchical_partitioning.questions.why_infeasible import why_infeasible
 from instances.problems.hierarchical_partitioning import HierarchicalInstance, MemoryModel, on_machines
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
+from solvers.memory_budget import SizeError
 from solvers.outcome import Limits, Status, Stop, Watch
 
 
@@ -207,3 +208,15 @@ def test_published_bert_on_eight_machines_of_eight(published) -> None:
     instance = on_machines(flat, 8, 8, 300e9, 25e9)
     # found here; the paper names this cluster (Appendix E) and prints no value for it
     assert optimum(instance) == pytest.approx(0.0370185441, rel=1e-8)
+
+
+def test_tables_that_do_not_fit_for_shorter_times_end_with_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    best = paper.solve(random_hierarchical(2), Limits(), Watch()).bound
+
+    def no_room(*_args: object, **_options: object) -> None:
+        raise SizeError("no room")
+
+    monkeypatch.setattr(paper, "minimise", no_room)
+    answer = paper.solve(random_hierarchical(2), Limits(), Watch())
+    assert answer.stop is Stop.SIZE_LIMIT and answer.reason == "no room"
+    assert best is not None and answer.bound is not None and 0 < answer.bound <= best
