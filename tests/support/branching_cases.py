@@ -172,7 +172,12 @@ def iteration_graph(rng: random.Random) -> StageGraph:
         made = [operator() for _ in range(length)] * chains + [operator() for _ in range(tail)]
         pairs = [(v, v + 1) for v in range(first + max(0, tail - 1)) if v >= first or (v + 1) % length]
         pairs += [(chain * length + length - 1, first) for chain in range(chains) if tail]
-        edges = tuple(OperatorEdge(u, v, sent) for u, v in sorted(pairs))
+        turns = [chain for chain in range(chains) for _ in range(length)]
+        random.Random(repr(made)).shuffle(turns)  # equal chains begin and end anywhere among each other
+        places = [[at for at, own in enumerate(turns) if own == chain] for chain in range(chains)]
+        number = [at for own in places for at in own] + list(range(first, len(made)))
+        edges = tuple(OperatorEdge(u, v, sent) for u, v in sorted((number[u], number[v]) for u, v in pairs))
+        made = [made[number.index(v)] for v in range(len(made))]
     whole = sum(4 * (each.weight_bytes + each.activation_bytes) for each in made)
     if rng.random() < 0.3:
         tier = {"devices_per_node": rng.randint(1, 3), "inner_bandwidth_bytes_per_s": rng.choice((1.0, 50.0, 500.0))}

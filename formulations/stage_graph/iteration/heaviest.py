@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from formulations.stage_graph.costs.costs import Costs, bits
+from solvers.outcome import Watch
 
 #: A stage that takes less of the target than this bounds nothing that is worth its cuts.
 _SHARE = 0.25
@@ -15,7 +16,9 @@ _SHARE = 0.25
 _ROUNDING = 1e-11
 
 
-def heaviest_stage(costs: Costs, size: int, passes: Any, alone: Any, target_s: float) -> tuple[Any, float]:
+def heaviest_stage(
+    costs: Costs, size: int, passes: Any, alone: Any, target_s: float, watch: Watch
+) -> tuple[Any, float]:
     """N t of the stage of the heaviest operator w, at least, and ``together``: the same if it has v, which leads to w.
 
     The pair is `kernels.partitions.Model`'s. ``passes[v, r]`` are seconds of both passes of v at micro-batch ``size``;
@@ -57,5 +60,7 @@ def heaviest_stage(costs: Costs, size: int, passes: Any, alone: Any, target_s: f
         return together, 0.0
     together[heaviest] = alone
     for v in bits(costs.below[heaviest]):
+        if watch.stopped():  # what is left is bounded by nothing
+            break
         together[v] = cut_s(1 << v | costs.above[v] & costs.below[heaviest])
     return together, alone

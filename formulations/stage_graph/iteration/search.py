@@ -147,7 +147,8 @@ class _Search:
                 if not self._may(size, target):
                     continue
                 for reduces in _classes(target):
-                    self._lay_out(size, model, target, reduces)
+                    if not watch.stopped():
+                        self._lay_out(size, model, target, reduces)
             if watch.stopped():
                 return
             if watch.best_objective is None and target == whole:
@@ -215,7 +216,7 @@ class _Search:
             return
         model.limits[4] = reduces[1]
         alone = _alone(self.costs, model, target_s)
-        together, model.limits[5] = heaviest_stage(self.costs, size, model.passes, alone, target_s)
+        together, model.limits[5] = heaviest_stage(self.costs, size, model.passes, alone, target_s, self.watch)
         model = model._replace(fastest=np.minimum.accumulate(alone, axis=1), together=together)
         state, flag = _start(model, needs, target_s, reduces[0]), np.frombuffer(watch.flag, np.uint8)
         while next_partition(model, state, flag) == COMPLETE and not watch.stopped():
@@ -343,7 +344,8 @@ def _symmetry(costs: Costs) -> tuple[dict[str, Any], int]:
     if all(each.quantity in _OF_NO_OPERATOR for each in requirements_of(costs.instance)):
         for group in structure.classes:
             for before, own in itertools.pairwise(group):
-                twin[list(own)] = before
+                if all(u < v for u, v in zip(before, own, strict=True)):  # a twin is decided first
+                    twin[list(own)] = before
     first, ranks = structure.numbering()
     return {"twin": twin, "branch": branch, "first": first, "ranks": ranks}, len(structure.tail)
 

@@ -112,7 +112,7 @@ def test_no_stage_of_the_heaviest_operator_takes_less(cases: int) -> None:
         target = rng.uniform(1, 4) * instance.minibatch // size * model.passes[:, 1].max()
         model.limits[4] = most = target * rng.choice((0.1, 0.5, 1.0))
         alone = search._alone(costs, model, target)
-        together, least = heaviest_stage(costs, size, model.passes, alone, target)
+        together, least = heaviest_stage(costs, size, model.passes, alone, target, Watch())
         if not least:
             continue
         heaviest, taken = int(alone.min(axis=1).argmax()), dict[int, float]()

@@ -236,6 +236,17 @@ def test_requirements_on_one_of_two_equal_branches() -> None:
         assert found.method == "branch-and-bound" and found.objective == pytest.approx(12.001)
 
 
+@pytest.mark.parametrize("edges", [[(0, 3), (1, 2), (2, 4), (3, 4)], [(0, 2), (1, 3), (2, 4), (3, 4)]])
+def test_equal_branches_begin_and_end_anywhere_among_each_other(edges: list[tuple[int, int]]) -> None:
+    """The best two stages are the branches and the rest, which was not looked at where one end precedes the other."""
+    operators = tuple(
+        Operator("o", AffineTime(0.0, t), AffineTime(0.0, 2 * t), 0.0, 1.0) for t in (1.0, 1.0, 2.0, 2.0, 8.0)
+    )
+    joined = tuple(OperatorEdge(u, v, 0.0) for u, v in edges)
+    found = StageGraph("ends", operators, joined, 2, 1000.0, 50.0, 0.5, 4, objective="iteration")
+    assert optimum(replace(found, requirements=("num_stages == 2",))) == 124
+
+
 def test_requirements_on_what_is_in_flight() -> None:
     """As many in flight at the last stage as at the first takes 19 s, where the best three stages take 15 (above)."""
     instance = _row([(1.0, 2.0), (1.0, 1.0), (1.0, 1.0)], 5)
