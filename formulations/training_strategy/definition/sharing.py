@@ -43,7 +43,7 @@ def shared_in(instance: StrategyInstance, plan: StrategyPlan) -> Shared:
     """
     p, t, replicas = plan.pp_degree, plan.tp_degree, plan.replicas
     level = plan.sharding if replicas > 1 else 0
-    groups = plan.shard_groups if level else 1
+    groups = plan.shard_groups if level and has_groups(plan) else 1
     made = Shared(
         level,
         replicas if level or plan.ep_degree > 1 else 1,

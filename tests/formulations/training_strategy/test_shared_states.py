@@ -160,7 +160,7 @@ def test_groups_share_by_hand(given: StrategyPlan, peak: float, time: float) -> 
     check(made, "groups")
     assert max(peak_memory(made, given)) == peak and evaluate(made, given) == pytest.approx(time)
     assert violations(made, given) == () and FAMILY.breakdown(made, given).figures["shard_groups"] == 2
-    for wrong in ({"shard_groups": 4}, {"sharding": 0}, {"dp_degree": 1}, {"dp_degree": 2}):
+    for wrong in ({"shard_groups": 4}, {"shard_groups": 16}, {"sharding": 0}, {"dp_degree": 1}, {"dp_degree": 2}):
         assert "sharding" in [each.rule for each in violations(made, replace(given, **wrong))]
 
 
