@@ -6,6 +6,7 @@ of N requests has at most 1 / (largest demand) of them a second, and at most N /
 """
 
 import math
+from functools import cache
 
 from formulations.contract.violation import Violation
 from formulations.serving_strategy.definition.plan import ServingPlan
@@ -36,12 +37,18 @@ def all_reduce_s(instance: ServingInstance, t: int, size_bytes: float) -> float:
     return (instance.inner_latency_s if inside else instance.outer_latency_s) + 2 * (t - 1) / t * size_bytes / bandwidth
 
 
-def send_s(instance: ServingInstance, t: int, p: int, tokens: int) -> float:
-    """To the next stage; inside a machine if it has whole replicas, which are t p devices, one after the other."""
-    size = tokens * instance.boundary_bytes
-    if instance.devices_per_machine % (t * p) == 0:
-        return instance.inner_latency_s + size / instance.inner_bandwidth_bytes_per_s
-    return instance.outer_latency_s + size / instance.outer_bandwidth_bytes_per_s
+@cache
+def _outer_sends(p: int, stages: int, replicas: int) -> int:
+    """Sends between machines, which have so many stages, of the replica with most; replicas lie one after the other."""
+    return max((k * p % stages + p - 1) // stages for k in range(min(replicas, stages)))
+
+
+def sends_s(instance: ServingInstance, t: int, p: int, tokens: int) -> float:
+    """From each of p stages to the next one, inside machines and between them, where replicas fill all devices."""
+    size, machine = tokens * instance.boundary_bytes, instance.devices_per_machine
+    outer = _outer_sends(p, machine // t if machine % t == 0 else 1, max(1, instance.num_devices // (t * p)))
+    inside = instance.inner_latency_s + size / instance.inner_bandwidth_bytes_per_s
+    return (p - 1 - outer) * inside + outer * (instance.outer_latency_s + size / instance.outer_bandwidth_bytes_per_s)
 
 
 def _roofline_s(instance: ServingInstance, flops: float, size_bytes: float) -> float:
@@ -94,15 +101,13 @@ def stage_work_s(instance: ServingInstance, plan: ServingPlan, first: int, end: 
 def first_token_s(instance: ServingInstance, t: int, p: int) -> float:
     """From a prompt to its first token, without waiting; it does not depend on where stages end."""
     passes = [prefill_s(instance, layer, t) for layer in instance.layers]
-    sends = (p - 1) * (send_s(instance, t, p, instance.prompt_tokens) if p > 1 else 0.0)
-    return math.fsum([*passes, head_s(instance, t, 1), sends])
+    return math.fsum([*passes, head_s(instance, t, 1), sends_s(instance, t, p, instance.prompt_tokens)])
 
 
 def alone_s(instance: ServingInstance, t: int, p: int, batch: int) -> float:
     """A request that waits for no other, in decode steps of ``batch`` sequences."""
     passes = [decode_s(instance, layer, t, batch) for layer in instance.layers]
-    sends = (p - 1) * (send_s(instance, t, p, batch) if p > 1 else 0.0)
-    step = math.fsum([*passes, head_s(instance, t, batch), sends])
+    step = math.fsum([*passes, head_s(instance, t, batch), sends_s(instance, t, p, batch)])
     return first_token_s(instance, t, p) + (instance.generated_tokens - 1) * step
 
 

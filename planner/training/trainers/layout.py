@@ -67,12 +67,13 @@ class Batch:
 class Serving:
     """What a replica of an inference server has room for: sequences at once, each of ``length`` tokens at its end.
 
-    A pass has ``batched`` tokens at most. The KV cache of a device of the fullest stage has ``cache_bytes``, for
-    ``cache_tokens`` of all sequences together.
+    SGLang needs ``context`` tokens for such a sequence. A pass has ``batched`` tokens at most. The KV cache of a device
+    of the fullest stage has ``cache_bytes``, for ``cache_tokens`` of all sequences together.
     """
 
     sequences: int
     length: int
+    context: int
     batched: int
     cache_bytes: int
     cache_tokens: int

@@ -123,9 +123,11 @@ def _of_server(instance: ServingInstance, plan: ServingPlan, wanted: Format) -> 
     rows = between_ends([[Layer(DECODER)] * length for length in plan.lengths])
     held = math.ceil(max(cache_bytes(instance, plan, *own) for own in plan.stages))
     length = instance.prompt_tokens + instance.generated_tokens
+    # SGLang's max_req_len and max_req_input_len: at most context - 2 tokens, and prompts of at most context - 7.
+    context = max(length + 2, instance.prompt_tokens + 7)
     batched = instance.prompt_tokens + plan.sequences
     tokens = cached_tokens(instance, plan.sequences)
-    own = Serving(plan.sequences, length, batched, held, tokens)
+    own = Serving(plan.sequences, length, context, batched, held, tokens)
     used = plan.replicas * plan.tp_degree * plan.pp_degree
     notes = ["MODEL is the name or the folder of the model's weights"]
     if used > instance.devices_per_machine:

@@ -52,7 +52,7 @@ SGLANG = Server(
     "--dp-size",
     {
         "sequences": "--max-running-requests",
-        "length": "--context-length",
+        "context": "--context-length",
         "batched": "--chunked-prefill-size",
         "cache_tokens": "--max-total-tokens",
     },

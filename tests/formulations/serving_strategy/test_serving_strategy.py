@@ -17,6 +17,7 @@ from formulations.serving_strategy.definition.problem import (
     evaluate,
     first_token_s,
     request_s,
+    sends_s,
     stage_bytes,
     stage_work_s,
     token_s,
@@ -57,6 +58,21 @@ def test_a_pipeline_by_hand() -> None:
     assert cached_tokens(instance, 4) == 80
     assert stage_bytes(instance, plan, 0, 1) == 8 + 6 + 8 + 80 * 2
     assert stage_bytes(instance, plan, 1, 2) == 16 + 12 + 8 + 80 * 1
+
+
+@pytest.mark.parametrize(
+    ("devices", "machine", "t", "p", "outer"),
+    [
+        *[(3, 4, 1, 3, 0), (8, 8, 2, 3, 0), (8, 8, 1, 5, 0), (16, 8, 4, 4, 1), (16, 8, 2, 4, 0), (12, 4, 1, 9, 2)],
+        *[(4, 2, 4, 1, 0), (8, 2, 4, 2, 1), (3, 4, 1, 2, 0), (6, 4, 1, 3, 1), (5, 4, 1, 3, 0), (9, 3, 2, 4, 3)],
+    ],
+)
+def test_sends_of_the_replica_that_most_often_leaves_a_machine(
+    devices: int, machine: int, t: int, p: int, outer: int
+) -> None:
+    """Ranks in order: six devices in machines of four are 0 1 2 and 3 | 4 5, which leaves the first machine once."""
+    instance = by_hand(num_devices=devices, devices_per_machine=machine)
+    assert sends_s(instance, t, p, 1) == pytest.approx((p - 1 - outer) * (0.5 + 2) + outer * (2 + 4))
 
 
 def test_tensor_parallelism_by_hand() -> None:
@@ -231,8 +247,11 @@ def test_exports_have_what_the_server_is_started_with(tmp_path: Path, capsys: py
     found = export(instance, plan, "sglang")
     assert found.lossless and found.text is not None and "16 devices are more than a machine has" in found.notes[1]
     assert dict(re.findall(r"--(max\S+|con\S+|chu\S+) (\d+)", found.text)) == {
-        **{"max-running-requests": "4", "context-length": "7", "chunked-prefill-size": "8", "max-total-tokens": "80"}
+        **{"max-running-requests": "4", "context-length": "11", "chunked-prefill-size": "8", "max-total-tokens": "80"}
     }
+    # What SGLang generates is at most its context, or the tokens of its cache, less 2 and the prompt.
+    longer = export(by_hand(generated_tokens=40), {**plan, "replicas": 1}, "sglang").text or ""
+    assert "--context-length 46 " in longer and int(re.findall(r"max-total-tokens (\d+)", longer)[0]) >= 46
     for trains in ("megatron", "torch", "accelerate"):
         refused = export(instance, plan, trains)
         assert refused.text is None and "one of an inference server" in (refused.refused or "")

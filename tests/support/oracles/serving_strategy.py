@@ -41,12 +41,21 @@ def _head(of: ServingInstance, t: int, tokens: int) -> float:
     return max(tokens * of.head_flops / t / of.flop_per_s, of.head_bytes / t / of.memory_bandwidth_bytes_per_s)
 
 
+def _links(of: ServingInstance, t: int, p: int) -> list[tuple[float, float]]:
+    """Latency and bandwidth behind each stage but the last, of the replica that most often leaves a machine."""
+    inner = of.inner_latency_s, of.inner_bandwidth_bytes_per_s
+    outer, machine, found = (of.outer_latency_s, of.outer_bandwidth_bytes_per_s), of.devices_per_machine, []
+    for begin in range(0, max(1, of.num_devices - t * p + 1), t * p):
+        pairs = [(begin + i * t + j, begin + (i + 1) * t + j) for i in range(p - 1) for j in range(t)]
+        crosses = [machine % t > 0 or a // machine != b // machine for a, b in pairs]
+        found.append([outer if crosses[i * t] else inner for i in range(p - 1)])
+    return max(found, key=lambda links: links.count(outer))
+
+
 def figures(of: ServingInstance, r: int, t: int, b: int, lengths: list[int]) -> dict[str, Any]:
     """What a plan costs and holds, and whether it keeps the rules, by rule."""
     p, P, G = len(lengths), of.prompt_tokens, of.generated_tokens
-    whole = of.devices_per_machine % (t * p) == 0
-    latency = of.inner_latency_s if whole else of.outer_latency_s
-    bandwidth = of.inner_bandwidth_bytes_per_s if whole else of.outer_bandwidth_bytes_per_s
+    links = _links(of, t, p)
     busy, first, step, held, at = [], 0.0, 0.0, [], 0
     for stage, length in enumerate(lengths):
         own = of.layers[at : at + length]
@@ -60,6 +69,7 @@ def figures(of: ServingInstance, r: int, t: int, b: int, lengths: list[int]) -> 
             decode += _head(of, t, b)
             weights += of.head_bytes
         else:
+            latency, bandwidth = links[stage]
             first += latency + P * of.boundary_bytes / bandwidth
             step += latency + b * of.boundary_bytes / bandwidth
         busy.append(prompt + (G - 1) * decode / b)
