@@ -48,8 +48,12 @@ STRATEGY = "amp_strategy"
 SCHEDULE = "microbatch_schedule"
 KNAPSACK = "tmpc_knapsack"
 STRATEGIES = "operator_strategies"
+SERVING = "serving_strategy"
 
 WRONG: list[tuple[str, Callable[[Any], Any], str]] = [
+    (SERVING, lambda x: replace(x, layers=()), "layers is []"),
+    (SERVING, lambda x: replace(x, batches=(2, 1)), "batches is [2, 1]"),
+    (SERVING, lambda x: replace(x, kv_heads=3), "kv_heads is 3"),
     (STRATEGIES, lambda x: replace(x, nodes=first(x.nodes, interval=(3, 2))), "nodes[0].interval is [3, 2]"),
     (STRATEGIES, lambda x: replace(x, nodes=first(x.nodes, usages=())), "len(nodes[0].usages) is 0"),
     (STRATEGIES, lambda x: replace(x, edges=first(x.edges, nodes=(1, 1))), "edges[0].nodes is [1, 1]"),

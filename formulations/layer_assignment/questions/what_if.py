@@ -143,8 +143,11 @@ def factors(instance: Instance) -> list[Factor[Instance]]:
     found: list[tuple[str, Scaled]] = [("cut costs", _cuts)]
     if instance.ring_s_per_parameter:
         found.append(("all-reduce", _rings))
-    found += [(f"time of layer {layer}", _layer(layer)) for layer in range(instance.num_layers)]
-    return [Factor(name, name, _scale_layer(instance, scaled), connected=True) for name, scaled in found]
+    every = [Factor(name, name, _scale_layer(instance, scaled), connected=True) for name, scaled in found]
+    # A layer that takes other times in other stages grows at another pace in each plan, and at two where it is slowest.
+    is_one = not instance.stage_time_s
+    layers = [(f"time of layer {layer}", _layer(layer)) for layer in range(instance.num_layers)]
+    return every + [Factor(name, name, _scale_layer(instance, scaled), connected=is_one) for name, scaled in layers]
 
 
 def _scale_layer(instance: Instance, scaled: Scaled) -> Callable[[float], Instance]:
