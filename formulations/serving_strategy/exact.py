@@ -10,11 +10,15 @@ Source: reconstructed; a chain of layers on a chain of devices, for all degrees.
 import math
 
 from formulations.contract.family import Answer
+from formulations.serving_strategy import guide
 from formulations.serving_strategy.definition.plan import ServingPlan
 from formulations.serving_strategy.definition.problem import evaluate, stage_bytes, violations
 from formulations.serving_strategy.shapes import ROUNDED, Shape, shapes
 from instances.problems.serving_strategy import ServingInstance
 from solvers.outcome import Limits, Prover, Stop, Watch
+
+#: Seconds that the guide may take.
+_GUIDE_S = 1.0
 
 
 def least_s(shape: Shape) -> float:
@@ -57,11 +61,13 @@ def best_lengths(instance: ServingInstance, shape: Shape, below: float, watch: W
     return lengths[::-1]
 
 
-def solve(instance: ServingInstance, _limits: Limits, watch: Watch) -> Answer[ServingPlan]:
-    """The best plan of all shapes."""
+def solve(instance: ServingInstance, limits: Limits, watch: Watch) -> Answer[ServingPlan]:
+    """The best plan of all shapes; the first one is that of vLLM's guide, which has a tenth of the time at most."""
+    left = watch.remaining_s()
+    first = guide.solve(instance, limits, watch.part(_GUIDE_S if left is None else min(_GUIDE_S, left / 10))).plan
     known = list(shapes(instance, watch))
     in_time = [shape for shape in known if least_s(shape) <= shape.limit_s * (1 + ROUNDED)]
-    best, seen, none_fits = math.inf, 0, 0
+    best, seen, none_fits, late = evaluate(instance, first) if first else math.inf, 0, 0, len(known) - len(in_time)
     bounds = ((shape.objective(instance, least_s(shape)) * (1 - ROUNDED), shape) for shape in in_time)
     for bound, shape in sorted(bounds, key=lambda pair: pair[0]):
         if watch.stopped() or bound >= best:
@@ -75,17 +81,16 @@ def solve(instance: ServingInstance, _limits: Limits, watch: Watch) -> Answer[Se
             none_fits += 1
             continue
         plan = shape.plan(lengths)
-        if not violations(instance, plan) and (objective := evaluate(instance, plan)) < best:
+        if violations(instance, plan):
+            late += 1
+        elif (objective := evaluate(instance, plan)) < best:
             best = objective
             watch.plan(plan, best)
     stats = {"shapes": len(in_time), "layouts": seen}
     if watch.stopped():
         return Answer(watch.best_plan, watch.best_bound, stop=watch.why(), stats=stats)
     if math.isinf(best):
-        late, where = (
-            len(known) - len(in_time),
-            "degrees and batches that keep the rules on devices and the first token",
-        )
+        where = "degrees and batches that keep the rules on devices, requests and the first token"
         reason = f"of {len(known)} {where}, {late} are too slow between tokens, {none_fits} do not fit into memory"
         return Answer(infeasible=True, stop=Stop.PROVED, proved_by=Prover.SEARCH, reason=reason, stats=stats)
     watch.bound(best)

@@ -10,6 +10,7 @@ import pytest
 from oracles.serving_strategy import figures, optimum, plans, random_instance
 
 import planner
+from formulations.serving_strategy import exact
 from formulations.serving_strategy.definition.plan import ServingPlan, plan_of_cuts
 from formulations.serving_strategy.definition.problem import (
     cached_tokens,
@@ -30,7 +31,7 @@ from instances.problems.serving_strategy import ServedLayer, ServingInstance
 from planner.cli.app import main
 from planner.training.trainers.exporting import export
 from planner.training.trainers.formats import FORMATS
-from solvers.outcome import Limits, Status, Watch
+from solvers.outcome import Limits, Status, Stop, Watch
 
 
 def by_hand(**given: Any) -> ServingInstance:
@@ -173,6 +174,23 @@ def test_methods_beside_brute_force(method: str) -> None:
 def test_a_shape_that_is_better_by_less_than_a_hundredth_is_found() -> None:
     instance = random_instance(random.Random(427), 3)
     assert planner.solve(instance, method="shape-search").objective == pytest.approx(optimum(instance))
+
+
+def test_a_proof_counts_every_shape_by_what_it_breaks() -> None:
+    """One stage does not fit; of two the mean is in time, and no layout. Then no shape has so many sequences."""
+    instance = by_hand(heads=1, kv_heads=1, num_devices=2, batches=(2,), memory_bytes=182.0, token_limit_s=98.75)
+    reason = str(planner.solve(instance, method="shape-search").reason)
+    assert "of 2 degrees" in reason and "1 are too slow between tokens, 1 do not fit" in reason
+    assert "of 0 degrees and batches that keep the rules on devices, requests and the first token" in str(
+        planner.solve(replace(instance, requests=50), method="shape-search").reason
+    )
+
+
+def test_a_search_that_is_stopped_at_once_has_the_plan_of_the_guide(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = by_hand()
+    monkeypatch.setattr(exact, "shapes", lambda _, watch: iter(watch.stop(Stop.INTERRUPTED) or ()))
+    found, guided = exact.solve(instance, Limits(), Watch(Limits())), planner.solve(instance, method="vllm-guide")
+    assert found.plan is not None and evaluate(instance, found.plan) == guided.objective
 
 
 def test_a_model_that_is_pinned_to_a_plan_is_the_definition() -> None:
