@@ -100,6 +100,9 @@ def as_settings(trainer: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """
     able = [name for name, each in TRAINERS.items() if each.schedules]
     if trainer not in able:
+        if trainer in TRAINERS:
+            rule = f"one of {', '.join(able)}; plans for what trains nothing: planner export --to {trainer}"
+            raise UsageError.at("--for", trainer, rule)
         raise UsageError.unknown("--for", trainer, able)
     implied = {**_READ_AS, "realizable": trainer}
     for name, value in implied.items():

@@ -112,7 +112,7 @@ def export(
         return Exported(wanted.name, text, lossless, notes=(*others, *found.notes), unit=unit)
     refused = _list(found.refused)
     if not nearest:
-        return Exported(wanted.name, None, False, refused, notes=others, unit=unit)
+        return Exported(wanted.name, None, False, refused, notes=(*others, *_none_near(instance)), unit=unit)
     near = _nearest(instance, verdict.objective, wanted, refused, limits, unit)
     return replace(near, notes=(*others, *near.notes))
 
@@ -141,14 +141,19 @@ def _list(reasons: tuple[str, ...]) -> str:
     return "; ".join([*reasons[:_SHOWN], *([f"and {more} more"] if more > 0 else [])])
 
 
+def _none_near(instance: Any) -> tuple[str, ...]:
+    """Why there is no search for the nearest plan."""
+    if family_of(instance).name == "stage_partitioning" and not instance.requirements:
+        return ()
+    return ("no nearest plan: it is searched for in stage_partitioning, without requirements",)
+
+
 def _nearest(
     instance: Any, objective: float | None, wanted: Format, refused: str, limits: Limits | None, unit: str
 ) -> Exported:
     """The best plan that the format can express, on all devices of the instance."""
-    family = family_of(instance)
-    if family.name != "stage_partitioning" or instance.requirements:
-        why = "no nearest plan: it is searched for in stage_partitioning, without requirements"
-        return Exported(wanted.name, None, False, refused, notes=(why,), unit=unit)
+    if none := _none_near(instance):
+        return Exported(wanted.name, None, False, refused, notes=none, unit=unit)
     from formulations.stage_partitioning.definition.settings import apply
 
     limited = apply(instance, {"realizable": wanted.name}, instance.name)

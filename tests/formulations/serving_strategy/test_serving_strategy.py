@@ -275,5 +275,7 @@ def test_exports_have_what_the_server_is_started_with(tmp_path: Path, capsys: py
         assert refused.text is None and "one of an inference server" in (refused.refused or "")
     path = tmp_path / "plan.json"
     assert main(["solve", "llama3-8b-serving", "--out", str(path)]) == 0
+    assert main(["export", str(path), "llama3-8b-serving", "--to", "megatron"]) == 1
+    assert "--nearest searches" not in capsys.readouterr().err
     assert main(["export", str(path), "llama3-8b-serving", "--to", "vllm"]) == 0
     assert "--max-num-seqs 152" in capsys.readouterr().out

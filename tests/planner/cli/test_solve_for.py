@@ -117,7 +117,7 @@ def test_without_a_plan_there_is_the_usual_answer(run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--for", "vllm"), "--for is 'vllm'; expected one of megatron, "),
+        (("--for", "vllm"), "; plans for what trains nothing: planner export --to vllm"),
         (("--for", "megatrn"), "--for is 'megatrn'"),
         (
             ("--for", "torch", "--realizable", "megatron"),
