@@ -23,7 +23,7 @@ def breakdown(instance: ServingInstance, plan: ServingPlan) -> Breakdown:
     ]
     figures = {
         "tokens_per_s": r * instance.generated_tokens / each if (each := problem.replica_s(instance, plan)) else None,
-        "first_token_s": problem.first_token_s(instance, t, plan.pp_degree),
+        "first_token_alone_s": problem.first_token_s(instance, t, plan.pp_degree),
         "between_tokens_s": problem.token_s(instance, plan),
         "whole_request_s": problem.request_s(instance, plan),
         "sequences_of_replica": plan.sequences,

@@ -14,9 +14,9 @@ from instances.problems.serving_strategy import BLOCK_TOKENS, ServedLayer, Servi
 
 
 def is_degree(instance: ServingInstance, t: int) -> bool:
-    """Whether t devices share the heads equally, those of keys and values as well or whole, and fill machines.
+    """Whether t devices share the heads, those of keys as well or whole; groups fill machines, or machines groups.
 
-    Source: vLLM's ``LlamaAttention`` for heads; that a tensor-parallel group straddles no machine: this project.
+    Source: vLLM's ``LlamaAttention`` for heads; the rule on machines: this project.
     """
     kv, machine = instance.kv_heads, instance.devices_per_machine
     return instance.heads % t == 0 and (kv % t == 0 or t % kv == 0) and (machine % t == 0 or t % machine == 0)

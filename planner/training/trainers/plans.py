@@ -132,6 +132,8 @@ def _of_server(instance: ServingInstance, plan: ServingPlan, wanted: Format) -> 
     notes = ["MODEL is the name or the folder of the model's weights"]
     if used > instance.devices_per_machine:
         notes.append(f"{used} devices are more than a machine has: {wanted.name} is started on each machine")
+    if plan.pp_degree > 1 and wanted.name == "vllm":
+        notes.append(f"vllm does not cut sequences into {plan.pp_degree} batches of {plan.batch}, as the plan does")
     stages = tuple(Stage(row, plan.replicas, plan.tp_degree) for row in rows)
     return TranslatedPlan(Layout(stages, serving=own), (), tuple(notes))
 

@@ -253,7 +253,9 @@ def test_larger_llama_on_h100s() -> None:
 def test_exports_have_what_the_server_is_started_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     instance = by_hand(num_devices=16)
     plan = {"replicas": 2, "tp_degree": 4, "batch": 2, "lengths": [1, 1]}
-    text = export(instance, plan, "vllm").text
+    made = export(instance, plan, "vllm")
+    text, note = made.text, "vllm does not cut sequences into 2 batches of 2, as the plan does"
+    assert note in made.notes and note not in export(instance, {**plan, "lengths": [2]}, "vllm").notes
     assert text is not None and "VLLM_PP_LAYER_PARTITION=1,1\n" in text
     options = dict(re.findall(r"--(\S+) (\d+)", text))
     assert options == {
@@ -263,7 +265,12 @@ def test_exports_have_what_the_server_is_started_with(tmp_path: Path, capsys: py
     }
     assert FORMATS["vllm"].read(text).tp_degree == 4
     found = export(instance, plan, "sglang")
-    assert found.lossless and found.text is not None and "16 devices are more than a machine has" in found.notes[1]
+    assert (
+        found.lossless
+        and len(found.notes) == 2
+        and found.text is not None
+        and "16 devices are more than a machine has" in found.notes[1]
+    )
     assert dict(re.findall(r"--(max\S+|con\S+|chu\S+) (\d+)", found.text)) == {
         **{"max-running-requests": "4", "context-length": "11", "chunked-prefill-size": "8", "max-total-tokens": "80"}
     }
