@@ -51,8 +51,8 @@ class TrainerSpace:
         schedules = tuple(each for each in instance.schedules if each in trainer.schedules)
         others = tuple(str(each) for each in requirements_of(instance) if each.quantity != _QUANTITY)
         most = instance.virtual_stages if Schedule.INTERLEAVED in schedules else 1
-        levels = tuple(level for level in instance.levels if level in trainer.sharding)
-        self.levels = levels
+        # One replica shares nothing at any of them.
+        levels = tuple(level for level in instance.levels if level in trainer.sharding) or instance.levels
         self.instance = replace(
             instance, schedules=schedules, virtual_stages=most, requirements=others, sharding=levels
         )
@@ -64,13 +64,9 @@ class TrainerSpace:
     @property
     def fault(self) -> str | None:
         """Why the trainer can run no plan at all, whatever fits."""
-        name = self.trainer.name
         if not self.instance.schedules:
             known = ", ".join(self.trainer.schedules) or "none: it trains nothing"
-            return f"{name} runs none of the schedules that a plan may choose from; it has {known}"
-        if not self.levels:
-            shared = ", ".join(map(str, self.trainer.sharding))
-            return f"{name} shares at no level of sharding that a plan may choose from; it has {shared}"
+            return f"{self.trainer.name} runs none of the schedules that a plan may choose from; it has {known}"
         return next(shape_faults(self.instance.flat, self.pieces, self.trainer), None)
 
     def runs(self, degrees: Degrees) -> bool:

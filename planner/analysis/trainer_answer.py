@@ -111,8 +111,7 @@ def as_settings(trainer: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     is_stated = any(settings.get(name) is not None for name in ("shard_optimizer", "shard-optimizer"))
     if not is_stated and trainer in BY_TRAINER:
         implied["shard_optimizer"] = trainer
-    if not is_stated and settings.get("sharding") is None:
-        implied["sharding"] = "any"
+    implied["sharding"] = "any" if settings.get("sharding") is None else settings["sharding"]
     return {**settings, **implied, "linearize": settings.get("linearize") or implied["linearize"]}
 
 

@@ -73,6 +73,7 @@ class Trainer:
     ``sequences``: it can share sequences in all layers. ``context``: it has context and expert parallelism.
     ``selective``: it can recompute the attention's core in all layers, and nothing else. ``sharding``: what its
     replicas can share (`StrategyInstance`), or less than it has them share. ``groups``: in groups of replicas (HSDP).
+    ``fsdp``: they share weights but where they are all there is (DDP): no pipeline, no other parallelism.
     """
 
     name: str
@@ -86,6 +87,7 @@ class Trainer:
     selective: bool = False
     sharding: tuple[int, ...] = (0, 1)
     groups: bool = False
+    fsdp: bool = False
 
     @property
     def recomputes_ends(self) -> bool:
@@ -102,10 +104,9 @@ TRAINERS = {
             "megatron", Degrees.ONE, Recompute.FIRST, counts=True, schedules=("1f1b", "interleaved"),
             sequences=True, context=True, selective=True, groups=True,
         ),
-        # Its replicas share everything (FSDP), but for DDP without a pipeline or tensor parallelism.
         Trainer(
             "torchtitan", Degrees.ONE, Recompute.ALL, counts=False, schedules=("1f1b", "gpipe", "interleaved"),
-            sequences=True, context=True, sharding=(0, 1, 3), groups=True,
+            sequences=True, context=True, sharding=(0, 3), groups=True, fsdp=True,
         ),
         # Its pipeline engine refuses ZeRO 2 and 3, with one stage as well.
         Trainer("deepspeed", Degrees.ONE, Recompute.EACH, counts=False, schedules=("1f1b",)),

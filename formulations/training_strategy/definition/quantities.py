@@ -21,11 +21,19 @@ def runs(trainer: Trainer, instance: StrategyInstance, plan: StrategyPlan) -> bo
     """Whether a trainer shares what the degrees of a plan do."""
     by = shared_in(instance, plan)
     return (
-        by.level in trainer.sharding
+        shares(trainer, instance, plan)
         and (trainer.sequences or not by.sequences)
         and (trainer.context or by.context == by.expert == 1)
         and (trainer.groups or by.groups == 1)
     )
+
+
+def shares(trainer: Trainer, instance: StrategyInstance, plan: StrategyPlan) -> bool:
+    """Whether a trainer's replicas share what those of a plan do; level 0 stands for FSDP where no states are known."""
+    level = shared_in(instance, plan).level
+    if trainer.fsdp and level == 0 and plan.replicas > 1 and instance.sharded_per_weight:
+        return plan.pp_degree * plan.tp_degree * plan.cp_degree * plan.ep_degree == 1
+    return level in trainer.sharding
 
 
 #: What degrees and the schedule decide.

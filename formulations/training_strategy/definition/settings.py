@@ -185,21 +185,19 @@ def read(content: Any, where: str, overrides: Mapping[str, Any]) -> StrategyInst
 
 
 def _sharing(instance: StrategyInstance, levels: tuple[int, ...] | None, where: str) -> StrategyInstance:
-    """The instance with the optimizer's states by the data type of an imported model, where none are given."""
-    if levels is None or instance.sharded_per_weight or levels == (0,):
+    """The instance with levels, and states by the data type of an imported model where none are given."""
+    if levels is None or levels == (0,) or (levels and instance.sharded_per_weight):
         return instance
-    dtype = instance.flat.options.get("dtype")
-    rule = "given with --sharding, where the instance is no imported model whose data type says it"
-    expect(not levels or dtype in _OF_DTYPES, where, "shard-optimizer", None, rule)
-    if dtype not in _OF_DTYPES:
-        return instance
-    made = replace(instance, sharded_per_weight=_SHARED[_OF_DTYPES[str(dtype)]])
-    held = [x for layer in made.flat.layers for found in layer.tmpcs.values() for x in found]
-    known = tuple(
-        level
-        for level in range(MOST_SHARED + 1)
-        if all(shared_per_weight(made, level) * x.weight_bytes <= x.static_bytes for x in held)
-    )
+    made, dtype = instance, instance.flat.options.get("dtype")
+    if not instance.sharded_per_weight:
+        rule = "given with --sharding, where the instance is no imported model whose data type says it"
+        expect(not levels or dtype in _OF_DTYPES, where, "shard-optimizer", None, rule)
+        if dtype not in _OF_DTYPES:
+            return instance
+        made = replace(instance, sharded_per_weight=_SHARED[_OF_DTYPES[str(dtype)]])
+    held = (x for layer in made.flat.layers for found in layer.tmpcs.values() for x in found if x.weight_bytes)
+    most = min((x.static_bytes / x.weight_bytes for x in held), default=math.inf) * (1 + ROUNDED)
+    known = tuple(level for level in range(MOST_SHARED + 1) if shared_per_weight(made, level) <= most)
     return replace(made, sharding=levels or known) if levels or len(known) > 1 else instance
 
 

@@ -22,6 +22,7 @@ from formulations.stage_partitioning.definition.trainers import (
     with_sequences,
 )
 from formulations.training_strategy.definition.plan import as_stages
+from formulations.training_strategy.definition.quantities import shares
 from formulations.training_strategy.definition.sharing import Shared, shared_in
 from instances.generators.transformer import RECOMPUTE, VANILLA
 from instances.problems.operator_partitioning import OperatorInstance, TrainingMemory
@@ -53,7 +54,6 @@ Devices = tuple[int, ...]
 _SHARED = ("nothing", "optimizer states", "gradients", "weights")
 #: What trainers share instead of levels below one.
 _MORE_OR_LESS = {
-    "torchtitan": (3, "torchtitan shards weights and gradients over the replicas as well (FSDP): it holds less"),
     "galvatron": (2, "galvatron shards gradients over the replicas as well (zero2): it holds less"),
     "torch": (
         2,
@@ -98,6 +98,10 @@ def layout_of(instance: Any, plan: Any, wanted: Format) -> TranslatedPlan:
         return _of_stages(instance, plan, wanted)
     if problem == "training_strategy":
         by = shared_in(instance, plan)
+        if not shares(wanted.trainer, instance, plan):
+            name, is_whole = wanted.name, by.level in wanted.trainer.sharding
+            why = f"beside other parallelism {name} has them share weights" if is_whole else f"{name} does not"
+            return TranslatedPlan(None, (f"replicas share {_SHARED[by.level]}; {why}",))
         overlaps = instance.overlaps_gradients and plan.replicas > 1
         made = _of_stages(instance.flat, as_stages(plan), wanted, str(plan.schedule), plan.virtual_stages, by)
         if made.layout is None or not overlaps:
@@ -147,8 +151,6 @@ def _of_stages(
     by: Shared = _NOTHING,
 ) -> TranslatedPlan:
     refused = tuple(obstacles(flat, plan, wanted.trainer))
-    if by.level not in wanted.trainer.sharding:
-        refused = (f"replicas share {_SHARED[by.level]}; {wanted.name} does not", *refused)
     if not wanted.trainer.context and by.context * by.expert > 1:
         refused = (f"devices share tokens or experts; the layout of {wanted.name} does not say so", *refused)
     if not wanted.trainer.groups and by.groups > 1:
@@ -283,7 +285,9 @@ def _left_out(layout: Layout, wanted: Format) -> Iterator[str]:
     if 0 < layout.sharding < most:
         yield words
     elif name == "torchtitan" and not layout.sharding and batch.replicas > 1 < layout.pp_degree * layout.tp_degree:
-        yield f"torchtitan shards states over the {batch.replicas} replicas (FSDP), which the plan's memory holds whole"
+        more = "; it holds shares of weights and gradients more, in a pipeline" if layout.pp_degree > 1 else ""
+        whole = f"over the {batch.replicas} replicas (FSDP), which the plan's memory holds whole"
+        yield f"torchtitan shards states {whole}{more}"
     if name == "torchtitan" and layout.tp_degree > 1 and not layout.sequences:
         yield "torchtitan shares sequences among tensor-parallel devices, which the plan's memory holds whole"
 

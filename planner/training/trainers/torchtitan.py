@@ -101,7 +101,7 @@ def write(layout: Layout) -> str:
     pp, dp, tp = layout.pp_degree, layout.dp_degree, layout.tp_degree
     batch = replace(layout.batch, microbatches=pytorch.microbatches(layout))
     default = "1F1B" if layout.virtual == 1 else "Interleaved1F1B"
-    is_sharded = layout.sharding > 0 or pp * tp * layout.context > 1
+    is_sharded = layout.sharding > 0 or pp * tp * layout.context * layout.expert > 1
     assigned = {
         _PARALLELISM + "pipeline_parallel_degree": pp,
         _PARALLELISM + "data_parallel_replicate_degree": layout.groups if is_sharded else dp,

@@ -94,6 +94,14 @@ def test_text_says_all_and_its_command_exports(run: Run, trainer: str) -> None:
     )
 
 
+def test_torchtitan_shares_weights_in_a_pipeline_or_has_one_replica(run: Run) -> None:
+    titan = "solve", "llama3-8b", "--devices", "16", "--memory", "66GiB", "--for", "torchtitan", "--json"
+    for more, took, sharing in ((("--require", "pp_degree == 2"), 5.962, (3, 8)), (("--sharding", "1"), 7.945, (1, 1))):
+        found = json.loads(run(*titan, "--shard-optimizer", "torchtitan", *more)[1])
+        assert found["objective"] == pytest.approx(took, abs=1e-3) and found["status"] == "optimal"
+        assert (found["plan"]["sharding"], found["plan"]["dp_degree"]) == sharing
+
+
 def test_a_graph_without_one_order_gets_one(run: Run) -> None:
     """Imported models have layers without an edge between them; a trainer runs them one after the other."""
     code, out, _ = run("solve", "diamond", "--devices", "2", "--for", "torch", "--json")

@@ -295,7 +295,7 @@ def test_replicas_alone_are_those_of_ddp() -> None:
     for line in ("replicate_degree = 2", "shard_degree = 1", "local_batch_size = 1", "global_batch_size = 8"):
         assert line in found.text
     sharded = planner.export(instance, strategy("1f1b", [[0, 1, 2, 3], [4, 5, 6, 7]], dp=2), "torchtitan")
-    assert any("shards states over the 2 replicas (FSDP)" in note for note in sharded.notes)
+    assert any("(FSDP), which the plan's memory holds whole; it holds shares of weights" in x for x in sharded.notes)
 
 
 @pytest.mark.parametrize(
@@ -303,7 +303,6 @@ def test_replicas_alone_are_those_of_ddp() -> None:
     [
         ("megatron", "--use-distributed-optimizer", ""),
         ("deepspeed", "'zero_optimization': {'stage': 1}", ""),
-        ("torchtitan", "data_parallel_shard_degree = 2", "weights and gradients"),
         ("galvatron", '"default_dp_type": "zero2"', "gradients"),
         ("torch", "DATA_PARALLEL = 2", "ZeroRedundancyOptimizer"),
     ],
@@ -325,13 +324,14 @@ def test_shared_states_are_written(name: str, words: str, note: str) -> None:
     [
         ("megatron", "--overlap-grad-reduce", False),
         ("deepspeed", "'stage': 1", True),
-        ("torchtitan", "data_parallel_shard_degree = 2", False),
+        ("torchtitan", "data_parallel_replicate_degree = 2", False),
         ("torch", "DATA_PARALLEL = 2", True),
     ],
 )
 def test_sums_beside_passes_are_written_or_noted(name: str, words: str, waits: bool) -> None:
     instance = planner.load("chain8-strategy", memory="1GB", schedule="1f1b", virtual_stages=1)
-    instance, plan = replace(instance, sharded_per_weight=0.01), strategy("1f1b", [list(range(8))], dp=2)
+    states, plan = 0.0 if name == "torchtitan" else 0.01, strategy("1f1b", [list(range(8))], dp=2)
+    instance = replace(instance, sharded_per_weight=states)
     found = planner.export(replace(instance, overlaps_gradients=True), plan, name)
     assert words in (found.text or "")
     assert any("behind all passes" in note for note in found.notes) == waits
@@ -355,6 +355,8 @@ def test_megatron_begins_the_sums_of_each_rank_by_themselves_where_it_has_severa
         ("deepspeed", 3, 2, 1, "replicas share weights; deepspeed does not"),
         ("megatron", 3, 1, 1, "replicas share weights; megatron does not"),
         ("megatron", 2, 1, 1, "replicas share gradients; megatron does not"),
+        ("torchtitan", 1, 2, 1, "replicas share optimizer states; torchtitan does not"),
+        ("torchtitan", 0, 2, 1, "replicas share nothing; beside other parallelism torchtitan has them share weights"),
         ("torchtitan", 3, 2, 1, "data_parallel_replicate_degree = 1|data_parallel_shard_degree = 2"),
         ("galvatron", 2, 1, 1, '"zero2"'),
         ("deepspeed", 1, 1, 2, "replicas share in 2 groups; the layout of deepspeed does not say so"),
