@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -146,6 +147,20 @@ def balance(instance: LayerAssignmentInstance) -> LayerPlan:
 
 #: Where no assignment is known that meets the requirements, costs count up to so many times those of `balance`.
 _FAR = 1e3
+
+
+def within_reach(instance: LayerAssignmentInstance, *, has_requirements: bool) -> LayerAssignmentInstance:
+    """The instance whose layers take no longer in a stage than `balance` takes in all; with requirements, far longer.
+
+    An assignment with such a layer is worse than `balance`. As costs only fall, bounds hold for the instance as it is,
+    and sums of layers that no stage of a good assignment has do not round the others away.
+    """
+    if not instance.stage_time_s or shortage(instance) is not None:
+        return instance
+    most = evaluate(instance, balance(instance)) * (_FAR if has_requirements else 1 + 1e-9) / instance.num_microbatches
+    return replace(
+        instance, stage_time_s=tuple(tuple(min(time, most) for time in own) for own in instance.stage_time_s)
+    )
 
 
 def ceiling(instance: LayerAssignmentInstance, watch: Watch, *, complete: bool) -> tuple[float | None, float, float]:

@@ -11,6 +11,7 @@ from formulations.layer_assignment.costs import (
     rounding,
     rounding_by_stage_s,
     tables,
+    within_reach,
 )
 from formulations.layer_assignment.definition.plan import LayerPlan
 from formulations.layer_assignment.definition.problem import evaluate
@@ -25,14 +26,15 @@ def solve(instance: LayerAssignmentInstance, _limits: Limits, watch: Watch) -> A
     if infeasible is not None:
         return infeasible
     lengths = np.zeros(instance.num_stages, np.int64)
-    report, table = np.zeros(5), tables(instance)
+    near = within_reach(instance, has_requirements=False)  # requirements are met by models alone
+    report, table = np.zeros(5), tables(near)
     weight = float(instance.num_microbatches - 1)
     with alarm(watch):
         flag = np.frombuffer(watch.flag, np.uint8)
         sweep.search(table.elapsed, table.filled_cut, table.held, table.ring, weight, lengths, flag, report)
     plan = plan_of(lengths)
-    value = (float(report[1]) + filling(instance, table)) * (1 - rounding(instance))
-    bound = max(0.0, value - rounding_by_stage_s(instance))
+    value = (float(report[1]) + filling(near, table)) * (1 - rounding(instance))
+    bound = max(0.0, value - rounding_by_stage_s(near))
     watch.plan(plan, evaluate(instance, plan))
     watch.bound(bound)
     return Answer(

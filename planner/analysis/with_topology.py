@@ -31,7 +31,8 @@ def load_placed(
         A kind of network (``planner make topology --help``), for as many devices as stages times replicas; a matrix
         of bandwidths in CSV; or a file of a device mapping, whose network is taken.
     overrides
-        Of the operator graph, ``objective`` and ``ring`` of the placement, and ``microbatches`` of both.
+        Of the operator graph, ``objective`` and ``ring`` of the placement, and ``microbatches`` of both: if left out, a
+        replica's part of the step that the graph declares, or those of its training.
 
     Raises
     ------
@@ -45,6 +46,9 @@ def load_placed(
     if operators.num_stages is None or operators.num_devices is not None:
         raise UsageError.at("--topology", topology, "--stages and --replicas with it, not --devices")
     devices = operators.num_stages * operators.replicas
+    if operators.step_microbatches or operators.training:  # of the file's step, as its memory is
+        each = operators.training.microbatches if operators.training else 0
+        own.setdefault("microbatches", -(-(operators.step_microbatches or 0) // operators.replicas) or each)
     instance = place_on(operators, network(topology, devices, inputs), model)
     options = {**operators.options, "topology": topology}
     from formulations.pipeline_placement import FAMILY

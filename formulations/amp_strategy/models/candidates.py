@@ -10,7 +10,7 @@ from formulations.amp_strategy.definition.problem import evaluate, violations
 from formulations.amp_strategy.paper.classes import classes, possible
 from formulations.contract.family import Answer, infeasible_by_counting
 from formulations.contract.quantities import judge
-from formulations.layer_assignment.costs import Tables, balance, tables
+from formulations.layer_assignment.costs import Tables, balance, tables, within_reach
 from formulations.modelling.solve_model import begin_with, check_stop
 from instances.problems.amp_strategy import AmpInstance
 from instances.problems.layer_assignment import LayerAssignmentInstance
@@ -112,7 +112,8 @@ def choice(instance: AmpInstance, watch: Watch, *, complete: bool) -> Choice:
     allowed = [plan for plan in sorted(plans, key=dict(zip(plans, values, strict=True)).__getitem__)
                if not judge(violations, instance, plan)]  # fmt: skip
     begin_with(instance, allowed[0] if allowed else None, evaluate, violations, watch)
-    known = watch.best_objective
+    known, far = watch.best_objective, bool(instance.requirements)
+    found = [replace(each, priced=within_reach(each.priced, has_requirements=far)) for each in found]
     if known is None:
         return Choice(found, None, _FAR * quick_s, quick_s)
     kept = [each for each in found if each.least_s <= known * (1 + MARGIN)]

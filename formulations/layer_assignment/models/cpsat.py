@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.contract.family import Answer
-from formulations.layer_assignment.costs import balance_factor, ceiling, infeasible_answer, plan_of
+from formulations.layer_assignment.costs import balance_factor, ceiling, infeasible_answer, plan_of, within_reach
 from formulations.layer_assignment.definition.plan import LayerPlan
 from formulations.layer_assignment.definition.problem import evaluate, violations
 from formulations.layer_assignment.definition.quantities import VOCABULARY
@@ -108,6 +108,8 @@ class Data:
 def data_of(instance: LayerAssignmentInstance, watch: Watch, *, complete: bool) -> Data:
     """The instance in whole units; what costs more than a known assignment (`ceiling`) may as well cost that much."""
     _, most_s, balanced_s = ceiling(instance, watch, complete=complete)
+    if not complete:
+        instance = within_reach(instance, has_requirements=bool(instance.requirements))
     layers, stages, weight = instance.num_layers, instance.num_stages, instance.num_microbatches - 1
     total, times = math.fsum(instance.least_time_s), [instance.times(j) for j in range(stages)]
     slowest = total if not instance.stage_time_s else math.fsum(map(max, *times, times[0]))
@@ -291,7 +293,7 @@ def model_of(
 ) -> Model:
     """The model of an instance (`data_of`), with its requirements; to be searched by targets if it has none.
 
-    The sum of all stages is a constant and stays outside.
+    The sum of all layers where they take least is a constant and stays outside.
     """
     data = data_of(instance, watch or Watch(), complete=complete)
     searches = search and not data.rings and not instance.requirements

@@ -2,7 +2,7 @@
 
 AMP's Equation 4 over all ways to cut L layers into S stages, of which each takes the layers a to b - 1 that follow::
 
-    min (gas - 1) max_j t_j  +  sum_j e_j  [ + max_j A_j ]      (the sum of all t_j is a constant)
+    min (gas - 1) max_j t_j  +  sum_j e_j  [ + max_j A_j ]      (the layers where they take least are a constant)
 
 With a number in place of the first part (``target``) the relaxation is that of a path, which is exact: `Model.run`
 searches those numbers (`modelling.threshold_search`) where there is no all-reduce and no requirement. Symbols as in
@@ -22,7 +22,7 @@ import numpy as np
 import pyomo.environ as pyo
 
 from formulations.contract.family import Answer
-from formulations.layer_assignment.costs import Tables, ceiling, infeasible_answer, plan_of, tables
+from formulations.layer_assignment.costs import Tables, ceiling, infeasible_answer, plan_of, tables, within_reach
 from formulations.layer_assignment.definition.plan import LayerPlan
 from formulations.layer_assignment.definition.problem import evaluate, violations
 from formulations.layer_assignment.definition.quantities import VOCABULARY
@@ -70,9 +70,10 @@ def data_of(instance: LayerAssignmentInstance, watch: Watch, *, complete: bool) 
 
     Without one nothing costs more than what `ceiling` says: HiGHS's bounds are wrong beside far larger numbers.
     """
-    layers, stages, table = instance.num_layers, instance.num_stages, tables(instance)
-    weight, constant = instance.num_microbatches - 1, math.fsum(instance.least_time_s)
     known, most_s, balanced_s = ceiling(instance, watch, complete=complete)
+    near = instance if complete else within_reach(instance, has_requirements=bool(instance.requirements))
+    layers, stages, table = instance.num_layers, instance.num_stages, tables(near)
+    weight, constant = instance.num_microbatches - 1, math.fsum(near.least_time_s)
     unit = (balanced_s if known is None else known) / milp.NATURAL or 1.0
     most = math.inf if known is None else (known - constant) + _MARGIN * known
     arcs = list(_arcs(table, layers, stages, weight, most))

@@ -137,8 +137,8 @@ def rows(instance: Instance, plan: LayerPlan) -> list[dict[str, Any]]:
 def factors(instance: Instance) -> list[Factor[Instance]]:
     """What cuts and the all-reduce cost (the objective is linear in each), and the time of every layer.
 
-    All plans have the sum of all layers' times; beside it a layer's time counts for all further micro-batches in the
-    slowest stage alone, so that lines rise equally.
+    Where stages are equal, all plans have the sum of all layers' times; beside it a layer's time counts for all further
+    micro-batches in the slowest stage alone, so that lines rise equally.
     """
     found: list[tuple[str, Scaled]] = [("cut costs", _cuts)]
     if instance.ring_s_per_parameter:

@@ -10,12 +10,13 @@ import pytest
 from load import allowed_s
 from oracles.layer_assignment import optimum, random_instance
 
+import planner
 from formulations.layer_assignment import FAMILY, exact, paper
 from formulations.layer_assignment.definition.plan import LayerPlan
 from formulations.layer_assignment.definition.problem import cuts, evaluate, parameters_of, violations
 from formulations.layer_assignment.models import cpsat, milp
 from instances.problems.layer_assignment import LayerAssignmentInstance, TiedParameters, generate
-from solvers.outcome import Limits, Stop, Watch, relative_gap
+from solvers.outcome import Limits, Status, Stop, Watch, relative_gap
 
 SECONDS = Limits(time_s=30)
 
@@ -203,3 +204,19 @@ def test_no_stage_is_empty_where_a_layer_is_too_long_for_the_one_before() -> Non
     assert instance.stage_time_s
     answer = cpsat.solve(instance, Limits(), Watch())
     assert answer.plan is not None and evaluate(instance, answer.plan) == pytest.approx(optimum(instance))
+
+
+@pytest.mark.parametrize("method", ["exact", "cpsat", "milp"])
+@pytest.mark.parametrize(
+    ("forbidden_s", "rings", "microbatches", "best"), [(1e9, True, 2, 8.6), (1e16, False, 4, 11.2)]
+)
+def test_a_layer_that_a_stage_must_not_have_hides_no_other_sums(
+    method: str, forbidden_s: float, rings: bool, microbatches: int, best: float
+) -> None:
+    """Beside 1e9 s a running sum has lost 1e-7 s of the layers behind it."""
+    by_stage = ((1.0, 1.0, 1.0, 1.0), (forbidden_s, 1.3, 1.1, 1.2))
+    held, ring_s = ((1.0,) * 4, (0.5, 1.0)) if rings else ((), ())
+    instance = LayerAssignmentInstance("far", (1.0,) * 4, ((0.0,),) * 3, 2, microbatches, parameters=held,
+                                       ring_s_per_parameter=ring_s, stage_time_s=by_stage)  # fmt: skip
+    result = planner.solve(instance, method="exact-joint" if rings and method == "exact" else method)
+    assert result.status is Status.OPTIMAL and result.objective == pytest.approx(best) == optimum(instance)

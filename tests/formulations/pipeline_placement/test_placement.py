@@ -1,5 +1,6 @@
 """Both phases together: the definition, brute force, and what the methods lose."""
 
+import dataclasses
 import json
 import random
 from collections import Counter
@@ -178,6 +179,10 @@ def test_solve_with_a_topology_runs_both_phases(tmp_path: Path, capsys: Any) -> 
     found = json.loads(capsys.readouterr().out)
     assert found["options"]["microbatches"] == 7
     both = load_placed(str(model), "two-level", overrides={"stages": 2, "replicas": 2, "microbatches": 7})
+    free = {"num_stages": None, "num_devices": 4, "step_microbatches": 11}
+    model.write_text(json.dumps(operators_json(dataclasses.replace(chain().operators, **free))))
+    declared = load_placed(str(model), "two-level", overrides={"stages": 2, "replicas": 2})
+    assert declared.microbatches == 6  # a replica's part of the step
     assert both.microbatches == both.operators.training.microbatches == 7
     assert found["problem"] == "pipeline_placement" and found["verified"]
     assert found["stats"]["step_s"] > 0
