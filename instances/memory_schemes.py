@@ -50,8 +50,8 @@ SCHEMES: Mapping[str, Bookkeeping] = {
 #: What trainers hold of 16-bit weights. Megatron's main gradients have 32 bits (docs of its distributed optimizer: 18
 #: bytes a parameter, 6 + 12/d shared). torchtitan's FSDP holds 32-bit weights, of which 2 bytes count with the states
 #: here, and reduces in 32 bits: 16/F, and 2 + 4 besides in a pipeline, whose stages stay gathered (0.3.0:
-#: config/configs.py, distributed/fsdp.py). DeepSpeed's ZeRO 1 keeps gradients in the weights' type, unless
-#: ``grad_accum_dtype`` says another one (``get_data_types`` of runtime/engine.py).
+#: config/configs.py, distributed/fsdp.py). DeepSpeed keeps gradients in the weights' type, which
+#: the export's CONFIG says (``get_data_types`` of runtime/engine.py; before 0.19.8 not without ZeRO by itself).
 BY_TRAINER: Mapping[str, Bookkeeping] = {
     "megatron": Bookkeeping(2.0, 4.0, 12.0, weight_versions=1),
     "torchtitan": Bookkeeping(2.0, 4.0, 10.0, weight_versions=1),

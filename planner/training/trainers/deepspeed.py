@@ -13,6 +13,12 @@ from planner.training.trainers.checked import CHECKED
 from planner.training.trainers.layout import Layer, Layout, Stage
 from planner.training.trainers.literals import constant, constants, read_constant
 
+#: What CONFIG says of 16-bit weights. Releases before 0.19.8 else have gradients of 32 bits without ZeRO.
+_OF_DTYPES: dict[str | None, dict[str, Any]] = {
+    "bf16": {"bf16": {"enabled": True}, "data_types": {"grad_accum_dtype": "bf16"}},
+    "fp16": {"fp16": {"enabled": True}},
+}
+
 _FILE = '''"""A plan's layout for DeepSpeed: {world} devices, pipeline {pp} x data {dp} x tensor {tp}.
 
 Give PlannedPipeline the layers of the model in the order of LAYERS, each made of the modules that are named there, and
@@ -64,6 +70,7 @@ def write(layout: Layout) -> str:
         "train_micro_batch_size_per_gpu": batch.samples,
         "gradient_accumulation_steps": batch.microbatches,
         "train_batch_size": batch.global_samples,
+        **_OF_DTYPES.get(layout.dtype, {}),
     }
     if layout.sharding:
         config["zero_optimization"] = {"stage": layout.sharding}

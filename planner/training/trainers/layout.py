@@ -92,7 +92,7 @@ class Layout:
     ``overlaps``: gradients are summed beside passes. ``whole``: stages that recompute keep their inputs alone, and
     compute all of the rest again at once. ``devices`` are those of the ranks, replicas of a stage next to each other;
     empty: in order.
-    ``serving``: it trains nothing.
+    ``serving``: it trains nothing. ``dtype`` is that of the weights, such as bf16 (``None``: unknown).
     """
 
     stages: tuple[Stage, ...]
@@ -111,6 +111,7 @@ class Layout:
     whole: bool = False
     devices: tuple[int, ...] = ()
     serving: Serving | None = field(default=None, compare=False)
+    dtype: str | None = field(default=None, compare=False)
 
     @property
     def pp_degree(self) -> int:

@@ -184,6 +184,7 @@ def _of_stages(
     samples, tokens = (_count(flat.options, name) for name in ("microbatch", "seq-len"))
     shared = by.level, has_sequences, any(map(is_selective, names)), by.context, by.expert, by.groups
     layout = Layout(stages, virtual, flat.num_microbatches, schedule, samples, tokens, *shared)
+    layout = replace(layout, dtype=None if "dtype" not in flat.options else str(flat.options["dtype"]))
     return _check(layout, wanted, [*notes, *_left_out(layout, wanted)])
 
 
@@ -275,6 +276,8 @@ def _left_out(layout: Layout, wanted: Format) -> Iterator[str]:
     if missing:
         rest = f"a micro-batch counts as {batch.samples}" if layout.samples is None else "no sequence length is written"
         yield f"the instance does not say the {missing}: {rest}"
+    if name == "deepspeed" and layout.dtype is None:
+        yield "the instance does not say the data type of the weights: CONFIG has none, and DeepSpeed trains in fp32"
     if N is not None and batch.replicas * batch.microbatches != N:
         yield f"{N} micro-batches are no multiple of {batch.replicas} replicas: each has {batch.microbatches}"
     own = pytorch.microbatches(layout) if name in ("torch", "torchtitan") else batch.microbatches

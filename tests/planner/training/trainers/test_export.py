@@ -260,6 +260,7 @@ def test_a_schedule_that_a_trainer_does_not_run_is_said(name: str) -> None:
         ("torchtitan", "1f1b", "data_parallel_shard_degree = 2; data_parallel_replicate_degree = 1"),
         ("deepspeed", "1f1b", "'train_micro_batch_size_per_gpu': 3, 'gradient_accumulation_steps': 4"),
         ("deepspeed", "1f1b", "'train_batch_size': 24; SEQUENCE_LENGTH = 128"),
+        ("deepspeed", "1f1b", "'bf16': {'enabled': True}; {'grad_accum_dtype': 'bf16'}"),
         ("galvatron", "gpipe", "'pipeline_type': 'gpipe'; 'micro_batch_size': 3; 'seq_length': 128"),
         ("galvatron", "1f1b", "'chunks': 4; 'global_bsz': 24"),
         ("torch", "zb-h1", "SCHEDULE = 'ScheduleInterleavedZeroBubble'"),
@@ -275,7 +276,7 @@ def test_a_schedule_that_a_trainer_does_not_run_is_said(name: str) -> None:
 def test_a_batch_is_written_where_there_is_a_place_for_it(name: str, schedule: str, words: str) -> None:
     """Eight micro-batches of three samples of 128 tokens on two replicas."""
     instance = planner.load("chain8-strategy", memory="1GB", schedule="1f1b,gpipe,zb-h1", virtual_stages=1)
-    facts = {"microbatch": 3, "seq-len": 128}
+    facts = {"microbatch": 3, "seq-len": 128, "dtype": "bf16"}
     known = replace(instance, flat=replace(instance.flat, options={**instance.flat.options, **facts}))
     plan = strategy(schedule, [[0, 1, 2, 3], [4, 5, 6, 7]], dp=2)
     found = planner.export(known, plan, name)
@@ -285,6 +286,7 @@ def test_a_batch_is_written_where_there_is_a_place_for_it(name: str, schedule: s
     without = planner.export(instance, plan, name)
     missing = "the instance does not say the samples of a micro-batch and tokens of a sample: a micro-batch counts as 1"
     assert (missing in without.notes) == bool(FORMATS[name].trainer.schedules)
+    assert any("DeepSpeed trains in fp32" in note for note in without.notes) == (name == "deepspeed")
 
 
 def test_replicas_alone_are_those_of_ddp() -> None:
