@@ -92,10 +92,10 @@ def ways(instance: StrategyInstance, layer: Layer, t: int, by: Shared) -> tuple[
     Of what replicas share a device holds a d-th part, d being those of a group (`Shared.groups`). With c = 2 (d-1)/d *
     weights / B for sending and receiving all weights once, and g bytes of gradients for each of weights, level 2
     scatters gradients in each backward pass, which takes g c at least; level 3 gathers weights in both passes, so they
-    take c and (1 + g) c at least, and holds, behind the first layer's static bytes, the weights of two layers and the
-    gradients of one, the largest. In a pipeline level 3 gathers weights before the batch and scatters gradients behind
-    it: both are held whole besides the shares. Behind the passes 2 g c are sent at level 0, (1 + g) c above it (and
-    sums among groups), so what is sent in the last pass counts twice.
+    take c and (1 + g) c at least (with sums among groups, at both levels), and holds, behind the first layer's static
+    bytes, the weights of two layers and the gradients of one, the largest. In a pipeline level 3 gathers weights before
+    the batch and scatters gradients behind it: both are held whole besides the shares. Behind the passes 2 g c are sent
+    at level 0, (1 + g) c above it (and sums among groups), so what is sent in the last pass counts twice.
 
     Source
     ------
@@ -114,9 +114,10 @@ def ways(instance: StrategyInstance, layer: Layer, t: int, by: Shared) -> tuple[
     # Sums of gradients are (d-1)/d of what stands in weight_bytes, of all replicas at the bandwidth of stages.
     scale, of_stages = g if level == 0 else (1 + g) / 2, bandwidth(instance, by.stages_inside)
     scale *= of_stages / bandwidth(instance, by.sums_inside)
+    most = among = 0.0
     if by.groups > 1:
-        scale = sum(_sums(instance, by)) * of_stages * by.replicas / (4 * (by.replicas - 1))
-    most = 0.0
+        gradients, within = _sums(instance, by)
+        scale, among = (gradients + within) * of_stages * by.replicas / (4 * (by.replicas - 1)), gradients - g * within
     if level == MOST_SHARED and not in_pipeline and layer.id == instance.chain[0].id:
         most = (2 + g) * max(
             sum(_weights(instance, each, x, t, e)) for each in instance.flat.layers for x in each.tmpcs.get(t, ())
@@ -131,7 +132,7 @@ def ways(instance: StrategyInstance, layer: Layer, t: int, by: Shared) -> tuple[
         time, first = x.time / c + 3 * exchanged + again, forward + exchanged
         if level > 1 and not in_pipeline:
             sent = 2 * summed / bandwidth(instance, by.group_inside)
-            time += max(0.0, (g + (level == MOST_SHARED)) * sent - (time - first))
+            time += max(0.0, (g + (level == MOST_SHARED)) * sent + among * dense - (time - first))
             time += max(0.0, sent - first) if level == MOST_SHARED else 0.0
         weights = summed * d / (d - 1) if e > 1 and d > 1 else x.weight_bytes
         return replace(

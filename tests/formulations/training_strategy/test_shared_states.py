@@ -148,8 +148,9 @@ def test_weights_are_held_as_a_trainer_holds_them(trainer: str, bytes_: tuple[in
         # Two groups of two, a machine each: half of 8 bytes go there, and half of as many back, at 4 bytes/s; of a
         # device's half of the gradients half go to the other group, and as many come back, at 1 byte/s.
         (plan(1, 4, level=1), 4 * (10 - 6 / 2) + 4, 24 + (8 + 8) / 4 + 8),
-        # Gradients of each pass are scattered in the group, in 0.5 s of a layer.
-        (plan(1, 4, level=2), 4 * (10 - 8 / 2) + 4, 24 + (8 + 8) / 4 + 8),
+        # Each backward pass of 2 s scatters gradients in the group, in 0.5 s of a layer, and sums among groups, in 2 s.
+        (plan(1, 4, level=2), 4 * (10 - 8 / 2) + 4, 24 + 2 * 4 * 0.5 + (8 + 8) / 4 + 8),
+        (plan(1, 4, level=3), 4 * (10 - 10 / 2) + 3 * 2 + 4, 24 + 2 * 4 * 1 + (8 + 8) / 4 + 8),
         # Two stages of 4 bytes.
         (plan(2, 4, level=3), 2 * (10 - 10 / 2 + 4) + 4, 3 * 6 + (4 + 4) / 4 + 4),
     ],

@@ -309,6 +309,7 @@ def _run(instance, cuts, t, d, p, schedule, moments, by):
     once = {v: 2 * size / rate(t * group) if p == 1 else 0.0 for v, size in summed.items()}
 
     def spent(v, x):
+        other_groups = 4 * grads * (1 / group - 1 / D) * weight[v] / rate(t * D) if p == 1 else 0.0
         least = min(y.time for y in tmpcs[v])
         other = 0.0
         if v in instance.exchanged:
@@ -318,9 +319,9 @@ def _run(instance, cuts, t, d, p, schedule, moments, by):
         first = least / c / 3 + other
         second = 2 * (least / c / 3 + other) + (x.time - least) / c + (other if x.time > least else 0.0)
         if level == 2:
-            second = max(second, grads * once[v])
+            second = max(second, grads * once[v] + other_groups)
         if level == 3:
-            first, second = max(first, once[v]), max(second, (1 + grads) * once[v])
+            first, second = max(first, once[v]), max(second, (1 + grads) * once[v] + other_groups)
         return first + second
 
     home = {v: g for g, chunk in enumerate(cuts) for v in chunk}
