@@ -132,7 +132,7 @@ def ways(instance: StrategyInstance, layer: Layer, t: int, by: Shared) -> tuple[
         time, first = x.time / c + 3 * exchanged + again, forward + exchanged
         if level > 1 and not in_pipeline:
             sent = 2 * summed / bandwidth(instance, by.group_inside)
-            time += max(0.0, (g + (level == MOST_SHARED)) * sent + among * dense - (time - first))
+            time += max(0.0, (g + (level == MOST_SHARED)) * sent + among * (dense + experts) - (time - first))
             time += max(0.0, sent - first) if level == MOST_SHARED else 0.0
         weights = summed * d / (d - 1) if e > 1 and d > 1 else x.weight_bytes
         return replace(
