@@ -216,6 +216,14 @@ def test_links_lead_to_files_and_headings(document: Path) -> None:
             assert anchor in {slug(line.lstrip("#")) for line in there.read_text().splitlines() if line.startswith("#")}
 
 
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda page: str(page.relative_to(ROOT)))
+def test_formulas_are_those_that_the_site_understands(document: Path) -> None:
+    docutils = pytest.importorskip("docutils.utils.math.latex2mathml", reason="docutils is not installed")
+    text = re.sub(r"```.*?```|`[^`]*`", "", document.read_text(), flags=re.DOTALL)
+    for formula in re.findall(r"\$\$(.*?)\$\$|(?<![$\\])\$([^$\n]+)\$(?!\$)", text, flags=re.DOTALL):
+        docutils.tex2mathml("".join(formula))
+
+
 #: Words that were used here in place of the field's; ``unlike`` as an English preposition is among them.
 DIALECT = re.compile(r"\b(alike|unlike|in a row|asked for|ill|mended|moot|told|heard|tells|hears|sings?)\b")
 
