@@ -46,9 +46,11 @@ def load_placed(
     if operators.num_stages is None or operators.num_devices is not None:
         raise UsageError.at("--topology", topology, "--stages and --replicas with it, not --devices")
     devices = operators.num_stages * operators.replicas
-    if operators.step_microbatches or operators.training:  # of the file's step, as its memory is
-        each = operators.training.microbatches if operators.training else 0
-        own.setdefault("microbatches", -(-(operators.step_microbatches or 0) // operators.replicas) or each)
+    # Of the step that the graph declares, as its memory is.
+    if operators.step_microbatches:
+        own.setdefault("microbatches", -(-operators.step_microbatches // operators.replicas))
+    elif operators.training:
+        own.setdefault("microbatches", operators.training.microbatches)
     instance = place_on(operators, network(topology, devices, inputs), model)
     options = {**operators.options, "topology": topology}
     from formulations.pipeline_placement import FAMILY

@@ -148,7 +148,10 @@ def _saves(amounts: Amounts, other: Amounts, saving: float) -> bool:
 
 
 def fastest(layer: SplitLayer, within: Amounts | None = None) -> Way | None:
-    """The fastest way with at most the bytes of ``within``; ``None``: there is none."""
+    """The fastest way with at most the bytes of ``within``; ``None``: there is none.
+
+    Without ``within`` bytes do not count: another way may be as fast with fewer.
+    """
     ways = _ways(layer, within=within, is_time_alone=within is None)
     return min(ways.get(None, ()), key=lambda way: way.amounts, default=None)
 
