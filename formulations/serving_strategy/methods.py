@@ -19,9 +19,7 @@ _MODEL_ROWS, _SHAPES = 1_000_000, 2_000_000
 
 
 def choose(instance: ServingInstance, _limits: Limits, exact: bool) -> tuple[str, str]:
-    """The search, unless there are requirements, which CP-SAT alone takes, or too many shapes."""
-    if instance.requirements:
-        return "cpsat", "CP-SAT takes requirements"
+    """The search, unless there are too many shapes."""
     if exact or num_shapes(instance) <= _SHAPES:
         return "shape-search", f"{num_shapes(instance)} degrees and batches: each is looked at"
     return "vllm-guide", f"{num_shapes(instance)} degrees and batches are too many to look at"

@@ -22,7 +22,7 @@ from formulations.pipeline_placement.models import cpsat, milp
 from formulations.pipeline_placement.models.two_phase import best_start
 from instances.errors import InstanceError
 from instances.problems.device_mapping import with_objective
-from instances.problems.operator_partitioning import Operator, OperatorInstance, Tensor
+from instances.problems.operator_partitioning import Operator, OperatorInstance, Tensor, TrainingMemory
 from instances.problems.pipeline_placement import PlacementInstance, place_on
 from planner.analysis.with_topology import load_placed
 from planner.cli.app import main
@@ -183,6 +183,9 @@ def test_solve_with_a_topology_runs_both_phases(tmp_path: Path, capsys: Any) -> 
     model.write_text(json.dumps(operators_json(dataclasses.replace(chain().operators, **free))))
     declared = load_placed(str(model), "two-level", overrides={"stages": 2, "replicas": 2})
     assert declared.microbatches == 6  # a replica's part of the step
+    training = dataclasses.replace(TrainingMemory(), microbatches=9)
+    model.write_text(json.dumps(operators_json(dataclasses.replace(chain().operators, training=training))))
+    assert load_placed(str(model), "two-level", overrides={"stages": 2, "replicas": 2}).microbatches == 9
     assert both.microbatches == both.operators.training.microbatches == 7
     assert found["problem"] == "pipeline_placement" and found["verified"]
     assert found["stats"]["step_s"] > 0

@@ -12,7 +12,7 @@ from formulations.stage_graph.iteration import search
 from formulations.stage_graph.iteration.heaviest import heaviest_stage
 from formulations.stage_graph.upsets.branches import EqualBranches, UnsuitableError
 from instances.problems.stage_graph import AffineTime, OperatorEdge, StageGraph
-from solvers.outcome import Watch
+from solvers.outcome import Stop, Watch
 
 
 def equal_branches(rng: random.Random) -> StageGraph:
@@ -115,6 +115,9 @@ def test_no_stage_of_the_heaviest_operator_takes_less(cases: int) -> None:
         together, least = heaviest_stage(costs, size, model.passes, alone, target, Watch())
         if not least:
             continue
+        (stopped := Watch()).stop(Stop.TIME_LIMIT)
+        cut_short, _ = heaviest_stage(costs, size, model.passes, alone, target, stopped)
+        assert sorted(cut_short)[-2:] == [0, least]  # the others are bounded by nothing
         heaviest, taken = int(alone.min(axis=1).argmax()), dict[int, float]()
         for nodes in range(1, costs.everything + 1):
             part = list(bits(nodes))

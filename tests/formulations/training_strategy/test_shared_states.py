@@ -136,6 +136,9 @@ def test_weights_are_held_as_a_trainer_holds_them(trainer: str, bytes_: tuple[in
     file = tmp_path / "held.json"
     file.write_text(json.dumps(family_of(made).to_json(made)))
     assert planner.load(str(file)) == planner.load(str(file), shard_optimizer=trainer) == made
+    stated = planner.load("llama3-8b", shard_optimizer=3)
+    file.write_text(json.dumps(family_of(stated).to_json(stated)))
+    assert planner.load(str(file), shard_optimizer=trainer).flat.layers == stated.flat.layers
     # What an instance declares stays, and a warning says so.
     own = planner.load("chain8", problem="training_strategy", shard_optimizer=trainer)
     assert own.flat.layers == planner.load("chain8").layers and own.gradients_per_weight == 1
