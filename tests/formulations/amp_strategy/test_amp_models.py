@@ -145,3 +145,15 @@ def test_models_that_are_too_large_are_refused_in_a_line(monkeypatch: pytest.Mon
         planner.model(instance, "milp").sizes()
     found = planner.solve(instance, method="milp")
     assert found.stop.value == "size_limit" and "more than 100 arcs" in found.reason
+
+
+@pytest.mark.parametrize("method", ["cpsat", "milp"])
+def test_a_layer_that_a_gpu_must_not_have_hides_no_other_sums(method: str) -> None:
+    """Beside 1e12 s in running sums, bounds were above the optimum, or below it by 1e-6."""
+    made = random_instance(rng := random.Random(101))
+    kind, far = min(node.gpu for node in made.nodes), rng.randrange(len(made.layers))
+    slow = {gpu: dict.fromkeys(own, 1e12) if gpu == kind else own for gpu, own in made.layers[far].forward_s.items()}
+    layers = (*made.layers[:far], replace(made.layers[far], forward_s=slow), *made.layers[far + 1 :])
+    instance = replace(made, layer_times="slowest", layers=layers)
+    result = planner.solve(instance, method=method)
+    assert result.status is Status.OPTIMAL and result.objective == pytest.approx(brute_force(instance))

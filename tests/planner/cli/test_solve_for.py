@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import planner
+from planner.analysis.trainer_answer import as_settings
 from planner.cli.app import main
 from planner.files.load import family_of
 from planner.training.trainers.formats import FORMATS
@@ -92,6 +93,11 @@ def test_text_says_all_and_its_command_exports(run: Run, trainer: str) -> None:
     assert (layout.pp_degree, layout.tp_degree, layout.dp_degree) == tuple(
         plan[f"{x}_degree"] for x in ("pp", "tp", "dp")
     )
+
+
+def test_a_trainer_holds_weights_in_its_own_way_unless_that_is_said(run: Run) -> None:
+    held = [as_settings("megatron", given)["shard_optimizer"] for given in ({}, {"shard_optimizer": 3.0})]
+    assert held == ["megatron", 3.0] and "shard_optimizer" not in as_settings("torch", {})
 
 
 def test_torchtitan_shares_weights_in_a_pipeline_or_has_one_replica(run: Run) -> None:
