@@ -122,6 +122,8 @@ def test_a_plan_is_optimal_inside_its_intervals_and_not_outside(name: str, cases
                     seen["end"] += 1
             seen["proved" if each.proved else "sampled"] += 1
         assert not ways
+        if cases < 100 and len(seen) == 3:
+            break
     assert seen["proved"] and (seen["end"] or cases < 100), seen
     assert name != "stage_partitioning" or (seen["end"] and seen["sampled"]), seen
 

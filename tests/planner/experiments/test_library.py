@@ -257,8 +257,9 @@ def test_losses_by_features_and_a_record_that_is_read_again() -> None:
     assert ("mine", "all") in again.standings()
 
 
-def test_a_score_goes_on_where_it_stopped_and_counts_what_a_method_refuses(tmp_path: Path) -> None:
-    chosen = [ALL["chain8"], ALL["diamond"], ALL["bert-l1000-k4096-h8192-80GB"]]
+def test_a_score_goes_on_where_it_stopped_and_counts_what_a_method_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("planner.experiments.library.score.calibration", lambda: 0.25)
+    chosen = [ALL["chain8"], ALL["diamond"], ALL["gpt3-175b-k16384-80GB-m16384"]]
     known = {"chain8": _known(0.0273, 0.0273)}
     kept: list[Any] = []
     limits = Limits(time_s=5.0)
@@ -272,7 +273,7 @@ def test_a_score_goes_on_where_it_stopped_and_counts_what_a_method_refuses(tmp_p
     assert again.standings()["piper", "stage_partitioning"].plans == 2
     other, _ = score(chosen[:2], ["equi"], Limits(time_s=4.0), known, done=kept)
     assert len(other.rows) == 2  # what was run within another limit does not count
-    assert again.to_json()["calibration_s"] > 0
+    assert again.to_json()["calibration_s"] == 0.25
     with pytest.raises(UsageError, match="method is 'nobodys'"):
         score(chosen, ["nobodys"], limits, known)
 

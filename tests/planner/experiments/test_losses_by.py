@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from planner.cli.app import main
 from planner.display.paper_tables import format_table, kind_and_file, paper_table
 from planner.display.populations import features_of
 from planner.experiments.validation.loss_by import losses_by
@@ -74,17 +75,30 @@ def test_groups_are_values_or_quantiles_and_have_all_instances() -> None:
     assert few.methods["m"]["8 GiB"].mean_loss == pytest.approx(0.2)
 
 
+GIVEN = ("validate", SOURCE, "--count", "4", "--methods", "piper,./own_one.py:least", "--out", "run")
+
+
+@pytest.fixture(scope="module")
+def solved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a validation, of which nothing is solved again."""
+    folder = tmp_path_factory.mktemp("solved")
+    (folder / "own_one.py").write_text(OWN)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        assert main([*GIVEN, "--quiet"]) == 0
+    return folder
+
+
 @pytest.fixture
-def own(run: Run) -> None:
-    Path("own_one.py").write_text(OWN)
+def here(run: Run, solved: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.chdir(solved)
+    return run
 
 
-@pytest.mark.usefixtures("own")
-def test_what_is_drawn_has_columns_and_losses_by_it(run: Run) -> None:
-    given = ["validate", SOURCE, "--count", "4", "--methods", "piper,./own_one.py:least", "--out", "run"]
-    code, _, err = run(*given, "--by", "node")
-    assert code == 2 and "node" in err and "nodes" in err and not Path("run").exists()
-    code, out, _ = run(*given, "--by", "kind,nodes", "--json")
+def test_what_is_drawn_has_columns_and_losses_by_it(here: Run) -> None:
+    code, _, err = here(*GIVEN[:-1], "other", "--by", "node")
+    assert code == 2 and "node" in err and "nodes" in err and not Path("other").exists()
+    code, out, _ = here(*GIVEN, "--by", "kind,nodes", "--json")
     found = json.loads(out)
     assert code == 0 and {each["parameter"] for each in found["by"]} == {"kind", "nodes"}
     assert sum(found["by"][0]["instances"].values()) == 4
@@ -93,7 +107,7 @@ def test_what_is_drawn_has_columns_and_losses_by_it(run: Run) -> None:
     rows = parquet.read_table("run/rows.parquet").to_pylist()
     assert {row["kind"] for row in rows} == {"layers", "uncorrelated"} and "memory" not in rows[0]
     assert all(row["nodes"] == row["size"] for row in rows)
-    code, out, _ = run(*given, "--by", "nodes")  # nothing is solved again
+    code, out, _ = here(*GIVEN, "--by", "nodes")
     assert (
         code == 0
         and re.search(r"nodes explains [\d.]+ % of ./own_one.py:least's losses", out)
@@ -101,21 +115,19 @@ def test_what_is_drawn_has_columns_and_losses_by_it(run: Run) -> None:
     )
 
 
-@pytest.mark.usefixtures("own")
-def test_tables_of_a_paper(run: Run) -> None:
-    given = ["validate", SOURCE, "--count", "4", "--methods", "piper,./own_one.py:least", "--out", "run"]
-    assert run(*given, "--table", "doc")[0] == run(*given, "--table", "md", "--json")[0] == 2
-    code, out, _ = run(*given, "--by", "kind", "--table", "csv")
+def test_tables_of_a_paper(here: Run) -> None:
+    assert here(*GIVEN, "--table", "doc")[0] == here(*GIVEN, "--table", "md", "--json")[0] == 2
+    code, out, _ = here(*GIVEN, "--by", "kind", "--table", "csv")
     first, second = out.split("\n\n")
     rows = list(csv.DictReader(io.StringIO(first)))
     assert code == 0 and [row["method"] for row in rows] == ["piper", "./own_one.py:least"]
-    totals = json.loads(run(*given, "--json")[1])["methods"]
+    totals = json.loads(here(*GIVEN, "--json")[1])["methods"]
     assert [float(row["mean_loss"]) for row in rows] == [each["mean_loss"] for each in totals.values()]
     assert second.startswith("kind,instances,method,optimal,suboptimal,no_plan,invalid,errors,mean_loss")
     groups = list(csv.DictReader(io.StringIO(second)))
     assert [row["method"] for row in groups[:2]] == ["piper", "./own_one.py:least"] and groups[1]["kind"]
     assert sum(int(row["optimal"]) for row in groups if row["method"] == "piper") == totals["piper"]["optimal"]
-    code, out, _ = run(*given, "--table", "tex=table.tex")
+    code, out, _ = here(*GIVEN, "--table", "tex=table.tex")
     text = Path("table.tex").read_text()
     assert code == 0 and "4 instances of tmpc_knapsack" in out
     assert "./own\\_one.py:least & " in text and "\\toprule" in text and "mean loss, \\%" in text

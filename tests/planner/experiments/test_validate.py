@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,14 @@ from typing import Any
 import pytest
 from validation_totals import totals
 
+import formulations
 import planner
+from formulations.contract.family import Answer
 from formulations.tmpc_knapsack import FAMILY
 from instances.problems.tmpc_knapsack import Choice, KnapsackInstance, KnapsackNode, generate
 from planner.experiments.validation import records
 from planner.process.errors import UsageError
+from solvers.outcome import Stop
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -144,7 +148,7 @@ def rows_of(folder: str) -> list[dict[str, Any]]:
             "returned a plan that breaks choice: there is no node 'no such'",
             marks=pytest.mark.slow,  # an invalid plan is among the rows by hand
         ),
-        ("late", "suboptimal", "raised ValueError: after a plan"),
+        pytest.param("late", "suboptimal", "raised ValueError: after a plan", marks=pytest.mark.slow),
     ],
 )
 def test_whatever_a_heuristic_does_is_a_row_with_its_reason(
@@ -226,16 +230,14 @@ def test_plans_from_elsewhere_are_rows(methods: Run) -> None:
     assert code == 0 and [theirs[name] for name in ("optimal", "suboptimal", "invalid")] == [1, 2, 1]
 
 
-def test_a_bound_that_a_plan_refutes_is_a_contradiction_with_a_reproducer(methods: Run) -> None:
-    Path("false.py").write_text(
-        "import planner\n\n@planner.method('tmpc_knapsack', name='sure', claim='exact')\n"
-        "def solve(instance, watch):\n    watch.bound(100.0)\n"
-    )
+def test_a_bound_that_a_plan_refutes_is_a_contradiction_with_a_reproducer(methods: Run, monkeypatch: Any) -> None:
+    sure = replace(FAMILY.method("exact"), name="sure", solve=lambda *_: Answer(bound=100.0, stop=Stop.COMPLETED))
+    monkeypatch.setattr(formulations, "FAMILIES", (replace(FAMILY, methods=(*FAMILY.methods, sure)),))
     Path("two.jsonl").write_text("".join(Path("four.jsonl").read_text().splitlines(keepends=True)[:2]))
-    code, out, err = methods("validate", "two.jsonl", "--methods", "./false.py:solve,piper", "--out", "run", "--json")
+    code, out, err = methods("validate", "two.jsonl", "--methods", "sure,piper", "--out", "run", "--json")
     assert code == 5 and json.loads(out)["instances"] == 2
     said = [line for line in err.splitlines() if line.startswith("contradiction: two.jsonl#0")]
-    assert len(said) == 1 and "./false.py:solve claims the lower bound 100.0" in said[0]
+    assert len(said) == 1 and "sure claims the lower bound 100.0" in said[0]
     reproducer = said[0].partition("reproducer: ")[2].rstrip(")")
     assert planner.load(reproducer) == POPULATION[0]
 

@@ -59,15 +59,17 @@ def test_a_plan_in_its_json_form_is_verified(bring: Bring) -> None:
     ("body", "failure", "words"),
     [
         ("raise ValueError('no\\nidea')", "error", "raised ValueError: no idea (line 2 of mine.py)"),
-        (r"raise ValueError('\ud800, no idea')", "error", r"raised ValueError: \ud800, no idea (line 2 of mine.py)"),
-        ("raise SystemExit(7)", "error", "raised SystemExit: 7 (line 2 of mine.py)"),
+        slow(
+            r"raise ValueError('\ud800, no idea')", "error", r"raised ValueError: \ud800, no idea (line 2 of mine.py)"
+        ),
+        slow("raise SystemExit(7)", "error", "raised SystemExit: 7 (line 2 of mine.py)"),
         ("return None", "no_plan", "returned None, not a plan"),
         ("yield 3", "error", "returned <generator object solve>, which is no plan of counting"),
         ("return {'picked': solve}", "error", "returned what is no JSON: <function solve> in a plan"),
         ("return {'picked': [9]}", "invalid_plan", "returned what is no plan of this instance: plan: picked is [9]"),
         ("return {'picked': [0]}", "invalid_plan", "returned a plan that breaks target: 1 of 5"),
         ("import os; os._exit(3)", "error", "its process ended with exit code 3"),
-        ("import os; os.kill(os.getpid(), 9)", "error", "its process was ended by SIGKILL"),
+        slow("import os; os.kill(os.getpid(), 9)", "error", "its process was ended by SIGKILL"),
         ("import os; [os.write(n, b'x\\n') for n in range(3, 9) if n > 2]", "error", ""),
         # Of each of their kinds one is above.
         slow(
@@ -153,12 +155,13 @@ def test_the_last_words_of_a_process_that_dies_are_in_the_reason(bring: Bring) -
 
 def test_a_function_with_a_watch_reports_plans_and_stops(bring: Bring) -> None:
     body = """
+        import time
         watch.plan({'picked': [0, 1, 2]}, 3)
         watch.plan({'picked': [0]})
         watch.plan({'picked': [0, 1, 2, 3]}, 4)
         assert limits.time_s > 0 and limits.seed == 7
         while not watch.stopped():
-            pass
+            time.sleep(0.01)
         return {'picked': [1, 2]}
     """
     limits = Limits(time_s=1.0, seed=7)
@@ -174,10 +177,10 @@ def test_a_function_with_a_watch_reports_plans_and_stops(bring: Bring) -> None:
     [
         ("exact", 2.0, Status.OPTIMAL, "mine", ""),
         ("exact", 1.0, Status.FEASIBLE, "mine", ""),
-        ("exact", None, Status.FEASIBLE, None, ""),
+        slow("exact", None, Status.FEASIBLE, None, ""),
         ("exact", 2.5, Status.FEASIBLE, None, "its bound 2.5 does not count: its own plan has 2"),
         ("heuristic", 2.0, Status.FEASIBLE, None, "its bound 2 does not count: it does not claim to be exact"),
-        ("exact", float("inf"), Status.FEASIBLE, None, ""),
+        slow("exact", float("inf"), Status.FEASIBLE, None, ""),
     ],
 )
 def test_a_claim_of_exactness_needs_a_bound(
@@ -269,7 +272,7 @@ def test_installed_packages_offer_methods(monkeypatch: pytest.MonkeyPatch, tmp_p
         ("def other(instance): pass", "solve", "{file}: function is 'solve'; expected one of other"),
         ("solve = 3", "solve", "{file}: function is 'solve'; expected a function that it has; there is none"),
         ("def solve(a, b): pass", "solve", "{file}:solve: signature is '(a, b)'; expected (instance) or (instance, li"),
-        ("x = 1\nimport nothing_of_this_name", "solve", "ModuleNotFoundError: No module named"),
+        slow("x = 1\nimport nothing_of_this_name", "solve", "ModuleNotFoundError: No module named"),
         ("x = 1\nx.y", "solve", "{file}: import is \"AttributeError: 'int' object has no attribute 'y' (line 2 of "),
         ("def solve(", "solve", "(line 1 of mine.py)"),
         ("import os; os._exit(1)", "solve", "{file}:solve: the process that imports it ended with exit code 1"),
@@ -482,12 +485,15 @@ def test_rows_go_on_after_failures_and_plans_from_elsewhere_are_rows(
 
 @pytest.mark.parametrize(
     "ending",
-    ["watch.plan(plan); begun.touch()\nwhile True: pass", slow("begun.touch()\nwhile not watch.stopped(): pass")],
+    [
+        "watch.plan(plan); begun.touch()\nwhile True: time.sleep(1)",
+        slow("begun.touch()\nwhile not watch.stopped(): pass"),
+    ],
 )
 def test_ctrl_c_ends_the_function_and_keeps_its_plan(bring: Bring, ending: str, tmp_path: Path) -> None:
     """What it reported before, or what it returns once its watch tells it to stop."""
     begun = tmp_path / "begun"
-    body = f"import pathlib\nbegun, plan = pathlib.Path({str(begun)!r}), {GOOD}\n{ending}\nreturn plan"
+    body = f"import pathlib, time\nbegun, plan = pathlib.Path({str(begun)!r}), {GOOD}\n{ending}\nreturn plan"
     method = bring(body, "instance, watch")
     command = [sys.executable, "-m", "planner", "solve", "chain8", "--memory", "1GB", "--method", method, "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:

@@ -58,7 +58,7 @@ def _timeless(text: str) -> list[list[str]]:
 
 
 @pytest.mark.parametrize(("file", "case"), [EXAMPLES[0], pytest.param(*EXAMPLES[1], marks=pytest.mark.slow)])
-def test_an_example_goes_through_every_command(run: Run, file: str, case: str) -> None:
+def test_an_example_is_solved_checked_and_compared(run: Run, file: str, case: str) -> None:
     method = f"./{file}:solve"
     code, out, _ = run("solve", case, "--method", method, "--compare", "--out", "plan.json", "--json")
     found = json.loads(out)
@@ -70,6 +70,14 @@ def test_an_example_goes_through_every_command(run: Run, file: str, case: str) -
     code, out, _ = run("crosscheck", case, "--methods", f"exact,{method}", *entered, "--json")
     rows = json.loads(out)["results"]
     assert code == 0 and [row["loss"] for row in rows[1:]] == [loss, loss]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("file", "case"), EXAMPLES)
+def test_an_example_is_measured_validated_and_reported(run: Run, file: str, case: str) -> None:
+    method, entered = f"./{file}:solve", ["--plan", "theirs=plan.json"]
+    code, out, _ = run("solve", case, "--method", method, "--compare", "--out", "plan.json", "--json")
+    loss = json.loads(out)["loss"]
     code, out, _ = run("bench", case, "--methods", f"exact,{method}", *entered, "--repeats", "1", "--json")
     rows = json.loads(out)["rows"]
     assert code == 0 and [row["loss"] for row in rows] == [pytest.approx(0, abs=1e-6), loss, loss]

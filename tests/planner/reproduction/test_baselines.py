@@ -56,6 +56,7 @@ def test_the_max_load_program_is_optimal(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.paper
+@pytest.mark.slow
 def test_the_max_load_program_on_its_releases_graphs(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(max_load, "MODELS", ())
     found = reproduce("max-load-dp", inputs=str(published)).evidence

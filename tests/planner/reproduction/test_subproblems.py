@@ -13,10 +13,9 @@ from solvers.outcome import Limits
 #: Cluster, method inside: optimal, all, mean and worst loss in percent, loss of the best strategy in percent.
 SLOW = pytest.mark.slow
 AMP = [
-    ("amp-homogeneous", "amp-released", 48, 53, 0.03, 0.71, 0.0),
     ("amp-het-cluster", "amp", 41, 53, 1.4, 34.5, 2.15),
-    ("amp-het-model", "megatron", 15, 65, 8.1, 25.4, 15.4),
-    # Above is each cluster and each method once.
+    pytest.param("amp-homogeneous", "amp-released", 48, 53, 0.03, 0.71, 0.0, marks=SLOW),
+    pytest.param("amp-het-model", "megatron", 15, 65, 8.1, 25.4, 15.4, marks=SLOW),
     pytest.param("amp-homogeneous", "amp", 43, 53, 0.43, 9.1, 0.0, marks=SLOW),
     pytest.param("amp-homogeneous", "megatron", 36, 53, 0.61, 5.7, 0.0, marks=SLOW),
     pytest.param("amp-het-cluster", "amp-released", 40, 53, 0.23, 2.7, 2.28, marks=SLOW),
