@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -35,7 +36,8 @@ def capture(
     Parameters
     ----------
     model
-        In the mode (training or evaluation) that it will run in; its parameters may be on the device ``meta``.
+        In the mode (training or evaluation) that it will run in; its parameters may be on the device ``meta``, where
+        tensors that it makes are then, too.
     args, kwargs
         Of one call.
     name
@@ -53,7 +55,8 @@ def capture(
     Reconstructed; `clusters.gathered` and `measure.measure_ops` say what is counted and how.
     """
     kwargs = dict(kwargs or {})
-    with quiet(), no_collection():
+    devices = {each.device for each in model.parameters()}
+    with quiet(), no_collection(), torch.device("meta") if devices == {torch.device("meta")} else nullcontext():
         try:
             program = torch.export.export(model, args, kwargs, strict=False)
         except Exception as error:  # of the model, or of any part of torch.export

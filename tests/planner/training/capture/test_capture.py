@@ -73,6 +73,23 @@ def test_weights_are_not_needed():
     assert there.node_of == nowhere.node_of and there.edges.keys() == nowhere.edges.keys()
 
 
+class Masked(nn.Module):
+    """A linear layer over places that a mask leaves, which the model makes where tensors are made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x: Any) -> Any:
+        return self.layer(x.masked_fill(torch.ones(WIDTH, dtype=torch.bool), 0.0))
+
+
+def test_tensors_that_a_model_makes_are_where_its_weights_are():
+    with torch.device("meta"):
+        model, x = Masked(), torch.ones(LENGTH, WIDTH)
+    assert len(capture(model, (x,)).nodes) == 1
+
+
 class Experts(nn.Module):
     """Two experts as one grouped product."""
 
