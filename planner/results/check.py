@@ -64,6 +64,10 @@ def check(instance: Instance, plan: JsonObject, *, where: str = "plan") -> Verdi
     try:
         decoded = family.plan_from_json(instance, content)
     except InstanceError as error:
+        made_for = plan.get("problem", family.name)
+        if made_for != family.name:
+            rule = f"{family.name}, as the instance has; or settings that declare another problem, such as --topology"
+            raise InstanceError.at(where, "problem", made_for, rule) from None
         text = str(error)
         raise InstanceError(text if text.startswith(where) else " ".join(f"{where}: {text}".split())) from None
     broken = family.judge(instance, decoded)

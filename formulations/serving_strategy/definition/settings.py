@@ -9,7 +9,11 @@ from instances.problems.serving_strategy import ServingInstance
 from instances.units import parse_bytes
 
 #: What is minimised.
-MINIMISES = {"throughput": "time per generated token of all replicas", "latency": "time of a request"}
+#: By operational laws: a server may be slower.
+MINIMISES = {
+    "throughput": "time per generated token of all replicas (at best)",
+    "latency": "time of a request (at best)",
+}
 
 
 _SETTINGS: tuple[tuple[str, Callable[[Any], Any], str, str, str], ...] = (

@@ -172,6 +172,8 @@ def test_a_plan_of_another_problem_is_checked_with_a_warning(run: Run) -> None:
     assert code == 0
     assert "plan.json is a plan of flushed_partitioning; checked as one of stage_partitioning (--problem)" in err
     assert run("check", "chain8", "plan.json", "--quiet")[2] == ""
+    code, _, err = run("check", "resnet50", "plan.json")
+    assert code == 2 and "problem is 'flushed_partitioning'; expected operator_partitioning, as the instance has" in err
 
 
 def words_of(text: str) -> str:
