@@ -36,8 +36,7 @@ def capture(
     Parameters
     ----------
     model
-        In the mode (training or evaluation) that it will run in; its parameters may be on the device ``meta``, where
-        tensors that it makes are then, too.
+        In the mode (training, evaluation) that it will run in; if all parameters are on ``meta``, so is what it makes.
     args, kwargs
         Of one call.
     name
