@@ -9,7 +9,6 @@ from instances.problems.serving_strategy import ServingInstance
 from instances.units import parse_bytes
 
 #: What is minimised.
-#: By operational laws: a server may be slower.
 MINIMISES = {
     "throughput": "time per generated token of all replicas (at best)",
     "latency": "time of a request (at best)",
