@@ -21,16 +21,16 @@ from formulations.training_strategy.definition.problem import refusal
 from formulations.training_strategy.definition.quantities import VOCABULARY
 from formulations.training_strategy.definition.sharing import (
     Shared,
+    bandwidth,
     has_groups,
     no_experts,
     of_shared,
     offers_sequences,
     shared_in,
-    shares_more,
     shares_of_sums,
 )
 from instances.problems.stage_partitioning import Layer, Tmpc
-from instances.problems.training_strategy import Schedule, StrategyInstance
+from instances.problems.training_strategy import MOST_SHARED, Schedule, StrategyInstance
 from instances.rules import NodeId
 
 Table = np.ndarray[Any, np.dtype[np.float64]]
@@ -135,7 +135,7 @@ def all_degrees(instance: StrategyInstance) -> Iterator[Degrees]:
                     for p in range(1, min(K // (t * c * d), L // V) + 1):
                         if refusal(schedule, p, N // d, V, instance.virtual_stages) is not None:
                             continue
-                        for has_sequences, e, r in product(sequences, instance.ep_degrees, instance.shard_groups):
+                        for has_sequences, e, r in product(sequences, instance.ep_degrees, instance.groups(d)):
                             shared = ((level, has_sequences, c, e, r) for level in instance.levels)
                             own = (Degrees(schedule, V, p, t, d, N // d, *each) for each in shared)
                             found = [each for each in own if _allows(instance, each)]
@@ -146,8 +146,19 @@ def all_degrees(instance: StrategyInstance) -> Iterator[Degrees]:
 def _allows(instance: StrategyInstance, degrees: Degrees) -> bool:
     """Whether degrees meet the requirements: none speaks of a layout, so that of the plan is left empty."""
     plan = degrees.plan()
-    can_share = shares_more(degrees.level, degrees.p) and has_groups(plan) and no_experts(plan) is None
-    return can_share and not unmet(VOCABULARY, instance, plan)
+    is_sound = has_groups(plan) and no_experts(plan) is None and not unmet(VOCABULARY, instance, plan)
+    return is_sound and not _is_beaten(instance, degrees)
+
+
+def _is_beaten(instance: StrategyInstance, degrees: Degrees) -> bool:
+    """Whether fewer groups, as much in one machine, are no worse (README.md): but for FSDP without a pipeline."""
+    gathers = degrees.level == MOST_SHARED and degrees.p == 1
+    is_fast = bandwidth(instance, True) >= bandwidth(instance, False) and instance.gradients_per_weight >= 1
+    if degrees.r == 1 or gathers or instance.overlaps_gradients or not is_fast:
+        return False
+    inside = shared_in(instance, degrees.plan()).group_inside
+    fewer = (degrees._replace(r=r) for r in instance.groups(degrees.d) if r < degrees.r)
+    return any(shared_in(instance, x.plan()).group_inside == inside and _allows(instance, x) for x in fewer)
 
 
 #: The tables at a degree t, and of plans that share something.
@@ -158,7 +169,7 @@ def chain_of(chains: Chains, instance: StrategyInstance, degrees: Degrees) -> Ch
     """The tables at some degrees, made once."""
     at = degrees.t, shared_in(instance, degrees.plan())
     if at not in chains:
-        chains[at] = Chain(of_shared(instance, at[1]), degrees.t, by=at[1])
+        chains[at] = Chain(of_shared(instance, at[1], degrees.t), degrees.t, by=at[1])
     return chains[at]
 
 

@@ -44,11 +44,8 @@ def quick_bound(chain: Chain, degrees: Degrees) -> float:
     found = max(m * T / p, m * float(chain.time.max()), T * 2 / 3 if is_split else T)
     if V == 1 and not is_split and m > 1:
         found = max(found, T / -math.expm1(p * math.log1p(-1 / m)))
-    return found + degrees.share * max(float(chain.gradients[0, -1]) / p, _largest_layer(chain))
-
-
-def _largest_layer(chain: Chain) -> float:
-    return float(np.diagonal(chain.gradients, 1).max())
+    largest_layer = float(np.diagonal(chain.gradients, 1).max())
+    return found + degrees.share * max(float(chain.gradients[0, -1]) / p, largest_layer)
 
 
 class Layouts:

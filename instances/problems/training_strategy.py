@@ -97,7 +97,7 @@ class StrategyInstance(AroundFlat):
         well, 3 weights as well (ZeRO's stages; 3 is FSDP). Empty: 1 where there are such states, else 0.
     shard_groups
         Numbers of groups of replicas that a plan may choose from: each group shares all that is shared, and has the
-        states of the others (hybrid sharding, HSDP).
+        states of the others (hybrid sharding, HSDP). Empty: every divisor of the replicas.
     cp_degrees, ep_degrees
         Degrees of context parallelism (devices share the tokens of a sample) and of expert parallelism (they share the
         experts of a layer) that a plan may choose from.
@@ -140,7 +140,7 @@ class StrategyInstance(AroundFlat):
             shared["sharding"] = ",".join(map(str, self.sharding))
         for name, degrees in (("cp", self.cp_degrees), ("ep", self.ep_degrees), ("shard-groups", self.shard_groups)):
             if degrees != (1,):
-                shared[name] = ",".join(map(str, degrees))
+                shared[name] = ",".join(map(str, degrees)) or "any"
         if self.devices_per_machine is not None and self.inner_bandwidth is not None:
             shared["devices-per-machine"] = self.devices_per_machine
             shared["inner-bandwidth"] = self.inner_bandwidth
@@ -150,6 +150,10 @@ class StrategyInstance(AroundFlat):
     def levels(self) -> tuple[int, ...]:
         """What a plan may choose of ``sharding``."""
         return self.sharding or (int(self.sharded_per_weight > 0),)
+
+    def groups(self, replicas: int) -> tuple[int, ...]:
+        """What a plan of so many replicas may choose of ``shard_groups``."""
+        return self.shard_groups or tuple(r for r in range(1, replicas + 1) if replicas % r == 0)
 
     @cached_property
     def chain(self) -> tuple[Layer, ...]:
@@ -219,7 +223,7 @@ def _check_exchanged(instance: StrategyInstance, where: str) -> None:
     for name in ("cp_degrees", "ep_degrees", "shard_groups"):
         degrees = getattr(instance, name)
         expect_unique([str(each) for each in degrees], where, name)
-        expect(bool(degrees), where, name, [], "at least one degree, such as 1")
+        expect(bool(degrees) or name == "shard_groups", where, name, [], "at least one degree, such as 1")
     known = {node: own for node, own in exchanged.items() if node in flat.index}
     expect(len(known) == len(exchanged), where, "exchanged", sorted(map(str, exchanged)), "ids of nodes")
     context, expert = max(instance.cp_degrees), max(instance.ep_degrees)

@@ -32,7 +32,8 @@ def show_answer(found: TrainerAnswer, result: Result) -> None:
     parts += ["sequences shared"] if found.sequences else []
     out.print(bold(found.trainer), printable(f"{degrees}, {', '.join(parts)}"))
     rows = {"best": _proof(result), "rates": _rates(found), "step": _step(found), "memory": _memory(found)}
-    out.print(grid([*rows.items(), ("export", printable(found.export))]))
+    out.print(grid(rows.items()))
+    out.print(printable(f"export  {found.export}"))  # on a line of its own length, to be copied
 
 
 def _batch(found: TrainerAnswer) -> str:

@@ -40,7 +40,6 @@ from formulations.training_strategy.definition.sharing import (
     no_experts,
     offers_sequences,
     shared_in,
-    shares_more,
     shares_of_sums,
     ways,
 )
@@ -230,9 +229,9 @@ def violations(instance: StrategyInstance, plan: StrategyPlan) -> tuple[Violatio
     Rules: ``cover`` (every layer in exactly one chunk, no chunk empty, p V chunks), ``tmpc`` (a TMPC at t for every
     layer, of those that share sequences if the plan does and the layer has the choice), ``order`` (no edge runs
     backwards), ``devices`` (p t c d <= K), ``dp_degree`` (d divides N, and is at most ``max_dp_degree``), ``sharding``
-    (one of the instance's levels, 2 without a pipeline alone; sequences where a layer has the choice; c and e among the
-    instance's degrees, e a divisor of c d, and sequences are shared if e and t are more than 1; groups that share
-    among the instance's numbers, a divisor of d, with several devices in each and no shared experts), ``schedule``
+    (one of the instance's levels; sequences where a layer has the choice; c and e among the instance's degrees, e a
+    divisor of c d, and sequences are shared if e and t are more than 1; groups that share among the instance's numbers,
+    a divisor of d, with several devices in each and no shared experts), ``schedule``
     (one of the instance's, with as many chunks on a device as it and the instance take, and an order for these
     numbers), ``memory`` (<= M on every device).
     """
@@ -306,19 +305,16 @@ def _of(plan: StrategyPlan) -> str:
 
 
 def _sharing(instance: StrategyInstance, plan: StrategyPlan) -> Iterator[Violation]:
-    level = plan.sharding
-    if level not in instance.levels:
-        yield Violation("sharding", f"level {level}; expected one of {', '.join(map(str, instance.levels))}")
-    if not shares_more(level, plan.pp_degree):
-        yield Violation("sharding", f"level {level} in a pipeline of {plan.pp_degree}: its gradients are held whole")
-    if plan.cp_degree not in instance.cp_degrees:
-        rule = ", ".join(map(str, instance.cp_degrees))
-        yield Violation("sharding", f"context-parallel degree {plan.cp_degree}; expected one of {rule}")
-    if plan.ep_degree not in instance.ep_degrees:
-        rule = ", ".join(map(str, instance.ep_degrees))
-        yield Violation("sharding", f"expert-parallel degree {plan.ep_degree}; expected one of {rule}")
-    if plan.shard_groups not in instance.shard_groups or not has_groups(plan):
-        rule = f"one of {', '.join(map(str, instance.shard_groups))} that divides d, of replicas that share something"
+    for name, own, known in (
+        ("level", plan.sharding, instance.levels),
+        ("context-parallel degree", plan.cp_degree, instance.cp_degrees),
+        ("expert-parallel degree", plan.ep_degree, instance.ep_degrees),
+    ):
+        if own not in known:
+            yield Violation("sharding", f"{name} {own}; expected one of {', '.join(map(str, known))}")
+    groups = instance.groups(plan.dp_degree)
+    if plan.shard_groups not in groups or not has_groups(plan):
+        rule = f"one of {', '.join(map(str, groups))} that divides d, of replicas that share something"
         yield Violation("sharding", f"{plan.shard_groups} groups; expected {rule}")
     reason = no_experts(plan)
     if reason is not None:

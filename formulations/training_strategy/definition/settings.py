@@ -52,7 +52,7 @@ def _per_weight(books: Bookkeeping) -> tuple[float, float]:
 _SHARED = {name: _per_weight(SCHEMES[name])[1] for name in ("adam", "mixed")}
 
 
-#: All levels that static bytes have, where an instance says what states there are; else what it has.
+#: All levels that static bytes have, where an instance says what states there are, else what it has; all groups.
 ANY = "any"
 #: The scheme of imported models by data type: 32-bit weights of Adam's own where those of the model are 16 bits.
 _OF_DTYPES = {"bf16": "mixed", "fp16": "mixed", "fp32": "adam", "fp64": "adam"}
@@ -111,9 +111,9 @@ _OWN = (
     Setting("ep", parse_degrees, "degrees of expert parallelism to choose from", metavar="1,2,...", field="ep_degrees"),
     Setting(
         "shard-groups",
-        parse_degrees,
+        lambda value: () if value in (ANY, ()) else parse_degrees(value),
         "groups of replicas to choose from: each shares in itself what --sharding says (HSDP)",
-        metavar="1,2,...",
+        metavar=f"1,2,...|{ANY}",
     ),
     Setting("devices-per-machine", parse_count, "devices that --inner-bandwidth joins", metavar="G"),
     Setting("inner-bandwidth", parse_bandwidth, "between devices of a machine", metavar="SIZE/s"),

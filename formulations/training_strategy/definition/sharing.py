@@ -99,7 +99,8 @@ def ways(instance: StrategyInstance, layer: Layer, t: int, by: Shared) -> tuple[
 
     Source
     ------
-    Rajbhandari et al. 2020, sections 5.1 to 5.3 and 7 (ZeRO, stages 1 to 3); in a pipeline, torchtitan 0.3.0
+    Rajbhandari et al. 2020, sections 5.1 to 5.3 and 7 (ZeRO, stages 1 to 3); in a pipeline, at level 2 Galvatron 2.4.0
+    with ``--no_async_grad_reduce`` (core/runtime/pipeline/pipeline.py), at level 3 torchtitan 0.3.0
     (distributed/fsdp.py) and torch.distributed.pipelining.
     """
     found = of_sequences(layer.tmpcs.get(t, ()), by.sequences)
@@ -181,14 +182,15 @@ def shares_of_sums(instance: StrategyInstance, by: Shared) -> tuple[float, float
     return by.scattered, 0.0 if by.level == MOST_SHARED and not by.in_pipeline else 1 - by.scattered
 
 
-def of_shared(instance: StrategyInstance, by: Shared) -> StrategyInstance:
+def of_shared(instance: StrategyInstance, by: Shared, t: int | None = None) -> StrategyInstance:
     """The instance of plans that share this: what is static is what one device holds, and nothing is left to share.
 
-    Such plans cost the same in both, and no plan of other degrees has a part in it. So whatever bounds plans of one
-    instance without sharing bounds these.
+    Of degree ``t`` alone, if it is given. Such plans cost the same in both, and no plan of other degrees has a part in
+    it. So whatever bounds plans of one instance without sharing bounds these.
     """
     layers = tuple(
-        replace(layer, tmpcs={t: ways(instance, layer, t, by) for t in layer.tmpcs}) for layer in instance.flat.layers
+        replace(layer, tmpcs={s: ways(instance, layer, s, by) for s in layer.tmpcs if t in (None, s)})
+        for layer in instance.flat.layers
     )
     edges = tuple(replace(edge, bytes=edge.bytes / by.context) for edge in instance.flat.edges)
     flat = replace(instance.flat, layers=layers, edges=edges, bandwidth=bandwidth(instance, by.stages_inside))
@@ -218,8 +220,3 @@ def has_groups(plan: StrategyPlan) -> bool:
     """Whether replicas can be so many groups: of equally many, of which each has something to share."""
     r = plan.shard_groups
     return r == 1 or (plan.sharding > 0 and plan.dp_degree % r == 0 and plan.replicas > r)
-
-
-def shares_more(level: int, pp_degree: int) -> bool:
-    """Whether a level is more than the one below: a pipeline holds gradients whole until all passes have ended."""
-    return level != MOST_SHARED - 1 or pp_degree == 1

@@ -52,9 +52,12 @@ _NOTHING = Shared()
 Devices = tuple[int, ...]
 #: What replicas share, by the level of sharding.
 _SHARED = ("nothing", "optimizer states", "gradients", "weights")
-#: What trainers share instead of levels below one.
+#: What trainers share instead of levels below one, or by which of their options.
 _MORE_OR_LESS = {
-    "galvatron": (2, "galvatron shards gradients over the replicas as well (zero2): it holds less"),
+    "galvatron": (
+        3,
+        "galvatron holds gradients whole until all passes have ended; with --no_async_grad_reduce each one shards them",
+    ),
     "torch": (
         2,
         "the script has no optimizer: to share its states over the replicas (ZeroRedundancyOptimizer) is yours",

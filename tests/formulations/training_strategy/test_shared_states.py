@@ -61,7 +61,9 @@ def sharing_all(bandwidth: float, levels: tuple[int, ...] = (0, 1, 2, 3)) -> Str
         (plan(1, 2, level=2), [4 * (10 - 8 / 2) + 4], (48 + 16, 4 * 4 * 5 + 32)),
         # Passes of 1 s and 2 s gather weights in 2 s each; weights of two layers and gradients of one are there.
         (plan(1, 2, level=3), [4 * (10 - 10 / 2) + 3 * 2 + 4], (4 * 4 * 6 + 16, 4 * 4 * 12 + 32)),
-        # In a pipeline they are gathered once, and held with the gradients.
+        # Gradients in shares, in a pipeline, too.
+        (plan(2, 2, level=2), [2 * (10 - 8 / 2) + 4, 2 * (10 - 8 / 2) + 2], (5 * 6 + 8, 5 * 10 + 16)),
+        # There weights are gathered once, and held with the gradients.
         (plan(2, 2, level=3), [2 * (10 - 10 / 2 + 4) + 4, 2 * (10 - 10 / 2 + 4) + 2], (5 * 6 + 8, 5 * 6 + 16)),
     ],
 )
@@ -90,6 +92,7 @@ def test_levels_by_hand(given: StrategyPlan, peak: list[float], time: tuple[floa
         (plan(1, 2, level=3), 4 * 4 * 6, 2),
         # The first device ends last, and its pass hides 2 s of 8; the other one's sum of 8 s begins 4 s before.
         (plan(2, 2, level=0), 30, 8 - 2),
+        (plan(2, 2, level=2), 30, 2 + 4),
         (plan(2, 2, level=3), 30, 4 + 4),
         (plan(1, 1, level=0), 96, 0),
     ],
@@ -165,7 +168,28 @@ def test_groups_share_by_hand(given: StrategyPlan, peak: float, time: float) -> 
     assert max(peak_memory(made, given)) == peak and evaluate(made, given) == pytest.approx(time)
     assert violations(made, given) == () and FAMILY.breakdown(made, given).figures["shard_groups"] == 2
     for wrong in ({"shard_groups": 4}, {"shard_groups": 16}, {"sharding": 0}, {"dp_degree": 1}, {"dp_degree": 2}):
-        assert "sharding" in [each.rule for each in violations(made, replace(given, **wrong))]
+        for groups in ((1, 2), ()):
+            own = replace(made, shard_groups=groups)
+            assert "sharding" in [each.rule for each in violations(own, replace(given, **wrong))]
+
+
+@pytest.mark.parametrize(
+    ("level", "overlaps", "inner", "groups"),
+    [
+        # Fewer send no more, but for weights that are gathered in each pass, or that alone follow it.
+        (1, False, None, 1), (2, False, None, 1), (3, False, None, 2), (1, True, None, 2),
+        # Two machines of two devices.
+        (1, False, 8.0, 2),
+    ],
+)  # fmt: skip
+def test_groups_are_chosen(level: int, overlaps: bool, inner: float | None, groups: int) -> None:
+    """Times of the layers hide all that may be beside them, but at levels 2 and 3."""
+    made = replace(sharing_all(2.0, (level,)), shard_groups=(), requirements=("pp_degree == 1", "dp_degree == 4"))
+    machine = None if inner is None else 2
+    made = replace(made, overlaps_gradients=overlaps, devices_per_machine=machine, inner_bandwidth=inner)
+    found = exact.solve(made, Limits(), Watch()).plan
+    times = {r: evaluate(made, replace(plan(1, 4, level), shard_groups=r)) for r in (1, 2)}
+    assert found is not None and found.shard_groups == groups == min(times, key=lambda r: times[r])
 
 
 def making_again(most: int = 1) -> StrategyInstance:
@@ -271,7 +295,7 @@ def of_model(room: Any, instance: StrategyInstance) -> float | None:
 @pytest.mark.parametrize(
     ("p", "level", "kind"),
     [
-        (1, 0, F1B), (1, 1, F1B), (1, 3, F1B), (2, 0, F1B), (2, 1, F1B), (2, 3, F1B),
+        (1, 0, F1B), (1, 1, F1B), (1, 3, F1B), (2, 0, F1B), (2, 1, F1B), (2, 2, F1B), (2, 3, F1B),
         (2, 0, Schedule.INTERLEAVED), (2, 0, Schedule.ZB_H1),
     ],
 )  # fmt: skip
@@ -301,7 +325,7 @@ def test_chunks_of_a_device_sum_one_after_the_other() -> None:
 
 def test_levels_that_break_a_rule() -> None:
     instance = sharing_all(1.0, (0, 1, 2))
-    for wrong in (plan(1, 2, level=3), plan(2, 2, level=2), replace(plan(1, 2), sequence_parallel=True)):
+    for wrong in (plan(1, 2, level=3), plan(2, 2, level=3), replace(plan(1, 2), sequence_parallel=True)):
         assert [each.rule for each in violations(instance, wrong)] == ["sharding"]
 
 
@@ -423,7 +447,7 @@ def case_in_turn(number: int, most_layers: int = 3) -> StrategyInstance:
 def case_of_groups(number: int, most_layers: int = 3) -> StrategyInstance:
     """Any of these whose replicas may share in groups, on twice the devices."""
     made = (case, case_of_more, case_of_exchange)[number % 3](number, most_layers)
-    groups = random.Random(f"groups {number}").choice([(1, 2), (1, 2), (2,), (1, 4, 2)])
+    groups = random.Random(f"groups {number}").choice([(1, 2), (), (2,), (1, 4, 2)])
     flat = replace(made.flat, num_devices=max(4, made.flat.num_devices), num_microbatches=4)
     return replace(made, flat=flat, shard_groups=groups, overlaps_gradients=number % 2 == 0)
 

@@ -100,12 +100,17 @@ def test_a_trainer_holds_weights_in_its_own_way_unless_that_is_said(run: Run) ->
     assert held == ["megatron", 3.0] and "shard_optimizer" not in as_settings("torch", {})
 
 
-def test_torchtitan_shares_weights_in_a_pipeline_or_has_one_replica(run: Run) -> None:
+def test_torchtitan_shares_weights_in_a_pipeline_or_in_each_machine_or_has_one_replica(run: Run) -> None:
     titan = "solve", "llama3-8b", "--devices", "16", "--memory", "66GiB", "--for", "torchtitan", "--json"
-    for more, took, sharing in ((("--require", "pp_degree == 2"), 5.962, (3, 8)), (("--sharding", "1"), 7.945, (1, 1))):
+    for more, took, sharing in (
+        (("--require", "pp_degree == 2"), 5.962, (3, 8, 1)),
+        (("--require", "tp_degree == 1"), 5.509, (3, 16, 2)),
+        (("--sharding", "1"), 7.945, (1, 1, 1)),
+    ):
         found = json.loads(run(*titan, "--shard-optimizer", "torchtitan", *more)[1])
         assert found["objective"] == pytest.approx(took, abs=1e-3) and found["status"] == "optimal"
-        assert (found["plan"]["sharding"], found["plan"]["dp_degree"]) == sharing
+        assert tuple(found["plan"][name] for name in ("sharding", "dp_degree", "shard_groups")) == sharing
+    assert "shard_groups" not in as_settings("deepspeed", {})
 
 
 def test_a_graph_without_one_order_gets_one(run: Run) -> None:

@@ -213,10 +213,10 @@ def _shared(instance: StrategyInstance, p: int, t: int, d: int) -> Iterator[tupl
     has_choice = any(True in own and False in own for own in kinds)
     levels = instance.sharding or (1 if instance.sharded_per_weight else 0,)
     for level, sequences, c, e in product(levels, (False, True), instance.cp_degrees, instance.ep_degrees):
-        if (level == 2 and p > 1) or (sequences and not has_choice) or p * t * c * d > instance.flat.num_devices:
+        if (sequences and not has_choice) or p * t * c * d > instance.flat.num_devices:
             continue
         if c * d % e == 0 and (e == 1 or t == 1 or sequences):
-            for r in instance.shard_groups:
+            for r in instance.shard_groups or (r for r in range(1, d + 1) if d % r == 0):
                 if r == 1 or (e == 1 and level > 0 and d % r == 0 and c * d > r):
                     yield level, sequences, c, e, r
 
@@ -306,10 +306,11 @@ def _run(instance, cuts, t, d, p, schedule, moments, by):
         dense[v], experts[v] = found[0].weight_bytes - of_experts, of_experts / e
     weight = {v: dense[v] + experts[v] for v in tmpcs}
     summed = {v: dense[v] * (1 - 1 / group) + experts[v] * (1 - 1 / same) for v in tmpcs}
-    once = {v: 2 * size / rate(t * group) if p == 1 else 0.0 for v, size in summed.items()}
+    is_sent = level == 2 or (level == 3 and p == 1)
+    once = {v: 2 * size / rate(t * group) if is_sent else 0.0 for v, size in summed.items()}
 
     def spent(v, x):
-        other_groups = 4 * grads * (1 / group - 1 / D) * weight[v] / rate(t * D) if p == 1 else 0.0
+        other_groups = 4 * grads * (1 / group - 1 / D) * weight[v] / rate(t * D) if is_sent else 0.0
         least = min(y.time for y in tmpcs[v])
         other = 0.0
         if v in instance.exchanged:
