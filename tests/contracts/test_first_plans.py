@@ -63,7 +63,6 @@ class Case:
 #: No model finds a plan that good by itself in the time.
 QUICK = (
     Case("gnmt", {"stages": 4, "devices": 8, "variable_replicas": True}, ("cpsat", "milp")),
-    Case("layers", {"layers": 100, "stages": 16, "all_reduce": True}, ("cpsat",), "exact-joint"),
     Case("bert32", {**_FLUSHED, "devices": 16}, ("cpsat",), "labels"),
     Case("bert32", {**_MACHINES, "devices_per_machine": 4, "num_machines": 4}, ("cpsat",), "piper-hierarchical"),
     Case("mesh2d", {"stages": 8, "replicas": 4}, ("cpsat",)),
@@ -75,6 +74,7 @@ QUICK = (
 _OPERATORS = ("resnet50", "resnet152", "bert-l", "swin-l", "swin-u", "semantic-fpn", "gnmt")
 _NETWORKS = ("two-level", "dgx1", "mesh2d", "mesh3d", "torus2d", "torus3d", "random-blk-1", "random-blk-2")
 SLOW = (
+    Case("layers", {"layers": 100, "stages": 16, "all_reduce": True}, ("cpsat",), "exact-joint"),
     Case("resnet152", {}, ("cpsat", "milp")),
     Case("amp-het-cluster", {}, ("cpsat", "milp"), "exhaustive"),
     Case("schedule", {"stages": 8, "minibatch": 64, "objective": "memory"}, ("cpsat",)),

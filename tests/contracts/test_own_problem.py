@@ -82,7 +82,7 @@ def test_its_plans_are_read_again_and_judged(run: Run) -> None:
     assert code == 1 and "bin_of(4) is 2; expected one of 0, 1" in out
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_brute_force_is_the_witness_of_its_model(run: Run, seed: int) -> None:
     sizes = [1 + (7 * seed + 5 * number) % 11 for number in range(5)]
     instance = planner.load({**FIVE, "sizes": sizes}, problem="bin_split.py:PROBLEM")

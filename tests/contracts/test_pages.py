@@ -18,7 +18,6 @@ import planner
 from formulations import FAMILIES
 from planner.cli.app import application, main
 
-ROOT = ROOT
 DOCS = ROOT / "docs"
 PAGES = sorted((DOCS / "problems").glob("*.md"))
 DOCUMENTS = [ROOT / "README.md", ROOT / "notebooks/README.md", *DOCS.glob("*.md"), *PAGES, *DOCS.glob("[ai]*/*.md")]
@@ -203,41 +202,37 @@ def slug(heading: str) -> str:
     return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
 
 
-@pytest.mark.parametrize("document", [*DOCUMENTS, *ROOMS], ids=lambda path: str(path.relative_to(ROOT)))
-def test_links_lead_to_files_and_headings(document: Path) -> None:
-    text = re.sub(r"```.*?```|`[^`]*`", "", document.read_text(), flags=re.DOTALL)
-    for target in re.findall(r"(?<=\]\()[^)\s]+(?=\))|(?<=\]: )\S+$", text, flags=re.MULTILINE):
-        if "://" in target:
-            continue
-        path, _, anchor = target.partition("#")
-        there = document.parent / path if path else document
-        assert there.exists(), target
-        if anchor:
-            assert anchor in {slug(line.lstrip("#")) for line in there.read_text().splitlines() if line.startswith("#")}
+def prose(documents: list[Path]) -> dict[Path, str]:
+    """Without code."""
+    return {path: re.sub(r"```.*?```|`[^`]*`", "", path.read_text(), flags=re.DOTALL) for path in documents}
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda page: str(page.relative_to(ROOT)))
-def test_formulas_are_those_that_the_site_understands(document: Path) -> None:
+def test_links_lead_to_files_and_headings() -> None:
+    for document, text in prose([*DOCUMENTS, *ROOMS]).items():
+        for target in re.findall(r"(?<=\]\()[^)\s]+(?=\))|(?<=\]: )\S+$", text, flags=re.MULTILINE):
+            path, _, anchor = target.partition("#") if "://" not in target else ("", "", "")
+            there = document.parent / path if path else document
+            assert there.exists(), (document, target)
+            lines = there.read_text().splitlines() if anchor else []
+            assert not anchor or anchor in {slug(each.lstrip("#")) for each in lines if each[:1] == "#"}, target
+
+
+def test_formulas_are_those_that_the_site_understands() -> None:
     docutils = pytest.importorskip("docutils.utils.math.latex2mathml", reason="docutils is not installed")
-    text = re.sub(r"```.*?```|`[^`]*`", "", document.read_text(), flags=re.DOTALL)
-    for formula in re.findall(r"\$\$(.*?)\$\$|(?<![$\\])\$([^$\n]+)\$(?!\$)", text, flags=re.DOTALL):
-        docutils.tex2mathml("".join(formula))
+    for text in prose(DOCUMENTS).values():
+        for formula in re.findall(r"\$\$(.*?)\$\$|(?<![$\\])\$([^$\n]+)\$(?!\$)", text, flags=re.DOTALL):
+            docutils.tex2mathml("".join(formula))
 
 
 #: Words that were used here in place of the field's; ``unlike`` as an English preposition is among them.
 DIALECT = re.compile(r"\b(alike|unlike|in a row|asked for|ill|mended|moot|told|heard|tells|hears|sings?)\b")
 
 
-@pytest.mark.parametrize(
-    "page", [*DOCUMENTS, *ROOMS, ROOT / "CHANGELOG.md"], ids=lambda page: str(page.relative_to(ROOT))
-)
-def test_documents_are_written_in_the_words_of_the_field(page: Path) -> None:
-    assert DIALECT.findall(page.read_text()) == []
-
-
-@pytest.mark.parametrize("package", ["formulations", "instances", "planner", "solvers"])
-def test_sources_are_written_in_the_words_of_the_field(package: str) -> None:
-    for path in sorted((ROOT / package).rglob("*.py")):
+def test_documents_and_sources_are_written_in_the_words_of_the_field() -> None:
+    sources = [
+        path for each in ("formulations", "instances", "planner", "solvers") for path in (ROOT / each).rglob("*.py")
+    ]
+    for path in [*DOCUMENTS, *ROOMS, ROOT / "CHANGELOG.md", *sources]:
         assert DIALECT.findall(path.read_text()) == [], path
 
 

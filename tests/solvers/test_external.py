@@ -204,7 +204,7 @@ def test_options_that_break_a_solver_are_refused() -> None:
         milp.run(for_highs(ITEMS)[0], Limits(solver=NAME, solver_options=(("nothing", "1"),)))
 
 
-@pytest.mark.parametrize("name", ["no-such-solver", "mathopt:none"])
+@pytest.mark.parametrize("name", [pytest.param("no-such-solver", marks=pytest.mark.slow), "mathopt:none"])
 def test_unknown_solvers_are_refused_with_those_that_are_there(name: str) -> None:
     with pytest.raises(BackendError, match=rf"^solver is '{name}'; expected .*installed: highs, mathopt:gscip"):
         Bench("highs", name).run(ITEMS)

@@ -64,6 +64,7 @@ def test_table_1(published: Path) -> None:
     assert "46.0 %" in found.notes[4] and "10 rows" in found.notes[4]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("analytic")
 def test_table_1_without_the_profiles() -> None:
     found = reproduce("piper-table-1").evidence
@@ -226,7 +227,7 @@ def test_figure_3_to_the_last_device(published: Path) -> None:
 
 
 @pytest.mark.usefixtures("analytic")
-@pytest.mark.parametrize("name", ["piper-fig-1", "piper-fig-2"])
+@pytest.mark.parametrize("name", [pytest.param("piper-fig-1", marks=pytest.mark.slow), "piper-fig-2"])
 def test_figures_without_the_profile(name: str) -> None:
     found = reproduce(name, devices=8).evidence
     assert found.rows and "analytic" in found.inputs and found.compared == 0

@@ -17,7 +17,11 @@ _HIDDEN = "import sys; sys.modules['torch'] = None; from planner.cli.app import 
 
 
 @pytest.mark.parametrize(
-    "command", [("run", "plan.json", "chain8", "--model", "mine.py:make"), ("import", "torch", "mine.py:make")]
+    "command",
+    [
+        pytest.param(("run", "plan.json", "chain8", "--model", "mine.py:make"), marks=pytest.mark.slow),
+        ("import", "torch", "mine.py:make"),
+    ],
 )
 def test_a_missing_extra_is_one_line(command: tuple[str, ...], tmp_path: Path) -> None:
     assert (
