@@ -20,10 +20,12 @@ _OPERATORS = 4_000
 #: A larger CP-SAT model takes more than ten seconds to build.
 _CPSAT_TERMS = 2e6
 
-_IDENTICAL = f"at most {_OPERATORS:,} operators on identical devices (no device graph)"
+_WHOLE = "without tensor-parallel degrees"
+_SHARED = f"at most {_OPERATORS:,} operators on identical devices (no device graph)"
+_IDENTICAL = f"{_SHARED}, {_WHOLE}"
 _PROVABLE = "with objective tps and schedule uniform"
 _UNIFORM = f"{_IDENTICAL}, {_PROVABLE}"
-_SHORTEST = f"{_IDENTICAL}, with objective iteration and schedule uniform"
+_SHORTEST = "with objective iteration and schedule uniform"
 _MODEL = f"instances whose model has at most {_CPSAT_TERMS:,.0f} terms, {_PROVABLE}"
 
 #: Of more operators than this there are too many partitions with a size, or with devices, for each stage.
@@ -43,11 +45,15 @@ def choose(instance: StageGraph, limits: Limits, exact: bool) -> tuple[str, str]
     """All partitions where the model is small, upsets where branches are chains, else these and CP-SAT."""
     operators = f"{instance.num_operators} operators"
     is_small = instance.num_operators <= _SMALL and instance.num_devices <= _FEW_DEVICES
-    if _shortest(instance) is None and (exact or limits.time_s is not None or is_small):
+    if _branched(instance) is None and (exact or limits.time_s is not None or is_small):
         return "branch-and-bound", f"{operators}: the shortest iteration, bounded by heads and all-reduces"
     if exact and _mixed(instance) is None:
         return "configurations", f"{operators}: all partitions, with the sizes of every stage"
     provable = _one_size(instance) is None
+    if _whole(instance) is not None:
+        if _levelled(instance) is None and fits_levels(instance, Watch(limits)):
+            return "levels", f"{operators}, which devices may share: all partitions, level by level"
+        return "cpsat" if provable else "cpsat-orders", f"{operators}, which devices may share"
     if provable and instance.device_graph is not None:
         return "cpsat", "devices are declared one by one"
     if provable and instance.num_operators > _SMALL and _identical(instance) is None and suits(instance) is None:
@@ -67,10 +73,24 @@ def _reachable(instance: StageGraph) -> str | None:
     return None
 
 
+def _whole(instance: StageGraph) -> str | None:
+    """Whether every operator runs on one device of a replica."""
+    if len(instance.tp_degrees) == 1:
+        return None
+    return "operators declare tensor-parallel degrees, which levels, cpsat and cpsat-orders alone take"
+
+
+def _planned(instance: StageGraph) -> str | None:
+    return _reachable(instance) or _whole(instance)
+
+
+def _shared(instance: StageGraph) -> str | None:
+    """Identical devices, that may share operators."""
+    return _reachable(instance) or ("devices are declared one by one (device_graph)" if instance.device_graph else None)
+
+
 def _identical(instance: StageGraph) -> str | None:
-    if too_many := _reachable(instance):
-        return too_many
-    return "devices are declared one by one (device_graph)" if instance.device_graph is not None else None
+    return _shared(instance) or _whole(instance)
 
 
 def _one_size(instance: StageGraph) -> str | None:
@@ -86,10 +106,10 @@ def _one_schedule(instance: StageGraph) -> str | None:
 
 
 def _shortest(instance: StageGraph) -> str | None:
-    """Whether the shortest iteration can be proved."""
+    """Whether the shortest iteration can be proved, if no devices share operators."""
     if instance.objective != "iteration":
         return "objective tps; it minimises a simulated iteration (--objective iteration)"
-    return _one_schedule(instance) or _identical(instance)
+    return _one_schedule(instance) or _shared(instance)
 
 
 def _mixed(instance: StageGraph) -> str | None:
@@ -132,16 +152,25 @@ def _states_passes(instance: StageGraph) -> str | None:
     return _shortest(instance) or _fits_terms(instance)
 
 
+def _branched(instance: StageGraph) -> str | None:
+    return _shortest(instance) or _whole(instance)
+
+
 def _cpsat_terms(instance: StageGraph) -> int:
     """Terms of the rows on partition, depths and times; those on memory are left out where they cannot bind."""
     operators, edges = instance.num_operators, len(instance.edges)
     slots = min(operators, instance.num_devices)
-    degrees, depths = min(instance.num_devices, instance.minibatch), min(slots, instance.minibatch)
+    degrees = sum(min(instance.num_devices // t, instance.minibatch) for t in instance.tp_degrees)
+    depths = min(slots, instance.minibatch)
     return slots * (6 * operators + 4 * edges + 2 * depths * operators + degrees * (operators + edges))
 
 
 def _uniform(instance: StageGraph) -> str | None:
     return _one_size(instance) or _identical(instance)
+
+
+def _levelled(instance: StageGraph) -> str | None:
+    return _one_size(instance) or _shared(instance)
 
 
 def _effort(power: float) -> Callable[[StageGraph], float]:
@@ -168,8 +197,8 @@ CHOOSES_BY = (suits, fits_levels)
 _heuristic = partial(
     Method[StageGraph, StagePlan],
     claim=Claim.HEURISTIC,
-    supports=_reachable,
-    limits=f"at most {_OPERATORS:,} operators",
+    supports=_planned,
+    limits=f"at most {_OPERATORS:,} operators, {_WHOLE}",
 )
 
 METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
@@ -231,8 +260,8 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         source="all partitions, level by level of upsets",
         solve=_code.upsets.levels.solve,
         honours=frozenset({"microbatch"}),
-        supports=_uniform,
-        limits=_UNIFORM,
+        supports=_levelled,
+        limits=f"{_SHARED}, {_PROVABLE}",
         effort=lambda instance: 3.0 ** min(instance.num_operators, 600) * instance.num_devices,
         only_at_end=True,
     ),
@@ -281,8 +310,8 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         source="all partitions whose heads and all-reduces allow a shorter iteration, and the warm-ups of each",
         solve=_code.iteration.search.solve,
         honours=names(VOCABULARY),
-        supports=_shortest,
-        limits=_SHORTEST,
+        supports=_branched,
+        limits=f"{_IDENTICAL}, {_SHORTEST}",
         effort=_effort(4),
     ),
     Method(
@@ -307,7 +336,7 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         honours=names(VOCABULARY),
         supports=_states_passes,
         too_large=warm_ups_too_many,
-        limits=f"{_SHORTEST}, a model of at most {_CPSAT_TERMS:,.0f} terms",
+        limits=f"{_SHARED}, {_SHORTEST}, a model of at most {_CPSAT_TERMS:,.0f} terms",
         effort=lambda instance: instance.num_operators**2 * warm_ups(instance),
     ),
     Method(

@@ -66,6 +66,38 @@ Time = Annotated[AffineTime | TableTime, instance_of(AffineTime, TableTime)]
 
 
 @dataclass(frozen=True)
+class Shard:
+    """What an operator takes on each of ``degree`` devices that share it: a TMPC (Piper, section 3.6).
+
+    Every device begins with all of the operator's inputs and ends with all of its outputs.
+
+    Parameters
+    ----------
+    degree
+        t, the tensor-parallel degree.
+    forward, backward
+        Seconds of each pass as a function of the samples of the replica, without what ``reduced_bytes`` takes.
+    weight_bytes, activation_bytes
+        Of the operator, on each device.
+    reduced_bytes
+        Bytes for each sample that the devices all-reduce in either pass; 0 also where the times contain that.
+    spread_inputs, spread_outputs
+        Bytes that a device takes besides for each byte of a tensor from or to another stage, so that all have the whole
+        (c^fw and c^bw over c).
+    """
+
+    degree: Count
+    forward: Time
+    backward: Time
+    weight_bytes: Amount
+    activation_bytes: Amount
+    reduced_bytes: Amount = 0.0
+    spread_inputs: Amount = 1.0
+    spread_outputs: Amount = 1.0
+
+
+@in_files("name", "forward", "backward", "weight_bytes", "activation_bytes", "tensor_parallel?")
+@dataclass(frozen=True)
 class Operator:
     """A vertex of the computation graph.
 
@@ -78,6 +110,8 @@ class Operator:
     activation_bytes
         Bytes for each sample kept from the forward to the backward pass, the operator's inputs from other operators
         left out.
+    tensor_parallel
+        What it takes at degrees above 1.
     """
 
     name: Text
@@ -85,14 +119,13 @@ class Operator:
     backward: Time
     weight_bytes: Amount
     activation_bytes: Amount
+    tensor_parallel: tuple[Shard, ...] = ()
 
-    def forward_s(self, samples: int) -> float:
-        """Seconds of the forward pass of so many samples on one device."""
-        return self.forward.at(samples)
-
-    def backward_s(self, samples: int) -> float:
-        """Seconds of the backward pass of so many samples on one device."""
-        return self.backward.at(samples)
+    @cached_property
+    def shards(self) -> Mapping[int, Shard]:
+        """What each device takes, by tensor-parallel degree; at degree 1 the whole, with nothing to spread."""
+        whole = Shard(1, self.forward, self.backward, self.weight_bytes, self.activation_bytes, 0.0, 0.0, 0.0)
+        return {shard.degree: shard for shard in (whole, *self.tensor_parallel)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,16 +136,37 @@ class DeclaredTime:
     per_sample_s: Amount
 
 
+_FileTime = Annotated[DeclaredTime | TableTime, instance_of(DeclaredTime, TableTime)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedShard:
+    """A `Shard` as files have it: of times and weights that are left out the operator's over the degree.
+
+    Activations that are left out are all of the operator's.
+    """
+
+    degree: Count
+    forward: _FileTime | None = None
+    backward: _FileTime | None = None
+    weight_bytes: Amount | None = None
+    activation_bytes: Amount | None = None
+    reduced_bytes: Amount = 0.0
+    spread_inputs: Amount = 1.0
+    spread_outputs: Amount = 1.0
+
+
 @dataclass(frozen=True)
 class NamedOperator:
     """An operator as files have it."""
 
     id: NodeId
-    forward: Annotated[DeclaredTime | TableTime, instance_of(DeclaredTime, TableTime)]
-    backward: Annotated[DeclaredTime | TableTime, instance_of(DeclaredTime, TableTime)]
+    forward: _FileTime
+    backward: _FileTime
     name: Text = ""
     weight_bytes: Amount = 0.0
     activation_bytes: Amount = 0.0
+    tensor_parallel: tuple[NamedShard, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -219,6 +273,12 @@ class StageGraph(Recorded):
         """Index of the operator that files call so."""
         return {name: node for node, name in enumerate(self.ids or range(self.num_operators))}
 
+    @cached_property
+    def tp_degrees(self) -> tuple[int, ...]:
+        """Tensor-parallel degrees that some operator declares and there are devices for, ascending; 1 is one."""
+        declared = {degree for operator in self.operators for degree in operator.shards}
+        return tuple(sorted(degree for degree in declared if degree <= self.num_devices))
+
     def id_of(self, node: int) -> int | str:
         """What files call an operator."""
         return self.ids[node] if self.ids else node
@@ -250,7 +310,8 @@ def check(instance: StageGraph, where: str) -> None:
     ------
     InstanceError
         No operator, operators that are not in a topological order, duplicate edges or ids, times that fall, micro-batch
-        sizes that do not divide the mini-batch, half a second tier, a device graph of the wrong shape.
+        sizes that do not divide the mini-batch, half a second tier, a device graph of the wrong shape, or with
+        tensor-parallel degrees, of which one is 1 or declared twice.
     """
     count = instance.num_operators
     expect(count > 0, where, "operators", [], "at least one operator")
@@ -265,6 +326,7 @@ def check(instance: StageGraph, where: str) -> None:
     for number, operator in enumerate(instance.operators):
         check_time(operator.forward, where, f"operators[{number}].forward")
         check_time(operator.backward, where, f"operators[{number}].backward")
+        _check_shards(operator.tensor_parallel, where, f"operators[{number}].tensor_parallel")
     for size in instance.microbatches:
         if instance.minibatch % size:
             rule = f"a divisor of the mini-batch, {instance.minibatch}"
@@ -278,6 +340,19 @@ def check(instance: StageGraph, where: str) -> None:
         expect(square, where, "device_graph.bandwidth_bytes_per_s", rows, f"{declared} rows of {declared} numbers")
         devices = instance.num_devices
         expect(devices == declared, where, "num_devices", devices, f"{declared}, as the device graph has")
+        for number, operator in enumerate(instance.operators):
+            rule = "nothing: devices that share an operator are identical (no device_graph)"
+            degrees = [shard.degree for shard in operator.tensor_parallel]
+            expect(not degrees, where, f"operators[{number}].tensor_parallel", degrees, rule)
+
+
+def _check_shards(shards: tuple[Shard, ...], where: str, field: str) -> None:
+    degrees = [shard.degree for shard in shards]
+    for place, shard in enumerate(shards):
+        is_new = shard.degree > 1 and shard.degree not in degrees[:place]
+        expect(is_new, where, f"{field}[{place}].degree", shard.degree, "a degree from 2 on, each of them once")
+        check_time(shard.forward, where, f"{field}[{place}].forward")
+        check_time(shard.backward, where, f"{field}[{place}].backward")
 
 
 def check_time(time: Time, where: str, field: str) -> None:

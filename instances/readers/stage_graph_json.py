@@ -1,5 +1,6 @@
 """The project's own JSON of stage graphs, schema version 1 (docs/problems/stage_graph.md)."""
 
+from dataclasses import replace
 from typing import Any
 
 from instances.errors import InstanceError, closest, expect, expect_unique
@@ -9,8 +10,10 @@ from instances.problems.stage_graph import (
     DeclaredTime,
     NamedEdge,
     NamedOperator,
+    NamedShard,
     Operator,
     OperatorEdge,
+    Shard,
     StageGraph,
     TableTime,
     Time,
@@ -76,7 +79,28 @@ def _graph(
 
 def _operator(named: NamedOperator, field: str, where: str) -> Operator:
     forward, backward = (_time(getattr(named, way), f"{field}.{way}", where) for way in ("forward", "backward"))
-    return Operator(named.name or str(named.id), forward, backward, named.weight_bytes, named.activation_bytes)
+    whole = Operator(named.name or str(named.id), forward, backward, named.weight_bytes, named.activation_bytes)
+    shards = (_shard(whole, each, f"{field}.tensor_parallel[{place}]", where)
+              for place, each in enumerate(named.tensor_parallel))  # fmt: skip
+    return replace(whole, tensor_parallel=tuple(shards))
+
+
+def _shard(whole: Operator, named: NamedShard, field: str, where: str) -> Shard:
+    t = named.degree
+    forward, backward = (
+        _over(t, getattr(whole, way)) if (own := getattr(named, way)) is None else _time(own, f"{field}.{way}", where)
+        for way in ("forward", "backward")
+    )
+    weights = whole.weight_bytes / t if named.weight_bytes is None else named.weight_bytes
+    activations = whole.activation_bytes if named.activation_bytes is None else named.activation_bytes
+    shared = named.reduced_bytes, named.spread_inputs, named.spread_outputs
+    return Shard(t, forward, backward, weights, activations, *shared)
+
+
+def _over(degree: int, time: Time) -> Time:
+    if isinstance(time, AffineTime):
+        return AffineTime(time.fixed_s / degree, time.per_sample_s / degree)
+    return replace(time, seconds=tuple(each / degree for each in time.seconds))
 
 
 def _time(time: DeclaredTime | TableTime, field: str, where: str) -> Time:

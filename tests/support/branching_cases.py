@@ -7,7 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from instances.problems.stage_graph import AffineTime, Operator, OperatorEdge, StageGraph, TableTime
+from instances.problems.stage_graph import AffineTime, Operator, OperatorEdge, Shard, StageGraph, TableTime
 
 Pairs = list[tuple[int, int]]
 
@@ -125,31 +125,77 @@ def slowest_of_all(instance: StageGraph, price: Callable[..., Any]) -> Iterator[
 
 
 def stage_s(instance: StageGraph, part: list[int], size: int, devices: int, depth: int) -> float:
-    """Seconds per sample of a stage, ``inf`` if a replica has no sample or the stage does not fit."""
-    if devices > size or stage_bytes(instance, part, size, devices, depth) > instance.memory_bytes:
-        return math.inf
-    return sum(passes_s(instance, part, size, devices)) / size + reduce_s(instance, part, devices) / instance.minibatch
+    """Seconds per sample of a stage, however many of its devices share a replica.
+
+    ``inf`` if a replica has no sample, an operator does not declare the degree, or the stage does not fit.
+    """
+    found = math.inf
+    for t in tp_degrees(instance, part, devices):
+        r = devices // t
+        if r <= size and stage_bytes(instance, part, size, r, depth, t) <= instance.memory_bytes:
+            taken = (
+                sum(passes_s(instance, part, size, r, t)) / size + reduce_s(instance, part, r, t) / instance.minibatch
+            )
+            found = min(found, taken)
+    return found
 
 
-def passes_s(instance: StageGraph, part: list[int], size: int, devices: int) -> tuple[float, float]:
-    """Seconds of a stage's forward and of its backward pass of a micro-batch."""
-    inside = set(part)
-    samples = len(range(0, size, devices))
-    crossing = [e.bytes_per_sample for e in instance.edges if (e.target in inside) != (e.source in inside)]
+def tp_degrees(instance: StageGraph, part: list[int], devices: int) -> list[int]:
+    """In how many devices the replicas of a stage with so many can be."""
+    return [
+        t
+        for t in range(1, devices + 1)
+        if devices % t == 0 and all(t in instance.operators[node].shards for node in part)
+    ]
+
+
+def passes_s(instance: StageGraph, part: list[int], size: int, r: int, t: int = 1) -> tuple[float, float]:
+    """Seconds of a stage's forward and of its backward pass of a micro-batch; t devices share each of r replicas."""
+    own = {node: instance.operators[node].shards[t] for node in part}
+    samples = len(range(0, size, r))
+    left = [e.bytes_per_sample * (1 + own[e.source].spread_outputs)
+            for e in instance.edges if e.source in own and e.target not in own]  # fmt: skip
+    entered = [e.bytes_per_sample * (1 + own[e.target].spread_inputs)
+               for e in instance.edges if e.target in own and e.source not in own]  # fmt: skip
+    crossing = left + entered
     moved = sum(crossing) * samples / instance.bandwidth_bytes_per_s + len(crossing) * instance.latency_s
-    operators = [instance.operators[node] for node in part]
+    for volume in (each.reduced_bytes for each in own.values() if each.reduced_bytes):
+        moved += 2 * (t - 1) / t * volume * samples / instance.reduce_bandwidth(t) + 2 * t * instance.latency_s
     return (
-        sum(each.forward_s(samples) for each in operators) + moved,
-        sum(each.backward_s(samples) for each in operators) + moved,
+        sum(each.forward.at(samples) for each in own.values()) + moved,
+        sum(each.backward.at(samples) for each in own.values()) + moved,
     )
 
 
-def reduce_s(instance: StageGraph, part: list[int], devices: int) -> float:
-    """Seconds of a stage's all-reduce."""
-    if devices == 1:
+def reduce_s(instance: StageGraph, part: list[int], r: int, t: int = 1) -> float:
+    """Seconds of a stage's all-reduce, of each of t parts among r replicas."""
+    if r == 1:
         return 0.0
-    weights = sum(instance.operators[node].weight_bytes for node in part)
-    return 2 * (devices - 1) / devices * weights / instance.reduce_bandwidth(devices) + 2 * devices * instance.latency_s
+    weights = sum(instance.operators[node].shards[t].weight_bytes for node in part)
+    return 2 * (r - 1) / r * weights / instance.reduce_bandwidth(r * t) + 2 * r * instance.latency_s
+
+
+def with_shards(rng: random.Random, instance: StageGraph) -> StageGraph:
+    """The instance with tensor-parallel degrees of most operators, at which they take less or a little more."""
+
+    def of(time: AffineTime | TableTime, t: int) -> AffineTime | TableTime:
+        if isinstance(time, TableTime):
+            return replace(time, seconds=tuple(each / t for each in time.seconds))
+        return AffineTime(time.fixed_s * rng.uniform(0.3, 1), time.per_sample_s * rng.uniform(0.2, 1.1))
+
+    def shard(operator: Operator, t: int) -> Shard:
+        weights, kept = operator.weight_bytes, operator.activation_bytes
+        return Shard(
+            t, of(operator.forward, t), of(operator.backward, t), rng.choice((weights / t, weights)),
+            rng.choice((kept, kept / 2)), rng.choice((0.0, 0.0, 1.0, 5.0)), rng.choice((0.0, 0.5, 1.0, 20.0)),
+            rng.choice((0.0, 0.5, 1.0)),
+        )  # fmt: skip
+
+    made = (
+        replace(each, tensor_parallel=tuple(shard(each, t) for t in (2, 3, 4) if rng.random() < 0.7))
+        for each in instance.operators
+    )
+    return replace(instance, operators=tuple(made))
 
 
 def iteration_graph(rng: random.Random) -> StageGraph:
@@ -188,17 +234,17 @@ def iteration_graph(rng: random.Random) -> StageGraph:
     )  # fmt: skip
 
 
-def stage_bytes(instance: StageGraph, part: list[int], size: int, devices: int, depth: int) -> float:
-    """Bytes on the first of a stage's replicas.
+def stage_bytes(instance: StageGraph, part: list[int], size: int, r: int, depth: int, t: int = 1) -> float:
+    """Bytes on a device of the first of a stage's replicas, which t devices share.
 
     Each micro-batch is dealt out to the replicas one sample after another: the first one has most.
     """
-    inside = set(part)
-    weights = math.fsum(instance.operators[node].weight_bytes for node in part)
-    incoming = [e.bytes_per_sample for e in instance.edges if e.target in inside and e.source not in inside]
-    kept = math.fsum([*(instance.operators[node].activation_bytes for node in part), *incoming])
+    own = {node: instance.operators[node].shards[t] for node in part}
+    weights = math.fsum(each.weight_bytes for each in own.values())
+    incoming = [e.bytes_per_sample for e in instance.edges if e.target in own and e.source not in own]
+    kept = math.fsum([*(each.activation_bytes for each in own.values()), *incoming])
     microbatches = min(depth, instance.minibatch // size)
-    return instance.weight_copies * weights + microbatches * len(range(0, size, devices)) * kept
+    return instance.weight_copies * weights + microbatches * len(range(0, size, r)) * kept
 
 
 def seconds(time: AffineTime | TableTime, n: int) -> Fraction:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import combinations, islice, pairwise, permutations, product
 from typing import Any
 
-from branching_cases import depths, partitions, stage_bytes
+from branching_cases import depths, partitions, stage_bytes, tp_degrees
 from oracles.hierarchical_partitioning import BruteForce as HierarchicalBruteForce
 from oracles.mesh_tiling import covers
 from oracles.operator_partitioning import ROUNDING, shapes, stage_memory
@@ -114,14 +114,15 @@ def stage_graph_plan(instance: Any, dropped: Left) -> bool:
     rules, texts, free = dropped
     names, wanted = list(instance.ids or range(instance.num_operators)), kept_requirements(instance, texts)
     empty = {names.index(each) for each in free}
+    nothing = {"weight_bytes": 0.0, "activation_bytes": 0.0}
     operators = tuple(
-        replace(each, weight_bytes=0.0, activation_bytes=0.0) if node in empty else each
-        for node, each in enumerate(instance.operators)
-    )
+        replace(each, tensor_parallel=tuple(replace(own, **nothing) for own in each.tensor_parallel), **nothing)
+        if node in empty else each for node, each in enumerate(instance.operators)
+    )  # fmt: skip
     edges = tuple(replace(each, bytes_per_sample=0.0) if each.target in empty else each for each in instance.edges)
-    B, K = instance.minibatch, instance.num_devices
+    B, K, most_t = instance.minibatch, instance.num_devices, 4
     sizes = [b for b in range(1, B + 1) if B % b == 0] if "microbatches" in rules else instance.microbatch_sizes
-    K = max(K, len(names) * B) if "devices" in rules else K
+    K = max(K, len(names) * B * most_t) if "devices" in rules else K
     limit = math.inf if "memory" in rules else instance.memory_bytes
     instance = replace(instance, operators=operators, edges=edges)
     for parts in partitions(list(range(len(names)))):
@@ -132,9 +133,11 @@ def stage_graph_plan(instance: Any, dropped: Left) -> bool:
             continue
         for size in sizes:
             least = [
-                next((r for r in range(1, size + 1) if stage_bytes(instance, part, size, r, depth) <= limit), math.inf)
+                min((r * t for t in range(1, most_t + 1) if t in tp_degrees(instance, part, t)
+                     for r in range(1, size + 1) if stage_bytes(instance, part, size, r, depth, t) <= limit),
+                    default=math.inf)
                 for part, depth in zip(parts, deep, strict=True)
-            ]
+            ]  # fmt: skip
             if sum(least) <= K:
                 return True
     return False

@@ -182,7 +182,8 @@ def _branching(rng: random.Random) -> Any:
         rng.randrange(2**32), (1, 5), rng.randint(1, 4), series_parallel=rng.random() < 0.5
     )
     found = replace(found, memory_bytes=found.memory_bytes * 0.3) if rng.random() < 0.15 else found
-    return branching_cases.iteration_graph(rng) if rng.random() < 0.3 else found
+    found = branching_cases.iteration_graph(rng) if rng.random() < 0.3 else found
+    return branching_cases.with_shards(rng, found) if rng.random() < 0.15 else found
 
 
 def _placement(rng: random.Random) -> Any:

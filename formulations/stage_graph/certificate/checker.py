@@ -4,7 +4,8 @@ Standard library, integers and fractions only; written from the definition in it
 (B, b, r, n, TPS, M). Amounts of an instance are the float64 numbers that its JSON denotes, as exact rationals; times
 between two entries of a table are their chord. Memory is what the definition computes in float64: exact sums of weights
 and of what a sample keeps, each rounded once, then two products and their sum; none of it falls where an amount rises.
-Identical devices, the objective ``tps`` and the schedule ``uniform`` (one size b in all stages, 1F1B) only.
+Identical devices that share no operators, the objective ``tps`` and the schedule ``uniform`` (one size b in all stages,
+1F1B) only.
 
 **Claims.** ``plan`` keeps every rule and takes ``objective``; every plan takes more than ``bound``, T (if T is 0: none
 takes less, which needs no proof). If ``bound`` is null there is no plan; then T is infinite below. The proof holds
@@ -115,6 +116,7 @@ class Instance:
         for key, only in (("device_graph", None), ("objective", "tps"), ("schedule", "uniform")):
             reject(content.get(key, only) != only, f"{key}: {only or 'identical devices'} only")
         operators, edges = content["operators"], content["edges"]
+        reject(any(each.get("tensor_parallel") for each in operators), "tensor_parallel: none only")
         self.D, self.B, M = count(content["num_devices"]), count(content["minibatch"]), exact(content["memory_bytes"])
         self.M, self.copies = float(M), float(exact(content["weight_copies"]))
         self.bandwidth, self.latency = exact(content["bandwidth_bytes_per_s"]), exact(content["latency_s"])
@@ -360,7 +362,7 @@ def plan_time(instance: Instance, plan: Any) -> Fraction:
     reject(
         b not in instance.sizes or any(stage["microbatch"] != b for stage in stages), "plan: one size, an allowed one"
     )
-    reject(any(stage.get("k", 1) != 1 for stage in stages), "plan: k")
+    reject(any(stage.get(key, 1) != 1 for stage in stages for key in ("k", "tp_degree")), "plan: k, tp_degree")
     reject(used + plan.get("idle_devices", 0) != instance.D or used > instance.D, "plan: devices")
     return max(_stage_time(instance, stages, after[s], place, s, b) for s in range(len(stages)))
 

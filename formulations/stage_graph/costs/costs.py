@@ -11,7 +11,7 @@ from formulations.contract.rounding import bytes_text
 from formulations.stage_graph.definition.plan import Stage, StagePlan
 from formulations.stage_graph.definition.problem import data_edges, held_samples, least_in_flight, replica_samples
 from instances.graph import topological_order
-from instances.problems.stage_graph import AffineTime, StageGraph
+from instances.problems.stage_graph import AffineTime, Shard, StageGraph
 
 
 def bits(nodes: int) -> Iterator[int]:
@@ -52,16 +52,23 @@ class Costs:
         ``above[v]`` is the bitset of all operators that v leads to, ``below[v]`` of all that lead to v; v left out.
     everything
         The bitset of all operators.
+    shards, lacking
+        What each of the ``tp_degree`` devices of a replica takes of each operator, and the bitset of those that do not
+        declare the degree: no stage of that degree has these. Without ``tp_degree`` everything is of degree 1.
     affine
-        Fixed seconds and seconds per sample of both passes of each operator; ``None`` where a table gives them.
+        Fixed seconds and seconds per sample of both passes of each operator; ``None`` where a table gives them. What
+        devices of a replica all-reduce in them is apart (`reduces`).
     """
 
-    def __init__(self, instance: StageGraph) -> None:
+    def __init__(self, instance: StageGraph, tp_degree: int = 1) -> None:
         if instance.device_graph is not None:
             raise ValueError("devices are declared one by one; expected identical devices")
-        self.instance = instance
+        self.instance, self.tp_degree = instance, tp_degree
         count = instance.num_operators
         self.everything = (1 << count) - 1
+        self.shards = [each.shards.get(tp_degree, each.shards[1]) for each in instance.operators]
+        self.lacking = sum(1 << v for v, each in enumerate(instance.operators) if tp_degree not in each.shards)
+        self.reduces = [_reduction(instance, shard) for shard in self.shards]
         self.successors, self.predecessors = [0] * count, [0] * count
         self.above, self.below = [0] * count, [0] * count
         self._in: list[list[tuple[int, float]]] = [[] for _ in range(count)]
@@ -74,7 +81,7 @@ class Costs:
             self._out[edge.source].append((edge.target, edge.bytes_per_sample))
         for edge in sorted(instance.edges, key=lambda each: -each.target):
             self.above[edge.source] |= self.above[edge.target] | 1 << edge.target
-        self.affine = [_affine(each.forward, each.backward) for each in instance.operators]
+        self.affine = [_affine(each.forward, each.backward) for each in self.shards]
         self._sums: dict[int, Sums] = {}
 
     def sums(self, nodes: int) -> Sums:
@@ -86,17 +93,17 @@ class Costs:
 
     def _sum(self, nodes: int) -> Sums:
         members = list(bits(nodes))
-        operators = self.instance.operators
-        affine = [each for v in members if (each := self.affine[v]) is not None]
-        incoming = [size for v in members for u, size in self._in[v] if not nodes >> u & 1]
-        outgoing = [size for v in members for w, size in self._out[v] if not nodes >> w & 1]
+        shards = self.shards
+        affine = [each for v in members for each in (self.affine[v], self.reduces[v]) if each is not None]
+        incoming = [(size, shards[v].spread_inputs) for v in members for u, size in self._in[v] if not nodes >> u & 1]
+        outgoing = [(size, shards[v].spread_outputs) for v in members for w, size in self._out[v] if not nodes >> w & 1]
         return Sums(
             fixed_s=math.fsum(fixed for fixed, _ in affine),
             per_sample_s=math.fsum(per_sample for _, per_sample in affine),
             tables=tuple(v for v in members if self.affine[v] is None),
-            weight_bytes=math.fsum(operators[v].weight_bytes for v in members),
-            kept_bytes=math.fsum([*(operators[v].activation_bytes for v in members), *incoming]),
-            cut_bytes=math.fsum([*incoming, *outgoing]),
+            weight_bytes=math.fsum(shards[v].weight_bytes for v in members),
+            kept_bytes=math.fsum([*(shards[v].activation_bytes for v in members), *(size for size, _ in incoming)]),
+            cut_bytes=math.fsum(size * (1 + spread) for size, spread in [*incoming, *outgoing]),
             cut_edges=len(incoming) + len(outgoing),
         )
 
@@ -115,8 +122,7 @@ class Costs:
         found = self.sums(nodes)
         seconds = found.fixed_s + found.per_sample_s * samples
         for v in found.tables:
-            operator = self.instance.operators[v]
-            seconds += operator.forward_s(samples) + operator.backward_s(samples)
+            seconds += self.shards[v].forward.at(samples) + self.shards[v].backward.at(samples)
         return seconds
 
     def step(self, nodes: int, microbatch: int, devices: int) -> float:
@@ -135,7 +141,8 @@ class Costs:
         if devices == 1:
             return 0.0
         volume = 2 * (devices - 1) / devices * self.sums(nodes).weight_bytes
-        return volume / self.instance.reduce_bandwidth(devices) + 2 * devices * self.instance.latency_s
+        bandwidth = self.instance.reduce_bandwidth(devices * self.tp_degree)
+        return volume / bandwidth + 2 * devices * self.instance.latency_s
 
     def tps(self, nodes: int, microbatch: int, devices: int) -> float:
         """Seconds per sample of a stage."""
@@ -188,19 +195,30 @@ def identical(instance: StageGraph) -> StageGraph:
 def shortage(instance: StageGraph) -> str:
     """Why no plan fits into memory, whatever its stages; empty where that is not plain to see.
 
-    A device of a stage holds at least one sample of it, so a stage's devices together hold all its weights' copies and
-    a sample's activations at least once; tensors between operators may stay inside the stage.
+    A device of a stage holds at least one sample of it, so the devices of a replica together hold all shards of the
+    weights' copies and of a sample's activations at least; tensors between operators may stay inside the stage.
     """
     rooms = [instance.memory_of(device) for device in range(instance.num_devices)]
-    held = [instance.weight_copies * each.weight_bytes + each.activation_bytes for each in instance.operators]
+    shards = [[each.shards[t] for t in instance.tp_degrees if t in each.shards] for each in instance.operators]
+    each_t = [[(s.degree, instance.weight_copies * s.weight_bytes + s.activation_bytes) for s in own] for own in shards]
+    held = [min(size for _, size in own) for own in each_t]
+    together = [min(t * size for t, size in own) for own in each_t]
     largest = max(range(len(held)), key=held.__getitem__)
     if held[largest] > max(rooms):
         name, need, there = instance.operators[largest].name, bytes_text(held[largest]), bytes_text(max(rooms))
         return f"operator {name} alone needs {need}; the largest device has {there}"
-    if math.fsum(held) * (1 - 1e-12) > math.fsum(rooms):
-        need, there = bytes_text(math.fsum(held)), bytes_text(math.fsum(rooms))
+    if math.fsum(together) * (1 - 1e-12) > math.fsum(rooms):
+        need, there = bytes_text(math.fsum(together)), bytes_text(math.fsum(rooms))
         return f"the model needs {need} at least; all devices have {there}"
     return ""
+
+
+def _reduction(instance: StageGraph, shard: Shard) -> tuple[float, float] | None:
+    """Fixed seconds and seconds per sample of what devices of a replica all-reduce in both passes, if anything."""
+    t = shard.degree
+    if not shard.reduced_bytes:
+        return None
+    return 4 * t * instance.latency_s, 4 * (t - 1) / t * shard.reduced_bytes / instance.reduce_bandwidth(t)
 
 
 def _affine(*times: object) -> tuple[float, float] | None:
@@ -211,9 +229,16 @@ def _affine(*times: object) -> tuple[float, float] | None:
 
 
 def assemble(
-    instance: StageGraph, parts: Sequence[tuple[int, int]], microbatch: int, *, sequential: bool = False
+    instance: StageGraph,
+    parts: Sequence[tuple[int, int]],
+    microbatch: int,
+    *,
+    sequential: bool = False,
+    tp_degrees: Sequence[int] = (),
 ) -> StagePlan:
     """The plan of these stages (operators as a bitset, devices) at one micro-batch size, with the least in flight.
+
+    ``tp_degrees`` are those of the stages, if not 1.
 
     ``sequential``: every stage waits for the one before it in the order given, as in a sequential pipeline.
 
@@ -222,7 +247,10 @@ def assemble(
     ValueError
         If the stages wait for each other.
     """
-    stages = [Stage(tuple(bits(nodes)), devices, microbatch, microbatch) for nodes, devices in parts]
+    stages = [
+        Stage(tuple(bits(nodes)), devices, microbatch, microbatch, tp_degree=t)
+        for (nodes, devices), t in zip(parts, tp_degrees or (1,) * len(parts), strict=True)
+    ]
     edges = set(data_edges(instance, stages))
     if sequential:
         edges |= {(index, index + 1) for index in range(len(stages) - 1)}

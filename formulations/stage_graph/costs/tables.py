@@ -25,15 +25,18 @@ class _Sums:
         bits = np.unpackbits(packed.reshape(len(masks), width), axis=1, bitorder="little")
         member = bits[:, : instance.num_operators].astype(bool)
         affine = np.array([each or (0.0, 0.0) for each in costs.affine]).reshape(-1, 2)
+        affine = affine + np.array([each or (0.0, 0.0) for each in costs.reduces]).reshape(-1, 2)
         self.fixed, self.per_sample = member @ affine[:, 0], member @ affine[:, 1]
         self.listed = member @ np.array([each is None for each in costs.affine])
         source = member[:, [edge.source for edge in instance.edges]]
         target = member[:, [edge.target for edge in instance.edges]]
         sizes = np.array([edge.bytes_per_sample for edge in instance.edges], dtype=np.float64)
         self.cut_edges = (source != target).sum(axis=1)
-        self.cut_bytes = (source != target) @ sizes
-        weights = np.array([each.weight_bytes for each in instance.operators])
-        activations = np.array([each.activation_bytes for each in instance.operators])
+        leaving = sizes * [costs.shards[edge.source].spread_outputs for edge in instance.edges]
+        entering = sizes * [costs.shards[edge.target].spread_inputs for edge in instance.edges]
+        self.cut_bytes = (source != target) @ sizes + ((source & ~target) @ leaving + (target & ~source) @ entering)
+        weights = np.array([each.weight_bytes for each in costs.shards])
+        activations = np.array([each.activation_bytes for each in costs.shards])
         self.weights = member @ weights
         self.kept = member @ activations + (target & ~source) @ sizes
         every = np.concatenate([weights, activations, sizes])
@@ -43,7 +46,7 @@ class _Sums:
 
 
 class StageTables:
-    """What these stages (bitsets) cost on these data-parallel degrees.
+    """What these stages (bitsets) cost on these data-parallel degrees, at the tensor-parallel degree of ``costs``.
 
     Attributes
     ----------
@@ -73,9 +76,13 @@ class StageTables:
         return self._last[1], self._last[2]
 
     def tps(self, microbatch: int) -> Array:
-        """Seconds per sample of each stage on each degree, shape (stages, degrees); ``inf`` for idle replicas."""
+        """Seconds per sample of each stage on each degree, shape (stages, degrees); ``inf`` for idle replicas.
+
+        And where an operator of the stage does not declare the tensor-parallel degree.
+        """
         instance = self.costs.instance
         found = np.full((len(self.masks), len(self.degrees)), np.inf)
+        lacking = [number for number, nodes in enumerate(self.masks) if nodes & self.costs.lacking]
         for column, degree in enumerate(self.degrees.tolist()):
             if degree > microbatch:
                 continue
@@ -85,6 +92,7 @@ class StageTables:
                 step[number] = self.costs.compute_s(self.masks[number], samples)
             moved = self._cut_bytes * samples / instance.bandwidth_bytes_per_s
             step += 2 * (moved + self._cut_edges * instance.latency_s)
+            step[lacking] = np.inf
             found[:, column] = step / microbatch + self.reduce[:, column] / instance.minibatch
         return found
 
@@ -94,7 +102,8 @@ class StageTables:
         for column, degree in enumerate(self.degrees.tolist()):
             if degree > 1:
                 volume = 2 * (degree - 1) / degree * self._weights
-                found[:, column] = volume / instance.reduce_bandwidth(degree) + 2 * degree * instance.latency_s
+                bandwidth = instance.reduce_bandwidth(degree * self.costs.tp_degree)
+                found[:, column] = volume / bandwidth + 2 * degree * instance.latency_s
         return found
 
     def room(self, microbatch: int) -> Array:

@@ -11,18 +11,20 @@ from instances.rules import NodeId, Rule, Whole
 
 @dataclass(frozen=True)
 class Stage:
-    """Operators that run together, data-parallel, with one schedule.
+    """Operators that run together, in replicas, with one schedule.
 
     Parameters
     ----------
     nodes
         Indices of the operators.
     devices
-        r, the data-parallel degree.
+        All of the stage: r replicas of t devices each.
     microbatch, k, in_flight
         b samples of a micro-batch; k of the kFkB schedule; i samples that the schedule keeps in flight at most.
     device_ids
         The devices themselves where the instance has a device graph, else empty.
+    tp_degree
+        t, the devices that share each replica (tensor parallelism).
     """
 
     nodes: tuple[int, ...]
@@ -31,6 +33,12 @@ class Stage:
     in_flight: int
     k: int = 1
     device_ids: tuple[int, ...] = ()
+    tp_degree: int = 1
+
+    @property
+    def replicas(self) -> int:
+        """r, the data-parallel degree."""
+        return self.devices // self.tp_degree
 
 
 @dataclass(frozen=True)
@@ -59,6 +67,7 @@ class _Declared:
     microbatch: Whole
     in_flight: Whole
     k: Whole = 1
+    tp_degree: Whole = 1
 
 
 @dataclass(frozen=True)
@@ -85,7 +94,7 @@ def _stage(instance: StageGraph, declared: _Declared, field: str, where: str) ->
     expect(are_named == (instance.device_graph is not None), where, f"{field}.devices", devices, rule)
     count, ids = (len(devices), devices) if isinstance(devices, tuple) else (devices, ())
     nodes = tuple(instance.index[node] for node in declared.nodes)
-    return Stage(nodes, count, declared.microbatch, declared.in_flight, declared.k, ids)
+    return Stage(nodes, count, declared.microbatch, declared.in_flight, declared.k, ids, declared.tp_degree)
 
 
 def _write(instance: StageGraph, plan: StagePlan) -> dict[str, Any]:
@@ -96,6 +105,7 @@ def _write(instance: StageGraph, plan: StagePlan) -> dict[str, Any]:
             "microbatch": stage.microbatch,
             "k": stage.k,
             "in_flight": stage.in_flight,
+            **({"tp_degree": stage.tp_degree} if stage.tp_degree != 1 else {}),
         }
         for stage in plan.stages
     ]
@@ -104,7 +114,8 @@ def _write(instance: StageGraph, plan: StagePlan) -> dict[str, Any]:
 
 plan_from_json, plan_to_json = exchange(
     '``{"stages": [{"nodes", "devices", "microbatch", "k", "in_flight"}], "edges": [[i, j]], "idle_devices": n}``: '
-    "``devices`` is a number, or a list of devices where the instance has a device graph.",
+    "``devices`` is a number, or a list of devices where the instance has a device graph; ``tp_degree`` is left out "
+    "where it is 1.",
     _DeclaredPlan,
     _read,
     _write,

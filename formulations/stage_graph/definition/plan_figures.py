@@ -18,6 +18,7 @@ from formulations.stage_graph.definition.problem import (
     pass_times,
     replica_samples,
     room_bytes,
+    shards_of,
     simulate,
     tps,
 )
@@ -37,6 +38,7 @@ def breakdown(instance: StageGraph, plan: StagePlan) -> Breakdown:
                 "microbatch": stage.microbatch,
                 "k": stage.k,
                 "in_flight": stage.in_flight,
+                **({"tp_degree": stage.tp_degree} if len(instance.tp_degrees) > 1 else {}),
                 "s_per_sample": times[index],
                 "memory_bytes": held,
                 "slack_bytes": room_bytes(instance, stage) - held,
@@ -58,13 +60,13 @@ def breakdown(instance: StageGraph, plan: StagePlan) -> Breakdown:
             "bubble_share": 1 - busy / (iteration * devices) if iteration > 0 else 0.0,
         },
         lambda: _pictures(instance, plan, times),
-        degrees=[(stage.devices, 1) for stage in plan.stages],
+        degrees=[(stage.replicas, stage.tp_degree) for stage in plan.stages],
         devices=(devices, instance.num_devices),
     )
 
 
 def _pictures(instance: StageGraph, plan: StagePlan, times: Sequence[float]) -> tuple[Picture, ...]:
-    degrees = [f"dp {stage.devices}" for stage in plan.stages]
+    degrees = [f"dp {own.replicas}" + f" tp {own.tp_degree}" * (own.tp_degree > 1) for own in plan.stages]
     stages = stages_of(times, degrees, [stage.devices for stage in plan.stages])
     figures = [{"weight_bytes": o.weight_bytes, "activation_bytes": o.activation_bytes} for o in instance.operators]
     names = [each.name for each in instance.operators]
@@ -102,9 +104,9 @@ def _pictures(instance: StageGraph, plan: StagePlan, times: Sequence[float]) -> 
 def _time(instance: StageGraph, plan: StagePlan, stages: Sequence[Shown]) -> Stack:
     compute, transfer, rings = [], [], []
     for index, stage in enumerate(plan.stages):
-        samples = replica_samples(stage.microbatch, stage.devices)
-        own = [instance.operators[node] for node in stage.nodes]
-        computed = math.fsum(t for each in own for t in (each.forward_s(samples), each.backward_s(samples)))
+        samples = replica_samples(stage.microbatch, stage.replicas)
+        own = shards_of(instance, stage)
+        computed = math.fsum(t for each in own for t in (each.forward.at(samples), each.backward.at(samples)))
         compute.append(computed / stage.microbatch)
         transfer.append(max(0.0, sum(pass_times(instance, plan, index)) - computed) / stage.microbatch)
         rings.append(all_reduce_s(instance, stage) / instance.minibatch)
@@ -114,7 +116,7 @@ def _time(instance: StageGraph, plan: StagePlan, stages: Sequence[Shown]) -> Sta
 
 
 def _memory(instance: StageGraph, plan: StagePlan, stages: Sequence[Shown]) -> Stack:
-    weights = [math.fsum(instance.operators[node].weight_bytes for node in stage.nodes) for stage in plan.stages]
+    weights = [math.fsum(shard.weight_bytes for shard in shards_of(instance, stage)) for stage in plan.stages]
     copies = instance.weight_copies
     held = [memory_bytes(instance, stage) for stage in plan.stages]
     kept = [max(0.0, total - copies * weight) for total, weight in zip(held, weights, strict=True)]

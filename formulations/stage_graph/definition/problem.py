@@ -13,7 +13,7 @@ from formulations.simulation.simulate_graph import GraphTrace, PassGraph, kfkb, 
 from formulations.stage_graph.definition.plan import Stage, StagePlan
 from instances.graph import find_cycle, topological_order
 from instances.problems.microbatch_schedule import ScheduleEdge, ScheduleInstance, ScheduleStage
-from instances.problems.stage_graph import StageGraph
+from instances.problems.stage_graph import Shard, StageGraph
 from instances.units import of_room
 
 
@@ -113,26 +113,64 @@ def pass_times(instance: StageGraph, plan: StagePlan, stage: int) -> tuple[float
     """Seconds of the forward and of the backward pass of a micro-batch; each sends and receives as many bytes.
 
     The fullest replica sets the pace (`replica_samples`). Nothing overlaps: the stage's tensors come in and go out one
-    after another.
+    after another, and so do the all-reduces among the devices that share a replica.
+
+    Source
+    ------
+    Of tensor parallelism Piper, section 3.6 (X.p) and Appendix B, as `_message_s` says. GraphPipe names no more than "a
+    subroutine of applying tensor parallelism" (section 8).
     """
     own = plan.stages[stage]
-    samples = replica_samples(own.microbatch, own.devices)
+    samples, shards = replica_samples(own.microbatch, own.replicas), shards_of(instance, own)
     moved = math.fsum(_message_s(instance, plan, own, edge, samples) for edge in range(len(instance.edges)))
-    forward = math.fsum([*(instance.operators[node].forward_s(samples) for node in own.nodes), moved])
-    backward = math.fsum([*(instance.operators[node].backward_s(samples) for node in own.nodes), moved])
+    reduced = [reduce_s(instance, shard, samples) for shard in shards]
+    forward = math.fsum([*(shard.forward.at(samples) for shard in shards), *reduced, moved])
+    backward = math.fsum([*(shard.backward.at(samples) for shard in shards), *reduced, moved])
     return forward, backward
 
 
+def shards_of(instance: StageGraph, stage: Stage) -> list[Shard]:
+    """What each device has of the stage's operators; ``ValueError`` if one does not declare the degree."""
+    for node in stage.nodes:
+        if stage.tp_degree not in instance.operators[node].shards:
+            raise ValueError(f"operator {node} has no tensor-parallel degree {stage.tp_degree}")
+    return [instance.operators[node].shards[stage.tp_degree] for node in stage.nodes]
+
+
+def reduce_s(instance: StageGraph, shard: Shard, samples: int) -> float:
+    """Seconds of a pass in which the devices that share an operator all-reduce ``reduced_bytes``, as a ring.
+
+    Source: reconstructed; Piper takes it as part of X.p.
+    """
+    t = shard.degree
+    if not shard.reduced_bytes:
+        return 0.0
+    volume = 2 * (t - 1) / t * shard.reduced_bytes * samples
+    return volume / instance.reduce_bandwidth(t) + 2 * t * instance.latency_s
+
+
 def _message_s(instance: StageGraph, plan: StagePlan, own: Stage, edge: int, samples: int) -> float:
+    """Seconds of a tensor at one of its ends, in either pass.
+
+    One device of a replica has it or its gradient from outside and spreads it among those that share the operator: for
+    each byte they take `Shard.spread_inputs` or ``spread_outputs`` bytes besides. The latency counts once.
+
+    Source
+    ------
+    Of tensor parallelism Piper, Appendix B: c(u, v) + X.c^fw(u, v) and c(v, w) + X.c^bw(v, w), in section 4 twice each.
+    """
     source, target = instance.edges[edge].source, instance.edges[edge].target
     if (source in own.nodes) == (target in own.nodes):
         return 0.0
-    outside = target if source in own.nodes else source
+    leaves = source in own.nodes
+    outside, inside = (target, source) if leaves else (source, target)
     other = next((stage for stage in plan.stages if outside in stage.nodes), None)
     if other is None:
         raise ValueError(f"operator {outside} is in no stage")
-    bandwidth = _link(instance, own, other) if source in own.nodes else _link(instance, other, own)
-    return instance.latency_s + instance.edges[edge].bytes_per_sample * samples / bandwidth
+    bandwidth = _link(instance, own, other) if leaves else _link(instance, other, own)
+    shard = instance.operators[inside].shards[own.tp_degree]
+    spread = shard.spread_outputs if leaves else shard.spread_inputs
+    return instance.latency_s + instance.edges[edge].bytes_per_sample * (1 + spread) * samples / bandwidth
 
 
 def _link(instance: StageGraph, source: Stage, target: Stage) -> float:
@@ -146,36 +184,42 @@ def _link(instance: StageGraph, source: Stage, target: Stage) -> float:
 
 
 def all_reduce_s(instance: StageGraph, stage: Stage) -> float:
-    """Seconds of a stage's ring all-reduce of its weights, once in an iteration; 0 for one device."""
-    degree = stage.devices
+    """Seconds of a stage's ring all-reduce of its weights, once in an iteration; 0 for one replica.
+
+    Of t devices that share a replica each sums its own part of the gradients with those of the other replicas that have
+    the same part, all at once (Piper, section 4: X.w is on each device). Among all devices of the stage lie the rings.
+    """
+    degree = stage.replicas
     if degree == 1:
         return 0.0
-    bandwidth = instance.reduce_bandwidth(degree)
+    bandwidth = instance.reduce_bandwidth(stage.devices)
     if instance.device_graph is not None:
         links = instance.device_graph.bandwidth_bytes_per_s
         bandwidth = min(links[u][v] for u in stage.device_ids for v in stage.device_ids if u != v) or math.nan
-    weights = math.fsum(instance.operators[node].weight_bytes for node in stage.nodes)
+    weights = math.fsum(shard.weight_bytes for shard in shards_of(instance, stage))
     return 2 * (degree - 1) / degree * weights / bandwidth + 2 * degree * instance.latency_s
 
 
 def memory_bytes(instance: StageGraph, stage: Stage) -> float:
     """Bytes on the fullest device of a stage: copies of the weights, and what its samples in flight keep there.
 
-    A sample keeps the operators' activations and the tensors that come in from other stages. The samples are those that
-    `pass_times` counts, once for each micro-batch in flight.
+    A sample keeps the operators' activations and the tensors that come in from other stages, whole on each of the
+    devices that share a replica. The samples are those that `pass_times` counts, once for each micro-batch in flight.
 
     Source
     ------
-    The paper gives no formula (Equation 2 names a function alone): this project's choice.
+    The paper gives no formula (Equation 2 names a function alone): this project's choice. Of tensor parallelism Piper,
+    section 3.6: each device begins "with a full copy of each input activation".
     """
-    weights = math.fsum(instance.operators[node].weight_bytes for node in stage.nodes)
+    shards = shards_of(instance, stage)
+    weights = math.fsum(shard.weight_bytes for shard in shards)
     kept = math.fsum(
         [
-            *(instance.operators[node].activation_bytes for node in stage.nodes),
+            *(shard.activation_bytes for shard in shards),
             *(e.bytes_per_sample for e in instance.edges if e.target in stage.nodes and e.source not in stage.nodes),
         ]
     )
-    held = held_samples(instance.minibatch, stage.microbatch, stage.devices, stage.in_flight)
+    held = held_samples(instance.minibatch, stage.microbatch, stage.replicas, stage.in_flight)
     return instance.weight_copies * weights + held * kept
 
 
@@ -221,8 +265,8 @@ def violations(instance: StageGraph, plan: StagePlan) -> tuple[Violation, ...]:
     """The rules that a plan breaks.
 
     ``nodes``, ``partition`` and ``convex`` (C1), ``edges`` (C2), ``acyclic`` (section 3: the stage graph is a DAG),
-    ``devices`` and ``idle`` (C3, with idle devices declared), ``schedule``, ``microbatch`` and ``in_flight`` (C4),
-    ``links`` and ``memory`` (Equation 2). Later rules are examined
+    ``devices`` and ``idle`` (C3, with idle devices declared), ``tp_degree`` (each operator of a stage declares it),
+    ``schedule``, ``microbatch`` and ``in_flight`` (C4), ``links`` and ``memory`` (Equation 2). Later rules are examined
     only where the earlier ones give them a meaning.
     """
     found = _structure(instance, plan)
@@ -243,6 +287,13 @@ def _structure(instance: StageGraph, plan: StagePlan) -> tuple[Violation, ...]:
         if len(set(stage.nodes)) != len(stage.nodes):
             found.append(Violation("partition", f"stage {index} names an operator twice"))
         found += _device_rules(instance, index, stage)
+        lacking = [] if unknown else [v for v in stage.nodes if stage.tp_degree not in instance.operators[v].shards]
+        if lacking:
+            message = f"stage {index} has tp_degree {stage.tp_degree}, which operator {lacking[0]} does not declare"
+            found.append(Violation("tp_degree", message))
+        elif stage.devices % stage.tp_degree:
+            message = f"stage {index} has {stage.devices} devices; expected a multiple of tp_degree {stage.tp_degree}"
+            found.append(Violation("tp_degree", message))
         if stage.microbatch not in instance.microbatch_sizes:
             rule = f"one of {', '.join(map(str, instance.microbatch_sizes))}"
             found.append(Violation("microbatch", f"stage {index} has micro-batches of {stage.microbatch}; {rule}"))
@@ -315,8 +366,9 @@ def _flow(instance: StageGraph, plan: StagePlan) -> list[Violation]:
     if instance.schedule != "kfkb" and blocks != {1}:
         found.append(Violation("schedule", f"k of {max(blocks)}; expected 1 (1F1B)"))
     for index, stage in enumerate(plan.stages):
-        if stage.devices > stage.microbatch:
-            message = f"stage {index} has {stage.devices} devices for micro-batches of {stage.microbatch}"
+        if stage.replicas > stage.microbatch:
+            who = "devices" if stage.tp_degree == 1 else "replicas"
+            message = f"stage {index} has {stage.replicas} {who} for micro-batches of {stage.microbatch}"
             found.append(Violation("devices", message))
         least = least_in_flight(instance, plan, index)
         if not least <= stage.in_flight <= instance.minibatch or stage.in_flight % stage.microbatch:

@@ -58,11 +58,13 @@ def describe(instance: StageGraph) -> dict[str, Any]:
         "minibatch": instance.minibatch,
         "weight_copies": instance.weight_copies,
         "schedule": instance.schedule,
+        **({"tp_degrees": list(instance.tp_degrees)} if len(instance.tp_degrees) > 1 else {}),
     }
 
 
 def memory_pressure(instance: StageGraph) -> float | None:
     """Copies of all weights over the memory of all devices: a lower bound on the share of it that any plan fills."""
-    needed = instance.weight_copies * math.fsum(each.weight_bytes for each in instance.operators)
+    shards = [each.shards.values() for each in instance.operators]
+    needed = instance.weight_copies * math.fsum(min(each.degree * each.weight_bytes for each in own) for own in shards)
     room = math.fsum(instance.memory_of(device) for device in range(instance.num_devices))
     return needed / room if room else None

@@ -29,8 +29,8 @@ def _pass_times(costs: Costs, stage: Stage) -> tuple[float, float]:
     sent, edges = costs.cut(sum(1 << node for node in stage.nodes))
     moved = sent * samples / instance.bandwidth_bytes_per_s + edges * instance.latency_s
     operators = [instance.operators[node] for node in stage.nodes]
-    forward = sum((each.forward_s(samples) for each in operators), moved)
-    return forward, sum((each.backward_s(samples) for each in operators), moved)
+    forward = sum((each.forward.at(samples) for each in operators), moved)
+    return forward, sum((each.backward.at(samples) for each in operators), moved)
 
 
 class WarmUps:

@@ -17,6 +17,7 @@ what holds for one degree, depth or device alone is enforced by its literal.
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 from typing import Any
 
 from ortools.sat.python import cp_model
@@ -41,8 +42,8 @@ from solvers.scaling import Scale, cost_scale
 _sum = cp_model.LinearExpr.sum
 _weighted = cp_model.LinearExpr.weighted_sum
 
-#: By operator, edge or place and another index.
-Literals = Mapping[tuple[int, int], Any]
+#: By operator, edge or place and another index; degrees have two where devices share operators.
+Literals = Mapping[tuple[int, ...], Any]
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,8 @@ def build(data: Data) -> tuple[cpsat.SpokenModel, Variables]:
     within = model.booleans("within", product(nodes, places), "within[v,s]: operator v is in G_s")
     upto = model.booleans("upto", product(nodes, places), "upto[v,s]: operator v is in one of G_0, ..., G_s")
     inner = model.booleans("inner", product(edges, places), "inner[e,s]: both ends of edge e are in G_s")
-    degree = model.booleans("degree", product(places, degrees), "degree[s,r]: |D_s| = r")
+    degree = model.booleans("degree", ((s, *r) for s in places for r in degrees),
+        "degree[s,r,t]: stage s has r replicas of t devices" if data.is_shared else "degree[s,r]: |D_s| = r")
     used = model.booleans("used", places, "used[s]: G_s is not empty")
     # 1 where exactly one end of the edge is in the stage
     cut = {(e, s): within[source[e], s] + within[target[e], s] - 2 * inner[e, s] for e, s in inner}
@@ -98,16 +100,19 @@ def build(data: Data) -> tuple[cpsat.SpokenModel, Variables]:
         lambda e, s: model.add_bool_or(inner[e, s], ~within[source[e], s], ~within[target[e], s]),
         "an edge with both ends in the stage is inner")
 
-    model.rows("one_degree", places, lambda s: _sum([degree[s, r] for r in degrees]) == used[s],
+    model.rows("one_degree", places, lambda s: _sum([degree[s, *r] for r in degrees]) == used[s],
         "every stage has one device at least: sum over r of degree[s,r] = used[s] [GraphPipe, section 3, C3]")
     model.rows("not_empty", places, lambda s: model.add_bool_or(~used[s], *(within[v, s] for v in nodes)),
         "a used stage has an operator")
     model.rows("holder_used", within, lambda v, s: model.add_implication(within[v, s], used[s]),
         "a stage with an operator is used")
     model.rows("enough_samples", degree if size else (),
-        lambda s, r: model.add_bool_or(~degree[s, r], *(size[b] for b in size if b >= r)),
+        lambda s, r, *t: model.add_bool_or(~degree[s, r, *t], *(size[b] for b in size if b >= r)),
         "every replica has a sample: r devices need micro-batches of r samples at least")
-    model.row("devices", _weighted(list(degree.values()), [r for _, r in degree]) <= instance.num_devices,
+    model.rows("declared_degree", [(v, s, *r) for s in places for v, r in data.lacking],
+        lambda v, s, *r: model.add_implication(degree[s, *r], ~within[v, s]),
+        "devices share only operators that declare so many: T(v, t) is not empty [Piper, section 3.6]")
+    model.row("devices", _weighted(list(degree.values()), [prod(r) for _, *r in degree]) <= instance.num_devices,
         "D_1, ..., D_|V_S| are disjoint, some devices may stay idle [GraphPipe, section 3, C3]")
     links = link_devices(model, data, within, inner, cut, degree)
 
@@ -116,23 +121,29 @@ def build(data: Data) -> tuple[cpsat.SpokenModel, Variables]:
     def under(*literals: Any) -> list[Any]:  # there are none for the fastest class of links and for one micro-batch
         return [each for each in literals if each is not None]
 
-    def time(s: int, r: int, c: int, *b: int) -> Any:
-        takes = _weighted([within[v, s] for v in nodes], data.passes[r, c, *b]) + data.waiting(r)
-        for k in range(len(data.bandwidths)):
-            takes += _weighted([links.cut_over[e, s, k] for e in edges], data.sending[r, k, *b])
-        return takes <= bottleneck, *under(degree[s, r], links.reduces_over.get((s, c)), *(size[z] for z in b))
+    wide = len(degrees[0])  # what rows are about begins with a place and *r
 
-    def memory(s: int, r: int, d: int, *rest: int) -> Any:
+    def time(s: int, *rest: int) -> Any:
+        r, c, b = rest[:wide], rest[wide], rest[wide + 1 :]
+        takes = _weighted([within[v, s] for v in nodes], data.passes[*r, c, *b]) + data.waiting(r)
+        for k in range(len(data.bandwidths)):
+            takes += _weighted([links.cut_over[e, s, k] for e in edges], data.sending[*r, k, *b])
+        for ends, units in zip((source, target), data.spreading.get((*r, *b), ()), strict=False):
+            takes += _weighted([within[ends[e], s] - inner[e, s] for e in edges], units)
+        return takes <= bottleneck, *under(degree[s, *r], links.reduces_over.get((s, c)), *(size[z] for z in b))
+
+    def memory(s: int, *rest: int) -> Any:
+        r, d, rest = rest[:wide], rest[wide], rest[wide + 1 :]
         b, u = (rest[:1], rest[1:]) if size else ((), rest)
-        (copies, kept, sent), samples = data.byte_units, data.samples[r, d, *b]
+        (copies, kept, sent), samples = data.byte_units[r], data.samples[*r, d, *b]
         holds = _weighted([within[v, s] for v in nodes], [copies[v] + samples * kept[v] for v in nodes])
         holds += _weighted([within[target[e], s] - inner[e, s] for e in edges], [samples * sent[e] for e in edges])
-        literals = degree[s, r], deep.get((s, d)), *(size[z] for z in b), *(links.owns[s, device] for device in u)
+        literals = degree[s, *r], deep.get((s, d)), *(size[z] for z in b), *(links.owns[s, device] for device in u)
         return holds <= data.rooms[u], *under(*literals)
 
-    model.rows("time", [(s, r, c, *b) for r, c, *b in data.passes for s in places], time,
+    model.rows("time", [(s, *kind) for kind in data.passes for s in places], time,
         "bottleneck >= TPS(S_s) of a stage with r devices: passes, tensors, all-reduce [GraphPipe, Equation 1]")
-    model.rows("memory", [(s, r, d, *b, *u) for r, d, *b in data.samples for s in places for u in data.rooms], memory,
+    model.rows("memory", [(s, *kind, *u) for kind in data.samples for s in places for u in data.rooms], memory,
         "weights and what samples in flight keep fit at r devices and depth d [GraphPipe, Equation 2]")
     if not data.is_relaxed:
         model.minimize(bottleneck)
@@ -190,7 +201,7 @@ def strengthen(model: cpsat.SpokenModel, data: Data, variables: Variables) -> No
     # take at both ends, and what an all-reduce waits at least.
     passes, cut, lost = data.work
     total = passes + sum(cut[e] * (1 - _sum([variables.inner[e, s] for s in places])) for e in edges)
-    total += _weighted(list(degree.values()), [data.waiting(r, times=r) for _, r in degree])
+    total += _weighted(list(degree.values()), [data.waiting(r, times=prod(r)) for _, *r in degree])
     model.row("work", total <= instance.num_devices * (variables.bottleneck + lost),
         "implied: all stages together work for D times the bottleneck at most")
 
@@ -198,7 +209,7 @@ def strengthen(model: cpsat.SpokenModel, data: Data, variables: Variables) -> No
     numbers = range(len(data.capacities))
     model.rows("capacity", [(s, number) for number in numbers for s in places],
         lambda s, number: _sum([within[v, s] for v in data.capacities[number][0]])
-        <= _sum([data.capacities[number][1][r] * degree[s, r] for r in data.degrees]),
+        <= _sum([data.capacities[number][1][r] * degree[s, r] for (r,) in data.degrees]),
         "implied by the known plan's time: a stage of r devices has no more operators (of all, or of the large ones) "
         "than any set can have within it")
     model.rows("capacities", numbers,
@@ -245,7 +256,7 @@ class Model(cpsat.Runnable):
     def quantities(self) -> Mapping[str, Callable[..., Any]]:
         """The quantities of a plan, as linear expressions; some are variables of their own, made once."""
         instance, x = self.data.instance, self.decisions
-        devices = sum(r * each for (_, r), each in x.degree.items())
+        devices = sum(prod(r) * each for (_, *r), each in x.degree.items())
         return {
             "num_stages": lambda: sum(x.used.values()),
             "same_stage": lambda operator, other: self._same_stage(
@@ -288,7 +299,7 @@ class Model(cpsat.Runnable):
             own = model.integers("devices_of", [v], 1, self.data.instance.num_devices, doc)[v]
             # fmt: off
             model.rows("devices_of_stage", [(v, s) for s in self.data.places],
-                lambda v, s: (own == sum(r * x.degree[s, r] for r in self.data.degrees), x.within[v, s]),
+                lambda v, s: (own == sum(prod(r) * x.degree[s, *r] for r in self.data.degrees), x.within[v, s]),
                 "they are those of its stage")
             # fmt: on
         return model.variables["devices_of"][v]
@@ -316,7 +327,8 @@ class Model(cpsat.Runnable):
         x, order = self.decisions, sorted(plan.stages, key=lambda stage: _place(plan, plan.stages.index(stage)))
         stages = dict(enumerate(order))
         yield from ((each, int(s in stages and v in stages[s].nodes)) for (v, s), each in x.within.items())
-        yield from ((each, int(s in stages and stages[s].devices == r)) for (s, r), each in x.degree.items())
+        degrees = {s: (stage.replicas, stage.tp_degree)[: len(self.data.degrees[0])] for s, stage in stages.items()}
+        yield from ((each, int(degrees.get(s) == tuple(r))) for (s, *r), each in x.degree.items())
         yield from ((each, int(size == plan.stages[0].microbatch)) for size, each in x.size.items())
 
     def decode(self, values: Any) -> StagePlan:
@@ -326,10 +338,11 @@ class Model(cpsat.Runnable):
         for s in data.places:
             nodes = tuple(v for v in range(data.instance.num_operators) if values[x.within[v, s]])
             if nodes:
-                degree = next(r for r in data.degrees if values[x.degree[s, r]])
+                degree = next(r for r in data.degrees if values[x.degree[s, *r]])
                 in_flight = size * (1 + sum(values[x.deep[s, d]] for d in data.depths[1:]))
                 own = tuple(u for (place, u), each in x.links.owns.items() if place == s and values[each])
-                stages.append(Stage(nodes, degree, size, in_flight, device_ids=own))
+                count, t = prod(degree), prod(degree[1:])
+                stages.append(Stage(nodes, count, size, in_flight, device_ids=own, tp_degree=t))
         idle = data.instance.num_devices - sum(stage.devices for stage in stages)
         plan = StagePlan(tuple(stages), data_edges(data.instance, stages), idle)
         return plan if data.declared else with_in_flight(data.instance, plan)

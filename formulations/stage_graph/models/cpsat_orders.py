@@ -11,6 +11,7 @@ search (`iteration.search`) is in it, neither bounds nor plans.
 """
 
 from collections.abc import Iterator
+from math import prod
 from typing import Any
 
 from formulations.contract.family import Answer
@@ -18,14 +19,15 @@ from formulations.modelling.solve_model import add_requirements, prove
 from formulations.modelling.warm_start import First
 from formulations.stage_graph.costs.costs import Costs
 from formulations.stage_graph.definition.plan import StagePlan
-from formulations.stage_graph.definition.problem import evaluate, replica_samples, violations
+from formulations.stage_graph.definition.problem import evaluate, reduce_s, replica_samples, violations
 from formulations.stage_graph.definition.quantities import VOCABULARY
 from formulations.stage_graph.models import cpsat as equation_1
 from formulations.stage_graph.models import usable_sizes, warm_ups_too_many
-from formulations.stage_graph.models.data import Data, Units, longest_s
+from formulations.stage_graph.models.data import Data, Index, Units, longest_s
+from formulations.stage_graph.models.first_plan import unshared
 from formulations.stage_graph.paper import fewest_devices
 from formulations.stage_graph.upsets.bounds import simple_bound
-from instances.problems.stage_graph import StageGraph
+from instances.problems.stage_graph import OperatorEdge, StageGraph
 from solvers.build_stop import stops_with
 from solvers.cpsat import backend as cpsat
 from solvers.memory_budget import SizeError
@@ -59,15 +61,16 @@ def build(data: Data) -> tuple[cpsat.SpokenModel, equation_1.Variables]:
     def deep(s: int, d: int) -> list[Any]:  # of all stages one micro-batch is in flight
         return [x.deep[s, d]] if d > 1 else []
 
-    def takes(b: int, s: int, r: int, kind: str) -> Any:
-        once, sent = _of_pass(data, b, r, kind)
+    def takes(b: int, s: int, r: Index, kind: str) -> Any:
+        once, left, entered = _of_pass(data, b, r, kind)
         return cpsat.weighted_sum([*zip(once, (x.within[v, s] for v in nodes), strict=True)]) + sum(
-            sent[e] * (x.within[u, s] + x.within[v, s] - 2 * x.inner[e, s]) for e, (u, v) in enumerate(ends))
+            left[e] * (x.within[u, s] - x.inner[e, s]) + entered[e] * (x.within[v, s] - x.inner[e, s])
+            for e, (u, v) in enumerate(ends))
 
     own_time = {"F": forward, "B": backward}
-    model.rows("pass_time", [(b, s, r, k) for b in data.sizes for s in places for r in data.degrees if r <= b
+    model.rows("pass_time", [(b, s, *r, k) for b in data.sizes for s in places for r in data.degrees if r[0] <= b
                              for k in own_time],
-        lambda b, s, r, k: (takes(b, s, r, k) <= own_time[k][s], x.degree[s, r], *of_size(b)),
+        lambda b, s, *r: (takes(b, s, r[:-1], r[-1]) <= own_time[r[-1]][s], x.degree[s, *r[:-1]], *of_size(b)),
         "F and B of a micro-batch: its samples on the fullest of r replicas, and tensors in and out")
     model.rows("ahead_of", [(e, s, t) for e in edges for s, t in pairs],
         lambda e, s, t: model.add_bool_or(~x.within[ends[e][0], s], ~x.within[ends[e][1], t], ahead[s, t]),
@@ -94,9 +97,9 @@ def build(data: Data) -> tuple[cpsat.SpokenModel, equation_1.Variables]:
         lambda b, s, j, d: (f_end[b, s, j + d] >= b_end[b, s, j] + forward[s],
                             *(~each for each in deep(s, d + 1)), *of_size(b)),
         "with d or fewer F number j + d comes after B number j")
-    model.rows("all_reduce", [(s, r) for s in places for r in data.degrees if r > 1],
-        lambda s, r: (cpsat.weighted_sum(zip(_of_ring(data, r)[0], (x.within[v, s] for v in nodes), strict=True))
-                      + _of_ring(data, r)[1] <= reduction, x.degree[s, r]),
+    model.rows("all_reduce", [(s, *r) for s in places for r in data.degrees if r[0] > 1],
+        lambda s, *r: (cpsat.weighted_sum(zip(_of_ring(data, r)[0], (x.within[v, s] for v in nodes), strict=True))
+                       + _of_ring(data, r)[1] <= reduction, x.degree[s, *r]),
         "the all-reduce of a stage, once in an iteration")
     model.rows("ended", [(b, s) for b in data.sizes for s in places],
         lambda b, s: (total >= b_end[b, s, minibatch // b - 1] + reduction, *of_size(b)),
@@ -111,21 +114,25 @@ def build(data: Data) -> tuple[cpsat.SpokenModel, equation_1.Variables]:
     return model, x
 
 
-def _of_pass(data: Data, size: int, degree: int, kind: str) -> tuple[Units, Units]:
-    """What one pass takes: of each operator that the stage has, and of each edge that enters or leaves it."""
-    instance, samples = data.instance, replica_samples(size, degree)
-    seconds = [each.forward_s(samples) if kind == "F" else each.backward_s(samples) for each in instance.operators]
-    sent = [
-        instance.latency_s + each.bytes_per_sample * samples / instance.bandwidth_bytes_per_s for each in instance.edges
-    ]
-    return [*map(data.scale.floor, seconds)], [*map(data.scale.floor, sent)]
+def _of_pass(data: Data, size: int, r: Index, kind: str) -> tuple[Units, Units, Units]:
+    """What one pass takes: of each operator that the stage has, of each edge that leaves it, and that enters it."""
+    instance, samples, shards = data.instance, replica_samples(size, r[0]), data.shards(r)
+    seconds = [(s.forward if kind == "F" else s.backward).at(samples) + reduce_s(instance, s, samples) for s in shards]
+
+    def sent(edge: OperatorEdge, spread: float) -> int:
+        volume = edge.bytes_per_sample * (1 + spread) * samples
+        return data.scale.floor(instance.latency_s + volume / instance.bandwidth_bytes_per_s)
+
+    left = [sent(each, shards[each.source].spread_outputs) for each in instance.edges]
+    entered = [sent(each, shards[each.target].spread_inputs) for each in instance.edges]
+    return [*map(data.scale.floor, seconds)], left, entered
 
 
-def _of_ring(data: Data, degree: int) -> tuple[Units, int]:
+def _of_ring(data: Data, r: Index) -> tuple[Units, int]:
     """What an all-reduce takes: of each operator that the stage has, and for its messages."""
-    rate = 2 * (degree - 1) / degree / data.instance.reduce_bandwidth(degree)
-    weights = [data.scale.floor(rate * each.weight_bytes) for each in data.instance.operators]
-    return weights, data.scale.floor(2 * degree * data.instance.latency_s)
+    rate = 2 * (r[0] - 1) / r[0] / data.instance.reduce_bandwidth(prod(r))
+    weights = [data.scale.floor(rate * each.weight_bytes) for each in data.shards(r)]
+    return weights, data.scale.floor(2 * r[0] * data.instance.latency_s)
 
 
 class Model(equation_1.Model):
@@ -164,6 +171,6 @@ def model_of(instance: StageGraph, watch: Watch | None = None, *, complete: bool
 
 def solve(instance: StageGraph, limits: Limits, watch: Watch) -> Answer[StagePlan]:
     """The shortest iteration by CP-SAT, from the plan of ``graphpipe-plus`` on."""
-    first = First("graphpipe-plus", lambda part: fewest_devices.solve(instance, limits, part))
+    first = First("graphpipe-plus", lambda part: fewest_devices.solve(unshared(instance), limits, part))
     return prove(instance, lambda: model_of(instance, watch), evaluate, violations, limits, watch, first=first,
                  reason="no partition fits into memory")  # fmt: skip

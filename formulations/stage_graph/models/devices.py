@@ -57,7 +57,7 @@ def link_devices(
     model.rows("one_owner", devices, lambda u: model.add_at_most_one([owns[s, u] for s in places]),
         "the D_s are disjoint [GraphPipe, section 3, C3]")
     model.rows("degree_devices", places,
-        lambda s: sum(owns[s, u] for u in devices) == sum(r * degree[s, r] for r in data.degrees),
+        lambda s: sum(owns[s, u] for u in devices) == sum(r * degree[s, r] for (r,) in data.degrees),
         "|D_s| is the degree of the stage")
     model.rows("linked_inside", [(s, *pair) for s in places for pair in apart],
         lambda s, u, v: model.add_bool_or(~owns[s, u], ~owns[s, v]),

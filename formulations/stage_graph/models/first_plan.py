@@ -18,11 +18,17 @@ _MOST_PAIRS = 2_000_000
 
 def first_plan(instance: StageGraph, limits: Limits) -> First:
     """Of all partitions where the model is small; else of the recursion, and of downsets where these are few."""
+    instance = unshared(instance)
     if instance.requirements or instance.device_graph is not None or not _has_few_downsets(instance):
         return First("graphpipe-plus", lambda watch: fewest_devices.solve(instance, limits, watch))
 
     near = replace(limits, gap=max(limits.gap, _NEAR))
     return First("downsets", lambda watch: solve_downsets(instance, near, watch))
+
+
+def unshared(instance: StageGraph) -> StageGraph:
+    """The instance without tensor-parallel degrees: its plans are plans of the other."""
+    return replace(instance, operators=tuple(replace(each, tensor_parallel=()) for each in instance.operators))
 
 
 def _has_few_downsets(instance: StageGraph) -> bool:

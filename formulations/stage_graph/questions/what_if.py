@@ -45,7 +45,8 @@ def members(instance: StageGraph) -> tuple[Member, ...]:
     found.append(Member("rule", "devices", f"there {'is 1 device' if K == 1 else f'are {K} devices'}"))
     room = "the device graph's bytes" if graph is not None else bytes_text(instance.memory_bytes)
     found.append(Member("rule", "memory", f"a device has {room}"))
-    needs = [instance.weight_copies * each.weight_bytes + each.activation_bytes for each in instance.operators]
+    copies, shards = instance.weight_copies, (each.shards.values() for each in instance.operators)
+    needs = [min(copies * shard.weight_bytes + shard.activation_bytes for shard in own) for own in shards]
     order = sorted(range(instance.num_operators), key=needs.__getitem__)
     return (*found, *(Member("layer", instance.id_of(node), _need_text(instance, node, needs[node])) for node in order))
 
@@ -79,12 +80,14 @@ def relax(instance: StageGraph, dropped: frozenset[Member]) -> list[StageGraph]:
     if "links" in names and graph is not None:
         rows = tuple(tuple(link or 1.0 for link in row) for row in graph.bandwidth_bytes_per_s)
         graph = replace(graph, bandwidth_bytes_per_s=rows)
-    operators = tuple(
-        replace(each, weight_bytes=0.0, activation_bytes=0.0) if node in free else each
-        for node, each in enumerate(kept.operators)
-    )
+    operators = tuple(_of_no_bytes(each) if node in free else each for node, each in enumerate(kept.operators))
     edges = tuple(replace(each, bytes_per_sample=0.0) if each.target in free else each for each in kept.edges)
     return [replace(kept, device_graph=graph, operators=operators, edges=edges)]
+
+
+def _of_no_bytes(operator: Operator) -> Operator:
+    shards = tuple(replace(each, weight_bytes=0.0, activation_bytes=0.0) for each in operator.tensor_parallel)
+    return replace(operator, weight_bytes=0.0, activation_bytes=0.0, tensor_parallel=shards)
 
 
 def repairs(instance: StageGraph, _: Sequence[int | str]) -> list[list[Change[StageGraph]]]:
@@ -147,8 +150,8 @@ def _devices(instance: StageGraph) -> Change[StageGraph]:
 
 
 def _usable(instance: StageGraph) -> int:
-    """No plan uses more devices: every operator a stage of its own, with a replica for each sample."""
-    return instance.num_operators * instance.minibatch
+    """No plan uses more devices: every operator a stage of its own, with a replica for each sample, shared by most."""
+    return instance.minibatch * sum(max(each.shards) for each in instance.operators)
 
 
 def _idle(instance: StageGraph) -> tuple[int, int | None]:
@@ -230,7 +233,12 @@ def _scale_operator(instance: StageGraph, node: int, factor: float) -> StageGrap
 
 
 def _scale_times(operator: Operator, factor: float) -> Operator:
-    return replace(operator, forward=_slower(operator.forward, factor), backward=_slower(operator.backward, factor))
+    forward, backward = _slower(operator.forward, factor), _slower(operator.backward, factor)
+    shards = tuple(
+        replace(each, forward=_slower(each.forward, factor), backward=_slower(each.backward, factor))
+        for each in operator.tensor_parallel
+    )
+    return replace(operator, forward=forward, backward=backward, tensor_parallel=shards)
 
 
 def _slower(time: AffineTime | TableTime, factor: float) -> AffineTime | TableTime:

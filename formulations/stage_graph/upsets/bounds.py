@@ -5,6 +5,7 @@ the gap between a plan and the bound by deciding which targets are possible, per
 the search ends with a proof, or with the smallest target that the relaxation does not exclude.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -45,19 +46,28 @@ def simple_bound(costs: Costs, watch: Watch | None = None) -> float:
     Once the ``watch`` is stopped no further operators are considered; the bound of those before is one, too.
     """
     instance = costs.instance
-    work = costs.work_s(costs.everything) / instance.num_devices * (1 - _ROUNDING)
+    shared = [costs, *(Costs(instance, t) for t in instance.tp_degrees[1:])]
+    # Of t devices each works as long; seconds per sample do not rise with the samples.
+    busy = [[own.tp_degree * own.work_s(1 << v) for own in shared if not own.lacking >> v & 1]
+            for v in range(instance.num_operators) if len(shared) > 1]  # fmt: skip
+    together = math.fsum(map(min, busy)) if busy else costs.work_s(costs.everything)
+    work = together / instance.num_devices * (1 - _ROUNDING)
     if watch is not None and watch.stopped():
         return work
     stages = [
-        (size, degree, -(-size // degree))
+        (own, size, degree, -(-size // degree))
+        for own in shared
         for size in largest(instance.microbatch_sizes)
-        for degree in range(1, min(instance.num_devices, size) + 1)
+        for degree in range(1, min(instance.num_devices // own.tp_degree, size) + 1)
     ]
     slowest = 0.0
     for node in range(instance.num_operators):
-        reduced = [costs.all_reduce(1 << node, degree) / instance.minibatch for _, degree, _ in stages]
-        passes = [costs.compute_s(1 << node, samples) / size for size, _, samples in stages]
-        slowest = max(slowest, min(map(sum, zip(passes, reduced, strict=True))))
+        takes = [
+            own.compute_s(1 << node, samples) / size + own.all_reduce(1 << node, degree) / instance.minibatch
+            for own, size, degree, samples in stages
+            if not own.lacking >> node & 1
+        ]
+        slowest = max(slowest, min(takes))
         if watch is not None and watch.stopped():
             break
     return max(work, slowest * (1 - _ROUNDING))

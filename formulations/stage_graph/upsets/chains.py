@@ -60,10 +60,17 @@ class Chains:
         self.costs, self.watch, self.groups, self.most_pairs = costs, watch, groups, most_pairs
         self._lay_out()
         self.lay_out_sets()
-        if len(self.masks) * len(degrees) > MAX_CELLS:
-            raise TooManyError(f"{len(self.masks)} sets times {len(degrees)} degrees; expected at most {MAX_CELLS}")
-        self.degrees = np.array(degrees, dtype=np.int64)
-        self.tables = StageTables(costs, self.masks, self.degrees)
+        instance = costs.instance
+        # A column of the arrays is r replicas of t devices; those of fewer devices come first.
+        columns = sorted((r * t, t, r) for t in instance.tp_degrees for r in degrees if r * t <= instance.num_devices)
+        if len(self.masks) * len(columns) > MAX_CELLS:
+            raise TooManyError(f"{len(self.masks)} sets times {len(columns)} degrees; expected at most {MAX_CELLS}")
+        self.degrees, self.tp_degrees = (np.array([each[k] for each in columns], dtype=np.int64) for k in range(2))
+        self._columns = [np.nonzero(self.tp_degrees == t)[0] for t in instance.tp_degrees]
+        self.tables = [
+            StageTables(costs if t == 1 else Costs(instance, t), self.masks, self.degrees[own] // t)
+            for t, own in zip(instance.tp_degrees, self._columns, strict=True)
+        ]
         deepest = min(costs.instance.num_devices, len(groups))
         self.need = np.empty((len(self.masks), deepest + 1), np.int32)
         self._least = np.empty((len(self.upsets), deepest + 1), np.int32)
@@ -113,9 +120,9 @@ class Chains:
         """Fewest devices of each set (and micro-batches in flight), given ``need`` of each set as one stage."""
         return self.need
 
-    def stages(self, number: int, depth: int) -> Iterator[tuple[int, int]]:
-        """Stages of a set with so many micro-batches in flight, as ``pack`` chose them."""
-        yield self.masks[number], int(self.need[number, depth])
+    def stages(self, number: int, depth: int) -> Iterator[int]:  # noqa: ARG002
+        """Stages of a set with so many micro-batches in flight, as ``pack`` chose them: indices of their sets."""
+        yield number
 
     def stats(self) -> dict[str, int]:
         """Counts that explain the effort."""
@@ -126,23 +133,39 @@ class Chains:
             "rounds": self.rounds,
         }
 
+    def costs_at(self, microbatch: int) -> tuple[Array, Array]:
+        """``tps`` and ``room`` (`StageTables.at`) of all columns."""
+        if len(self.tables) == 1:
+            return self.tables[0].at(microbatch)
+        tps, room = np.empty((2, len(self.masks), len(self.degrees)))
+        for table, own in zip(self.tables, self._columns, strict=True):
+            tps[:, own], room[:, own] = table.at(microbatch)
+        return tps, room.astype(np.int64)
+
     def plan(self, microbatch: int, target_s: float) -> StagePlan | None:
         """A plan on the fewest devices, with every stage within the target; ``None`` if none has enough devices."""
         self.rounds += 1
-        tps, room = self.tables.at(microbatch)
+        tps, room = self.costs_at(microbatch)
         needed(tps, room, target_s, self.degrees, self.need)
         if not place_levels(self.start, self.level, self.after, self.pack(), self._least, self._pick, self._flag):
             return None
         if self._least[-1, 1] > self.costs.instance.num_devices:
             return None
-        parts = list(self._parts())[::-1]
-        return assemble(self.costs.instance, parts, microbatch, sequential=self.sequential)
+        parts, tp_degrees = [], []
+        for number, depth in list(self._parts())[::-1]:
+            count = self.need[number, depth]
+            fitting = (self.degrees == count) & (tps[number] <= target_s) & (room[number] >= depth)
+            parts.append((self.masks[number], int(count)))
+            tp_degrees.append(int(self.tp_degrees[fitting.argmax()]))
+        instance = self.costs.instance
+        return assemble(instance, parts, microbatch, sequential=self.sequential, tp_degrees=tp_degrees)
 
     def _parts(self) -> Iterator[tuple[int, int]]:
+        """Stages, as indices of their sets, and their depths."""
         upset, depth = len(self.upsets) - 1, 1
         while upset:
             move = int(self._pick[upset, depth])
-            yield from self.stages(int(self.level[move]), depth)
+            yield from ((number, depth) for number in self.stages(int(self.level[move]), depth))
             upset, depth = int(self.after[move]), depth + 1
 
     def best_at(self, microbatch: int, below_s: float = np.inf) -> StagePlan | None:
@@ -150,7 +173,7 @@ class Chains:
 
         ``None`` says that there is none in this search's space, unless the watch was stopped.
         """
-        tps, room = self.tables.at(microbatch)
+        tps, room = self.costs_at(microbatch)
         targets = np.unique(tps[(room > 0) & (tps < below_s) & np.isfinite(tps)])
         best: StagePlan | None = None
         if not len(targets) or (best := self.plan(microbatch, targets[-1])) is None:

@@ -66,13 +66,12 @@ class Levels(Chains):
         pack_levels(self._option_start, self._group, self._rest, self.need, self._pack, self._choice)
         return self._pack
 
-    def stages(self, number: int, depth: int) -> Iterator[tuple[int, int]]:
+    def stages(self, number: int, depth: int) -> Iterator[int]:
         """Stages of a level."""
         while (option := int(self._choice[number, depth])) >= 0:
-            group = int(self._group[option])
-            yield self.masks[group], int(self.need[group, depth])
+            yield int(self._group[option])
             number = int(self._rest[option])
-        yield self.masks[number], int(self.need[number, depth])
+        yield number
 
 
 def _groups(pieces: list[int]) -> Iterator[int]:

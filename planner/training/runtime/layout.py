@@ -266,6 +266,9 @@ def _of_stage_graph(instance: Any, plan: Any) -> Layout:
     stage_of = {name(node): number for number, stage in enumerate(plan.stages) for node in stage.nodes}
     duties = []
     for number, stage in enumerate(plan.stages):
+        if stage.tp_degree > 1:
+            rule = "1: runs of stage graphs share no operators among devices"
+            raise UsageError.at("PLAN", f"tp_degree {stage.tp_degree} of stage {number}", rule)
         inside = set(stage.nodes)
         crossing = [edge for edge in instance.edges if (edge.source in inside) != (edge.target in inside)]
         kept = math.fsum(
@@ -288,8 +291,8 @@ def _of_stage_graph(instance: Any, plan: Any) -> Layout:
                     _passes(samples, order),
                     math.fsum(edge.bytes_per_sample for edge in crossing) * share * count,
                     -(-min(stage.in_flight, instance.minibatch) // b) * share * kept,
-                    math.fsum(instance.operators[node].forward_s(share) for node in inside),
-                    math.fsum(instance.operators[node].backward_s(share) for node in inside),
+                    math.fsum(instance.operators[node].forward.at(share) for node in inside),
+                    math.fsum(instance.operators[node].backward.at(share) for node in inside),
                     gradient_planned=2
                     * (r - 1)
                     / r

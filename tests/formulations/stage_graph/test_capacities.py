@@ -39,7 +39,7 @@ def test_the_most_is_that_of_all_sets(cases: int) -> None:
         instance = random_graph(seed, (4, 7), 3, series_parallel=bool(seed % 2))
         data = Data(instance, ((instance.microbatch_sizes[-1],),), cpsat.scale_of(instance), 0)
         r = rng.choice(list(data.degrees))
-        stage = cardinality_cuts.Stage(data.passes[r, 0], data.sending[r, 0], data.waiting(r))
+        stage = cardinality_cuts.Stage(data.passes[*r, 0], data.sending[*r, 0], data.waiting(r))
         stage = replace(stage, sending=[rng.randint(0, max(stage.passes)) for _ in stage.sending])
         high = rng.randint(0, sum(stage.passes) + stage.waiting + 1)
         counted = rng.sample(range(instance.num_operators), rng.randint(1, instance.num_operators))

@@ -171,4 +171,4 @@ def _times(instance: Any) -> list[float]:
         return list(instance.layer_time_s)
     if hasattr(instance.operators[0], "compute_s"):
         return [each.compute_s for each in instance.operators]
-    return [each.forward_s(1) for each in instance.operators]
+    return [each.forward.at(1) for each in instance.operators]

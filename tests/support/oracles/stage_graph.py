@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import permutations, product
 from typing import Any
 
-from branching_cases import partitions, passes_s, reduce_s, shares, stage_bytes
+from branching_cases import partitions, passes_s, reduce_s, shares, stage_bytes, tp_degrees
 from oracles.iteration import iteration_s
 
 from instances.problems.stage_graph import StageGraph
@@ -24,9 +24,12 @@ def plans(instance: StageGraph) -> Iterator[dict[str, Any]]:
         if not _is_acyclic(len(parts), edges):
             continue
         for devices in _devices(instance, len(parts)):
-            used = sum(own if isinstance(own, int) else len(own) for own in devices)
+            counts = [own if isinstance(own, int) else len(own) for own in devices]
+            used, shared = sum(counts), map(tp_degrees, [instance] * len(parts), parts, counts)
+            degrees = list(product(*shared))
             for size in instance.microbatch_sizes:
-                for counts in product(range(1, instance.minibatch // size + 1), repeat=len(parts)):
+                in_flight = product(range(1, instance.minibatch // size + 1), repeat=len(parts))
+                for counts, shared in product(in_flight, degrees):
                     most = instance.minibatch // size
                     if any(counts[u] < min(counts[v] + 1, most) for u, v in edges):
                         continue
@@ -36,8 +39,9 @@ def plans(instance: StageGraph) -> Iterator[dict[str, Any]]:
                             "devices": own,
                             "microbatch": size,
                             "in_flight": count * size,
+                            "tp_degree": t,
                         }
-                        for part, own, count in zip(parts, devices, counts, strict=True)
+                        for part, own, count, t in zip(parts, devices, counts, shared, strict=True)
                     ]
                     yield {"stages": stages, "edges": edges, "idle_devices": instance.num_devices - used}
 
@@ -72,12 +76,15 @@ def shortest_iteration(instance: StageGraph) -> float:
         stages = plan["stages"]
         size, rounds = stages[0]["microbatch"], instance.minibatch // stages[0]["microbatch"]
         parts = [[instance.index[node] for node in stage["nodes"]] for stage in stages]
-        degrees, counts = [stage["devices"] for stage in stages], [stage["in_flight"] // size for stage in stages]
-        each = list(zip(parts, degrees, counts, strict=True))
-        if max(degrees) > size or any(_bytes(instance, *stage, size) > instance.memory_bytes for stage in each):
+        counts = [stage["in_flight"] // size for stage in stages]
+        degrees = [stage["tp_degree"] for stage in stages]
+        replicas = [stage["devices"] // stage["tp_degree"] for stage in stages]
+        each = list(zip(parts, replicas, counts, degrees, strict=True))
+        held = (stage_bytes(instance, part, size, r, count, t) for part, r, count, t in each)
+        if max(replicas) > size or any(own > instance.memory_bytes for own in held):
             continue
-        times = [passes_s(instance, part, size, devices) for part, devices, _ in each]
-        reduced = max(reduce_s(instance, part, devices) for part, devices, _ in each)
+        times = [passes_s(instance, part, size, r, t) for part, r, _, t in each]
+        reduced = max(reduce_s(instance, part, r, t) for part, r, _, t in each)
         if max(map(sum, times)) * rounds + reduced >= best:  # a stage alone takes as long
             continue
         orders = [_one_f_one_b(stage, count, rounds) for stage, count in enumerate(counts)]
@@ -86,10 +93,6 @@ def shortest_iteration(instance: StageGraph) -> float:
         assert seconds is not None, plan
         best = min(best, seconds + reduced)
     return best
-
-
-def _bytes(instance: StageGraph, part: list[int], devices: int, count: int, size: int) -> float:
-    return stage_bytes(instance, part, size, devices, count)
 
 
 def _one_f_one_b(stage: int, warm_up: int, rounds: int) -> list[tuple[str, int, int]]:
