@@ -111,6 +111,11 @@ class Configurations:
         """A node on one device."""
         return self._share(node, 1, None, False)
 
+    def split(self, node: Node, t: int) -> Share:
+        """A node that t devices share by columns and rows, or that each has the whole of."""
+        rule = sharding(self.captured, node)
+        return self._share(node, t, rule if rule is not None and rule.allows(t) else None, False)
+
     def seconds(self, op: str, part: float) -> float:
         """Of a part of the work of an op, forward."""
         cost = self.captured.costs[op]

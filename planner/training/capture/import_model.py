@@ -146,7 +146,10 @@ def bring(
     if work.dtype not in device.peak_flop_per_s:
         option, given = ("--dtype", work.dtype) if kind == "hf" else (model, f"parameters of {work.dtype}")
         raise UsageError.at(option, given, f"one of {', '.join(device.peak_flop_per_s)} on {device.name}")
+    named = choices.degrees if choices is not None else ()
     choices = _with_degrees(choices or Choices(), min(devices, device.devices_per_machine))
+    if problem == "stage_graph":  # operators that devices share are for few methods
+        choices = replace(choices, degrees=named)
     from planner.training.capture.trace import capture
 
     captured = capture(example.model, example.args, example.kwargs, name=model, granularity=granularity)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from instances.generators.hardware import Hardware
 from instances.problems.operator_partitioning import Operator, OperatorInstance, Tensor, TrainingMemory
-from instances.problems.stage_graph import AffineTime, OperatorEdge, StageGraph
+from instances.problems.stage_graph import AffineTime, OperatorEdge, Shard, StageGraph
 from instances.problems.stage_graph import Operator as Vertex
 from instances.problems.stage_partitioning import CostModel, Edge, Layer, StageInstance, TiedWeights
 from instances.rules import Fact
@@ -97,7 +97,8 @@ def stage_graph(
 ) -> StageGraph:
     """The nodes on one device each, with times that grow with the samples; what a node hands on counts as kept.
 
-    Minimised is the iteration of a batch. ``facts`` are the instance's ``origin``.
+    Degrees above 1 that ``choices`` names are tensor-parallel ones, by columns and rows without recomputation; times
+    contain what the devices all-reduce. Minimised is the iteration of a batch. ``facts`` are the instance's ``origin``.
     """
     costs = Configurations(captured, hardware, work, choices)
     leaving, b = _leaving(captured), work.microbatch
@@ -106,7 +107,13 @@ def stage_graph(
         share = costs.alone(node)
         times = AffineTime(0.0, share.forward_s / b), AffineTime(0.0, share.backward_s / b)
         kept = (share.inside_bytes + leaving[node.id]) / b
-        vertices.append(Vertex(node.name, *times, share.parameter_bytes, kept))
+        shards = []
+        for t in (degree for degree in choices.degrees if degree > 1):
+            own = costs.split(node, t)
+            forward, backward = own.forward_s + own.again_link_s, own.backward_s + own.link_s - own.again_link_s
+            each = AffineTime(0.0, forward / b), AffineTime(0.0, backward / b)
+            shards.append(Shard(t, *each, own.parameter_bytes, (own.inside_bytes + leaving[node.id]) / b))
+        vertices.append(Vertex(node.name, *times, share.parameter_bytes, kept, tuple(shards)))
     return StageGraph(
         name=captured.name,
         operators=tuple(vertices),

@@ -137,7 +137,29 @@ def test_every_problem(source: str, problem: str, granularity: str, tmp_path: Pa
     assert run(capsys, "torch", f"{source}:make", *options, "--out", out)[0] == 0
     result = planner.solve(instance := planner.load(out), exact=True)
     assert (result.problem, result.status, result.verified) == (problem, "optimal", True)
-    assert problem != "stage_graph" or instance.objective == "iteration"  # a batch is flushed
+    assert problem != "stage_graph" or (instance.objective, instance.tp_degrees) == ("iteration", (1,))  # it is flushed
+
+
+@needs_torch
+@pytest.mark.parametrize("granularity", ["block", "op"])
+def test_operators_of_a_graph_are_shared_as_layers_are(
+    source: str, granularity: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    made = []
+    for problem in ("stage_graph", "stage_partitioning"):
+        out = str(tmp_path / f"{problem}.json")
+        options = ("--problem", problem, "--granularity", granularity, "--devices", "2", "--tp", "1,2", "--batch", "8")
+        assert run(capsys, "torch", f"{source}:make", *options, "--out", out)[0] == 0
+        made.append(planner.load(out))
+    graph, layers = made
+    assert graph.tp_degrees == (1, 2)
+    for operator, layer in zip(graph.operators, layers.layers, strict=True):
+        (shard,), split = operator.tensor_parallel, layer.tmpcs[2][0]
+        taken = shard.forward.per_sample_s + shard.backward.per_sample_s
+        assert layers.options["microbatch"] * taken == pytest.approx(split.time) and split.id == "vanilla"
+        assert shard.weight_bytes == split.weight_bytes
+    found = planner.solve(graph, exact=True)
+    assert (found.method, found.status, found.verified) == ("cpsat-orders", "optimal", True)
 
 
 @needs_torch
