@@ -353,7 +353,7 @@ class Judge:
         plan = family.plan_from_json(instance, content)
         violations = family.judge(instance, plan)
         if violations:
-            more = f" and {len(violations) - 1} more" if len(violations) > 1 else ""
+            more = f" (and {len(violations) - 1} more)" if len(violations) > 1 else ""
             return f"a plan that breaks {violations[0]}{more}"
         objective = family.evaluate(instance, plan)
         if not math.isfinite(objective):

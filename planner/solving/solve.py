@@ -15,8 +15,7 @@ from planner.process import idle
 from planner.process.errors import UsageError
 from planner.results.events import Event, Listen, Told
 from planner.results.result import Result
-from planner.solving.backends import examine_solver, limits_for, prepare_method
-from planner.solving.backends import solver_settings as choice
+from planner.solving.backends import examine_solver, limits_for, prepare_method, solver_settings
 from planner.solving.choose import Candidate, candidates, find_method
 from planner.solving.judge import Judge
 from planner.solving.known import Known
@@ -245,7 +244,7 @@ def run(
         solver=answer.solver,
         seed=limits.seed,
         threads=limits.threads,
-        options={**declared_options(instance), **rules, **options, **answer.options, **choice(limits)},
+        options={**declared_options(instance), **rules, **options, **answer.options, **solver_settings(limits)},
         stats=stats,
         verified=found.plan is not None,
         plan=None if found.plan is None else family.plan_to_json(instance, found.plan),
