@@ -7,7 +7,7 @@ from formulations.amp_strategy.definition.plan import Degrees, StrategyPlan
 from formulations.amp_strategy.definition.problem import strategies
 from formulations.amp_strategy.definition.quantities import DEGREES, VOCABULARY
 from formulations.amp_strategy.paper.classes import classes, num_arcs, possible
-from formulations.contract.family import Claim, Method, lazy
+from formulations.contract.family import Claim, Method, lazy, modelled
 from formulations.contract.quantities import names
 from formulations.layer_assignment.methods import JOINT_LAYERS, PROGRAM_STATES, program_states
 from instances.parameters import Setting, parse_count
@@ -120,9 +120,7 @@ METHODS: tuple[Method[AmpInstance, StrategyPlan], ...] = (
         name="cpsat",
         claim=Claim.EXACT,
         source="all strategies in one model: chosen degrees, order-encoded cuts, CP-SAT",
-        solve=_code.models.cpsat.solve,
-        backend="cpsat",
-        build=_code.models.cpsat.model_of,
+        **modelled(_code.models.cpsat, "cpsat"),
         honours=names(VOCABULARY),
         supports=lambda instance: _at_most(instance, _cpsat_terms, _CPSAT_TERMS, "terms"),
         limits=f"{_MODEL_LAYERS:,} layers, {_CPSAT_TERMS:,} terms (stages times layers of strategies), and {_TILED}",
@@ -132,9 +130,7 @@ METHODS: tuple[Method[AmpInstance, StrategyPlan], ...] = (
         name="milp",
         claim=Claim.EXACT,
         source="all strategies in one model: a path of stages for each, Pyomo and HiGHS",
-        solve=_code.models.milp.solve,
-        backend="highs",
-        build=_code.models.milp.model_of,
+        **modelled(_code.models.milp, "highs"),
         honours=names(VOCABULARY),
         supports=lambda instance: _at_most(instance, _milp_arcs, _MILP_ARCS, "arcs"),
         limits=f"{_MODEL_LAYERS:,} layers, {_MILP_ARCS:,} arcs (ends of all stages of all strategies), and {_TILED}",

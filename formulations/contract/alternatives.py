@@ -87,10 +87,5 @@ def grouping_pins(groups: Iterable[Sequence[Argument]]) -> list[Pin]:
     groups = list(groups)
     together = [(node, other, 1) for nodes in groups for node, other in pairwise(nodes)]
     firsts = [nodes[0] for nodes in groups]
-    pairs = [*pairwise(firsts), *((u, v) for i, (u, v) in _apart(firsts) if i > 1)]
+    pairs = [*pairwise(firsts), *((u, v) for (i, u), (j, v) in combinations(enumerate(firsts), 2) if j - i > 1)]
     return [Pin("same_stage", (u, v), value, 0, 1) for u, v, value in [*together, *((u, v, 0) for u, v in pairs)]]
-
-
-def _apart(firsts: Sequence[Argument]) -> list[tuple[int, tuple[Argument, Argument]]]:
-    """Every two of them, with how far apart they stand."""
-    return [(j - i, (firsts[i], firsts[j])) for i, j in combinations(range(len(firsts)), 2)]

@@ -166,6 +166,11 @@ class Method(Generic[Instance, Plan]):
         self.prepare()
 
 
+def modelled(model: Lazy, backend: str) -> dict[str, Any]:
+    """What a `Method` has of a model's module, which has ``solve`` and ``model_of``."""
+    return {"solve": model.solve, "backend": backend, "build": model.model_of}
+
+
 @dataclass(frozen=True)
 class Family(Generic[Instance, Plan]):
     """A planning problem: its definition and the methods that solve it.

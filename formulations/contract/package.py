@@ -66,16 +66,12 @@ def family_of(package: str) -> Family[Any, Any]:
         plan_to_json=plans.plan_to_json,
         evaluate=problem.evaluate,
         violations=problem.violations,
-        unit=getattr(settings, "unit", _seconds),
+        unit=getattr(settings, "unit", lambda _: "s"),
         methods=methods.METHODS,
         choose=methods.choose,
         vocabulary=quantities.VOCABULARY,
         entries=Folder(package),
     )
-
-
-def _seconds(_: Any) -> str:
-    return "s"
 
 
 class Folder(Mapping[str, Any]):

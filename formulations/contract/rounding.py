@@ -21,6 +21,15 @@ _WHOLE = (Decimal(1000), Decimal(10) ** 11)
 _FINEST = Decimal(str(MIN_AMOUNT))
 
 
+def plural(count: int, noun: str) -> str:
+    """So many of a noun.
+
+    >>> plural(1, "device"), plural(2, "device")
+    ('1 device', '2 devices')
+    """
+    return f"{count} {noun}" + ("" if count == 1 else "s")
+
+
 def round_up(needed: float, slack: float = 1.0) -> float:
     """The least rounded amount that is enough: ``needed`` is at most ``slack`` times it, in float arithmetic.
 

@@ -3,10 +3,13 @@
 Nothing here solves; `planner.analysis` asks, and exact methods answer.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
+from formulations.contract.rounding import bytes_text
+from instances.parameters import MAX_AMOUNT, MAX_COUNT
 from instances.requirements import requirements_of
 
 Instance = TypeVar("Instance")
@@ -136,6 +139,76 @@ class Questions(Generic[Instance]):
     noisy: Callable[[Instance, Callable[[], float]], Instance] | None = None
 
 
+def once(name: str, says: str, changed: Instance, *, same_times: bool = True) -> Change[Instance]:
+    """A change that is made or not."""
+    return Change(name, lambda _: says, lambda _: changed, (1.0,), same_times=same_times)
+
+
+def other_memory(
+    declared: float,
+    changed: Callable[[float], Instance],
+    needed: Callable[[Any], float],
+    slack: float = 1.0,
+    says: str = "{} on each device",
+) -> Change[Instance]:
+    """Other bytes than declared; the parameters are those of `Change`."""
+    text: Callable[[float], str] = lambda amount: says.format(bytes_text(amount, up=True))  # noqa: E731
+    return Change("memory", text, changed, needed=needed, most=MAX_AMOUNT, slack=slack, declared=declared)
+
+
+def more_memory(change: Change[Instance], where: str = " on each device") -> More[Instance]:
+    """One more GiB than declared."""
+    return More(change, f"one more GiB{where}", change.declared + 2.0**30)
+
+
+def more_bandwidth(
+    declared: float, changed: Callable[[float], Instance], gigabyte_per_s: float = 1e9
+) -> More[Instance]:
+    """One more GB/s, which is ``gigabyte_per_s`` in the unit of the instance."""
+    faster = Change("bandwidth", lambda amount: f"{amount / gigabyte_per_s:g} GB/s", changed)
+    return More(faster, "one more GB/s", declared + gigabyte_per_s)
+
+
+def smaller_microbatches(microbatches: int, changed: Callable[[float], Instance]) -> Change[Instance]:
+    """Micro-batches so many times smaller, and so many times as many: activations shrink in proportion."""
+    steps = tuple(2.0**power for power in range(1, 11) if microbatches * 2**power <= MAX_COUNT)
+    return Change(
+        "microbatch-size",
+        lambda times: f"micro-batches 1/{times:.0f} as large (activations in proportion; times need a profile)",
+        changed,
+        steps,
+        same_times=False,
+        untried=f"micro-batches smaller than 1/{max(steps, default=1):.0f}",
+    )
+
+
+def stage_rows(
+    stages: Iterable[Mapping[str, Any]],
+    time: str,
+    times: Sequence[float],
+    held: Sequence[float] = (),
+    rooms: Sequence[float] = (),
+) -> list[dict[str, Any]]:
+    """`Questions.rows` of what is known of each stage, its time, and its bytes of those that it may hold, if any."""
+    found = [
+        {"stage": number, **own, time: spent, "time_share": share(spent, max(times)), "memory_share": None}
+        for number, (own, spent) in enumerate(zip(stages, times, strict=True))
+    ]
+    for row, memory, room in zip(found if held else (), held, rooms, strict=True):
+        row |= {"memory_bytes": memory, "memory_share": None if math.isinf(room) else share(memory, room)}
+    return found
+
+
+def share(part: float, whole: float) -> float:
+    """Part of a whole; all of it where there is nothing."""
+    return part / whole if whole else 1.0
+
+
+def named(node: int | str, name: str) -> str:
+    """A node, and its name where that says more."""
+    return f"{node} ({name})" if name and str(node) not in name else str(node)
+
+
 def requirement_members(instance: Any) -> list[Member]:
     """A member for each requirement of an instance."""
     return [Member("requirement", text, f"the requirement {text}") for text in instance.requirements]
@@ -152,7 +225,7 @@ def one_requirement_less(instance: Any) -> list[Change[Any]]:
 
     def without(text: str) -> Change[Any]:
         fewer = without_requirements(instance, [Member("requirement", text, "")])
-        return Change("requirement", lambda _: f"no requirement {text}", lambda _: fewer, (1.0,))
+        return once("requirement", f"no requirement {text}", fewer)
 
     return [without(text) for text in instance.requirements]
 

@@ -1,6 +1,6 @@
 """The methods of device mapping: what they claim, where they come from, when they apply, and the choice."""
 
-from formulations.contract.family import Claim, Method, lazy
+from formulations.contract.family import Claim, Method, lazy, modelled
 from formulations.contract.quantities import names
 from formulations.device_mapping.definition.plan import Mapping
 from formulations.device_mapping.definition.quantities import VOCABULARY
@@ -159,9 +159,7 @@ METHODS: tuple[Method[Instance, Mapping], ...] = (
         name="cpsat",
         claim=Claim.EXACT,
         source="devices of stage replicas and classes of bandwidth, CP-SAT",
-        solve=_code.models.cpsat.solve,
-        backend="cpsat",
-        build=_code.models.cpsat.model_of,
+        **modelled(_code.models.cpsat, "cpsat"),
         honours=names(VOCABULARY),
         effort=lambda instance: 1e6 * instance.num_devices,
     ),
@@ -169,9 +167,7 @@ METHODS: tuple[Method[Instance, Mapping], ...] = (
         name="milp",
         claim=Claim.EXACT,
         source="places of stage replicas and classes of bandwidth, by targets beyond a few devices, Pyomo and HiGHS",
-        solve=_code.models.milp.solve,
-        backend="highs",
-        build=_code.models.milp.model_of,
+        **modelled(_code.models.milp, "highs"),
         honours=names(VOCABULARY),
         supports=_fits_milp,
         limits=f"at most {_MILP_ARCS:,} arcs: links of replicas and devices, times devices squared",

@@ -1,6 +1,6 @@
 """The methods of flushed partitioning: what they claim, where they come from, when they apply, and the choice."""
 
-from formulations.contract.family import Claim, Method, lazy
+from formulations.contract.family import Claim, Method, lazy, modelled
 from formulations.contract.quantities import names
 from formulations.flushed_partitioning.definition.quantities import VOCABULARY
 from formulations.stage_partitioning.definition.plan import StagePlan
@@ -83,9 +83,7 @@ METHODS: tuple[Method[FlushedInstance, StagePlan], ...] = (
         name="cpsat",
         claim=Claim.EXACT,
         source="path of blocks with the pipeline's depth in CP-SAT, made for this project",
-        solve=_code.models.cpsat.solve,
-        backend="cpsat",
-        build=_code.models.cpsat.model_of,
+        **modelled(_code.models.cpsat, "cpsat"),
         honours=names(VOCABULARY),
         supports=_assignment_supports,
         too_large=lambda instance: blocks_too_large(instance.flat),
@@ -96,9 +94,7 @@ METHODS: tuple[Method[FlushedInstance, StagePlan], ...] = (
         name="cpsat-orders",
         claim=Claim.EXACT,
         source="path of blocks, and when each pass of the schedule's orders ends, in CP-SAT; made for this project",
-        solve=_code.models.cpsat_orders.solve,
-        backend="cpsat",
-        build=_code.models.cpsat_orders.model_of,
+        **modelled(_code.models.cpsat_orders, "cpsat"),
         honours=names(VOCABULARY),
         supports=_code.exact.effort.passes_supports,
         too_large=_code.exact.effort.passes_too_many,
@@ -109,9 +105,7 @@ METHODS: tuple[Method[FlushedInstance, StagePlan], ...] = (
         name="milp",
         claim=Claim.EXACT,
         source="path of blocks with the pipeline's depth in Pyomo and HiGHS, made for this project",
-        solve=_code.models.milp.solve,
-        backend="highs",
-        build=_code.models.milp.model_of,
+        **modelled(_code.models.milp, "highs"),
         honours=names(VOCABULARY),
         supports=_assignment_supports,
         too_large=lambda instance: blocks_too_large(instance.flat),
@@ -122,9 +116,7 @@ METHODS: tuple[Method[FlushedInstance, StagePlan], ...] = (
         name="cpsat-columns",
         claim=Claim.EXACT,
         source="a path of priced stages in CP-SAT, made for this project",
-        solve=_code.models.cpsat_columns.solve,
-        backend="cpsat",
-        build=_code.models.cpsat_columns.build,
+        **modelled(_code.models.cpsat_columns, "cpsat"),
         honours=names(VOCABULARY),
         supports=_code.exact.effort.columns_supports,
         limits=_COLUMNS,
@@ -135,9 +127,7 @@ METHODS: tuple[Method[FlushedInstance, StagePlan], ...] = (
         name="milp-columns",
         claim=Claim.EXACT,
         source="a path of priced stages in Pyomo and HiGHS, made for this project",
-        solve=_code.models.milp_columns.solve,
-        backend="highs",
-        build=_code.models.milp_columns.build,
+        **modelled(_code.models.milp_columns, "highs"),
         honours=names(VOCABULARY),
         supports=_code.exact.effort.columns_supports,
         limits=_COLUMNS,

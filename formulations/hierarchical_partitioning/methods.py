@@ -1,6 +1,6 @@
 """The methods of hierarchical partitioning: what they claim, where they come from, when they apply, and the choice."""
 
-from formulations.contract.family import Claim, Method, lazy
+from formulations.contract.family import Claim, Method, lazy, modelled
 from formulations.contract.quantities import names
 from formulations.hierarchical_partitioning.definition.plan import HierarchicalPlan
 from formulations.hierarchical_partitioning.definition.quantities import VOCABULARY
@@ -94,9 +94,7 @@ METHODS: tuple[Method[HierarchicalInstance, HierarchicalPlan], ...] = (
         name="cpsat",
         claim=Claim.EXACT,
         source="direct assignment model in CP-SAT, made for this project",
-        solve=_code.models.cpsat.solve,
-        backend="cpsat",
-        build=_code.models.cpsat.model_of,
+        **modelled(_code.models.cpsat, "cpsat"),
         honours=names(VOCABULARY),
         supports=_code.effort.model_supports,
         limits=f"objective steady, instances whose model has at most {MAX_TERMS:,} terms",
@@ -106,9 +104,7 @@ METHODS: tuple[Method[HierarchicalInstance, HierarchicalPlan], ...] = (
         name="cpsat-columns",
         claim=Claim.EXACT,
         source="a path of priced superstages in CP-SAT, made for this project",
-        solve=_code.models.cpsat_columns.solve,
-        backend="cpsat",
-        build=_code.models.cpsat_columns.model_of,
+        **modelled(_code.models.cpsat_columns, "cpsat"),
         honours=_OF_SUPERSTAGES,
         supports=_code.effort.columns_supports,
         limits=_COLUMNS,
@@ -119,9 +115,7 @@ METHODS: tuple[Method[HierarchicalInstance, HierarchicalPlan], ...] = (
         name="milp-columns",
         claim=Claim.EXACT,
         source="a path of priced superstages in Pyomo and HiGHS, made for this project",
-        solve=_code.models.milp_columns.solve,
-        backend="highs",
-        build=_code.models.milp_columns.model_of,
+        **modelled(_code.models.milp_columns, "highs"),
         honours=_OF_SUPERSTAGES,
         supports=_code.effort.columns_supports,
         limits=_COLUMNS,

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from formulations.contract.family import Claim, Method, lazy
+from formulations.contract.family import Claim, Method, lazy, modelled
 from formulations.contract.quantities import names
 from formulations.layer_assignment.definition.plan import LayerPlan
 from formulations.layer_assignment.definition.quantities import VOCABULARY
@@ -120,9 +120,7 @@ METHODS: tuple[Method[Instance, LayerPlan], ...] = (
         name="cpsat",
         claim=Claim.EXACT,
         source="order-encoded cuts, CP-SAT",
-        solve=_code.models.cpsat.solve,
-        backend="cpsat",
-        build=_code.models.cpsat.model_of,
+        **modelled(_code.models.cpsat, "cpsat"),
         honours=names(VOCABULARY),
         supports=_cpsat,
         limits=f"at most {_PATH_PAIRS:,} pairs of stage and layer; with an all-reduce or requirements "
@@ -133,9 +131,7 @@ METHODS: tuple[Method[Instance, LayerPlan], ...] = (
         name="milp",
         claim=Claim.EXACT,
         source="path of stages, Pyomo and HiGHS",
-        solve=_code.models.milp.solve,
-        backend="highs",
-        build=_code.models.milp.model_of,
+        **modelled(_code.models.milp, "highs"),
         honours=names(VOCABULARY),
         supports=_milp,
         limits=f"at most {_PATH_PAIRS:,} pairs of stage and layer; with an all-reduce or requirements {_MODEL_ARCS:,} "

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from formulations.contract.family import Claim, Method, lazy
+from formulations.contract.family import Claim, Method, lazy, modelled
 from formulations.contract.quantities import names
 from formulations.mesh_tiling.definition.plan import TilingPlan
 from formulations.mesh_tiling.definition.quantities import VOCABULARY
@@ -54,9 +54,7 @@ METHODS: tuple[Method[MeshInstance, TilingPlan], ...] = (
         name="cpsat",
         claim=Claim.EXACT,
         source="exact cover, the order as an Euler walk through kinds of tiles, CP-SAT",
-        solve=_code.models.cpsat.solve,
-        backend="cpsat",
-        build=_code.models.cpsat.model_of,
+        **modelled(_code.models.cpsat, "cpsat"),
         honours=names(VOCABULARY),
         supports=_cpsat_fits,
         limits=_limits(_CPSAT_PLACES, _CPSAT_PAIRS),
@@ -66,9 +64,7 @@ METHODS: tuple[Method[MeshInstance, TilingPlan], ...] = (
         name="milp",
         claim=Claim.EXACT,
         source="exact cover, the order as an Euler walk with a flow to each kind, Pyomo and HiGHS",
-        solve=_code.models.milp.solve,
-        backend="highs",
-        build=_code.models.milp.model_of,
+        **modelled(_code.models.milp, "highs"),
         honours=names(VOCABULARY),
         supports=_fits(_MILP_PLACES, _MILP_PAIRS),
         limits=_limits(_MILP_PLACES, _MILP_PAIRS),

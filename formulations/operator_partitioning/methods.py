@@ -1,6 +1,6 @@
 """The methods of operator partitioning: what they claim, where they come from, when they apply, and the choice."""
 
-from formulations.contract.family import Claim, Method, lazy
+from formulations.contract.family import Claim, Method, lazy, modelled
 from formulations.contract.quantities import names
 from formulations.operator_partitioning.definition.plan import OperatorPlan
 from formulations.operator_partitioning.definition.quantities import VOCABULARY
@@ -74,9 +74,7 @@ METHODS: tuple[Method[OperatorInstance, OperatorPlan], ...] = (
         name="cpsat",
         claim=Claim.EXACT,
         source="assignment model in CP-SAT, made for this project",
-        solve=_code.models.cpsat.solve,
-        backend="cpsat",
-        build=_code.models.cpsat.model_of,
+        **modelled(_code.models.cpsat, "cpsat"),
         honours=names(VOCABULARY),
         supports=_code.effort.model_supports,
         limits=_MODEL,
@@ -86,9 +84,7 @@ METHODS: tuple[Method[OperatorInstance, OperatorPlan], ...] = (
         name="milp",
         claim=Claim.EXACT,
         source="assignment model in Pyomo and HiGHS, made for this project",
-        solve=_code.models.milp.solve,
-        backend="highs",
-        build=_code.models.milp.model_of,
+        **modelled(_code.models.milp, "highs"),
         honours=names(VOCABULARY),
         supports=_code.effort.model_supports,
         limits=_MODEL,

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from formulations.contract.decisions import brute_force
-from formulations.contract.family import Claim, Method, lazy
+from formulations.contract.family import Claim, Method, lazy, modelled
 from formulations.contract.quantities import judge, names
 from formulations.operator_strategies.definition.plan import StrategyPlan
 from formulations.operator_strategies.definition.problem import evaluate, violations
@@ -46,9 +46,7 @@ METHODS: tuple[Method[OperatorStrategies, StrategyPlan], ...] = (
         name="cpsat",
         claim=Claim.EXACT,
         source="IOPDDL's problem with dominated strategies left out and costs moved to the nodes, CP-SAT",
-        solve=_code.models.cpsat.solve,
-        backend="cpsat",
-        build=_code.models.cpsat.model_of,
+        **modelled(_code.models.cpsat, "cpsat"),
         honours=names(VOCABULARY),
         supports=_fits(_CPSAT_PAIRS),
         limits=f"at most {_CPSAT_PAIRS:,} pairs of strategies of all edges together",
@@ -58,9 +56,7 @@ METHODS: tuple[Method[OperatorStrategies, StrategyPlan], ...] = (
         name="milp",
         claim=Claim.EXACT,
         source="reconstructed after Alpa (its linearised edges, on the contest's problem), Pyomo and HiGHS",
-        solve=_code.models.milp.solve,
-        backend="highs",
-        build=_code.models.milp.model_of,
+        **modelled(_code.models.milp, "highs"),
         honours=names(VOCABULARY),
         supports=_fits(_MILP_PAIRS),
         limits=f"at most {_MILP_PAIRS:,} pairs of strategies of all edges together",

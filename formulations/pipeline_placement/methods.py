@@ -1,6 +1,6 @@
 """The methods of pipeline placement: what they claim, where they come from, when they apply, and the choice."""
 
-from formulations.contract.family import Claim, Method, lazy
+from formulations.contract.family import Claim, Method, lazy, modelled
 from formulations.contract.quantities import names
 from formulations.pipeline_placement.definition.plan import PlacementPlan
 from formulations.pipeline_placement.definition.quantities import VOCABULARY
@@ -81,9 +81,7 @@ METHODS: tuple[Method[PlacementInstance, PlacementPlan], ...] = (
         name="joint",
         claim=Claim.EXACT,
         source="both phases in one CP-SAT model (the future work of Parmesan's conclusion)",
-        solve=_code.models.cpsat.solve,
-        backend="cpsat",
-        build=_code.models.cpsat.model_of,
+        **modelled(_code.models.cpsat, "cpsat"),
         honours=names(VOCABULARY),
         supports=supports_joint,
         limits=_JOINT,
@@ -93,9 +91,7 @@ METHODS: tuple[Method[PlacementInstance, PlacementPlan], ...] = (
         name="milp",
         claim=Claim.EXACT,
         source="both phases in one MILP, Pyomo and HiGHS, made for this project",
-        solve=_code.models.milp.solve,
-        backend="highs",
-        build=_code.models.milp.model_of,
+        **modelled(_code.models.milp, "highs"),
         honours=names(VOCABULARY),
         supports=supports_joint,
         limits=_JOINT,

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from formulations.contract.decisions import brute_force
-from formulations.contract.family import Claim, Method, lazy
+from formulations.contract.family import Claim, Method, lazy, modelled
 from formulations.contract.quantities import judge, names
 from formulations.serving_strategy.definition.plan import ServingPlan
 from formulations.serving_strategy.definition.problem import evaluate, violations
@@ -49,9 +49,7 @@ METHODS: tuple[Method[ServingInstance, ServingPlan], ...] = (
         name="cpsat",
         claim=Claim.EXACT,
         source="made for this project: shapes and ends of stages, CP-SAT",
-        solve=_code.models.cpsat.solve,
-        backend="cpsat",
-        build=_code.models.cpsat.model_of,
+        **modelled(_code.models.cpsat, "cpsat"),
         honours=names(VOCABULARY),
         supports=_fits(_num_rows, _MODEL_ROWS),
         limits=f"at most {_MODEL_ROWS:,} degrees and batches, by kinds of layers",

@@ -74,20 +74,6 @@ class Schedule:
         return tuple((stage, stage + 1) for stage in range(last) if stage != fold)
 
 
-def peak_in_flight(order: Sequence[Action]) -> int:
-    """Most chunks' activations that a device holds at once, from the start of F to the end of B.
-
-    Where the backward pass is split they are held to the end of W. Actions of a device run one after the other, so this
-    does not depend on how long they take.
-    """
-    gives_back = "W" if any(action.kind == "W" for action in order) else "B"
-    held = most = 0
-    for action in order:
-        held += (action.kind == "F") - (action.kind == gives_back)
-        most = max(most, held)
-    return most
-
-
 def alternating(forward: Sequence[Action], backward: Sequence[Action], warm_up: int) -> Order:
     """So many forward passes, then a forward and a backward pass in turn, then the backward passes that are left."""
     begun = min(warm_up, len(forward))

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
-from formulations.contract.family import Claim, Method, lazy
+from formulations.contract.family import Claim, Method, lazy, modelled
 from formulations.contract.quantities import names
 from formulations.stage_graph.definition.plan import StagePlan
 from formulations.stage_graph.definition.quantities import VOCABULARY
@@ -318,9 +318,7 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         name="cpsat",
         claim=Claim.EXACT,
         source="CP-SAT: partition, devices, depth and memory, a model for each micro-batch size; device graphs as well",
-        solve=_code.models.cpsat.solve,
-        backend="cpsat",
-        build=_code.models.cpsat.model_of,
+        **modelled(_code.models.cpsat, "cpsat"),
         honours=names(VOCABULARY),
         supports=_fits_cpsat,
         limits=_MODEL,
@@ -330,9 +328,7 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         name="cpsat-orders",
         claim=Claim.EXACT,
         source="the same rows on partition and devices, and when each pass of 1F1B ends, in one CP-SAT model",
-        solve=_code.models.cpsat_orders.solve,
-        backend="cpsat",
-        build=_code.models.cpsat_orders.model_of,
+        **modelled(_code.models.cpsat_orders, "cpsat"),
         honours=names(VOCABULARY),
         supports=_states_passes,
         too_large=warm_ups_too_many,
@@ -343,9 +339,7 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         name="milp-columns",
         claim=Claim.EXACT,
         source="HiGHS: a column for each stage, depth and size; beyond a few operators generated, target by target",
-        solve=_code.models.milp_columns.solve,
-        backend="highs",
-        build=_code.models.milp_columns.model_of,
+        **modelled(_code.models.milp_columns, "highs"),
         honours=names(VOCABULARY),
         supports=_uniform,
         limits=_UNIFORM,

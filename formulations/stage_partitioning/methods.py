@@ -1,6 +1,6 @@
 """The methods of stage partitioning: what they claim, where they come from, when they apply."""
 
-from formulations.contract.family import Claim, Method, lazy
+from formulations.contract.family import Claim, Method, lazy, modelled
 from formulations.contract.quantities import names
 from formulations.stage_partitioning import model_size
 from formulations.stage_partitioning.definition.plan import StagePlan
@@ -104,9 +104,7 @@ METHODS: tuple[Method[StageInstance, StagePlan], ...] = (
         name="cpsat",
         claim=Claim.EXACT,
         source="path of blocks, each a stage at its place, in CP-SAT, made for this project",
-        solve=_code.models.cpsat.solve,
-        backend="cpsat",
-        build=_code.models.cpsat.model_of,
+        **modelled(_code.models.cpsat, "cpsat"),
         honours=names(MODELLED),
         supports=assignment_supports,
         too_large=blocks_too_large,
@@ -117,9 +115,7 @@ METHODS: tuple[Method[StageInstance, StagePlan], ...] = (
         name="milp",
         claim=Claim.EXACT,
         source="path of blocks, each a stage at its place, in Pyomo and HiGHS, made for this project",
-        solve=_code.models.milp.solve,
-        backend="highs",
-        build=_code.models.milp.model_of,
+        **modelled(_code.models.milp, "highs"),
         honours=names(MODELLED),
         supports=assignment_supports,
         too_large=blocks_too_large,
@@ -130,9 +126,7 @@ METHODS: tuple[Method[StageInstance, StagePlan], ...] = (
         name="cpsat-columns",
         claim=Claim.EXACT,
         source="flow of priced stages over pairs of downsets in CP-SAT, made for this project",
-        solve=_code.models.cpsat_columns.solve,
-        backend="cpsat",
-        build=_code.models.cpsat_columns.model_of,
+        **modelled(_code.models.cpsat_columns, "cpsat"),
         honours=names(MODELLED),
         supports=columns_supports,
         limits=f"graphs of at most {model_size.MAX_DOWNSETS} downsets",
@@ -143,9 +137,7 @@ METHODS: tuple[Method[StageInstance, StagePlan], ...] = (
         name="milp-columns",
         claim=Claim.EXACT,
         source="flow of priced stages over pairs of downsets in Pyomo and HiGHS, made for this project",
-        solve=_code.models.milp_columns.solve,
-        backend="highs",
-        build=_code.models.milp_columns.model_of,
+        **modelled(_code.models.milp_columns, "highs"),
         honours=names(MODELLED),
         supports=columns_supports,
         limits=f"graphs of at most {model_size.MAX_DOWNSETS} downsets",

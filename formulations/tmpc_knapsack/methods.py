@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from formulations.contract.family import Claim, Method, lazy
+from formulations.contract.family import Claim, Method, lazy, modelled
 from formulations.contract.quantities import names
 from formulations.tmpc_knapsack.definition.plan import KnapsackPlan
 from formulations.tmpc_knapsack.definition.quantities import VOCABULARY
@@ -61,9 +61,7 @@ METHODS: tuple[Method[KnapsackInstance, KnapsackPlan], ...] = (
         name="cpsat",
         claim=Claim.EXACT,
         source="multiple-choice knapsack with integer costs, CP-SAT",
-        solve=_code.models.cpsat.solve,
-        backend="cpsat",
-        build=_code.models.cpsat.model_of,
+        **modelled(_code.models.cpsat, "cpsat"),
         honours=names(VOCABULARY),
         supports=_fits_a_model,
         limits=f"at most {_MODEL_OPTIONS:,} options of all nodes together",
@@ -73,9 +71,7 @@ METHODS: tuple[Method[KnapsackInstance, KnapsackPlan], ...] = (
         name="milp",
         claim=Claim.EXACT,
         source="multiple-choice knapsack, Pyomo and HiGHS",
-        solve=_code.models.milp.solve,
-        backend="highs",
-        build=_code.models.milp.model_of,
+        **modelled(_code.models.milp, "highs"),
         honours=names(VOCABULARY),
         supports=_fits_a_model,
         limits=f"at most {_MODEL_OPTIONS:,} options of all nodes together",

@@ -72,7 +72,9 @@ def show_submission(found: Submission, _shown: Any) -> None:
 def show_score(found: Score) -> None:
     """Print how each method stands by problem, what explains its losses, and where they are worst."""
     heads, rows = _standings(found)
-    console().print(table(heads, [list(map(_text, row)) for row in rows], left=("method", "problem")))
+    console().print(
+        table(heads, [["-" if cell is None else str(cell) for cell in row] for row in rows], left=("method", "problem"))
+    )
     for problem in found.methods:
         for factor in found.by(problem)[:1]:
             say(f"{problem}: {format_explained(factor)}")
@@ -96,10 +98,6 @@ def _standings(found: Score, problem: str | None = None) -> tuple[list[str], lis
             figures = [None if share is None else percent(share).removesuffix(" %") for share in shares]
             rows.append([method, *[of] * (problem is None), *counts, *figures, f"{each.seconds:.3g}"])
     return ["method", *["problem"] * (problem is None), *_STANDING], rows
-
-
-def _text(cell: Any) -> str:
-    return "-" if cell is None else str(cell)
 
 
 def standings_table(found: Score, kind: str, problem: str | None = None) -> str:

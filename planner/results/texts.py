@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from formulations.contract.rounding import amount_text
+from formulations.contract.rounding import plural as plural
 from instances.units import size
 from solvers.outcome import OPTIMAL_GAP
 
@@ -116,15 +117,6 @@ def heading(name: str) -> str:
         if name.endswith(ending):
             return name.removesuffix(ending).replace("_", " ") + unit
     return name.replace("_", " ")
-
-
-def plural(count: int, noun: str) -> str:
-    """So many of a noun.
-
-    >>> plural(1, "device"), plural(2, "device")
-    ('1 device', '2 devices')
-    """
-    return f"{count} {noun}" + ("" if count == 1 else "s")
 
 
 def amount(value: float, unit: str) -> str:

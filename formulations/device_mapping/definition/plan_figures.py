@@ -88,7 +88,13 @@ def _network(instance: DeviceMapping, plan: Mapping, stages: Sequence[Stage], bo
     worst = max(awaited, key=lambda pair: awaited[pair], default=None)
     links = [Link(a, b, v, instance.bandwidth_bytes_per_s[a][b], (a, b) == worst) for (a, b), v in loads.items()]
     names = [f"machine {number}" for number in range(at.machines)]
-    return Network("Devices, and the links that the plan loads", sorted(places, key=_by_device), links, stages, names)
+    return Network(
+        "Devices, and the links that the plan loads",
+        sorted(places, key=lambda place: place.device),
+        links,
+        stages,
+        names,
+    )
 
 
 def _by_stages(instance: DeviceMapping, plan: Mapping) -> Standing:
@@ -112,7 +118,3 @@ def _traffic(instance: DeviceMapping, plan: Mapping) -> list[tuple[tuple[int, ..
             ring, volume = ring_devices(instance, plan, stage), instance.ring_bytes(stage)
             found.append(((stage,), [(a, b, volume) for a, b in zip(ring, ring[1:] + ring[:1], strict=True)]))
     return found
-
-
-def _by_device(place: Place) -> int:
-    return place.device

@@ -161,7 +161,7 @@ class Model(Flow, CpsatQuantities):
         return self.with_counts(super().run(limits, watch, on_solution, on_bound))
 
 
-def build(instance: FlushedInstance, watch: Watch | None = None, *, complete: bool = False) -> Model:
+def model_of(instance: FlushedInstance, watch: Watch | None = None, *, complete: bool = False) -> Model:
     """The CP-SAT model of all plans that are hardly slower than the watch's best one; as `columns.columns_of`."""
     columns = columns_of(instance, watch or Watch(), complete=complete)
     with stops_with(columns.prices.watch):
@@ -171,4 +171,4 @@ def build(instance: FlushedInstance, watch: Watch | None = None, *, complete: bo
 
 def solve(instance: FlushedInstance, limits: Limits, watch: Watch) -> Answer[StagePlan]:
     """The optimum by a path of stages, with CP-SAT."""
-    return solve_with(lambda: build(instance, watch), instance, limits, watch)
+    return solve_with(lambda: model_of(instance, watch), instance, limits, watch)

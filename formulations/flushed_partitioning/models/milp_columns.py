@@ -163,7 +163,7 @@ class Model(flat_columns.Model):
         )
 
 
-def build(instance: FlushedInstance, watch: Watch | None = None, *, complete: bool = False) -> Model:
+def model_of(instance: FlushedInstance, watch: Watch | None = None, *, complete: bool = False) -> Model:
     """The Pyomo model of all plans that are hardly slower than the watch's best one; as `columns.columns_of`."""
     columns = columns_of(instance, watch or Watch(), complete=complete)
     return add_requirements(Model(columns, whole=complete or bool(instance.requirements)), VOCABULARY, instance)
@@ -171,4 +171,4 @@ def build(instance: FlushedInstance, watch: Watch | None = None, *, complete: bo
 
 def solve(instance: FlushedInstance, limits: Limits, watch: Watch) -> Answer[StagePlan]:
     """The optimum by a path of stages, with HiGHS."""
-    return solve_with(lambda: build(instance, watch), instance, limits, watch)
+    return solve_with(lambda: model_of(instance, watch), instance, limits, watch)

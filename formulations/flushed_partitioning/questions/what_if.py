@@ -8,11 +8,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from formulations.contract.rounding import plural
 from formulations.contract.what_if import (
     Change,
     Member,
     More,
     Questions,
+    once,
     one_requirement_less,
     requirement_members,
     rules_among,
@@ -22,7 +24,6 @@ from formulations.flushed_partitioning.definition.problem import step_time
 from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.definition.problem import stage_memory, suffix_sums
 from formulations.stage_partitioning.questions import what_if as flat_questions
-from formulations.stage_partitioning.questions.why_infeasible import plural
 from instances.parameters import MAX_COUNT
 from instances.problems.flushed_partitioning import FlushedInstance, Objective, Schedule
 from instances.problems.stage_partitioning import StageInstance
@@ -84,7 +85,7 @@ def repairs(instance: FlushedInstance, layers: Sequence[NodeId]) -> list[list[Ch
     if _is_gpipe(instance):
         found = [group for group in found if group and group[0].name != _MICROBATCHES]
         other = replace(instance, schedule=Schedule.ONE_F_ONE_B)
-        found.append([Change(_SCHEDULE, lambda _: "the schedule 1F1B", lambda _: other, (1.0,))])
+        found.append([once(_SCHEDULE, "the schedule 1F1B", other)])
     return [*found, *([each] for each in one_requirement_less(instance))]
 
 
@@ -127,18 +128,5 @@ def resources(instance: FlushedInstance) -> list[More[FlushedInstance]]:
 
 def rows(instance: FlushedInstance, plan: StagePlan) -> list[dict[str, Any]]:
     """Time of a step and memory of every stage."""
-    times, held = [step_time(instance, stage) for stage in plan.stages], _stage_bytes(instance, plan)
-    slowest, room = max(times), instance.flat.memory_bytes
-    return [
-        {
-            "stage": number,
-            "nodes": list(stage.nodes),
-            "dp_degree": stage.dp_degree,
-            "tp_degree": stage.tp_degree,
-            "time_per_sample": times[number],
-            "time_share": times[number] / slowest if slowest else 1.0,
-            "memory_bytes": held[number],
-            "memory_share": held[number] / room if room else 1.0,
-        }
-        for number, stage in enumerate(plan.stages)
-    ]
+    times = [step_time(instance, stage) for stage in plan.stages]
+    return flat_questions.rows_of(instance.flat, plan, times, _stage_bytes(instance, plan))

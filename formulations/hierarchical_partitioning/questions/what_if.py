@@ -5,18 +5,23 @@ micro-batches then need more memory, so that their numbers stay.
 """
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from formulations.contract.rounding import plural
 from formulations.contract.what_if import (
     Change,
     Member,
     More,
     Questions,
+    more_memory,
+    once,
     one_requirement_less,
     requirement_members,
     rules_among,
+    stage_rows,
     without_requirements,
 )
 from formulations.hierarchical_partitioning.definition.plan import HierarchicalPlan, spans
@@ -24,7 +29,7 @@ from formulations.hierarchical_partitioning.definition.problem import flatten, m
 from formulations.stage_partitioning.definition.problem import stage_memory, suffix_sums
 from formulations.stage_partitioning.definition.settings import PER_SECOND
 from formulations.stage_partitioning.questions import what_if as flat_questions
-from formulations.stage_partitioning.questions.why_infeasible import most_devices, plural, unlimited_devices
+from formulations.stage_partitioning.questions.why_infeasible import most_devices, unlimited_devices
 from instances.parameters import MAX_COUNT
 from instances.problems.hierarchical_partitioning import HierarchicalInstance, MemoryModel, Objective
 from instances.problems.stage_partitioning import StageInstance
@@ -97,7 +102,7 @@ def repairs(instance: HierarchicalInstance, layers: Sequence[NodeId]) -> list[li
     wanted = ["tmpc", "microbatch-size"]
     if crude:
         precise = replace(instance, memory_model=MemoryModel.PRECISE)
-        found.append([Change(_MODEL, lambda _: "memory plural with --memory-model precise", lambda _: precise, (1.0,))])
+        found.append([once(_MODEL, "memory counted with --memory-model precise", precise)])
     else:
         found += [[_machines(instance)], [_devices(instance)]]
         wanted.append("microbatches")
@@ -145,8 +150,7 @@ def resources(instance: HierarchicalInstance) -> list[More[HierarchicalInstance]
     gigabyte = 1e9 / PER_SECOND[instance.flat.time_unit]
     found = []
     if instance.memory_model is not MemoryModel.NONE:
-        room = instance.flat.memory_bytes + 2.0**30
-        found.append(More(_memory(instance), "one more GiB on each device", room))
+        found.append(more_memory(_memory(instance)))
     K1, K2 = instance.devices_per_machine, instance.num_machines
     found.append(More(replace(_machines(instance), steps=()), "one more machine", K2 + 1))
     found.append(More(replace(_devices(instance), steps=()), "one more device in each machine", K1 + 1))
@@ -169,20 +173,16 @@ def rows(instance: HierarchicalInstance, plan: HierarchicalPlan) -> list[dict[st
     """Time and memory of every superstage."""
     times, held = sample_times(instance, plan), _superstage_bytes(instance, plan)
     machines = [span.replicas for span in spans(plan)[0]]
-    slowest, room, none = max(times), instance.flat.memory_bytes, instance.memory_model is MemoryModel.NONE
-    return [
+    room = math.inf if instance.memory_model is MemoryModel.NONE else instance.flat.memory_bytes
+    own = (
         {
-            "stage": number,
             "nodes": [node for stage in superstage.inner for node in stage.nodes],
-            "machines": machines[number],
+            "machines": count,
             "devices_per_machine": superstage.num_devices,
-            "time_per_sample": times[number],
-            "time_share": times[number] / slowest if slowest else 1.0,
-            "memory_bytes": held[number],
-            "memory_share": None if none else held[number] / room if room else 1.0,
         }
-        for number, superstage in enumerate(plan.stages)
-    ]
+        for superstage, count in zip(plan.stages, machines, strict=True)
+    )
+    return stage_rows(own, "time_per_sample", times, held, [room] * len(held))
 
 
 def _superstage_bytes(instance: HierarchicalInstance, plan: HierarchicalPlan) -> list[float]:

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from formulations.compiled.downsets import all_downsets, too_many
-from formulations.contract.rounding import Least, least_amount
+from formulations.contract.rounding import Least, least_amount, plural
 from formulations.hierarchical_partitioning.definition.problem import most_memory
 from formulations.hierarchical_partitioning.effort import TWO_LEVELS
 from formulations.hierarchical_partitioning.paper import Search
 from formulations.stage_partitioning.definition.problem import MEMORY_SLACK
 from formulations.stage_partitioning.methods import MAX_DOWNSETS
-from formulations.stage_partitioning.questions.why_infeasible import least_needs, memory_sentence, plural
+from formulations.stage_partitioning.questions.why_infeasible import least_needs, memory_sentence
 from instances.parameters import MAX_AMOUNT
 from instances.problems.hierarchical_partitioning import HierarchicalInstance
 from solvers.memory_budget import SizeError

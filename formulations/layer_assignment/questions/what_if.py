@@ -14,6 +14,7 @@ from formulations.contract.what_if import (
     one_requirement_less,
     requirement_members,
     rules_among,
+    stage_rows,
     with_fewer_stages,
     without_requirements,
 )
@@ -121,17 +122,7 @@ def _rings(instance: Instance, factor: float) -> Instance:
 def rows(instance: Instance, plan: LayerPlan) -> list[dict[str, Any]]:
     """Layers and time of every stage."""
     times = [instance.stage_s(stage, *part) for stage, part in enumerate(itertools.pairwise(cuts(plan)))]
-    slowest = max(times)
-    return [
-        {
-            "stage": stage,
-            "layers": plan.lengths[stage],
-            "time_s": time,
-            "time_share": time / slowest if slowest else 1.0,
-            "memory_share": None,
-        }
-        for stage, time in enumerate(times)
-    ]
+    return stage_rows(({"layers": length} for length in plan.lengths), "time_s", times)
 
 
 def factors(instance: Instance) -> list[Factor[Instance]]:

@@ -12,6 +12,7 @@ from formulations.contract.what_if import (
     one_requirement_less,
     requirement_members,
     rules_among,
+    stage_rows,
     with_fewer_stages,
     without_requirements,
 )
@@ -125,15 +126,4 @@ def rows(instance: MeshInstance, plan: TilingPlan) -> list[dict[str, Any]]:
     """Time of every stage for a micro-batch."""
     tiles = sorted(plan.tiles, key=lambda tile: tile.stage)
     times = [tensor_s(instance, tile) for tile in tiles]
-    slowest = max(times)
-    return [
-        {
-            "stage": tile.stage,
-            "rows": tile.rows,
-            "columns": tile.columns,
-            "time_s": time,
-            "time_share": time / slowest if slowest else 1.0,
-            "memory_share": None,
-        }
-        for tile, time in zip(tiles, times, strict=True)
-    ]
+    return stage_rows(({"rows": tile.rows, "columns": tile.columns} for tile in tiles), "time_s", times)

@@ -14,9 +14,16 @@ from formulations.contract.what_if import (
     More,
     Questions,
     layers_among,
+    more_bandwidth,
+    more_memory,
+    named,
+    once,
     one_requirement_less,
+    other_memory,
     requirement_members,
     rules_among,
+    smaller_microbatches,
+    stage_rows,
     without_requirements,
 )
 from formulations.operator_partitioning.definition.plan import OperatorPlan
@@ -27,12 +34,11 @@ from formulations.operator_partitioning.definition.problem import (
     most_memory,
     stage_seconds,
 )
-from instances.parameters import MAX_AMOUNT, MAX_COUNT
+from instances.parameters import MAX_COUNT
 from instances.problems.operator_partitioning import Operator, OperatorInstance, TrainingMemory
 from instances.requirements import requirements_of
 
 _REPLICAS = "replicas_of"
-_HALVINGS = tuple(2.0**power for power in range(1, 11))
 
 
 def questions() -> Questions[OperatorInstance]:
@@ -73,8 +79,7 @@ def _least(instance: OperatorInstance, operator: Operator) -> float:
 
 def _need_text(instance: OperatorInstance, node: int | str, needed: float) -> str:
     [name] = [each.name for each in instance.operators if each.id == node]
-    shown = f" ({name})" if name and str(node) not in name else ""
-    return f"operator {node}{shown} needs at least {bytes_text(needed)} in its stage"
+    return f"operator {named(node, name)} needs at least {bytes_text(needed)} in its stage"
 
 
 def relax(instance: OperatorInstance, dropped: frozenset[Member]) -> list[OperatorInstance]:
@@ -118,14 +123,11 @@ def repairs(instance: OperatorInstance, _: Sequence[int | str]) -> list[list[Cha
 
 def _memory(instance: OperatorInstance) -> Change[OperatorInstance]:
     assert instance.memory_bytes is not None
-    return Change(
-        "memory",
-        lambda amount: f"{bytes_text(amount, up=True)} on each device",
+    return other_memory(
+        instance.memory_bytes,
         lambda amount: replace(instance, memory_bytes=amount),
-        needed=lambda plan: most_memory(instance, plan),
-        most=MAX_AMOUNT,
-        slack=MEMORY_SLACK,
-        declared=instance.memory_bytes,
+        lambda plan: most_memory(instance, plan),
+        MEMORY_SLACK,
     )
 
 
@@ -187,36 +189,24 @@ def _training(instance: OperatorInstance, training: TrainingMemory) -> list[Chan
     if not training.recompute:
         kept_less = replace(instance, training=replace(training, recompute=True))
         text = "activations that are computed again, not kept"
-        found.append(Change("recompute", lambda _: text, lambda _: kept_less, (1.0,), same_times=False))
+        found.append(once("recompute", text, kept_less, same_times=False))
     if training.schedule == "gpipe":
         sooner = replace(instance, training=replace(training, schedule="1f1b"))
-        found.append(Change("schedule", lambda _: "the schedule 1F1B", lambda _: sooner, (1.0,)))
-    return [*found, _smaller(instance, training)]
-
-
-def _smaller(instance: OperatorInstance, training: TrainingMemory) -> Change[OperatorInstance]:
-    """Micro-batches so many times smaller, and so many times as many: activations shrink in proportion."""
+        found.append(once("schedule", "the schedule 1F1B", sooner))
 
     def with_factor(times: float) -> OperatorInstance:
         operators = tuple(replace(each, activation_bytes=each.activation_bytes / times) for each in instance.operators)
         more = replace(training, microbatches=training.microbatches * int(times))
         return replace(instance, operators=operators, training=more)
 
-    return Change(
-        "microbatch-size",
-        lambda times: f"micro-batches 1/{times:.0f} as large (activations in proportion; times need a profile)",
-        with_factor,
-        tuple(times for times in _HALVINGS if training.microbatches * times <= MAX_COUNT),
-        same_times=False,
-        untried=f"micro-batches smaller than 1/{_HALVINGS[-1]:.0f}",
-    )
+    return [*found, smaller_microbatches(training.microbatches, with_factor)]
 
 
 def resources(instance: OperatorInstance) -> list[More[OperatorInstance]]:
     """One more GiB on each device, one more stage, one more replica or device, one more GB/s."""
     found = []
     if instance.memory_bytes is not None:
-        found.append(More(_memory(instance), "one more GiB on each device", instance.memory_bytes + 2.0**30))
+        found.append(more_memory(_memory(instance)))
     if instance.num_stages is not None:
         unit = "one more replica of every stage" if instance.num_devices is None else "one more device"
         more = (instance.replicas if instance.num_devices is None else instance.num_devices) + 1
@@ -224,9 +214,7 @@ def resources(instance: OperatorInstance) -> list[More[OperatorInstance]]:
             found.append(More(replace(_devices(instance), steps=()), unit, more))
         stages = instance.num_stages + 1
         found.append(More(replace(_stages(instance), steps=()), f"at most {stages} stages", stages))
-    bandwidth = instance.bandwidth_bytes_per_s
-    faster = Change("bandwidth", lambda amount: f"{amount / 1e9:g} GB/s", lambda amount: _at(instance, amount))
-    return [*found, More(faster, "one more GB/s", bandwidth + 1e9)]
+    return [*found, more_bandwidth(instance.bandwidth_bytes_per_s, partial(_at, instance))]
 
 
 def _at(instance: OperatorInstance, bandwidth: float) -> OperatorInstance:
@@ -236,22 +224,13 @@ def _at(instance: OperatorInstance, bandwidth: float) -> OperatorInstance:
 def rows(instance: OperatorInstance, plan: OperatorPlan) -> list[dict[str, Any]]:
     """Time, shared by replicas, and memory of every stage."""
     times = [time / R for time, R in zip(stage_seconds(instance, plan), plan.replicas, strict=True)]
-    slowest, found = max(times), []
-    for stage, operators in enumerate(plan.stages):
-        held = memory_bytes(instance, operators, len(plan.stages) - stage)
-        room = capacity_bytes(instance, plan.replicas[stage])
-        found.append(
-            {
-                "stage": stage,
-                "operators": [instance.operators[each].id for each in operators],
-                "replicas": plan.replicas[stage],
-                "time_s": times[stage],
-                "time_share": times[stage] / slowest if slowest else 1.0,
-                "memory_bytes": held,
-                "memory_share": None if math.isinf(room) else held / room if room else 1.0,
-            }
-        )
-    return found
+    S = len(plan.stages)
+    held = [memory_bytes(instance, operators, S - stage) for stage, operators in enumerate(plan.stages)]
+    own = (
+        {"operators": [instance.operators[each].id for each in operators], "replicas": R}
+        for operators, R in zip(plan.stages, plan.replicas, strict=True)
+    )
+    return stage_rows(own, "time_s", times, held, [capacity_bytes(instance, R) for R in plan.replicas])
 
 
 def factors(instance: OperatorInstance) -> list[Factor[OperatorInstance]]:

@@ -143,14 +143,9 @@ def solve(
     return replace(_answer(instance, watch, found), options={"instantiation": instantiation})
 
 
-def partition_then_map(instance: PlacementInstance, limits: Limits, watch: Watch) -> Found | Answer[PlacementPlan]:
-    """The best partition for the flat network, then the best mapping of it."""
-    return in_phases(instance, limits, watch, exact_partition.solve, exact_mapping.solve)
-
-
 def solve_decoupled(instance: PlacementInstance, limits: Limits, watch: Watch) -> Answer[PlacementPlan]:
-    """Both phases exactly; together they need not be the best."""
-    return _answer(instance, watch, partition_then_map(instance, limits, watch))
+    """The best partition for the flat network, then the best mapping of it; together they need not be the best."""
+    return _answer(instance, watch, in_phases(instance, limits, watch, exact_partition.solve, exact_mapping.solve))
 
 
 def solve_turns(instance: PlacementInstance, limits: Limits, watch: Watch) -> Answer[PlacementPlan]:

@@ -13,9 +13,15 @@ from formulations.contract.what_if import (
     More,
     Questions,
     layers_among,
+    more_bandwidth,
+    more_memory,
+    named,
+    once,
     one_requirement_less,
+    other_memory,
     requirement_members,
     rules_among,
+    stage_rows,
     without_requirements,
 )
 from formulations.stage_graph.definition.plan import StagePlan
@@ -52,9 +58,8 @@ def members(instance: StageGraph) -> tuple[Member, ...]:
 
 
 def _need_text(instance: StageGraph, node: int, needed: float) -> str:
-    name, node_id = instance.operators[node].name, instance.id_of(node)
-    shown = f" ({name})" if name and str(node_id) not in name else ""
-    return f"operator {node_id}{shown} needs at least {bytes_text(needed)} on each of its devices"
+    shown = named(instance.id_of(node), instance.operators[node].name)
+    return f"operator {shown} needs at least {bytes_text(needed)} on each of its devices"
 
 
 def relax(instance: StageGraph, dropped: frozenset[Member]) -> list[StageGraph]:
@@ -97,8 +102,7 @@ def repairs(instance: StageGraph, _: Sequence[int | str]) -> list[list[Change[St
         found.append(_devices(instance))
     if instance.microbatches:
         text = "micro-batches of any size that divides the mini-batch"
-        sizes = replace(instance, microbatches=())
-        found.append(Change("microbatches", lambda _: text, lambda _: sizes, (1.0,)))
+        found.append(once("microbatches", text, replace(instance, microbatches=())))
     return [*([each] for each in found), *([each] for each in one_requirement_less(instance))]
 
 
@@ -111,13 +115,11 @@ def _memory(instance: StageGraph) -> Change[StageGraph]:
         rooms = tuple(max(own, amount) for own in graph.memory_bytes)
         return replace(instance, device_graph=replace(graph, memory_bytes=rooms))
 
-    return Change(
-        "memory",
-        lambda amount: f"{'at least ' if graph is not None else ''}{bytes_text(amount, up=True)} on each device",
+    return other_memory(
+        instance.memory_bytes if graph is None else min(graph.memory_bytes),
         with_memory,
-        needed=lambda plan: memory(instance, plan),
-        most=MAX_AMOUNT,
-        declared=instance.memory_bytes if graph is None else min(graph.memory_bytes),
+        lambda plan: memory(instance, plan),
+        says="{} on each device" if graph is None else "at least {} on each device",
     )
 
 
@@ -171,12 +173,8 @@ def resources(instance: StageGraph) -> list[More[StageGraph]]:
     """One more GiB on each device, one more device, one more GB/s, where all devices are the same."""
     if instance.device_graph is not None:
         return []
-    bandwidth = instance.bandwidth_bytes_per_s
     faster: Callable[[float], StageGraph] = lambda amount: replace(instance, bandwidth_bytes_per_s=amount)  # noqa: E731
-    found = [
-        More(_memory(instance), "one more GiB on each device", instance.memory_bytes + 2.0**30),
-        More(Change("bandwidth", lambda amount: f"{amount / 1e9:g} GB/s", faster), "one more GB/s", bandwidth + 1e9),
-    ]
+    found = [more_memory(_memory(instance)), more_bandwidth(instance.bandwidth_bytes_per_s, faster)]
     if instance.num_devices < MAX_COUNT:
         found.insert(1, More(replace(_devices(instance), steps=()), "one more device", instance.num_devices + 1))
     return found
@@ -185,23 +183,16 @@ def resources(instance: StageGraph) -> list[More[StageGraph]]:
 def rows(instance: StageGraph, plan: StagePlan) -> list[dict[str, Any]]:
     """Time per sample and memory of every stage."""
     times = [tps(instance, plan, stage) for stage in range(len(plan.stages))]
-    slowest, found = max(times), []
-    for number, stage in enumerate(plan.stages):
-        held = memory_bytes(instance, stage)
-        room = room_bytes(instance, stage)
-        found.append(
-            {
-                "stage": number,
-                "operators": [instance.id_of(node) for node in stage.nodes],
-                "devices": stage.devices,
-                "microbatch": stage.microbatch,
-                "time_s_per_sample": times[number],
-                "time_share": times[number] / slowest if slowest else 1.0,
-                "memory_bytes": held,
-                "memory_share": held / room if room else 1.0,
-            }
-        )
-    return found
+    held, rooms = ([of(instance, stage) for stage in plan.stages] for of in (memory_bytes, room_bytes))
+    own = (
+        {
+            "operators": [instance.id_of(node) for node in stage.nodes],
+            "devices": stage.devices,
+            "microbatch": stage.microbatch,
+        }
+        for stage in plan.stages
+    )
+    return stage_rows(own, "time_s_per_sample", times, held, rooms)
 
 
 def factors(instance: StageGraph) -> list[Factor[StageGraph]]:

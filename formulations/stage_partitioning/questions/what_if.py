@@ -4,16 +4,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from formulations.contract.rounding import bytes_text
+from formulations.contract.rounding import bytes_text, plural
 from formulations.contract.what_if import (
     Change,
     Member,
     More,
     Questions,
     layers_among,
+    more_bandwidth,
+    more_memory,
+    named,
+    once,
     one_requirement_less,
+    other_memory,
     requirement_members,
     rules_among,
+    smaller_microbatches,
+    stage_rows,
     without_requirements,
 )
 from formulations.stage_partitioning.definition.plan import StagePlan
@@ -21,7 +28,7 @@ from formulations.stage_partitioning.definition.plan_figures import memory_rows
 from formulations.stage_partitioning.definition.problem import MEMORY_SLACK, stage_memory, stage_time, suffix_sums
 from formulations.stage_partitioning.definition.settings import PER_SECOND
 from formulations.stage_partitioning.questions.noise import factors, noisy
-from formulations.stage_partitioning.questions.why_infeasible import most_devices, plural, unlimited_devices
+from formulations.stage_partitioning.questions.why_infeasible import most_devices, unlimited_devices
 from instances.parameters import MAX_AMOUNT, MAX_COUNT
 from instances.problems.stage_partitioning import CostModel, Layer, StageInstance, Tmpc
 from instances.requirements import requirements_of
@@ -32,7 +39,6 @@ RECOMPUTED = 4 / 3
 #: Numbers of devices that are tried one by one.
 _TRIES = 256
 _SHARES = (0.5, 0.25, 0.125, 0.0625, 0.0)
-_HALVINGS = tuple(2.0**power for power in range(1, 11))
 
 
 def questions() -> Questions[StageInstance]:
@@ -72,9 +78,8 @@ def _least(layer: Layer, devices: int) -> tuple[float, int, str]:
 
 def _describe(layer: Layer, devices: int) -> str:
     needed, degree, tmpc = _least(layer, devices)
-    name = f" ({layer.name})" if layer.name and str(layer.id) not in layer.name else ""
     where = "a device" if degree == 1 else f"each of {degree} devices"
-    return f"layer {layer.id}{name} needs at least {bytes_text(needed)} on {where} (TMPC {tmpc})"
+    return f"layer {named(layer.id, layer.name)} needs at least {bytes_text(needed)} on {where} (TMPC {tmpc})"
 
 
 def relax(instance: StageInstance, dropped: frozenset[Member]) -> list[StageInstance]:
@@ -130,7 +135,11 @@ def repairs(instance: StageInstance, layers: Sequence[NodeId]) -> list[list[Chan
     if not instance.exactly:
         found.append([_microbatches(instance)])
     every = [layer.id for layer in instance.layers]
-    holding = [v for v in layers if any(x.activation_bytes for found in _tmpcs(instance, v) for x in found)]
+    holding = [
+        v
+        for v in layers
+        if any(x.activation_bytes for found in instance.layers[instance.index[v]].tmpcs.values() for x in found)
+    ]
     found.append([_recompute(instance, [v]) for v in holding])
     found.append([_recompute(instance, every)])
     if not instance.exactly:
@@ -138,24 +147,13 @@ def repairs(instance: StageInstance, layers: Sequence[NodeId]) -> list[list[Chan
     return found
 
 
-def _tmpcs(instance: StageInstance, node: NodeId) -> Sequence[tuple[Tmpc, ...]]:
-    return tuple(instance.layers[instance.index[node]].tmpcs.values())
-
-
 def _memory(instance: StageInstance) -> Change[StageInstance]:
     def needed(plan: StagePlan) -> float:
         sums = suffix_sums(plan)
         return max(stage_memory(instance, stage, s) for stage, s in zip(plan.stages, sums, strict=True))
 
-    return Change(
-        "memory",
-        lambda amount: f"{bytes_text(amount, up=True)} on each device",
-        lambda amount: replace(instance, memory_bytes=amount),
-        needed=needed,
-        most=MAX_AMOUNT,
-        slack=MEMORY_SLACK,
-        declared=instance.memory_bytes,
-    )
+    changed: Callable[[float], StageInstance] = lambda amount: replace(instance, memory_bytes=amount)  # noqa: E731
+    return other_memory(instance.memory_bytes, changed, needed, MEMORY_SLACK)
 
 
 def _devices(instance: StageInstance) -> Change[StageInstance]:
@@ -192,21 +190,17 @@ def _microbatches(instance: StageInstance) -> Change[StageInstance]:
 
 def _fewer_rules(instance: StageInstance) -> list[Change[StageInstance]]:
     """One rule or requirement less."""
-    found: list[tuple[str, str, dict[str, Any]]] = []
+    found = []
     if instance.exactly:
         N = instance.num_microbatches
-        found.append(("exactly", f"data-parallel degrees that sum to at most {N}, not exactly", {"exactly": False}))
+        text = f"data-parallel degrees that sum to at most {N}, not exactly"
+        found.append(once("exactly", text, replace(instance, exactly=False)))
     if instance.max_dp_degree is not None:
-        found.append(("max-dp", "data-parallel degrees of any size", {"max_dp_degree": None}))
+        found.append(once("max-dp", "data-parallel degrees of any size", replace(instance, max_dp_degree=None)))
     if _divides(instance):
         text = "data-parallel degrees that divide nothing (cost model paper)"
-        found.append(("cost-model", text, {"cost_model": CostModel.PAPER}))
-    return [*(_without(instance, *each) for each in found), *one_requirement_less(instance)]
-
-
-def _without(instance: StageInstance, name: str, text: str, fields: dict[str, Any]) -> Change[StageInstance]:
-    same = name != "cost-model"
-    return Change(name, lambda _: text, lambda _: replace(instance, **fields), (1.0,), same_times=same)
+        found.append(once("cost-model", text, replace(instance, cost_model=CostModel.PAPER), same_times=False))
+    return [*found, *one_requirement_less(instance)]
 
 
 def _recompute(instance: StageInstance, layers: Sequence[NodeId]) -> Change[StageInstance]:
@@ -242,8 +236,6 @@ def _lighter(found: Sequence[Tmpc], share: float) -> list[Tmpc]:
 
 
 def _smaller(instance: StageInstance) -> Change[StageInstance]:
-    """Micro-batches so many times smaller, and so many times as many: activations shrink in proportion."""
-
     def changed(times: float) -> StageInstance:
         def smaller(x: Tmpc) -> Tmpc:
             return replace(x, activation_bytes=x.activation_bytes / times)
@@ -256,47 +248,33 @@ def _smaller(instance: StageInstance) -> Change[StageInstance]:
         more = instance.num_microbatches * int(times)
         return replace(instance, layers=layers, kept=kept, num_microbatches=more)
 
-    most = MAX_COUNT / instance.num_microbatches
-    return Change(
-        "microbatch-size",
-        lambda times: f"micro-batches 1/{times:.0f} as large (activations in proportion; times need a profile)",
-        changed,
-        tuple(times for times in _HALVINGS if times <= most),
-        same_times=False,
-        untried=f"micro-batches smaller than 1/{max((times for times in _HALVINGS if times <= most), default=1):.0f}",
-    )
+    return smaller_microbatches(instance.num_microbatches, changed)
 
 
 def resources(instance: StageInstance) -> list[More[StageInstance]]:
     """One more GiB on each device, one more device, one more GB/s."""
-    gigabyte = 1e9 / PER_SECOND[instance.time_unit]
     faster: Callable[[float], StageInstance] = lambda amount: replace(instance, bandwidth=amount)  # noqa: E731
-    bandwidth = Change("bandwidth", lambda amount: f"{amount * PER_SECOND[instance.time_unit] / 1e9:g} GB/s", faster)
     return [
-        More(_memory(instance), "one more GiB on each device", instance.memory_bytes + 2.0**30),
+        more_memory(_memory(instance)),
         More(_devices(instance), "one more device", instance.num_devices + 1),
-        More(bandwidth, "one more GB/s", instance.bandwidth + gigabyte),
+        more_bandwidth(instance.bandwidth, faster, 1e9 / PER_SECOND[instance.time_unit]),
     ]
 
 
 def rows(instance: StageInstance, plan: StagePlan) -> list[dict[str, Any]]:
     """Time, share of the bottleneck's time, memory and share of a device's memory of every stage."""
+    held = memory_rows(instance, plan)
     times = [stage_time(instance, stage) for stage in plan.stages]
-    slowest, room = max(times), instance.memory_bytes
-    found = []
-    for number, (stage, row) in enumerate(zip(plan.stages, memory_rows(instance, plan), strict=True)):
-        share, held = times[number] / slowest if slowest else 1.0, row["memory_bytes"]
-        found.append(
-            {
-                "stage": number,
-                "nodes": list(stage.nodes),
-                "dp_degree": stage.dp_degree,
-                "tp_degree": stage.tp_degree,
-                "time_per_sample": times[number],
-                "time_share": share,
-                "memory_bytes": held,
-                "slack_bytes": row["slack_bytes"],
-                "memory_share": held / room if room else 1.0,
-            }
-        )
-    return found
+    found = rows_of(instance, plan, times, [row["memory_bytes"] for row in held])
+    return [{**row, "slack_bytes": own["slack_bytes"]} for row, own in zip(found, held, strict=True)]
+
+
+def rows_of(
+    instance: StageInstance, plan: StagePlan, times: Sequence[float], held: Sequence[float]
+) -> list[dict[str, Any]]:
+    """The same of times and bytes that are known."""
+    own = (
+        {"nodes": list(stage.nodes), "dp_degree": stage.dp_degree, "tp_degree": stage.tp_degree}
+        for stage in plan.stages
+    )
+    return stage_rows(own, "time_per_sample", times, held, [instance.memory_bytes] * len(held))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from formulations.compiled.downsets import all_downsets, chain_downsets, linear_orders
-from formulations.contract.rounding import Least, amount_text, bytes_text, least_amount
+from formulations.contract.rounding import Least, amount_text, bytes_text, least_amount, plural
 from formulations.stage_partitioning.definition.problem import MEMORY_SLACK, stage_memory, suffix_sums
 from formulations.stage_partitioning.exact.threshold import ThresholdSearch
 from formulations.stage_partitioning.kernels.tables import build_lattice, build_profile
@@ -60,15 +60,6 @@ def explain_needs(instance: StageInstance, memory: Least, devices: Least) -> tup
         else:
             parts.append(f"no number of devices up to {MAX_COUNT}, of {declared}, would suffice")
     return "infeasible: " + ("; ".join(parts) if parts else "no plan fits the devices and their memory"), figures
-
-
-def plural(number: int, noun: str) -> str:
-    """So many of a noun.
-
-    >>> plural(1, "device"), plural(2, "device")
-    ('1 device', '2 devices')
-    """
-    return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
 def memory_sentence(memory: Least, devices: str) -> str:

@@ -11,9 +11,12 @@ from formulations.contract.what_if import (
     More,
     Questions,
     layers_among,
+    more_memory,
     one_requirement_less,
+    other_memory,
     requirement_members,
     rules_among,
+    share,
     without_requirements,
 )
 from formulations.tmpc_knapsack.definition.plan import KnapsackPlan
@@ -57,24 +60,22 @@ def repairs(instance: KnapsackInstance, _: Sequence[int | str]) -> list[list[Cha
 
 
 def _memory(instance: KnapsackInstance) -> Change[KnapsackInstance]:
-    return Change(
-        "memory",
-        lambda amount: bytes_text(amount, up=True),
+    return other_memory(
+        instance.capacity_bytes,
         lambda amount: replace(instance, capacity_bytes=amount),
-        needed=lambda plan: total_memory(instance, plan),
-        most=MAX_AMOUNT,
-        slack=MEMORY_SLACK,
-        declared=instance.capacity_bytes,
+        lambda plan: total_memory(instance, plan),
+        MEMORY_SLACK,
+        says="{}",
     )
 
 
 def resources(instance: KnapsackInstance) -> list[More[KnapsackInstance]]:
     """One more GiB."""
-    return [More(_memory(instance), "one more GiB", instance.capacity_bytes + 2.0**30)]
+    return [more_memory(_memory(instance), where="")]
 
 
 def rows(instance: KnapsackInstance, plan: KnapsackPlan) -> list[dict[str, Any]]:
     """The one stage that all nodes are in."""
-    held, room = total_memory(instance, plan), instance.capacity_bytes
-    share = held / room if room else 1.0
-    return [{"stage": 0, "time_share": 1.0, "memory_bytes": held, "memory_share": share}]
+    held = total_memory(instance, plan)
+    memory = {"memory_bytes": held, "memory_share": share(held, instance.capacity_bytes)}
+    return [{"stage": 0, "time_share": 1.0, **memory}]

@@ -51,16 +51,13 @@ def _heuristics(report: Report) -> list[str]:
     known = [r for r in report.results if r.claim == Claim.HEURISTIC and r.loss is not None]
     if not known:
         return []
-    losses = [(_loss(result, report.optimum is not None), result.method) for result in known[:_NAMED]]
+    is_proved = report.optimum is not None
+    losses = [(format_loss(r.loss, is_proved).replace("<=", "at most"), r.method) for r in known[:_NAMED]]
     named = [
         _sentence([method for _, method in same], loss) for loss, same in groupby(losses, key=lambda each: each[0])
     ]
     more = f", and {len(known) - _NAMED} more are below" if len(known) > _NAMED else ""
     return [f"Of the heuristics, {', '.join(named)}{more}."]
-
-
-def _loss(result: Result, is_proved: bool) -> str:
-    return format_loss(result.loss, is_proved).replace("<=", "at most")
 
 
 def _sentence(methods: Sequence[str], loss: str) -> str:

@@ -18,7 +18,8 @@ from formulations.flushed_partitioning import FAMILY
 from formulations.flushed_partitioning.definition.problem import evaluate, simulate_batch
 from formulations.flushed_partitioning.exact import iteration
 from formulations.flushed_partitioning.kernels import iteration as kernels
-from formulations.simulation.orders import peak_in_flight, replicated
+from formulations.simulation.orders import replicated
+from formulations.simulation.simulate_graph import peak_in_flight
 from formulations.stage_partitioning.definition.plan import Stage, StagePlan
 from instances.problems.flushed_partitioning import Fill, FlushedInstance, Objective, Schedule, flush_pipeline
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc

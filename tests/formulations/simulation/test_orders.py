@@ -6,7 +6,8 @@ import pytest
 from oracles.iteration import iteration_s
 
 from formulations.simulation.iteration import DeadlockError, Stages, simulate
-from formulations.simulation.orders import SCHEDULES, Action, Order, Schedule, one_forward_one_backward, peak_in_flight
+from formulations.simulation.orders import SCHEDULES, Action, Order, Schedule, one_forward_one_backward
+from formulations.simulation.simulate_graph import peak_in_flight
 
 #: Makespan and peak of device 0 for (p, m) = (2, 4), (4, 8), (8, 32): schedule, V, and seconds of F, B, W of a chunk.
 #: Source: the papers' closed forms where there are some (the test below); the others of a second implementation, whose

@@ -15,7 +15,8 @@ from small_instances import random_case
 
 import planner
 from formulations.simulation.iteration import simulate
-from formulations.simulation.orders import SCHEDULES, peak_in_flight
+from formulations.simulation.orders import SCHEDULES
+from formulations.simulation.simulate_graph import peak_in_flight
 from formulations.training_strategy import FAMILY, costs, exact, heuristics, layouts, mixed_paths
 from formulations.training_strategy.costs import Chain, Degrees, all_degrees, plan_of
 from formulations.training_strategy.definition.plan import StrategyPlan
