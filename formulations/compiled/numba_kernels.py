@@ -51,7 +51,7 @@ KERNELS: list[tuple[Any, tuple[Any, ...]]] = []
 INNER: list[Any] = []
 
 
-def kernel(*arguments: Any, **options: Any) -> Callable[[Callable[..., Any]], Any]:
+def kernel(*arguments: Any, counted: bool = True, **options: Any) -> Callable[[Callable[..., Any]], Any]:
     """A decorator for a function that is compiled for arguments of these types.
 
     Parameters
@@ -59,23 +59,27 @@ def kernel(*arguments: Any, **options: Any) -> Callable[[Callable[..., Any]], An
     arguments
         A Numba type for each argument: the names above, or a `record`, or its class where that declares the types. A
         call with an array of another type or layout is a ``TypeError``; numbers are converted.
+    counted
+        Whether references to arrays are counted, atomically, at each step that names one: a third and more of a loop
+        over pairs. Without, a function makes no array and returns none (which numba refuses), nor takes one that
+        another made and returned (which nobody would free).
     options
         Numba's, over ours (no GIL, division as numpy's).
     """
 
     def decorate(function: Callable[..., Any]) -> Any:
-        made = _dispatcher(function, {**_OUTER, **options})
+        made = _dispatcher(function, {**_OUTER, "_nrt": counted, **options})
         KERNELS.append((made, tuple(record(each) if isinstance(each, type) else each for each in arguments)))
         return made
 
     return decorate
 
 
-def inner(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """A decorator for a function that only kernels call: compiled with them, for the types they give it."""
+def inner(counted: bool = True, **options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """A decorator for a function that only kernels call (`kernel`): compiled with them, for the types they give it."""
 
     def decorate(function: Callable[..., Any]) -> Any:
-        made = _dispatcher(function, {**_INNER, **options})
+        made = _dispatcher(function, {**_INNER, "_nrt": counted, **options})
         INNER.append(made)
         return made
 

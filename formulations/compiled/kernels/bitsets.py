@@ -104,7 +104,7 @@ def _slot(found, r, table):
     return slot
 
 
-@inner()
+@inner(counted=False)
 def has(bits, i, v):
     """True if downset i contains node v."""
     return (bits[i, v >> 6] >> np.uint64(v & 63)) & np.uint64(1) != 0
@@ -119,7 +119,7 @@ def _closed(found, r, v, after_start, after):
     return True
 
 
-@kernel(WORDS2, INT, INT)
+@kernel(WORDS2, INT, INT, counted=False)
 def subset(bits, i, j):
     """True if downset i is contained in downset j."""
     for w in range(bits.shape[1]):

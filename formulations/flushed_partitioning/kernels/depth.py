@@ -30,6 +30,7 @@ from formulations.stage_partitioning.kernels.labels import (
     UNKNOWN,
     boundary,
     first_degree,
+    new_slot,
     saving_cost,
     search_choice,
 )
@@ -67,15 +68,26 @@ def extend(profile, lattice, sets, filling, T, whole, sync, near, machine, most_
     Labels are put into the pool from ``places[0]`` on, which rises, to before ``places[1]``. Returns 0, HALTED, or FULL
     if there is no place left. ``stats``: pairs, relaxed knapsacks, searches.
     """
-    bits, work, D = lattice.bits, lattice.work, lattice.bits.shape[0]
-    degrees, tp, K, S = profile.dp_degrees, profile.tp_degrees, profile.num_devices, profile.max_s
-    n = profile.num_tmpcs.shape[1]
-    limit, cap, by_replicas = T * (1 + _NOISE), filling.cap * (1 + _NOISE), len(filling.later) > 0 and not plain
+    S = profile.max_s
     sums, fewest, degree_at = np.empty(S + 1, np.int64), np.empty(S + 1, np.int64), np.empty(S + 1, np.int64)
     into = np.empty(sets.node.shape[1], np.uint64)
     reaches = np.empty(sets.node.shape[1], np.bool_)
     depths = np.empty(sets.node.shape[1])
     own_time, priced = np.empty(max(S, whole) + 2), np.zeros(max(S, whole) + 2, np.int64)  # by micro-batches in flight
+    return _rows(profile, lattice, sets, filling, T, whole, sync, near, machine, most_sync, plain, head, pool, rest,
+                 useful, first_row, last_row, first_later, last_later, part, parts, places, scratch, stats, flag, sums,
+                 fewest, degree_at, into, reaches, depths, own_time, priced)  # fmt: skip
+
+
+@inner(counted=False)
+def _rows(profile, lattice, sets, filling, T, whole, sync, near, machine, most_sync, plain, head, pool, rest, useful,
+          first_row, last_row, first_later, last_later, part, parts, places, scratch, stats, flag, sums, fewest,
+          degree_at, into, reaches, depths, own_time, priced):  # fmt: skip
+    """As `extend`, in its work space."""
+    bits, work, D = lattice.bits, lattice.work, lattice.bits.shape[0]
+    degrees, tp, K, S = profile.dp_degrees, profile.tp_degrees, profile.num_devices, profile.max_s
+    n = profile.num_tmpcs.shape[1]
+    limit, cap, by_replicas = T * (1 + _NOISE), filling.cap * (1 + _NOISE), len(filling.later) > 0 and not plain
     stage = ZERO
     for a in range(first_row, min(last_row, D - 1)):
         i = useful[a]
@@ -160,14 +172,14 @@ def extend(profile, lattice, sets, filling, T, whole, sync, near, machine, most_
     return HALTED if flag[0] != 0 else 0
 
 
-@inner()
+@inner(counted=False)
 def _enough_replicas(profile, filling, index, cap, own):
     """Least index >= ``index`` of a degree at which later micro-batches that take ``own`` each are within the cap."""
     rounds = np.floor(cap / own) + 1 if own > 0 else np.inf
     return first_degree(profile.dp_degrees, profile.resync, index, float(filling.microbatches), 0.0, rounds)
 
 
-@inner()
+@inner(counted=False)
 def _least_time(profile, lattice, scratch, q, i, j, y, fastest, stats, flag):
     """The least time of stage j minus i for a micro-batch, up to `_NOISE`, with y in flight; negative if stopped.
 
@@ -198,7 +210,7 @@ def _least_time(profile, lattice, scratch, q, i, j, y, fastest, stats, flag):
     return min(low, high)
 
 
-@inner()
+@inner(counted=False)
 def _may_end(at_least, longest, most_sync, by_replicas, m):
     """Whether a label may still end in a plan that is looked for."""
     if by_replicas:
@@ -206,7 +218,7 @@ def _may_end(at_least, longest, most_sync, by_replicas, m):
     return at_least < len(most_sync) and longest <= most_sync[int(at_least)]
 
 
-@inner()
+@inner(counted=False)
 def _end(first, d, t, machine):
     """Behind the last device of d replicas from device ``first`` on, the t devices of each in one machine."""
     if machine == 0 or (machine % t == 0 and first % t == 0):
@@ -219,7 +231,7 @@ def _end(first, d, t, machine):
     return end
 
 
-@inner()
+@inner(counted=False)
 def _sums(pool, label, sums, fewest):
     """(number of different s among the labels from ``label`` on, fewest devices); ``sums``: each s, ascending.
 
@@ -238,7 +250,7 @@ def _sums(pool, label, sums, fewest):
     return count, least
 
 
-@inner()
+@inner(counted=False)
 def _reached_by_stage(sets, bits, i, j, n, into, reaches):
     """The reached sets of downset i that stage j minus i reaches; ``into`` and ``reaches`` for every reached set of j.
 
@@ -258,7 +270,7 @@ def _reached_by_stage(sets, bits, i, j, n, into, reaches):
     return below
 
 
-@inner()
+@inner(counted=False)
 def _weight(profile, bits, q, i, j):
     """Bytes of weights of stage j minus i, node by node: a difference of sums would drown light ones in heavy ones."""
     total = 0.0
@@ -268,7 +280,7 @@ def _weight(profile, bits, q, i, j):
     return total
 
 
-@inner()
+@inner(counted=False)
 def _deepest(depth, chosen):
     """The largest depth of the chosen reached sets (bits)."""
     found, u = 0.0, 0
@@ -280,7 +292,7 @@ def _deepest(depth, chosen):
     return found
 
 
-@inner()
+@inner(counted=False)
 def _depths_behind(sets, j, own, depth, below, into, reaches, depths, in_front):
     """``depths``: those of the reached sets of downset j; returns the least that a path of the whole adds up to."""
     own, least = own + _deepest(depth, below), 0.0
@@ -292,7 +304,7 @@ def _depths_behind(sets, j, own, depth, below, into, reaches, depths, in_front):
     return least
 
 
-@inner()
+@inner(counted=False)
 def _insert(pool, head, j, new, s, k, longest, depths, count, plain):
     """Put a label into the list of downset j unless one there beats it; those that it beats are taken out."""
     before, label = NOTHING, head[j]
@@ -322,7 +334,7 @@ def _insert(pool, head, j, new, s, k, longest, depths, count, plain):
     return True
 
 
-@inner()
+@inner(counted=False)
 def _least_degrees(
     profile, lattice, scratch, q, i, j, whole, most_k, limit, count, sums, fewest, degree_at, stats, flag
 ):
@@ -378,7 +390,7 @@ def _least_degrees(
     return some
 
 
-@inner()
+@inner(counted=False)
 def _next_degree(degrees, resync, index, s0, whole, y, base, limit):
     """The next degree worth trying after ``index`` ran out of memory: fewer in flight, or time for a lighter choice."""
     most, own = (whole, 0) if whole > 0 else (s0, 1)  # y = own + ceil(most / d)
@@ -389,11 +401,15 @@ def _next_degree(degrees, resync, index, s0, whole, y, base, limit):
     return max(index + 1, min(fewer, slower))
 
 
-@inner()
+@inner(counted=False)
 def _extra_cost(profile, lattice, scratch, q, i, j, y, needed, stats):
     """(relaxed, greedy) extra cost of bringing stage j minus i from ``needed`` bytes within the memory."""
     stats[1] += 1
-    return saving_cost(profile, lattice.bits, q, i, j, y, needed - profile.memory, np.inf, scratch)
+    slot = scratch.slot_of[q, y]
+    if slot < 0:
+        slot = new_slot(profile, q, y, scratch)
+    return saving_cost(lattice.bits, i, j, needed - profile.memory, np.inf, slot, scratch.runs, scratch.place,
+                       scratch.members, scratch.rise, scratch.saving)  # fmt: skip
 
 
 compile_kernels(__name__)

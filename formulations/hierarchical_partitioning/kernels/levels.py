@@ -27,14 +27,15 @@ from formulations.stage_partitioning.kernels.arrays import LATTICE, PROFILE, SCR
 from formulations.stage_partitioning.kernels.published import STOPPED, stage_tps
 
 
-@inner()
+@inner(counted=False)
 def _begin(start, best):
     for j in range(start, best.shape[0]):
         best[j, :, :] = np.inf
     best[start, :, 0] = 0.0
 
 
-@kernel(PROFILE, LATTICE, LINKS, FLOAT, INT, SWAP_ORDERS, SCRATCH, INTS2, FLOATS2, INT, INT, FLOATS3, FLAG)
+@kernel(PROFILE, LATTICE, LINKS, FLOAT, INT, SWAP_ORDERS, SCRATCH, INTS2, FLOATS2, INT, INT, FLOATS3, FLAG,
+        counted=False)  # fmt: skip
 def split_machine(profile, lattice, links, capacity, rule, orders, scratch, column, times, start, b, best, flag):
     """Level 1: ``best`` for the devices of one machine; False if stopped.
 
@@ -73,7 +74,7 @@ def split_machine(profile, lattice, links, capacity, rule, orders, scratch, colu
     return True
 
 
-@kernel(INTS, SHORTS, FLOATS2, FLOATS3, TRUTH, INT, INT, INT, FLOATS3)
+@kernel(INTS, SHORTS, FLOATS2, FLOATS3, TRUTH, INT, INT, INT, FLOATS3, counted=False)
 def split_level(pair_start, larger, link, inside, precise, S, start, b, best):
     """Level 2 or above: ``best`` for the devices of this level in one of the next.
 
@@ -95,7 +96,7 @@ def split_level(pair_start, larger, link, inside, precise, S, start, b, best):
                         _improve(best, i, j, d, x, d * y, max(link[z, d], inside[z, behind, y] / d))
 
 
-@inner()
+@inner(counted=False)
 def _improve(best, i, j, devices, x, degrees, time):
     """Whatever runs downset i leaves ``devices`` to the stage or superstage behind it, which takes ``time``."""
     for k in range(devices, best.shape[1]):

@@ -25,6 +25,7 @@ from formulations.hierarchical_partitioning.kernels.arrays import ARCS, LINKS
 from formulations.stage_partitioning.kernels.arrays import LATTICE, PROFILE, SCRATCH
 from formulations.stage_partitioning.kernels.labels import (
     first_degree,
+    new_slot,
     saving_cost,
     search_choice,
 )
@@ -36,7 +37,7 @@ NOTHING = 1 << 30
 UNCOUNTED, CRUDE, PRECISE = 0, 1, 2
 
 
-@inner()
+@inner(counted=False)
 def _fits(profile, lattice, q, i, j, index, in_flight, slack, limit, scratch, stats, flag):
     """Whether a choice of TMPCs keeps stage j minus i within memory and time: FOUND, NONE or STOPPED.
 
@@ -51,7 +52,11 @@ def _fits(profile, lattice, q, i, j, index, in_flight, slack, limit, scratch, st
         if need <= 0:
             return FOUND
         most = slack + 1e-12 * profile.dp_degrees[index] * limit
-        extra, greedy = saving_cost(profile, lattice.bits, q, i, j, in_flight, need, most, scratch)
+        slot = scratch.slot_of[q, in_flight]
+        if slot < 0:
+            slot = new_slot(profile, q, in_flight, scratch)
+        extra, greedy = saving_cost(lattice.bits, i, j, need, most, slot, scratch.runs, scratch.place, scratch.members,
+                                    scratch.rise, scratch.saving)  # fmt: skip
         if extra == np.inf or extra > most:  # also if slack is infinite
             return NONE
         if greedy <= slack:
@@ -61,7 +66,7 @@ def _fits(profile, lattice, q, i, j, index, in_flight, slack, limit, scratch, st
     return search_choice(profile, lattice.bits, q, i, j, index, in_flight, limit, scratch, flag)
 
 
-@inner()
+@inner(counted=False)
 def _list_stages(profile, lattice, links, arcs, i, d2, behind, limit, scratch, stats, flag):
     """List in ``arcs`` the stages that begin at downset i on one of d2 machines, by rising j; False if stopped.
 
@@ -121,7 +126,8 @@ def _list_stages(profile, lattice, links, arcs, i, d2, behind, limit, scratch, s
     return True
 
 
-@kernel(PROFILE, LATTICE, LINKS, ARCS, INT, INT, INT, INT, FLOAT, INT, SHORTS2, SHORTS3, SCRATCH, INTS, FLAG)
+@kernel(PROFILE, LATTICE, LINKS, ARCS, INT, INT, INT, INT, FLOAT, INT, SHORTS2, SHORTS3, SCRATCH, INTS, FLAG,
+        counted=False)  # fmt: skip
 def split_machine(profile, lattice, links, arcs, start, d2, b, behind, T, farthest, reach, back, scratch, stats,
                   flag):  # fmt: skip
     """Which downsets j can one of d2 machines reach from ``start``: is j minus ``start`` split within its devices?

@@ -61,13 +61,13 @@ def fill_pairs(lattice, cut, volume, larger, base, crossed):
             z += 1
 
 
-@inner()
+@inner(counted=False)
 def _link_time(weight, crossed, d2, bandwidth):
     """Time per sample of the link of one of d2 machines (the appendix's middle term)."""
     return (4 * (d2 - 1) / d2 * weight + 2 * crossed) / d2 / bandwidth
 
 
-@inner()
+@inner(counted=False)
 def fewest_machines(links, work, limit, rest):
     """``rest[i]``: a lower bound on the machines for all nodes outside downset i; NOTHING if no plan stops at i.
 
@@ -93,7 +93,7 @@ def fewest_machines(links, work, limit, rest):
         rest[i] = best if best <= most else NOTHING
 
 
-@inner()
+@inner(counted=False)
 def _machines_for(work, machine):
     """A lower bound on the machines that run a non-empty set of nodes with that much work."""
     if not 0 < work < np.inf:
@@ -159,7 +159,7 @@ def threshold_test(profile, lattice, links, T, labels, back, rest, ends, reach, 
     return -1
 
 
-@inner()
+@inner(counted=False)
 def _open_ends(links, i, d2, left, limit, rest, ends):
     """List in ``ends`` the pairs that may be a superstage on d2 machines when ``left`` others are; their number."""
     num_ends = 0
@@ -172,7 +172,7 @@ def _open_ends(links, i, d2, left, limit, rest, ends):
     return num_ends
 
 
-@inner()
+@inner(counted=False)
 def _extend(links, i, d2, K1, K2, S, label_s, label_m, first, last, ends, num_ends, rest, reach, labels, back):
     """Labels by superstages from i on d2 machines, for the labels ``first`` to ``last`` of i; s of a complete plan."""
     full = labels.shape[0] - 1

@@ -57,16 +57,20 @@ def make_scratch(profile: Profile, threads: int = 1) -> Scratch:
     P, S = len(profile.tp_degrees), profile.max_s
     n, X = profile.num_tmpcs.shape[1], profile.time.shape[2]
     options = n * X
-    slots = max(1, min(int(min(_SAVING_ORDERS, _PART * room()) / (20 * options * threads)), P * (S + 2)))
-    demand(20.0 * slots * options, "the orders in which memory is saved")
+    slots = max(1, min(int(min(_SAVING_ORDERS, _PART * room()) / (28 * options * threads)), P * (S + 2)))
+    demand(28.0 * slots * options, "the orders in which memory is saved")
     return Scratch(
         slot_of=np.full((P, S + 2), -1, np.int64),
         next_slot=counters(1, 1)[0],
-        steps=np.zeros(slots, np.int64),
-        owner=np.empty((slots, options), np.int32),
+        owner=np.empty(options, np.int32),
+        runs=np.zeros(slots, np.int64),
+        place=np.empty((slots, options), np.int32),
+        members=np.empty((slots, options), np.uint64),
         rise=np.empty((slots, options)),
         saving=np.empty((slots, options)),
         size=counters(1, 1)[0],
+        sums=np.empty(S + 1, np.int64),
+        fewest=np.empty(S + 1, np.int64),
         nodes=np.empty(n, np.int64),
         start=np.empty(n + 1, np.int64),
         base=np.empty(options),

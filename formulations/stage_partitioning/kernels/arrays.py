@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from formulations.compiled.array_types import Floats, Floats2, Floats3, Ints, Ints2, Shorts2, Shorts3
+from formulations.compiled.array_types import Floats, Floats2, Floats3, Ints, Ints2, Shorts, Shorts2, Shorts3, Words2
 from formulations.compiled.numba_kernels import record
 from formulations.stage_partitioning.kernels.tables import Lattice, Profile
 
@@ -12,18 +12,23 @@ class Scratch(NamedTuple):
 
     A saving order lists, for tensor-parallel degree q and y micro-batches in flight, steps from a node's fastest TMPC
     to lighter ones, best ratio first. ``slot_of[q, y]``: the row that holds it (-1: none yet); ``next_slot`` (1,): the
-    row to fill next; ``steps[row]``: its length. ``owner``, ``rise``, ``saving``, all [row, step]: the node, what the
-    step adds to its time (time units), what it saves (bytes). ``size`` (1,): nodes of the stage, -1 if it is not
-    assembled.
+    row to fill next; ``runs[row]``: its length in runs, which are equal steps of nodes of one word of a bitset.
+    ``place``, ``members``, ``rise``, ``saving``, all [row, run]: the word, its nodes, what a step adds to a node's time
+    (time units), what it saves (bytes). ``owner``: work space for the nodes of steps. ``size`` (1,): nodes of the
+    stage, -1 if it is not assembled. ``sums``, ``fewest``: the labels of a downset.
     """
 
     slot_of: Ints2
     next_slot: Ints
-    steps: Ints
-    owner: Shorts2
+    owner: Shorts
+    runs: Ints
+    place: Shorts2
+    members: Words2
     rise: Floats2
     saving: Floats2
     size: Ints
+    sums: Ints
+    fewest: Ints
     nodes: Ints
     start: Ints
     base: Floats

@@ -56,7 +56,7 @@ def fill(profile, lattice, capacity, floor, table, first, last, first_later, las
     return STOPPED if flag[0] != 0 else 0
 
 
-@inner(error_model="python")
+@inner(counted=False, error_model="python")
 def _stages(profile, lattice, capacity, floor, q, i, j, table, cost, known, tps, scratch, stats, flag):
     """All plans of downset j whose first stage is j minus i at degree q, into the table."""
     degrees, t, S, K = profile.dp_degrees, profile.tp_degrees[q], table.shape[1] - 1, table.shape[2] - 1
@@ -103,7 +103,7 @@ def _stages(profile, lattice, capacity, floor, q, i, j, table, cost, known, tps,
             before = time
 
 
-@inner(error_model="python")
+@inner(counted=False, error_model="python")
 def _least_cost(profile, lattice, capacity, q, i, j, index, in_flight, scratch, stats, flag):
     """d times the least time of stage j minus i with TMPCs that fit; infinite if none do.
 

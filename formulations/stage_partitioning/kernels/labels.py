@@ -43,14 +43,14 @@ _THOROUGH = 4
 NOISE = 1e-11
 
 
-@inner()
+@inner(counted=False)
 def boundary(lattice, q, i, j):
     """Least time of the transfers over the boundary of stage j minus i (times d)."""
     return _boundary(lattice.entering, lattice.leaving, lattice.crossing_start, lattice.crossing_source,
                      lattice.crossing_both, lattice.bits, q, i, j)  # fmt: skip
 
 
-@inner()
+@inner(counted=False)
 def _boundary(entering, leaving, crossing_start, crossing_source, crossing_both, bits, q, i, j):
     """As `boundary`, on the arrays it needs: handing over whole tuples costs more than the sum itself."""
     total = entering[q, j] + leaving[q, i]
@@ -104,48 +104,41 @@ def saving_order(profile, q, y, owner, rise, saving):
     return m
 
 
-@inner()
-def saving_cost(profile, bits, q, i, j, in_flight, need, most, scratch):
+@inner(counted=False)
+def saving_cost(bits, i, j, need, most, slot, runs, place, members, rise, saving):
     """(relaxed, greedy) extra cost of saving ``need`` bytes in stage j minus i; infinite if it cannot be done.
 
-    Where it is more than ``most``, the first is a lower bound that is, too.
+    Where it is more than ``most``, the first is a lower bound that is, too. ``slot`` is that of `new_slot`, what
+    follows those arrays of the `Scratch`: to hand over all of it takes longer than the walk.
     """
-    slot = scratch.slot_of[q, in_flight]
-    if slot < 0:
-        slot = _new_slot(profile, q, in_flight, scratch)
-    owner, rise, saving, spent = scratch.owner[slot], scratch.rise[slot], scratch.saving[slot], 0.0
-    place, word = -1, np.uint64(0)  # 64 nodes of the stage: steps of equal layers follow each other
-    for r in range(scratch.steps[slot]):
-        v = owner[r]
-        if v >> 6 != place:
-            place = v >> 6
-            word = bits[j, place] & ~bits[i, place]
-        here = (word >> np.uint64(v & 63)) & np.uint64(1) != 0
-        if (here or r == 0) and rise[r] * need > (most - spent) * saving[r]:  # no later step costs less a byte
-            return spent + rise[r] * (need / saving[r]), np.inf
-        if not here:
-            continue
-        if saving[r] >= need:
-            return spent + rise[r] * (need / saving[r]), spent + rise[r]
-        need -= saving[r]
-        spent += rise[r]
+    spent = 0.0
+    for r in range(runs[slot]):
+        up, down, at = rise[slot, r], saving[slot, r], place[slot, r]
+        here = _count(members[slot, r] & bits[j, at] & ~bits[i, at])
+        if (here > 0 or r == 0) and up * need > (most - spent) * down:  # no later step costs less a byte
+            return spent + up * (need / down), np.inf
+        if here * down >= need:
+            return spent + up * (need / down), spent + up * np.ceil(need / down)
+        need -= here * down
+        spent += here * up
     return np.inf, np.inf
 
 
-@inner()
+@inner(counted=False)
 def _first_at_least(degrees, wanted):
     """Least index of a degree >= ``wanted`` (np.searchsorted takes a second to compile)."""
-    low, high = 0, len(degrees)
+    low, high = ZERO, np.int64(min(float(len(degrees)), np.ceil(wanted)))  # degrees are distinct integers from 1 on
+    middle = high - 2 if high > 2 else ZERO  # where none is left out, that is all
     while low < high:
-        middle = (low + high) >> 1
         if degrees[middle] < wanted:
             low = middle + 1
         else:
             high = middle
+        middle = (low + high) >> 1
     return low
 
 
-@inner()
+@inner(counted=False)
 def first_degree(degrees, resync, index, base, weight, limit):
     """Least index >= ``index`` whose d satisfies base + resync[d] weight <= d limit; len(degrees) if there is none.
 
@@ -164,7 +157,7 @@ def first_degree(degrees, resync, index, base, weight, limit):
     return index
 
 
-@kernel(PROFILE, LATTICE, FLOAT, INTS, INTS, INT, INT, INT, INT, INT, INT)
+@kernel(PROFILE, LATTICE, FLOAT, INTS, INTS, INT, INT, INT, INT, INT, INT, counted=False)
 def rest_of_rows(profile, lattice, limit, rest, useful, first, last, begin, end, part, parts):
     """``rest[i]``: a lower bound on the devices for all nodes outside downset i in stages of time <= ``limit``.
 
@@ -208,7 +201,7 @@ def rest_of_rows(profile, lattice, limit, rest, useful, first, last, begin, end,
     return begin
 
 
-@inner()
+@inner(counted=False)
 def _stage_devices(profile, lattice, i, j, limit, most_k):
     """Fewest devices, up to ``most_k``, that run stage j minus i in time ``limit``, at the least memory it may need."""
     degrees, tp = profile.dp_degrees, profile.tp_degrees
@@ -232,7 +225,7 @@ def _stage_devices(profile, lattice, i, j, limit, most_k):
     return fewest
 
 
-@inner()
+@inner(counted=False)
 def _devices_for(work, limit):
     """A lower bound on the devices that run a non-empty set of nodes with that much work."""
     if not 0 < work < np.inf:
@@ -241,16 +234,17 @@ def _devices_for(work, limit):
 
 
 @kernel(PROFILE, LATTICE, FLOAT, TRUTH, TRUTH, INTS, INTS, SHORTS2, SHORTS2, HALVES2, SHORTS2, INT, INT, INT, INT, INT,
-        INT, SCRATCH, INTS, FLAG)  # fmt: skip
+        INT, SCRATCH, INTS, FLAG, counted=False)  # fmt: skip
 def extend(profile, lattice, T, exactly, fewest, rest, useful, labels, back_set, back_q, back_d, first_row, last_row,
            first_later, last_later, part, parts, scratch, stats, flag):  # fmt: skip
     """Stages of time <= T from the downsets ``useful[first_row:last_row]`` to ``useful[first_later:last_later]``.
 
     ``labels[i, s]`` becomes the fewest devices that run downset i in stages of time <= T whose data-parallel degrees
-    sum to s; ``back_*`` the stage that got there; ``rest`` and ``useful`` are those of `rest_of_rows`. A label
-    with more devices and a larger s than another is dropped: fewer devices and less memory serve every continuation
-    at least as well. For the same reason only the least feasible d of a stage is tried, unless ``exactly`` requires
-    one given sum (then every s and d counts). Limits of the stages between downsets (`Lattice`) change none of this.
+    sum to s or less; where it is s, ``back_*`` is the stage that got there; ``rest`` and ``useful`` are those of
+    `rest_of_rows`. A label with more devices and a larger s than another is dropped before it is priced: fewer devices
+    and less memory serve every continuation at least as well. For the same reason only the least feasible d of a stage
+    is tried, unless ``exactly`` requires one given sum (then every s and d counts, and none is for less). Limits of the
+    stages between downsets (`Lattice`) change none of this.
 
     Only downsets that ``part`` owns are reached (their place modulo ``parts``): threads share the others' labels.
     Returns ``s`` of a complete plan as soon as there is one, NO_LABEL if there is none yet, STOPPED. ``fewest`` goes on
@@ -261,7 +255,7 @@ def extend(profile, lattice, T, exactly, fewest, rest, useful, labels, back_set,
     tp, P, full = profile.tp_degrees, len(profile.tp_degrees), D - 1
     limit = T * (1 + NOISE)
     limited, low, high = lattice.least_d.shape[0] > 0, ZERO, np.int64(len(degrees) - 1)
-    label_s, label_k = np.empty(S + 1, np.int64), np.empty(S + 1, np.int64)
+    label_s, label_k = scratch.sums, scratch.fewest
     for a in range(first_row, min(last_row, full)):
         i = useful[a]
         if flag[0] != 0:
@@ -320,6 +314,9 @@ def extend(profile, lattice, T, exactly, fewest, rest, useful, labels, back_set,
                         if index == len(degrees) or degrees[index] > most_d:
                             break
                         d = degrees[index]
+                        k, s = k0 + d * tp[q], s0 + d
+                        if s > S or k + rest[j] > K or (labels[j, s] <= k and not exactly):  # nor does a larger d help
+                            break
                         in_flight = 1 + (s0 + d - 1) // d
                         fits, extra = FOUND, 0.0
                         if index == last_index and in_flight == last_y:  # neighbouring labels often ask the same
@@ -333,9 +330,13 @@ def extend(profile, lattice, T, exactly, fewest, rest, useful, labels, back_set,
                                 need = fast_a * in_flight + fast_b - M
                                 slack = d * limit - base - resync[index] * weight
                                 most_extra = slack + 1e-12 * d * limit
+                                slot = scratch.slot_of[q, in_flight]
+                                if slot < 0:
+                                    slot = new_slot(profile, q, in_flight, scratch)
                                 extra, greedy = saving_cost(
-                                    profile, bits, q, i, j, in_flight, need, most_extra, scratch
-                                )
+                                    bits, i, j, need, most_extra, slot, scratch.runs, scratch.place, scratch.members,
+                                    scratch.rise, scratch.saving,
+                                )  # fmt: skip
                                 if extra == np.inf or extra > most_extra:  # also if slack is infinite
                                     fits = NONE
                                 elif greedy <= slack:
@@ -347,11 +348,13 @@ def extend(profile, lattice, T, exactly, fewest, rest, useful, labels, back_set,
                                     return STOPPED
                             last_index, last_y, last_fits, last_extra = index, in_flight, fits, extra
                         if fits == FOUND:
-                            k, s = k0 + d * tp[q], s0 + d
-                            if s <= S and k + rest[j] <= K and k < labels[j, s]:
+                            if k < labels[j, s]:
                                 labels[j, s], back_set[j, s], back_q[j, s], back_d[j, s] = k, i, q, d
                                 if j == full and not fewest and (not exactly or s == S):
                                     return s
+                                while not exactly and s < S and labels[j, s + 1] > k:
+                                    s += 1
+                                    labels[j, s] = k
                             if not exactly:
                                 break
                             index += 1
@@ -364,32 +367,50 @@ def extend(profile, lattice, T, exactly, fewest, rest, useful, labels, back_set,
     return NO_LABEL
 
 
-@inner()
+@inner(counted=False)
 def _next_degree(degrees, resync, index, s0, in_flight, base, weight, limit):
     """The next degree worth trying after ``index`` ran out of memory: fewer in flight, or time for a lighter choice."""
     if in_flight <= 2:
         fewer = len(degrees)  # no d brings it down: 1 + ceil(s0 / d) is 1 if s0 = 0 and at least 2 otherwise
     else:
-        fewer = _first_at_least(degrees, (s0 + in_flight - 3) // (in_flight - 2))
+        fewer = _first_at_least(degrees, np.float64((s0 + in_flight - 3) // (in_flight - 2)))
     slower = first_degree(degrees, resync, index + 1, base, weight, limit) if base < np.inf else len(degrees)
     return max(index + 1, min(fewer, slower))
 
 
-@inner()
-def _new_slot(profile, q, in_flight, scratch):
+@inner(counted=False)
+def _count(word):
+    """How many bits of a word are set (LLVM makes one instruction of it)."""
+    count = ZERO
+    while word != 0:
+        word &= word - np.uint64(1)
+        count += 1
+    return count
+
+
+@inner(counted=False)
+def new_slot(profile, q, in_flight, scratch):
     """Make the saving order at (q, y); the row that holds it."""
     slot = scratch.next_slot[0]
-    if slot == len(scratch.steps):  # full: start over
+    if slot == len(scratch.runs):  # full: start over
         scratch.slot_of[:, :] = -1
         slot = 0
     scratch.next_slot[0] = slot + 1
     scratch.slot_of[q, in_flight] = slot
-    scratch.steps[slot] = saving_order(profile, q, in_flight, scratch.owner[slot], scratch.rise[slot],
-                                       scratch.saving[slot])  # fmt: skip
+    owner, rise, saving = scratch.owner, scratch.rise[slot], scratch.saving[slot]
+    place, members, runs = scratch.place[slot], scratch.members[slot], ZERO
+    for r in range(saving_order(profile, q, in_flight, owner, rise, saving)):
+        v = owner[r]
+        new = runs == 0 or rise[r] != rise[runs - 1] or saving[r] != saving[runs - 1]
+        if new or v >> 6 != place[runs - 1] or v <= owner[r - 1]:
+            place[runs], members[runs], rise[runs], saving[runs] = v >> 6, np.uint64(0), rise[r], saving[r]
+            runs += 1
+        members[runs - 1] |= np.uint64(1) << np.uint64(v & 63)
+    scratch.runs[slot] = runs
     return slot
 
 
-@inner()
+@inner(counted=False)
 def search_choice(profile, bits, q, i, j, index, in_flight, limit, scratch, flag):
     """Whether a choice of TMPCs keeps stage j minus i within memory and time: FOUND, NONE or STOPPED."""
     if scratch.size[0] < 0:

@@ -6,7 +6,18 @@ Source: Piper, section 4 (the recursion for dp[D][k][s]) and Appendix D.
 import numpy as np
 
 from formulations.compiled.kernels.bitsets import has, subset
-from formulations.compiled.numba_kernels import FLAG, FLOAT, FLOATS, INT, INTS, TRUTH, compile_kernels, inner, kernel
+from formulations.compiled.numba_kernels import (
+    FLAG,
+    FLOAT,
+    FLOATS,
+    INT,
+    INTS,
+    SHORTS2,
+    TRUTH,
+    compile_kernels,
+    inner,
+    kernel,
+)
 from formulations.stage_partitioning.kernels.arrays import LATTICE, PROFILE, SCRATCH, SWAP_ORDERS
 from formulations.stage_partitioning.kernels.labels import boundary, first_degree, saving_order
 from formulations.stage_partitioning.kernels.stage import assemble
@@ -19,7 +30,20 @@ STOPPED = -1.0
 HALTED = -1
 
 
-@kernel(PROFILE, LATTICE, FLOAT, INT, INT, INT, INT, INT, INT, SWAP_ORDERS, SCRATCH, TRUTH, FLAG)
+@inner(counted=False)
+def swapped(bits, i, j, q, in_flight, cost, excess, length, owner, rise, saving):
+    """What stage j minus i costs after the swaps that bring ``excess`` bytes down to none, from ``cost`` on; or inf."""
+    for r in range(length[q, in_flight]):
+        if excess <= 0:
+            return cost
+        v = owner[q, in_flight, r]
+        if has(bits, j, v) and not has(bits, i, v):
+            excess -= saving[q, in_flight, r]
+            cost += rise[q, in_flight, r]
+    return cost if excess <= 0 else np.inf
+
+
+@kernel(PROFILE, LATTICE, FLOAT, INT, INT, INT, INT, INT, INT, SWAP_ORDERS, SCRATCH, TRUTH, FLAG, counted=False)
 def stage_tps(profile, lattice, capacity, rule, q, i, j, index, in_flight, order, scratch, choose, flag):
     """TPS(S, t, d, s) of stage S = j minus i: time per sample with TMPCs chosen by ``rule``; inf if none fits.
 
@@ -33,14 +57,8 @@ def stage_tps(profile, lattice, capacity, rule, q, i, j, index, in_flight, order
         cost += resync * (lattice.weight[q, j] - lattice.weight[q, i])
         excess = (lattice.fast_per_microbatch[q, j] - lattice.fast_per_microbatch[q, i]) * in_flight
         excess += lattice.fast_static[q, j] - lattice.fast_static[q, i] - profile.memory
-        for r in range(order.length[q, in_flight]):
-            if excess <= 0:
-                return cost / d
-            v = order.owner[q, in_flight, r]
-            if has(lattice.bits, j, v) and not has(lattice.bits, i, v):
-                excess -= order.saving[q, in_flight, r]
-                cost += order.rise[q, in_flight, r]
-        return cost / d if excess <= 0 else np.inf
+        return swapped(lattice.bits, i, j, q, in_flight, cost, excess, order.length, order.owner, order.rise,
+                       order.saving) / d  # fmt: skip
     if scratch.size[0] < 0:
         scratch.size[0] = assemble(profile, lattice.bits, q, i, j, scratch.nodes, scratch.start, scratch.base,
                                    scratch.weight, scratch.per_microbatch, scratch.static)  # fmt: skip
@@ -76,15 +94,16 @@ def swap_orders(profile, order):
             order.length[q, y] = saving_order(profile, q, y, order.owner[q, y], order.rise[q, y], order.saving[q, y])
 
 
-@kernel(PROFILE, LATTICE, FLOAT, INT, FLOAT, INTS, INTS, INTS, FLOATS, INTS, INTS, SWAP_ORDERS, INT, INT, INT, INT, INT,
-        INT, SCRATCH, INTS, FLAG)  # fmt: skip
-def fill_table(profile, lattice, capacity, rule, cutoff, low, width, offset, table, smallest, largest, order, first_row,
-               last_row, first_later, last_later, part, parts, scratch, stats, flag):  # fmt: skip
+@kernel(PROFILE, LATTICE, FLOAT, INT, FLOAT, INTS, INTS, INTS, FLOATS, INTS, INTS, SHORTS2, SWAP_ORDERS, INT, INT, INT,
+        INT, INT, INT, SCRATCH, INTS, FLAG, counted=False)  # fmt: skip
+def fill_table(profile, lattice, capacity, rule, cutoff, low, width, offset, table, smallest, largest, fewest, order,
+               first_row, last_row, first_later, last_later, part, parts, scratch, stats, flag):  # fmt: skip
     """dp[D][k][s] for all downsets D, as far as plans of time <= ``cutoff`` need it.
 
     dp[i][k][s] is ``table[offset[i] + s * width[i] + k - low[i]]`` for low[i] <= k < low[i] + width[i]: fewer devices
     cannot run downset i within the cutoff, more would be missing for the rest. ``smallest[i]``, ``largest[i]``: the
-    range of s with a finite entry. Order of the loops: D, D', t, d, s, k. ``stats``: pairs, knapsacks, updates.
+    range of s with a finite entry; ``fewest[i, s]``: with fewer devices there is none. Order of the loops: D, D', t, d,
+    s, k. ``stats``: pairs, knapsacks, updates (entries that the recursion takes the least of).
     A call does D' from ``first_row`` to ``last_row`` - 1 and those D from ``first_later`` to ``last_later`` - 1 that
     ``part`` owns (their number modulo ``parts``). Returns 0, or HALTED.
     """
@@ -109,6 +128,9 @@ def fill_table(profile, lattice, capacity, rule, cutoff, low, width, offset, tab
                 weight = lattice.weight[q, j] - lattice.weight[q, i]
                 light_a = lattice.light_per_microbatch[q, j] - lattice.light_per_microbatch[q, i]
                 light_b = lattice.light_static[q, j] - lattice.light_static[q, i]
+                fast_a = lattice.fast_per_microbatch[q, j] - lattice.fast_per_microbatch[q, i]
+                fast_b = lattice.fast_static[q, j] - lattice.fast_static[q, i] - profile.memory
+                sorted_once = order.use[q] != 0 and rule <= SORT_ONCE
                 scratch.size[0] = -1
                 index = 0
                 while True:
@@ -123,12 +145,18 @@ def fill_table(profile, lattice, capacity, rule, cutoff, low, width, offset, tab
                         if in_flight != known:
                             known = in_flight
                             stats[1] += 1
-                            tps = stage_tps(profile, lattice, capacity, rule, q, i, j, index, in_flight, order,
-                                            scratch, False, flag)  # fmt: skip
+                            if sorted_once:
+                                cost = base + resync[index] * weight
+                                excess = fast_a * in_flight + fast_b
+                                tps = swapped(bits, i, j, q, in_flight, cost, excess, order.length, order.owner,
+                                              order.rise, order.saving) / d  # fmt: skip
+                            else:
+                                tps = stage_tps(profile, lattice, capacity, rule, q, i, j, index, in_flight, order,
+                                                scratch, False, flag)  # fmt: skip
                             if tps == STOPPED:
                                 return HALTED
                         if tps <= cutoff:
-                            updated = _update(low, width, offset, table, i, j, s, d, t, tps, cutoff == np.inf)
+                            updated = _update(low, width, offset, table, fewest, i, j, s, d, t, tps, cutoff == np.inf)
                             if updated > 0:
                                 stats[2] += updated
                                 least, most = min(least, s), max(most, s)
@@ -165,33 +193,38 @@ def find_origin(profile, lattice, capacity, rule, low, width, offset, table, ord
     return False
 
 
-@inner()
-def _update(low, width, offset, table, i, j, s, d, t, tps, falling):
+@inner(counted=False)
+def _update(low, width, offset, table, fewest, i, j, s, d, t, tps, falling):
     """dp[j][k][s] = min(dp[j][k][s], max(dp[i][k - d t][s - d], tps)) for every k; how many entries that is about.
 
-    Where entries are ``falling`` with k, those from the first on that ``tps`` does not improve are left alone.
+    Those of fewer devices than any plan has are left alone, and, where entries are ``falling`` with k, those from the
+    first on that ``tps`` does not improve.
     """
     first = max(low[j], low[i] + d * t)
     last = low[j] + width[j] - 1
     if i > 0:
         last = min(last, low[i] + width[i] - 1 + d * t)
     count = max(0, last - first + 1)
+    if tps == np.inf or count == 0:
+        return count
+    fewest[j, s] = min(fewest[j, s], fewest[i, s - d] + d * t)
+    first = max(first, fewest[i, s - d] + d * t)
+    if first > last or (falling and table[offset[j] + s * width[j] + first - low[j]] <= tps):
+        return count
     to = offset[j] + s * width[j] - low[j] + first
-    mine, end = table[to : to + count], count
-    if falling:
-        begin = 0
-        while begin < end:
-            middle = (begin + end) >> 1
-            if mine[middle] <= tps:
-                end = middle
-            else:
-                begin = middle + 1
+    mine, begin, end = table[to : to + last - first + 1], 0, last - first + 1
+    while falling and begin < end:
+        middle = (begin + end) >> 1
+        if mine[middle] <= tps:
+            end = middle
+        else:
+            begin = middle + 1
     if i == 0:
         for k in range(end):
             mine[k] = min(mine[k], tps)
     else:
         frm = offset[i] + (s - d) * width[i] - low[i] - d * t + first
-        behind = table[frm : frm + count]
+        behind = table[frm : frm + end]
         for k in range(end):
             mine[k] = min(mine[k], max(behind[k], tps))
     return count

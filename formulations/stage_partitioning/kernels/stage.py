@@ -8,7 +8,7 @@ from formulations.compiled.numba_kernels import FLOATS, INT, INTS, WORDS2, compi
 from formulations.stage_partitioning.kernels.arrays import PROFILE
 
 
-@inner()
+@inner(counted=False)
 def _has_any(profile, bits, i, j, h):
     """Whether stage j minus i has one of the nodes that count a carried tensor before its holder h."""
     for y in range(profile.holders_start[h], profile.holders_start[h + 1]):
@@ -18,7 +18,7 @@ def _has_any(profile, bits, i, j, h):
     return False
 
 
-@kernel(PROFILE, WORDS2, INT, INT, INT, INTS, INTS, FLOATS, FLOATS, FLOATS, FLOATS)
+@kernel(PROFILE, WORDS2, INT, INT, INT, INTS, INTS, FLOATS, FLOATS, FLOATS, FLOATS, counted=False)
 def assemble(profile, bits, q, i, j, nodes, start, base, weight, per_microbatch, static):
     """Nodes of stage j minus i and the options of each: time with boundary transfers, weight, memory a and b.
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.compiled.array_types import Floats, Ints
+from formulations.compiled.array_types import Floats, Ints, Shorts2
 from formulations.compiled.downsets import all_downsets, position_masks, too_many
 from formulations.compiled.rows_in_threads import Team, counters
 from formulations.contract.family import Answer
@@ -61,6 +61,7 @@ class Table(NamedTuple):
     entries: Floats
     smallest: Ints
     largest: Ints
+    fewest: Shorts2
 
 
 class Program:
@@ -87,7 +88,7 @@ class Program:
         """The table for plans of time <= ``cutoff`` and the s of the best entry; ``None`` if stopped."""
         table = new_table(self.profile, self.lattice, cutoff)
         table.smallest[:], table.largest[:] = self.profile.max_s + 1, -1
-        table.smallest[0], table.largest[0] = 0, 0
+        table.smallest[0], table.largest[0], table.fewest[0, 0] = 0, 0, 0
 
         def rows(*places: int) -> int:
             part = places[-2]
@@ -277,8 +278,9 @@ def new_table(profile: Profile, lattice: Lattice, cutoff: float) -> Table:
     offset = np.concatenate([[0], np.cumsum(sizes)[:-1]])
     if sizes.sum() > MAX_ENTRIES:
         raise SizeError(f"the table dp[D][k][s] would have {sizes.sum():.3g} entries")
-    demand(8.0 * float(sizes.sum()), "the table dp[D][k][s]")
-    return Table(low, width, offset, np.full(int(sizes.sum()), np.inf), np.empty(D, np.int64), np.empty(D, np.int64))
+    demand(8.0 * float(sizes.sum()) + 4.0 * D * (profile.max_s + 1), "the table dp[D][k][s]")
+    entries, fewest = np.full(int(sizes.sum()), np.inf), np.full((D, profile.max_s + 1), labels.NO_DEVICES, np.int32)
+    return Table(low, width, offset, entries, np.empty(D, np.int64), np.empty(D, np.int64), fewest)
 
 
 def statistics(program: Program) -> dict[str, Any]:

@@ -100,7 +100,7 @@ def decide(num_nodes, start, cost, memory, capacity, budget, choice, flag):
                    owner, rise, saving, order)  # fmt: skip
 
 
-@inner()
+@inner(counted=False)
 def _efficient(begin, end, cost, memory, capacity, budget, option, total):
     """Append the options of one node that no cheaper one matches in memory; rising cost, falling memory.
 
@@ -127,7 +127,7 @@ def _efficient(begin, end, cost, memory, capacity, budget, option, total):
     return kept
 
 
-@inner()
+@inner(counted=False)
 def _hull(v, first, option, cost, memory, owner, reached, rise, saving, steps):
     """Append the increments of node v's lower convex hull (time against memory saved)."""
     begin = steps
@@ -252,7 +252,7 @@ def _search(num_nodes, start, first, option, cost, memory, capacity, budget, cho
     return NONE
 
 
-@inner()
+@inner(counted=False)
 def _first_try(z, sequence, first, follows, at):
     """The lightest option at depth z; a node that follows the one before it is never lighter."""
     v = sequence[z]
@@ -281,7 +281,7 @@ def _runs(rank, owner, rise, saving, order):
     return run_rank, run_size, run_rise, run_saving, runs
 
 
-@inner()
+@inner(counted=False)
 def _relaxed(depth, spent, need, run_rank, run_size, run_rise, run_saving, runs):
     """Least cost of saving ``need`` bytes at nodes of rank >= depth when increments may be cut; inf if impossible."""
     for u in range(runs):
@@ -295,7 +295,7 @@ def _relaxed(depth, spent, need, run_rank, run_size, run_rise, run_saving, runs)
     return np.inf if need > 0 else spent
 
 
-@inner()
+@inner(counted=False)
 def _follows(v, w, first, option, cost, memory):
     """True if node v need never be lighter than w: options of the same memory, and no step costs less at v than at w.
 

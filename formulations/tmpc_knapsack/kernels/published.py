@@ -21,7 +21,7 @@ from formulations.tmpc_knapsack.kernels.relaxation import MEMORY_SLACK, chosen_s
 _ROUNDED = 2.3e-16
 
 
-@inner()
+@inner(counted=False)
 def _fastest(node_start: Any, time: Any, choice: Any) -> None:
     for v in range(len(choice)):
         first = node_start[v]
@@ -32,7 +32,7 @@ def _fastest(node_start: Any, time: Any, choice: Any) -> None:
         choice[v] = best - first
 
 
-@inner()
+@inner(counted=False)
 def _best_swap(first: Any, end: Any, current: Any, time: Any, memory: Any, most: Any) -> tuple[Any, Any]:
     """The most bytes saved per time added by another of a node's options, and the option; (-1, -1): none saves any.
 

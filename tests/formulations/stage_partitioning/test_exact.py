@@ -271,24 +271,27 @@ def test_labels_of_one_downset_may_take_the_same_degree() -> None:
 
 def test_memory_is_saved_where_it_costs_least(monkeypatch: pytest.MonkeyPatch) -> None:
     """The extra cost is that of the least combination of steps of the stage's own nodes, the last one in part."""
-    monkeypatch.setattr(labels, "has", lambda bits, i, v: bool(int(bits[i, 0]) >> int(v) & 1))
+    monkeypatch.setattr(labels, "_count", lambda word: int(word).bit_count())
+    monkeypatch.setattr(labels, "ratio_order", lambda _, up, down, m: np.argsort(up[:m] / down[:m], kind="stable"))
+    monkeypatch.setattr(labels, "saving_order", labels.saving_order.py_func)
     rng = np.random.default_rng(3)
-    layers = tuple(Layer(v, {1: (Tmpc("only", 1.0, 0.0, 0.0, 1.0),)}) for v in range(12))
-    profile = build_profile(StageInstance("walk", layers, (), 1, 9.0, 1.0, 1), prune=True)
-    scratch = threshold.make_scratch(profile)
     for _ in range(200):
-        m = int(rng.integers(1, 12))
-        rise, saving = rng.integers(0, 9, m).astype(float), rng.integers(1, 9, m).astype(float)
-        order = np.argsort(rise / saving, kind="stable")
+        m, kinds = int(rng.integers(1, 100)), int(rng.integers(2, 9))
+        rise, saving = rng.integers(1, kinds, m).astype(float), rng.integers(1, kinds, m).astype(float)
+        pairs = [
+            (Tmpc("fast", 1, 0, 0, 9), Tmpc("light", 1 + up, 0, 0, 9 - down))
+            for up, down in zip(rise, saving, strict=True)
+        ]
+        layers = tuple(Layer(v, {1: pair}) for v, pair in enumerate(pairs))
+        profile = build_profile(StageInstance("walk", layers, (), 1, 9.0, 1.0, 1), prune=True)
+        scratch = threshold.make_scratch(profile)
+        slot = labels.new_slot.py_func(profile, 0, 1, scratch)
+        assert kinds > 2 or scratch.runs[slot] == -(-m // 64), "steps of equal layers are one"
         before, behind = sorted(int(each) for each in rng.integers(0, m + 1, 2))
-        slot = scratch._replace(
-            slot_of=np.zeros((1, 3), np.int64), steps=np.array([m]), owner=order[None].astype(np.int32),
-            rise=rise[order][None], saving=saving[order][None],
-        )  # fmt: skip
-        bits = tables.pack([(1 << before) - 1, (1 << behind) - 1], 12)
-        need = float(rng.integers(1, 20))
-        given = (profile, bits, 0, 0, 1, 1, need)
-        found = labels.saving_cost.py_func(*given, math.inf, slot)
+        bits = tables.pack([(1 << before) - 1, (1 << behind) - 1], m)
+        need = float(rng.integers(1, 3 * m))
+        work = (slot, scratch.runs, scratch.place, scratch.members, scratch.rise, scratch.saving)
+        found = labels.saving_cost.py_func(bits, 0, 1, need, math.inf, *work)
         own, room = range(before, behind), saving[before:behind].sum() - need
         if room < 0:
             assert found == (math.inf, math.inf)
@@ -299,7 +302,7 @@ def test_memory_is_saved_where_it_costs_least(monkeypatch: pytest.MonkeyPatch) -
             cost, left = cost - rise[v] * min(1.0, left / saving[v]), max(0.0, left - saving[v])
         assert found[0] == pytest.approx(cost, abs=1e-9) and found[1] >= found[0] - 1e-9
         below = 0.9 * cost
-        early = labels.saving_cost.py_func(*given, below, slot)[0]
+        early = labels.saving_cost.py_func(bits, 0, 1, need, below, *work)[0]
         assert below - 1e-9 <= early <= cost + 1e-9, "more than is of interest, and still a lower bound"
 
 
