@@ -36,7 +36,7 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--cases", type=int, default=10, help="random instances per witness test (default: 10)")
+    parser.addoption("--cases", type=int, default=8, help="random instances per witness test (default: 8)")
 
 
 def pytest_configure(config: pytest.Config) -> None:

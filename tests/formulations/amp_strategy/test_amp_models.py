@@ -68,10 +68,10 @@ def seconds_at(instance: AmpInstance, text: str, method: str) -> float:
 @pytest.mark.parametrize(
     "text",
     [
-        *("tp_degree == 2", "pp_degree <= 2", "microbatch > 8", "tp_degree == 3", "layers(3) >= 2", "layers(0) <= 1"),
+        *("tp_degree == 2", "pp_degree <= 2", "microbatch > 8", "tp_degree == 3", "dp_degree >= 2", "layers(3) >= 2"),
         *(
             pytest.param(text, marks=pytest.mark.slow)
-            for text in ("dp_degree >= 2", "microbatch == 4", "not pp_degree < 4", "layers(0) >= 3", "layers(3) == 0")
+            for text in ("layers(0) <= 1", "microbatch == 4", "not pp_degree < 4", "layers(0) >= 3", "layers(3) == 0")
         ),
     ],
 )

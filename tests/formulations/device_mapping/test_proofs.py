@@ -189,7 +189,8 @@ def least_of_two_stages(instance: DeviceMapping) -> float:
     return best
 
 
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow  # by default the MILP's (`test_milp`)
+@pytest.mark.parametrize("seed", [1, 2])
 def test_free_rings_beside_edges(seed: int) -> None:
     """Eight devices: the order of a ring of four is a choice of its own."""
     kind = ("random-blk-1", "dgx1")[seed % 2]

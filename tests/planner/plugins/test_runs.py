@@ -77,7 +77,7 @@ def test_a_process_is_started_once_and_no_run_knows_of_another(
         os.mkdir(f"{os.path.dirname(__file__)}/{os.getpid()}")
         os.chdir(f"{os.path.dirname(__file__)}/{os.getpid()}")
     """
-    found = printed(bring(body, "calls, folder = 0, os.getcwd()"))
+    found = printed(bring(body, "import numpy\ncalls, folder = 0, os.getcwd()"))
     assert len(set(found)) == 1 and found[0].startswith("1 True ") and found[0].endswith(" False")
     assert len(started) == 1
     assert len(list(tmp_path.glob("[0-9]*"))) == 3  # each was a process of its own
@@ -102,7 +102,7 @@ def test_outside_of_an_experiment_none_waits(bring: Bring, started: list[str]) -
         "import threading\nthreading.Thread(target=time.sleep, args=(60,), daemon=True).start()",
         slow("held = open(__file__)"),
         slow("import subprocess\nheld = subprocess.Popen(['sleep', '60'])"),
-        slow("if os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0: time.sleep(60)\n    os._exit(0)\nos.wait()"),
+        "if os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0: time.sleep(60)\n    os._exit(0)\nos.wait()",
         slow(
             "import ctypes\nctypes.CDLL(None).pthread_create("
             "ctypes.byref(ctypes.c_ulong()), None, ctypes.cast(ctypes.CDLL(None).pause, ctypes.c_void_p), None)"

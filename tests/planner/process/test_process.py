@@ -97,11 +97,13 @@ def test_what_a_command_does_not_need_is_not_imported(command: str, absent: str)
 def test_the_end_of_the_process_runs_what_was_registered_and_waits_for_threads() -> None:
     """It leaves without taking the modules apart, yet nothing that is due at the exit is lost."""
     beginning = (
-        "import atexit, sys, threading, time; sys.argv = ['planner', 'list'];"
+        "import atexit, sys, threading; sys.argv = ['planner', 'list'];"
         "atexit.register(print, 'registered', flush=True);"
     )
     ending = "from planner.__main__ import main; main()"
-    thread = "threading.Thread(target=lambda: (time.sleep(1), print('thread', flush=True))).start();"
+    thread = (  # which goes on when the main one has ended
+        "threading.Thread(target=lambda: (threading.main_thread().join(), print('thread', flush=True))).start();"
+    )
     code = beginning + thread + ending
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     lines = run.stdout.splitlines()
