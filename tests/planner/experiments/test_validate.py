@@ -254,7 +254,6 @@ def test_a_method_that_refuses_an_instance_has_no_plan(run: Run) -> None:
         (["--methods", "nope"], "method is 'nope'; expected one of"),
         (["--against", "nope"], "method is 'nope'"),
         (["--methods", "piper,piper"], "expected piper once"),
-        (["--methods", "./bad.py:nope"], "function is 'nope'; expected one of raises"),
         (["--methods", "./none.py:solve"], "FILE.py:FUNCTION with a file that can be read"),
         (["--plan", "a=none.json"], "none.json: file is"),
         (["--ring", "index"], "unknown option --ring for tmpc_knapsack"),

@@ -51,6 +51,7 @@ def test_the_room_of_appendix_a_and_one_more(
     assert f"| {lost:.1f} % |" in FINDINGS or lost == 0
 
 
+@pytest.mark.slow
 def test_the_smallest_room_that_is_too_small() -> None:
     """No fewer devices lose anything, whole factors lose nothing, and one more is not always enough."""
     every = [d for n in range(1, 5) for d in product(range(1, 5), repeat=n) if sum(d) <= 4]
