@@ -26,7 +26,7 @@ def test_the_model_finds_the_optimum_by_itself(room: object, cases: int) -> None
     for seed in range(max(5, cases // 8)):
         instance = random_flushed(seed, same_weights=True)
         best, watch = brute_force(instance), Watch()
-        model = room.build(instance, watch)  # type: ignore[attr-defined]
+        model = room.model_of(instance, watch)  # type: ignore[attr-defined]
         run = model.run(Limits(), Watch())
         assert run.infeasible is (best is None)
         if best is not None:
@@ -56,7 +56,7 @@ def branches(ends: list[tuple[str, str]], weight: float = 9.0) -> FlushedInstanc
 def test_the_depth_of_graphs_with_branches(room: object, ends: list[tuple[str, str]], depth: int) -> None:
     """Every node is a stage: only the longest path of the graph counts, and on a chain all of it."""
     instance = branches(ends)
-    model = room.build(instance)  # type: ignore[attr-defined]
+    model = room.model_of(instance)  # type: ignore[attr-defined]
     run = model.run(Limits(), Watch())
     assert evaluate(instance, model.decode(run.values)) == pytest.approx(1 + (depth - 1) / 4)
     assert model.lower_bound(run.bound) == pytest.approx(1 + (depth - 1) / 4, rel=1e-5)
@@ -72,7 +72,7 @@ def test_a_path_through_nodes_that_no_edge_joins(room: object) -> None:
     together = replace(instance, requirements=("same_stage(b, c)",))
     assert brute_force(instance) == pytest.approx(2 * (1 + 2 / 4))  # three devices: b and c share one
     for each in (instance, together):
-        model = room.build(each, complete=True)  # type: ignore[attr-defined]
+        model = room.model_of(each, complete=True)  # type: ignore[attr-defined]
         run = model.run(Limits(), Watch())
         assert model.lower_bound(run.bound) == pytest.approx(3.0, rel=1e-5)
 
@@ -101,7 +101,7 @@ def test_a_shorter_synchronisation_is_kept() -> None:
     for room in (milp_columns, cpsat_columns):
         watch = Watch()
         watch.plan(StagePlan(()), 50.0)
-        model = room.build(instance, watch)
+        model = room.model_of(instance, watch)
         assert evaluate(instance, model.decode(model.run(Limits(), Watch()).values)) == brute_force(instance)
     found = {(arc.tp_degree, arc.dp_degree) for arc in columns_of(instance, Watch(), complete=True).arcs()}
     assert {(1, 2), (2, 2)} <= found and (2, 1) not in found
@@ -117,7 +117,7 @@ def test_a_better_plan_that_requirements_exclude_narrows_nothing(room: object, k
     watch = Watch()
     if known is not None:
         watch.plan(StagePlan(()), known)
-    model = room.build(instance, watch)  # type: ignore[attr-defined]
+    model = room.model_of(instance, watch)  # type: ignore[attr-defined]
     assert evaluate(instance, model.decode(model.run(Limits(), Watch()).values)) == pytest.approx(4.5)
 
 
@@ -128,7 +128,7 @@ def test_the_devices_of_a_path_are_counted_together(room: object) -> None:
     layers = tuple(Layer(v, tmpcs) for v in "ab")
     instance = flush_pipeline(StageInstance("two", layers, (Edge("a", "b", 0.0),), 3, 1.0, 1.0, 2))
     assert brute_force(instance) == pytest.approx(6.0)
-    model = room.build(instance, complete=True)  # type: ignore[attr-defined]
+    model = room.model_of(instance, complete=True)  # type: ignore[attr-defined]
     assert evaluate(instance, model.decode(model.run(Limits(), Watch()).values)) == pytest.approx(6.0)
 
 
