@@ -160,8 +160,8 @@ def _decoder(name: str) -> Entry:
 
     def make(**given: Any) -> StrategyInstance:
         fields = {"layers": "num_layers", "sequence_length": "sequence_length", "microbatch_size": "microbatch_size"}
-        sizes = replace(of.sizes, **{fields[key]: value for key, value in given.items()})
-        made = decoder(name, replace(of, sizes=sizes), devices, microbatches)
+        sizes = replace(of.sizes, **{fields[key]: value for key, value in given.items() if key in fields})
+        made = decoder(name, replace(of, sizes=sizes), devices, microbatches, given.get("dtype", "bf16"))
         options = {
             **made.flat.options,
             "microbatch": sizes.microbatch_size,
@@ -174,6 +174,9 @@ def _decoder(name: str) -> Entry:
 
     wanted = ("layers", "sequence-length", "microbatch-size")
     settings = tuple(each for each in _parameters(of.sizes) if each.name in wanted)
+    settings += (
+        Setting("dtype", one_of("bf16", "fp8"), "fp8: of products with weights of layers", metavar="bf16|fp8"),
+    )
     says = f"a decoder of {of.sizes.num_layers} layers on {devices} H100s, bf16, machines of eight"
     return Entry(
         name, "training_strategy", make, says, "sizes as published, times analytic (generators/decoder.py)", settings

@@ -7,12 +7,14 @@ attention and fused activations a layer holds 2 s b (6 h + 2 h g/a + 3 f) / t by
 shared, and 4 h whole where they are not; a token's k experts and its copies there (4 k s b h) count as well. Loads of
 experts are equal. Where sequences are shared each device sends its own tokens.
 
-Rates are measured ones. Left out: fp8, overlap of what is sent with what is computed, latency, dropped tokens,
-multi-token prediction; keys and values of latent attention are as large as its 576 numbers for each token.
+Rates are measured ones. In fp8 products with weights of layers are as much faster as the best product of that type is;
+attention's core, the head, what is sent and what is held are as in bf16. Left out: casts to fp8, overlap of what is
+sent with what is computed, latency, dropped tokens, multi-token prediction; keys and values of latent attention are as
+large as its 576 numbers for each token.
 
-Source: H100 data sheet; ml-engineering (Bekman, commit 744d01e): 794.5 TFLOP/s of the best product, 365 GB/s of a ring
-in a node, 382 GB/s of four nodes of eight, for all their devices; Korthikanti et al. 2022 for activations. Sizes:
-Llama 3 (2407.21783, table 3), Mixtral (2401.04088, table 1), DeepSeek-V3 (2412.19437, section 4.2).
+Source: H100 data sheet; ml-engineering (Bekman, commit 744d01e): 794.5 TFLOP/s of the best product, 1,402.6 in fp8, 365
+GB/s of a ring in a node, 382 GB/s of four nodes of eight, for all their devices; Korthikanti et al. 2022 for
+activations. Sizes: Llama 3 (2407.21783, table 3), Mixtral (2401.04088, table 1), DeepSeek-V3 (2412.19437, section 4.2).
 """
 
 import math
@@ -32,6 +34,8 @@ from instances.rules import NodeId
 #: 80 GB; 65 % of 3.35 TB/s; half the rate of products at 640 columns a device is the guess of `transformer`.
 H100 = Accelerator("h100", 989.4e12, 0.8, 640, 80e9, 2.2e12, 365e9)
 _MACHINE, _OUTER = 8, 382e9 / 8
+#: The best product in fp8 over that in bf16, by type.
+_SPEEDUP = {"bf16": 1.0, "fp8": 1402.6 / 794.5}
 #: Passes of a whole activation, forward: two norms (2 each), two residuals (1.5).
 _PASSES = 7
 _ELEMENT = 2
@@ -61,6 +65,7 @@ class _DecoderCosts(TransformerCosts):
     """What the layers of a decoder cost."""
 
     decoder: Decoder = Decoder(Architecture(1, 1, 1, 1, 1, 1), 1, 1.0)
+    speedup: float = 1.0
 
     @property
     def attention(self) -> float:
@@ -81,7 +86,9 @@ class _DecoderCosts(TransformerCosts):
         active = of.expert_width * (of.top + of.shared) if has_experts else of.width
         held = of.expert_width * (of.experts + of.shared) if has_experts else of.width
         whole = 2 * h + (h * of.experts if has_experts else 0)
-        forward = self.matmul_s(self.operations(has_experts), t) + self.memory_s(_PASSES * A / share)
+        core = 2.0 * tokens * m.sequence_length * h
+        forward = self.matmul_s(core + (self.operations(has_experts) - core) / self.speedup, t)
+        forward += self.memory_s(_PASSES * A / share)
         gathered = 0.5 * self.all_reduce_s(A, t) if share > 1 else 0.0
         copies = 2.0 * of.top * A if has_experts else 0.0
         inside = _ELEMENT * tokens * (2 * h + 2 * h * of.kv_share + 3 * active) / t + copies / t
@@ -104,8 +111,8 @@ class _DecoderCosts(TransformerCosts):
         return Exchanged(kv, 2 * of.top * self.model.output_bytes, weights, of.experts)
 
 
-def decoder(name: str, of: Decoder, devices: int, microbatches: int) -> StrategyInstance:
-    """A decoder in bf16 for a trainer, whose tensor-parallel devices may share sequences, and replicas states.
+def decoder(name: str, of: Decoder, devices: int, microbatches: int, dtype: str = "bf16") -> StrategyInstance:
+    """A decoder in bf16, or with products in fp8, whose tensor-parallel devices may share sequences.
 
     Returns
     -------
@@ -115,7 +122,7 @@ def decoder(name: str, of: Decoder, devices: int, microbatches: int) -> Strategy
         directions, as costs count what is sent and what is received.
     """
     books = SCHEMES["mixed"]
-    costs = _DecoderCosts(of.sizes, H100, books, sequences=True, in_turn=True, decoder=of)
+    costs = _DecoderCosts(of.sizes, H100, books, sequences=True, in_turn=True, decoder=of, speedup=_SPEEDUP[dtype])
     kinds = [bool(of.experts) and number >= of.dense_layers for number in range(of.sizes.num_layers)]
     layers = [{t: costs.of(costs.layer, t, kind) for t in of.sizes.degrees()} for kind in kinds]
     flat = gpt_like(name, costs, layers, devices, 2 * _OUTER, microbatches)

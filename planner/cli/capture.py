@@ -40,7 +40,7 @@ def import_command(
     batch: Annotated[str | None, typer.Option(metavar="B", help="instead: samples, or 4194304tokens")] = None,
     microbatch: Annotated[int | None, typer.Option(metavar="B", help="hf: samples of one; default 1")] = None,
     seq_len: Annotated[int | None, typer.Option(metavar="S", help="hf: tokens; default: up to 4096")] = None,
-    dtype: Annotated[str | None, typer.Option(metavar="NAME", help="hf: bf16 (default), fp16, fp32 or fp64")] = None,
+    dtype: Annotated[str | None, typer.Option(metavar="NAME", help="hf: bf16 (default), fp8, fp16, fp32, fp64")] = None,
     tp: Annotated[str | None, typer.Option(metavar="T,...", help="degrees; default: powers of two")] = None,
     no_recompute: Annotated[bool, typer.Option("--no-recompute", metavar="", help="offer no recomputation")] = False,
     sequence_parallel: Annotated[

@@ -55,7 +55,7 @@ _SHARED = {name: _per_weight(SCHEMES[name])[1] for name in ("adam", "mixed")}
 #: All levels that static bytes have, where an instance says what states there are, else what it has; all groups.
 ANY = "any"
 #: The scheme of imported models by data type: 32-bit weights of Adam's own where those of the model are 16 bits.
-_OF_DTYPES = {"bf16": "mixed", "fp16": "mixed", "fp32": "adam", "fp64": "adam"}
+_OF_DTYPES = {"bf16": "mixed", "fp8": "mixed", "fp16": "mixed", "fp32": "adam", "fp64": "adam"}
 
 
 def _states(value: Any) -> float | str:

@@ -6,6 +6,8 @@ a forward pass, P bytes of parameters, A bytes of a tensor between devices.
 * Time: every op takes the longer of F / (peak ``efficiency``) and m / (memory bandwidth ``memory_efficiency``); a
   backward pass takes twice the forward pass (once where only the input or only the weights of an op have a gradient,
   not at all where neither has), and writes and reads the gradient of a table of embeddings besides, 2 P.
+* fp8: products with weights of layers that repeat (roles decoder and encoder), but for routers, have that peak; all
+  else, head and attention's core as well, is as in bf16, and so is what is held. Casts are left out.
 * States: bytes of weights, gradients and optimiser for each byte of parameters; of frozen ones, of weights alone.
 * t > 1, by columns and rows (Megatron-LM): ops that are shared, and what they save, take 1/t of each; others the
   whole. All-reduces of 2 (t-1)/t A bytes over the links of the server: forward the outputs of row products, backward
@@ -34,7 +36,7 @@ from instances.rules import NodeId
 from planner.training.capture.captured import Captured, Node, edge_bytes
 from planner.training.capture.choices import Choices, Work
 from planner.training.capture.ops import LOOKUPS
-from planner.training.capture.sharding import Sharding, ring, sharding
+from planner.training.capture.sharding import Sharding, ring, sharding, weight_products
 from planner.training.capture.working_set import working_bytes
 
 SEQUENCE = "sequence parallel"
@@ -42,6 +44,9 @@ SEQUENCE = "sequence parallel"
 #: where those of the model are 16 bits.
 GRADIENTS = 1.0
 OPTIMISER = {2: 6.0, 4: 2.0, 8: 2.0}
+#: Roles of layers that multiply in fp8: the head is left out by torchtitan 0.3.0 (models/llama3/config_registry.py)
+#: and Megatron core 0.19.2, whose output layer is none of Transformer Engine's (models/gpt/gpt_model.py).
+_LAYERS = ("decoder", "encoder")
 #: The most of a device's memory that is left for working sets: beyond it, recomputing layers one by one would take room
 #: from plans that do not recompute.
 _RESERVE = 1 / 25
@@ -73,11 +78,16 @@ class Configurations:
 
     def __init__(self, captured: Captured, hardware: Hardware, work: Work, choices: Choices) -> None:
         self.captured, self.hardware, self.work, self.choices = captured, hardware, work, choices
-        self.rate = hardware.peak_flop_per_s[work.dtype] * choices.efficiency
+        self.rates = {name: peak * choices.efficiency for name, peak in hardware.peak_flop_per_s.items()}
         self.memory_rate = hardware.memory_bandwidth_bytes_per_s * choices.memory_efficiency
         self.link_rate = hardware.inner_bandwidth_bytes_per_s * choices.link_efficiency
         self.graph = {each.name: each for each in captured.module.graph.nodes}
         self.parameters = {each.name: each for node in captured.nodes for each in node.parameters}
+        #: The type of an op's products.
+        self.types = dict.fromkeys(self.graph, "bf16" if work.dtype == "fp8" else work.dtype)
+        for node in captured.nodes if work.dtype == "fp8" else ():
+            if node.role in _LAYERS:
+                self.types |= dict.fromkeys(weight_products(captured, node, routers=False), "fp8")
         self.taken = _first_taken(captured)
         self.working = {node.id: working_bytes(captured, node) for node in captured.nodes}
         #: Bytes of every device's memory that are left for the working set of one node.
@@ -119,7 +129,7 @@ class Configurations:
     def seconds(self, op: str, part: float) -> float:
         """Of a part of the work of an op, forward."""
         cost = self.captured.costs[op]
-        return max(cost.flops * part / self.rate, cost.moved_bytes * part / self.memory_rate)
+        return max(cost.flops * part / self.rates[self.types[op]], cost.moved_bytes * part / self.memory_rate)
 
     def _share(self, node: Node, t: int, rule: Sharding | None, sequence: bool) -> Share:
         """A device's part of a node that t devices share by columns and rows; without a rule it has the whole."""

@@ -15,7 +15,7 @@ from planner.training.capture.models import Example, quiet
 
 #: The longest sequence where none is given, and that of models without a largest one.
 LONGEST, UNBOUNDED = 4096, 512
-_DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "fp64": "float64"}
+_DTYPES = {"bf16": "bfloat16", "fp8": "bfloat16", "fp16": "float16", "fp32": "float32", "fp64": "float64"}
 #: Layers and heads, widths and words, by the names that transformers has for them: integers from 1 to so many.
 _LAYERS = ("n_layer", "n_layers", "num_layers", "num_hidden_layers", "encoder_layers", "decoder_layers")
 _HEADS = ("n_head", "n_heads", "num_heads", "num_attention_heads", "num_key_value_heads")

@@ -7,6 +7,7 @@ Source: reconstructed from Megatron-LM's description (columns, then rows: two al
 transformer block; the vocabulary of an embedding split by rows).
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,12 +62,17 @@ def computed_whole(captured: Captured, degree: int) -> list[Node]:
     found = []
     for node in captured.nodes:
         rule = sharding(captured, node)
-        if rule is None or not rule.allows(degree):
-            walk = Walk(captured, node)
-            products = (walk.graph[op] for op in node.ops if walk.graph[op].target in PRODUCTS)
-            if any(walk.reads(op.args[PRODUCTS[op.target]]) for op in products):
-                found.append(node)
+        if (rule is None or not rule.allows(degree)) and any(weight_products(captured, node)):
+            found.append(node)
     return found
+
+
+def weight_products(captured: Captured, node: Node, *, routers: bool = True) -> Iterator[str]:
+    """The products of a node with its parameters, with those that choose experts or without."""
+    walk = Walk(captured, node)
+    for op in (walk.graph[name] for name in node.ops if walk.graph[name].target in PRODUCTS):
+        if walk.reads(op.args[PRODUCTS[op.target]]) and (routers or not walk.chooses(op)):
+            yield op.name
 
 
 class Walk:

@@ -70,7 +70,7 @@ def write(layout: Layout) -> str:
         "train_micro_batch_size_per_gpu": batch.samples,
         "gradient_accumulation_steps": batch.microbatches,
         "train_batch_size": batch.global_samples,
-        **_OF_DTYPES.get(layout.dtype, {}),
+        **_OF_DTYPES.get("bf16" if layout.dtype == "fp8" else layout.dtype, {}),
     }
     if layout.sharding:
         config["zero_optimization"] = {"stage": layout.sharding}

@@ -279,6 +279,11 @@ def _left_out(layout: Layout, wanted: Format) -> Iterator[str]:
     if missing:
         rest = f"a micro-batch counts as {batch.samples}" if layout.samples is None else "no sequence length is written"
         yield f"the instance does not say the {missing}: {rest}"
+    if layout.dtype == "fp8":
+        how = {"megatron": "with --fp8-format hybrid", "torchtitan": "with its Float8LinearConverter"}.get(name)
+        yield (
+            f"{name} multiplies in fp8 {how}, which is not written" if how else f"{name} multiplies in bf16, not in fp8"
+        )
     if name == "deepspeed" and layout.dtype is None:
         yield "the instance does not say the data type of the weights: CONFIG has none, and DeepSpeed trains in fp32"
     if N is not None and batch.replicas * batch.microbatches != N:

@@ -148,7 +148,7 @@ def _gpt(row: DecoderRow) -> dict[str, Any]:
 def as_decoder(row: DecoderRow) -> tuple[StrategyInstance, StrategyPlan]:
     """The embedding and the head count as a layer each where layers are not divided otherwise."""
     schedule = Schedule.INTERLEAVED if row.V > 1 else Schedule.ONE_F_ONE_B
-    sizes = {"sequence_length": row.tokens, "microbatch_size": row.microbatch}
+    sizes = {"sequence_length": row.tokens, "microbatch_size": row.microbatch, "dtype": row.type}
     source, given = (_gpt(row), {}) if row.model.startswith("gpt") else (row.model, sizes)
     instance = planner.load(
         source, devices=row.gpus, cp=row.c, microbatches=row.batch // row.microbatch, schedule=schedule,

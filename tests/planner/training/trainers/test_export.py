@@ -283,6 +283,10 @@ def test_a_batch_is_written_where_there_is_a_place_for_it(name: str, schedule: s
     text = (found.text or "").replace('"', "'")
     assert all(each in text for each in words.split("; ")), text
     assert not any("does not say" in note for note in found.notes)
+    eight = replace(known, flat=replace(known.flat, options={**known.flat.options, "dtype": "fp8"}))
+    noted = planner.export(eight, plan, name)
+    assert noted.text == found.text
+    assert any("in fp8" in note for note in noted.notes) == bool(FORMATS[name].trainer.schedules)
     without = planner.export(instance, plan, name)
     missing = "the instance does not say the samples of a micro-batch and tokens of a sample: a micro-batch counts as 1"
     assert (missing in without.notes) == bool(FORMATS[name].trainer.schedules)
