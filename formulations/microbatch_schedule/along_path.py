@@ -49,7 +49,7 @@ _AHEAD = 10
 #: States that are counted, and of a set for each micro-batch: mostly there are less than ten.
 _STATES, _OF_SET = 10_000_000, 10
 #: Numbers of the states that are held at once, and states of a set that are kept; rarely are there as many.
-_NUMBERS, _WIDTH = 2_000_000, 64
+_NUMBERS, _WIDTH = 16_000_000, 64
 
 
 class Along(NamedTuple):

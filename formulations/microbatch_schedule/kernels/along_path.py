@@ -69,30 +69,25 @@ def least_end(lines: Any, most: Any, width: Any, before: Any, begins: Any) -> An
     seconds, reach, waits, giver, room = lines.seconds, lines.reach, lines.waits, lines.giver, lines.room
     (sets, S), m, D = begun.shape, lines.head.shape[1], len(lines.drain)
     # A state: the ends of the last pass of each line, and when the last pass began.
-    states, names, size = (
-        np.zeros((2, sets, width, S + 1)),
-        np.zeros((2, sets, width), np.int64),
-        np.zeros((2, sets), np.int64),
-    )
+    states, names, size = np.zeros((sets, width, S + 1)), np.zeros((sets, width), np.int64), np.zeros(sets, np.int64)
     passes = np.empty(sets, np.int64)
     for i in range(sets):
         passes[i] = begun[i].sum()
     turn = np.argsort(passes % S)  # a step adds a pass: the sets of a round come after one another
     round_ = np.searchsorted((passes % S)[turn], np.arange(S + 1))
-    size[0, 0], named, starts, new = 1, 1, np.empty(S), np.empty(S + 1)
+    size[0], named, starts, new = 1, 1, np.empty(S), np.empty(S + 1)
     free, left, after = np.empty(D), np.empty(D), np.empty(D)
     for count in range(S * m):
-        now, then = count % 2, (count + 1) % 2
         for a in range(round_[(count + 1) % S], round_[(count + 1) % S + 1]):
-            size[then, turn[a]] = 0
+            size[turn[a]] = 0
         for a in range(round_[count % S], round_[count % S + 1]):
             i = turn[a]
             done = (count - passes[i]) // S
             left[:] = 0.0
             for q in range(S):
                 left[device[q]] += (m - done - begun[i, q]) * seconds[q]
-            for number in range(size[now, i]):
-                ends = states[now, i, number]
+            for number in range(size[i]):
+                ends = states[i, number]
                 free[:] = ends[S]
                 for q in range(S):
                     free[device[q]] = max(free[device[q]], ends[q])
@@ -128,8 +123,8 @@ def least_end(lines: Any, most: Any, width: Any, before: Any, begins: Any) -> An
                         continue
                     j = to[e]
                     kept, nearest, apart = 0, 0, np.inf
-                    for other in range(size[then, j]):
-                        known = states[then, j, other]
+                    for other in range(size[j]):
+                        known = states[j, other]
                         is_less, is_more, far = True, True, 0.0
                         for p in range(S + 1):
                             is_less = is_less and known[p] <= new[p]
@@ -141,30 +136,30 @@ def least_end(lines: Any, most: Any, width: Any, before: Any, begins: Any) -> An
                         if not is_more:
                             if far < apart:
                                 nearest, apart = kept, far
-                            states[then, j, kept] = known
-                            names[then, j, kept] = names[then, j, other]
+                            states[j, kept] = known
+                            names[j, kept] = names[j, other]
                             kept += 1
                     if not fits:
                         continue
                     if named == len(before):
                         return 0.0, -1
                     if kept < width:
-                        states[then, j, kept] = new
+                        states[j, kept] = new
                         nearest = kept
                         kept += 1
                     else:
-                        states[then, j, nearest] = np.minimum(states[then, j, nearest], new)
-                    names[then, j, nearest] = named
-                    before[named], begins[named] = names[now, i, number], q
+                        states[j, nearest] = np.minimum(states[j, nearest], new)
+                    names[j, nearest] = named
+                    before[named], begins[named] = names[i, number], q
                     named += 1
-                    size[then, j] = kept
-    best, last, now = most, -1, S * m % 2
-    for number in range(size[now, 0]):
-        ends, end = states[now, 0, number], 0.0
+                    size[j] = kept
+    best, last = most, -1
+    for number in range(size[0]):
+        ends, end = states[0, number], 0.0
         for q in range(S):
             end = max(end, ends[q] + lines.tail[q, m - 1])
         if end < best:
-            best, last = end, names[now, 0, number]
+            best, last = end, names[0, number]
     return best, last
 
 

@@ -4,6 +4,7 @@ Equation 1's plans, from which the search starts, leave devices idle where an it
 takes less than the best plan becomes the best plan, until none does. Nothing is proved here.
 """
 
+import functools
 import itertools
 import math
 from collections.abc import Iterator
@@ -14,7 +15,6 @@ from formulations.stage_graph.costs.iteration import iteration_s
 from formulations.stage_graph.definition.plan import StagePlan
 from formulations.stage_graph.definition.problem import violations
 from formulations.stage_graph.iteration.warm_ups import STEP, WarmUps
-from instances.graph import topological_order
 from instances.problems.stage_graph import StageGraph
 from solvers.outcome import Watch
 
@@ -36,13 +36,14 @@ def descend(costs: Costs, of_partitions: StageGraph, plans: list[StagePlan], wat
         seconds = _FAR * best
         while parts is not None:
             before, parts = parts, None
-            for near in itertools.chain([before], _neighbours(costs, before)):
+            for near, quicker in itertools.chain([(before, True)], _steps(costs, before, size)):
                 if watch.stopped():
                     return
-                found = _within(costs, of_partitions, near, size, seconds * (1 - STEP), watch)
+                target = seconds * (1 - STEP if quicker else 1 + STEP)
+                found = _within(costs, of_partitions, near, size, target, watch)
                 if found is not None:
                     watch.plan(*found)
-                    parts, seconds = near, found[1]
+                    parts, seconds = near, min(seconds, found[1])
                     best = min(best, seconds)
                     break
 
@@ -58,21 +59,57 @@ def _within(
             return None
         if instance.minibatch // size * costs.step(nodes, size, devices) + reduce_s >= target_s:
             return None
-    owner = {v: number for number, (nodes, _) in enumerate(parts) for v in bits(nodes)}
-    edges = {(owner[edge.source], owner[edge.target]) for edge in instance.edges}
-    order = topological_order(len(parts), tuple((u, v) for u, v in edges if u != v))
-    if len(order) < len(parts):
-        return None  # they wait for each other
-    plan = assemble(instance, [parts[number] for number in order], size)
+    seconds = _in_order(costs, parts, size)
+    if len(seconds) < len(parts) or max(seconds.values()) + reduce_s >= target_s:
+        return None  # they wait for each other, or take too long
+    plan = assemble(instance, [parts[number] for number in seconds], size)
     warm_ups = WarmUps(costs, plan)
     if not warm_ups.may_take(target_s) or judge(violations, of_partitions, plan):
         return None
     return warm_ups.best_below(target_s, watch)
 
 
+def _in_order(costs: Costs, parts: Parts, size: int) -> dict[int, float]:
+    """Stages in an order of the tensors, with head + N t of each (`search`); without those that wait for each other."""
+    rounds, begins = costs.instance.minibatch // size, dict[int, int]()
+    for number, (nodes, _) in enumerate(parts):
+        begins[number] = functools.reduce(int.__or__, (costs.predecessors[v] for v in bits(nodes))) & ~nodes
+    seconds, ends, placed = dict[int, float](), list[tuple[int, float]](), 0
+    while ready := [number for number, begin in begins.items() if not begin & ~placed]:
+        for number in ready:
+            (nodes, devices), begin = parts[number], begins.pop(number)
+            head, own = max((end for each, end in ends if each & begin), default=0.0), costs.step(nodes, size, devices)
+            seconds[number] = head + rounds * own
+            ends.append((nodes, head + own))
+            placed |= nodes
+    return seconds
+
+
+def _devices(parts: Parts) -> int:
+    return sum(devices for _, devices in parts)
+
+
+def _steps(costs: Costs, parts: Parts, size: int) -> Iterator[tuple[Parts, bool]]:
+    """Stages near these, and whether they have to be quicker: not where devices are spared."""
+    sparing = list[Parts]()
+    for near in _neighbours(costs, parts):
+        yield near, True
+        if _devices(near) < _devices(parts):
+            sparing.append(near)
+    for near in sparing:  # what is spared goes to the stage that ends last
+        seconds = _in_order(costs, near, size)
+        if len(seconds) == len(near):
+            last = max(seconds, key=seconds.__getitem__)
+            nodes, devices = near[last]
+            more = min(size, devices + costs.instance.num_devices - _devices(near))
+            yield [*near[:last], (nodes, more), *near[last + 1 :]], True
+    for near in sparing:
+        yield near, False
+
+
 def _neighbours(costs: Costs, parts: Parts) -> Iterator[Parts]:
     """Stages near these; some break a rule."""
-    idle = costs.instance.num_devices - sum(devices for _, devices in parts)
+    idle = costs.instance.num_devices - _devices(parts)
     for number, part in enumerate(parts):
         others = parts[:number] + parts[number + 1 :]
         for two in _cuts(costs, part, idle):

@@ -10,7 +10,7 @@ Source: made for this project (bounds of one machine with heads and tails; speci
 """
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -26,7 +26,7 @@ from formulations.stage_graph.definition.problem import violations
 from formulations.stage_graph.definition.quantities import NO_SIZE, required_sizes
 from formulations.stage_graph.iteration.descent import descend
 from formulations.stage_graph.iteration.heaviest import heaviest_stage
-from formulations.stage_graph.iteration.warm_ups import STEP, WarmUps
+from formulations.stage_graph.iteration.warm_ups import STEP, Keys, WarmUps
 from formulations.stage_graph.kernels.partitions import COMPLETE, Model, State, next_partition
 from formulations.stage_graph.paper import fewest_devices, graphpipe
 from formulations.stage_graph.upsets.bounds import simple_bound
@@ -49,6 +49,8 @@ _OF_WARM_UPS = "in_flight_of"
 _OF_NO_OPERATOR = {"num_stages", "microbatch", "idle_devices"}
 #: Heads for which it is known how many devices the rest takes, and pairs of upsets of them all together: a second.
 _PARTS, _PAIRS = 16, 40_000_000
+#: Graphs of stages of which it is kept what they take.
+_SEARCHED = 100_000
 #: Part of the time for plans near the first ones, at most.
 _DESCENT = 0.2
 
@@ -128,6 +130,8 @@ class _Search:
     schedules: int = 0
     #: By micro-batch size the largest target for which the devices are too few; they are for all below it.
     refuted: dict[int, float] = field(default_factory=dict)
+    #: By micro-batch size and `Keys` the largest target that no warm-ups meet.
+    searched: dict[Hashable, float] = field(default_factory=dict)
 
     def run(self, gap: float) -> None:
         """Raise the bound and find better plans until they meet, or the watch stops."""
@@ -219,14 +223,20 @@ class _Search:
         together, model.limits[5] = heaviest_stage(self.costs, size, model.passes, alone, target_s, self.watch)
         model = model._replace(fastest=np.minimum.accumulate(alone, axis=1), together=together)
         state, flag = _start(model, needs, target_s, reduces[0]), np.frombuffer(watch.flag, np.uint8)
+        keys = Keys(self.costs, size)
         while next_partition(model, state, flag) == COMPLETE and not watch.stopped():
             self.partitions += 1
-            plan = assemble(self.costs.instance, list(_parts(state)), size)
+            parts, target = _parts(state), float(state.target[0])
+            if self.searched.get(key := (size, keys.of(parts)), 0.0) >= target:
+                continue
+            plan, found = assemble(self.costs.instance, parts, size), None
             warm_ups = WarmUps(self.costs, plan)
-            target, found = float(state.target[0]), None
-            if warm_ups.may_take(target) and not judge(violations, self._of_partitions, plan):
-                found = warm_ups.best_below(target, watch)
+            if warm_ups.may_take(target):
+                warm_ups.barred = bool(judge(violations, self._of_partitions, plan))
+                found = None if warm_ups.barred else warm_ups.best_below(target, watch)
             self.schedules += warm_ups.simulated
+            if not warm_ups.barred and not watch.stopped() and len(self.searched) < _SEARCHED:
+                self.searched[key] = target if found is None else found[1] * (1 - STEP)
             if found is not None:
                 watch.plan(*found)
                 state.target[0] = min(target_s, _below(watch))
@@ -262,12 +272,13 @@ def _longest_s(costs: Costs) -> float:
     return 2 * (instance.minibatch * (passes + sent) + reduced) or 1.0  # more than nothing
 
 
-def _parts(state: State) -> Iterator[tuple[int, int]]:
+def _parts(state: State) -> list[tuple[int, int]]:
     """Stages, as bitsets, with their devices."""
     last = int(state.at[0])
-    for level in range(last + 1):
-        members = np.flatnonzero(state.inside[level] if level == last else state.stage == level)
-        yield sum(1 << int(node) for node in members), int(state.degree[level])
+    nodes = [0] * (last + 1)
+    for v, level in enumerate(np.where(state.inside[last] == 1, last, state.stage).tolist()):
+        nodes[level] |= 1 << v
+    return list(zip(nodes, state.degree[: last + 1].tolist(), strict=True))
 
 
 def _model(costs: Costs, size: int) -> Model:

@@ -5,12 +5,14 @@ into memory. Neither fewer nor more are always quicker, so ranges of l are bound
 at which nothing is quick enough are taken off, stage by stage, and what is left is halved.
 """
 
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from formulations.contract.quantities import judge
-from formulations.stage_graph.costs.costs import Costs
+from formulations.stage_graph.costs.costs import Costs, bits
 from formulations.stage_graph.costs.iteration import iteration_s, neighbours
 from formulations.stage_graph.definition.plan import Stage, StagePlan
 from formulations.stage_graph.definition.problem import all_reduce_s, replica_samples, violations
@@ -21,6 +23,8 @@ from solvers.outcome import Watch
 STEP = 1e-9
 #: The bound adds up in another order than the simulation.
 _ROUNDING = 1e-11
+#: Stages are told apart by what is so many tensors away.
+_AROUND = 2
 
 
 def _pass_times(costs: Costs, stage: Stage) -> tuple[float, float]:
@@ -31,6 +35,62 @@ def _pass_times(costs: Costs, stage: Stage) -> tuple[float, float]:
     operators = [instance.operators[node] for node in stage.nodes]
     forward = sum((each.forward.at(samples) for each in operators), moved)
     return forward, sum((each.backward.at(samples) for each in operators), moved)
+
+
+class Keys:
+    """Keys of partitions at a micro-batch size: one for all whose warm-ups take the same.
+
+    That depends on a stage's passes, devices and bytes, and on which stages it waits for. Stages are written down in an
+    order of what they are and of what is before and behind them, so that the same graph mostly has the same key. Equal
+    keys are the same graph.
+    """
+
+    def __init__(self, costs: Costs, size: int) -> None:
+        self.costs, self.size = costs, size
+        self._known: dict[tuple[int, int], tuple[Hashable, int]] = {}
+
+    def of(self, parts: Sequence[tuple[int, int]]) -> Hashable:
+        """The key of stages, as bitsets with their devices, in a topological order."""
+        own, before = list[Hashable](), list[list[int]]()
+        for part in parts:
+            if part not in self._known:
+                self._known[part] = self._described(*part)
+            described, begin = self._known[part]
+            before.append([number for number, (nodes, _) in enumerate(parts[: len(own)]) if nodes & begin])
+            own.append(described)
+        behind: list[list[int]] = [[] for _ in parts]
+        for number, sources in enumerate(before):
+            for source in sources:
+                behind[source].append(number)
+        rank = _ranks(own)
+        for _ in range(_AROUND):
+            around = zip(rank, before, behind, strict=True)
+            rank = _ranks([
+                (each, *sorted(rank[s] for s in ahead), -1, *sorted(rank[s] for s in later))
+                for each, ahead, later in around
+            ])  # fmt: skip
+        place, written = dict[int, int](), list[Hashable]()
+        while len(place) < len(parts):
+            ready = [n for n, ahead in enumerate(before) if n not in place and all(s in place for s in ahead)]
+            named = sorted((rank[n], sorted(place[s] for s in before[n]), n) for n in ready)
+            for _, ahead, number in named:
+                place[number] = len(place)
+                written.append((own[number], *ahead))
+        return tuple(written)
+
+    def _described(self, nodes: int, devices: int) -> tuple[Hashable, int]:
+        """What a stage takes and holds, and the operators that tensors come from."""
+        sums, sources = self.costs.sums(nodes), 0
+        for v in bits(nodes):
+            sources |= self.costs.predecessors[v]
+        passes = _pass_times(self.costs, Stage(tuple(bits(nodes)), devices, self.size, self.size))
+        return (*passes, devices, sums.weight_bytes, sums.kept_bytes), sources & ~nodes
+
+
+def _ranks(values: list[Any]) -> list[int]:
+    """Places of the values among the different ones, ascending."""
+    place = {value: number for number, value in enumerate(sorted(set(values)))}
+    return [place[value] for value in values]
 
 
 class WarmUps:
@@ -50,7 +110,7 @@ class WarmUps:
         forward, backward = (np.array(each) for each in zip(*times, strict=True))
         self._stages = Stages(forward, backward, *before, *neighbours(len(stages), plan.edges), self.rounds)
         self.reduce_s = max(all_reduce_s(instance, stage) for stage in stages)
-        self.simulated = 0
+        self.simulated, self.barred = 0, False
 
     def bound(self, fewest: np.ndarray, most: np.ndarray) -> float:
         """Seconds of an iteration, at least."""
@@ -76,7 +136,9 @@ class WarmUps:
             if self.bound(fewest, fewest) < target_s:
                 plan = self._with(fewest)
                 seconds = iteration_s(self.costs.instance, plan)
-                if seconds < target_s and not judge(violations, self.costs.instance, plan):
+                if seconds < target_s and judge(violations, self.costs.instance, plan):
+                    self.barred = True  # not by what it takes
+                elif seconds < target_s:
                     found, target_s = (plan, seconds), seconds * (1 - STEP)
             choices = np.flatnonzero(most > fewest)
             if len(choices):

@@ -102,13 +102,19 @@ def test_two_in_flight_by_hand(stages: int, count: int, takes: int) -> None:
     assert _least(PassGraph(chain(stages, count, in_flight=2)))[0] == takes
 
 
-def test_scarce_memory_is_proved_by_bounds() -> None:
-    """12 stages, 32 micro-batches, three quarters of the room: heads and tails alone leave 7 to 10 % open."""
-    for seed, takes in ((2, 1260),):
-        instance = generate(12, 32, tight=0.75, seed=seed)
-        assert iteration_bound(PassGraph(instance)) == pytest.approx(takes, rel=1e-9)
-        found = planner.solve(instance, method="exact")
-        assert (found.objective, found.status, found.proved_by) == (takes, "optimal", "bounds")
+@pytest.mark.parametrize(
+    ("seed", "narrow", "takes"),
+    [(2, 1260, 1260), *(pytest.param(*each, marks=pytest.mark.slow) for each in ((14, 1052, 1065), (18, 1287, 1327)))],
+)
+def test_scarce_memory_is_proved_by_bounds(seed: int, narrow: int, takes: int) -> None:
+    """12 stages, 32 micro-batches, three quarters of the room: heads and tails alone leave 7 to 12 % open.
+
+    Where one path is not enough, more stages beside it are; with 11 states of a set in place of 64 they prove less.
+    """
+    instance = generate(12, 32, tight=0.75, seed=seed)
+    assert iteration_bound(PassGraph(instance)) == pytest.approx(narrow, rel=1e-9)
+    found = planner.solve(instance, method="exact")
+    assert (found.objective, found.status, found.proved_by) == (takes, "optimal", "bounds")
 
 
 def test_passes_of_a_path_start_in_the_order_of_the_bound(cases: int) -> None:

@@ -18,7 +18,7 @@ from formulations.stage_graph.definition.plan import StagePlan
 from formulations.stage_graph.definition.problem import bottleneck_s, evaluate, iteration_s, violations
 from formulations.stage_graph.iteration import search
 from formulations.stage_graph.iteration.descent import descend
-from formulations.stage_graph.iteration.warm_ups import WarmUps
+from formulations.stage_graph.iteration.warm_ups import Keys, WarmUps
 from instances.generators.branching import candle_uno, dlrm, mmt, sequential_transformer
 from instances.problems.stage_graph import AffineTime, DeviceGraph, Operator, OperatorEdge, StageGraph
 from planner.process.errors import UsageError
@@ -149,6 +149,15 @@ def test_memory_limits_what_is_in_flight() -> None:
     found = WarmUps(Costs(instance), plan).best_below(math.inf, Watch())
     assert found is not None and max(stage.in_flight for stage in found[0].stages) <= 4
     assert violations(instance, found[0]) == () and 15.0 < found[1] <= 17.0
+    watch = Watch()
+    tried = search._Search(Costs(instance), watch)
+    tried._of_partitions, tried._branches = instance, None
+    for target_s, best in (
+        (found[1], None),
+        (found[1] + 1, found[1]),
+    ):  # what is too slow for one target is tried for another
+        tried._lay_out(1, search._model(Costs(instance), 1), target_s, (0.0, target_s))
+        assert watch.best_objective == best and tried.searched
 
 
 def test_bounds_of_warm_ups_hold(cases: int) -> None:
@@ -272,6 +281,54 @@ def test_memory_for_what_must_be_in_flight() -> None:
         answer = search.solve(instance, Limits(), Watch())
         assert answer.plan is not None and len(answer.plan.stages) == stages
         assert optimum(instance) == shortest_iteration(instance)
+
+
+def test_partitions_with_the_same_key_take_the_same(cases: int) -> None:
+    """Of five operators of two kinds, with edges that take no time and memory that limits what is in flight."""
+    shared = different = 0
+    for number in range(count := max(10, cases // 5)):
+        rng = random.Random(f"keys {number}")
+        kinds = [(1.0, 0.1, 0.0), (rng.choice((1.0, 1.0, 3.0)), rng.choice((0.1, 0.2)), rng.choice((0.0, 1.0)))]
+        times = [rng.choice(kinds) for _ in range(5)]
+        made = tuple(Operator("", AffineTime(0.0, 1.0), AffineTime(0.0, b), held, kept) for b, held, kept in times)
+        pairs = itertools.combinations(range(5), 2)
+        edges = tuple(OperatorEdge(*each, 0.0) for each in pairs if rng.random() < 0.5)
+        instance = StageGraph("five", made, edges, 4, 5.0, 10.0, 0.0, 8, microbatches=(2,), weight_copies=1.0)
+        costs, taken = Costs(instance), dict[object, float]()
+        keys = Keys(costs, 2)
+        for stage_of, more in itertools.product(itertools.product(range(3), repeat=5), (1, 2)):
+            if any(stage_of[edge.source] > stage_of[edge.target] for edge in edges):
+                continue
+            nodes = [sum(1 << v for v in range(5) if stage_of[v] == stage) for stage in range(3)]
+            parts = [(each, more if not place else 1) for place, each in enumerate(nodes) if each]
+            found = WarmUps(costs, assemble(instance, parts, 2)).best_below(math.inf, Watch())
+            takes = math.inf if found is None else found[1]
+            shared += (key := keys.of(parts)) in taken
+            assert taken.setdefault(key, takes) == pytest.approx(takes, rel=1e-12), (number, parts)
+        different += len(set(taken.values())) > 6
+    assert shared > 25 * count and different > 0
+    held = ((1.0, 0.0), (1.0, 1.0), (2.0, 0.0))
+    made = tuple(Operator("", AffineTime(1.0, 0.0), AffineTime(1.0, 0.0), weight, kept) for weight, kept in held)
+    keys = Keys(Costs(StageGraph("held", made, (), 4, 9.0, 10.0, 0.0, 8)), 2)
+    assert len({keys.of([part]) for part in ((1, 1), (2, 1), (4, 1), (1, 2))}) == 4
+
+
+def test_devices_that_merging_spares_go_to_another_stage() -> None:
+    """Four operators of 0.5 s a pass lead to one of 12 s for 6 samples; two of them fit on a device, not with that one.
+
+    By hand: on two devices that takes 4 x 12 s, behind a head of 1 s. With two pairs ahead, of 1 s a pass, it has
+    four: 4 x 6 s and a head of 2 s; reducing takes no time that counts. No stage that is merged is quicker alone.
+    """
+    made = (Operator("", AffineTime(0.5, 0.0), AffineTime(0.5, 0.0), 1.0, 0.0),) * 4
+    made += (Operator("", AffineTime(0.0, 1.0), AffineTime(0.0, 1.0), 1.25, 0.0),)
+    edges = tuple(OperatorEdge(v, 4, 0.0) for v in range(4))
+    instance = StageGraph(
+        "spare", made, edges, 6, 8.0, 1e12, 0.0, 48, microbatches=(12,), objective="iteration", weight_copies=4.0
+    )  # fmt: skip
+    start, watch = assemble(instance, [*((1 << v, 1) for v in range(4)), (16, 2)], 12), Watch()
+    assert iteration_s(instance, start) == pytest.approx(49)
+    descend(Costs(instance), instance, [start], watch)
+    assert watch.best_objective == pytest.approx(26)
 
 
 @pytest.mark.slow
