@@ -291,7 +291,7 @@ def _structure(instance: StageGraph, plan: StagePlan) -> tuple[Violation, ...]:
         if lacking:
             message = f"stage {index} has tp_degree {stage.tp_degree}, which operator {lacking[0]} does not declare"
             found.append(Violation("tp_degree", message))
-        elif stage.devices % stage.tp_degree:
+        elif stage.tp_degree < 1 or stage.devices % stage.tp_degree:
             message = f"stage {index} has {stage.devices} devices; expected a multiple of tp_degree {stage.tp_degree}"
             found.append(Violation("tp_degree", message))
         if stage.microbatch not in instance.microbatch_sizes:

@@ -88,6 +88,7 @@ def test_each_rule_on_degrees() -> None:
     own = PLAN.stages[1]
     assert _broken(replace(own, devices=3), 1) == {"tp_degree"}  # no multiple of two
     assert _broken(replace(own, tp_degree=4)) == _broken(replace(own, tp_degree=0)) == {"tp_degree"}  # not declared
+    assert _broken(replace(own, nodes=(), tp_degree=0)) >= {"nodes", "tp_degree"}
     # Replicas have a sample each, whatever their devices.
     small = [replace(stage, microbatch=1, in_flight=3 - place) for place, stage in enumerate(PLAN.stages)]
     two = StagePlan(tuple(small), PLAN.edges)
