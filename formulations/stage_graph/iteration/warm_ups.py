@@ -23,7 +23,7 @@ from solvers.outcome import Watch
 STEP = 1e-9
 #: The bound adds up in another order than the simulation.
 _ROUNDING = 1e-11
-#: Stages are told apart by what is so many tensors away.
+#: Stages are distinguished by what is so many tensors away.
 _AROUND = 2
 
 
