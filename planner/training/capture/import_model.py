@@ -145,7 +145,8 @@ def bring(
     work = Work(facts["microbatch"], facts["dtype"], _microbatches(microbatches, batch, facts))
     if work.dtype not in device.peak_flop_per_s:
         option, given = ("--dtype", work.dtype) if kind == "hf" else (model, f"parameters of {work.dtype}")
-        raise UsageError.at(option, given, f"one of {', '.join(device.peak_flop_per_s)} on {device.name}")
+        known = [each for each in device.peak_flop_per_s if kind == "hf" or each != "fp8"]  # no parameters have it
+        raise UsageError.at(option, given, f"one of {', '.join(known)} on {device.name}")
     named = choices.degrees if choices is not None else ()
     choices = _with_degrees(choices or Choices(), min(devices, device.devices_per_machine))
     if problem == "stage_graph":  # operators that devices share are for few methods
