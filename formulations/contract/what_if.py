@@ -152,7 +152,10 @@ def other_memory(
     says: str = "{} on each device",
 ) -> Change[Instance]:
     """Other bytes than declared; the parameters are those of `Change`."""
-    text: Callable[[float], str] = lambda amount: says.format(bytes_text(amount, up=True))  # noqa: E731
+
+    def text(amount: float) -> str:
+        return says.format(bytes_text(amount, up=True))
+
     return Change("memory", text, changed, needed=needed, most=MAX_AMOUNT, slack=slack, declared=declared)
 
 
