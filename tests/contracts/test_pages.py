@@ -54,8 +54,11 @@ def test_the_python_of_a_page_does_what_it_shows(page: Path) -> None:
 
 
 @each_and_the_readme
-def test_the_commands_of_a_page_end_well(page: Path, capsys: pytest.CaptureFixture[str], many: int) -> None:
+def test_the_commands_of_a_page_end_well(
+    page: Path, capsys: pytest.CaptureFixture[str], many: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """By default three that run one method; words of all are examined in test_documents."""
+    monkeypatch.chdir(tmp_path)
     commands = re.findall(r"^\$ planner (.*)$", page.read_text(), flags=re.MULTILINE)
     few = [each for each in commands if not each.startswith(("crosscheck", "reproduce"))][:3]
     assert few
