@@ -80,7 +80,7 @@ class Certificates(Generic[Instance]):
 
     write: Callable[[Instance, Mapping[str, Any] | None, float, Watch], dict[str, Any]]
     verify: Callable[[Any, Any], dict[str, Any]]
-    refusal: Callable[[Instance], str | None] = lambda _: None
+    refusal: Callable[[Instance], str | None]
 
 
 def infeasible_by_counting(reason: str) -> Answer[Any]:

@@ -6,6 +6,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
+from formulations.contract.checker.frame import RejectedError
 from formulations.contract.family import Certificates, Family, Lazy, OwnJson, with_overrides
 from instances.exchange import kind_of, to_json
 
@@ -85,7 +86,7 @@ class Folder(Mapping[str, Any]):
 
     def __getitem__(self, entry: str) -> Any:
         if entry == _CERTIFICATES and self._has(_WRITER):
-            return Certificates(write=self._late(_WRITER, "write"), verify=self._late(_CHECKER, "verify"))
+            return Certificates(self._late(_WRITER, "write"), self._late(_CHECKER, "verify"), self._refusal)
         if entry in _LATE and self._has(_LATE[entry][0]):
             return self._late(*_LATE[entry])
         if entry in _SMALL and self._has(_SMALL[entry][0]):
@@ -103,6 +104,13 @@ class Folder(Mapping[str, Any]):
 
     def _has(self, module: str) -> bool:
         return _is_there(self._package, module)
+
+    def _refusal(self, instance: Any) -> str | None:
+        try:
+            import_module(f"{self._package}.{_CHECKER}").CHECKER.read(to_json(instance))
+        except RejectedError as error:
+            return f"the checker refuses: {error}"
+        return None
 
     def _late(self, module: str, name: str) -> Lazy:
         return Lazy(f"{self._package}.{module}:{name}")
