@@ -110,6 +110,8 @@ def test_edges_of_a_plan_may_be_more_than_its_tensors_need() -> None:
     assert checker.plan_time(exact, plan([], 1)) == checker.plan_time(exact, plan([[0, 1]], 2)) == 3
     with pytest.raises(RejectedError, match="samples in flight"):
         checker.plan_time(exact, plan([[0, 1]], 1))
+    with pytest.raises(RejectedError, match="tp_degree"):
+        checker.plan_time(exact, {"stages": [each | {"tp_degree": 2} for each in plan([], 1)["stages"]], "edges": []})
     with pytest.raises(RejectedError, match="wait for each other"):
         checker.plan_time(exact, plan([[0, 1], [1, 0]], 2))
     with pytest.raises(RejectedError, match="a tensor without an edge"):

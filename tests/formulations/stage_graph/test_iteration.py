@@ -152,10 +152,8 @@ def test_memory_limits_what_is_in_flight() -> None:
     watch = Watch()
     tried = search._Search(Costs(instance), watch)
     tried._of_partitions, tried._branches = instance, None
-    for target_s, best in (
-        (found[1], None),
-        (found[1] + 1, found[1]),
-    ):  # what is too slow for one target is tried for another
+    # What is too slow for one target is tried for another.
+    for target_s, best in ((found[1], None), (found[1] * (1 + 1e-6), found[1])):
         tried._lay_out(1, search._model(Costs(instance), 1), target_s, (0.0, target_s))
         assert watch.best_objective == best and tried.searched
 
@@ -243,6 +241,12 @@ def test_requirements_on_one_of_two_equal_branches() -> None:
         required = (f"devices_of({one}) == {devices}", f"devices_of({other}) == {3 - devices}", "num_stages == 2")
         found = planner.solve(replace(instance, requirements=required), exact=True)
         assert found.method == "branch-and-bound" and found.objective == pytest.approx(12.001)
+    made = tuple(replace(each, activation_bytes=1.0) for each in made)
+    instance = replace(instance, operators=made, minibatch=8, microbatches=(2,), memory_bytes=4005.0)
+    for one in (0, 1):  # on one device there is no room for all samples: it has two, and the other stage takes 8 x 3 s
+        required = (f"in_flight_of({one}) == 8", "num_stages == 2")
+        found = planner.solve(replace(instance, requirements=required), exact=True)
+        assert found.method == "branch-and-bound" and found.objective == pytest.approx(24.001)
 
 
 @pytest.mark.parametrize("edges", [[(0, 3), (1, 2), (2, 4), (3, 4)], [(0, 2), (1, 3), (2, 4), (3, 4)]])

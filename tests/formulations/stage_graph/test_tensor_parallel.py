@@ -25,10 +25,11 @@ from formulations import stage_partitioning
 from formulations.contract.family import Answer
 from formulations.stage_graph import FAMILY
 from formulations.stage_graph.certificate.checker import CHECKER
-from formulations.stage_graph.costs.costs import Costs
+from formulations.stage_graph.costs.costs import Costs, shortage
 from formulations.stage_graph.costs.tables import StageTables
 from formulations.stage_graph.definition.plan import Stage, StagePlan
 from formulations.stage_graph.definition.problem import all_reduce_s, evaluate, memory_bytes, pass_times, violations
+from formulations.stage_graph.definition.settings import memory_pressure
 from formulations.stage_graph.models import cpsat, cpsat_orders
 from formulations.stage_graph.models.data import Data, longest_s
 from formulations.stage_graph.models.first_plan import unshared
@@ -77,6 +78,39 @@ def test_costs_by_hand() -> None:
     assert memory_bytes(THREE, PLAN.stages[1]) == 4 * 5 + 2 * (3 + 4)
     assert violations(THREE, PLAN) == ()
     assert evaluate(THREE, PLAN) == (0.5 + 1 + 2 * moved) / 2 + 3.5 / 4 == 8.625
+    costs = Costs(THREE, 2)
+    assert costs.tps(0b10, 2, 2) == 8.625
+    assert StageTables(costs, [0b10, 0b110], np.array([2])).tps(2).tolist() == [[8.625], [math.inf]]  # not of c
+
+
+def test_each_end_spreads_its_own() -> None:
+    """On two devices a takes an eighth and spreads three bytes for one: 1 + 2 (4 + 1/4), less than 8 + 2 (1 + 1/4)."""
+    eighth, four = AffineTime(0.0, 0.5), AffineTime(0.0, 4.0)
+    shard = Shard(2, eighth, eighth, 1.0, 0.0, 0.0, 0.0, 3.0)
+    made = Operator("a", four, four, 1.0, 0.0, (shard,)), Operator("b", eighth, eighth, 1.0, 0.0)
+    instance = StageGraph("two", made, (OperatorEdge(0, 1, 1.0),), 4, 6.0, 1.0, 0.25, 1)
+    assert value(instance, "levels") == 9.5 == pytest.approx(value(instance, "cpsat"))
+    assert value(replace(instance, objective="iteration"), "cpsat-orders") == 9.5 + 1 + 2 * 1.25
+    assert value(replace(instance, requirements=("devices_of(0) == 2", "idle_devices == 1")), "cpsat") == 9.5
+    many = replace(instance, operators=made[:1] * 20, edges=())
+    assert Data(many, ((1,),), Scale(30), 2**36, is_beaten=True).capacities == []
+
+
+def test_bounds_by_hand() -> None:
+    """Of an operator that takes a fifth of the time on two devices and whose weights, whole on both, fit on one."""
+    tenth = AffineTime(0.0, 0.1)
+    shard = Shard(2, tenth, tenth, 9.0, 0.0)
+    one = StageGraph("one", (Operator("a", SECOND, SECOND, 9.0, 0.0, (shard,)),), (), 3, 36.0, 1.0, 0.0, 1)
+    assert simple_bound(Costs(one)) == pytest.approx(least_of_all(one)) == 0.2
+    two = replace(one, operators=one.operators * 2)
+    assert shortage(two) == "" != shortage(replace(two, num_devices=1)) and memory_pressure(two) == 72 / 108
+    halves = replace(one.operators[0], tensor_parallel=(replace(shard, degree=3, weight_bytes=4.5),))
+    short = replace(one, operators=(halves,), memory_bytes=18.0)
+    repairs = planner.explain(replace(short, num_devices=1)).repairs
+    assert shortage(short) == "" and ("devices", 3) in [(each.change, each.amount) for each in repairs]
+    far = replace(one.operators[0], tensor_parallel=(replace(shard, spread_outputs=99.0),))
+    far = replace(one, operators=(far, far), edges=(OperatorEdge(0, 1, 1.0),))
+    assert longest_s(far) >= Costs(far, 2).tps(0b1, 1, 1) == 200.2
 
 
 def _broken(stage: Stage, idle: int = 0) -> set[str]:
@@ -111,6 +145,8 @@ def test_files_say_what_is_not_derived() -> None:
     two, four = FAMILY.read(content, "x", {}).operators[2].tensor_parallel
     assert two == Shard(2, AffineTime(0.0, 0.5), AffineTime(0.0, 1.0), 5.0, 6.0, 0.0, 1.0, 1.0)
     assert four == Shard(4, AffineTime(0.0, 0.125), AffineTime(0.0, 0.5), 2.5, 6.0, 0.0, 1.0, 1.0)
+    content["operators"][2] |= {"forward": {"samples": [1, 2], "seconds": [2, 3]}, "tensor_parallel": [{"degree": 2}]}
+    assert FAMILY.read(content, "x", {}).operators[2].tensor_parallel[0].forward.seconds == (1.0, 1.5)
     assert "tensor_parallel" not in to_json(unshared(THREE))["operators"][0]
     stages = FAMILY.plan_to_json(THREE, PLAN)["stages"]
     assert [stage.get("tp_degree") for stage in stages] == [None, 2, None]
@@ -152,6 +188,8 @@ def test_who_takes_them() -> None:
         planner.solve(THREE, method="graphpipe")
     with pytest.raises(Exception, match="tensor_parallel"):
         CHECKER.read(to_json(THREE))
+    found = planner.crosscheck(THREE, methods=["levels"]).uncertified
+    assert found == {"levels": "the checker refuses: tensor_parallel: none only"}
     with pytest.raises(UsageError, match="tp_degree 2 of stage 1"):
         layout(THREE, PLAN, "stage_graph")
 
@@ -178,7 +216,7 @@ def shared(seed: int) -> StageGraph:
 
 def test_costs_of_stages_are_those_of_brute_force(cases: int) -> None:
     """Of any operators, replicas and degree: in tables, one by one, and in whole units of both models."""
-    for seed in range(5 * cases):
+    for seed in range(20 * cases):
         instance, rng = shared(seed), random.Random(f"stage {seed}")
         part = sorted(rng.sample(range(instance.num_operators), rng.randint(1, instance.num_operators)))
         t = rng.choice([t for t in instance.tp_degrees if t in tp_degrees(instance, part, t)])
@@ -191,12 +229,14 @@ def test_costs_of_stages_are_those_of_brute_force(cases: int) -> None:
         costs, nodes = Costs(instance, t), sum(1 << v for v in part)
         assert costs.tps(nodes, size, r) == pytest.approx(seconds)
         assert StageTables(costs, [nodes], np.array([r])).tps(size)[0, 0] == pytest.approx(seconds)
-        assert costs.memory(nodes, size, r, size) == stage_bytes(instance, part, size, r, 1, t)
+        held = memory_bytes(instance, Stage(tuple(part), r * t, size, size, tp_degree=t))
+        assert costs.memory(nodes, size, r, size) == held == stage_bytes(instance, part, size, r, 1, t)
         assert simple_bound(Costs(instance)) <= least_of_all(replace(instance, memory_bytes=1e9))
         assert longest_s(instance) >= seconds
 
         data = Data(instance, ((size,),), Scale(30), 1)
         c = (r, t) if data.is_shared else (r,)
+        assert data.samples.get((*c, 1), -(-size // r)) == -(-size // r)
         left = [e for e, edge in enumerate(instance.edges) if edge.source in part and edge.target not in part]
         entered = [e for e, edge in enumerate(instance.edges) if edge.target in part and edge.source not in part]
         spread = data.spreading.get(c, ([0] * len(instance.edges),) * 2)
