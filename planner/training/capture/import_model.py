@@ -333,7 +333,9 @@ def measure(
     example = example_in(model, meta=False)
     facts = _of_model(example)
     if facts["dtype"] not in DTYPES:
-        raise UsageError.at(model, f"parameters of {facts['dtype']}", f"one of {', '.join(DTYPES)}")
+        raise UsageError.at(
+            model, f"parameters of {facts['dtype']}", f"one of {', '.join(each for each in DTYPES if each != 'fp8')}"
+        )
     from planner.training.capture.profile import instance_of, profile_nodes
     from planner.training.capture.trace import capture
 
