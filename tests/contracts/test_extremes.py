@@ -21,7 +21,7 @@ NAMES = [family.name for family in FAMILIES]
 #: Of no amount: below the smallest, above the largest, and where sums overflow.
 BEYOND = (5e-324, 1e-310, MIN_AMOUNT * (1 - 1e-15), MAX_AMOUNT * (1 + 1e-15), 1e308, sys.float_info.max)
 #: Of amounts, those of many magnitudes.
-WITHIN = (0.0, MIN_AMOUNT, 3e-28, 1e-20, 1e-12, 1e12, 1e20, MAX_AMOUNT)
+WITHIN = {float: (0.0, MIN_AMOUNT, 3e-28, 1e-20, 1e-12, 1e12, 1e20, MAX_AMOUNT), int: (0, 1, 10**6, 10**12, 10**20)}
 
 
 def numbers(content: Any) -> list[tuple[Any, Any]]:
@@ -75,7 +75,7 @@ def cases(name: str, count: int) -> list[Any]:
         content = family_named(name).to_json(random_case(name, 7, number))
         amounts = numbers(content)
         for inside, key in rng.sample(amounts, min(len(amounts), rng.choice((1, 2, 4, len(amounts))))):
-            inside[key] = rng.choice(WITHIN)
+            inside[key] = rng.choice(WITHIN[type(inside[key])])
         try:
             found.append(planner.load(content))
         except InstanceError:  # such as a matrix that is no longer symmetric
