@@ -5,10 +5,10 @@ from typing import Any
 
 from formulations.amp_strategy.definition.clock import clock
 from formulations.amp_strategy.definition.plan import StrategyPlan
-from formulations.amp_strategy.questions.studies.shortest_iteration import shortest_iteration
 from instances.problems.amp_strategy import AmpInstance
 from planner.process.errors import UsageError
 from planner.reproduction.amp import published
+from planner.reproduction.amp.shortest_iteration import shortest_iteration
 from planner.reproduction.claim import Evidence, Note, Optima
 from solvers.outcome import OPTIMAL_GAP, Limits, Watch, relative_gap
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 from typing import Any
 
 from formulations.amp_strategy.definition.problem import layer_assignment
-from formulations.amp_strategy.questions.simulate import makespan_s
 from formulations.layer_assignment.definition import problem as assignment
 from formulations.layer_assignment.definition.plan import LayerPlan
 from instances.problems.amp_strategy import AmpInstance
+from planner.reproduction.amp.event_by_event import makespan_s
 from planner.reproduction.amp.strategies import Strategy, examine
 from planner.training.runtime.fidelity import spearman
 

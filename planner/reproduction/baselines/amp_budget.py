@@ -5,10 +5,10 @@ from typing import Any
 
 from formulations.amp_strategy.definition.clock import clock
 from formulations.amp_strategy.definition.plan import plan_from_json
-from formulations.amp_strategy.questions.studies.shortest_iteration import shortest_iteration
 from instances.problems.amp_strategy import AmpInstance
 from planner.reproduction.amp import published
 from planner.reproduction.amp.clock import BATCHES, EXPERIMENTS
+from planner.reproduction.amp.shortest_iteration import shortest_iteration
 from planner.reproduction.claim import Evidence, Note, verified_result
 from solvers.outcome import OPTIMAL_GAP, Limits, Watch, relative_gap
 

@@ -25,13 +25,13 @@ from formulations.amp_strategy.definition.problem import (
     violations,
 )
 from formulations.amp_strategy.paper.amp import assign_layers, released_assignment
-from formulations.amp_strategy.questions.simulate import makespan_s
 from formulations.layer_assignment import exact
 from instances.errors import InstanceError
 from instances.exchange import to_json
 from instances.generators.amp_experiments import EXPERIMENTS, analytic_profiles, experiment, printed_cuts
 from instances.problems.amp_strategy import AmpInstance, ModelLayer, Node
 from planner.display.tables import show_result
+from planner.reproduction.amp.event_by_event import makespan_s
 from solvers.outcome import Limits, Stop, Watch
 
 METHODS = ("amp", "amp-released", "amp-sa", "megatron", "exhaustive")

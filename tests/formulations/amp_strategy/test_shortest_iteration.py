@@ -9,8 +9,8 @@ from oracles.iteration import iteration_s
 
 from formulations.amp_strategy.definition.plan import StrategyPlan, plan_from_json
 from formulations.amp_strategy.definition.problem import layer_assignment, terms
-from formulations.amp_strategy.questions.studies.shortest_iteration import shortest_iteration
 from instances.problems.amp_strategy import AmpInstance
+from planner.reproduction.amp.shortest_iteration import shortest_iteration
 from solvers.outcome import Limits, Stop, Watch
 
 
