@@ -265,8 +265,15 @@ def test_labels_of_one_downset_may_take_the_same_degree() -> None:
     last = layer("z", (1, 2.0, 0.0), (3, 1.0, 0.0))
     edges = (Edge("w", "y", 0.0), Edge("y", "z", 0.0))
     instance = StageInstance("labels", (first, middle, last), edges, 8, 2.0, 1.0, 8)
-    assert agrees(instance)
-    assert value(instance) == 1.0
+    assert agrees(instance) and value(instance) == 1.0
+
+
+def test_a_degree_that_is_too_dear_for_its_sum_has_larger_ones() -> None:
+    """Sums are prescribed: at d = 1 two devices do what one does; at d = 2 only they do, as they have no weights."""
+    first = Layer("a", {t: (Tmpc("only", 1.0, weight, 0.0, 0.0),) for t, weight in ((1, 99.0), (2, 0.0))})
+    last = Layer("b", {1: (Tmpc("only", 1.0, 99.0, 0.0, 0.0),)})
+    instance = StageInstance("sums", (first, last), (Edge("a", "b", 0.0),), 5, 9.0, 1.0, 3, exactly=True)
+    assert agrees(instance) and value(instance) == 1.0
 
 
 def test_memory_is_saved_where_it_costs_least(monkeypatch: pytest.MonkeyPatch) -> None:
