@@ -147,8 +147,10 @@ def bring(
         option, given = ("--dtype", work.dtype) if kind == "hf" else (model, f"parameters of {work.dtype}")
         known = [each for each in device.peak_flop_per_s if kind == "hf" or each != "fp8"]  # no parameters have it
         raise UsageError.at(option, given, f"one of {', '.join(known)} on {device.name}")
-    named = choices.degrees if choices is not None else ()
-    choices = _with_degrees(choices or Choices(), min(devices, device.devices_per_machine))
+    choices = choices or Choices()
+    _expect_used(problem, choices)
+    named = choices.degrees
+    choices = _with_degrees(choices, min(devices, device.devices_per_machine))
     if problem == "stage_graph":  # operators that devices share are for few methods
         choices = replace(choices, degrees=named)
     from planner.training.capture.trace import capture
@@ -184,6 +186,21 @@ def _hardware(name: str) -> Hardware:
 def _expect(option: str, value: str, known: tuple[str, ...]) -> None:
     if value not in known:
         raise UsageError.at(f"--{option}", value, " or ".join(known))
+
+
+def _expect_used(problem: str, choices: Choices) -> None:
+    """`UsageError` where configurations are offered of which the problem has none."""
+    offered = {
+        "--no-recompute": not choices.recompute,
+        "--sequence-parallel": choices.sequence_parallel,
+        "--splits found": choices.found_splits,
+        "--zero": choices.zero != (),
+        "--tp": choices.degrees != () and problem != "stage_graph",
+    }
+    for option, given in offered.items():
+        if given and problem != "stage_partitioning":
+            rule = f"none with --problem {problem}: only nodes of stage_partitioning have several"
+            raise UsageError(f"{option} chooses configurations; expected {rule}")
 
 
 def _microbatches(given: int | None, batch: str | None, facts: Mapping[str, Any]) -> int:
