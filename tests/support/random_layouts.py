@@ -1,8 +1,9 @@
 """Random layouts that a format can express."""
 
 import random
+from dataclasses import replace
 
-from planner.training.trainers.layout import DECODER, EMBEDDING, HEAD, MTP, Layer, Layout, Stage
+from planner.training.trainers.layout import DECODER, EMBEDDING, HEAD, MTP, Layer, Layout, Serving, Stage
 
 _PARTS = ("model", "layers", "h", "block_1", "encoder", "norm", "7", "wte")
 
@@ -37,7 +38,30 @@ def random_layout(seed: int, name: str) -> Layout:
     by_stage, devices = name == "torch" and rng.random() < 0.3, list(range(num_stages * pairs[0][1]))
     rng.shuffle(devices)
     whole = {"whole": True, "devices": tuple(devices)} if by_stage else {}
-    return Layout(stages, virtual, rng.choice([None, 16, 24]), **whole)
+    return _with_shares(rng, name, Layout(stages, virtual, rng.choice([None, 16, 24]), **whole))
+
+
+def _with_shares(rng: random.Random, name: str, layout: Layout) -> Layout:
+    """What devices share of states, sequences, tokens and experts, and what servers hold, as far as exports say it."""
+    if name in ("vllm", "sglang"):
+        return replace(layout, serving=rng.choice([None, Serving(8, 100, 107, 512, 10**9, 800)]))
+    if name not in ("megatron", "torchtitan"):
+        levels, dtype = {"deepspeed": (0, 1), "galvatron": (0, 2)}.get(name, (0,)), rng.choice([None, "bf16"])
+        return replace(layout, sharding=rng.choice(levels), dtype=dtype if name == "deepspeed" else None)
+    dp, context = layout.stages[0].dp_degree, rng.choice([1, 1, 2, 4])
+    sharding = rng.choice([0, 1 if name == "megatron" else 3])
+    groups = (
+        rng.choice([each for each in range(1, dp + 1) if dp % each == 0 and context * dp > each] or [1])
+        if sharding
+        else 1
+    )
+    shared = [each for each in (1, 1, 2, 3, 4, 6) if context * dp % each == 0 and groups == 1]
+    expert, sequences = rng.choice(shared or [1]), layout.stages[0].tp_degree > 1 and rng.random() < 0.7
+    selective = name == "megatron" and rng.random() < 0.3 and not any(layer.recompute for layer in layout.layers)
+    return replace(
+        layout, sharding=sharding, groups=groups, context=context, expert=expert, selective=selective, samples=2,
+        sequences=sequences or expert > 1 < layout.stages[0].tp_degree, overlaps=rng.random() < 0.3, tokens=128,
+    )  # fmt: skip
 
 
 def _with_recompute(rng: random.Random, name: str, rows: list[list[Layer]]) -> list[list[Layer]]:

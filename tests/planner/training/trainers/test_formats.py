@@ -205,6 +205,8 @@ class Parallel:
     data_parallel_replicate_degree: int = 1
     data_parallel_shard_degree: int = -1
     tensor_parallel_degree: int = 1
+    context_parallel_degree: int = 1
+    expert_parallel_degree: int = 1
     pipeline_parallel_schedule: str = "1F1B"
     pipeline_parallel_microbatch_size: int = 1
     module_fqns_per_model_part: list[list[str]] | None = None
@@ -273,7 +275,8 @@ def test_recipes_run_on_both_releases_of_torchtitan(release: str, monkeypatch: p
         its, pp, tp, dp = made.parallelism, layout.pp_degree, layout.tp_degree, layout.dp_degree
         degrees = (its.pipeline_parallel_degree, its.tensor_parallel_degree)
         assert degrees == (pp, tp)
-        shards = (1, dp) if pp * tp > 1 else (dp, 1)
+        is_sharded = layout.sharding > 0 or pp * tp * layout.context * layout.expert > 1
+        shards = (layout.groups, dp // layout.groups) if is_sharded else (dp, 1)
         assert (its.data_parallel_replicate_degree, its.data_parallel_shard_degree) == shards
         names = [module for row in its.module_fqns_per_model_part for module in row]
         assert ("lm_head" in names) == new and ("output" in names) != new

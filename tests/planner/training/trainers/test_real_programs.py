@@ -22,7 +22,7 @@ from random_layouts import random_layout
 
 from planner.training.trainers.checked import CHECKED
 from planner.training.trainers.formats import FORMATS
-from planner.training.trainers.layout import DECODER, EMBEDDING, HEAD, MTP, Layer, Layout, Stage
+from planner.training.trainers.layout import DECODER, EMBEDDING, HEAD, MTP, Layout
 
 PACKAGES = {
     "megatron": "megatron-core", "torchtitan": "torchtitan", "torch": "torch", "deepspeed": "deepspeed",
@@ -91,7 +91,8 @@ def test_layouts_of_megatron_core() -> None:
 #: What the parser wants besides, of the model and its data.
 MODEL = (
     "--hidden-size 64 --num-attention-heads 8 --max-position-embeddings 128 --bf16 --transformer-impl local "
-    "--mock-data --tokenizer-type NullTokenizer --vocab-size 512 --lr 1e-4 --train-iters 10"
+    "--mock-data --tokenizer-type NullTokenizer --vocab-size 512 --lr 1e-4 --train-iters 10 "
+    "--position-embedding-type rope"
 )
 
 
@@ -100,27 +101,31 @@ def test_arguments_of_megatron(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     installed("megatron", "megatron.training")
     arguments = importlib.import_module("megatron.training.arguments")
     monkeypatch.setattr(arguments, "get_device_arch_version", lambda: 9)
-    decoder = Layer(DECODER)
-    for pp, dp, tp, virtual, n in ((1, 1, 1, 1, 0), (4, 2, 2, 1, 0), (2, 4, 1, 1, 1), (4, 1, 8, 2, 2), (1, 8, 2, 1, 3)):
-        layers = tuple(Layer(DECODER, recompute=True) for _ in range(n)) + (decoder,) * (4 - n)
-        layout = Layout(
-            (Stage(layers, dp, tp),) * (pp * virtual), virtual, 24 * dp, "1f1b", 2, 128, sharding=int(dp > 1)
-        )
-        text = FORMATS["megatron"].write(layout)
+    monkeypatch.setenv("CUDA_DEVICE_MAX_CONNECTIONS", "1")  # which it wants beside tensor parallelism
+    for layout, text in layouts("megatron"):
         world = re.search(r"WORLD_SIZE=(\d+)", text)
         array = re.search(r"ARGS=\(([^)]*)\n\)", text)
         assert world is not None and array is not None
+        experts = f" --num-experts {2 * layout.expert}" * (layout.expert > 1)
+        given = array.group(1).replace('"', "").split()
         monkeypatch.setenv("WORLD_SIZE", world.group(1))
-        monkeypatch.setenv("CUDA_DEVICE_MAX_CONNECTIONS", "1")  # which it wants beside tensor parallelism
-        monkeypatch.setattr(sys, "argv", ["pretrain_gpt.py", *array.group(1).replace('"', "").split(), *MODEL.split()])
+        monkeypatch.setattr(sys, "argv", ["pretrain_gpt.py", *given, *MODEL.split(), *experts.split()])
         found = arguments.parse_args()
         arguments.validate_args(found)
         capsys.readouterr()
-        assert found.world_size == pp * dp * tp and found.data_parallel_size == dp
-        assert (found.micro_batch_size, found.global_batch_size, found.seq_length) == (2, 48 * dp, 128)
-        assert found.global_batch_size // (found.micro_batch_size * dp) == 24
-        assert (found.recompute_num_layers or 0) == n and found.use_distributed_optimizer == (dp > 1)
-        assert found.num_layers == 4 * pp * virtual
+        dp, batch = layout.dp_degree, layout.batch
+        rows = [sum(layer.recompute for layer in row) for row in layout.decoders()]
+        assert (found.world_size, found.data_parallel_size) == (layout.world_size, dp)
+        assert (found.context_parallel_size, found.expert_model_parallel_size) == (layout.context, layout.expert)
+        assert (found.micro_batch_size, found.global_batch_size, found.seq_length) == (2, batch.global_samples, 128)
+        assert found.global_batch_size // (found.micro_batch_size * dp) == batch.microbatches
+        assert (found.recompute_num_layers or 0) == max(rows) and found.use_distributed_optimizer == (
+            layout.sharding == 1
+        )
+        assert (found.recompute_granularity == "selective") == layout.selective
+        assert found.num_distributed_optimizer_instances == layout.groups
+        assert (found.sequence_parallel, found.overlap_grad_reduce) == (layout.sequences, layout.overlaps)
+        assert found.num_layers == sum(map(len, layout.decoders()))
 
 
 def configuration(version: str) -> Any:
@@ -135,8 +140,9 @@ def dimensions(version: str, config: Any, world: int) -> Any:
     if not version.startswith("0.2"):
         return kind.from_config(its, world)
     return kind(
-        dp_replicate=its.data_parallel_replicate_degree, dp_shard=its.data_parallel_shard_degree, cp=1,
-        tp=its.tensor_parallel_degree, pp=its.pipeline_parallel_degree, ep=1, etp=1, world_size=world,
+        dp_replicate=its.data_parallel_replicate_degree, dp_shard=its.data_parallel_shard_degree,
+        cp=its.context_parallel_degree, tp=its.tensor_parallel_degree, pp=its.pipeline_parallel_degree,
+        ep=its.expert_parallel_degree, etp=its.expert_tensor_parallel_degree, world_size=world,
     )  # fmt: skip
 
 
@@ -148,13 +154,16 @@ def test_recipes_of_torchtitan() -> None:
         exec(compile(text, "plan.py", "exec"), file)
         found = file["planned"](configuration(version))
         dims = dimensions(version, found, layout.world_size)
-        assert (dims.pp, dims.tp, dims.dp_shard * dims.dp_replicate) == (
+        assert (dims.pp, dims.tp, dims.cp, dims.ep) == (
             layout.pp_degree,
             layout.tp_degree,
-            layout.dp_degree,
+            layout.context,
+            layout.expert,
         )
+        assert dims.dp_shard * dims.dp_replicate == layout.dp_degree
+        assert layout.groups == 1 or dims.dp_replicate == layout.groups
         # "DDP has not supported > 1D parallelism", models/llama3/infra/parallelize.py of 0.2.2
-        assert dims.dp_replicate == 1 or dims.pp == dims.tp == 1
+        assert dims.dp_replicate == 1 or dims.pp == dims.tp == 1 or dims.fsdp_enabled
         is_full = any(layer.recompute for layer in layout.layers)
         checkpoint = found.activation_checkpoint
         if version.startswith("0.2"):
@@ -168,11 +177,12 @@ def test_recipes_of_torchtitan() -> None:
         assert each >= batch.microbatches and (steps == 1 or layout.pp_degree == 1)
 
 
-def test_stages_of_deepspeed() -> None:
+def test_stages_of_deepspeed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its own class and topology, without the processes that its constructor looks for."""
     installed("deepspeed")
     module = importlib.import_module("deepspeed.pipe").PipelineModule
     topology = importlib.import_module("deepspeed.runtime.pipe.topology")
+    settings = importlib.import_module("deepspeed.runtime.config")
     recomputing = 0
     for layout, text in layouts("deepspeed"):
         file: dict[str, Any] = {}
@@ -193,6 +203,11 @@ def test_stages_of_deepspeed() -> None:
         config = file["CONFIG"]
         each = config["train_micro_batch_size_per_gpu"] * config["gradient_accumulation_steps"]
         assert config["train_batch_size"] == each * layout.dp_degree
+        processes = types.SimpleNamespace(get_data_parallel_world_size=lambda layout=layout: layout.dp_degree)
+        monkeypatch.setattr(settings.dist, "get_rank", int)
+        its = settings.DeepSpeedConfig(config, mpu=processes)
+        assert (its.world_size, its.train_batch_size) == (layout.dp_degree, layout.batch.global_samples)
+        assert (its.zero_optimization_stage, its.bfloat16_config.enabled) == (layout.sharding, layout.dtype == "bf16")
     assert recomputing
 
 
@@ -220,12 +235,31 @@ def test_strategies_of_galvatron() -> None:
         degrees = [stage.tp_degree for stage, row in zip(layout.stages, rows, strict=True) for _ in row]
         assert found["tp_sizes_enc"] == degrees
         assert found["checkpoint_flags_enc"] == [layer.recompute for row in rows for layer in row]
+        assert found["default_dp_type"] == ("zero2" if layout.sharding else "ddp")
         assert (given.global_train_batch_size, given.chunks) == (batch.global_samples, batch.microbatches)
 
 
-@pytest.mark.parametrize(("name", "file"), [("vllm", "distributed/utils.py"), ("sglang", "srt/distributed/utils.py")])
-def test_partitions_of_servers(name: str, file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def options(package: str, pattern: str) -> set[str]:
+    """Those that files of an installed package declare: words that begin with dashes, and fields with their names."""
+    folder = Path(next(iter(importlib.util.find_spec(package).submodule_search_locations)))  # type: ignore[union-attr, arg-type]
+    nodes = [node for path in folder.glob(pattern) for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
+    words = {node.value for node in nodes if isinstance(node, ast.Constant) and str(node.value).startswith("--")}
+    fields = [node.target.id for node in nodes if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)]
+    return words | {f"--{field.replace('_', '-')}" for field in fields}
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "declared"),
+    [
+        ("vllm", "distributed/utils.py", "engine/arg_utils.py"),
+        ("sglang", "srt/distributed/utils.py", "srt/arg_groups/fields/*.py"),
+    ],
+)
+def test_partitions_and_options_of_servers(
+    name: str, file: str, declared: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     installed(name)
+    known, used = options(name, declared), set()
     variable = f"{name.upper()}_PP_LAYER_PARTITION"
     for layout, text in layouts(name):
         match = re.search(rf"{variable}=(\S+)", text)
@@ -236,6 +270,8 @@ def test_partitions_of_servers(name: str, file: str, monkeypatch: pytest.MonkeyP
         lengths = [len(row) for row in layout.decoders()]
         found = [its(sum(lengths), rank, layout.pp_degree) for rank in range(layout.pp_degree)]
         assert found == [(sum(lengths[:rank]), sum(lengths[: rank + 1])) for rank in range(layout.pp_degree)]
+        used |= set(re.findall(r"--[a-z][a-z-]+", text))
+    assert len(used) > 5 and used <= known
 
 
 def test_maps_of_accelerate(recwarn: pytest.WarningsRecorder) -> None:
