@@ -56,7 +56,7 @@ def show_run(found: Run) -> None:
         placed = [str(duty.device)] if is_placed else []
         rows.append([str(duty.stage), replica, *placed, str(len(duty.passes)), *(size(each[rank]) for each in columns)])
     out = console()
-    out.print(table(heads, rows, title=f"{len(found.layout.duties)} processes, {found.seconds:.3g} s", left=()))
+    out.print(table(heads, rows, title=f"{found.layout.num_processes} processes, {found.seconds:.3g} s", left=()))
     if list(found.bytes_sent) != list(found.bytes_planned):
         out.print(_other_bytes(found))
     if not _equal(found.gradient_bytes, found.gradient_planned):

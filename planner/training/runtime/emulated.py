@@ -32,7 +32,12 @@ def expect_emulated(made: Layout, runtime: str) -> None:
     """`UsageError` for what one process cannot do in place of several."""
     if runtime != "own":
         raise UsageError.at("--runtime", runtime, "own, with --backend emulated")
+    if made.turns:
+        count = made.duties[-1].stage + 1
+        raise UsageError.at("PLAN", f"{count} stages on fewer devices", "one of each with --backend emulated")
     for duty in made.duties:
+        if "W" in duty.order:
+            raise UsageError.at("PLAN", "split backward passes", "whole ones with --backend emulated")
         if duty.degree > 1:
             rule = "1 with --backend emulated: processes of a replica exchange tensors within a pass"
             raise UsageError.at("PLAN", f"tp_degree {duty.degree} of stage {duty.stage}", rule)
@@ -65,12 +70,10 @@ def run_emulated(job: Job) -> list[Report]:
     ]
 
 
-def seconds_of(reports: Sequence[Report]) -> dict[tuple[int, bool, int], float]:
+def seconds_of(reports: Sequence[Report]) -> dict[tuple[int, str, int], float]:
     """Seconds of each pass by process, kind and number."""
     return {
-        (each.rank, each.is_forward, each.index): each.end_s - each.start_s
-        for report in reports
-        for each in report.timings
+        (each.rank, each.kind, each.index): each.end_s - each.start_s for report in reports for each in report.timings
     }
 
 

@@ -70,11 +70,11 @@ def fidelity(run: Mapping[str, Any], where: str = "run") -> Fidelity:
     """
     _expect(run, where)
     measured, simulated = run["measured"], run["simulated"]
-    processes = len(run["bytes_sent"])
+    processes = run["processes"]
     ends = [_end(simulated), _end(measured)]
     terms = [
         Term("forward", "s", _busy(simulated, "F"), _busy(measured, "F")),
-        Term("backward", "s", _busy(simulated, "B"), _busy(measured, "B")),
+        Term("backward", "s", _busy(simulated, "BW"), _busy(measured, "BW")),
         Term("transfer", "bytes", math.fsum(run["bytes_planned"]), math.fsum(run["bytes_sent"])),
         *_sums(run),
         Term("memory", "bytes", max(run["held_planned"]), max(run["held_bytes"])),
@@ -209,7 +209,7 @@ def _busy(passes: Sequence[Any], kinds: str) -> float:
 
 
 def _idle(passes: Sequence[Any], processes: int, end: float) -> float:
-    return max(0.0, 1 - _busy(passes, "FB") / (processes * end)) if end else 0.0
+    return max(0.0, 1 - _busy(passes, "FBW") / (processes * end)) if end else 0.0
 
 
 def _expect(run: Mapping[str, Any], where: str) -> None:
@@ -226,24 +226,29 @@ def _expect(run: Mapping[str, Any], where: str) -> None:
         for number, row in enumerate(rows):
             if name in ("measured", "simulated"):
                 is_right = (
-                    isinstance(row, list) and len(row) == 5 and row[1] in ("F", "B") and _numbers([row[0], *row[2:]])
+                    isinstance(row, list)
+                    and len(row) == 5
+                    and row[1] in ("F", "B", "W")
+                    and _numbers([row[0], *row[2:]])
                 )
             else:
                 is_right = _numbers([row])
             if not is_right:
-                rule = "[process, F or B, index, start, end]" if isinstance(row, list) else "a number"
+                rule = "[row, F, B or W, index, start, end]" if isinstance(row, list) else "a number"
                 raise InstanceError.at(where, f"{name}[{number}]", row, rule)
     _expect_whole(run, where)
 
 
 def _expect_whole(run: Mapping[str, Any], where: str) -> None:
-    """A number for each process, and every simulated pass measured once: no list was cut."""
-    count = run["processes"]
-    if not isinstance(count, int):
-        raise InstanceError.at(where, "processes", count, "a whole number")
-    for name in ("bytes_sent", "bytes_planned", "held_bytes", "held_planned", *_pairs_of(run)):
+    """A number for each process (or each of its stages), and every simulated pass measured once: no list was cut."""
+    processes, count = run["processes"], len(run["bytes_sent"])
+    if not isinstance(processes, int) or processes < 1:
+        raise InstanceError.at(where, "processes", processes, "a whole number from 1 on")
+    if count % processes:
+        raise InstanceError.at(where, "len(bytes_sent)", count, f"{processes}, one for each process, or a multiple")
+    for name in ("bytes_planned", "held_bytes", "held_planned", *_pairs_of(run)):
         if len(run[name]) != count:
-            raise InstanceError.at(where, f"len({name})", len(run[name]), f"{count}, one for each process")
+            raise InstanceError.at(where, f"len({name})", len(run[name]), f"{count}, as bytes_sent has")
     passes = {name: Counter(tuple(row[:3]) for row in run[name]) for name in ("measured", "simulated")}
     for name, other in (("measured", "simulated"), ("simulated", "measured")):
         more = passes[other] - passes[name]

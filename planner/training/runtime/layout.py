@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from formulations.microbatch_schedule.definition.plan import SchedulePlan
+from formulations.simulation.orders import SCHEDULES
 from formulations.simulation.simulate_graph import kfkb
 from instances.generators.transformer import RECOMPUTE, VANILLA
 from instances.problems.operator_partitioning import OperatorInstance, TrainingMemory
@@ -29,16 +30,25 @@ _SPLIT = (VANILLA, RECOMPUTE)
 
 @dataclass(frozen=True)
 class Pass:
-    """A forward or backward pass of one process, over the samples of a micro-batch that it has."""
+    """A pass of one process over the samples of a micro-batch that it has.
 
-    is_forward: bool
+    ``kind``: F forward, B backward, W the gradients of weights. Where a stage has passes W, its B makes the gradients
+    of what it received alone.
+    """
+
+    kind: str
     index: int
     samples: tuple[int, ...]
+
+    @property
+    def is_forward(self) -> bool:
+        """Whether it is a forward pass."""
+        return self.kind == "F"
 
 
 @dataclass(frozen=True)
 class Duty:
-    """What one process does: the passes of a replica of a stage, in order.
+    """What one process does for a stage: the passes of a replica of it, in order.
 
     Parameters
     ----------
@@ -47,8 +57,8 @@ class Duty:
         replica does alone, and of what comes from them on to the next process of the replica.
     held_planned
         Bytes of activations that it holds at most, by the model of the plan.
-    forward_s, backward_s
-        Seconds of a pass, by the model of the plan; what it sends is not part of it.
+    forward_s, backward_s, weight_s
+        Seconds of a pass F, B and W, by the model of the plan; what it sends is not part of it.
     shard, degree
         Which of the replica's processes it is, and how many they are (tensor parallelism); their ranks follow each
         other.
@@ -73,6 +83,16 @@ class Duty:
     gradient_planned: float = 0.0
     memory_planned: float | None = None
     device: int | None = None
+    weight_s: float = 0.0
+
+    @property
+    def order(self) -> str:
+        """The kinds of its passes, such as FFBFBB."""
+        return "".join(task.kind for task in self.passes)
+
+    def seconds(self, kind: str) -> float:
+        """Those of a pass, by the model of the plan."""
+        return {"F": self.forward_s, "B": self.backward_s, "W": self.weight_s}[kind]
 
     def __str__(self) -> str:
         shard = f", shard {self.shard}" if self.degree > 1 else ""
@@ -100,6 +120,9 @@ class Layout:
         Tensors go on from each stage to the next one, up to the last one that takes them, instead of straight to each.
     keeps_inputs
         A stage whose nodes are recomputed keeps its own inputs, and computes all of them again at once.
+    turns
+        For each process, where it has several stages (virtual ones), whose pass comes next, by the number of the duty.
+        Empty: each duty is a process of its own. With n processes the duties n apart are those of one.
     """
 
     stage_of: Mapping[NodeId, int]
@@ -109,12 +132,32 @@ class Layout:
     edges: tuple[tuple[int, int], ...]
     is_relayed: bool = False
     keeps_inputs: bool = False
+    turns: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def num_processes(self) -> int:
+        """How many processes run it."""
+        return len(self.turns) or len(self.duties)
+
+    def rank_of(self, duty: int) -> int:
+        """The process of a duty."""
+        return duty % self.num_processes
+
+    def duties_of(self, rank: int) -> range:
+        """The duties of a process."""
+        return range(rank, len(self.duties), self.num_processes)
+
+    def passes_of(self, rank: int) -> list[tuple[int, Pass]]:
+        """What a process does, in order: passes, with the number of the duty of each."""
+        left = {number: iter(self.duties[number].passes) for number in self.duties_of(rank)}
+        turns = self.turns[rank] if self.turns else (rank,) * len(self.duties[rank].passes)
+        return [(number, next(left[number])) for number in turns]
 
     def owners(self) -> dict[tuple[int, int], int]:
-        """The process that runs a sample and speaks for its replica, by (stage, sample)."""
+        """The duty that runs a sample and speaks for its replica, by (stage, sample)."""
         return {
-            (duty.stage, sample): rank
-            for rank, duty in enumerate(self.duties)
+            (duty.stage, sample): number
+            for number, duty in enumerate(self.duties)
             if not duty.shard
             for each in duty.passes
             for sample in each.samples
@@ -155,6 +198,8 @@ def orders_of(schedule: SchedulePlan) -> list[str]:
 
 def _reorder(made: Layout, orders: Sequence[str]) -> Layout:
     count = made.duties[-1].stage + 1
+    if made.turns:
+        raise UsageError.at("--passes", f"{count} stages", "a plan of one stage on each process")
     if len(orders) != count:
         raise UsageError.at("--passes", f"{len(orders)} stages", f"the {count} stages of the plan")
     duties = []
@@ -182,19 +227,56 @@ def _of_flushed_partitioning(instance: Any, plan: Any) -> Layout:
 
 
 def _of_training_strategy(instance: Any, plan: Any) -> Layout:
-    """Chunks as stages; a process runs one of them, and its backward passes whole."""
+    """Chunks as stages, in the schedule's order: a process runs those of its device."""
     from formulations.training_strategy.definition.plan import as_stages
 
-    wrong = f"{plan.virtual_stages} chunks on a device" if plan.virtual_stages > 1 else f"the schedule {plan.schedule}"
-    if plan.virtual_stages > 1 or plan.schedule not in ("1f1b", "gpipe"):
-        raise UsageError.at("PLAN", wrong, "one, under 1f1b or gpipe")
-    p, d, N = plan.pp_degree, plan.dp_degree, instance.flat.num_microbatches
-    in_flight = [N if plan.schedule == "gpipe" else d * (p - device) for device in range(p)]
-    return _of_stages(instance.flat, as_stages(plan), in_flight)
+    p, d, t, N = plan.pp_degree, plan.dp_degree, plan.tp_degree, instance.flat.num_microbatches
+    count, schedule = len(plan.chunks), SCHEDULES[plan.schedule]
+    if schedule.is_split and t > 1:
+        raise UsageError.at("PLAN", f"tp_degree {t} under {plan.schedule}", "1: split backward passes would sum twice")
+    if plan.cp_degree * plan.ep_degree > 1:
+        raise UsageError.at(
+            "PLAN", f"cp_degree {plan.cp_degree}, ep_degree {plan.ep_degree}", "1 of both, which are run"
+        )
+    actions: dict[tuple[int, int], Any] = {}
+    for replica in range(d):
+        m = len(range(replica, N, d))
+        if reason := schedule.refusal(p, m, plan.virtual_stages):
+            raise UsageError.at("PLAN", f"{m} micro-batches of replica {replica} under {plan.schedule}", reason)
+        actions |= {(device, replica): order for device, order in enumerate(schedule.build(p, m, plan.virtual_stages))}
+    words = {
+        (stage, replica): "".join(action.kind for action in actions[stage % p, replica] if action.stage == stage)
+        for stage in range(count)
+        for replica in range(d)
+    }
+    in_flight = [d * most_in_flight(words[stage, 0]) for stage in range(count)]
+    made = _of_stages(instance.flat, as_stages(plan), in_flight, words)
+    if plan.virtual_stages == 1:
+        return made
+    turns = (
+        tuple((action.stage * d + replica) * t + shard for action in actions[device, replica])
+        for device in range(p)
+        for replica in range(d)
+        for shard in range(t)
+    )
+    # What a device holds is counted over its chunks, and so is not what each of them holds.
+    duties = tuple(replace(duty, memory_planned=None) for duty in made.duties)
+    return replace(made, duties=duties, turns=tuple(turns))
 
 
-def _of_stages(instance: Any, plan: Any, in_flight: Sequence[int]) -> Layout:
-    """Stages of Piper's with so many micro-batches in flight behind the input of each, on all of its replicas."""
+def most_in_flight(order: str) -> int:
+    """Micro-batches that an order such as FFBFBB holds at most: up to B, or W where it has that."""
+    change = {"F": 1, "W" if "W" in order else "B": -1}
+    return max(itertools.accumulate((change.get(kind, 0) for kind in order), initial=0))
+
+
+def _of_stages(
+    instance: Any, plan: Any, in_flight: Sequence[int], orders: Mapping[tuple[int, int], str] | None = None
+) -> Layout:
+    """Stages of Piper's with so many micro-batches in flight behind the input of each, on all of its replicas.
+
+    ``orders`` are those of each (stage, replica), else 1F1B. A pass W takes a third of what a stage computes once.
+    """
     from formulations.stage_partitioning.definition.problem import carried_bytes
 
     layers = {layer.id: layer for layer in instance.layers}
@@ -225,20 +307,23 @@ def _of_stages(instance: Any, plan: Any, in_flight: Sequence[int]) -> Layout:
         kept = math.fsum([*(x.activation_bytes for x in chosen.values()), *carried_bytes(instance, stage)]) * held
         for replica, shard in itertools.product(range(d), range(t)):
             own = range(replica, N, d)
+            order = kfkb(len(own), held, 1) if orders is None else orders[number, replica]
+            apart = once / 3 if "W" in order else 0.0
             sent = moved * (shard == 0) + spread * (shard < max(1, t - 1))
             duties.append(
                 Duty(
                     number,
                     replica,
-                    _passes([(m,) for m in own], kfkb(len(own), held, 1)),
+                    _passes([(m,) for m in own], order),
                     sent * len(own),
                     kept,
                     once / 3,
-                    seconds - once / 3,
+                    seconds - once / 3 - apart,
                     shard,
                     t,
                     2 * (d - 1) / d * math.fsum(x.weight_bytes for x in chosen.values()),
                     math.fsum([kept, reserve, *(x.static_bytes for x in chosen.values())]),
+                    weight_s=apart,
                 )
             )
     edges = {(stage_of[edge.source], stage_of[edge.target]) for edge in instance.edges}
@@ -373,66 +458,67 @@ _LAYOUTS: Mapping[str, Callable[[Any, Any], Layout]] = {
 
 def _passes(samples: Sequence[tuple[int, ...]], order: str) -> tuple[Pass, ...]:
     """The passes of an order such as ``FFBFBB``, the micro-batches of each kind in turn."""
-    begun = {"F": 0, "B": 0}
+    begun = dict.fromkeys("FBW", 0)
     found = []
     for kind in order:
-        found.append(Pass(kind == "F", begun[kind], samples[begun[kind]]))
+        found.append(Pass(kind, begun[kind], samples[begun[kind]]))
         begun[kind] += 1
     return tuple(found)
 
 
 @dataclass(frozen=True)
 class Timing:
-    """A pass of a process with its start and end, in seconds."""
+    """A pass of a duty (by its number, ``rank``) with its start and end, in seconds."""
 
     rank: int
-    is_forward: bool
+    kind: str
     index: int
     start_s: float
     end_s: float
 
 
-def simulate(made: Layout, seconds: Mapping[tuple[int, bool, int], float] | None = None) -> list[Timing]:
+def simulate(made: Layout, seconds: Mapping[tuple[int, str, int], float] | None = None) -> list[Timing]:
     """When each pass would run by the plan's own times, tensors moved in no time.
 
-    ``seconds`` are those of each pass, by (process, is_forward, index), in place of the plan's.
+    ``seconds`` are those of each pass, by (duty, kind, index), in place of the plan's.
 
     Raises
     ------
     UsageError
         If the processes would wait for each other for ever.
     """
-    owners = made.owners()
     before: dict[int, list[int]] = {}
     after: dict[int, list[int]] = {}
     for u, v in made.edges:
         after.setdefault(u, []).append(v)
         before.setdefault(v, []).append(u)
-    ends: dict[tuple[int, bool, int], float] = {}  # (stage, is_forward, sample)
-    clock, next_pass = [0.0] * len(made.duties), [0] * len(made.duties)
-    found: list[Timing] = []
-    ready = list(range(len(made.duties)))
+    ends: dict[tuple[int, str, int], float] = {}  # (stage, kind, sample)
+    todo = [made.passes_of(rank) for rank in range(made.num_processes)]
+    clock, done = [0.0] * len(todo), [0] * len(todo)
+    owners, found, ready = made.owners(), list[Timing](), list(range(len(todo)))
     while ready:
         rank = ready.pop()
-        duty = made.duties[rank]
-        while next_pass[rank] < len(duty.passes):
-            task = duty.passes[next_pass[rank]]
-            givers = [(giver, task.is_forward) for giver in (before if task.is_forward else after).get(duty.stage, [])]
-            givers += [] if task.is_forward else [(duty.stage, True)]
+        while done[rank] < len(todo[rank]):
+            number, task = todo[rank][done[rank]]
+            duty = made.duties[number]
+            others = {"F": before, "B": after}.get(task.kind, {}).get(duty.stage, [])
+            own = {"B": "F", "W": "B"}.get(task.kind)
+            givers = [*((giver, task.kind) for giver in others), *([] if own is None else [(duty.stage, own)])]
             waits = [(*giver, sample) for giver in givers for sample in task.samples]
             if any(wait not in ends for wait in waits):
                 break
             start = max([clock[rank], *(ends[wait] for wait in waits)])
-            planned = duty.forward_s if task.is_forward else duty.backward_s
-            clock[rank] = start + (planned if seconds is None else seconds[rank, task.is_forward, task.index])
-            found.append(Timing(rank, task.is_forward, task.index, start, clock[rank]))
-            next_pass[rank] += 1
-            takers = (after if task.is_forward else before).get(duty.stage, [])
+            each = duty.seconds(task.kind) if seconds is None else seconds[number, task.kind, task.index]
+            clock[rank] = start + each
+            found.append(Timing(number, task.kind, task.index, start, clock[rank]))
+            done[rank] += 1
+            takers = {"F": after, "B": before}.get(task.kind, {}).get(duty.stage, [])
             for sample in task.samples:
-                ends[duty.stage, task.is_forward, sample] = clock[rank]
+                ends[duty.stage, task.kind, sample] = clock[rank]
                 firsts = [owners[taker, sample] for taker in takers]
-                ready += [first + shard for first in firsts for shard in range(made.duties[first].degree)]
-    stuck = [made.duties[rank].stage for rank, done in enumerate(next_pass) if done < len(made.duties[rank].passes)]
+                ready += [made.rank_of(first + shard) for first in firsts for shard in range(made.duties[first].degree)]
+    stuck = [todo[rank][count][0] for rank, count in enumerate(done) if count < len(todo[rank])]
     if stuck:
-        raise UsageError.at("the order of passes", f"one in which stage {stuck[0]} waits for ever", "one that ends")
+        stage = made.duties[stuck[0]].stage
+        raise UsageError.at("the order of passes", f"one in which stage {stage} waits for ever", "one that ends")
     return sorted(found, key=lambda each: (each.start_s, each.rank))

@@ -3,13 +3,14 @@
 import datetime
 import os
 import sys
+from typing import Any
 
 from planner.training.runtime.pipelining import Pipelined
-from planner.training.runtime.process import Job, Process, Report
+from planner.training.runtime.process import Job, Process, Report, run_together
 
 
-def run_process(job: Job, rank: int) -> Report:
-    """Run the passes of a process; call it in a process of its own.
+def run_process(job: Job, rank: int) -> list[Report]:
+    """Run the passes of a process, and report on each of its stages; call it in a process of its own.
 
     Raises
     ------
@@ -31,9 +32,11 @@ def run_process(job: Job, rank: int) -> Report:
         **on,
         init_method=f"file://{job.rendezvous}",
         rank=rank,
-        world_size=len(job.layout.duties),
+        world_size=job.layout.num_processes,
         timeout=datetime.timedelta(seconds=job.timeout_s),
     )
-    report = (Pipelined if job.is_pipelined else Process)(job, rank).run()
+    box: dict[tuple[Any, int], Any] = {}
+    kind = Pipelined if job.is_pipelined else Process
+    reports = run_together([kind(job, number, box) for number in job.layout.duties_of(rank)])
     distributed.destroy_process_group()  # not after an error: others would see it as theirs before this one reports it
-    return report
+    return reports

@@ -27,6 +27,8 @@ def _refusals(job: Job) -> list[str]:
     found = []
     if count < 2:
         found.append("there is one stage")
+    if made.turns:
+        found.append("a process has several stages")
     if any(duty.degree > 1 for duty in made.duties):
         found.append("a stage is tensor-parallel")
     if len(set(replicas)) > 1:
@@ -35,7 +37,7 @@ def _refusals(job: Job) -> list[str]:
         if each.targets != (each.source + 1,):
             found.append(f"{each.name} goes from stage {each.source} to {', '.join(map(str, each.targets))}")
     for duty in made.duties:
-        order = "".join("F" if task.is_forward else "B" for task in duty.passes)
+        order = duty.order
         if any(len(task.samples) > 1 for task in duty.passes) or order != _order(len(order) // 2, count - duty.stage):
             found.append(f"stage {duty.stage} does not run single micro-batches in 1F1B")
         if len(order) // 2 < count:
@@ -107,13 +109,13 @@ class Pipelined(Process):
             def forward_one_chunk(self, fwd_chunk_id: int, *args: Any, **kwargs: Any) -> Any:
                 start = time.perf_counter()
                 made = super().forward_one_chunk(fwd_chunk_id, *args, **kwargs)
-                timings.append(process.timing(Pass(True, fwd_chunk_id, ()), start))
+                timings.append(process.timing(Pass("F", fwd_chunk_id, ()), start))
                 return made
 
             def backward_one_chunk(self, bwd_chunk_id: int, *args: Any, **kwargs: Any) -> Any:
                 start = time.perf_counter()
                 made = super().backward_one_chunk(bwd_chunk_id, *args, **kwargs)
-                timings.append(process.timing(Pass(False, bwd_chunk_id, ()), start))
+                timings.append(process.timing(Pass("B", bwd_chunk_id, ()), start))
                 del process.kept[own[bwd_chunk_id]]
                 return made
 

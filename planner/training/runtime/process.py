@@ -1,4 +1,4 @@
-"""One process of a run: the passes of a replica of a stage, on torch.distributed.
+"""One process of a run: the passes of a replica of its stages, on torch.distributed.
 
 A tensor is sent once to each stage that takes it, to the replica that runs the sample, and its gradient comes back
 once from each; or (`layout.Layout.is_relayed`) from each stage to the next one, up to the last that takes it. Where a
@@ -7,7 +7,7 @@ never wait, so that only the order of passes decides who waits for whom.
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -47,13 +47,13 @@ class Job:
 
         if self.backend == "emulated":
             return next(self.program.model.parameters()).device
-        placed = self.layout.duties[rank].device
+        placed = self.layout.duties[rank].device  # processes of several stages have none that is declared
         return torch.device("cpu" if self.backend == "gloo" else f"cuda:{rank if placed is None else placed}")
 
 
 @dataclass(frozen=True)
 class Report:
-    """What came of a process.
+    """What came of a duty, ``rank`` being its number.
 
     ``losses`` are parts of the loss by sample, ``gradients`` those of its stage's parameters (replica 0 alone; ``None``
     for a parameter without one), both of the first process of a replica alone; ``held_bytes`` the most that it held for
@@ -80,15 +80,23 @@ class _Kept:
     received: dict[str, Any]
     sent: dict[str, Any]
     loss: Any = None
+    roots: list[Any] = field(default_factory=list)
+    gradients: list[Any] = field(default_factory=list)
     storages: dict[int, int] = field(default_factory=dict)
 
 
 class Process:
-    """A replica of a stage, with its own point-to-point messages."""
+    """A replica of a stage, with its own point-to-point messages; ``number`` is that of its duty.
 
-    def __init__(self, job: Job, rank: int) -> None:
-        self.job, self.rank = job, rank
-        self.duty = job.layout.duties[rank]
+    ``box`` has the messages within a process that has several stages.
+    """
+
+    def __init__(self, job: Job, number: int, box: dict[tuple[Any, int], Any] | None = None) -> None:
+        self.job, self.place, self.rank = job, number, job.layout.rank_of(number)
+        self.box = {} if box is None else box
+        rank = self.rank
+        self.duty = job.layout.duties[number]
+        self.is_apart = "W" in self.duty.order
         self.stage = self.duty.stage
         self.device = job.device_of(rank)
         self.blocks = job.stages.blocks[self.stage]
@@ -134,37 +142,36 @@ class Process:
             blocks.append(block)
         self.blocks = tuple(blocks)
 
-    def run(self) -> Report:
-        """Run the iteration and sum gradients."""
-        from torch import distributed
-
-        groups = _groups(self.job)
-        for parameter in self.parameters.values():
-            parameter.grad = None
-        distributed.barrier()
-        with self.collectives:
-            timings = self.iterate()
-        self._reduce(groups)
-        distributed.barrier()
+    def report(self, timings: Sequence[Timing]) -> Report:
+        """What came of it, gradients summed."""
         speaks = not self.duty.replica and not self.duty.shard
         gradients = {name: _on_cpu(each.grad) for name, each in self.parameters.items()} if speaks else {}
         summed = getattr(self.collectives, "num_bytes", 0.0)
         losses = {} if self.duty.shard else self.losses
         sent = self.bytes_sent, self.held_bytes, summed, self.gradient_bytes
-        return Report(self.rank, losses, gradients, *sent, tuple(timings))
+        return Report(self.place, losses, gradients, *sent, tuple(timings))
 
     def iterate(self) -> list[Timing]:
         """Run all passes; when each ran, once all that it waits for had come."""
-        timings = []
-        for task in self.duty.passes:
-            came = [self._await(sample, task.is_forward) for sample in task.samples]
-            start = time.perf_counter()
-            for sample, tensors in zip(task.samples, came, strict=True):
+        timings = [self.perform(task) for task in self.duty.passes]
+        self.wait()
+        return timings
+
+    def perform(self, task: Pass) -> Timing:
+        """Run a pass, once all that it waits for has come."""
+        came = [{} if task.kind == "W" else self._await(sample, task.is_forward) for sample in task.samples]
+        start = time.perf_counter()
+        for sample, tensors in zip(task.samples, came, strict=True):
+            if task.kind == "W":
+                self._backward_to_weights(sample)
+            else:
                 (self._forward if task.is_forward else self._backward)(sample, tensors)
-            timings.append(self.timing(task, start))
+        return self.timing(task, start)
+
+    def wait(self) -> None:
+        """Until all that was sent has arrived."""
         for work, _ in self.unsent:
             work.wait()
-        return timings
 
     def timing(self, task: Pass, start: float) -> Timing:
         """A pass that began at ``start`` and ends now."""
@@ -172,7 +179,7 @@ class Process:
             import torch
 
             torch.cuda.synchronize(self.device)
-        return Timing(self.rank, task.is_forward, task.index, start, time.perf_counter())
+        return Timing(self.place, task.kind, task.index, start, time.perf_counter())
 
     def _await(self, sample: int, is_forward: bool) -> dict[str, Any]:
         """What a pass of a sample waits for: tensors of stages before, or their gradients from those behind, summed."""
@@ -195,7 +202,7 @@ class Process:
                 kept.sent[each.name] = torch.autograd.graph.get_gradient_edge(values[each.name])
             if not self.duty.shard:
                 for taker in each.targets:
-                    self._send(values[each.name], each, self.owners[taker, sample], sample, True)
+                    self._send(values[each.name], each, self._owner(taker, sample), sample, True)
         kept.loss = self.loss(values, sample)
 
     def compute(self, sample: int, received: dict[str, Any]) -> dict[str, Any]:
@@ -269,24 +276,49 @@ class Process:
     def _backward(self, sample: int, came: dict[str, Any]) -> None:
         import torch
 
-        kept = self.kept.pop(sample)
+        kept = self.kept[sample]
         roots, gradients = [kept.sent[name] for name in came], list(came.values())
         if kept.loss is not None:
             roots.append(kept.loss)
             gradients.append(torch.full_like(kept.loss, 1.0 / self.job.layout.num_samples))
-        if roots:
-            torch.autograd.backward(roots, gradients)
-        for each in self.incoming:
-            if each.has_gradient and not self.duty.shard:
-                leaf = kept.received[each.name]
-                gradient = torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
-                self._send(gradient, each, self.owners[each.source, sample], sample, False)
+        leaves = {each.name: kept.received[each.name] for each in self.incoming if each.has_gradient}
+        if self.is_apart:
+            kept.roots, kept.gradients = roots, gradients
+            found = [None] * len(leaves)
+            if roots and leaves:
+                found = torch.autograd.grad(
+                    roots, list(leaves.values()), gradients, retain_graph=True, allow_unused=True
+                )
+        else:
+            del self.kept[sample]
+            if roots:
+                torch.autograd.backward(roots, gradients)
+            found = [leaf.grad for leaf in leaves.values()]
+        for each, gradient in zip((each for each in self.incoming if each.has_gradient), found, strict=True):
+            if not self.duty.shard:
+                sent = torch.zeros_like(leaves[each.name]) if gradient is None else gradient
+                self._send(sent, each, self._owner(each.source, sample), sample, False)
+
+    def _backward_to_weights(self, sample: int) -> None:
+        """The gradients of weights, whose way back to them is gone once more."""
+        import torch
+
+        kept = self.kept.pop(sample)
+        if kept.roots:
+            torch.autograd.backward(kept.roots, kept.gradients)
+
+    def _owner(self, stage: int, sample: int) -> int:
+        """The process that runs a sample of a stage."""
+        return self.job.layout.rank_of(self.owners[stage, sample])
 
     def _send(self, tensor: Any, each: Tensor, to: int, sample: int, is_forward: bool) -> None:
         from torch import distributed
 
         self.unsent = [(work, data) for work, data in self.unsent if not work.is_completed()]
         data = tensor.detach().contiguous()
+        if to == self.rank:
+            self.box[(each.name, each.source, is_forward), sample] = data
+            return
         group, tag = self._line(self.rank, to, each, sample, is_forward)
         self.unsent.append((distributed.isend(data, to, group=group, tag=tag), data))
         self.bytes_sent += each.num_bytes
@@ -295,8 +327,11 @@ class Process:
         import torch
         from torch import distributed
 
+        source = self.rank - 1 if self.duty.shard else self._owner(stage, sample)
+        if source == self.rank:
+            data = self.box.pop(((each.name, each.source, is_forward), sample))
+            return data.requires_grad_() if is_forward and each.has_gradient else data
         data = torch.empty(each.shape, dtype=each.dtype, device=self.device)
-        source = self.rank - 1 if self.duty.shard else self.owners[stage, sample]
         group, tag = self._line(source, self.rank, each, sample, is_forward)
         distributed.recv(data, source, group=group, tag=tag)
         if self.duty.shard + 1 < self.duty.degree:
@@ -309,31 +344,7 @@ class Process:
             return self.lines[source, to, is_forward], 0
         return None, (sample * len(self.number) + self.number[each.name, each.source]) * 2 + is_forward
 
-    def _reduce(self, groups: Mapping[tuple[int, ...], Any]) -> None:
-        """Sum the gradients of each parameter over all replicas that use it, and stages that share it.
-
-        Those of shared blocks are gathered in between, to be compared whole.
-        """
-        import torch
-
-        sums = gradient_sums(self.job.stages, self.job.layout)
-        for name in (name for name, each in sums.items() if each.is_cut and name in self.shares):
-            share = self.shares[name]
-            if share.requires_grad:
-                gradient = torch.zeros_like(share) if share.grad is None else share.grad
-                share.grad = gradient.redistribute(placements=share.placements)
-                self._sum(share.grad, sums[name], groups)
-        for block in self.sharded:
-            for path, gradient in block.gradients().items():
-                parameter = attribute(block.inner, path)
-                parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
-        for name, each in sums.items():
-            parameter = self.parameters.get(name)
-            if parameter is not None and parameter.requires_grad and not each.is_cut:
-                parameter.grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-                self._sum(parameter.grad, each, groups)
-
-    def _sum(self, gradient: Any, each: GradientSum, groups: Mapping[tuple[int, ...], Any]) -> None:
+    def sum(self, gradient: Any, each: GradientSum, groups: Mapping[tuple[int, ...], Any]) -> None:
         """Sum a gradient, or this process's share of it, in place."""
         from torch import distributed
 
@@ -349,6 +360,60 @@ class Process:
 
         members = len(each.group_of(self.rank)) or 1
         self.gradient_bytes += ring(members) * gradient.numel() * gradient.element_size()
+
+
+def run_together(members: Sequence[Process]) -> list[Report]:
+    """Run the iteration with all stages of a process, in its order, and sum gradients."""
+    from torch import distributed
+
+    job, rank = members[0].job, members[0].rank
+    groups = _groups(job)
+    for member in members:
+        for parameter in member.parameters.values():
+            parameter.grad = None
+    distributed.barrier()
+    if len(members) == 1:
+        with members[0].collectives:
+            timings = {members[0].place: members[0].iterate()}
+    else:
+        by_number = {member.place: member for member in members}
+        timings = {number: [] for number in by_number}
+        for number, task in job.layout.passes_of(rank):
+            with by_number[number].collectives:
+                timings[number].append(by_number[number].perform(task))
+        for member in members:
+            member.wait()
+    _reduce(job, members, groups)
+    distributed.barrier()
+    return [member.report(timings[member.place]) for member in members]
+
+
+def _reduce(job: Job, members: Sequence[Process], groups: Mapping[tuple[int, ...], Any]) -> None:
+    """Sum the gradients of each parameter over all replicas that use it, and stages that share it.
+
+    Those of shared blocks are gathered in between, to be compared whole. All processes go through them in one order.
+    """
+    import torch
+
+    sums = gradient_sums(job.stages, job.layout)
+    users = {name: [member for member in members if name in member.parameters] for name in sums}
+    for name, each in sums.items():
+        for member in users[name]:
+            if each.is_cut and name in member.shares and member.shares[name].requires_grad:
+                share = member.shares[name]
+                gradient = torch.zeros_like(share) if share.grad is None else share.grad
+                share.grad = gradient.redistribute(placements=share.placements)
+                member.sum(share.grad, each, groups)
+    for block in (block for member in members for block in member.sharded):
+        for path, gradient in block.gradients().items():
+            parameter = attribute(block.inner, path)
+            parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
+    for name, each in sums.items():
+        for member in users[name][:1]:  # stages of a process that share a parameter have it once
+            parameter = member.parameters[name]
+            if parameter.requires_grad and not each.is_cut:
+                parameter.grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+                member.sum(parameter.grad, each, groups)
 
 
 def _alone(tensor: Any) -> Any:
@@ -369,14 +434,16 @@ def _lines(job: Job) -> dict[tuple[int, int, bool], Any]:
     """A group for each pair of processes and direction, where messages have no tags."""
     from torch import distributed
 
-    owners = job.layout.owners()
+    made = job.layout
+    owners = {key: made.rank_of(number) for key, number in made.owners().items()}
     found: dict[tuple[int, int, bool], Any] = {}
     for each in job.stages.tensors:
         for taker in each.targets:
-            for sample in range(job.layout.num_samples):
+            for sample in range(made.num_samples):
                 source, to = owners[each.source, sample], owners[taker, sample]
-                found[source, to, True] = found[to, source, False] = None
-    for rank, duty in enumerate(job.layout.duties):
+                if source != to:
+                    found[source, to, True] = found[to, source, False] = None
+    for rank, duty in enumerate(made.duties[: made.num_processes]):
         if duty.shard:
             found[rank - 1, rank, True] = found[rank - 1, rank, False] = None
     return {line: distributed.new_group(sorted(line[:2])) for line in sorted(found)}
@@ -387,7 +454,7 @@ def _mesh(job: Job, rank: int) -> Any:
     from torch import distributed
 
     found = None
-    for first, duty in enumerate(job.layout.duties):
+    for first, duty in enumerate(job.layout.duties[: job.layout.num_processes]):
         if duty.degree > 1 and not duty.shard:
             group = distributed.new_group(range(first, first + duty.degree))
             if first <= rank < first + duty.degree:

@@ -99,7 +99,7 @@ class Run(Numbers):
         """The object that ``planner run --json`` prints."""
         return {
             "ok": self.ok,
-            "processes": len(self.layout.duties),
+            "processes": self.layout.num_processes,
             "loss_error": self.loss_error,
             "gradient_error": self.gradient_error,
             "parameters": self.parameters,
@@ -125,7 +125,7 @@ class Run(Numbers):
         """The object that ``planner run --out`` writes, for ``planner fidelity``: the run with all its passes."""
 
         def rows(timings: Sequence[Timing]) -> list[list[Any]]:
-            return [[t.rank, "F" if t.is_forward else "B", t.index, t.start_s, t.end_s] for t in timings]
+            return [[t.rank, t.kind, t.index, t.start_s, t.end_s] for t in timings]
 
         memory: dict[str, Any] = {}
         if self.peak_bytes is not None and None not in self.memory_planned:
@@ -189,7 +189,7 @@ def run_plan(
     content = plan["plan"] if "plan" in plan and "status" in plan else plan
     made = layout(instance, family_of(instance).plan_from_json(instance, content), verdict.problem, orders)
     require_torch()
-    expect_places(len(made.duties), backend, runtime)
+    expect_places(made.num_processes, backend, runtime)
     if backend == "emulated":
         expect_emulated(made, runtime)
     degrees = {duty.stage: duty.degree for duty in made.duties}
@@ -223,7 +223,9 @@ def _run(outcome: Outcome, made: Layout, model: str) -> Run:
     said = outcome.value
     if isinstance(said, dict) and isinstance(said.get("failed"), str):
         raise RunError(said["failed"])
-    wrong = f"{model}: reply of its process is no run of {len(made.duties)} processes; expected a function that returns"
+    wrong = (
+        f"{model}: reply of its process is no run of {made.num_processes} processes; expected a function that returns"
+    )
     try:
         found = Run(**vars(TypeAdapter(Numbers).validate_python(said["found"])), layout=made, printed=outcome.printed)
     except (ValidationError, TypeError, KeyError):
@@ -310,12 +312,14 @@ def run_program(
     job = Job(program, made, stages, objective, file, backend, deadline.left_s() + _WAIT_S, is_pipelined)
     if job.is_pipelined:
         expect_pipelined(job)
-    names = [f"process {number} ({duty})" for number, duty in enumerate(made.duties)]
+    own = [[str(made.duties[number]) for number in made.duties_of(rank)] for rank in range(made.num_processes)]
+    names = [f"process {rank} ({'; '.join(duties)})" for rank, duties in enumerate(own)]
     begin()
     if backend == "emulated":
         reports = run_emulated(job)
         return _judge(job, reports, _whole(job) if check else None, simulated)
-    reports = run_all(lambda rank: run_process(job, rank), names, deadline)
+    came = run_all(lambda rank: run_process(job, rank), names, deadline)
+    reports = sorted((report for part in came for report in part), key=lambda each: each.rank)
     whole = run_all(lambda _: _whole(job), ["the whole model"], deadline)[0] if check else None
     return _judge(job, reports, whole, simulated)
 
@@ -383,7 +387,7 @@ def _from_first(reports: Sequence[Report]) -> list[Timing]:
     """The passes as they ran, the first of them at 0."""
     start = min(each.start_s for report in reports for each in report.timings)
     return [
-        Timing(each.rank, each.is_forward, each.index, each.start_s - start, each.end_s - start)
+        Timing(each.rank, each.kind, each.index, each.start_s - start, each.end_s - start)
         for report in reports
         for each in report.timings
     ]
@@ -407,11 +411,11 @@ def _simulate_again(made: Layout, measured: Sequence[Timing]) -> float:
     duties = []
     for rank, duty in enumerate(made.duties):
         seconds = {
-            kind: [each.end_s - each.start_s for each in measured if each.rank == rank and each.is_forward == kind]
-            for kind in (True, False)
+            kind: [each.end_s - each.start_s for each in measured if each.rank == rank and each.kind == kind]
+            for kind in "FBW"
         }
-        forward, backward = (math.fsum(seconds[kind]) / max(1, len(seconds[kind])) for kind in (True, False))
-        duties.append(replace(duty, forward_s=forward, backward_s=backward))
+        forward, backward, weights = (math.fsum(each) / max(1, len(each)) for each in seconds.values())
+        duties.append(replace(duty, forward_s=forward, backward_s=backward, weight_s=weights))
     return max(each.end_s for each in simulate(replace(made, duties=tuple(duties))))
 
 

@@ -35,13 +35,16 @@ def gradient_sums(stages: Stages, made: Layout) -> dict[str, GradientSum]:
     for name in sorted({name for parameters in stages.parameters for name in parameters}):
         users = [stage for stage, parameters in enumerate(stages.parameters) if name in parameters]
         ways = {stage: _cuts(stages.blocks[stage], stages.parameters[stage][name]) for stage in users}
-        duties = [(rank, duty) for rank, duty in enumerate(made.duties) if duty.stage in ways]
+        duties = [(number, duty) for number, duty in enumerate(made.duties) if duty.stage in ways]
         first = ways[users[0]]
+        ranks = {made.rank_of(number) for number, _ in duties}
         is_same = len({duty.degree for _, duty in duties}) == 1 and all(way == first for way in ways.values())
-        is_cut = is_same and len(first) == 1 and first[0] is not None
+        is_cut = is_same and len(ranks) == len(duties) and len(first) == 1 and first[0] is not None
         shards = duties[0][1].degree if is_cut or (is_same and set(first) == {None}) else 1
-        groups = (tuple(rank for rank, duty in duties if duty.shard == shard) for shard in range(shards))
-        found[name] = GradientSum(tuple(groups), is_cut)
+        groups = (
+            sorted({made.rank_of(number) for number, duty in duties if duty.shard == shard}) for shard in range(shards)
+        )
+        found[name] = GradientSum(tuple(map(tuple, groups)), is_cut)
     return found
 
 

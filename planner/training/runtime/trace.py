@@ -25,16 +25,14 @@ def _events(group: int, name: str, made: Layout, timings: Sequence[Timing], fact
     for rank, duty in enumerate(made.duties):
         events.append(_name_event("thread_name", group, rank, str(duty)))
     samples = {
-        (rank, each.is_forward, each.index): each.samples
-        for rank, duty in enumerate(made.duties)
-        for each in duty.passes
+        (rank, each.kind, each.index): each.samples for rank, duty in enumerate(made.duties) for each in duty.passes
     }
     for each in timings:
-        kind = "forward" if each.is_forward else "backward"
-        own = samples[each.rank, each.is_forward, each.index]
+        kind = {"F": "forward", "B": "backward", "W": "weights"}[each.kind]
+        own = samples[each.rank, each.kind, each.index]
         events.append(
             {
-                "name": f"{kind[0].upper()}{each.index}",
+                "name": f"{each.kind}{each.index}",
                 "cat": kind,
                 "ph": "X",
                 "pid": group,

@@ -83,12 +83,12 @@ def test_passes_are_placed_by_how_long_they_took(tmp_path: Path) -> None:
 
 
 def test_measured_seconds_take_the_place_of_planned_ones() -> None:
-    passes = (Pass(True, 0, (0,)), Pass(False, 0, (0,)))
+    passes = (Pass("F", 0, (0,)), Pass("B", 0, (0,)))
     made = Layout({0: 0, 1: 1}, frozenset(), tuple(Duty(s, 0, passes, 0, 0, 1.0, 2.0) for s in (0, 1)), 1, ((0, 1),))
     assert max(each.end_s for each in simulate(made)) == 6.0
-    seconds = {(0, True, 0): 3.0, (1, True, 0): 1.0, (1, False, 0): 4.0, (0, False, 0): 0.5}
-    found = {(each.rank, each.is_forward): (each.start_s, each.end_s) for each in simulate(made, seconds)}
-    assert found == {(0, True): (0, 3), (1, True): (3, 4), (1, False): (4, 8), (0, False): (8, 8.5)}
+    seconds = {(0, "F", 0): 3.0, (1, "F", 0): 1.0, (1, "B", 0): 4.0, (0, "B", 0): 0.5}
+    found = {(each.rank, each.kind): (each.start_s, each.end_s) for each in simulate(made, seconds)}
+    assert found == {(0, "F"): (0, 3), (1, "F"): (3, 4), (1, "B"): (4, 8), (0, "B"): (8, 8.5)}
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_tensor_parallel_stages_are_refused() -> None:
     from planner.process.errors import UsageError
     from planner.training.runtime.emulated import expect_emulated
 
-    passes = (Pass(True, 0, (0,)), Pass(False, 0, (0,)))
+    passes = (Pass("F", 0, (0,)), Pass("B", 0, (0,)))
     made = Layout({0: 0}, frozenset(), (Duty(0, 0, passes, 0, 0, 1.0, 2.0, 0, 2),), 1, ())
     with pytest.raises(UsageError, match="tp_degree 2 of stage 0"):
         expect_emulated(made, "own")

@@ -50,28 +50,34 @@ PLANS = (
     plan((4, 4), dp=2), plan((2, 6), dp=2), plan((3, 5), "gpipe", dp=2), plan((3, 3, 2)), plan((1, 1, 6)),
     plan((5, 2, 1), "gpipe"),
     plan((2, 2, 2, 2)), plan((3, 2, 2, 1)), plan((1, 1, 1, 5)), plan((4, 2, 1, 1), "gpipe"),
+    plan((2, 2, 2, 2), "interleaved", V=2), plan((1, 3, 2, 2), "interleaved", dp=2, V=2),
+    plan((1, 1, 1, 1, 2, 2), "interleaved", V=3), plan((4, 4), "zb-h1"), plan((3, 2, 2, 1), "zb-h1"),
 )  # fmt: skip
 
 
 @pytest.mark.parametrize("given", PLANS)
 def test_processes_of_a_strategy_run_its_orders(given: dict[str, Any]) -> None:
     """What `planner run` simulates of them, replica by replica, is the definition's iteration."""
-    instance = sleeping(schedule="1f1b,gpipe")
+    instance = sleeping(schedule="1f1b,gpipe,interleaved,zb-h1", virtual_stages=3)
     own = FAMILY.plan_from_json(instance, given)
     made = layout(instance, own, "training_strategy")
-    passes = [[("FB"[not task.is_forward], task.index) for task in duty.passes] for duty in made.duties]
-    wanted = [[(action.kind, action.microbatch) for action in order] for order in orders(instance, own)]
-    assert passes == [order for order in wanted for _ in range(own.dp_degree)]
+    passes = [
+        [(task.kind, made.duties[number].stage, task.index) for number, task in made.passes_of(rank)]
+        for rank in range(made.num_processes)
+    ]
+    assert passes == [list(order) for order in orders(instance, own) for _ in range(own.dp_degree)]
     timings = simulate(made)
     assert max(each.end_s for each in timings) == pytest.approx(iteration(instance, own).makespan_s, rel=1e-12)
-    assert len({each.rank for each in timings}) == own.pp_degree * own.dp_degree
+    assert made.num_processes == own.pp_degree * own.dp_degree
+    assert len({each.rank for each in timings}) == len(own.chunks) * own.dp_degree
 
 
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (plan((2, 2, 2, 2), "interleaved", V=2), "2 chunks on a device'; expected one, under 1f1b or gpipe"),
-        (plan((4, 4), "zb-h1"), "the schedule zb-h1'; expected one, under 1f1b or gpipe"),
+        (plan((2, 2, 2, 2), "interleaved", V=2) | {"cp_degree": 2}, "cp_degree 2, ep_degree 1'; expected 1 of both"),
+        (plan((4, 4), "zb-h1") | {"tp_degree": 2}, "tp_degree 2 under zb-h1'; expected 1"),
+        (plan((2, 2, 2, 2), "interleaved", dp=5, V=2), "2 micro-batches of replica 0|1 micro-batches of replica 3"),
     ],
 )
 def test_other_strategies_are_not_run(given: dict[str, Any], words: str) -> None:
@@ -84,7 +90,7 @@ def test_other_strategies_are_not_run(given: dict[str, Any], words: str) -> None
 def test_the_order_of_plans_is_the_measured_one() -> None:
     """No process wakes early, so a run is no shorter than its simulation; overhead is small beside the sleep."""
     pytest.importorskip("torch", reason="needs PyTorch (extra torch)", exc_type=ImportError)
-    instance = sleeping(schedule="1f1b,gpipe")
+    instance = sleeping(schedule="1f1b,gpipe,interleaved,zb-h1", virtual_stages=3)
     rows = []
     for given in PLANS:
         found = run_plan(given, instance, MODEL)

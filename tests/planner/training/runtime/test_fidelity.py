@@ -76,7 +76,7 @@ def test_waiting_is_what_measured_passes_do_not_explain() -> None:
         (record(simulated=[]), "simulated is []"),
         (record(resimulated_s=None), "resimulated_s is"),
         (record(processes=None), "processes is None; expected a whole number"),
-        (record(held_bytes=[5]), "len(held_bytes) is 1; expected 2, one for each process"),
+        (record(held_bytes=[5]), "len(held_bytes) is 1; expected 2, as bytes_sent has"),
         (record(bytes_sent=[8, 8, 8]), "len(bytes_sent) is 3; expected 2"),
         (record(measured=PASSES[:3]), "len(measured) is 3; expected 4 passes, as in simulated, B0 of process 0"),
         (record(simulated=PASSES[1:]), "len(simulated) is 3; expected 4 passes, as in measured, F0 of process 0"),
@@ -172,7 +172,7 @@ def test_float32_beyond_its_limit_is_said_to_be_rounding_perhaps(
     sums = dict.fromkeys(
         ("bytes_sent", "bytes_planned", "held_bytes", "held_planned", "gradient_bytes", "gradient_planned"), (1.0,)
     )
-    layout = SimpleNamespace(duties=(Duty(0, 0, (), 0.0, 0.0, 0.0, 0.0),))
+    layout = SimpleNamespace(duties=(Duty(0, 0, (), 0.0, 0.0, 0.0, 0.0),), num_processes=1)
     checked = {"ok": False, "loss_error": 0.0, "gradient_error": error, "parameters": 4, "compared": compared}
     run: Any = SimpleNamespace(layout=layout, seconds=1.0, loss=1.0, tolerance=tolerance, **checked, **sums)
     show_run(run)
@@ -192,7 +192,7 @@ def test_other_bytes_are_explained(planned: tuple[float, float], summed: float, 
     duty = Duty(0, 0, (), 0.0, 0.0, 0.0, 0.0, device=5)
     bytes_moved = {"bytes_sent": (8, 4), "bytes_planned": planned, "held_bytes": (1, 1), "held_planned": (1, 1)}
     bytes_moved |= {"gradient_bytes": (summed, summed), "gradient_planned": (3.0, 3.0)}
-    layout = SimpleNamespace(duties=(duty, duty))
+    layout = SimpleNamespace(duties=(duty, duty), num_processes=2)
     run: Any = SimpleNamespace(layout=layout, seconds=1.0, loss=1.0, tolerance=None, **bytes_moved)
     show_run(run)
     out = capsys.readouterr().out

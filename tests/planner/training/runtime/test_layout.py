@@ -142,16 +142,16 @@ def test_operators_alone_run_as_their_memory_counts() -> None:
 
 
 def test_simulated_passes_wait_for_what_they_need() -> None:
-    times = {(each.rank, each.is_forward, each.index): each for each in simulate(branches())}
-    assert times[2, True, 0].end_s == 3.0  # three samples in turn
-    assert times[3, True, 0].start_s == 3.0 and times[3, True, 0].end_s == 5.0
-    assert times[4, True, 0].start_s == 3.0 and times[4, True, 0].end_s == 4.0
-    assert times[0, False, 0].start_s == times[3, False, 0].end_s == 9.0
+    times = {(each.rank, each.kind, each.index): each for each in simulate(branches())}
+    assert times[2, "F", 0].end_s == 3.0  # three samples in turn
+    assert times[3, "F", 0].start_s == 3.0 and times[3, "F", 0].end_s == 5.0
+    assert times[4, "F", 0].start_s == 3.0 and times[4, "F", 0].end_s == 4.0
+    assert times[0, "B", 0].start_s == times[3, "B", 0].end_s == 9.0
     assert len(times) == 5 * 4
 
 
 def test_processes_that_wait_for_each_other_are_refused() -> None:
-    forward, backward = Pass(True, 0, (0,)), Pass(False, 0, (0,))
+    forward, backward = Pass("F", 0, (0,)), Pass("B", 0, (0,))
     duties = [Duty(stage, 0, (forward, backward), 0.0, 0.0, 1.0, 1.0) for stage in (0, 1)]
     whole = Layout({}, frozenset(), tuple(duties), 1, ((0, 1),))
     assert simulate(whole)[-1].end_s == 4.0

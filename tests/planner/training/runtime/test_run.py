@@ -92,6 +92,34 @@ def test_runs_compute_what_the_whole_model_does(call: Any, stages: Any) -> None:
     assert found["bytes_sent"] == found["bytes_planned"]
 
 
+@pytest.mark.parametrize(
+    ("chunks", "schedule", "dp", "V"),
+    [
+        ([[0], [1], [2], [3, 4]], "interleaved", 1, 2),
+        ([[0], [1], [2, 3], [4]], "interleaved", 3, 2),
+        ([[0, 1], [2], [3, 4]], "zb-h1", 2, 1),
+    ],
+)
+def test_stages_of_a_process_and_split_passes_compute_what_the_whole_model_does(
+    call: Any, chunks: list[list[int]], schedule: str, dp: int, V: int, tmp_path: Path
+) -> None:
+    instance = {"problem": "training_strategy", "schema_version": 1, "flat": chain(), "virtual_stages": 2}
+    instance["schedules"] = ["1f1b", "interleaved", "zb-h1"]
+    degrees = {"pp_degree": len(chunks) // V, "tp_degree": 1, "dp_degree": dp, "virtual_stages": V}
+    tmpcs = dict.fromkeys(map(str, range(5)), "keep")
+    made = {**degrees, "schedule": schedule, "chunks": chunks, "tmpcs": tmpcs}
+    record = tmp_path / "run.json"
+    code, out, _ = call(instance, made, "language", "--check", "--json", "--out", str(record))
+    found = json.loads(out)
+    assert code == 0 and found["ok"] and found["processes"] == degrees["pp_degree"] * dp
+    assert found["loss_error"] <= 1e-12 and found["gradient_error"] <= 1e-12
+    assert found["parameters"] == found["parameters_compared"] == 45
+    assert found["bytes_sent"] == found["bytes_planned"] and len(found["bytes_sent"]) == len(chunks) * dp
+    passes = json.loads(record.read_text())["measured"]
+    assert {row[1] for row in passes} == ({"F", "B", "W"} if schedule == "zb-h1" else {"F", "B"})
+    assert main(["fidelity", str(record)]) == 0
+
+
 def test_another_schedule_is_kept(call: Any, tmp_path: Path) -> None:
     tasks: list[Any] = [[stage, "F", m, 10 * stage + m, 10 * stage + m + 1] for stage in (0, 1) for m in range(6)]
     tasks += [[stage, "B", m, 50 - 10 * stage + m, 51 - 10 * stage + m] for stage in (0, 1) for m in range(6)]

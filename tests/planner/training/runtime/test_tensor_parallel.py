@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import planner
 from instances.exchange import to_json
 from instances.generators.hardware import HARDWARE
 from planner.training.capture.choices import Choices, Work
@@ -79,6 +80,23 @@ def test_shares_compute_and_exchange_what_the_plan_says(kind: str, tmp_path: Pat
     assert more == TIED.get(kind, [0.0] * found["processes"])
     terms = {term.term: term for term in fidelity(record).terms}
     assert terms["gradients"].measured == sum(record["gradient_bytes"])
+
+
+def test_two_stages_of_each_process_are_shared(tmp_path: Path, capfd: Any) -> None:
+    """Interleaved on two devices of two chunks, twice two processes; the table is tied across two of them."""
+    flat = to_json(planner.load(imported("gpt"), linearize="id"))
+    instance = {"problem": "training_strategy", "schema_version": 1, "flat": flat, "virtual_stages": 2}
+    instance["schedules"] = ["1f1b", "interleaved"]
+    degrees = {"pp_degree": 2, "tp_degree": 2, "dp_degree": 1, "virtual_stages": 2, "schedule": "interleaved"}
+    tmpcs = {str(layer["id"]): "vanilla" for layer in flat["layers"]} | {"2": "activation recomp"}
+    made = {**degrees, "chunks": [[0, 1], [2, 3], [4], [5, 6]], "tmpcs": tmpcs}
+    code = run(tmp_path, instance, made, "gpt", "--check", "--json", "--quiet")
+    out, err = capfd.readouterr()
+    assert code == 0, (out, err)
+    found = json.loads(out)
+    assert found["processes"] == 4 and len(found["bytes_sent"]) == 8
+    assert found["loss_error"] <= 1e-12 and found["gradient_error"] <= 1e-12
+    assert found["bytes_sent"] == found["bytes_planned"] and found["collective_bytes"] == found["collective_planned"]
 
 
 def test_all_reduces_are_those_of_the_formula() -> None:
