@@ -5,7 +5,7 @@ Source: Piper, section 4 (the recursion for dp[D][k][s]) and Appendix D.
 
 import numpy as np
 
-from formulations.compiled.kernels.bitsets import has, subset
+from formulations.compiled.kernels.bitsets import subset
 from formulations.compiled.numba_kernels import (
     FLAG,
     FLOAT,
@@ -19,7 +19,7 @@ from formulations.compiled.numba_kernels import (
     kernel,
 )
 from formulations.stage_partitioning.kernels.arrays import LATTICE, PROFILE, SCRATCH, SWAP_ORDERS
-from formulations.stage_partitioning.kernels.labels import boundary, first_degree, saving_order
+from formulations.stage_partitioning.kernels.labels import NOISE, boundary, first_degree, saving_order
 from formulations.stage_partitioning.kernels.stage import assemble
 from formulations.tmpc_knapsack.kernels.published import rerank, sort_once, truncating
 from formulations.tmpc_knapsack.kernels.search import solve_arrays
@@ -27,6 +27,8 @@ from formulations.tmpc_knapsack.kernels.search import solve_arrays
 RERANK, SORT_ONCE, TRUNCATING, EXACT = 0, 1, 2, 3
 
 STOPPED = -1.0
+#: The knapsack is not solved (yet).
+UNPRICED = -2.0
 HALTED = -1
 
 
@@ -36,10 +38,12 @@ def swapped(bits, i, j, q, in_flight, cost, excess, length, owner, rise, saving)
     for r in range(length[q, in_flight]):
         if excess <= 0:
             return cost
-        v = owner[q, in_flight, r]
-        if has(bits, j, v) and not has(bits, i, v):
-            excess -= saving[q, in_flight, r]
-            cost += rise[q, in_flight, r]
+        v = np.uint64(owner[q, in_flight, r])
+        word = bits[j, v >> np.uint64(6)] & ~bits[i, v >> np.uint64(6)]
+        # Of nodes outside the stage 0 bytes and 0 time: a branch is guessed wrong as often as not.
+        inside = np.float64(np.int64((word >> (v & np.uint64(63))) & np.uint64(1)))
+        excess -= inside * saving[q, in_flight, r]
+        cost += inside * rise[q, in_flight, r]
     return cost if excess <= 0 else np.inf
 
 
@@ -103,12 +107,14 @@ def fill_table(profile, lattice, capacity, rule, cutoff, low, width, offset, tab
     dp[i][k][s] is ``table[offset[i] + s * width[i] + k - low[i]]`` for low[i] <= k < low[i] + width[i]: fewer devices
     cannot run downset i within the cutoff, more would be missing for the rest. ``smallest[i]``, ``largest[i]``: the
     range of s with a finite entry; ``fewest[i, s]``: with fewer devices there is none. Order of the loops: D, D', t, d,
-    s, k. ``stats``: pairs, knapsacks, updates (entries that the recursion takes the least of).
+    s, k. ``stats``: pairs, knapsacks, updates (entries that the recursion takes the least of), all of them the
+    recursion's: without a cutoff no knapsack is solved whose fastest choice would improve no entry.
     A call does D' from ``first_row`` to ``last_row`` - 1 and those D from ``first_later`` to ``last_later`` - 1 that
     ``part`` owns (their number modulo ``parts``). Returns 0, or HALTED.
     """
     bits, work = lattice.bits, lattice.work
     degrees, resync, tp, S = profile.dp_degrees, profile.resync, profile.tp_degrees, profile.max_s
+    falling = cutoff == np.inf
     for j in range(first_later, last_later):
         if j % parts != part or width[j] <= 0:
             continue
@@ -130,6 +136,7 @@ def fill_table(profile, lattice, capacity, rule, cutoff, low, width, offset, tab
                 light_b = lattice.light_static[q, j] - lattice.light_static[q, i]
                 fast_a = lattice.fast_per_microbatch[q, j] - lattice.fast_per_microbatch[q, i]
                 fast_b = lattice.fast_static[q, j] - lattice.fast_static[q, i] - profile.memory
+                around = lattice.time[q, j] + lattice.entering[q, j] + lattice.leaving[q, i]
                 sorted_once = order.use[q] != 0 and rule <= SORT_ONCE
                 scratch.size[0] = -1
                 index = 0
@@ -137,29 +144,40 @@ def fill_table(profile, lattice, capacity, rule, cutoff, low, width, offset, tab
                     index = first_degree(degrees, resync, index, base, weight, cutoff)
                     if index == len(degrees) or degrees[index] * t > high_j - low[i]:
                         break
-                    d, known, tps = degrees[index], 0, np.inf
+                    d, in_flight, tps = degrees[index], 0, UNPRICED
+                    cost = base + resync[index] * weight
+                    cheapest = cost / d
+                    if not sorted_once:  # other rules sum over nodes: no difference of sums over downsets
+                        cheapest -= NOISE * (around + resync[index] * lattice.weight[q, j]) / d
+                    first, last = max(low[j], low[i] + d * t), high_j
+                    if i > 0:
+                        last = min(last, low[i] + width[i] - 1 + d * t)
                     for s in range(smallest[i] + d, min(largest[i] + d, S) + 1):
-                        in_flight = (s + d - 1) // d
-                        if light_a * in_flight + light_b > profile.memory:
-                            break
-                        if in_flight != known:
-                            known = in_flight
+                        if s > in_flight * d:
+                            in_flight = (s + d - 1) // d
+                            if light_a * in_flight + light_b > profile.memory:
+                                break
                             stats[1] += 1
+                            tps = UNPRICED
+                        begin, to = max(first, fewest[i, s - d] + d * t), offset[j] + s * width[j] - low[j]
+                        beaten = falling and (begin > last or table[to + begin] <= max(cheapest, tps))
+                        if tps == UNPRICED and not beaten:
                             if sorted_once:
-                                cost = base + resync[index] * weight
-                                excess = fast_a * in_flight + fast_b
-                                tps = swapped(bits, i, j, q, in_flight, cost, excess, order.length, order.owner,
-                                              order.rise, order.saving) / d  # fmt: skip
+                                tps = swapped(bits, i, j, q, in_flight, cost, fast_a * in_flight + fast_b, order.length,
+                                              order.owner, order.rise, order.saving) / d  # fmt: skip
                             else:
                                 tps = stage_tps(profile, lattice, capacity, rule, q, i, j, index, in_flight, order,
                                                 scratch, False, flag)  # fmt: skip
                             if tps == STOPPED:
                                 return HALTED
-                        if tps <= cutoff:
-                            updated = _update(low, width, offset, table, fewest, i, j, s, d, t, tps, cutoff == np.inf)
-                            if updated > 0:
-                                stats[2] += updated
-                                least, most = min(least, s), max(most, s)
+                        if tps > cutoff or first > last:
+                            continue
+                        stats[2] += last - first + 1
+                        least, most = min(least, s), max(most, s)
+                        if not beaten and begin <= last and tps < np.inf:
+                            fewest[j, s] = min(fewest[j, s], begin)
+                            behind = -1 if i == 0 else offset[i] + (s - d) * width[i] - low[i] - d * t + begin
+                            _update(table, to + begin, behind, last - begin + 1, tps, falling)
                     index += 1
         smallest[j], largest[j] = least, most
     return 0
@@ -194,40 +212,26 @@ def find_origin(profile, lattice, capacity, rule, low, width, offset, table, ord
 
 
 @inner(counted=False)
-def _update(low, width, offset, table, fewest, i, j, s, d, t, tps, falling):
-    """dp[j][k][s] = min(dp[j][k][s], max(dp[i][k - d t][s - d], tps)) for every k; how many entries that is about.
+def _update(table, to, behind, end, tps, falling):
+    """The ``end`` entries from ``to`` on become the least of themselves and the larger of ``tps`` and those ``behind``.
 
-    Those of fewer devices than any plan has are left alone, and, where entries are ``falling`` with k, those from the
-    first on that ``tps`` does not improve.
+    ``behind`` < 0: the stage is the first. Where entries are ``falling``, those from the first on that ``tps`` does not
+    improve are left alone.
     """
-    first = max(low[j], low[i] + d * t)
-    last = low[j] + width[j] - 1
-    if i > 0:
-        last = min(last, low[i] + width[i] - 1 + d * t)
-    count = max(0, last - first + 1)
-    if tps == np.inf or count == 0:
-        return count
-    fewest[j, s] = min(fewest[j, s], fewest[i, s - d] + d * t)
-    first = max(first, fewest[i, s - d] + d * t)
-    if first > last or (falling and table[offset[j] + s * width[j] + first - low[j]] <= tps):
-        return count
-    to = offset[j] + s * width[j] - low[j] + first
-    mine, begin, end = table[to : to + last - first + 1], 0, last - first + 1
+    mine, begin = table[to : to + end], 0
     while falling and begin < end:
         middle = (begin + end) >> 1
         if mine[middle] <= tps:
             end = middle
         else:
             begin = middle + 1
-    if i == 0:
+    if behind < 0:
         for k in range(end):
             mine[k] = min(mine[k], tps)
     else:
-        frm = offset[i] + (s - d) * width[i] - low[i] - d * t + first
-        behind = table[frm : frm + end]
+        before = table[behind : behind + end]
         for k in range(end):
-            mine[k] = min(mine[k], max(behind[k], tps))
-    return count
+            mine[k] = min(mine[k], max(before[k], tps))
 
 
 compile_kernels(__name__)
