@@ -153,6 +153,7 @@ def bring(
     choices = _with_degrees(choices, min(devices, device.devices_per_machine))
     if problem == "stage_graph":  # operators that devices share are for few methods
         choices = replace(choices, degrees=named)
+    _expect_shared(choices, work.microbatch)
     from planner.training.capture.trace import capture
 
     captured = capture(example.model, example.args, example.kwargs, name=model, granularity=granularity)
@@ -201,6 +202,21 @@ def _expect_used(problem: str, choices: Choices) -> None:
         if given and problem != "stage_partitioning":
             rule = f"none with --problem {problem}: only nodes of stage_partitioning have several"
             raise UsageError(f"{option} chooses configurations; expected {rule}")
+
+
+def _expect_shared(choices: Choices, microbatch: int) -> None:
+    """`UsageError` where configurations of shared nodes are offered, and no degree has them."""
+    above = [degree for degree in choices.degrees if degree > 1]
+    rules = {
+        "--sequence-parallel": (choices.sequence_parallel, bool(above)),
+        "--splits found": (choices.found_splits, bool(above)),
+        "--zero": (choices.zero != (), any(microbatch % degree == 0 for degree in above)),
+    }
+    for option, (given, is_possible) in rules.items():
+        if given and not is_possible:
+            degrees = f"--tp has {','.join(map(str, choices.degrees))}"
+            rule = f" that divides the {microbatch} samples of a micro-batch" if above else ""
+            raise UsageError(f"{option} is for nodes that devices share; expected a degree above 1{rule}: {degrees}")
 
 
 def _microbatches(given: int | None, batch: str | None, facts: Mapping[str, Any]) -> int:
