@@ -77,7 +77,7 @@ def _whole(instance: StageGraph) -> str | None:
     """Whether every operator runs on one device of a replica."""
     if len(instance.tp_degrees) == 1:
         return None
-    return "operators declare tensor-parallel degrees, which levels, cpsat and cpsat-orders alone take"
+    return "operators declare tensor-parallel degrees, for levels, cpsat and cpsat-orders alone (--schedule uniform)"
 
 
 def _planned(instance: StageGraph) -> str | None:
@@ -271,7 +271,7 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         source="all partitions of small models, with a micro-batch size and a k of every stage",
         solve=_code.upsets.configurations.solve,
         supports=_mixed,
-        limits=f"at most {_FEW} operators on identical devices, with objective tps and schedule per-stage or kfkb",
+        limits=f"at most {_FEW} operators on identical devices, {_WHOLE}, objective tps, schedule per-stage or kfkb",
         effort=lambda instance: 3.0 ** min(instance.num_operators, 600) * len(instance.microbatch_sizes) ** 3,
     ),
     Method(

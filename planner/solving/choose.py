@@ -103,7 +103,8 @@ def _find_requested(family: Family[Any, Any], instance: Any, name: str, exact: b
     missing = method.refusal(instance)
     if missing:
         fit = [other.name for other in family.methods if other.refusal(instance) is None]
-        raise UsageError.at("method", name, f"a method that supports this instance ({missing}); try {', '.join(fit)}")
+        others = f"try {', '.join(fit)}" if fit else "no other method does either"
+        raise UsageError.at("method", name, f"a method that supports this instance ({missing}); {others}")
     return method
 
 

@@ -184,8 +184,10 @@ def test_who_takes_them() -> None:
     iteration = replace(THREE, objective="iteration")
     assert {method.name for method in FAMILY.methods if method.supports(iteration) is None} == {"cpsat-orders"}
     assert [FAMILY.choose(each, Limits(), True)[0] for each in (THREE, iteration)] == ["levels", "cpsat-orders"]
-    with pytest.raises(UsageError, match="declare tensor-parallel degrees, which levels, cpsat and cpsat-orders"):
+    with pytest.raises(UsageError, match=r"degrees, for levels, cpsat and cpsat-orders alone .*\); try levels, cpsat$"):
         planner.solve(THREE, method="graphpipe")
+    with pytest.raises(UsageError, match=r"alone \(--schedule uniform\)\); no other method does either"):
+        planner.solve(replace(THREE, schedule="kfkb"), method="configurations")
     with pytest.raises(Exception, match="tensor_parallel"):
         CHECKER.read(to_json(THREE))
     found = planner.crosscheck(THREE, methods=["levels"]).uncertified
