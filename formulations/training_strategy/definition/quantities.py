@@ -22,6 +22,7 @@ def runs(trainer: Trainer, instance: StrategyInstance, plan: StrategyPlan) -> bo
     by = shared_in(instance, plan)
     return (
         shares(trainer, instance, plan)
+        and has_whole_experts(trainer, instance, plan)
         and (trainer.sequences or not by.sequences)
         and (trainer.context or by.context == by.expert == 1)
         and (trainer.groups or by.groups == 1)
@@ -34,6 +35,12 @@ def shares(trainer: Trainer, instance: StrategyInstance, plan: StrategyPlan) -> 
     if trainer.fsdp and level == 0 and plan.replicas > 1 and instance.sharded_per_weight:
         return plan.pp_degree * plan.tp_degree * plan.cp_degree * plan.ep_degree == 1
     return level in trainer.sharding
+
+
+def has_whole_experts(trainer: Trainer, instance: StrategyInstance, plan: StrategyPlan) -> bool:
+    """Whether experts can be whole on e t devices, as FSDP's trainers have them where a plan has parts on e times t."""
+    e, whole = plan.ep_degree, plan.ep_degree * plan.tp_degree
+    return not trainer.fsdp or e == 1 or all(own.experts % whole == 0 for own in instance.exchanged.values())
 
 
 #: What degrees and the schedule decide.

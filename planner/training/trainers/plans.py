@@ -22,7 +22,7 @@ from formulations.stage_partitioning.definition.trainers import (
     with_sequences,
 )
 from formulations.training_strategy.definition.plan import as_stages
-from formulations.training_strategy.definition.quantities import shares
+from formulations.training_strategy.definition.quantities import has_whole_experts, shares
 from formulations.training_strategy.definition.sharing import Shared, shared_in
 from instances.generators.transformer import RECOMPUTE, VANILLA
 from instances.problems.operator_partitioning import OperatorInstance, TrainingMemory
@@ -105,6 +105,9 @@ def layout_of(instance: Any, plan: Any, wanted: Format) -> TranslatedPlan:
             name, is_whole = wanted.name, by.level in wanted.trainer.sharding
             why = f"beside other parallelism {name} has them share weights" if is_whole else f"{name} does not"
             return TranslatedPlan(None, (f"replicas share {_SHARED[by.level]}; {why}",))
+        if not has_whole_experts(wanted.trainer, instance, plan):
+            why = f"{plan.ep_degree * plan.tp_degree} devices, which do not divide their number"
+            return TranslatedPlan(None, (f"{wanted.name} would have whole experts on each of {why}",))
         overlaps = instance.overlaps_gradients and plan.replicas > 1
         made = _of_stages(instance.flat, as_stages(plan), wanted, str(plan.schedule), plan.virtual_stages, by)
         if made.layout is None or not overlaps:
@@ -299,6 +302,9 @@ def _left_out(layout: Layout, wanted: Format) -> Iterator[str]:
         more = "; it holds shares of weights and gradients more, in a pipeline" if layout.pp_degree > 1 else ""
         whole = f"over the {batch.replicas} replicas (FSDP), which the plan's memory holds whole"
         yield f"torchtitan shards states {whole}{more}"
+    if name == "torchtitan" and layout.tp_degree > 1 < layout.expert:
+        e, t = layout.expert, layout.tp_degree
+        yield f"torchtitan 0.3.0 has experts whole on {e * t} devices, which the plan has on {e}, split over {t}"
     if name == "torchtitan" and layout.tp_degree > 1 and not layout.sequences:
         yield "torchtitan shares sequences among tensor-parallel devices, which the plan's memory holds whole"
 

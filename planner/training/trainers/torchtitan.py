@@ -17,6 +17,7 @@ from planner.training.trainers.layout import Layer, Layout, Stage
 from planner.training.trainers.literals import constant, constants, read_constant
 
 _PARALLELISM, _TRAINING = "config.parallelism.", "config.training."
+_NAMES = "context_parallel_degree", "expert_parallel_degree"
 _SCHEDULES = {"gpipe": "GPipe", "interleaved": "Interleaved1F1B"}
 
 _OF_TRANSFORMERS = re.compile(r"(?:model\.)?(tok_embeddings|embed_tokens|norm|lm_head|layers\.\d+)")
@@ -55,6 +56,9 @@ def planned(base):
     except ImportError:  # up to 0.2, where the mode has a name, and so has the head another one
         config.activation_checkpoint.mode = "full" if RECOMPUTED else "none"
         parts = [["output" if name == "lm_head" else name for name in part] for part in parts]
+        if config.parallelism.expert_parallel_degree > 1:  # of experts that tensor-parallel devices split
+            config.parallelism.expert_parallel_degree //= config.parallelism.tensor_parallel_degree
+            config.parallelism.expert_tensor_parallel_degree = config.parallelism.tensor_parallel_degree
     else:
         config.activation_checkpoint = FullAC.Config() if RECOMPUTED else None
         if config.parallelism.pipeline_parallel_degree > 1:
@@ -130,7 +134,9 @@ def write(layout: Layout) -> str:
 
 
 def _shared(layout: Layout) -> dict[str, int]:
-    return {"context_parallel_degree": layout.context, "expert_parallel_degree": layout.expert}
+    """Degrees by their names. Experts are whole on each of the devices that share them: no other ones split them."""
+    whole = layout.expert * layout.tp_degree if layout.expert > 1 else 1
+    return dict(zip(_NAMES, (layout.context, whole), strict=True))
 
 
 def read(text: str) -> Layout:
@@ -147,6 +153,7 @@ def read(text: str) -> Layout:
     stages = (
         Stage(tuple(Layer("", (name,), name in recomputed) for name in part), replicas * shards, tp) for part in parts
     )
-    context, expert = (int(found.get(_PARALLELISM + name, 1)) for name in _shared(Layout(())))
+    context, whole = (int(found.get(_PARALLELISM + name, 1)) for name in _NAMES)
+    expert = max(1, whole // tp)
     groups = replicas if shards * context > 1 else 1  # else nothing is shared
     return Layout(tuple(stages), virtual=len(parts) // pp, context=context, expert=expert, groups=groups)

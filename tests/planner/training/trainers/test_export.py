@@ -402,6 +402,30 @@ def test_shared_tokens_and_experts_are_written_or_refused(name: str, words: str)
     assert found.refused is not None or found.lossless
 
 
+@pytest.mark.parametrize("experts", [4, 8])
+def test_torchtitan_has_whole_experts(experts: int) -> None:
+    """Where the plan has parts of them on tensor-parallel devices, these are among those that share them."""
+    instance = planner.load("chain8-strategy", memory="1GB", schedule="1f1b", virtual_stages=1, devices=16)
+    own = dict.fromkeys(range(8), Exchanged(token_bytes=1.0, experts=experts))
+    layers = tuple(
+        replace(layer, tmpcs={2: tuple(replace(x, id=f"{y}{x.id}") for y in ("", "sequence-") for x in layer.tmpcs[2])})
+        for layer in instance.flat.layers
+    )
+    flat = replace(instance.flat, layers=layers)
+    instance = replace(instance, flat=flat, exchanged=own, ep_degrees=(1, 4))
+    plan = strategy("1f1b", [[0, 1, 2, 3], [4, 5, 6, 7]], dp=4)
+    plan |= {
+        "tp_degree": 2,
+        "ep_degree": 4,
+        "sequence_parallel": True,
+        "tmpcs": {str(v): "sequence-keep" for v in range(8)},
+    }
+    found = planner.export(instance, plan, "torchtitan")
+    assert realizable(instance, plan_from_json(instance, plan), "torchtitan") == (experts == 8) == found.lossless
+    assert "8 devices" in (found.refused or "; ".join(found.notes))
+    assert found.text is None or "expert_parallel_degree = 8" in found.text
+
+
 def with_states(flat: Any) -> Any:
     """Static bytes that have weights and gradients in them."""
     layers = tuple(

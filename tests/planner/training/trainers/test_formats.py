@@ -213,6 +213,13 @@ class Parallel:
 
 
 @dataclass(slots=True)
+class Parallel2(Parallel):
+    """And in 0.2.2, which can split experts."""
+
+    expert_tensor_parallel_degree: int = 1
+
+
+@dataclass(slots=True)
 class Training2:
     """The same of ``Training`` in 0.2.2."""
 
@@ -265,7 +272,11 @@ def test_recipes_run_on_both_releases_of_torchtitan(release: str, monkeypatch: p
         file: dict = {}
         exec(compile(FORMATS["torchtitan"].write(layout), "plan.py", "exec"), file)
         made = file["planned"](
-            lambda: Configuration(Parallel(), Training3() if new else Training2(), Policy() if new else Mode())
+            lambda: (
+                Configuration(Parallel(), Training3(), Policy())
+                if new
+                else Configuration(Parallel2(), Training2(), Mode())
+            )
         )
         is_full = any(x.recompute for x in layout.layers)
         if new:
@@ -275,6 +286,9 @@ def test_recipes_run_on_both_releases_of_torchtitan(release: str, monkeypatch: p
         its, pp, tp, dp = made.parallelism, layout.pp_degree, layout.tp_degree, layout.dp_degree
         degrees = (its.pipeline_parallel_degree, its.tensor_parallel_degree)
         assert degrees == (pp, tp)
+        parts = tp if layout.expert > 1 else 1  # of experts' weights, on as many devices in both releases
+        its_experts = its.expert_parallel_degree, getattr(its, "expert_tensor_parallel_degree", None)
+        assert its_experts == ((layout.expert * parts, None) if new else (layout.expert, parts))
         is_sharded = layout.sharding > 0 or pp * tp * layout.context * layout.expert > 1
         shards = (layout.groups, dp // layout.groups) if is_sharded else (dp, 1)
         assert (its.data_parallel_replicate_degree, its.data_parallel_shard_degree) == shards

@@ -4,6 +4,7 @@ The releases are those of `planner.training.trainers.checked`. Functions of pack
 out of their files.
 """
 
+import argparse
 import ast
 import importlib
 import importlib.metadata
@@ -126,6 +127,88 @@ def test_arguments_of_megatron(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
         assert found.num_distributed_optimizer_instances == layout.groups
         assert (found.sequence_parallel, found.overlap_grad_reduce) == (layout.sequences, layout.overlaps)
         assert found.num_layers == sum(map(len, layout.decoders()))
+        assert (found.tensor_model_parallel_size, found.transformer_pipeline_model_parallel_size) == (
+            layout.tp_degree,
+            layout.pp_degree,
+        )
+        assert (found.virtual_pipeline_model_parallel_size or 1) == layout.virtual
+        assert found.recompute_modules == ["core_attn"] or not layout.selective
+        assert found.align_grad_reduce == (not layout.overlaps or layout.virtual == 1)
+        assert (found.mtp_num_layers or 0) == sum(layer.role == MTP for layer in layout.layers)
+        assert found.expert_tensor_parallel_size == layout.tp_degree
+
+
+def neighbours(first: int, count: int, apart: int) -> list[int]:
+    return list(range(first, first + count * apart, apart))
+
+
+def test_ranks_of_megatron() -> None:
+    """Its own numbering is the order of plans: tp, cp, ep, dp, pp, innermost first; experts are beside tensors."""
+    installed("megatron", "megatron.core")
+    kind = importlib.import_module("megatron.core.parallel_state").RankGenerator
+    for layout, _ in layouts("megatron"):
+        t, p, c, e = layout.tp_degree, layout.pp_degree, layout.context, layout.expert
+        replicas, order = c * layout.dp_degree, "tp-cp-ep-dp-pp"
+        dense = kind(tp=t, ep=1, dp=layout.dp_degree, pp=p, cp=c, order=order)
+        sparse = kind(tp=t, ep=e, dp=replicas // e, pp=p, cp=1, order=order)
+        assert dense.world_size == sparse.world_size == layout.world_size
+        assert dense.get_ranks("tp")[0] == neighbours(0, t, 1) and dense.get_ranks("cp")[0] == neighbours(0, c, t)
+        assert dense.get_ranks("dp-cp")[0] == neighbours(0, replicas, t)
+        assert dense.get_ranks("pp")[0] == sparse.get_ranks("pp")[0] == neighbours(0, p, t * replicas)
+        assert sparse.get_ranks("ep")[0] == neighbours(0, e, t)
+        assert sparse.get_ranks("tp-ep")[0] == neighbours(0, t * e, 1)
+
+
+def test_ranks_and_schedules_of_torchtitan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own meshes on processes that are none, the stages that its split gives each rank, and their schedule."""
+    version = installed("torchtitan")
+    torch, fake = (
+        importlib.import_module("torch"),
+        importlib.import_module("torch.testing._internal.distributed.fake_pg"),
+    )
+    meshes = importlib.import_module("torchtitan.distributed.parallel_dims")
+    pipeline = importlib.import_module("torchtitan.distributed.pipeline_parallel")
+    monkeypatch.setattr(meshes, "device_type", "cpu")
+    for layout, text in layouts("torchtitan", 12):
+        file: dict[str, Any] = {}
+        exec(compile(text, "plan.py", "exec"), file)
+        found, world, t = file["planned"](configuration(version)), layout.world_size, layout.tp_degree
+        torch.distributed.init_process_group("fake", store=fake.FakeStore(), rank=0, world_size=world)
+        try:
+            dims = dimensions(version, found, world)
+            dims.build_mesh()
+            ranks = {name: mesh.mesh.tolist() for name, mesh in dims.get_all_one_dimensional_meshes().items()}
+            replicas = layout.context * layout.dp_degree
+            wanted = {
+                "tp": neighbours(0, t, 1), "cp": neighbours(0, layout.context, t),
+                "pp": neighbours(0, layout.pp_degree, t * replicas),
+            }  # fmt: skip
+            assert all(ranks.get(name, [0]) == own for name, own in wanted.items())
+            if layout.expert > 1:
+                experts = {rank for name in ("ep", "etp") for rank in ranks.get(name, [0])}
+                assert max(experts) < t * layout.expert
+        finally:
+            torch.distributed.destroy_process_group()
+        its, training = found.parallelism, found.training
+        if layout.pp_degree == 1 or version.startswith("0.2"):
+            continue
+        for rank in range(layout.pp_degree):
+            own = pipeline._get_pp_rank_to_stage_indices_mapping(
+                rank, its.pipeline_parallel_degree, its.pipeline_parallel_schedule, len(layout.stages)
+            )
+            assert list(own) == neighbours(rank, layout.virtual, layout.pp_degree)
+        stages = [
+            types.SimpleNamespace(
+                group_size=layout.pp_degree, group_rank=0, group=None, num_stages=len(layout.stages), stage_index=place,
+                is_first=place == 0, is_last=place == len(layout.stages) - 1, has_backward=True, submod=None,
+            )
+            for place in neighbours(0, layout.virtual, layout.pp_degree)
+        ]  # fmt: skip
+        made = pipeline._build_pipeline_schedule(
+            parallelism=its, local_batch_size=training.local_batch_size, stages=stages, loss_fn=lambda *_: (None, None)
+        )
+        assert type(made).__name__ == f"Schedule{its.pipeline_parallel_schedule}"
+        assert made._n_microbatches * layout.dp_degree * 2 == training.global_batch_size
 
 
 def configuration(version: str) -> Any:
@@ -154,12 +237,10 @@ def test_recipes_of_torchtitan() -> None:
         exec(compile(text, "plan.py", "exec"), file)
         found = file["planned"](configuration(version))
         dims = dimensions(version, found, layout.world_size)
-        assert (dims.pp, dims.tp, dims.cp, dims.ep) == (
-            layout.pp_degree,
-            layout.tp_degree,
-            layout.context,
-            layout.expert,
-        )
+        expert, tensor = layout.expert, layout.tp_degree if layout.expert > 1 else 1
+        assert (dims.pp, dims.tp, dims.cp) == (layout.pp_degree, layout.tp_degree, layout.context)
+        # A device has 1/(expert * tensor) of the experts: of 0.3.0 whole ones, of 0.2.2 parts of each.
+        assert (dims.ep, getattr(dims, "etp", 1)) in [(expert * tensor, 1), (expert, tensor)]
         assert dims.dp_shard * dims.dp_replicate == layout.dp_degree
         assert layout.groups == 1 or dims.dp_replicate == layout.groups
         # "DDP has not supported > 1D parallelism", models/llama3/infra/parallelize.py of 0.2.2
@@ -208,6 +289,10 @@ def test_stages_of_deepspeed(monkeypatch: pytest.MonkeyPatch) -> None:
         its = settings.DeepSpeedConfig(config, mpu=processes)
         assert (its.world_size, its.train_batch_size) == (layout.dp_degree, layout.batch.global_samples)
         assert (its.zero_optimization_stage, its.bfloat16_config.enabled) == (layout.sharding, layout.dtype == "bf16")
+        assert its.grad_accum_dtype == layout.dtype
+        apart = {"model": 1, "data": layout.tp_degree, "pipe": layout.tp_degree * layout.dp_degree}
+        first = {axis: axes.get_axis_comm_lists(axis)[:1] for axis in apart}
+        assert all(not own or own[0] == neighbours(0, axes.get_dim(axis), apart[axis]) for axis, own in first.items())
     assert recomputing
 
 
@@ -216,16 +301,18 @@ def test_strategies_of_galvatron() -> None:
     installed("galvatron")
     to_array, strategies = functions("galvatron", "utils/config_utils.py", "str2array", "config2strategy")
     strategies.__globals__["str2array"] = to_array
+    file = "core/runtime/hybrid_parallel_config.py"
+    ranks, check = functions("galvatron", file, "get_pp_ranks_enc", "check_hp_config")
     for layout, text in layouts("galvatron"):
         processes = types.SimpleNamespace(get_world_size=lambda world=layout.world_size: world)
         (read,) = functions(
             "galvatron",
-            "core/runtime/hybrid_parallel_config.py",
+            file,
             "get_hybrid_parallel_configs_api",
             torch=types.SimpleNamespace(distributed=processes),
             config2strategy=strategies,
             str2array=to_array,
-            get_pp_ranks_enc=list,
+            get_pp_ranks_enc=ranks,
         )
         rows, batch = layout.decoders(), layout.batch
         given = types.SimpleNamespace(local_rank=1, galvatron_config_path=json.loads(text), distributed_checkpoint=None)
@@ -237,6 +324,18 @@ def test_strategies_of_galvatron() -> None:
         assert found["checkpoint_flags_enc"] == [layer.recompute for row in rows for layer in row]
         assert found["default_dp_type"] == ("zero2" if layout.sharding else "ddp")
         assert (given.global_train_batch_size, given.chunks) == (batch.global_samples, batch.microbatches)
+        assert (given.pipeline_type, given.vocab_tp, given.vocab_sp) == ("pipedream_flush", degrees[0], 0)
+        assert not any([given.embed_sdp, *found["use_sp"], *found["dp_types_enc"]]) and all(
+            found["tp_consecutive_flags"]
+        )
+        check.__globals__["torch"] = types.SimpleNamespace(distributed=processes)
+        check(found, [len(degrees)])
+    parser = argparse.ArgumentParser()
+    (add,) = functions("galvatron", "core/runtime/arguments.py", "galvatron_training_args")
+    add(parser)  # whose option a note names, for gradients that are shared after each micro-batch
+    assert (
+        parser.parse_args([]).async_grad_reduce and not parser.parse_args(["--no_async_grad_reduce"]).async_grad_reduce
+    )
 
 
 def options(package: str, pattern: str) -> set[str]:
