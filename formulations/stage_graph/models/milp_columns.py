@@ -68,7 +68,7 @@ class ConvexSets(Chains):
 
 
 class Column(NamedTuple):
-    """Number of a convex set, stages from it to the end (itself among them), devices, samples of a micro-batch."""
+    """Number of a set, stages from it to the end (itself among them), devices, samples of a micro-batch."""
 
     number: int
     depth: int
@@ -83,13 +83,15 @@ class Data:
     Parameters
     ----------
     masks
-        The operators of set n, as bits.
+        The operators of set n, as bits: a convex set for each tensor-parallel degree that all of them declare.
     time
         TPS(n, b, r) of each column, in units of ``unit`` seconds per sample.
     sizes
         Micro-batch sizes to choose from.
     is_flat
         Whether the columns hold at every depth: then all of them have depth 1, and nothing is said of depths.
+    tp_degrees
+        That of set n; empty where all are 1.
     """
 
     instance: StageGraph
@@ -98,6 +100,11 @@ class Data:
     sizes: tuple[int, ...]
     unit: float
     is_flat: bool = False
+    tp_degrees: Sequence[int] = ()
+
+    def degree(self, number: int) -> int:
+        """The tensor-parallel degree of set n."""
+        return self.tp_degrees[number] if self.tp_degrees else 1
 
 
 def data_of(instance: StageGraph, watch: Watch, *, complete: bool) -> Data:
@@ -106,35 +113,41 @@ def data_of(instance: StageGraph, watch: Watch, *, complete: bool) -> Data:
     `TooManyError` if there are too many; `formulations.modelling.solve_model.Stopped` once the watch is.
     """
     costs = Costs(instance)
-    masks = ConvexSets(costs, watch).masks
+    shared = [Costs(instance, t) for t in instance.tp_degrees]
+    sets = [(nodes, own) for nodes in ConvexSets(costs, watch).masks for own in shared if not nodes & own.lacking]
     check_stop(watch)
     known = None if complete else watch.best_objective
     unit = (known or simple_bound(costs)) / milp.NATURAL or 1.0
     most = math.inf if known is None else known * (1 + _MARGIN)
-    columns = {column: time for column, time in _columns(costs, masks, watch) if time <= most}
+    columns = {column: time for column, time in _columns(sets, watch) if time <= most}
     if known is None and not complete:
         columns = {column: min(time, _FAR * milp.NATURAL * unit) for column, time in columns.items()}
     times = {column: milp.in_units(time, unit) for column, time in columns.items()}
-    return Data(instance, masks, times, required_sizes(instance) or instance.microbatch_sizes, unit)
+    masks, degrees = [nodes for nodes, _ in sets], [own.tp_degree for _, own in sets]
+    sizes = required_sizes(instance) or instance.microbatch_sizes
+    return Data(instance, masks, times, sizes, unit, tp_degrees=degrees)
 
 
-def _columns(costs: Costs, masks: Sequence[int], watch: Watch) -> Iterable[tuple[Column, float]]:
+def _columns(sets: Sequence[tuple[int, Costs]], watch: Watch) -> Iterable[tuple[Column, float]]:
     """What fits into memory, with its seconds per sample. A depth beyond the last one of interest is the last one."""
-    instance, count = costs.instance, 0
+    instance, count = sets[0][1].instance, 0
     longest = min(instance.num_devices, instance.num_operators)
     for size in required_sizes(instance):
         # More may be in flight than must be: up to the mini-batch, before whatever chain of stages.
         depths = range(1, instance.minibatch // size + longest)
-        for number, devices in product(range(len(masks)), range(1, min(instance.num_devices, size) + 1)):
+        for (number, (nodes, own)), r in product(enumerate(sets), range(1, min(instance.num_devices, size) + 1)):
             check_stop(watch)
+            devices = r * own.tp_degree
+            if devices > instance.num_devices:
+                continue
             for depth in depths:
                 in_flight = min(depth * size, instance.minibatch)
-                if costs.memory(masks[number], size, devices, in_flight) > instance.memory_bytes:
+                if own.memory(nodes, size, r, in_flight) > instance.memory_bytes:
                     break
                 count += 1
                 if count > MAX_COLUMNS:
                     raise TooManyError(f"more than {MAX_COLUMNS} columns")
-                yield Column(number, depth, devices, size), costs.tps(masks[number], size, devices)
+                yield Column(number, depth, devices, size), own.tps(nodes, size, r)
 
 
 def build(data: Data, target: float | None = None) -> Any:
@@ -229,22 +242,24 @@ class Model(milp.Runnable, WithoutSizes):
         """The plan of a solution, with as many samples in flight as the columns keep."""
         taken = [Column(*index) for index, each in self.model.taken.items() if values[each] > 0.5]
         stages = [
-            Stage(tuple(bits(self.masks[each.number])), each.devices, each.size, self._in_flight(each))
+            Stage(nodes, each.devices, each.size, self._in_flight(each), tp_degree=self.data.degree(each.number))
             for each in taken
+            for nodes in [tuple(bits(self.masks[each.number]))]
         ]
         idle = self.instance.num_devices - sum(stage.devices for stage in stages)
         return StagePlan(tuple(stages), data_edges(self.instance, stages), idle)
 
     def values_of(self, plan: StagePlan) -> Iterator[tuple[Any, float]]:
         """The values of all columns and sizes in a plan; depths are those that its samples in flight declare."""
-        numbers = {nodes: number for number, nodes in enumerate(self.masks)}
+        numbers = {(nodes, self.data.degree(number)): number for number, nodes in enumerate(self.masks)}
         depth = [stage.in_flight // stage.microbatch for stage in plan.stages]
         for index in topological_order(len(plan.stages), plan.edges)[::-1]:
             behind = [depth[after] for before, after in plan.edges if before == index]
             depth[index] = max([depth[index], *(each + 1 for each in behind)])
         taken = {
-            Column(numbers[sum(1 << v for v in stage.nodes)], depth[index], stage.devices, stage.microbatch)
+            Column(numbers[nodes, stage.tp_degree], depth[index], stage.devices, stage.microbatch)
             for index, stage in enumerate(plan.stages)
+            for nodes in [sum(1 << v for v in stage.nodes)]
         }
         yield from ((each, float(Column(*column) in taken)) for column, each in self.model.taken.items())
         yield from ((each, float(size == plan.stages[0].microbatch)) for size, each in self.model.size.items())
@@ -333,7 +348,7 @@ def solve(instance: StageGraph, limits: Limits, watch: Watch) -> Answer[StagePla
             first=first,
             reason="no partition fits into memory",
         )
-        if instance.requirements or found.stop is not Stop.SIZE_LIMIT:
+        if instance.requirements or len(instance.tp_degrees) > 1 or found.stop is not Stop.SIZE_LIMIT:
             return found
         known = watch.best_objective
     else:

@@ -30,7 +30,7 @@ from formulations.stage_graph.costs.tables import StageTables
 from formulations.stage_graph.definition.plan import Stage, StagePlan
 from formulations.stage_graph.definition.problem import all_reduce_s, evaluate, memory_bytes, pass_times, violations
 from formulations.stage_graph.definition.settings import memory_pressure
-from formulations.stage_graph.models import cpsat, cpsat_orders
+from formulations.stage_graph.models import cpsat, cpsat_orders, milp_columns
 from formulations.stage_graph.models.data import Data, longest_s
 from formulations.stage_graph.models.first_plan import unshared
 from formulations.stage_graph.upsets.bounds import simple_bound
@@ -171,6 +171,12 @@ def test_bad_degrees_are_one_line(shards: list[dict[str, Any]], message: str) ->
     assert f"operators[2].{message}" in str(caught.value) and "\n" not in str(caught.value)
 
 
+def test_columns_have_degrees_that_all_their_operators_declare() -> None:
+    data = milp_columns.model_of(THREE, complete=True).data
+    assert {data.degree(n) for n, nodes in enumerate(data.masks) if nodes >> 2} == {1}
+    assert {data.degree(n) for n, nodes in enumerate(data.masks) if not nodes >> 2} == {1, 2}
+
+
 def test_device_graphs_have_no_degrees() -> None:
     links = tuple(tuple(float(u != v) for v in range(6)) for u in range(6))
     with pytest.raises(InstanceError, match=r"operators\[0\].tensor_parallel"):
@@ -180,11 +186,13 @@ def test_device_graphs_have_no_degrees() -> None:
 def test_who_takes_them() -> None:
     """Every method but these refuses in a line, and so do certificates and runs."""
     takes = {method.name for method in FAMILY.methods if method.supports(THREE) is None}
-    assert takes == {"levels", "cpsat"}
+    assert takes == {"levels", "cpsat", "milp-columns"}
     iteration = replace(THREE, objective="iteration")
     assert {method.name for method in FAMILY.methods if method.supports(iteration) is None} == {"cpsat-orders"}
     assert [FAMILY.choose(each, Limits(), True)[0] for each in (THREE, iteration)] == ["levels", "cpsat-orders"]
-    with pytest.raises(UsageError, match=r"degrees, for levels, cpsat and cpsat-orders alone .*\); try levels, cpsat$"):
+    with pytest.raises(
+        UsageError, match=r"degrees, for levels, cpsat, .* alone .*\); try levels, cpsat, milp-columns$"
+    ):
         planner.solve(THREE, method="graphpipe")
     with pytest.raises(UsageError, match=r"alone \(--schedule uniform\)\); no other method does either"):
         planner.solve(replace(THREE, schedule="kfkb"), method="configurations")
@@ -261,7 +269,8 @@ def test_every_plan_of_random_models(many: int) -> None:
         instance = shared(seed)
         optimum = least_of_all(instance)
         assert value(instance, "levels") == pytest.approx(optimum, rel=1e-9), seed
-        assert value(instance, "cpsat") == pytest.approx(optimum, rel=1e-6), seed
+        for method in ("cpsat", "milp-columns"):
+            assert value(instance, method) == pytest.approx(optimum, rel=1e-6), seed
         without = least_of_all(unshared(instance))
         assert optimum <= without
         better, none = better + (optimum < without), none + (optimum == math.inf)
