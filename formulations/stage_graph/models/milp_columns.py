@@ -88,10 +88,10 @@ class Data:
         TPS(n, b, r) of each column, in units of ``unit`` seconds per sample.
     sizes
         Micro-batch sizes to choose from.
+    tp_degrees
+        That of set n.
     is_flat
         Whether the columns hold at every depth: then all of them have depth 1, and nothing is said of depths.
-    tp_degrees
-        That of set n; empty where all are 1.
     """
 
     instance: StageGraph
@@ -99,12 +99,8 @@ class Data:
     time: Mapping[Column, float]
     sizes: tuple[int, ...]
     unit: float
+    tp_degrees: Sequence[int]
     is_flat: bool = False
-    tp_degrees: Sequence[int] = ()
-
-    def degree(self, number: int) -> int:
-        """The tensor-parallel degree of set n."""
-        return self.tp_degrees[number] if self.tp_degrees else 1
 
 
 def data_of(instance: StageGraph, watch: Watch, *, complete: bool) -> Data:
@@ -125,7 +121,7 @@ def data_of(instance: StageGraph, watch: Watch, *, complete: bool) -> Data:
     times = {column: milp.in_units(time, unit) for column, time in columns.items()}
     masks, degrees = [nodes for nodes, _ in sets], [own.tp_degree for _, own in sets]
     sizes = required_sizes(instance) or instance.microbatch_sizes
-    return Data(instance, masks, times, sizes, unit, tp_degrees=degrees)
+    return Data(instance, masks, times, sizes, unit, degrees)
 
 
 def _columns(sets: Sequence[tuple[int, Costs]], watch: Watch) -> Iterable[tuple[Column, float]]:
@@ -242,7 +238,7 @@ class Model(milp.Runnable, WithoutSizes):
         """The plan of a solution, with as many samples in flight as the columns keep."""
         taken = [Column(*index) for index, each in self.model.taken.items() if values[each] > 0.5]
         stages = [
-            Stage(nodes, each.devices, each.size, self._in_flight(each), tp_degree=self.data.degree(each.number))
+            Stage(nodes, each.devices, each.size, self._in_flight(each), tp_degree=self.data.tp_degrees[each.number])
             for each in taken
             for nodes in [tuple(bits(self.masks[each.number]))]
         ]
@@ -251,7 +247,7 @@ class Model(milp.Runnable, WithoutSizes):
 
     def values_of(self, plan: StagePlan) -> Iterator[tuple[Any, float]]:
         """The values of all columns and sizes in a plan; depths are those that its samples in flight declare."""
-        numbers = {(nodes, self.data.degree(number)): number for number, nodes in enumerate(self.masks)}
+        numbers = {each: number for number, each in enumerate(zip(self.masks, self.data.tp_degrees, strict=True))}
         depth = [stage.in_flight // stage.microbatch for stage in plan.stages]
         for index in topological_order(len(plan.stages), plan.edges)[::-1]:
             behind = [depth[after] for before, after in plan.edges if before == index]
@@ -329,7 +325,7 @@ def cover(
         held |= masks[column.number]
     if held + 1 != 1 << instance.num_operators:
         return None
-    data = Data(instance, masks, time, (next(iter(time)).size,), 1.0, is_flat)
+    data = Data(instance, masks, time, (next(iter(time)).size,), 1.0, [1] * len(masks), is_flat)
     return Model(build(data, target_s), data)
 
 
