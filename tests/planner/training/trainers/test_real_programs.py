@@ -67,7 +67,9 @@ def layouts(name: str, count: int = 40) -> Iterator[tuple[Layout, str]]:
 
 def test_texts_name_the_releases_and_the_batch() -> None:
     assert PACKAGES.keys() == CHECKED.keys() == FORMATS.keys()
+    pinned = re.findall(r"^([a-z-]+)==([0-9.]+)", Path(__file__).with_name("programs.txt").read_text(), re.MULTILINE)
     for name, checked in CHECKED.items():
+        assert name == "torch" or checked.versions[0] in [version for each, version in pinned if each == PACKAGES[name]]
         for _, text in layouts(name, 3):
             is_map = name == "accelerate"  # which has no place for words
             assert (checked.says() in text) != is_map
