@@ -29,7 +29,7 @@ def _other_bytes(found: Run) -> str:
     """Why processes send other bytes than the plan counts."""
     if _equal(found.bytes_sent, found.bytes_planned):
         return "sent is as planned in all: a tensor without a gradient is planned half for each end, and sent by one"
-    return "sent is not as planned: instances count a tensor for each layer that takes it, runs for each stage"
+    return "sent is not as planned: instances count a tensor by layers that take it, runs by stages elsewhere"
 
 
 def show_run(found: Run) -> None:

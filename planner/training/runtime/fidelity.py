@@ -57,8 +57,8 @@ def fidelity(run: Mapping[str, Any], where: str = "run") -> Fidelity:
 
     ``forward`` and ``backward`` are seconds of all passes; ``transfer`` bytes sent; ``collectives``, where stages are
     tensor-parallel, bytes sent to sum tensors within replicas; ``gradients`` those sent to sum
-    gradients over replicas and stages; ``memory`` the most bytes that a
-    process holds for backward passes; ``all memory`` all bytes of the process on a GPU that has most beside the planned
+    gradients over replicas and stages; ``memory`` the most bytes that a process holds for backward passes (of several
+    stages the most of each, in sum); ``all memory`` all bytes of the process on a GPU that has most beside the planned
     ones; ``bubble`` the share of the iteration in which processes run no pass; ``waiting``
     seconds of the iteration beyond a simulated one with the measured passes, which moves tensors in no time;
     ``iteration`` seconds of all. The last two follow from others and are never the worst.
@@ -72,12 +72,14 @@ def fidelity(run: Mapping[str, Any], where: str = "run") -> Fidelity:
     measured, simulated = run["measured"], run["simulated"]
     processes = run["processes"]
     ends = [_end(simulated), _end(measured)]
+    both = (run["held_planned"], run["held_bytes"])  # rows of a process are as many apart as there are processes
+    held = [[math.fsum(each[rank::processes]) for rank in range(processes)] for each in both]
     terms = [
         Term("forward", "s", _busy(simulated, "F"), _busy(measured, "F")),
         Term("backward", "s", _busy(simulated, "BW"), _busy(measured, "BW")),
         Term("transfer", "bytes", math.fsum(run["bytes_planned"]), math.fsum(run["bytes_sent"])),
         *_sums(run),
-        Term("memory", "bytes", max(run["held_planned"]), max(run["held_bytes"])),
+        Term("memory", "bytes", *map(max, held)),
         *_all_memory(run),
         Term(
             "bubble",

@@ -209,7 +209,8 @@ def _reorder(made: Layout, orders: Sequence[str]) -> Layout:
         if not order.count("F") == order.count("B") == len(forward):
             rule = f"{len(forward)} forward and backward passes, as replica {duty.replica} has in the plan"
             raise UsageError.at("--passes", f"{order or 'nothing'} of stage {duty.stage}", rule)
-        duties.append(replace(duty, passes=_passes([task.samples for task in forward], order)))
+        passes = _passes([task.samples for task in forward], order)
+        duties.append(replace(duty, passes=passes, backward_s=duty.backward_s + duty.weight_s, weight_s=0.0))
     return replace(made, duties=tuple(duties))
 
 
@@ -235,26 +236,17 @@ def _of_training_strategy(instance: Any, plan: Any) -> Layout:
     if schedule.is_split and t > 1:
         raise UsageError.at("PLAN", f"tp_degree {t} under {plan.schedule}", "1: split backward passes would sum twice")
     if plan.cp_degree * plan.ep_degree > 1:
-        raise UsageError.at(
-            "PLAN", f"cp_degree {plan.cp_degree}, ep_degree {plan.ep_degree}", "1 of both, which are run"
-        )
-    actions: dict[tuple[int, int], Any] = {}
-    for replica in range(d):
-        m = len(range(replica, N, d))
-        if reason := schedule.refusal(p, m, plan.virtual_stages):
-            raise UsageError.at("PLAN", f"{m} micro-batches of replica {replica} under {plan.schedule}", reason)
-        actions |= {(device, replica): order for device, order in enumerate(schedule.build(p, m, plan.virtual_stages))}
-    words = {
-        (stage, replica): "".join(action.kind for action in actions[stage % p, replica] if action.stage == stage)
-        for stage in range(count)
-        for replica in range(d)
-    }
-    in_flight = [d * most_in_flight(words[stage, 0]) for stage in range(count)]
-    made = _of_stages(instance.flat, as_stages(plan), in_flight, words)
+        degrees = f"cp_degree {plan.cp_degree}, ep_degree {plan.ep_degree}"
+        raise UsageError.at("PLAN", degrees, "1 of both, which are run")
+    if plan.sharding > 1 and d > 1:
+        raise UsageError.at("PLAN", f"sharding {plan.sharding}", "0 or 1: gradients are summed behind all passes")
+    actions = schedule.orders(p, N // d, plan.virtual_stages)
+    words = ["".join(action.kind for action in actions[stage % p] if action.stage == stage) for stage in range(count)]
+    made = _of_stages(instance.flat, as_stages(plan), [d * most_in_flight(word) for word in words], words)
     if plan.virtual_stages == 1:
         return made
     turns = (
-        tuple((action.stage * d + replica) * t + shard for action in actions[device, replica])
+        tuple((action.stage * d + replica) * t + shard for action in actions[device])
         for device in range(p)
         for replica in range(d)
         for shard in range(t)
@@ -270,12 +262,10 @@ def most_in_flight(order: str) -> int:
     return max(itertools.accumulate((change.get(kind, 0) for kind in order), initial=0))
 
 
-def _of_stages(
-    instance: Any, plan: Any, in_flight: Sequence[int], orders: Mapping[tuple[int, int], str] | None = None
-) -> Layout:
+def _of_stages(instance: Any, plan: Any, in_flight: Sequence[int], orders: Sequence[str] | None = None) -> Layout:
     """Stages of Piper's with so many micro-batches in flight behind the input of each, on all of its replicas.
 
-    ``orders`` are those of each (stage, replica), else 1F1B. A pass W takes a third of what a stage computes once.
+    ``orders`` are those of each stage, else 1F1B. A pass W takes a third of what a stage computes once.
     """
     from formulations.stage_partitioning.definition.problem import carried_bytes
 
@@ -307,7 +297,7 @@ def _of_stages(
         kept = math.fsum([*(x.activation_bytes for x in chosen.values()), *carried_bytes(instance, stage)]) * held
         for replica, shard in itertools.product(range(d), range(t)):
             own = range(replica, N, d)
-            order = kfkb(len(own), held, 1) if orders is None else orders[number, replica]
+            order = kfkb(len(own), held, 1) if orders is None else orders[number]
             apart = once / 3 if "W" in order else 0.0
             sent = moved * (shard == 0) + spread * (shard < max(1, t - 1))
             duties.append(

@@ -3,7 +3,6 @@
 import datetime
 import os
 import sys
-from typing import Any
 
 from planner.training.runtime.pipelining import Pipelined
 from planner.training.runtime.process import Job, Process, Report, run_together
@@ -35,8 +34,8 @@ def run_process(job: Job, rank: int) -> list[Report]:
         world_size=job.layout.num_processes,
         timeout=datetime.timedelta(seconds=job.timeout_s),
     )
-    box: dict[tuple[Any, int], Any] = {}
     kind = Pipelined if job.is_pipelined else Process
-    reports = run_together([kind(job, number, box) for number in job.layout.duties_of(rank)])
+    first = kind(job, rank)
+    reports = run_together([first, *(kind(job, number, first) for number in job.layout.duties_of(rank)[1:])])
     distributed.destroy_process_group()  # not after an error: others would see it as theirs before this one reports it
     return reports

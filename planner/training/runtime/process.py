@@ -88,12 +88,14 @@ class _Kept:
 class Process:
     """A replica of a stage, with its own point-to-point messages; ``number`` is that of its duty.
 
-    ``box`` has the messages within a process that has several stages.
+    ``first`` is the first stage of a process that has several: it keeps the messages among them, and has made the
+    groups that processes make in one order.
     """
 
-    def __init__(self, job: Job, number: int, box: dict[tuple[Any, int], Any] | None = None) -> None:
+    def __init__(self, job: Job, number: int, first: Any = None) -> None:
         self.job, self.place, self.rank = job, number, job.layout.rank_of(number)
-        self.box = {} if box is None else box
+        self.box: dict[tuple[int, int, int], Any] = {} if first is None else first.box
+        self.mesh: Any = _mesh(job, self.rank) if first is None else first.mesh
         rank = self.rank
         self.duty = job.layout.duties[number]
         self.is_apart = "W" in self.duty.order
@@ -108,7 +110,7 @@ class Process:
         self.incoming = [each for each in job.stages.tensors if self.stage in each.targets]
         self.outgoing = [each for each in job.stages.tensors if each.source == self.stage]
         self.number = {(each.name, each.source): number for number, each in enumerate(job.stages.tensors)}
-        self.lines = {} if job.is_tagged else _lines(job)
+        self.lines: dict[tuple[int, int, bool], Any] = first.lines if first else {} if job.is_tagged else _lines(job)
         self.kept: dict[int, _Kept] = {}
         self.unsent: list[tuple[Any, Any]] = []
         self.losses: dict[int, float] = {}
@@ -126,8 +128,7 @@ class Process:
         self.shares: dict[str, Any] = {}  # by the parameter's name
         names = {id(parameter): name for name, parameter in self.parameters.items()}
         self.collectives: Any = nullcontext()
-        mesh = _mesh(self.job, self.rank)
-        if mesh is None:
+        if self.mesh is None:
             return
         from planner.training.runtime.sharded import Counted, Sharded
 
@@ -135,7 +136,7 @@ class Process:
         blocks = []
         for block in self.blocks:
             if block.split is not None:
-                self.sharded.append(Sharded(block.module, block.split, mesh))
+                self.sharded.append(Sharded(block.module, block.split, self.mesh))
                 shares = self.sharded[-1].shares.items()
                 self.shares |= {names[id(attribute(block.module, path))]: share for path, share in shares}
                 block = replace(block, module=self.sharded[-1])
@@ -202,7 +203,7 @@ class Process:
                 kept.sent[each.name] = torch.autograd.graph.get_gradient_edge(values[each.name])
             if not self.duty.shard:
                 for taker in each.targets:
-                    self._send(values[each.name], each, self._owner(taker, sample), sample, True)
+                    self._send(values[each.name], each, self.owners[taker, sample], sample, True)
         kept.loss = self.loss(values, sample)
 
     def compute(self, sample: int, received: dict[str, Any]) -> dict[str, Any]:
@@ -297,7 +298,7 @@ class Process:
         for each, gradient in zip((each for each in self.incoming if each.has_gradient), found, strict=True):
             if not self.duty.shard:
                 sent = torch.zeros_like(leaves[each.name]) if gradient is None else gradient
-                self._send(sent, each, self._owner(each.source, sample), sample, False)
+                self._send(sent, each, self.owners[each.source, sample], sample, False)
 
     def _backward_to_weights(self, sample: int) -> None:
         """The gradients of weights, whose way back to them is gone once more."""
@@ -307,42 +308,38 @@ class Process:
         if kept.roots:
             torch.autograd.backward(kept.roots, kept.gradients)
 
-    def _owner(self, stage: int, sample: int) -> int:
-        """The process that runs a sample of a stage."""
-        return self.job.layout.rank_of(self.owners[stage, sample])
-
     def _send(self, tensor: Any, each: Tensor, to: int, sample: int, is_forward: bool) -> None:
+        """Send to a duty, by its number; within a process it is only kept."""
         from torch import distributed
 
         self.unsent = [(work, data) for work, data in self.unsent if not work.is_completed()]
-        data = tensor.detach().contiguous()
-        if to == self.rank:
-            self.box[(each.name, each.source, is_forward), sample] = data
+        data, rank, tag = tensor.detach().contiguous(), self.job.layout.rank_of(to), self._tag(each, sample, is_forward)
+        if rank == self.rank:
+            self.box[self.place, to, tag] = data
             return
-        group, tag = self._line(self.rank, to, each, sample, is_forward)
-        self.unsent.append((distributed.isend(data, to, group=group, tag=tag), data))
+        group, tag = (None, tag) if self.job.is_tagged else (self.lines[self.place, to, is_forward], 0)
+        self.unsent.append((distributed.isend(data, rank, group=group, tag=tag), data))
         self.bytes_sent += each.num_bytes
 
     def _receive(self, each: Tensor, stage: int, sample: int, is_forward: bool) -> Any:
         import torch
         from torch import distributed
 
-        source = self.rank - 1 if self.duty.shard else self._owner(stage, sample)
-        if source == self.rank:
-            data = self.box.pop(((each.name, each.source, is_forward), sample))
-            return data.requires_grad_() if is_forward and each.has_gradient else data
-        data = torch.empty(each.shape, dtype=each.dtype, device=self.device)
-        group, tag = self._line(source, self.rank, each, sample, is_forward)
-        distributed.recv(data, source, group=group, tag=tag)
+        source = self.place - 1 if self.duty.shard else self.owners[stage, sample]
+        rank, tag = self.job.layout.rank_of(source), self._tag(each, sample, is_forward)
+        if rank == self.rank:
+            data = self.box.pop((source, self.place, tag))
+        else:
+            data = torch.empty(each.shape, dtype=each.dtype, device=self.device)
+            group, tag = (None, tag) if self.job.is_tagged else (self.lines[source, self.place, is_forward], 0)
+            distributed.recv(data, rank, group=group, tag=tag)
         if self.duty.shard + 1 < self.duty.degree:
-            self._send(data, each, self.rank + 1, sample, is_forward)
+            self._send(data, each, self.place + 1, sample, is_forward)
         return data.requires_grad_() if is_forward and each.has_gradient else data
 
-    def _line(self, source: int, to: int, each: Tensor, sample: int, is_forward: bool) -> tuple[Any, int]:
-        """The group of processes and the tag of a message."""
-        if not self.job.is_tagged:
-            return self.lines[source, to, is_forward], 0
-        return None, (sample * len(self.number) + self.number[each.name, each.source]) * 2 + is_forward
+    def _tag(self, each: Tensor, sample: int, is_forward: bool) -> int:
+        """The number of a message, the same to all stages that take a tensor."""
+        return (sample * len(self.number) + self.number[each.name, each.source]) * 2 + is_forward
 
     def sum(self, gradient: Any, each: GradientSum, groups: Mapping[tuple[int, ...], Any]) -> None:
         """Sum a gradient, or this process's share of it, in place."""
@@ -431,22 +428,19 @@ def _groups(job: Job) -> dict[tuple[int, ...], Any]:
 
 
 def _lines(job: Job) -> dict[tuple[int, int, bool], Any]:
-    """A group for each pair of processes and direction, where messages have no tags."""
+    """A group for each pair of duties in two processes and direction, where messages have no tags."""
     from torch import distributed
 
-    made = job.layout
-    owners = {key: made.rank_of(number) for key, number in made.owners().items()}
-    found: dict[tuple[int, int, bool], Any] = {}
+    made, owners = job.layout, job.layout.owners()
+    shards = (number for number, duty in enumerate(made.duties) if duty.shard)
+    found = {(number - 1, number, way) for number in shards for way in (True, False)}
     for each in job.stages.tensors:
         for taker in each.targets:
             for sample in range(made.num_samples):
                 source, to = owners[each.source, sample], owners[taker, sample]
-                if source != to:
-                    found[source, to, True] = found[to, source, False] = None
-    for rank, duty in enumerate(made.duties[: made.num_processes]):
-        if duty.shard:
-            found[rank - 1, rank, True] = found[rank - 1, rank, False] = None
-    return {line: distributed.new_group(sorted(line[:2])) for line in sorted(found)}
+                found |= {(source, to, True), (to, source, False)}
+    pairs = {line: sorted(map(made.rank_of, line[:2])) for line in sorted(found)}
+    return {line: distributed.new_group(pair) for line, pair in pairs.items() if pair[0] != pair[1]}
 
 
 def _mesh(job: Job, rank: int) -> Any:

@@ -134,10 +134,11 @@ class Run(Numbers):
             {
                 "stage": duty.stage,
                 "replica": duty.replica,
+                **({"process": self.layout.rank_of(number)} if self.layout.turns else {}),
                 **({"shard": duty.shard} if duty.degree > 1 else {}),
                 **({} if duty.device is None else {"device": duty.device}),
             }
-            for duty in self.layout.duties
+            for number, duty in enumerate(self.layout.duties)
         ]
         sums = {"gradient_bytes": list(self.gradient_bytes), "gradient_planned": list(self.gradient_planned)}
         passes = {"measured": rows(self.measured), "simulated": rows(self.simulated)}

@@ -92,6 +92,20 @@ class Routed(nn.Module):
         return self.second(*self.first(x))
 
 
+class Skips(nn.Module):
+    """Linear layers, to all of which the output of the first one goes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(4, 4) for _ in range(6))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        first = x = self.layers[0](x)
+        for layer in self.layers[1:]:
+            x = torch.tanh(layer(x)) + first
+        return x
+
+
 Example = tuple[nn.Module, tuple[torch.Tensor, ...]]
 
 
@@ -113,6 +127,10 @@ def writing_flat() -> Example:
 
 def routed() -> Example:
     return Routed().double(), (torch.randn(5, 4).double(),)
+
+
+def skips() -> Example:
+    return Skips().double(), (torch.randn(5, 4).double(),)
 
 
 def tied() -> Example:

@@ -48,6 +48,7 @@ LATE = [[0, "F", 0, 0.0, 1.0], [1, "F", 0, 9.0, 10.0], [1, "B", 0, 10.0, 12.0], 
         ({"collective_bytes": [8, 8], "collective_planned": [8, 0]}, "collectives"),
         ({"gradient_bytes": [8, 8], "gradient_planned": [8, 0]}, "gradients"),
         ({"held_bytes": [5, 14]}, "memory"),
+        ({"processes": 1, "held_bytes": [6, 7]}, "memory"),  # two stages of one
         ({"held_bytes": [5, 0], "held_planned": [0.0, 0.0]}, "memory"),
     ],
 )
