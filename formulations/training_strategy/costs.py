@@ -28,6 +28,7 @@ from formulations.training_strategy.definition.sharing import (
     offers_sequences,
     shared_in,
     shares_of_sums,
+    weight_time,
 )
 from instances.problems.stage_partitioning import Layer, Tmpc
 from instances.problems.training_strategy import MOST_SHARED, Schedule, StrategyInstance
@@ -215,6 +216,11 @@ class Chain:
         self.step = step
         beside, left = shares_of_sums(instance, by)
         summed = 4 * _sums(self.weights) / flat.bandwidth
+        # Gradients of weights, of each layer and of each part; the latter only where some layer declares its own.
+        own = np.array([weight_time(layer, t, layer.tmpcs[t]) for part in parts for layer in part.layers])
+        ends = np.cumsum([0, *(len(part.layers) for part in parts)])
+        is_declared = any(t in layer.weight_times for layer in flat.layers)
+        self.weight_times = np.add.reduceat(own, ends[:-1]) if is_declared else None
         #: What of the sum of a chunk's gradients follows all passes, per (d - 1)/d; and what may be beside them.
         self.gradients, self.summed = left * summed, beside * summed
         self.overlaps = instance.overlaps_gradients
@@ -222,12 +228,20 @@ class Chain:
         layers = [layer.id for part in parts for layer in part.layers]
         self._sent = np.array([4 * beside * some[node].weight_bytes / flat.bandwidth for node in layers])
         fastest = (min(x.time for x in layer.tmpcs[t]) for part in parts for layer in part.layers)
-        self._hidden = np.zeros(len(layers)) if by.in_pipeline else np.fromiter(fastest, float, len(layers))
-        self._ends = np.cumsum([0, *(len(part.layers) for part in parts)])
+        self._hidden = 2 / 3 * np.fromiter(fastest, float, len(layers)), own
+        self._hides = float(not by.in_pipeline)
+        self._ends = ends
 
     def hidden(self, degrees: Degrees) -> Table:
         """What the last backward pass of each layer hides of sums of gradients."""
-        found: Table = self._hidden * (1 / 3 if degrees.schedule is Schedule.ZB_H1 else 2 / 3)
+        found: Table = self._hides * self._hidden[degrees.schedule is Schedule.ZB_H1]
+        return found
+
+    def weight(self, degrees: Degrees) -> Table:
+        """Time of a micro-batch's W in a chunk: 0 where backward passes are whole, a third where no layer says more."""
+        if degrees.schedule is not Schedule.ZB_H1:
+            return np.zeros_like(self.step)
+        found: Table = self.step / 3 if self.weight_times is None else _sums(self.weight_times)
         return found
 
     def exposed(self, degrees: Degrees) -> Table:

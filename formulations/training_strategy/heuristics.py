@@ -115,12 +115,12 @@ def _recomputing_first(
 def _simulated(chain: Chain, degrees: Degrees, chunks: list[tuple[int, int]], choices: list[Choice]) -> float:
     """The iteration of a plan."""
     p, third = degrees.p, [float(chain.step[x, y]) / 3 for x, y in chunks]
-    factor = 1 if degrees.schedule is Schedule.ZB_H1 else 2
-    backward = [factor * own + choices[g % p].again[g // p] for g, own in enumerate(third)]
+    weight = [float(chain.weight(degrees)[cut]) for cut in chunks]
+    backward = [max(0.0, 2 * third[g] - own) + choices[g % p].again[g // p] for g, own in enumerate(weight)]
     beside = [degrees.share * float(chain.summed[cut]) for cut in chunks]
     exposed = float(chain.exposed(degrees)[chunks[0][1]])
     orders = orders_of(degrees.schedule, p, degrees.m, degrees.V, chain.overlaps)
-    time, _ = orders.run((third, backward, third, beside, [exposed]))
+    time, _ = orders.run((third, backward, weight, beside, [exposed]))
     sums = [math.fsum(float(chain.gradients[x, y]) for x, y in chunks[device::p]) for device in range(p)]
     return time + degrees.share * max(sums)
 

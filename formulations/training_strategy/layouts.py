@@ -41,7 +41,10 @@ def quick_bound(chain: Chain, degrees: Degrees) -> float:
     _, V, p, _, _, m, *_ = degrees
     T = chain.total
     is_split = degrees.schedule is Schedule.ZB_H1
-    found = max(m * T / p, m * float(chain.time.max()), T * 2 / 3 if is_split else T)
+    whole = T
+    if is_split:
+        whole = T * 2 / 3 if chain.weight_times is None else T - float(chain.weight_times.sum())
+    found = max(m * T / p, m * float(chain.time.max()), whole)
     if V == 1 and not is_split and m > 1:
         found = max(found, T / -math.expm1(p * math.log1p(-1 / m)))
     largest_layer = float(np.diagonal(chain.gradients, 1).max())
@@ -62,9 +65,10 @@ class Layouts:
         S, L = degrees.num_chunks, len(chain.ids)
         self.width = L - S + 1
         self.is_split = degrees.schedule is Schedule.ZB_H1
-        self.backward = 1 if self.is_split else 2
-        share = degrees.share
-        self.forward = self._windows(chain.step / 3)
+        share, weight = degrees.share, chain.weight(degrees)
+        self.forward, self.weight = self._windows(chain.step / 3), self._windows(weight)
+        #: B without recomputation; ``least_backward`` has the least recomputation besides.
+        self.backward = self._windows(np.maximum(2 * (chain.step / 3) - weight, 0.0))
         self.gradients, self.summed = self._windows(chain.gradients * share), self._windows(chain.summed * share)
         #: Of the first chunk's sum beside passes, by its end.
         self.exposed = chain.exposed(degrees)[1 : self.width + 1]
@@ -85,6 +89,7 @@ class Layouts:
                 fits[:, :-1] = False
             self.again[g] = np.where(fits, window, 0.0)
             self.allowed[g] = np.where(fits, 0.0, math.inf)
+        self.least_backward = self.backward + self.again
         self.rest, self.rest_gradients = (np.full((S + 1, n), math.inf) for _ in range(2))
         self._fill()
         self.bound = float(self.rest[0, 0]) + max(float(self.rest_gradients[0, 0]), self.mean_gradients)
@@ -110,12 +115,14 @@ class Layouts:
         for g in range(S):
             F = self.forward[g] + self.allowed[g]
             head[g + 1] = (head[g][:, None] + F).min(axis=0)
-            tail[g + 1] = (tail[g][:, None] + (self.backward * F + self.again[g])).min(axis=0)
+            # The last B of the first chunk is followed by its W, if there is one.
+            B = self.least_backward[g] + self.allowed[g] + (0.0 if g else self.weight[g])
+            tail[g + 1] = (tail[g][:, None] + B).min(axis=0)
         trip = np.full(n, math.inf)
         trip[-1] = self.rest[-1, -1] = self.rest_gradients[-1, -1] = 0.0
         for g in reversed(range(S)):
             F, allowed = self.forward[g], self.allowed[g]
-            B = self.backward * F + self.again[g]
+            B = self.least_backward[g]
             self.lower[g] = self._of_chunk(g, F, B, tail[g][:, None], trip) + head[g][:, None] + allowed
             if self.chain.overlaps:
                 self._add_sum(g, F, B, head[g][:, None] + allowed)
@@ -128,7 +135,7 @@ class Layouts:
 
         Where backward passes are split, others may end after those of the first chunk.
         """
-        passes = self.degrees.m * (F + B + (F if self.is_split else 0.0))
+        passes = self.degrees.m * (F + B + self.weight[g])
         if not self.is_split:
             self.lower[g] += (self.exposed + self.allowed[0, 0]).min()
         own = passes + before + (self.summed[g] if g else self.exposed)
@@ -141,7 +148,10 @@ class Layouts:
             # All F of the chunk, the last one's way to the end, the first B's way back, all B of the chunk.
             return m * t + trip + tail
         if self.is_split:
-            return np.maximum(np.maximum(m * (t + F), m * t + tail), t + trip + tail)
+            # All passes of the chunk; or those before its last B, as its W come g backward passes later, and the tail.
+            W = self.weight[g]
+            found: Table = np.maximum(m * (t + W), m * t + max(0, m - 1 - g) * W + tail)
+            return np.maximum(found, t + trip + tail)
         if self.degrees.V > 1:
             return np.maximum(m * t, t + trip) + tail
         # 1F1B: the device runs w forward passes before its first pair of passes.
@@ -153,16 +163,12 @@ class Layouts:
         # Without pairs the trip of the first micro-batch, or of the last, is between F and B.
         return np.maximum(F + np.maximum(w * F, trip) + m * B, m * F + np.maximum(trip, w * B) + B) + tail
 
-    def factors(self, path: Table) -> tuple[Table, Table, Table, Table]:
-        """By chunk, how often a path (`Path`) has its forward time, its recomputation, its sum, and what is exposed."""
-        return path[0] + self.backward * path[1] + path[2], path[1], path[3], path[4]
-
     def costs(self, path: Table) -> Table:
-        """What a path takes in each chunk."""
-        passes, backward, summed, exposed = self.factors(path)
-        found = passes[:, None, None] * self.forward + backward[:, None, None] * self.again + self.allowed
+        """What a path (`Path`) takes in each chunk."""
+        F, B, W, summed, exposed = path[:, :, None, None]
+        found: Table = F * self.forward + B * self.least_backward + W * self.weight + self.allowed
         if self.chain.overlaps:
-            found += summed[:, None, None] * self.summed
+            found += summed * self.summed
             found[0] += exposed[0] * self.exposed
         return found
 
@@ -333,8 +339,8 @@ class Search:
     def _taken(self, ends: tuple[int, ...]) -> Table:
         """What the beginning of a layout takes of each path."""
         at, layouts = places(ends), self.layouts
-        passes, backward, summed, exposed = layouts.factors(self._paths[:, :, : len(ends)].transpose(1, 0, 2))
-        found: Table = passes @ layouts.forward[at] + backward @ layouts.again[at]
+        F, B, W, summed, exposed = self._paths[:, :, : len(ends)].transpose(1, 0, 2)
+        found: Table = F @ layouts.forward[at] + B @ layouts.least_backward[at] + W @ layouts.weight[at]
         if layouts.chain.overlaps and ends:
             found += summed @ layouts.summed[at] + exposed[:, 0] * layouts.exposed[ends[0] - 1]
         return found
@@ -346,8 +352,8 @@ class Search:
         after = np.maximum(gradients, np.maximum(layouts.gradients[g, i], layouts.rest_gradients[g + 1]))
         total = bounds + after
         if len(self._paths):
-            passes, B, summed, exposed = layouts.factors(self._paths[:, :, g, None].transpose(1, 0, 2))
-            own = passes * layouts.forward[g, i] + B * layouts.again[g, i]
+            F, B, W, summed, exposed = self._paths[:, :, g, None].transpose(1, 0, 2)
+            own = F * layouts.forward[g, i] + B * layouts.least_backward[g, i] + W * layouts.weight[g, i]
             if layouts.chain.overlaps:
                 own += summed * layouts.summed[g, i] + (exposed * layouts.exposed if g == 0 else 0.0)
             total = np.maximum(total, (self._taken(ends)[:, None] + own + self._rest[:, g + 1]).max(axis=0) + after)
@@ -381,9 +387,10 @@ class Search:
             return
         layouts, p = self.layouts, self.layouts.degrees.p
         least = [tuple(map(min, zip(*(way.again for way in own), strict=True))) for own in ways]
-        forward = layouts.forward[places(ends)].tolist()
-        backward = [layouts.backward * F + least[g % p][g // p] for g, F in enumerate(forward)]
-        time, path = self.orders.run((forward, backward, forward, *layouts.sums(ends)))
+        at = places(ends)
+        forward, weight = layouts.forward[at].tolist(), layouts.weight[at].tolist()
+        backward = [B + least[g % p][g // p] for g, B in enumerate(layouts.backward[at].tolist())]
+        time, path = self.orders.run((forward, backward, weight, *layouts.sums(ends)))
         self.best.simulated += 1
         self._add(path)
         if time + gradients >= self.best.time * (1 - NOISE):

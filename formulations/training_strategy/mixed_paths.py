@@ -40,7 +40,7 @@ def mixed_costs(layouts: Layouts, orders: FixedOrders, paths: Sequence[Path], st
     known = [np.array(path, dtype=float) for path in dict.fromkeys(paths)]
     weights, shares = np.full(len(known), 1 / len(known)), np.full(p, 1 / p)
     best, kept, found = -math.inf, (weights, shares), layouts.allowed
-    forward, again, gradients, summed, exposed = (np.zeros((0, S)) for _ in range(5))
+    forward, backward, gradients, summed, exposed = (np.zeros((0, S)) for _ in range(5))
     for _ in range(_ROUNDS):
         table = layouts.costs(np.tensordot(weights, known, 1)) + shares[device][:, None, None] * layouts.gradients
         least, ends = least_sum(table)
@@ -50,17 +50,16 @@ def mixed_costs(layouts: Layouts, orders: FixedOrders, paths: Sequence[Path], st
             break
         at = places(ends)
         forward = np.vstack([forward, layouts.forward[at]])
-        again = np.vstack([again, layouts.again[at]])
+        backward = np.vstack([backward, layouts.least_backward[at]])
         gradients = np.vstack([gradients, layouts.gradients[at]])
-        backward = (layouts.backward * forward[-1] + again[-1]).tolist()
         sums = layouts.sums(ends)
         summed, exposed = np.vstack([summed, sums[0]]), np.vstack([exposed, sums[1]])
-        longest = np.array(orders.run((forward[-1].tolist(), backward, forward[-1].tolist(), *sums))[1], dtype=float)
+        times = (forward[-1].tolist(), backward[-1].tolist(), [0.0] * S, *sums)  # no W: backward passes are whole
+        longest = np.array(orders.run(times)[1], dtype=float)
         if not any(np.array_equal(longest, each) for each in known):
             known.append(longest)
-        factors = [layouts.factors(path) for path in known]
-        rows = (np.array(own) for own in zip(*factors, strict=True))
-        tables = (forward, again, summed, exposed)
+        tables = (forward, backward, np.zeros_like(forward), summed, exposed)
+        rows = np.array(known).transpose(1, 0, 2)
         of_paths = sum((own @ table.T for own, table in zip(rows, tables, strict=True)), np.zeros(1))
         of_devices = np.array([gradients[:, device == i].sum(axis=1) for i in range(p)])
         towards = _play(of_paths, of_devices)

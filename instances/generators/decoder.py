@@ -5,7 +5,8 @@ an MLP, g/a keys and values per head, k experts of a token. A layer has 2 h^2 (1
 3 h f for each MLP; a token takes 2 operations for each of those it uses, and 2 s h for causal attention. With flash
 attention and fused activations a layer holds 2 s b (6 h + 2 h g/a + 3 f) / t bytes of a micro-batch where sequences are
 shared, and 4 h whole where they are not; a token's k experts and its copies there (4 k s b h) count as well. Loads of
-experts are equal. Where sequences are shared each device sends its own tokens.
+experts are equal. Where sequences are shared each device sends its own tokens. Gradients of weights (W) take the
+products with weights once, a third of their operations; attention's core, norms and the embedding's lookup have none.
 
 Rates are measured ones. In fp8 products with weights of layers are as much faster as the best product of that type is;
 attention's core, the head, what is sent and what is held are as in bf16. Left out: casts to fp8, overlap of what is
@@ -87,7 +88,8 @@ class _DecoderCosts(TransformerCosts):
         held = of.expert_width * (of.experts + of.shared) if has_experts else of.width
         whole = 2 * h + (h * of.experts if has_experts else 0)
         core = 2.0 * tokens * m.sequence_length * h
-        forward = self.matmul_s(core + (self.operations(has_experts) - core) / self.speedup, t)
+        products = (self.operations(has_experts) - core) / self.speedup
+        forward = self.matmul_s(core + products, t)
         forward += self.memory_s(_PASSES * A / share)
         gathered = 0.5 * self.all_reduce_s(A, t) if share > 1 else 0.0
         copies = 2.0 * of.top * A if has_experts else 0.0
@@ -99,6 +101,7 @@ class _DecoderCosts(TransformerCosts):
             time_s=3 * forward + 4 * self.all_reduce_s(A, t) + 2 * gathered,
             again_s=forward + self.all_reduce_s(A, t) + gathered,
             forward_s=forward + 2 * self.all_reduce_s(A, t),
+            weight_s=self.matmul_s(products, t),
         )
 
     def exchanged(self, has_experts: bool) -> Exchanged:
@@ -122,7 +125,8 @@ def decoder(name: str, of: Decoder, devices: int, microbatches: int, dtype: str 
         directions, as costs count what is sent and what is received.
     """
     books = SCHEMES["mixed"]
-    costs = _DecoderCosts(of.sizes, H100, books, sequences=True, in_turn=True, decoder=of, speedup=_SPEEDUP[dtype])
+    costs = _DecoderCosts(of.sizes, H100, books, sequences=True, in_turn=True, weight_times=True, decoder=of,
+                          speedup=_SPEEDUP[dtype])  # fmt: skip
     kinds = [bool(of.experts) and number >= of.dense_layers for number in range(of.sizes.num_layers)]
     layers = [{t: costs.of(costs.layer, t, kind) for t in of.sizes.degrees()} for kind in kinds]
     flat = gpt_like(name, costs, layers, devices, 2 * _OUTER, microbatches)

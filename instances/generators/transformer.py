@@ -124,7 +124,8 @@ class Architecture:
 class Part:
     """One kind of node at one degree: parameters per device, activation bytes, and times in seconds.
 
-    ``core_bytes`` are those of ``inside_bytes`` that ``core_s`` makes again.
+    ``core_bytes`` are those of ``inside_bytes`` that ``core_s`` makes again. ``weight_s`` is what gradients of the
+    weights of products take of ``time_s`` (W); ``None``: not counted.
     """
 
     parameters: float = 0.0
@@ -135,6 +136,7 @@ class Part:
     forward_s: float = 0.0
     core_bytes: float = 0.0
     core_s: float = 0.0
+    weight_s: float | None = None
     shares_sequence: bool = False
 
 
@@ -143,6 +145,7 @@ class TransformerCosts:
     """What the nodes of a transformer cost on an accelerator.
 
     ``in_turn``: static bytes of a TMPC that recomputes are without what is made again (`StrategyInstance`).
+    ``weight_times``: layers have those that are counted; BERTs and GPTs, which the library knows by digests, none.
     """
 
     model: Architecture
@@ -152,6 +155,7 @@ class TransformerCosts:
     sequences: bool = False
     keeps_probabilities: bool = False
     in_turn: bool = False
+    weight_times: bool = False
 
     def matmul_s(self, operations: float, t: int) -> float:
         """Seconds of matrix products shared by t devices, h/t columns each."""
@@ -217,12 +221,12 @@ class TransformerCosts:
         """Layer norm, projection to the vocabulary and loss; logits in fp16 and their softmax in fp32 are held."""
         m, A = self.model, self.model.output_bytes
         logits = m.tokens * m.vocabulary_size / t
-        forward = self.matmul_s(2 * m.tokens * m.hidden_size * m.vocabulary_size, t) + self.memory_s(2 * A / share)
+        product = self.matmul_s(2 * m.tokens * m.hidden_size * m.vocabulary_size, t)
+        forward = product + self.memory_s(2 * A / share)
         forward += self.memory_s((2 * _ELEMENT + 4) * logits)
-        parameters = m.hidden_size * m.vocabulary_size / t + 2 * m.hidden_size
-        return Part(
-            parameters, A / share, (_ELEMENT + 4) * logits, _BOTH * forward + self.all_reduce_s(A, t), forward, forward
-        )
+        parameters, inside = m.hidden_size * m.vocabulary_size / t + 2 * m.hidden_size, (_ELEMENT + 4) * logits
+        both = _BOTH * forward + self.all_reduce_s(A, t)
+        return Part(parameters, A / share, inside, both, forward, forward, weight_s=product)
 
     def tmpcs(
         self, part: Part, t: int, taken: Mapping[NodeId, float], given: Mapping[NodeId, float]
@@ -292,9 +296,18 @@ class _Graph:
             taken[int(edge.target)][edge.source] = edge.bytes
             given[int(edge.source)][edge.target] = edge.bytes
         return tuple(
-            Layer(node, {t: self._tmpcs(t, kinds, taken[node], given[node]) for t, kinds in parts.items()}, name)
+            Layer(
+                node,
+                {t: self._tmpcs(t, kinds, taken[node], given[node]) for t, kinds in parts.items()},
+                name,
+                weight_times=self._weight_times(parts),
+            )
             for node, (name, parts) in enumerate(zip(self.names, self.parts, strict=True))
         )
+
+    def _weight_times(self, parts: Mapping[int, tuple[Part, ...]]) -> dict[int, float]:
+        own = {t: kinds[0].weight_s for t, kinds in parts.items()} if self.costs.weight_times else {}
+        return {t: time for t, time in own.items() if time is not None}
 
     def _tmpcs(
         self, t: int, kinds: tuple[Part, ...], taken: Mapping[NodeId, float], given: Mapping[NodeId, float]

@@ -79,10 +79,13 @@ class DeclaredTmpc(Tmpc):
     static_bytes: Amount | None = None  # type: ignore[assignment]
 
 
-@in_files("id", "name", "module?", "role?", "tmpcs")
+@in_files("id", "name", "module?", "role?", "weight_times?", "tmpcs")
 @dataclass(frozen=True)
 class Layer:
     """A node v of the layer graph; ``tmpcs[t]`` is T(v, t), ids unique within each list.
+
+    ``weight_times[t]`` is how long gradients of weights (W) take in all of T(v, t), for schedules that split backward
+    passes (training_strategy).
 
     Notes for what comes after a plan, no part of any cost: ``module`` is the path of the layer's module in its model,
     ``role`` what it is there (such as embedding, decoder, head).
@@ -93,6 +96,7 @@ class Layer:
     name: Text = ""
     module: Text = ""
     role: Text = ""
+    weight_times: Mapping[Degree, Amount] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -170,8 +170,8 @@ def check(instance: StrategyInstance, where: str) -> None:
     InstanceError
         If the flat instance is no chain, has requirements or ``exactly`` or the cost model ``runtime``; if TMPCs of a
         layer at one degree differ in weights, or in volumes to synchronise where all or none of them share sequences;
-        if they hold less than what replicas share; if schedules or levels of sharding are missing, named twice, or do
-        not go with the virtual stages or the optimizer states.
+        if they hold less than what replicas share; if gradients of weights take more than backward passes; if schedules
+        or levels of sharding are missing, named twice, or do not go with the virtual stages or the optimizer states.
     """
     flat = instance.flat
     stage_partitioning.check(flat, f"{where}: flat")
@@ -196,6 +196,9 @@ def check(instance: StrategyInstance, where: str) -> None:
     expect(has_states, where, "sharding", list(instance.sharding), rule)
     for layer in flat.layers:
         for degree, tmpcs in layer.tmpcs.items():
+            most, spent = 2 / 3 * min((x.time for x in tmpcs), default=0.0), layer.weight_times.get(degree, 0.0)
+            at = f"flat: weight_times of node {layer.id}, degree {degree}"
+            expect(spent <= most * (1 + ROUNDED), where, at, spent, f"at most {most:g}, its least backward pass")
             for kind in (False, True):
                 kept = [x for x in tmpcs if x.shares_sequence == kind]
                 for tmpc in kept[1:]:

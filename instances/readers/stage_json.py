@@ -100,7 +100,7 @@ def build_instance(given: Mapping[str, Any], books: Bookkeeping | None = None) -
 
 def _layer(layer: DeclaredLayer, named: Named, books: Bookkeeping | None) -> Layer:
     tmpcs = {t: tuple(_tmpc(x, named, books) for x in found) for t, found in layer.tmpcs.items()}
-    return Layer(layer.id, tmpcs, layer.name, layer.module, layer.role)
+    return Layer(layer.id, tmpcs, layer.name, layer.module, layer.role, layer.weight_times)
 
 
 def _tmpc(x: DeclaredTmpc, named: Named, books: Bookkeeping | None) -> Tmpc:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import fsum
+from pathlib import Path
 
 import pytest
 
@@ -61,6 +62,21 @@ def test_products_of_layers_alone_are_faster_in_fp8() -> None:
         for x, y in zip(one.tmpcs[1], other.tmpcs[1], strict=True):
             passes = 0 if place != 2 else 4 if "recomp" in x.id else 3
             assert y == replace(x, time=y.time) and x.time - y.time == pytest.approx(passes * saved)
+
+
+def test_weight_gradients_are_the_products_with_weights_once(tmp_path: Path) -> None:
+    """Attention's core has none: of 8,192 tokens and 4,096 columns at t devices; only the head has its own."""
+    h, s, f = 4096, 8192, 14336
+    instance = planner.load("llama3-8b", layers=1)
+    operations = 2 * s * (2 * h * h * 1.25 + 3 * h * f)
+    for t, own in instance.chain[2].weight_times.items():
+        assert own == pytest.approx(operations / t / (989.4e12 * 0.8) * (1 + 640 * t / h))
+    assert [sorted(layer.weight_times) for layer in instance.chain] == [[], [], [1, 2, 4, 8], [1, 2, 4, 8]]
+    faster = planner.load("llama3-8b", layers=1, dtype="fp8").chain[2].weight_times
+    assert faster[2] == pytest.approx(instance.chain[2].weight_times[2] * 794.5 / 1402.6)
+    planner.save(instance, tmp_path / "own.json")
+    assert planner.load(tmp_path / "own.json").flat.layers == instance.flat.layers
+    assert planner.from_networkx(planner.to_networkx(instance)).flat.layers == instance.flat.layers
 
 
 def test_layers_hold_and_exchange_what_is_declared() -> None:

@@ -8,9 +8,11 @@ behind it the longest sum of gradients over the c d devices of equal weights::
     simulate(chunks, orders) + max over devices of 4 (c d-1)/(c d) * weights / B
 
 A micro-batch takes a chunk the compute times of its layers and, as in Piper's cost model, what crosses its boundaries,
-sent and received. Of that the forward pass is a third (an instance has only the sum) and the backward pass the rest;
-where a schedule splits it, half of it are weight gradients. A TMPC that takes longer than the fastest one of its layer
-and degree recomputes activations: the difference belongs to B.
+sent and received. Of that the forward pass is a third (an instance has only the sum) and the backward pass the rest.
+Where a schedule splits it, half of it are weight gradients (W). If some layers say how long theirs take at the degree
+(`Layer.weight_times`), W is the sum of these, and of a third of the other layers' times; B is what it leaves, with all
+that comes back. A TMPC that takes longer than the fastest one of its layer and degree recomputes activations: the
+difference belongs to B.
 
 Where replicas share optimizer states, each of them updates its part of the weights: gradients are reduce-scattered and
 weights all-gathered, which together send what an all-reduce does. More that they share is sent beside passes (`ways`).
@@ -42,6 +44,7 @@ from formulations.training_strategy.definition.sharing import (
     shared_in,
     shares_of_sums,
     ways,
+    weight_time,
 )
 from instances.problems.stage_partitioning import Tmpc
 from instances.problems.training_strategy import Schedule, StrategyInstance
@@ -75,9 +78,10 @@ def chunk_times(instance: StrategyInstance, plan: StrategyPlan, chunk: Sequence[
             sync = chosen(instance, plan, edge.source).sync_backward_bytes.get(edge.target, 0.0)
             transfers.append(2 * (edge.bytes / by.context + sync) / rate)
     third, recomputation = math.fsum([*fastest, *transfers]) / 3, math.fsum(again)
-    if SCHEDULES[plan.schedule].is_split:
-        return ChunkTimes(third, third + recomputation, third)
-    return ChunkTimes(third, 2 * third + recomputation)
+    weight = third if SCHEDULES[plan.schedule].is_split else 0.0
+    if weight and any(plan.tp_degree in layer.weight_times for layer in flat.layers):
+        weight = math.fsum(_weight_time(instance, plan, node) for node in chunk)
+    return ChunkTimes(third, max(0.0, 2 * third - weight) + recomputation, weight)
 
 
 def gradient_sum(instance: StrategyInstance, plan: StrategyPlan, chunk: Sequence[NodeId]) -> float:
@@ -131,7 +135,7 @@ def exposed_sum(instance: StrategyInstance, plan: StrategyPlan) -> float:
     beside, _ = shares_of_sums(instance, by)
     if by.in_pipeline:
         return beside * gradient_sum(instance, plan, plan.chunks[0])
-    share = 1 / 3 if SCHEDULES[plan.schedule].is_split else 2 / 3
+    is_split = SCHEDULES[plan.schedule].is_split
     sent: list[float] = []
     hidden: list[float] = []
     most = 0.0
@@ -139,7 +143,8 @@ def exposed_sum(instance: StrategyInstance, plan: StrategyPlan) -> float:
         if layer.id in plan.chunks[0]:
             sent.append(beside * gradient_sum(instance, plan, [layer.id]))
             most = max(most, math.fsum(sent) - math.fsum(hidden))
-            hidden.append(share * min(x.time for x in _ways(instance, plan, layer.id)))
+            least = min(x.time for x in _ways(instance, plan, layer.id))
+            hidden.append(_weight_time(instance, plan, layer.id) if is_split else 2 / 3 * least)
     return most
 
 
@@ -294,6 +299,11 @@ def _tmpcs(instance: StrategyInstance, plan: StrategyPlan) -> list[Violation]:
 
 def _find(instance: StrategyInstance, plan: StrategyPlan, node: NodeId) -> Tmpc | None:
     return next((x for x in _ways(instance, plan, node) if x.id == plan.tmpcs.get(node)), None)
+
+
+def _weight_time(instance: StrategyInstance, plan: StrategyPlan, node: NodeId) -> float:
+    layer = instance.flat.layers[instance.flat.index[node]]
+    return weight_time(layer, plan.tp_degree, _ways(instance, plan, node), shared_in(instance, plan).context)
 
 
 def _ways(instance: StrategyInstance, plan: StrategyPlan, node: NodeId) -> tuple[Tmpc, ...]:

@@ -86,7 +86,7 @@ _OWN = (
     Setting(
         "schedule",
         _schedules,
-        "schedules that a plan may choose from; zb-h1 splits backward passes, half of them weight gradients",
+        "schedules that a plan may choose from; zb-h1 has weight gradients apart",
         metavar="1f1b,gpipe,...",
         field="schedules",
     ),

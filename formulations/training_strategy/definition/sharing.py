@@ -1,5 +1,6 @@
 """What devices share besides tensors (states and weights, sequences, contexts, experts), and what that costs."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -149,6 +150,12 @@ def ways(instance: StrategyInstance, layer: Layer, t: int, by: Shared) -> tuple[
     return tuple(map(run, found))
 
 
+def weight_time(layer: Layer, t: int, found: Sequence[Tmpc], context: int = 1) -> float:
+    """Time of the gradients of a layer's weights (W): as declared at degree t, else a third of the layer's."""
+    own = layer.weight_times.get(t)
+    return 1 / 3 * min(x.time for x in found) if own is None else own / context
+
+
 def _weights(instance: StrategyInstance, layer: Layer, x: Tmpc, t: int, e: int) -> tuple[float, float]:
     """Weights of a device that are no experts', and those of its share of the experts."""
     own = instance.exchanged.get(layer.id, Exchanged())
@@ -189,7 +196,11 @@ def of_shared(instance: StrategyInstance, by: Shared, t: int | None = None) -> S
     it. So whatever bounds plans of one instance without sharing bounds these.
     """
     layers = tuple(
-        replace(layer, tmpcs={s: ways(instance, layer, s, by) for s in layer.tmpcs if t in (None, s)})
+        replace(
+            layer,
+            tmpcs={s: ways(instance, layer, s, by) for s in layer.tmpcs if t in (None, s)},
+            weight_times={s: time / by.context for s, time in layer.weight_times.items()},
+        )
         for layer in instance.flat.layers
     )
     edges = tuple(replace(edge, bytes=edge.bytes / by.context) for edge in instance.flat.edges)

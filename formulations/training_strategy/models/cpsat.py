@@ -40,6 +40,8 @@ def build(data: Sequence[Layouts], limit: int, most: int, known: int | None = No
     crosses = model.booleans("crosses", index.skips,
         "crosses[c,g,u,v,x]: an edge that skips layers leaves chunk g (x is 1), or enters it (x is 0)")
     time("forward", index.chunks, doc="forward[c,g]: time of F in chunk g, and of W; B takes that or twice that")
+    time("backward", index.split, doc="backward[c,g]: time of B in chunk g alone, where W is no third")
+    time("weight", index.split, doc="weight[c,g]: time of W in chunk g, where layers say how long it takes")
     time("again", index.chunks, doc="again[c,g]: time of recomputation in chunk g")
     time("end", index.actions, doc="end[c,k]: when action k of the orders ends")
     summed = time("summed", index.sums, doc="summed[c,g]: sum of chunk g's gradients beside passes")
@@ -71,6 +73,10 @@ def build(data: Sequence[Layouts], limit: int, most: int, known: int | None = No
     # Times of passes [definition.problem.chunk_times], and their order [Narayanan et al. 2021, section 2.2].
     model.rows("forward_time", index.chunks, lambda c, g: of["forward"][c, g] >= cuts.thirds(c, g, crosses),
         "F is a third of what layers compute and of what crosses the chunk's ends")
+    model.rows("weight_time", index.split, lambda c, g: of["weight"][c, g] >= cuts.total(c, g, data[c].weight),
+        "W is what layers declare")
+    model.rows("backward_time", index.split, lambda c, g: of["backward"][c, g] >= cuts.backward(c, g, crosses),
+        "B without recomputation is two thirds of what layers compute and of what crosses, less W")
     model.rows("recomputation", index.chunks, lambda c, g: of["again"][c, g] >= sum(
         more * runs[(c, *at)] for at, more in data[c].again.items() if at[0] == g),
         "recomputation is what TMPCs take longer than the fastest of their layers")

@@ -50,6 +50,7 @@ class Layouts:
 
     ``forward[l]`` is a third of a layer's time, ``gradients[l]`` its part of their sum, and ``ways`` are its TMPCs.
     ``summed[l]`` may be summed beside passes, and ``hidden[l]`` is how much of that its last backward pass hides.
+    ``weight[l]`` and ``backward[l]`` are those of its W and B where layers say how long W takes, else there are none.
     ``again`` is what recomputation takes; its keys are all there is to choose. ``cut_edges`` are a third of what each
     takes. ``sizes[device, moment]`` are bytes at a fullest moment of a device, where they may be too many, and
     ``made`` those that a layer makes again.
@@ -60,6 +61,8 @@ class Layouts:
     orders: FixedOrders
     ways: Sequence[Sequence[Kept]]
     forward: Sequence[float]
+    backward: Sequence[float]
+    weight: Sequence[float]
     gradients: Sequence[float]
     summed: Sequence[float]
     hidden: Sequence[float]
@@ -75,8 +78,9 @@ class Layouts:
         again = [
             max((time for at, time in self.again.items() if at[1] == v), default=0.0) for v in range(len(self.ways))
         ]
-        thirds = math.fsum([*self.forward, *crossed.values()])
-        return self.degrees.m * (3 * thirds + math.fsum(again)) + math.fsum([*self.gradients, *self.summed])
+        parts = [*self.forward, *self.backward, *self.weight] if self.weight else [3 * own for own in self.forward]
+        passes = math.fsum([*parts, *(3 * third for third in crossed.values()), *again])
+        return self.degrees.m * passes + math.fsum([*self.gradients, *self.summed])
 
     @property
     def num_terms(self) -> int:
@@ -101,9 +105,10 @@ class Layouts:
         """
         g, is_backward = self.orders.stage[k], self.orders.kind[k] == 1
         share = 2 if is_backward and self.degrees.schedule is not Schedule.ZB_H1 else 1
-        times = [(-share, ("forward", g)), *([(-1, ("again", g))] * is_backward)]
-        if self.orders.kind[k] > _LAST_PASS:
+        times = [(-share, ("forward", g))]
+        if self.orders.kind[k] > (0 if self.weight else _LAST_PASS):
             times = [(-1, (Path._fields[self.orders.kind[k]], g))]
+        times += [(-1, ("again", g))] * is_backward
         return [(1, ("end", k)), *times, *([(-1, ("end", others[k]))] if others[k] in self.actions else [])]
 
     def plan(self, taken: Iterable[Run]) -> StrategyPlan:
@@ -119,8 +124,8 @@ class Indices:
 
     ``cuts`` are chunks g and layers v for which it is open whether g begins at v or before; ``places`` chunks and the
     layers that they may have; ``skips`` cut edges between layers that are no neighbours; ``last`` the last
-    action of each device. ``sums``, ``exposed`` and ``layers`` are chunks, the first ones, and the layers that these
-    may have, where sums of gradients are beside passes.
+    action of each device. ``split`` are chunks whose W has a time of its own. ``sums``, ``exposed`` and ``layers`` are
+    chunks, the first ones, and the layers that these may have, where sums of gradients are beside passes.
     """
 
     def __init__(self, data: Sequence[Layouts]) -> None:
@@ -132,6 +137,7 @@ class Indices:
         self.skips = [(c, *at) for c, own in enumerate(data) for at in own.cut_edges if at[2] > at[1] + 1]
         self.actions = [(c, k) for c, own in enumerate(data) for k in own.actions]
         self.last = [(c, k) for c, own in enumerate(data) for k in sorted({*own.actions} - {*own.orders.before})]
+        self.split = [at for at in self.chunks if data[at[0]].weight]
         self.sums = [at for at in self.chunks if data[at[0]].hidden]
         self.exposed = [(c, 0) for c, own in enumerate(data) if own.hidden]
         self.layers = [(c, v) for c, _ in self.exposed for v in range(data[c].spare + 1)]
@@ -167,10 +173,15 @@ class Cuts:
 
     def thirds(self, c: int, g: int, crosses: Any) -> Any:
         """A third of what the layers of chunk g compute and of what crosses its ends; ``crosses`` is of `skips`."""
-        own = self.data[c]
-        computed = sum(own.forward[v] * self.holds(c, g, v) for v in range(g, g + own.spare + 1))
-        cut = ((at, third) for at, third in own.cut_edges.items() if at[0] == g)
-        return computed + sum(
+        return self._passes(c, g, crosses, self.data[c].forward, 1)
+
+    def backward(self, c: int, g: int, crosses: Any) -> Any:
+        """What W leaves of the other two thirds, in which is all that comes back."""
+        return self._passes(c, g, crosses, self.data[c].backward, 2)
+
+    def _passes(self, c: int, g: int, crosses: Any, values: Sequence[float], times: int) -> Any:
+        cut = ((at, times * third) for at, third in self.data[c].cut_edges.items() if at[0] == g)
+        return self.total(c, g, values) + sum(
             third * (crosses[(c, *at)] if at[2] > at[1] + 1 else self.crosses(c, *at)) for at, third in cut
         )
 
@@ -210,6 +221,9 @@ def layouts_of(
     S, L, flat, full, ways = degrees.num_chunks, len(chain.ids), instance.flat, moments(degrees), chain.ways
     share, place = 4 * degrees.share / flat.bandwidth, {node: position for position, node in enumerate(chain.ids)}
 
+    declared = None if degrees.schedule is not Schedule.ZB_H1 else chain.weight_times
+    weight: list[float] = [] if declared is None else declared.tolist()
+
     def units(time: float) -> float:
         return cost(min(time, most))
 
@@ -246,6 +260,8 @@ def layouts_of(
         orders_of(degrees.schedule, p, m, V, chain.overlaps),
         ways,
         [units(float(time) / 3) for time in chain.time],
+        [units(max(0.0, 2 / 3 * time - own)) for time, own in zip(chain.time.tolist(), weight, strict=False)],
+        [units(own) for own in weight],
         [units(left * share * float(weight)) for weight in chain.weights],
         [units(beside * share * float(weight)) for weight in chain.weights],
         [cover(float(hidden)) for hidden in chain.hidden(degrees)] if chain.overlaps else [],

@@ -37,6 +37,8 @@ def build(data: Sequence[Layouts], known: float | None = None) -> Any:
     model.crosses = pyo.Var(index.skips, bounds=(0, 1),
         doc="crosses[c,g,u,v,x]: an edge that skips layers leaves chunk g (x is 1), or enters it (x is 0)")
     model.forward = time(index.chunks, doc="forward[c,g]: time of F in chunk g, and of W; B takes that or twice that")
+    model.backward = time(index.split, doc="backward[c,g]: time of B in chunk g alone, where W is no third")
+    model.weight = time(index.split, doc="weight[c,g]: time of W in chunk g, where layers say how long it takes")
     model.again = time(index.chunks, doc="again[c,g]: time of recomputation in chunk g")
     model.end = time(index.actions, doc="end[c,k]: when action k of the orders ends")
     model.summed = time(index.sums, doc="summed[c,g]: sum of chunk g's gradients beside passes")
@@ -72,6 +74,11 @@ def build(data: Sequence[Layouts], known: float | None = None) -> Any:
     model.forward_time = pyo.Constraint(index.chunks,
         rule=lambda m, c, g: m.forward[c, g] >= cuts.thirds(c, g, m.crosses),
         doc="F is a third of what layers compute and of what crosses the chunk's ends")
+    model.weight_time = pyo.Constraint(index.split,
+        rule=lambda m, c, g: m.weight[c, g] >= cuts.total(c, g, data[c].weight), doc="W is what layers declare")
+    model.backward_time = pyo.Constraint(index.split,
+        rule=lambda m, c, g: m.backward[c, g] >= cuts.backward(c, g, m.crosses),
+        doc="B without recomputation is two thirds of what layers compute and of what crosses, less W")
     model.recomputation = pyo.Constraint(index.chunks, rule=lambda m, c, g: m.again[c, g] >= sum(
         more * m.runs[(c, *at)] for at, more in data[c].again.items() if at[0] == g),
         doc="recomputation is what TMPCs take longer than the fastest of their layers")

@@ -6,6 +6,7 @@ a forward pass, P bytes of parameters, A bytes of a tensor between devices.
 * Time: every op takes the longer of F / (peak ``efficiency``) and m / (memory bandwidth ``memory_efficiency``); a
   backward pass takes twice the forward pass (once where only the input or only the weights of an op have a gradient,
   not at all where neither has), and writes and reads the gradient of a table of embeddings besides, 2 P.
+* Gradients of weights (W): products with trained weights once, whatever is exchanged.
 * fp8: products with weights of layers that repeat (roles decoder and encoder), but for routers, have that peak; all
   else, head and attention's core as well, is as in bf16, and so is what is held. Casts are left out.
 * States: bytes of weights, gradients and optimiser for each byte of parameters; of frozen ones, of weights alone.
@@ -27,13 +28,14 @@ Source: reconstructed from Megatron-LM (columns and rows), Korthikanti et al. (s
 ZeRO (states). Every rate and efficiency is declared; the defaults of the efficiencies are guesses.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from instances.generators.hardware import DTYPES, Hardware
 from instances.generators.transformer import RECOMPUTE, VANILLA
 from instances.problems.stage_partitioning import Tmpc
 from instances.rules import NodeId
-from planner.training.capture.captured import Captured, Node, edge_bytes
+from planner.training.capture.captured import Captured, Node, Parameter, edge_bytes
 from planner.training.capture.choices import Choices, Work
 from planner.training.capture.ops import LOOKUPS
 from planner.training.capture.sharding import Sharding, ring, sharding, weight_products
@@ -97,6 +99,19 @@ class Configurations:
         """All TMPCs of a node, by degree; every degree has one, so that a stage can have it for all its nodes."""
         rule = sharding(self.captured, node)
         return {t: tuple(self._at(node, t, rule)) for t in self.choices.degrees}
+
+    def weight_times(self, node: Node, offered: Mapping[int, Sequence[Tmpc]]) -> dict[int, float]:
+        """By degree, what gradients of the weights of a node's products take (W); none where tables are looked up.
+
+        At most two thirds of the time of each TMPC on offer, as a backward pass has no more.
+        """
+        rule, found = sharding(self.captured, node), {}
+        for t, tmpcs in {} if self.tables(node) else offered.items():
+            shared = rule.shared if t > 1 and rule is not None and rule.allows(t) else set()
+            trained = [op for op in node.ops if self.captured.costs[op].gradient and self._trains(op)]
+            time = sum(self.seconds(op, 1 / t if op in shared else 1.0) for op in trained)
+            found[t] = min(time, *(2 / 3 * x.time for x in tmpcs))
+        return found
 
     def _most_of_two(self) -> float:
         """The largest working set that two nodes need, whole and computed again; of a single node its own."""
@@ -173,12 +188,19 @@ class Configurations:
         costs, node = self.captured.costs, self.graph[op]
         if not costs[op].gradient:
             return 0
-        names = [self.captured.names.get(str(each.target)) for each in node.all_input_nodes if each.op == "get_attr"]
-        read = [self.parameters[name] for name in names if name is not None]
-        if not read or not costs[op].flops:
+        if not costs[op].flops or not self._read(op):
             return 2
         inputs = any(each.op == "call_function" and costs[each.name].gradient for each in node.all_input_nodes)
-        return int(inputs) + int(any(each.trained for each in read))
+        return int(inputs) + int(self._trains(op))
+
+    def _read(self, op: str) -> list[Parameter]:
+        inputs = [each for each in self.graph[op].all_input_nodes if each.op == "get_attr"]
+        names = (self.captured.names.get(str(each.target)) for each in inputs)
+        return [self.parameters[name] for name in names if name is not None]
+
+    def _trains(self, op: str) -> bool:
+        """Whether an op is a product with weights that are trained."""
+        return bool(self.captured.costs[op].flops) and any(each.trained for each in self._read(op))
 
     def tables(self, node: Node) -> set[str]:
         """Names of the tables that are looked up and trained: their gradients are dense."""

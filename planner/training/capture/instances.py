@@ -40,7 +40,11 @@ def stage_partitioning(
     """
     kind = FoundConfigurations if choices.found_splits else Configurations
     offered = kind(captured, hardware, work, choices)
-    layers = tuple(Layer(node.id, offered.of(node), node.name, node.module, node.role) for node in captured.nodes)
+    ways = [offered.of(node) for node in captured.nodes]
+    layers = tuple(
+        Layer(node.id, own, node.name, node.module, node.role, offered.weight_times(node, own))
+        for node, own in zip(captured.nodes, ways, strict=True)
+    )
     sizes = {each.name: each.size for node in captured.nodes for each in node.parameters}
     return StageInstance(
         name=captured.name,

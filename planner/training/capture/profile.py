@@ -81,7 +81,9 @@ def instance_of(
         kept, *recomputed = layer.tmpcs[1]
         timed: list[Tmpc] = [replace(kept, time=measured.time_s)]
         timed += [replace(each, time=measured.time_s + again) for each in recomputed]
-        layers.append(replace(layer, tmpcs={1: tuple(timed)}))
+        # Gradients of weights are not measured: they have the part of the time that was counted.
+        of_weights = {t: measured.time_s * time / kept.time for t, time in layer.weight_times.items() if kept.time}
+        layers.append(replace(layer, tmpcs={1: tuple(timed)}, weight_times=of_weights))
     return replace(plain, layers=tuple(layers))
 
 

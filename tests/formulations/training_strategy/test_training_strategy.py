@@ -20,7 +20,15 @@ from formulations.simulation.simulate_graph import peak_in_flight
 from formulations.training_strategy import FAMILY, costs, exact, heuristics, layouts, mixed_paths
 from formulations.training_strategy.costs import Chain, Degrees, all_degrees, plan_of
 from formulations.training_strategy.definition.plan import StrategyPlan
-from formulations.training_strategy.definition.problem import evaluate, iteration, peak_memory, violations
+from formulations.training_strategy.definition.problem import (
+    ChunkTimes,
+    chunk_times,
+    evaluate,
+    exposed_sum,
+    iteration,
+    peak_memory,
+    violations,
+)
 from formulations.training_strategy.fixed_orders import FixedOrders, fullest, in_flight
 from formulations.training_strategy.layouts import Best, Layouts, Search, places, quick_bound
 from formulations.training_strategy.mixed_paths import mixed_costs
@@ -28,7 +36,7 @@ from instances.errors import InstanceError
 from instances.generators import transformer
 from instances.generators.transformer import A100, Architecture
 from instances.problems.stage_partitioning import CostModel, Edge, Layer, StageInstance, Tmpc
-from instances.problems.training_strategy import Schedule, StrategyInstance, of_chain
+from instances.problems.training_strategy import Schedule, StrategyInstance, check, of_chain
 from planner import Status
 from solvers.outcome import Limits, Stop, Watch
 
@@ -73,6 +81,45 @@ def test_iterations_by_hand(given: StrategyPlan, time: float) -> None:
     instance = equal_layers(count, schedules=tuple(Schedule), V=2)
     assert not violations(instance, given)
     assert evaluate(instance, given) == pytest.approx(time, rel=1e-12)
+
+
+def saying(instance: StrategyInstance, *times: float | None) -> StrategyInstance:
+    """The layers say how long gradients of their weights take, but for those of ``None``."""
+    layers = tuple(
+        layer if own is None else replace(layer, weight_times={1: own})
+        for layer, own in zip(instance.flat.layers, times, strict=True)
+    )
+    return replace(instance, flat=replace(instance.flat, layers=layers))
+
+
+@pytest.mark.parametrize(
+    ("schedule", "times", "way", "time"),
+    [
+        # F 1, B 1.5, W 0.5: the bubble is (p - 1) (f + b - w), three times that of thirds less W.
+        (ZB, (0.5,) * 4, "keep", 8 * 3 + 3 * 2),
+        (ZB, (0.5,) * 4, "again", 8 * 4 + 3 * 3),  # what is recomputed is part of B
+        (ZB, (1.0,) * 4, "keep", 8 * 3 + 3),
+        (F1B, (0.5,) * 4, "keep", 11 * 3),
+    ],
+)
+def test_weight_gradients_take_what_layers_say(
+    schedule: Schedule, times: tuple[float | None, ...], way: str, time: float
+) -> None:
+    instance, given = saying(equal_layers(4, schedules=(schedule,)), *times), plan(4, 4, schedule, way=way)
+    check(instance, "instance")
+    assert not violations(instance, given) and evaluate(instance, given) == pytest.approx(time, rel=1e-12)
+
+
+def test_weight_gradients_send_nothing_and_hide_sums_of_gradients() -> None:
+    """Of 3 s that cross, 1 s is in F and 2 s in B; a layer's W of 0.5 s hides as much of what the one behind sums."""
+    instance, given = saying(equal_layers(2, schedules=(ZB,), num_microbatches=2), 0.5, None), plan(2, 2, ZB)
+    instance = replace(instance, flat=replace(instance.flat, edges=(Edge(0, 1, 1.5),)))
+    # A layer that says nothing beside one that does has a third.
+    assert chunk_times(instance, given, (0,)) == ChunkTimes(2.0, 3.5, 0.5)
+    assert chunk_times(instance, given, (1,)) == ChunkTimes(2.0, 3.0, 1.0)
+    one = replace(saying(equal_layers(2, schedules=(ZB,)), 0.5, 0.5), overlaps_gradients=True)
+    assert exposed_sum(one, plan(1, 2, ZB, d=2)) == pytest.approx(2 * 4 - 0.5)
+    assert exposed_sum(one, plan(1, 2, d=2)) == pytest.approx(2 * 4 - 2)
 
 
 def test_transfers_are_in_the_passes_and_gradients_of_a_device_follow_each_other() -> None:
@@ -171,6 +218,11 @@ CHAIN = equal_layers(3).flat
             replace(CHAIN, layers=(Layer(0, {1: (Tmpc("a", 1, 1, 1, 1), Tmpc("b", 1, 2, 1, 1))}), *CHAIN.layers[1:])),
             {},
             "weight_bytes of node 0, degree 1, TMPC b is 2.0; expected 1.0, as in TMPC a",
+        ),
+        (
+            replace(CHAIN, layers=(replace(CHAIN.layers[0], weight_times={1: 2.5}), *CHAIN.layers[1:])),
+            {},
+            "weight_times of node 0, degree 1 is 2.5; expected at most 2, its least backward pass",
         ),
     ],
 )
@@ -317,11 +369,10 @@ def test_bounds_of_equal_stages_are_met() -> None:
     """Those of 1F1B and GPipe, and of the last device under ZB-H1: no search is needed there."""
     for schedule in (F1B, GPIPE, ZB):
         for p, m in ((1, 3), (4, 8), *([] if schedule is ZB else [(3, 2)])):
-            instance = equal_layers(p, schedules=(schedule,), num_microbatches=m)
-            degrees = Degrees(schedule, 1, p, 1, 1, m)
-            assert Layouts(Chain(instance, 1), degrees).bound == pytest.approx(
-                evaluate(instance, plan(p, p, schedule)), rel=1e-12
-            )
+            for own in (None, 0.5, 0.0):  # W of a third, and of less
+                instance = saying(equal_layers(p, schedules=(schedule,), num_microbatches=m), *[own] * p)
+                found = Layouts(Chain(instance, 1), Degrees(schedule, 1, p, 1, 1, m)).bound
+                assert found == pytest.approx(evaluate(instance, plan(p, p, schedule)), rel=1e-12)
 
 
 def test_passes_that_are_split_may_end_after_the_first_sum() -> None:
@@ -467,7 +518,7 @@ def uneven(rng: random.Random, count: int, memory: float = 1e9) -> StrategyInsta
     for v in range(count):
         time = rng.uniform(1, 4)
         keep, again = Tmpc("keep", time, 1.0, 1.0, 0.0), Tmpc("again", time + rng.uniform(0.1, 9), 1.0, 0.0, 0.0)
-        layers.append(Layer(v, {1: (keep, again)}))
+        layers.append(Layer(v, {1: (keep, again)}, weight_times={1: rng.uniform(0, 2 / 3 * time)} if count % 2 else {}))
     edges = tuple(Edge(v, v + 1, rng.random() / 10) for v in range(count - 1))
     flat = StageInstance("uneven", tuple(layers), edges, 4, memory, 1.0, 8)
     return of_chain(flat, tuple(Schedule), 3)

@@ -73,7 +73,20 @@ def random_instance(rng: random.Random, most_layers: int = 4) -> StrategyInstanc
         N,
         max_dp_degree=rng.choice([None, None, None, 1, 2]),
     )
-    return of_chain(flat, tuple(map(Schedule, schedules)), V)
+    return of_chain(splitting(flat, random.Random(repr(flat))), tuple(map(Schedule, schedules)), V)
+
+
+def splitting(flat: StageInstance, rng: random.Random) -> StageInstance:
+    """The instance with times of W in all layers, in some, or in none; up to all of the least backward pass."""
+    share = rng.choice([0.0, 0.5, 0.9])
+    layers = tuple(
+        replace(layer, weight_times={
+            t: rng.choice([0.0, 0.25, 0.5, 2 / 3, 2 / 3 * rng.random()]) * min(x.time for x in own)
+            for t, own in layer.tmpcs.items() if rng.random() < share
+        })
+        for layer in flat.layers
+    )  # fmt: skip
+    return replace(flat, layers=layers)
 
 
 def _sync(x: Tmpc, before: list[int], after: list[int]) -> tuple[dict[int, float], dict[int, float]]:
@@ -121,8 +134,10 @@ def sharing_more(rng: random.Random, instance: StrategyInstance) -> StrategyInst
         return (*own, *more)
 
     layers = tuple(
-        replace(layer, tmpcs={t: ways(t, found) for t, found in layer.tmpcs.items()}) for layer in made.flat.layers
+        replace(layer, tmpcs={t: ways(t, found) for t, found in layer.tmpcs.items()}, weight_times={})
+        for layer in made.flat.layers
     )
+    layers = splitting(replace(made.flat, layers=layers), random.Random(repr(layers))).layers
     added = held * sum(next(iter(layer.tmpcs.values()))[0].weight_bytes for layer in layers)
     memory = made.flat.memory_bytes + added * rng.choice([0.0, 0.5, 1.0])
     flat = replace(made.flat, layers=layers, memory_bytes=memory)
@@ -325,6 +340,9 @@ def _run(instance, cuts, t, d, p, schedule, moments, by):
             first, second = max(first, once[v]), max(second, (1 + grads) * once[v] + other_groups)
         return first + second
 
+    split = schedule.startswith("zb")
+    declared = {layer.id: layer.weight_times[t] / c for layer in flat.layers if t in layer.weight_times}
+    of_weights = {v: declared[v] if v in declared else min(spent(v, x) for x in tmpcs[v]) / 3 for v in tmpcs}
     home = {v: g for g, chunk in enumerate(cuts) for v in chunk}
     third = []
     for g, chunk in enumerate(cuts):
@@ -351,7 +369,7 @@ def _run(instance, cuts, t, d, p, schedule, moments, by):
     if instance.overlaps_gradients:
         for g, chunk in enumerate(cuts):
             own = [there * summed[v] for v in chunk]
-            back = [min(spent(v, x) for x in tmpcs[v]) / 3 * (1 if schedule.startswith("zb") else 2) for v in chunk]
+            back = [of_weights[v] if split else min(spent(v, x) for x in tmpcs[v]) / 3 * 2 for v in chunk]
             is_hidden = g == 0 and not (level == 3 and p > 1 and D > 1)
             layers = [(sum(back[:k]), own[k]) for k in reversed(range(len(chunk)))]
             buckets[g] = layers if is_hidden else [(0.0, sum(own))]
@@ -386,11 +404,12 @@ def _run(instance, cuts, t, d, p, schedule, moments, by):
                         for part, chunk in zip(parts, own, strict=True)
                     )
                 )
-    split = schedule.startswith("zb")
+    last = [sum(of_weights[v] for v in chunk) for chunk in cuts] if declared else third
+    last = last if split else [0.0] * len(cuts)
     for chosen in product(*ways):
         again = [chosen[g % p][g // p] for g in range(len(cuts))]
         yield (
-            [(f, (f if split else 2 * f) + r, f if split else 0.0) for f, r in zip(third, again, strict=True)],
+            [(f, 2 * f - w + r, w) for f, r, w in zip(third, again, last, strict=True)],
             sums,
             buckets,
         )

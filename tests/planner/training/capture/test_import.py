@@ -266,8 +266,13 @@ def test_products_with_weights_of_layers_are_faster_in_fp8(tmp_path: Path, capsy
         )
         assert code == 0, error
         found.append(planner.load(out).layers)
-    saved = 3 * 2 * tokens * (4 * h * h + 3 * h * f) * (1 / 989.4e12 - 1 / 1978.9e12) / 0.5
+    operations = 2 * tokens * (4 * h * h + 3 * h * f)
+    saved = 3 * operations * (1 / 989.4e12 - 1 / 1978.9e12) / 0.5
     for one, other in zip(*found, strict=True):
+        if one.role == "decoder":  # gradients of weights are the products with them, once
+            times = one.weight_times[1], other.weight_times[1]
+            assert times == pytest.approx((operations / 989.4e12 / 0.5, operations / 1978.9e12 / 0.5))
+        assert ({1} if one.role != "embedding" else set()) == one.weight_times.keys()
         for x, y in zip(one.tmpcs[1], other.tmpcs[1], strict=True):
             again = 4 / 3 if "recomp" in x.id else 1.0
             assert y == replace(x, time=y.time)

@@ -62,6 +62,10 @@ def test_times_of_the_instance_are_medians():
     made = instance_of(captured, found, MACHINE, 4, Work(1, "fp32", 8), {})
     block = {x.id: x for x in made.layers[1].tmpcs[1]}
     assert (block["vanilla"].time, block["activation recomp"].time) == (2.0 + 4.0, 2.0 + 4.0 + 2.0)
+    costs = {op: captured.costs[op] for op in captured.nodes[1].ops}
+    counted = {op: max(own.flops / 0.5, own.moved_bytes / 0.75) for op, own in costs.items()}  # at 1 a second each
+    products = sum(own for op, own in counted.items() if op.startswith("linear"))
+    assert made.layers[1].weight_times[1] == pytest.approx(6.0 * products / (3 * sum(counted.values())))
     assert found[0].spread == pytest.approx((22.0 - 4.0) / 13.0), "22, 13 and 4 seconds in all"
     assert made.bandwidth == 1e9 and made.memory_bytes == 1e9 - made.options["working-set"]
     assert made.layers[1].tmpcs.keys() == {1}
