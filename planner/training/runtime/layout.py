@@ -265,9 +265,10 @@ def most_in_flight(order: str) -> int:
 def _of_stages(instance: Any, plan: Any, in_flight: Sequence[int], orders: Sequence[str] | None = None) -> Layout:
     """Stages of Piper's with so many micro-batches in flight behind the input of each, on all of its replicas.
 
-    ``orders`` are those of each stage, else 1F1B. A pass W takes a third of what a stage computes once.
+    ``orders`` are those of each stage, else 1F1B. A pass W takes what its layers declare.
     """
     from formulations.stage_partitioning.definition.problem import carried_bytes
+    from formulations.training_strategy.definition.sharing import weight_time
 
     layers = {layer.id: layer for layer in instance.layers}
     stage_of = {node: number for number, stage in enumerate(plan.stages) for node in stage.nodes}
@@ -293,12 +294,13 @@ def _of_stages(instance: Any, plan: Any, in_flight: Sequence[int], orders: Seque
         least = {node: min(x.time for x in layers[node].tmpcs[stage.tp_degree]) for node in stage.nodes}
         once = math.fsum(least[node] if "recomp" in x.id else x.time for node, x in chosen.items()) * unit
         seconds = math.fsum(x.time for x in chosen.values()) * unit
+        weights = math.fsum(weight_time(layers[node], t, layers[node].tmpcs[t]) for node in chosen) * unit
         held = -(-s // d)
         kept = math.fsum([*(x.activation_bytes for x in chosen.values()), *carried_bytes(instance, stage)]) * held
         for replica, shard in itertools.product(range(d), range(t)):
             own = range(replica, N, d)
             order = kfkb(len(own), held, 1) if orders is None else orders[number]
-            apart = once / 3 if "W" in order else 0.0
+            apart = weights if "W" in order else 0.0
             sent = moved * (shard == 0) + spread * (shard < max(1, t - 1))
             duties.append(
                 Duty(

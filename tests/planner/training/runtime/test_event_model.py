@@ -27,7 +27,12 @@ def sleeping(**changes: Any) -> StrategyInstance:
     """The chain of `sleeping_model`, in seconds; what is sent takes no time."""
     tmpc = {"weight_bytes": 0.0, "activation_bytes": 1.0, "static_bytes": 1.0}
     layers = [
-        {"id": v, "module": f"layers.{v}", "tmpcs": {"1": [{"id": "keep", "time": seconds, **tmpc}]}}
+        {
+            "id": v,
+            "module": f"layers.{v}",
+            "weight_times": {"1": seconds / (4 + v)} if v > 2 else {},
+            "tmpcs": {"1": [{"id": "keep", "time": seconds, **tmpc}]},
+        }
         for v, seconds in enumerate(SECONDS)
     ]
     flat = {
