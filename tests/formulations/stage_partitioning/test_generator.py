@@ -153,9 +153,6 @@ def test_the_catalog_loads_neither_pydantic_nor_a_solver():
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
 
-# --- what the exact method makes of them ---
-
-
 def optimum(instance: StageInstance) -> float:
     answer = FAMILY.method("exact").solve(instance, Limits(time_s=60), Watch())
     assert answer.plan is not None and FAMILY.judge(instance, answer.plan) == ()
@@ -174,9 +171,6 @@ def test_best_known_values(name: str, overrides: dict[str, object], value: float
 @pytest.mark.parametrize("name", OF_STAGES)
 def test_every_entry_is_feasible_as_it_is(name: str):
     assert optimum(CATALOG[name].make()) > 0
-
-
-# --- beside the published profile ---
 
 
 @pytest.mark.paper

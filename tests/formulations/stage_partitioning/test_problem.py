@@ -56,9 +56,6 @@ def plan_of(best: Best) -> StagePlan:
     )
 
 
-# --- cost ---
-
-
 def test_stage_time_in_the_papers_cost_model():
     # 8, and 2 * 10 bytes out at 2 bytes per unit.
     assert stage_time(CHAIN, TWO.stages[0]) == 18
@@ -111,9 +108,6 @@ def test_evaluate_refuses_what_it_cannot_price():
         evaluate(CHAIN, plan(stage(4)))
     with pytest.raises(ValueError, match="no TMPC 'z'"):
         evaluate(CHAIN, plan(stage(1, 2, 3, n2="z")))
-
-
-# --- rules, one at a time ---
 
 
 def test_a_feasible_plan_breaks_no_rule():
@@ -194,9 +188,6 @@ def test_a_dp_degree_that_is_not_allowed():
 def test_unknown_nodes_of_a_plan_are_violations_not_errors():
     nowhere = {"nodes": ["nowhere"], "dp_degree": 1, "tp_degree": 1, "tmpcs": {"nowhere": "x"}}
     assert "cover" in rules(CHAIN, FAMILY.plan_from_json(CHAIN, {"stages": [nowhere]}))
-
-
-# --- the oracle and the definition, on random instances ---
 
 
 def test_the_oracles_plans_are_feasible_and_cost_what_it_says(cases: int):

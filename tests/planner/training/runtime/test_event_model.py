@@ -26,15 +26,12 @@ L, MICROBATCHES = len(SECONDS), 8
 def sleeping(**changes: Any) -> StrategyInstance:
     """The chain of `sleeping_model`, in seconds; what is sent takes no time."""
     tmpc = {"weight_bytes": 0.0, "activation_bytes": 1.0, "static_bytes": 1.0}
-    layers = [
-        {
-            "id": v,
-            "module": f"layers.{v}",
-            "weight_times": {"1": seconds / (4 + v)} if v > 2 else {},
-            "tmpcs": {"1": [{"id": "keep", "time": seconds, **tmpc}]},
-        }
+    layers: list[dict[str, Any]] = [
+        {"id": v, "module": f"layers.{v}", "tmpcs": {"1": [{"id": "keep", "time": seconds, **tmpc}]}}
         for v, seconds in enumerate(SECONDS)
     ]
+    for v in (3, 5, 7):
+        layers[v]["weight_times"] = {"1": SECONDS[v] / v}
     flat = {
         "problem": "stage_partitioning", "schema_version": 1, "name": "sleeping", "num_devices": 4, "memory_bytes": 1e9,
         "bandwidth": 1e12, "num_microbatches": MICROBATCHES, "layers": layers,
