@@ -132,7 +132,8 @@ def test_who_delays_its_call_does_not_move_the_limit(
 def test_what_it_prints_is_in_the_result_and_not_on_standard_error(bring: Bring, problem: Any, capfd: Any) -> None:
     body = """
         import os, subprocess, sys, threading
-        threading.Thread(target=lambda: 1 / 0).start()  # Python prints its traceback
+        thread = threading.Thread(target=lambda: 1 / 0)  # Python prints its traceback
+        thread.start(), thread.join()
         subprocess.run([sys.executable, "-c", "1 / 0"])
         os.write(2, b"\\x1b[31m" + 9000 * b"thinking ")
         os.write(1, b"\\xff\\n")
