@@ -219,8 +219,6 @@ def test_bad_fields_are_named(make: Callable[[], dict[str, Any]], path: str, val
     assert message in str(refused.value)
 
 
-# --- the published files ---
-
 PIPER_FILES = {"bert32a100": (37, 67, 1920, "s"), "gnmt": (78, 104, 256, "ms"), "resnet": (177, 193, 7680, "ms")}
 
 

@@ -544,7 +544,17 @@ def test_searches_of_longer_chains_against_all_their_layouts(schedule: Schedule,
         simulated.append(best.simulated)
         every = [(time, ends) for _, of, ends, time in all_layouts(own) if of == degrees]
         assert best.time == pytest.approx(min(every)[0], rel=1e-12), number
-        assert all(search._taken(ends).max(initial=0.0) <= time * (1 + 1e-12) for time, ends in every), number
+        for time, ends in every:
+            taken = search._taken(ends)
+            assert taken.max(initial=0.0) <= time * (1 + 1e-12), number
+            costs = [search.layouts.costs(path)[places(ends)].sum() for path in search._paths]
+            assert costs == pytest.approx(taken.tolist()), number
+        search.best = Best(Watch())  # beginnings that are one chunk longer than the best's, by the paths that are known
+        for most in range(p * V):
+            search._open = []
+            search._branch(min(every)[1][:most], 0.0, 0.0, 0.0)
+            for low, _, _, found, *_ in search._open:
+                assert low <= min(time for time, ends in every if ends[: most + 1] == found) * (1 + 1e-12), number
     assert schedule is GPIPE or max(simulated) > 1, "bounds alone found all of them"
 
 
