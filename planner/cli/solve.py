@@ -72,7 +72,12 @@ def solve_command(
     for option, value in beside.items():
         if is_least and value:
             raise UsageError.at(option, value, "none with --minimise, or with bounds on time, memory or devices")
-    declared = load_instance(instance, overrides, inputs, topology)
+    try:
+        declared = load_instance(instance, overrides, inputs, topology)
+    except UsageError as error:
+        if trainer is None or not str(error).startswith("--problem is "):
+            raise
+        raise UsageError.at("--for", trainer, f"none with {instance}: trainers run chains of layers") from None
     outputs.announce(declared)
 
     def work(arguments: dict[str, Any]) -> Solved:
