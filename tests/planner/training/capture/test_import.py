@@ -262,7 +262,7 @@ def test_products_with_weights_of_layers_are_faster_in_fp8(tmp_path: Path, capsy
     for dtype in ("bf16", "fp8"):
         out = str(tmp_path / f"{dtype}.json")
         code, _, error = run(
-            capsys, "hf", source, "--seq-len", str(tokens), "--dtype", dtype, "--tp", "1", "--out", out
+            capsys, "hf", source, "--seq-len", str(tokens), "--dtype", dtype, "--tp", "1,2", "--out", out
         )
         assert code == 0, error
         found.append(planner.load(out).layers)
@@ -272,7 +272,8 @@ def test_products_with_weights_of_layers_are_faster_in_fp8(tmp_path: Path, capsy
         if one.role == "decoder":  # gradients of weights are the products with them, once
             times = one.weight_times[1], other.weight_times[1]
             assert times == pytest.approx((operations / 989.4e12 / 0.5, operations / 1978.9e12 / 0.5))
-        assert ({1} if one.role != "embedding" else set()) == one.weight_times.keys()
+            assert one.weight_times[2] == pytest.approx(times[0] / 2)
+        assert ({1, 2} if one.role != "embedding" else set()) == one.weight_times.keys()
         for x, y in zip(one.tmpcs[1], other.tmpcs[1], strict=True):
             again = 4 / 3 if "recomp" in x.id else 1.0
             assert y == replace(x, time=y.time)

@@ -5,6 +5,7 @@ import math
 import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,11 @@ def test_tensor_parallel_stages_are_refused() -> None:
     made = Layout({0: 0}, frozenset(), (Duty(0, 0, passes, 0, 0, 1.0, 2.0, 0, 2),), 1, ())
     with pytest.raises(UsageError, match="tp_degree 2 of stage 0"):
         expect_emulated(made, "own")
+    duty = replace(made.duties[0], degree=1, passes=(*passes, Pass("W", 0, (0,))))
+    with pytest.raises(UsageError, match="split backward passes"):
+        expect_emulated(replace(made, duties=(duty,)), "own")
+    with pytest.raises(UsageError, match="1 stages on fewer devices"):
+        expect_emulated(replace(made, turns=((0, 0),)), "own")
 
 
 @pytest.mark.parametrize(

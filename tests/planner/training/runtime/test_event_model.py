@@ -74,6 +74,10 @@ def test_processes_of_a_strategy_run_its_orders(given: dict[str, Any]) -> None:
     timings = simulate(made)
     assert max(each.end_s for each in timings) == pytest.approx(iteration(instance, own).makespan_s, rel=1e-12)
     assert made.num_processes == own.pp_degree * own.dp_degree
+    p, m = own.pp_degree, MICROBATCHES // own.dp_degree
+    most = [{"gpipe": m, "zb-h1": min(p, m)}.get(own.schedule, min(p - device, m)) for device in range(p)]
+    held = [len(chunk) * each for chunk, each in zip(own.chunks, most, strict=False)]
+    assert own.virtual_stages > 1 or held == [duty.held_planned for duty in made.duties if not duty.replica]
     assert len({each.rank for each in timings}) == len(own.chunks) * own.dp_degree
 
 

@@ -17,25 +17,28 @@ pytest.importorskip("torch", reason="needs PyTorch (extra torch)", exc_type=Impo
 
 @pytest.mark.parametrize("model", ["tied", "skips"])
 def test_without_tags_messages_arrive_in_turn(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of `skips` are among three stages of each of two processes; within a process nothing is sent."""
+    """Those of `skips` are among three stages of two processes, three times; within a process nothing is sent.
+
+    Two stages of one process have the same weights there, which it sums once.
+    """
     from planner.files.load import load
     from planner.training.runtime.process import Job
     from planner.training.runtime.run import run_plan
 
     monkeypatch.setattr(Job, "is_tagged", False)  # as with NCCL, which has no tags
-    made, instance, within = plan(([0, 1], 2), ([2, 3], 3), ([4], 1)), chain(), [0] * 6
+    made, instance, within = plan(([0, 1], 2), ([2, 3], 3), ([4], 1)), chain(), [0] * 2
     if model == "skips":
         flat = chain(tuple(f"layers.{v}" for v in range(6)), 160)
         flat["edges"] += [{"source": 0, "target": v, "bytes": 160} for v in range(2, 6)]
         instance = {"problem": "training_strategy", "schema_version": 1, "flat": flat, "virtual_stages": 3}
         instance["schedules"] = ["interleaved"]
-        made = {"pp_degree": 2, "tp_degree": 1, "dp_degree": 1, "virtual_stages": 3, "schedule": "interleaved"}
+        made = {"pp_degree": 2, "tp_degree": 1, "dp_degree": 3, "virtual_stages": 3, "schedule": "interleaved"}
         made |= {"chunks": [[v] for v in range(6)], "tmpcs": dict.fromkeys(map(str, range(6)), "keep")}
         within = [2, 0, 1, 0, 1, 0]
     found = run_plan(made, load(instance), f"{MODELS}:{model}", check=True)
     assert found.ok and found.gradient_error is not None and found.gradient_error <= 1e-12
     beyond = [planned - sent for planned, sent in zip(found.bytes_planned, found.bytes_sent, strict=True)]
-    assert beyond == [160 * 6 * each for each in within]
+    assert beyond == [160 * 2 * each for each in within for _ in range(3)]
 
 
 def _of(parent: int) -> set[int]:
