@@ -187,6 +187,19 @@ def _needed(work: float, target: float) -> int:
     return NONE if work > NONE * target else int(np.ceil(work / target - 1e-9))
 
 
+@inner(error_model="python")
+def _fewest(work: float, load: float, target: float, reduce_low: float, reduce_high: float, reducing: float) -> int:
+    """Devices of a stage at least, never fewer of a larger one: for its work, and as it reduces on more than one."""
+    if work <= target - reduce_low:
+        return 1
+    reduced = reducing * load  # (r - 1) / r of this on r devices
+    if max(reduced, reduce_low) >= target:
+        return NONE
+    fewest = max((work - reduced) / (target - reduced), work / (target - reduce_low), 2.0)
+    fewest = np.ceil(min(fewest, float(NONE)) - 1e-9)
+    return NONE if reduced * (fewest - 1) / fewest > reduce_high else int(fewest)
+
+
 @kernel(Upsets, Times, Budget, INT, INTS, INTS, FLAG, error_model="python")
 def fewest_devices(upsets: Any, times: Any, budget: Any, devices: int, least: Any, before: Any, flag: Any) -> int:
     """Fewest devices for everything within the target, more than ``devices`` if these are too few; -1 if stopped.
@@ -246,50 +259,41 @@ def fewest_devices(upsets: Any, times: Any, budget: Any, devices: int, least: An
             if moved:
                 to = tails + rank
                 more = work[rank] - work[s] + (0.0 if inside else tail_work[q])
+                load = weights[rank] - weights[s] + (0.0 if inside else tail_sums[q, 0])
                 rest = everything - done - more
-                fewest = 1
-                if more > target:  # more than one device: these also reduce
-                    reduced = reducing * (weights[rank] - weights[s] + (0.0 if inside else tail_sums[q, 0]))
-                    if reduced >= target:
-                        fewest = NONE
-                    else:
-                        fewest = max(2, int(np.ceil((more - reduced) / (target - reduced) - 1e-9)))
-                most = left - _needed(rest, others)
-                most = min(most, least[to] - least[q] - 1)
-                if fewest <= most:
-                    number = _crossing(first, own, other, not inside, sizes, counts, times.ahead, crossing, entered)
-                    load = weights[rank] - weights[s]
-                    keep = kept[rank] - kept[s] + crossing[2]
+                fewest = _fewest(more, load, target, reduce_low, reduce_high, reducing)
+                most = min(left - _needed(rest, others), least[to] - least[q] - 1)
+                number = -1
+                for r in range(fewest, most + 1):
+                    seconds = busy[rank, r - 1] - busy[s, r - 1]
                     if not inside:
-                        load += tail_sums[q, 0]
-                        keep += tail_sums[q, 1]
-                        crossing[0] += tail_sums[q, 2]
-                        crossing[1] += tail_sums[q, 3]
-                    ahead = crossing[3] + crossing[2] * rates[0, 0] + crossing[4] * rates[0, 1]
-                    for r in range(fewest, most + 1):
-                        seconds = busy[rank, r - 1] - busy[s, r - 1]
+                        seconds += tail_busy[q, r - 1]
+                    reduced = load * rates[r - 1, 2] + rates[r - 1, 3]
+                    if reduced > reduce_high or seconds + max(reduced, reduce_low) > target:
+                        continue
+                    if number < 0:  # of few pairs it matters what crosses
+                        number = _crossing(first, own, other, not inside, sizes, counts, times.ahead, crossing, entered)
+                        keep = kept[rank] - kept[s] + crossing[2]
                         if not inside:
-                            seconds += tail_busy[q, r - 1]
-                        seconds += crossing[0] * rates[r - 1, 0] + crossing[1] * rates[r - 1, 1]
-                        reduced = load * rates[r - 1, 2] + rates[r - 1, 3]
-                        if reduced > reduce_high:
-                            continue
-                        seconds += max(reduced, reduce_low)
-                        if seconds + _head(ahead, rest - crossing[3], left - r, others, budget.heads) > elsewhere:
-                            continue
-                        if seconds > target or copies * load + flight[r - 1] * keep > memory:
-                            continue
-                        if number and budget.heads > 0.0:
-                            head = _path_head(
-                                times.paths, entered, number, sizes, counts, rates, rest + ahead - crossing[3],
-                                left - r, others,
-                            )  # fmt: skip
-                        else:
-                            head = 0.0
-                        if seconds + budget.heads * head <= elsewhere:
-                            least[to] = least[q] + r
-                            before[to] = q
-                            break
+                            keep += tail_sums[q, 1]
+                            crossing[0] += tail_sums[q, 2]
+                            crossing[1] += tail_sums[q, 3]
+                        ahead = crossing[3] + crossing[2] * rates[0, 0] + crossing[4] * rates[0, 1]
+                    seconds += crossing[0] * rates[r - 1, 0] + crossing[1] * rates[r - 1, 1] + max(reduced, reduce_low)
+                    if seconds > target or copies * load + flight[r - 1] * keep > memory:
+                        continue
+                    if seconds + _head(ahead, rest - crossing[3], left - r, others, budget.heads) > elsewhere:
+                        continue
+                    head = 0.0
+                    if number and budget.heads > 0.0:
+                        head = _path_head(
+                            times.paths, entered, number, sizes, counts, rates, rest + ahead - crossing[3],
+                            left - r, others,
+                        )  # fmt: skip
+                    if seconds + budget.heads * head <= elsewhere:
+                        least[to] = least[q] + r
+                        before[to] = q
+                        break
             c = width - 1
             if moved and fewest > left:  # so do all upsets with no fewer of any branch: more of an earlier one is next
                 while c > 0 and other[c] == _lowest(c, own, other, first):

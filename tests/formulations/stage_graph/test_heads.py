@@ -86,7 +86,7 @@ def test_no_plan_takes_fewer_devices(cases: int) -> None:
             continue
         size = rng.choice(instance.microbatch_sizes)
         times = list(_times(instance, size))
-        cut = rng.choice([0.0, *sorted(reduced for _, reduced in times)][:8])
+        cut = rng.choice([min(times, key=sum, default=(0.0, 0.0))[1], 0.0, *sorted(each[1] for each in times)][:8])
         for low, high in ((0.0, math.inf), (0.0, cut), (cut, math.inf)):
             within = [max(low, reduced) + longest for longest, reduced in times if reduced <= high]
             if not within:
