@@ -6,8 +6,6 @@ know a stage's whole cost at their candidate, so no row has a big-M. Waiting and
 candidate, so the relaxation is as strong as the least of their own.
 """
 
-# mypy: disallow_untyped_calls=False
-
 import itertools
 import math
 from collections import defaultdict

@@ -8,8 +8,6 @@ more than a few devices. It asks groups of devices first: what they forbid the d
 places and far fewer symmetries. Source: the problem is Parmesan's (section 5), the model is this project's.
 """
 
-# mypy: disallow_untyped_calls=False
-
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

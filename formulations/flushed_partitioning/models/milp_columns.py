@@ -6,8 +6,6 @@ and C is taken apart: a path of l stages costs C / m more than one of l - 1.
 Source: this project.
 """
 
-# mypy: disallow_untyped_calls=False
-
 from collections.abc import Callable, Iterable
 from itertools import pairwise, permutations
 from typing import Any

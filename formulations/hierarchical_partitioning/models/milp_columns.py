@@ -6,8 +6,6 @@ those numbers where there is no requirement.
 Source: this project; the problem is Piper's, Appendix E.
 """
 
-# mypy: disallow_untyped_calls=False
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any

@@ -9,8 +9,6 @@ searches those numbers (`modelling.threshold_search`) where there is no all-redu
 the README.
 """
 
-# mypy: disallow_untyped_calls=False
-
 import itertools
 import math
 from collections import defaultdict

@@ -4,8 +4,6 @@ That the walk reaches every kind is no matter of depths here: from the first kin
 visited, and no step carries more of it than it is taken. So the relaxation has no big-M.
 """
 
-# mypy: disallow_untyped_calls=False
-
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

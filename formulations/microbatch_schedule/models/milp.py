@@ -4,8 +4,6 @@ Source: reconstructed; the rules are those of GraphPipe, sections 3 (C4) and 6; 
 on a device as in Qi et al. 2024.
 """
 
-# mypy: disallow_untyped_calls=False
-
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any

@@ -6,8 +6,6 @@ one has counts as no larger: HiGHS's bounds are wrong beside numbers that are fa
 Source: this project; the objective is Parmesan's, Equations 1 and 3.
 """
 
-# mypy: disallow_untyped_calls=False
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

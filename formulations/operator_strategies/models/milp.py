@@ -4,8 +4,6 @@ Source: reconstructed after Alpa (Zheng et al., 2022), whose text was not at han
 strategies of an edge, whose sums are those of its ends.
 """
 
-# mypy: disallow_untyped_calls=False
-
 from dataclasses import dataclass
 from typing import Any
 

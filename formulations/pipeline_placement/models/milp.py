@@ -8,8 +8,6 @@ no volume is multiplied by a bandwidth that is not known.
 Source: the problem is the future work of Parmesan's conclusion; the model is made for this project.
 """
 
-# mypy: disallow_untyped_calls=False
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations, pairwise, permutations, product

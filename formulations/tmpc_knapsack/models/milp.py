@@ -1,7 +1,5 @@
 """The knapsack for a MILP solver: one binary per option, times and sizes scaled to natural size."""
 
-# mypy: disallow_untyped_calls=False
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any

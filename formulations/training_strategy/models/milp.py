@@ -5,8 +5,6 @@ their own. `strategy_model.solve` runs the model for one after another. As the o
 iteration is a longest path. Symbols as in the README.
 """
 
-# mypy: disallow_untyped_calls=False
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
