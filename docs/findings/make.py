@@ -285,11 +285,7 @@ FINDINGS = (
         "GraphPipe, section 5",
         "It depends on who owns the join",
         "ms per sample, MMT on 4 devices, b = 4",
-        (
-            theirs("the series alone", "19.52"),
-            theirs("one branch may share it", "14.35"),
-            Bar("optimum", "13.97"),
-        ),
+        (theirs("the series alone", "19.52"), theirs("one branch may share it", "14.35"), Bar("optimum", "13.97")),
     ),
     Finding(
         "Parmesan, section 4",
@@ -399,11 +395,7 @@ FINDINGS = (
         "Trainers",
         "One pair of degrees costs most where memory is short",
         "% above the optimum, bert32 on 64 devices",
-        (
-            theirs("Megatron-LM, 8 GiB", "59.7"),
-            theirs("DeepSpeed, 8 GiB", "53.3"),
-            theirs("all three, 80 GiB", "23.7"),
-        ),
+        (theirs("Megatron-LM, 8 GiB", "59.7"), theirs("DeepSpeed, 8 GiB", "53.3"), theirs("all three, 80 GiB", "23.7")),
     ),
     Finding(
         "Baselines: PipeDream",

@@ -264,13 +264,7 @@ class Search:
                         yield from self._with(beginning, (i, j, last), q, (d1, d2, s), is_open=is_open)
 
     def _with(
-        self,
-        beginning: Beginning,
-        nodes: tuple[int, int, int],
-        q: int,
-        degrees: tuple[int, int, int],
-        *,
-        is_open: bool,
+        self, beginning: Beginning, nodes: tuple[int, int, int], q: int, degrees: tuple[int, int, int], *, is_open: bool
     ) -> Iterator[Beginning]:
         (i, j, last), (d1, d2, s) = nodes, degrees
         y, own = self._in_flight(s, d1, d1 * d2), self.instance

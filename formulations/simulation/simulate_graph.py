@@ -280,11 +280,7 @@ Priority = Callable[[int], Any]
 
 
 def run(
-    graph: PassGraph,
-    orders: Sequence[Order] | None = None,
-    *,
-    repair: bool = False,
-    priority: Priority | None = None,
+    graph: PassGraph, orders: Sequence[Order] | None = None, *, repair: bool = False, priority: Priority | None = None
 ) -> GraphTrace:
     """Start every pass as early as the precedences and the orders allow.
 

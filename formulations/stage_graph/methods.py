@@ -255,11 +255,7 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         ),
         only_at_end=True,
     ),
-    _heuristic(
-        name="data-parallel",
-        source="a single stage",
-        solve=_code.paper.graphpipe.solve_data_parallel,
-    ),
+    _heuristic(name="data-parallel", source="a single stage", solve=_code.paper.graphpipe.solve_data_parallel),
     Method(
         name="levels",
         claim=Claim.EXACT,

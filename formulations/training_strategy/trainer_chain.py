@@ -142,13 +142,7 @@ class _FirstRecomputed(_Pieces):
     """Pieces of which the first n that count in a chunk recompute, and no others; or all the attention's core."""
 
     def __init__(
-        self,
-        instance: StrategyInstance,
-        t: int,
-        parts: Sequence[Part],
-        by: Shared,
-        counts: Sequence[bool],
-        number: int,
+        self, instance: StrategyInstance, t: int, parts: Sequence[Part], by: Shared, counts: Sequence[bool], number: int
     ) -> None:
         super().__init__(instance, t, parts, by)
         self.number = number

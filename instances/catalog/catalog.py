@@ -67,11 +67,7 @@ _FIELDS = {
     "vocabulary": "vocabulary_size",
     "microbatch_size": "microbatch_size",
 }
-_FLAGS = {
-    "forward_only": "forward_only",
-    "sequence_parallel": "sequences",
-    "keep_probabilities": "keeps_probabilities",
-}
+_FLAGS = {"forward_only": "forward_only", "sequence_parallel": "sequences", "keep_probabilities": "keeps_probabilities"}
 _BOOKS = ("parameter_bytes", "gradient_bytes", "optimizer_bytes")
 
 
@@ -145,12 +141,7 @@ _ENTRIES = (
         _CHOICES,
     ),
     _transformer(
-        "gpt3-175b",
-        transformer.gpt,
-        Architecture(96, 12288, 96, 2048, 50304, 1),
-        "the largest GPT-3",
-        _GPT3,
-        _CHOICES,
+        "gpt3-175b", transformer.gpt, Architecture(96, 12288, 96, 2048, 50304, 1), "the largest GPT-3", _GPT3, _CHOICES
     ),
 )
 

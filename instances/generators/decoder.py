@@ -21,13 +21,7 @@ activations. Sizes: Llama 3 (2407.21783, table 3), Mixtral (2401.04088, table 1)
 import math
 from dataclasses import dataclass, replace
 
-from instances.generators.transformer import (
-    Accelerator,
-    Architecture,
-    Part,
-    TransformerCosts,
-    gpt_like,
-)
+from instances.generators.transformer import Accelerator, Architecture, Part, TransformerCosts, gpt_like
 from instances.memory_schemes import SCHEMES
 from instances.problems.training_strategy import Exchanged, StrategyInstance
 from instances.rules import NodeId

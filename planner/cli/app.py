@@ -31,13 +31,7 @@ from planner.cli.crosscheck import crosscheck_command
 from planner.cli.explain import explain_command, sensitivity_command
 from planner.cli.frontier import frontier_command
 from planner.cli.library import library_command
-from planner.cli.list_make_doctor import (
-    doctor_command,
-    list_command,
-    make_command,
-    reproduce_command,
-    schema_command,
-)
+from planner.cli.list_make_doctor import doctor_command, list_command, make_command, reproduce_command, schema_command
 from planner.cli.mine import mine_command
 from planner.cli.model import formulations_command, model_command
 from planner.cli.report import report_command
@@ -208,8 +202,7 @@ _COMMANDS: dict[str, _Command] = {
     "mine": _Command(mine_command, _OF_METHODS),
     "census": _Command(census_command, _AS_DECLARED),
     "extract": _Command(
-        extract_command,
-        replace(_AS_DECLARED, about=options.of_instances(methods=False, reads_as=False)),
+        extract_command, replace(_AS_DECLARED, about=options.of_instances(methods=False, reads_as=False))
     ),
     "bench": _Command(bench_command, _SOURCES),
     "library": _Command(library_command),

@@ -35,10 +35,7 @@ def bench_command(
     repeats: Annotated[int, typer.Option(metavar="N", min=1, help="runs; the median counts")] = 3,
     seeds: Annotated[str | None, typer.Option(metavar="N,...", help="measure with each of them")] = None,
     search: Search = Search(time_limit=60.0),
-    out: Annotated[
-        str | None,
-        typer.Option(metavar="DIR|ROWS.jsonl", help="folder to resume in, or a file"),
-    ] = None,
+    out: Annotated[str | None, typer.Option(metavar="DIR|ROWS.jsonl", help="folder to resume in, or a file")] = None,
     certify: Certify = None,
     calibrate: Annotated[str | None, typer.Option(metavar="DIR", help="print seconds per predicted step")] = None,
     compare: Annotated[tuple[str, str] | None, typer.Option(metavar="A B", help="compare two folders or files")] = None,

@@ -21,11 +21,7 @@ from planner.cli.common import (
 
 
 def explain_command(
-    instance: Instance,
-    time_limit: ProofsTime = None,
-    seed: Seed = 0,
-    view: Reading = READING,
-    **settings: Any,
+    instance: Instance, time_limit: ProofsTime = None, seed: Seed = 0, view: Reading = READING, **settings: Any
 ) -> None:
     """Show why there is no plan and what would repair it, or what binds and what more of it would gain."""
     from planner.analysis.explain import explain

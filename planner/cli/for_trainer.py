@@ -8,10 +8,7 @@ import typer
 
 from planner.cli.outputs import Solved
 
-Trainer = Annotated[
-    str | None,
-    typer.Option("--for", metavar="TRAINER", help="the best that it runs (--realizable)"),
-]
+Trainer = Annotated[str | None, typer.Option("--for", metavar="TRAINER", help="the best that it runs (--realizable)")]
 
 
 def question_of(trainer: str, settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -24,10 +24,7 @@ from planner.files.destinations import refuse_outputs
 from planner.files.read import STANDARD
 from planner.process.errors import UsageError
 
-Minimise = Annotated[
-    str | None,
-    typer.Option(metavar="AMOUNT", help="devices, memory or time (the default)"),
-]
+Minimise = Annotated[str | None, typer.Option(metavar="AMOUNT", help="devices, memory or time (the default)")]
 
 
 def solve_command(

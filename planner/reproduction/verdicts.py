@@ -10,12 +10,7 @@ from typing import Any
 
 #: Kinds as the interface has them, and how they are said. ``not comparable``: no claim is made, or what it rests on
 #: (its networks, models or instances, or the program's order) is not public.
-KINDS = {
-    "met": "holds",
-    "partly": "holds in part",
-    "not met": "does not hold",
-    "not comparable": "not comparable",
-}
+KINDS = {"met": "holds", "partly": "holds in part", "not met": "does not hold", "not comparable": "not comparable"}
 
 
 @dataclass(frozen=True)

@@ -131,9 +131,7 @@ class Model(flat_columns.Model):
             nodes, rule=lambda m, v: m.path[v] >= total(holding[v], times), doc=SENTENCES["path_ends"]
         )
         model.edge_path = pyo.Constraint(
-            edges,
-            rule=lambda m, u, v: m.path[u] >= m.path[v] + total(apart[u, v], times),
-            doc=SENTENCES["edge_path"],
+            edges, rule=lambda m, u, v: m.path[u] >= m.path[v] + total(apart[u, v], times), doc=SENTENCES["edge_path"]
         )
         model.same_path = pyo.Constraint(
             sorted(held),

@@ -23,12 +23,7 @@ from formulations.compiled.numba_kernels import (
 )
 from formulations.hierarchical_partitioning.kernels.arrays import ARCS, LINKS
 from formulations.stage_partitioning.kernels.arrays import LATTICE, PROFILE, SCRATCH
-from formulations.stage_partitioning.kernels.labels import (
-    first_degree,
-    new_slot,
-    saving_cost,
-    search_choice,
-)
+from formulations.stage_partitioning.kernels.labels import first_degree, new_slot, saving_cost, search_choice
 
 #: No label.
 NOTHING = 1 << 30

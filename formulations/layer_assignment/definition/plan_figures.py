@@ -67,11 +67,7 @@ def _strip(instance: LayerAssignmentInstance, plan: LayerPlan, stages: Sequence[
 
 
 def _passes(
-    instance: LayerAssignmentInstance,
-    plan: LayerPlan,
-    sending: Sequence[float],
-    found: Terms,
-    stages: Sequence[Stage],
+    instance: LayerAssignmentInstance, plan: LayerPlan, sending: Sequence[float], found: Terms, stages: Sequence[Stage]
 ) -> Passes:
     """One replica's pipeline, which the objective counts in another way."""
     passes = one_f_one_b(pipeline(instance, plan), stages)

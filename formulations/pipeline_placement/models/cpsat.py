@@ -109,11 +109,7 @@ def build(data: Data) -> cpsat.SpokenModel:
 
 
 def add_step(
-    model: cpsat.SpokenModel,
-    data: Data,
-    most: int,
-    times: Mapping[tuple[int, int], Any],
-    allreduce: Mapping[int, Any],
+    model: cpsat.SpokenModel, data: Data, most: int, times: Mapping[tuple[int, int], Any], allreduce: Mapping[int, Any]
 ) -> None:
     """The objective of a flushed pipeline (`definition.problem.step_parts`), of the times of stage replicas."""
     others, feeds = data.instance.microbatches - 1, add_feeds(model, data.partition, model.variables["holds"])

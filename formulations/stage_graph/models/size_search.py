@@ -49,12 +49,7 @@ class Search:
         """What no plan of these sizes (better than the best one) goes below; ``None`` if unknown."""
         groups = tuple((size,) for size in sizes)
         found = prove(
-            self.instance,
-            lambda: self.model(groups),
-            evaluate,
-            violations,
-            self.limits,
-            self.watch.part(bounds=False),
+            self.instance, lambda: self.model(groups), evaluate, violations, self.limits, self.watch.part(bounds=False)
         )
         self._count(found, int(found.stats.get("rounds", 0)))
         return self.bound_of_best() if found.infeasible else found.bound

@@ -75,10 +75,7 @@ class Instance(Layers):
     def __init__(self, content: Any) -> None:
         model, exactly = content.get("cost_model", "paper"), content.get("exactly", False)
         most = content.get("max_dp_degree")
-        need(
-            model in ("paper", "released", "runtime") and type(exactly) is bool,
-            "a cost model; exactly true or false",
-        )
+        need(model in ("paper", "released", "runtime") and type(exactly) is bool, "a cost model; exactly true or false")
         self.released, self.exactly = model != "paper", exactly
         self.K, self.N = count(content["num_devices"]), count(content["num_microbatches"])
         largest = min(self.K, self.N, self.K if most is None else count(most))

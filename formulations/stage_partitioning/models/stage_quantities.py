@@ -98,7 +98,7 @@ class StageQuantities:
         """
         index, stages = self.terms.instance.index, self.terms.nodes
         found: dict[str, Callable[..., Any]] = {
-            "choice": lambda node, stage: self._nodes_at(stages[stage])[index[node]],
+            "choice": lambda node, stage: self._nodes_at(stages[stage])[index[node]]
         }
         if (unit := self.time_unit()) is not None:
             found["stage_time"] = lambda stage: (self._time_at(stages[stage]), unit)

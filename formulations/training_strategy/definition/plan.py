@@ -80,9 +80,7 @@ def _written(instance: StrategyInstance, plan: StrategyPlan) -> _Declared:
     """The plan with its TMPCs in the order of the chunks."""
     tmpcs = {node: plan.tmpcs[node] for chunk in plan.chunks for node in chunk}
     return _Declared(
-        **vars(plan) | {"tmpcs": tmpcs},
-        num_microbatches=instance.flat.num_microbatches,
-        sharded=plan.sharding > 0,
+        **vars(plan) | {"tmpcs": tmpcs}, num_microbatches=instance.flat.num_microbatches, sharded=plan.sharding > 0
     )
 
 

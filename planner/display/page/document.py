@@ -29,11 +29,7 @@ from solvers.outcome import Limits
 
 
 def page(
-    names: Sequence[str],
-    settings: Mapping[str, Any],
-    *,
-    limits: Limits,
-    **arguments: Any,
+    names: Sequence[str], settings: Mapping[str, Any], *, limits: Limits, **arguments: Any
 ) -> tuple[str, list[Report]]:
     """Run the methods on instances and write the page about them; arguments as of `material`, for each of the names.
 

@@ -153,12 +153,7 @@ def _certification(instance: Any, report: Report, limits: Limits) -> Certificati
 
 
 def _commands(
-    name: str,
-    settings: Mapping[str, Any],
-    limits: Limits,
-    inputs: str | None,
-    report: Report,
-    plans: Mapping[str, str],
+    name: str, settings: Mapping[str, Any], limits: Limits, inputs: str | None, report: Report, plans: Mapping[str, str]
 ) -> list[str]:
     given, more = as_typed(settings), _limits(limits, inputs)
     if limits.gap != OPTIMAL_GAP:

@@ -78,12 +78,7 @@ def inside_of(instance: Any, problem: str | None, method: str | None) -> Inside:
 
 
 def rows(
-    instance: Any,
-    inside: Inside,
-    limits: Limits,
-    sample: int | None = None,
-    seed: int = 0,
-    watch: Watch | None = None,
+    instance: Any, inside: Inside, limits: Limits, sample: int | None = None, seed: int = 0, watch: Watch | None = None
 ) -> Iterator[InnerRow]:
     """The subproblems of a run on an instance, all or so many at random, in the order in which they arise.
 

@@ -125,11 +125,7 @@ def entry(name: str) -> LibraryEntry:
     return found
 
 
-def select(
-    problem: str | None = None,
-    difficulty: str | None = None,
-    folder: Path = FOLDER,
-) -> list[LibraryEntry]:
+def select(problem: str | None = None, difficulty: str | None = None, folder: Path = FOLDER) -> list[LibraryEntry]:
     """The instances of a problem, and of a difficulty (one of `DIFFICULTIES`); `UsageError` for an unknown one."""
     if difficulty is not None and difficulty not in DIFFICULTIES:
         raise UsageError.unknown("--difficulty", difficulty, DIFFICULTIES)

@@ -42,11 +42,7 @@ class Submission:
 
 
 def submit(
-    result: Mapping[str, Any],
-    certificate: JsonObject | None = None,
-    *,
-    where: str = "RESULT",
-    folder: Path = FOLDER,
+    result: Mapping[str, Any], certificate: JsonObject | None = None, *, where: str = "RESULT", folder: Path = FOLDER
 ) -> Submission:
     """Verify a result and keep what is better than what is known.
 

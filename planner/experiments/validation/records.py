@@ -94,12 +94,7 @@ def _record(
     """What came of one instance, and the signal that interrupted it, if one did."""
     instance = family.read(json.loads(text), origin, {})
     report = crosscheck(
-        instance,
-        methods=work.methods,
-        plans=work.plans,
-        limits=work.limits,
-        options=work.options,
-        reproducers=None,
+        instance, methods=work.methods, plans=work.plans, limits=work.limits, options=work.options, reproducers=None
     )
     infeasible = any(result.status is Status.INFEASIBLE for result in report.results) and report.agree
     called = dict(zip(work.methods, work.names, strict=True))

@@ -26,10 +26,7 @@ CLAIMS: tuple[Claim, ...] = (
         "Qi et al. 2024, section 3.1",
         "what the automatic scheduler loses against the best order at the same memory",
         zero_bubble.run,
-        (
-            Setting("chains", parse_count, "of unequal stages, of each kind", metavar="N", default="4"),
-            _LIMIT,
-        ),
+        (Setting("chains", parse_count, "of unequal stages, of each kind", metavar="N", default="4"), _LIMIT),
     ),
     Claim(
         "max-load-dp",

@@ -65,10 +65,7 @@ def model(minibatch: int) -> StageGraph:
 
 
 def _columns(instance: StageGraph, plan: Mapping[str, Any] | None) -> dict[str, Any]:
-    read, shown = (
-        lazy("formulations.stage_graph.definition.plan:plan_from_json"),
-        _code.stages.table_row,
-    )
+    read, shown = (lazy("formulations.stage_graph.definition.plan:plan_from_json"), _code.stages.table_row)
     figures = shown(instance, read(instance, plan))
     keys = ("stages", "depth", "first_in_flight", "tps_s", "iteration_s", "samples_per_s", "peak_memory_bytes")
     return {key: figures[key] for key in keys}

@@ -33,11 +33,7 @@ def by_hand(instance: StageGraph, stages: Sequence[Sequence[int]], microbatch: i
 def table_row(instance: StageGraph, plan: StagePlan) -> dict[str, Any]:
     """What a table shows of a plan, also of one that breaks rules (their names are in ``breaks``)."""
     broken = sorted({violation.rule for violation in violations(instance, plan)})
-    return {
-        **row(instance, plan),
-        "first_in_flight": plan.stages[0].in_flight,
-        "breaks": ", ".join(broken) or None,
-    }
+    return {**row(instance, plan), "first_in_flight": plan.stages[0].in_flight, "breaks": ", ".join(broken) or None}
 
 
 def with_sizes(instance: StageGraph, sizes: Sequence[int]) -> StagePlan:

@@ -26,9 +26,6 @@ CLAIMS: tuple[Claim, ...] = (
         "Narayanan et al. 2021, section 2.2",
         "what 1F1B takes more than the best order at its memory, with split backward passes, and on devices in a V",
         distance.run,
-        (
-            Setting("chains", parse_count, "of unequal stages, of each kind", metavar="N", default="4"),
-            _LIMIT,
-        ),
+        (Setting("chains", parse_count, "of unequal stages, of each kind", metavar="N", default="4"), _LIMIT),
     ),
 )

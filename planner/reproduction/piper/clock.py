@@ -85,10 +85,7 @@ def says(plan: StagePlan) -> str:
     >>> says(StagePlan((Stage((0,), 2, 1, {}), Stage((1,), 4, 1, {}))))
     'pp2 dp2-4 tp1'
     """
-    ranges = [
-        sorted({stage.dp_degree for stage in plan.stages}),
-        sorted({stage.tp_degree for stage in plan.stages}),
-    ]
+    ranges = [sorted({stage.dp_degree for stage in plan.stages}), sorted({stage.tp_degree for stage in plan.stages})]
     dp, tp = ("-".join(map(str, dict.fromkeys((found[0], found[-1])))) for found in ranges)
     return f"pp{len(plan.stages)} dp{dp} tp{tp}"
 

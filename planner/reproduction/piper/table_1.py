@@ -120,13 +120,7 @@ def _figures(name: str, devices: int, memory: str, note: Note, optima: Optima, *
     """Time per sample of Piper on a chain, of equi, and of the best plan."""
     place = f"{name}: {devices} devices of {memory} GiB"
     note(place)
-    given = {
-        "devices": devices,
-        "memory": f"{memory}GiB",
-        "bandwidth": BANDWIDTH,
-        "cost_model": "paper",
-        **more,
-    }
+    given = {"devices": devices, "memory": f"{memory}GiB", "bandwidth": BANDWIDTH, "cost_model": "paper", **more}
     graph = load(name, **given)
     return (
         objective(load(name, linearize="name", **given), "piper", knapsack="sort-once"),

@@ -19,13 +19,7 @@ Shape = Sequence[int]
 MIXED = -1
 
 _VIEWS = frozenset(
-    {
-        aten.view.default,
-        aten.reshape.default,
-        aten._unsafe_view.default,
-        aten.flatten.using_ints,
-        aten.unflatten.int,
-    }
+    {aten.view.default, aten.reshape.default, aten._unsafe_view.default, aten.flatten.using_ints, aten.unflatten.int}
 )
 
 

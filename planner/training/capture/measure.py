@@ -34,8 +34,7 @@ def measure_ops(module: torch.fx.GraphModule, inputs: Mapping[str, Any]) -> dict
     fake = {name: _fake(value, mode) for name, value in inputs.items()}
     run = _Run(module, mode)
     counter = FlopCounterMode(
-        display=False,
-        custom_mapping={aten._grouped_mm: _count_grouped, aten._scaled_grouped_mm: _count_grouped},
+        display=False, custom_mapping={aten._grouped_mm: _count_grouped, aten._scaled_grouped_mm: _count_grouped}
     )
     run.counter = counter
     with mode, counter, torch.autograd.graph.saved_tensors_hooks(run.keep, lambda kept: kept), torch.enable_grad():

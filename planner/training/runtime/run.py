@@ -116,10 +116,7 @@ class Run(Numbers):
         """The bytes of sums within replicas, in plans that have tensor-parallel stages."""
         if all(duty.degree == 1 for duty in self.layout.duties):
             return {}
-        return {
-            "collective_bytes": list(self.collective_bytes),
-            "collective_planned": list(self.collective_planned),
-        }
+        return {"collective_bytes": list(self.collective_bytes), "collective_planned": list(self.collective_planned)}
 
     def record(self, instance: str) -> dict[str, Any]:
         """The object that ``planner run --out`` writes, for ``planner fidelity``: the run with all its passes."""

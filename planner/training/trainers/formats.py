@@ -43,30 +43,12 @@ class Format:
 
 
 _ALL = (
+    Format(TRAINERS["megatron"], megatron.write, megatron.read, "arguments with --pipeline-model-parallel-layout"),
     Format(
-        TRAINERS["megatron"],
-        megatron.write,
-        megatron.read,
-        "arguments with --pipeline-model-parallel-layout",
+        TRAINERS["torchtitan"], torchtitan.write, torchtitan.read, "a recipe in Python with module_fqns_per_model_part"
     ),
-    Format(
-        TRAINERS["torchtitan"],
-        torchtitan.write,
-        torchtitan.read,
-        "a recipe in Python with module_fqns_per_model_part",
-    ),
-    Format(
-        TRAINERS["torch"],
-        pytorch.write,
-        pytorch.read,
-        "a script for torch.distributed.pipelining",
-    ),
-    Format(
-        TRAINERS["deepspeed"],
-        deepspeed.write,
-        deepspeed.read,
-        "a subclass of PipelineModule",
-    ),
+    Format(TRAINERS["torch"], pytorch.write, pytorch.read, "a script for torch.distributed.pipelining"),
+    Format(TRAINERS["deepspeed"], deepspeed.write, deepspeed.read, "a subclass of PipelineModule"),
     Format(
         replace(TRAINERS["galvatron"], degrees=Degrees.PRODUCT),
         galvatron.write,
@@ -85,12 +67,7 @@ _ALL = (
         serving.reader(serving.SGLANG),
         "SGLANG_PP_LAYER_PARTITION and a command",
     ),
-    Format(
-        TRAINERS["accelerate"],
-        accelerate.write,
-        accelerate.read,
-        "JSON of a device_map",
-    ),
+    Format(TRAINERS["accelerate"], accelerate.write, accelerate.read, "JSON of a device_map"),
 )
 FORMATS: dict[str, Format] = {each.name: each for each in _ALL}
 

@@ -14,12 +14,7 @@ from planner.display.tables import table_of_objects
 from planner.files.load import family_of
 from planner.process.errors import UsageError
 
-CLUSTER = {
-    "devices_per_machine": 2,
-    "num_machines": 2,
-    "inner_bandwidth": "10GB/s",
-    "outer_bandwidth": "1GB/s",
-}
+CLUSTER = {"devices_per_machine": 2, "num_machines": 2, "inner_bandwidth": "10GB/s", "outer_bandwidth": "1GB/s"}
 
 
 def test_on_machines_as_if_the_file_said_so(tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ def test_a_strip_has_its_layers_side_by_side_and_its_stages_named() -> None:
     items = chart.datasets["items"]
     assert [(item["start"], item["end"]) for item in items] == [(0, 1), (1, 3), (3, 6), (6, 7)]
     assert [item["hatch"] for item in items] == [
-        *("url(#hatch-1-ffffff)", "transparent", "url(#hatch-2-000000)", "transparent"),
+        *("url(#hatch-1-ffffff)", "transparent", "url(#hatch-2-000000)", "transparent")
     ]
     assert [name for name, _, _ in chart.key] == ["keep", "swap"] and chart.top == 7
     assert [stage["stage_name"] for stage in chart.datasets["stages"]] == ["0 dp 2", "▼ 1 dp 4"]

@@ -71,10 +71,7 @@ def test_all_instances_and_plans() -> None:
 def test_instances_are_the_same_bytes_on_a_processor_without_fused_multiplication() -> None:
     """Roots, powers and logarithms come from other code there, and differ in their last bits."""
     made = "from planner.experiments.library.entries import entries; print(len([e.make() for e in entries().values()]))"
-    older = {
-        "NPY_DISABLE_CPU_FEATURES": "X86_V3",
-        "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX,-AVX2,-FMA,-FMA4",
-    }
+    older = {"NPY_DISABLE_CPU_FEATURES": "X86_V3", "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX,-AVX2,-FMA,-FMA4"}
     done = subprocess.run([sys.executable, "-c", made], env=os.environ | older, capture_output=True, text=True)
     assert (done.stdout.strip(), done.returncode) == (str(len(ALL)), 0), done.stderr
 

@@ -92,9 +92,7 @@ def test_cuts_among_layers_that_do_nothing_are_called_equivalent(published: Path
     ("between_nodes", "expected"),
     [
         pytest.param(
-            None,
-            {"homogeneous": (4, 0.10), "het_cluster": (12, 0.53), "het_model": (5, 0.07)},
-            marks=pytest.mark.slow,
+            None, {"homogeneous": (4, 0.10), "het_cluster": (12, 0.53), "het_model": (5, 0.07)}, marks=pytest.mark.slow
         ),
         (0.5e9 / 8, {"homogeneous": (19, 9.40), "het_cluster": (21, 6.52), "het_model": (17, 1.41)}),
     ],

@@ -10,11 +10,7 @@ from oracles.tmpc_knapsack import knapsacks, make, optimum, random_instance
 from formulations.tmpc_knapsack import paper
 from formulations.tmpc_knapsack.definition.problem import MEMORY_SLACK, evaluate, violations
 from instances.problems.tmpc_knapsack import KnapsackInstance
-from planner.reproduction.piper.knapsack_guarantee import (
-    hard_for_ratios,
-    hard_for_truncating,
-    truncating_factor,
-)
+from planner.reproduction.piper.knapsack_guarantee import hard_for_ratios, hard_for_truncating, truncating_factor
 from solvers.outcome import Limits, Watch
 
 RULES = ("rerank", "sort-once", "truncating")

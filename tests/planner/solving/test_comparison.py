@@ -153,10 +153,7 @@ def test_contradictions_are_reported_and_can_be_reproduced(liar: str, words: str
     assert len(list(folder.iterdir())) == 1
 
 
-@pytest.mark.parametrize(
-    ("bound", "found"),
-    [(0.9, 0), (1.0, 0), (1.0 + 0.9e-6, 0), (1.0 + 1.1e-6, 1), (2.0, 1)],
-)
+@pytest.mark.parametrize(("bound", "found"), [(0.9, 0), (1.0, 0), (1.0 + 0.9e-6, 0), (1.0 + 1.1e-6, 1), (2.0, 1)])
 def test_a_bound_may_exceed_a_plan_by_rounding_only(bound: float, found: int) -> None:
     assert len(contradictions([claim("a", None, bound), claim("b", 1.0, None)])) == found
 

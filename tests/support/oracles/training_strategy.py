@@ -408,8 +408,4 @@ def _run(instance, cuts, t, d, p, schedule, moments, by):
     last = last if split else [0.0] * len(cuts)
     for chosen in product(*ways):
         again = [chosen[g % p][g // p] for g in range(len(cuts))]
-        yield (
-            [(f, 2 * f - w + r, w) for f, r, w in zip(third, again, last, strict=True)],
-            sums,
-            buckets,
-        )
+        yield ([(f, 2 * f - w + r, w) for f, r, w in zip(third, again, last, strict=True)], sums, buckets)
