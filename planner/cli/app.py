@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -47,6 +48,8 @@ from planner.process.versions import versions
 from solvers.trust.pins import BackendError
 
 BUG = 70
+#: Shown at the end of the help of the command that each begins with: every command has one or more.
+EXAMPLES = Path(__file__).with_name("examples.txt").read_text(encoding="utf-8").splitlines()
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -112,9 +115,8 @@ def application(wanted: str | None = None, given: Sequence[str] | None = None) -
                 require=offered.require,
             )
             cls = options.help_class(offered.about, offered.pointer.format(name), offered.panels)
-        examples = (f"  {example}" for example in _EXAMPLES.get(name, ()))
-        epilog = "\n".join(("Examples:", *examples)) if name in _EXAMPLES else None
-        app.command(name, epilog=epilog, cls=cls)(function)
+        examples = (f"  {line}" for line in EXAMPLES if line.startswith(f"planner {name} "))
+        app.command(name, epilog="\n".join(("Examples:", *examples)), cls=cls)(function)
     return app
 
 
@@ -230,110 +232,6 @@ class _FirstPage(options.Reading, TyperGroup):
     def format_help(self, ctx: Any, _formatter: Any) -> None:
         """Print it."""
         typer.echo(first_page.text(ctx.command_path, partial(typer.style, bold=True)))
-
-
-#: Shown at the end of each command's help.
-_EXAMPLES: dict[str, tuple[str, ...]] = {
-    "list": ("planner list stage_partitioning", "planner list bert32 --devices 512"),
-    "solve": (
-        "planner solve bert32 --devices 64 --memory 8GiB --exact",
-        "planner solve chain8 --minimise devices --require 'time <= 40ms'",
-    ),
-    "alternatives": (
-        "planner alternatives bert32 --devices 64 --memory 8GiB --count 3",
-        "planner alternatives layers --within 1%",
-        "planner alternatives chain8 --pareto time,memory,devices",
-    ),
-    "sweep": (
-        "planner sweep bert --batch-size 64 --grad-accum 1,2 --microbatch-sizes 1,2,4",
-        "planner sweep diamond --orders id,name",
-    ),
-    "crosscheck": (
-        "planner crosscheck chain8 --memory 40MB",
-        "planner crosscheck bert32 --first 8 --devices 4 --methods exact,cpsat,milp",
-        "planner crosscheck knapsacks.jsonl --count 20",
-    ),
-    "check": ("planner check chain8 plan.json --memory 40MB",),
-    "schema": ("planner schema stage_partitioning --out stage_partitioning.schema.json",),
-    "diff": ("planner diff piper.json exact.json resnet.json --devices 32 --memory 2GiB --plot both.png",),
-    "certify": ("planner certify bert32 --devices 64 --memory 8GiB --out certificate.json",),
-    "verify": ("planner verify bert32 certificate.json --devices 64 --memory 8GiB",),
-    "checker": ("planner checker stage_partitioning --out checker.py",),
-    "export": (
-        "planner export plan.json bert32 --devices 64 --memory 8GiB --to megatron --nearest",
-        "planner export plan.json model.json --to torch --out train.py",
-    ),
-    "make": (
-        "planner make bert --layers 48 --hidden-size 4096 --out bert48.json",
-        "planner make method stage_partitioning > mine.py",
-    ),
-    "bench": (
-        "planner bench bert32 chain8 --methods exact,piper --out rows.jsonl",
-        "planner bench --suite piper --inputs DIR",
-        "planner bench --suite all --time-limit 3 --repeats 1 --out before",
-        "planner bench --compare before after",
-    ),
-    "library": (
-        "planner library list --problem device_mapping --difficulty open",
-        "planner library get dgx1-s8-r4 --out dgx1.json",
-        "planner library submit result.json --certificate certificate.json",
-        "planner library score piper,./mine.py:solve --problem stage_partitioning --time-limit 10 --out mine",
-    ),
-    "validate": (
-        "planner validate knapsacks.jsonl --methods piper,./mine.py:solve --out run",
-        "planner validate 'layers:layers=6..30,stages=2|4' --count 200 --out layers",
-    ),
-    "doctor": ("planner doctor --compile", "planner doctor --json"),
-    "model": (
-        "planner model layers --method milp --root",
-        "planner model layers --method milp --require 'layers(0) >= 6' --write layers.lp",
-        "planner model layers --method milp --require 'layers(0) >= 6' --read layers.sol",
-    ),
-    "import": (
-        "planner import hf llama-7b --hardware h100 --devices 16 --out llama.json",
-        "planner import torch model.py:make --devices 8 --out model.json",
-    ),
-    "convert": (
-        "planner convert galvatron times.json --memory-profile memory.json --layers 32 --hidden-size 4096",
-        "planner convert megatron train.log --layers 24 --pp 4 --weight-bytes 200MB --activation-bytes 1GB "
-        "--output-bytes 16MB",
-    ),
-    "calibrate": ("planner calibrate forward.csv --hardware h100 --dtype bf16",),
-    "profile": ("planner profile model.py:make --devices 4 --memory 16GB --bandwidth 10GB/s --out model.json",),
-    "formulations": ("planner formulations layers --layers 12 --stages 4 --time-limit 20 --plot roots.svg",),
-    "mine": (
-        "planner mine piper --domain recompute --max number=24 --out worst.json",
-        "planner mine piper --loss 5% --domain max-slowdown=3/2 --out small.json",
-        "planner mine ./mine.py:solve --problem stage_partitioning --out mine.json",
-    ),
-    "explain": (
-        "planner explain bert32 --devices 4 --memory 2GiB",
-        "planner explain bert32 --devices 64 --memory 8GiB --json",
-    ),
-    "sensitivity": (
-        "planner sensitivity chain8 --noise 10%",
-        "planner sensitivity bert32 --devices 64 --memory 8GiB --scenarios slow.json",
-    ),
-    "report": (
-        "planner report bert32 --devices 64 --memory 8GiB --out report.html",
-        "planner report chain8 layers schedule --time-limit 5 --out three.html",
-    ),
-    "reproduce": ("planner reproduce piper-table-1 --inputs DIR",),
-    "frontier": (
-        "planner frontier bert32 --devices 256 --memory 8GiB --out table.csv",
-        "planner frontier bert32 --devices 64 --memory 8GiB --more-devices 8 --memories 16GiB,24GiB --plot map.png",
-    ),
-    "census": (
-        "planner census bert32a100.json --devices 512 --memory 8GiB --jobs 2",
-        "planner census amp-het-cluster --problem layer_assignment --from amp",
-    ),
-    "fidelity": ("planner fidelity run.json",),
-    "run": ("planner run plan.json model.json --model mine.py:build --check",),
-    "extract": (
-        "planner extract bert32 --sample 1000 --out knapsacks.jsonl",
-        "planner extract dgx1 --problem device_mapping --out targets.jsonl",
-    ),
-}
 
 
 @contextmanager
