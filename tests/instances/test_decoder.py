@@ -1,7 +1,5 @@
 """Decoders of the catalog: as many parameters as published, what is exchanged, and what sequences hold."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import fsum
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Files of other tools: what is written reads back as the same instance, and what they cannot say is refused."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

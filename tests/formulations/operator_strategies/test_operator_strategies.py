@@ -1,7 +1,5 @@
 """Operator strategies: the definition by hand, every method beside brute force, rules of files, the contest's JSON."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import random

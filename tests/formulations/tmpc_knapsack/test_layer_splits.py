@@ -1,7 +1,5 @@
 """Splits of a layer's operators: Pareto sets against all choices, chains of layers, and a layer by hand."""
 
-from __future__ import annotations
-
 import itertools
 import random
 

@@ -1,7 +1,5 @@
 """Sequences that tensor-parallel devices share, and recomputation of the attention's core: layers of GPTs."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 from typing import Any

@@ -1,7 +1,5 @@
 """The leaderboard and the report: each method on each instance, nothing beats the best known, no typed number."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 import sys

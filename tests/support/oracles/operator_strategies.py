@@ -1,7 +1,5 @@
 """Brute force and random instances for operator strategies; shares no code with the room."""
 
-from __future__ import annotations
-
 import itertools
 import random
 from collections.abc import Iterator
