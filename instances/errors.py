@@ -1,7 +1,5 @@
 """The one error of bad input."""
 
-from __future__ import annotations
-
 import difflib
 import reprlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,18 +25,18 @@ class InstanceError(ValueError):
     """Bad input: one line that names the place, the field, the value and the rule."""
 
     @classmethod
-    def at(cls, where: str, field: str, value: Any, rule: str) -> InstanceError:
+    def at(cls, where: str, field: str, value: Any, rule: str) -> "InstanceError":
         """``WHERE: FIELD is VALUE; expected RULE``, with long values cut."""
         shown = _SHORT.repr(value)
         return cls._line(where, field, shown if len(shown) <= 90 else f"{shown[:87]}...", rule)
 
     @classmethod
-    def missing(cls, where: str, field: str, rule: str = "a value") -> InstanceError:
+    def missing(cls, where: str, field: str, rule: str = "a value") -> "InstanceError":
         """``WHERE: FIELD is missing; expected RULE``."""
         return cls._line(where, field, "missing", rule)
 
     @classmethod
-    def _line(cls, where: str, field: str, shown: str, rule: str) -> InstanceError:
+    def _line(cls, where: str, field: str, shown: str, rule: str) -> "InstanceError":
         where = where if len(where) <= _LONGEST else f"{where[: _LONGEST // 2]}...{where[-_LONGEST // 2 :]}"
         return cls(" ".join(f"{where}: {field} is {shown}; expected {rule}".split()))
 

@@ -4,8 +4,6 @@ Nouns only. An instance declares its requirements as texts in their canonical fo
 the family's vocabulary (`formulations.contract.quantities`).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -55,7 +53,7 @@ class Requirement:
             return value <= self.amount
         return value >= self.amount if self.relation == ">=" else value == self.amount
 
-    def negated(self) -> Requirement:
+    def negated(self) -> "Requirement":
         """What holds of a whole number where this does not; ``ValueError`` for ``==``, whose opposite is two ranges."""
         if self.relation == "<=":
             return replace(self, relation=">=", amount=self.amount + 1)

@@ -3,8 +3,6 @@
 `solvers.cpsat.inspection` and `solvers.milp.inspection` fill these in.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -47,7 +45,7 @@ class Range:
     most: float = 0.0
 
     @classmethod
-    def of(cls, values: Iterable[float]) -> Range:
+    def of(cls, values: Iterable[float]) -> "Range":
         """That of these values."""
         sizes = [abs(value) for value in values if value]
         return cls(min(sizes), max(sizes)) if sizes else cls()

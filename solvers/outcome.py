@@ -3,8 +3,6 @@
 Nothing beyond the standard library: every problem package and every backend imports this file.
 """
 
-from __future__ import annotations
-
 import math
 import operator
 import re
@@ -301,7 +299,7 @@ class Watch:
         plan_of: Callable[[Any], Any] | None = None,
         obsolete: Callable[[], bool] | None = None,
         shared: bool = False,
-    ) -> Part:
+    ) -> "Part":
         """A watch for a part of this run, which ends with the run at the latest.
 
         Parameters

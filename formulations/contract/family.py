@@ -3,8 +3,6 @@
 Nothing here imports a solver or a room; `formulations.FAMILIES` lists the rooms.
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -166,7 +164,7 @@ class Method(Generic[Instance, Plan]):
         self.prepare()
 
 
-def modelled(model: Lazy, backend: str) -> dict[str, Any]:
+def modelled(model: "Lazy", backend: str) -> dict[str, Any]:
     """What a `Method` has of a model's module, which has ``solve`` and ``model_of``."""
     return {"solve": model.solve, "backend": backend, "build": model.model_of}
 
@@ -396,7 +394,7 @@ class Lazy:
         self._module, _, self.__name__ = self._path.rpartition(".")
         self.__qualname__ = f"{self._module}:{self.__name__}"
 
-    def __getattr__(self, name: str) -> Lazy:
+    def __getattr__(self, name: str) -> "Lazy":
         """A module of this package, or a function of this module."""
         if name.startswith("_"):
             raise AttributeError(name)

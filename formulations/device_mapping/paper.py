@@ -18,8 +18,6 @@ stage s by checking all the unallocated devices", but neither which stage is nex
 it depends how far a search comes before it is cut off. Both orders are options here, and the result states them.
 """
 
-from __future__ import annotations
-
 import random
 import threading
 from collections.abc import Iterator
@@ -104,7 +102,9 @@ def solve(
     )
 
 
-def _batches(state: _Interval, inner: _Searcher, watch: Watch, precision: float, count: int) -> Iterator[list[Outcome]]:
+def _batches(
+    state: "_Interval", inner: "_Searcher", watch: Watch, precision: float, count: int
+) -> "Iterator[list[Outcome]]":
     """The searches of Algorithm 1, a batch at a time, each of which has narrowed the interval."""
     with ThreadPoolExecutor(count) as pool:
         while state.high - state.low > precision * state.high and not watch.stopped():
@@ -113,7 +113,7 @@ def _batches(state: _Interval, inner: _Searcher, watch: Watch, precision: float,
             yield outcomes
 
 
-def decisions(instance: DeviceMapping, limits: Limits, watch: Watch) -> Iterator[tuple[Outcome, float, float]]:
+def decisions(instance: DeviceMapping, limits: Limits, watch: Watch) -> "Iterator[tuple[Outcome, float, float]]":
     """The searches of a published run, each with the interval that its target lies in."""
     state = _Interval(instance, watch, limits.seed)
     inner = _Searcher(instance, SEARCH_TIMEOUT_S, watch)

@@ -6,8 +6,6 @@ Deviations, none of which changes a plan: of each split only dp[K_l] is kept for
 a plan is found again. The appendix prints a maximum over k where a minimum is meant.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import replace
@@ -145,7 +143,7 @@ class Program:
             j, k = i, k - last.devices
         return found
 
-    def _last_parts(self, level: int, start: int, j: int, b: int, x: int) -> Iterator[_Part]:
+    def _last_parts(self, level: int, start: int, j: int, b: int, x: int) -> "Iterator[_Part]":
         """What may be at the input side of downset j minus ``start``, whose degrees sum to x."""
         links, K = self.links, self.counts[level - 1]
         for i in range(start, j):
@@ -175,7 +173,7 @@ class Program:
         crude = self.instance.memory_model is MemoryModel.CRUDE
         return -(-s // d) if self.precise else -(-self.S // d) if crude else 1
 
-    def _stage(self, part: _Part, j: int) -> Stage:
+    def _stage(self, part: "_Part", j: int) -> Stage:
         """The stage j minus ``part.i`` as `make_plan` makes it, with TMPCs as the knapsack rule chooses them."""
         index = int(np.searchsorted(self.profile.dp_degrees, part.d))
         self.scratch.size[0] = -1

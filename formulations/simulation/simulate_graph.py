@@ -11,8 +11,6 @@ Source: GraphPipe, sections 3 (C4) and 6; sizes that differ and links that take 
 passes: Qi et al. 2024, section 2.
 """
 
-from __future__ import annotations
-
 import copy
 import heapq
 from collections import Counter
@@ -260,7 +258,7 @@ class PassGraph:
             self.before[number].append((earlier, 0.0))
             self.after[earlier].append((number, 0.0))
 
-    def mirrored(self) -> PassGraph:
+    def mirrored(self) -> "PassGraph":
         """The same iteration backwards in time: each pass waits for those that waited for it."""
         made = copy.copy(self)
         made.before, made.after = self.after, self.before

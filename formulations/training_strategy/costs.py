@@ -3,8 +3,6 @@
 Bounds are made of these; what a plan costs says the definition.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -166,7 +164,7 @@ def _is_beaten(instance: StrategyInstance, degrees: Degrees) -> bool:
 Chains = dict[tuple[int, Shared], "Chain"]
 
 
-def chain_of(chains: Chains, instance: StrategyInstance, degrees: Degrees) -> Chain:
+def chain_of(chains: Chains, instance: StrategyInstance, degrees: Degrees) -> "Chain":
     """The tables at some degrees, made once."""
     at = degrees.t, shared_in(instance, degrees.plan())
     if at not in chains:
@@ -416,7 +414,7 @@ class Chain:
         chunks: Sequence[tuple[int, int]],
         rows: Sequence[tuple[int, ...]],
         limit: float,
-    ) -> list[_Label]:
+    ) -> "list[_Label]":
         """Ways to run the layers within a limit that fit and that no other one beats, without bytes."""
         least = [
             _suffix_sums([min(w.static + row[g] * w.activation for w in ways) for g, ways in layers]) for row in rows

@@ -4,8 +4,6 @@ Source: Parmesan, section 4; memory of a stage and the free choice of stages: So
 and F are not published).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -76,7 +74,7 @@ class TrainingMemory:
     recompute: Flag = True
 
 
-def _write_keys(instance: OperatorInstance) -> dict[str, Any]:
+def _write_keys(instance: "OperatorInstance") -> dict[str, Any]:
     """Tensors between ids, and that nothing is held beside the operators' memory, where memory is limited."""
     ids = [operator.id for operator in instance.operators]
     tensors = tuple(

@@ -3,8 +3,6 @@
 Source: GraphPipe, section 3; the form of the times and the constants are choices of this project (its README).
 """
 
-from __future__ import annotations
-
 import bisect
 import itertools
 from collections.abc import Mapping
@@ -195,7 +193,7 @@ class DeviceGraph:
     bandwidth_bytes_per_s: tuple[tuple[Amount, ...], ...]
 
 
-def _write_keys(instance: StageGraph) -> dict[str, Any]:
+def _write_keys(instance: "StageGraph") -> dict[str, Any]:
     """Operators with their ids, and edges between these."""
     name = instance.id_of
     edges = [NamedEdge(name(each.source), name(each.target), each.bytes_per_sample) for each in instance.edges]

@@ -7,8 +7,6 @@ proves that there is none, and the interval is bisected. Every plan found narrow
 Source: this project (the epsilon-constraint method, with its steps bisected, for one point of the front).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -110,7 +108,7 @@ class _Amounts:
     stated: tuple[str, ...]
 
     @classmethod
-    def of(cls, instance: Any, minimise: str, bounds: Mapping[str, str | float]) -> _Amounts:
+    def of(cls, instance: Any, minimise: str, bounds: Mapping[str, str | float]) -> "_Amounts":
         family = family_of(instance)
         axes = {} if family.nearby is None else dict(family.nearby.axes)
         known = [TIME, *(name for name, axis in axes.items() if axis.most(instance) is not None)]

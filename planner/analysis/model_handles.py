@@ -3,8 +3,6 @@
 Source: this project.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping
@@ -108,7 +106,7 @@ class Measured:
     def __repr__(self) -> str:  # solvers show it in errors of their own
         return f"an amount in {self.unit}, which is added to such amounts and held to a number by <= only"
 
-    def __add__(self, other: object) -> Measured:
+    def __add__(self, other: object) -> "Measured":
         if isinstance(other, Measured) and other.scale == self.scale:
             return replace(self, own=self.own + other.own)
         if isinstance(other, int) and other == 0:  # where `sum` begins
@@ -117,16 +115,16 @@ class Measured:
 
     __radd__ = __add__
 
-    def __sub__(self, other: object) -> Measured:
+    def __sub__(self, other: object) -> "Measured":
         raise self._refused("what is subtracted", other, "sums, and <= with a number", _TOO_HIGH)
 
-    def __rsub__(self, _other: object) -> Measured:
+    def __rsub__(self, _other: object) -> "Measured":
         raise self._refused("what is subtracted", self, "sums, and <= with a number", _TOO_HIGH)
 
-    def __neg__(self) -> Measured:
+    def __neg__(self) -> "Measured":
         return self * -1
 
-    def __mul__(self, factor: object) -> Measured:
+    def __mul__(self, factor: object) -> "Measured":
         if not isinstance(factor, int) or factor < 0:
             raise self._refused("the factor", factor, "a whole number from 0 on")
         return replace(self, own=factor * self.own)

@@ -3,8 +3,6 @@
 Source: this project.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Mapping
@@ -39,7 +37,7 @@ _CLOSE = 1e-9
 _OTHER = "a model that minimises the problem's objective itself"
 
 
-def model(instance: Any, method: str, *, complete: bool = False, watch: Watch | None = None) -> OpenModel:
+def model(instance: Any, method: str, *, complete: bool = False, watch: Watch | None = None) -> "OpenModel":
     """The model of a declarative method for an instance, to look at, to add requirements to, to solve, to write.
 
     Parameters
@@ -108,7 +106,7 @@ class OpenModel:
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *(quantity.name for quantity in self._family.vocabulary)]
 
-    def require(self, *stated: Stated) -> OpenModel:
+    def require(self, *stated: Stated) -> "OpenModel":
         """Add requirements; `InstanceError` for one that the vocabulary or the instance does not have."""
         more = [requirement_of(each) for each in stated]
         instance = validate(with_requirements(self.instance, more))
@@ -121,11 +119,11 @@ class OpenModel:
         self.__dict__.pop("_built", None)
         return self
 
-    def forbid(self, *stated: Stated) -> OpenModel:
+    def forbid(self, *stated: Stated) -> "OpenModel":
         """Require that these do not hold."""
         return self.require(*map(opposite_of, stated))
 
-    def fix(self, quantity: str, *arguments: Argument, value: int, **by_name: Argument) -> OpenModel:
+    def fix(self, quantity: str, *arguments: Argument, value: int, **by_name: Argument) -> "OpenModel":
         """Require a quantity to have a value: ``m.fix("tp_degree", stage=1, value=4)``."""
         found = {each.name: each for each in self._family.vocabulary}
         if quantity not in found:
@@ -263,7 +261,7 @@ class OpenModel:
             rule = f"an index that the model has, such as {', '.join(map(repr, _as_tuple(first)))}"
             raise UsageError.at(name, list(index), rule) from None
 
-    def at_most(self, objective: float) -> OpenModel:
+    def at_most(self, objective: float) -> "OpenModel":
         """Keep the problem's own objective, in `unit`, at or below this; every plan that is so good stays in."""
         self._demand_complete()
         built = self._shared
@@ -276,7 +274,7 @@ class OpenModel:
         built.add_row(f"at_most[{self._limits}]", self._objective, "<=", most + _CLOSE * abs(most))
         return self
 
-    def minimise(self, expression: Any, unit: str = "", scale: float = 1.0) -> OpenModel:
+    def minimise(self, expression: Any, unit: str = "", scale: float = 1.0) -> "OpenModel":
         """Minimise a linear expression of the solver's variables in place of the problem's objective.
 
         ``Result.own`` then has its value and bound, times ``scale``, in your ``unit``. A MILP's should be of natural

@@ -9,8 +9,6 @@ that each of them is proved.
 Source: this project (the epsilon-constraint method, with its steps bisected).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -38,7 +36,7 @@ class Point:
     amounts: Mapping[str, float]
     plan: Mapping[str, Any]
 
-    def beats(self, other: Point, axes: Iterable[str]) -> bool:
+    def beats(self, other: "Point", axes: Iterable[str]) -> bool:
         """Whether it takes no more on any axis, up to rounding."""
         within = {axis: OPTIMAL_GAP if axis == _TIME else _SAME for axis in axes}
         return all(self.amounts[axis] <= other.amounts[axis] * (1 + within[axis]) for axis in axes)
@@ -116,7 +114,7 @@ def pareto(
     return Front(axes, units, tuple(points), is_complete, variants)
 
 
-def _sweep(optima: _Optima, axes: tuple[str, ...]) -> None:
+def _sweep(optima: "_Optima", axes: tuple[str, ...]) -> None:
     amounts = dict(optima.most)
     while True:
         found = _least_memory(optima, amounts) if _MEMORY in axes else [optima.best(amounts)]
@@ -128,7 +126,7 @@ def _sweep(optima: _Optima, axes: tuple[str, ...]) -> None:
             return
 
 
-def _least_memory(optima: _Optima, amounts: Mapping[str, float]) -> list[Point]:
+def _least_memory(optima: "_Optima", amounts: Mapping[str, float]) -> list[Point]:
     """For every time that is an optimum at some memory, with the other amounts as given, a plan of the least memory."""
     found = []
     point = optima.best(amounts)
@@ -138,7 +136,7 @@ def _least_memory(optima: _Optima, amounts: Mapping[str, float]) -> list[Point]:
     return found
 
 
-def _smallest(optima: _Optima, amounts: Mapping[str, float], point: Point) -> tuple[Point, Point | None]:
+def _smallest(optima: "_Optima", amounts: Mapping[str, float], point: Point) -> tuple[Point, Point | None]:
     """A plan of the least memory that is as fast, and the best plan that needs less; ``None``: there is none."""
     low, time = 0.0, point.amounts[_TIME]
     while True:

@@ -1,7 +1,5 @@
 """Read what a caller gave for a family's overrides and its methods' options."""
 
-from __future__ import annotations
-
 import os
 import re
 import reprlib
@@ -31,7 +29,7 @@ class UnknownSettingError(UsageError):
     name = ""
 
     @classmethod
-    def of(cls, name: str, known: Iterable[str], owner: str) -> UnknownSettingError:
+    def of(cls, name: str, known: Iterable[str], owner: str) -> "UnknownSettingError":
         """The one line for it; ``owner`` is what has the known settings."""
         error = cls(unknown_option(f"--{name}", [f"--{each}" for each in known], owner))
         error.name = name

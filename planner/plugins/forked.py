@@ -3,8 +3,6 @@
 `run_in_fork` waits for it until a deadline and says what came of it. `planner.process.supervised` ends what it started.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import math
@@ -45,7 +43,7 @@ class Deadline:
     until: float
 
     @classmethod
-    def after(cls, limit_s: float) -> Deadline:
+    def after(cls, limit_s: float) -> "Deadline":
         """So many seconds from now on."""
         return cls(limit_s, time.monotonic() + min(limit_s, _LONGEST_S))
 

@@ -4,8 +4,6 @@ Nothing is believed. Plans are judged by the definition before `solving.solve` s
 result with a reason, not a contradiction. A bound counts where the function claims to be exact.
 """
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import json
@@ -228,7 +226,7 @@ class _Running:
         else:
             process.end()
 
-    def _follow(self, process: Supervised, judge: Judge, watch: Watch) -> tuple[str, str] | None:
+    def _follow(self, process: Supervised, judge: "Judge", watch: Watch) -> tuple[str, str] | None:
         """Receive what the function reports until it returns; how it failed and the words for it, if it did."""
         has_begun = False
         try:
@@ -251,7 +249,7 @@ class _Running:
         return "error", f"its process {process.last_words()}"
 
     @staticmethod
-    def _take(reply: Reply, judge: Judge, watch: Watch) -> None:
+    def _take(reply: Reply, judge: "Judge", watch: Watch) -> None:
         if isinstance(reply, Began):
             if watch.elapsed_s() <= BEGIN_S:
                 watch.start()
@@ -261,7 +259,7 @@ class _Running:
             judge.bound(reply.value)
 
     @staticmethod
-    def _end_failure(reply: Failed | Returned, judge: Judge, watch: Watch) -> tuple[str, str] | None:
+    def _end_failure(reply: Failed | Returned, judge: "Judge", watch: Watch) -> tuple[str, str] | None:
         if isinstance(reply, Failed):
             return "error", reply.words
         if reply.late:  # its watch ended a moment before ours

@@ -9,8 +9,6 @@ starts. A copy lacks threads and shares open files: where the import starts or o
 process itself.
 """
 
-from __future__ import annotations
-
 import gc
 import json
 import math
@@ -116,7 +114,7 @@ def _renew_random_numbers(seeded: Any) -> None:
 
 
 def _run(
-    voice: _Voice,
+    voice: "_Voice",
     requests: int,
     target: Target,
     function: Callable[..., Any],

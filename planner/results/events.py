@@ -1,7 +1,5 @@
 """Gap over time: what a running method reports of its incumbent and bound, as events and as JSON lines."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -35,7 +33,7 @@ class Event:
         return relative_gap(self.objective, self.bound)
 
     @classmethod
-    def of(cls, result: Result) -> Event:
+    def of(cls, result: Result) -> "Event":
         """What a run ended with."""
         return cls(result.problem, result.instance, result.method, result.seconds, result.objective, result.bound)
 

@@ -1,7 +1,5 @@
 """A linear model as plain arrays, as it is handed to the process of a solver."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,7 +28,7 @@ class Matrix:
     factors: Any
 
     @classmethod
-    def of(cls, lp: Any) -> Matrix:
+    def of(cls, lp: Any) -> "Matrix":
         """Of a ``HighsLp``."""
         import highspy
 
@@ -55,7 +53,7 @@ class Matrix:
             factors=factors[order],
         )
 
-    def relaxed(self) -> Matrix:
+    def relaxed(self) -> "Matrix":
         """The same without whole numbers."""
         return replace(self, is_whole=np.zeros_like(self.is_whole))
 

@@ -3,8 +3,6 @@
 Only this side of `solvers.external` is imported by the program itself; it needs no solver.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import pickle
@@ -63,9 +61,9 @@ _PART_BYTES = 1 << 20
 _COMMAND = "import sys; sys.path[:] = {path}; from solvers.external.__main__ import main; main({name!r}, {number})"
 
 #: All that were started and not killed.
-_living: set[Process] = set()
+_living: "set[Process]" = set()
 #: Processes that wait for a task, by the name of their solver.
-_idle: dict[str, list[Process]] = {}
+_idle: "dict[str, list[Process]]" = {}
 
 
 class StartError(BackendError):

@@ -3,8 +3,6 @@
 Source: reconstructed. Time plays no part in the search, only in when it is cut off, so a seed gives the same plan.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -71,7 +69,7 @@ def solve(
     )
 
 
-def _run(team: list[_Search], levels: Iterable[int], each_of: Callable[..., Iterable[bool]]) -> None:
+def _run(team: "list[_Search]", levels: Iterable[int], each_of: Callable[..., Iterable[bool]]) -> None:
     """These levels of effort by searches that share the moves of a try, and go on from the best of them, first of all
     the first; ends early at the bound, or if the watch says so. ``each_of`` is a ``map``.
     """

@@ -1,7 +1,5 @@
 """Certificates of flushed partitioning: caps on the slowest step between which no plan is left, for `checker`."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from fractions import Fraction
@@ -51,7 +49,7 @@ def _finds_plan(lattice: checker.Searches, T: Fraction | None, watch: Watch) -> 
     return False
 
 
-def _caps(lattice: checker.Searches, Q: Fraction, passes: _Passes, watch: Watch) -> list[Fraction] | None:
+def _caps(lattice: checker.Searches, Q: Fraction, passes: "_Passes", watch: Watch) -> list[Fraction] | None:
     """The caps of a proof of Q, rising; ``None`` if some plan takes no more."""
     found: list[Fraction] = []
     scale, m = lattice.instance.B * lattice.instance.unit, lattice.instance.m

@@ -4,8 +4,6 @@ Source: Parmesan, section 4.3; what counts as help: Source: reconstructed (its A
 slowest stage, then the sum of squares of all stages, then what crosses between stages, then the first operator.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 
@@ -49,7 +47,7 @@ def steps(
 
 
 def _best_move(
-    instance: OperatorInstance, state: _Loads, moved: dict[int, int], stopped: Callable[[], bool]
+    instance: OperatorInstance, state: "_Loads", moved: dict[int, int], stopped: Callable[[], bool]
 ) -> tuple[Move, OperatorPlan] | None:
     """The best valid move that helps, and where it leads."""
     slowest, squares = max(state.times), math.fsum(time * time for time in state.times)

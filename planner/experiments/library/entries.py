@@ -5,8 +5,6 @@
 ``certificates.jsonl`` one for each certificate of a bound.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -79,7 +77,7 @@ class BestKnown:
         return next(name for name, most in _DIFFICULTIES if self.proved_by.seconds <= most)
 
     @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> BestKnown:
+    def from_json(cls, content: Mapping[str, Any]) -> "BestKnown":
         """A line of the file."""
         origins = {key: content[key] and Origin(**content[key]) for key in ("found_by", "proved_by")}
         return cls(**{**content, **origins})

@@ -1,7 +1,5 @@
 """How a method does on instances of the library: its losses to the best that is known, and the machine's speed."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -66,7 +64,7 @@ class Standing(Fared):
         return self.instances - self.no_plan
 
     @classmethod
-    def of(cls, records: Sequence[Record], method: str) -> Standing:
+    def of(cls, records: Sequence[Record], method: str) -> "Standing":
         """Of a method that has a row in each of these records."""
         rows = [record["rows"][method] for record in records]
         integrals = [row["primal_integral"] for row in rows if row["primal_integral"] is not None]
@@ -93,7 +91,7 @@ class Score:
     known: Mapping[str, BestKnown] = field(default_factory=best_known, repr=False)
 
     @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> Score:
+    def from_json(cls, content: Mapping[str, Any]) -> "Score":
         """The score whose record this is, or what was `measured` of it, beside what is known now."""
         rows = tuple(ScoredRun(**row) for row in content["rows"])
         return cls(rows, **{name: content[name] for name in _MEASURED})

@@ -1,7 +1,5 @@
 """A search among genomes for a high score, and then for a small one: restarts, moves along plateaus, shrinking."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
@@ -44,7 +42,7 @@ class LossSearch:
 
     genes: Genes[Any]
     domains: Mapping[Domain, Any]
-    score: Callable[[LossSearch, Genome], tuple[float, Any]]
+    score: "Callable[[LossSearch, Genome], tuple[float, Any]]"
     used_share: Callable[[], float]
     rng: Random
     enough: float | None = None

@@ -3,8 +3,6 @@
 Totals say how often each method was optimal, and by how much it was not.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re
@@ -67,7 +65,7 @@ class Work:
     @classmethod
     def of(
         cls, problem: str, names: Sequence[str], plans: Mapping[str, Any], limits: Limits, options: Mapping[str, Any]
-    ) -> Work:
+    ) -> "Work":
         """With functions in files by their full path: a worker may be at home elsewhere."""
         methods = tuple(map(absolute, names))
         return cls(address(problem), tuple(names), methods, dict(plans), limits, dict(options), texts_of(methods))

@@ -9,8 +9,6 @@ ends are), ``A|B`` a choice, anything else the one value. Parameters of the entr
 drawn; what is not named has its default, but for the ``seed`` of an entry that has one.
 """
 
-from __future__ import annotations
-
 import glob
 import os
 import random
@@ -121,7 +119,7 @@ def same_problem(found: Iterator[tuple[Member, Any]]) -> Iterator[tuple[Member, 
         yield member, instance
 
 
-def _draw(drawn: Generator, count: int | None, seed: int) -> Iterator[Member]:
+def _draw(drawn: "Generator", count: int | None, seed: int) -> Iterator[Member]:
     if count is None and drawn.seeds:
         count = len(drawn.seeds)
     if count is None and drawn.varies and drawn.spelled:
