@@ -151,8 +151,8 @@ def piper(checkout: Path, folder: Path, limit_s: float) -> Iterator[Row]:
 def dnn_partitioning(checkout: Path, folder: Path, limit_s: float) -> Iterator[Row]:
     """Tarnawski et al.'s dp.cpp on its inference graphs: the greatest load, on the file's accelerators and no CPU.
 
-    With the file's CPU its values are lower where that is given nodes. Our ``max-load-dp`` is its recursion; ``--exact``
-    proves, and counts what leaves a device as the problem's definition does.
+    With the file's CPU its values are lower where nodes go there. Our ``max-load-dp`` is its recursion; ``--exact``
+    proves, and counts what leaves a device as the definition here does.
     """
     program = folder / "dp"
     source = checkout / "throughput-dp" / "dp.cpp"
