@@ -6,6 +6,7 @@ Source: Parmesan, section 7 and Figure 2. Its appendix with the numbers is not p
 reconstructed, with published figures of the machines where there are any.
 """
 
+import itertools
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -61,20 +62,13 @@ def grid(devices: int, sides: Sequence[int], torus: bool) -> Matrix:
     if math.prod(sides) != devices:
         raise ValueError(f"{devices} devices do not fill a grid of {'x'.join(map(str, sides))}")
 
-    def place(device: int) -> list[int]:
-        found = []
-        for side in reversed(sides):
-            device, position = divmod(device, side)
-            found.append(position)
-        return found
-
-    def hops(a: list[int], b: list[int]) -> int:
+    def hops(a: tuple[int, ...], b: tuple[int, ...]) -> int:
         distances = (abs(x - y) for x, y in zip(a, b, strict=True))
         if not torus:
             return sum(distances)
-        return sum(min(d, side - d) for d, side in zip(distances, reversed(sides), strict=True))
+        return sum(min(d, side - d) for d, side in zip(distances, sides, strict=True))
 
-    places = [place(device) for device in range(devices)]
+    places = list(itertools.product(*map(range, sides)))
     return from_function(devices, lambda a, b: GRID_LINK / hops(places[a], places[b]))
 
 

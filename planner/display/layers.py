@@ -63,11 +63,8 @@ def _depths(count: int, arcs: Sequence[tuple[int, int]]) -> list[int]:
 
     graph = networkx.DiGraph(arcs)
     graph.add_nodes_from(range(count))
-    depth = [0] * count
-    for node in networkx.topological_sort(graph):
-        for after in graph.successors(node):
-            depth[after] = max(depth[after], depth[node] + 1)
-    return depth
+    depth = {node: place for place, own in enumerate(networkx.topological_generations(graph)) for node in own}
+    return [depth[node] for node in range(count)]
 
 
 def _in_order(depths: Sequence[int]) -> list[Point]:

@@ -18,15 +18,6 @@ from planner.process.errors import UsageError
 
 #: How Piper's published inputs are declared where its released program is compared.
 RELEASED = {"cost_model": "released", "bandwidth": "25GiB/s"}
-#: Machines of two networks, for hierarchical partitioning.
-MACHINES = {
-    "problem": "hierarchical_partitioning",
-    "devices_per_machine": 8,
-    "num_machines": 8,
-    "inner_bandwidth": "300GB/s",
-    "outer_bandwidth": "25GB/s",
-}
-FEW_MACHINES = {**MACHINES, "devices_per_machine": 4, "num_machines": 2}
 #: Stands for every method that supports the instance and whose predicted effort is within bounds.
 EVERY = "*"
 
@@ -79,23 +70,8 @@ def cases(
 
 def piper_suite(inputs: str | None) -> list[Case]:
     """Piper's published inputs at the sizes where speed is judged, with the released program's CPU time if known."""
-    both, exact = ("exact", "piper"), ("exact",)
-    bert, resnet, gnmt = "bert32a100.json", "resnet.json", "gnmt.json"
-    sized = [
-        (bert, {"devices": 64, "memory": "8GiB", "microbatches": 512}, both),
-        (bert, {"devices": 512, "memory": "8GiB", "microbatches": 1920}, both),
-        (bert, {"devices": 2048, "memory": "8GiB", "microbatches": 1920}, exact),
-        (bert, {"devices": 2048, "memory": "8GiB", "microbatches": 512, "layers": 64}, exact),
-        (bert, {"devices": 4096, "memory": "8GiB", "microbatches": 2048, "layers": 64}, exact),
-        (bert, {"devices": 4096, "memory": "8GiB", "microbatches": 2048, "layers": 96}, exact),
-        (resnet, {"devices": 32, "memory": "2GiB", "microbatches": 7680}, both),
-        (resnet, {"devices": 128, "memory": "1GiB", "microbatches": 7680}, both),
-        (resnet, {"devices": 128, "memory": "2GiB", "microbatches": 7680}, both),
-        (gnmt, {"devices": 8, "memory": "1.2GiB"}, exact),
-        (gnmt, {"devices": 2, "memory": "2.5GiB"}, exact),
-    ]
     released = _released_times(inputs)
-    return [Case(name, {**RELEASED, **size}, methods, released.get(_key(name, size))) for name, size, methods in sized]
+    return [replace(each, reference_s=released.get(_key(each.instance, each.settings))) for each in _own("piper")]
 
 
 def whole_catalog(_inputs: str | None) -> list[Case]:
@@ -117,49 +93,7 @@ def whole_catalog(_inputs: str | None) -> list[Case]:
 
 def models_suite(_inputs: str | None) -> list[Case]:
     """Declarative methods at the sizes where their strength is judged: root bounds, and what is proved in a minute."""
-    bert = {"layers": 32, "memory": "8GiB"}
-    flushed = {"problem": "flushed_partitioning", "objective": "formula"}
-    return [
-        Case("bert32", {"layers": 8, "devices": 8}, ("cpsat",)),
-        Case("bert32", {"layers": 16, "devices": 16}, ("cpsat", "milp")),
-        *(Case("bert32", {"layers": n, "devices": 8}, ("milp",)) for n in (2, 4, 8, 12)),
-        *(Case("bert32", {**bert, "first": n, "devices": k}, ("cpsat", "milp")) for n, k in ((12, 8), (16, 16))),
-        Case("bert32", {"layers": 32, "devices": 64}, ("cpsat-columns", "milp-columns")),
-        *(Case("bert32", {**bert, "devices": k}, ("cpsat-columns", "milp-columns")) for k in (32, 64)),
-        Case("bert32", {**bert, "devices": 512, "microbatches": 1920}, ("cpsat-columns", "milp-columns")),
-        Case("layers", {"layers": 100, "stages": 16}, ("cpsat", "milp")),
-        Case("layers", {"layers": 400, "stages": 64}, ("cpsat", "milp")),
-        *(Case(name, {"devices": 8}, ("cpsat", "milp-columns")) for name in ("mmt", "dlrm", "candle-uno")),
-        *(
-            Case(name, {"stages": 4, "replicas": r, "objective": "full"}, ("cpsat", "milp"))
-            for name, replicas in (("dgx1", (2, 4, 8)), ("torus2d", (2, 4)))
-            for r in replicas
-        ),
-        *(Case("chain8-flushed", {"devices": k}, ("cpsat", "cpsat-columns", "milp-columns")) for k in (4, 8)),
-        *(
-            Case("bert32", {**flushed, "layers": n, "devices": k}, methods)
-            for n, k, methods in (
-                (4, 8, ("cpsat", "milp")),
-                (8, 8, ("cpsat-columns", "milp-columns")),
-                (16, 16, ("cpsat-columns", "milp-columns")),
-            )
-        ),
-        *(
-            Case("bert32", {**bert, **flushed, "first": n, "devices": n}, methods)
-            for n, methods in ((8, ("milp", "milp-columns")), (16, ("cpsat-columns", "milp-columns")))
-        ),
-        Case("chain8-machines", {}, ("cpsat", "cpsat-columns", "milp-columns")),
-        Case("bert32", {**FEW_MACHINES, "layers": 8}, ("cpsat", "cpsat-columns", "milp-columns")),
-        Case("bert32", {**FEW_MACHINES, "layers": 16}, ("cpsat", "cpsat-columns", "milp-columns")),
-        *(Case("bert32", {**bert, **MACHINES, "first": n}, ("cpsat-columns", "milp-columns")) for n in (16, 32)),
-        Case("bert32", {**MACHINES, "layers": 32}, ("cpsat-columns", "milp-columns")),
-        Case("placement", {}, ("joint", "milp")),
-        Case("mesh", {}, ("cpsat", "milp")),
-        Case("mesh", {"rows": 8, "columns": 8, "tp_degree": 4, "ordered": True}, ("cpsat", "milp")),
-        *(Case(name, {}, ("cpsat", "milp")) for name in ("schedule-chain", "schedule-figure-5")),
-        *(Case("schedule", {"stages": 12, "minibatch": b}, ("cpsat", "milp")) for b in (8, 16, 32)),
-        *(Case(name, {}, ("cpsat", "milp")) for name in ("amp-homogeneous", "amp-het-cluster", "amp-het-model")),
-    ]
+    return _own("models")
 
 
 def scale_suite(_inputs: str | None) -> list[Case]:
@@ -176,6 +110,10 @@ SUITES: Mapping[str, Callable[[str | None], list[Case]]] = {
     "piper": piper_suite,
     "scale": scale_suite,
 }
+
+
+def _own(name: str) -> list[Case]:
+    return list(_read_suite(str(Path(__file__).with_name(f"{name}.jsonl"))))
 
 
 def _read_suite(path: str) -> Iterator[Case]:
