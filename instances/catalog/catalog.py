@@ -119,31 +119,22 @@ _GPT3 = "Brown et al., Language Models are Few-Shot Learners, Table 2.1; vocabul
 
 _ENTRIES = (
     _transformer(
-        "bert32",
-        transformer.bert,
-        _BERT32,
+        "bert32", transformer.bert, _BERT32,
         "32-layer BERT with 5.9e9 parameters on A100s; fp16 weights and gradients, Adam in fp32",
         "Piper, section 5; sizes inferred from its released profile, times analytic (generators/transformer.py)",
     ),
     _transformer(
-        "bert",
-        transformer.bert,
-        Architecture(24, 1024, 16, 512, 30592, 8),
-        "BERT of any size; by default BERT-large",
+        "bert", transformer.bert, Architecture(24, 1024, 16, 512, 30592, 8), "BERT of any size; by default BERT-large",
         "Devlin et al., BERT, section 3; vocabulary padded to a multiple of 64",
     ),
     _transformer(
-        "gpt",
-        transformer.gpt,
-        Architecture(32, 4096, 32, 2048, 50304, 1),
-        "GPT of any size; by default 6.7B",
-        _GPT3,
-        _CHOICES,
+        "gpt", transformer.gpt, Architecture(32, 4096, 32, 2048, 50304, 1), "GPT of any size; by default 6.7B",
+        _GPT3, _CHOICES,
     ),
     _transformer(
         "gpt3-175b", transformer.gpt, Architecture(96, 12288, 96, 2048, 50304, 1), "the largest GPT-3", _GPT3, _CHOICES
     ),
-)
+)  # fmt: skip
 
 
 def _decoder(name: str) -> Entry:
@@ -329,62 +320,29 @@ def _branching_entry(
     return Entry(name, "stage_graph", _record_options(partial(generate, **defaults)), help, source, own + shared)
 
 
-_BRANCHING_ENTRIES = (
-    _branching_entry(
-        "mmt",
-        branching.mmt,
-        "multi-modal transformer; mmt-2 has the two branches of section 7.2",
-        16,
-        {"branches": 4, "layers": 8},
-        _GRAPHPIPE,
-    ),
-    _branching_entry(
-        "dlrm",
-        branching.dlrm,
-        "DLRM: branches of linear layers and of embeddings; dlrm-8 has the eight branches of section 7.2",
-        64,
-        {"dense": 7, "sparse": 7, "layers": 4, "top-layers": 4},
-        _GRAPHPIPE,
-    ),
-    _branching_entry(
-        "candle-uno",
-        branching.candle_uno,
-        "CANDLE-Uno; candle-uno-8 has the eight branches of section 7.2",
-        1024,
-        {"branches": 7, "layers": 4},
-        _GRAPHPIPE,
-    ),
-    *(
-        _branching_entry(name, generate, help, per_device, sizes, "GraphPipe, section 7.2; sizes as in Appendix A.2")
-        for name, generate, help, per_device, sizes in (
-            ("mmt-2", branching.mmt, "multi-modal transformer, two branches", 16, {"branches": 2, "layers": 8}),
-            (
-                "dlrm-8",
-                branching.dlrm,
-                "DLRM, eight branches",
-                64,
-                {"dense": 4, "sparse": 4, "layers": 4, "top-layers": 4},
-            ),
-            ("candle-uno-8", branching.candle_uno, "CANDLE-Uno, eight branches", 1024, {"branches": 8, "layers": 4}),
-        )
-    ),
-    _branching_entry(
-        "graphpipe-case-study",
-        branching.mmt,  # the paper does not say how large the layers or the mini-batch of its Fig. 10 are
-        "two branches of four transformer layers",
-        16,
-        {"branches": 2, "layers": 4},
-        "GraphPipe, section 7.5 and Fig. 10; sizes as in mmt",
-    ),
-    _branching_entry(
-        "sequential-transformer",
-        branching.sequential_transformer,
-        "a chain of transformer layers",
-        16,
-        {"layers": 32},
-        "GraphPipe, Appendix A.3",
-    ),
-)
+_SECTION = "GraphPipe, section 7.2; sizes as in Appendix A.2"
+_BRANCHING_ENTRIES = tuple(
+    _branching_entry(*row)
+    for row in (
+        ("mmt", branching.mmt, "multi-modal transformer; mmt-2 has the two branches of section 7.2", 16,
+         {"branches": 4, "layers": 8}, _GRAPHPIPE),
+        ("dlrm", branching.dlrm,
+         "DLRM: branches of linear layers and of embeddings; dlrm-8 has the eight branches of section 7.2", 64,
+         {"dense": 7, "sparse": 7, "layers": 4, "top-layers": 4}, _GRAPHPIPE),
+        ("candle-uno", branching.candle_uno, "CANDLE-Uno; candle-uno-8 has the eight branches of section 7.2", 1024,
+         {"branches": 7, "layers": 4}, _GRAPHPIPE),
+        ("mmt-2", branching.mmt, "multi-modal transformer, two branches", 16, {"branches": 2, "layers": 8}, _SECTION),
+        ("dlrm-8", branching.dlrm, "DLRM, eight branches", 64,
+         {"dense": 4, "sparse": 4, "layers": 4, "top-layers": 4}, _SECTION),
+        ("candle-uno-8", branching.candle_uno, "CANDLE-Uno, eight branches", 1024, {"branches": 8, "layers": 4},
+         _SECTION),
+        # the paper does not say how large the layers or the mini-batch of its Fig. 10 are
+        ("graphpipe-case-study", branching.mmt, "two branches of four transformer layers", 16,
+         {"branches": 2, "layers": 4}, "GraphPipe, section 7.5 and Fig. 10; sizes as in mmt"),
+        ("sequential-transformer", branching.sequential_transformer, "a chain of transformer layers", 16,
+         {"layers": 32}, "GraphPipe, Appendix A.3"),
+    )
+)  # fmt: skip
 
 CATALOG: Mapping[str, Entry] = {
     entry.name: entry
