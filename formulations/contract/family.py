@@ -230,8 +230,10 @@ class Family(Generic[Instance, Plan]):
 
     @property
     def warnings(self) -> Callable[[Instance], tuple[str, ...]]:
-        """What a person should know of an instance, in sentences."""
-        found: Callable[[Instance], tuple[str, ...]] = self.entries.get("warnings", lambda _: ())
+        """What a person should know of an instance, or of `flat_of` it, in sentences."""
+        found: Callable[[Instance], tuple[str, ...]] = self.entries.get(
+            "warnings", lambda instance: getattr(flat_of(instance), "warnings", ())
+        )
         return found
 
     @property
@@ -325,6 +327,11 @@ class Family(Generic[Instance, Plan]):
             if method.name == name:
                 return method
         raise KeyError(name)
+
+
+def flat_of(instance: Any) -> Any:
+    """The instance of stages in one network of which this one says more; ``None`` if it has none."""
+    return getattr(instance, "flat", None)
 
 
 class OwnJson(Generic[Instance]):

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from formulations.contract.checker.frame import RejectedError
-from formulations.contract.family import Certificates, Family, Lazy, OwnJson, with_overrides
+from formulations.contract.family import Certificates, Family, Lazy, OwnJson, flat_of, with_overrides
 from instances.exchange import kind_of, to_json
 
 #: By entry (`Family`): the module of the package, and the name in it. These are small, and imported when looked at.
@@ -40,9 +40,9 @@ def family_of(package: str) -> Family[Any, Any]:
     ``instances/problems/NAME.py`` has ``check`` and the dataclass of the instances (`instances.exchange.in_files`).
     ``definition/problem.py`` has ``evaluate`` and ``violations``, ``definition/plan.py`` ``plan_from_json`` and
     ``plan_to_json``, ``definition/quantities.py`` ``VOCABULARY``, ``methods.py`` ``METHODS`` and ``choose``.
-    ``definition/settings.py`` has ``OVERRIDES``, ``MINIMISES``, ``unit`` (left out: seconds), and ``apply(instance,
-    overrides, where)`` where these do not replace fields alone, or ``recognise`` and ``read`` where instances have
-    other forms. What else there is, `Folder` finds.
+    ``definition/settings.py`` has ``OVERRIDES``, ``MINIMISES``, ``unit`` (left out: that of `flat_of` the instance, or
+    seconds), and ``apply(instance, overrides, where)`` where these do not replace fields alone, or ``recognise`` and
+    ``read`` where instances have other forms. What else there is, `Folder` finds.
     """
     name = package.rpartition(".")[2]
     noun = import_module(f"instances.problems.{name}")
@@ -67,7 +67,7 @@ def family_of(package: str) -> Family[Any, Any]:
         plan_to_json=plans.plan_to_json,
         evaluate=problem.evaluate,
         violations=problem.violations,
-        unit=getattr(settings, "unit", lambda _: "s"),
+        unit=getattr(settings, "unit", lambda instance: getattr(flat_of(instance), "time_unit", "s")),
         methods=methods.METHODS,
         choose=methods.choose,
         vocabulary=quantities.VOCABULARY,

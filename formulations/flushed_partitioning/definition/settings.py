@@ -113,16 +113,6 @@ def _with_own(instance: FlushedInstance, own: Mapping[str, Any], *, per_second: 
     return replace(instance, **fields)
 
 
-def warnings(instance: FlushedInstance) -> tuple[str, ...]:
-    """What its file gives reason to say."""
-    return instance.flat.warnings
-
-
-def unit(instance: FlushedInstance) -> str:
-    """The objective's unit."""
-    return instance.flat.time_unit
-
-
 def describe(instance: FlushedInstance) -> dict[str, Any]:
     """The key figures of an instance."""
     figures = {**describe_flat(instance.flat), "schedule": str(instance.schedule)}

@@ -177,16 +177,6 @@ def read(content: Any, where: str, overrides: Mapping[str, Any]) -> Hierarchical
     return apply(replace(made, requirements=requirements), overrides, where)
 
 
-def warnings(instance: HierarchicalInstance) -> tuple[str, ...]:
-    """What its file gives reason to say."""
-    return instance.flat.warnings
-
-
-def unit(instance: HierarchicalInstance) -> str:
-    """The objective's unit."""
-    return instance.flat.time_unit
-
-
 def describe(instance: HierarchicalInstance) -> dict[str, Any]:
     """The key figures of an instance."""
     flat = instance.flat

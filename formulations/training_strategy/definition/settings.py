@@ -227,16 +227,6 @@ def _as_held(instance: StrategyInstance, trainer: str) -> StrategyInstance:
     return replace(instance, flat=flat, sharded_per_weight=states, gradients_per_weight=gradients)
 
 
-def warnings(instance: StrategyInstance) -> tuple[str, ...]:
-    """What its file gives reason to say."""
-    return instance.flat.warnings
-
-
-def unit(instance: StrategyInstance) -> str:
-    """The objective's unit."""
-    return instance.flat.time_unit
-
-
 def describe(instance: StrategyInstance) -> dict[str, Any]:
     """The key figures of an instance."""
     own = {"schedules": ", ".join(instance.schedules), "virtual_stages": instance.virtual_stages}
