@@ -315,6 +315,7 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         supports=_branched,
         limits=f"{_IDENTICAL}, {_SHORTEST}",
         effort=_effort(4),
+        threads=True,
     ),
     Method(
         name="cpsat",

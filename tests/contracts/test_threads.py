@@ -1,10 +1,12 @@
 """More threads change seconds alone: the same objective, plan and bound; who has no use for them says so."""
 
+import random
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
+from branching_cases import iteration_graph
 from oracles.flushed_partitioning import random_flushed
 from strategies import random_stage_instance
 
@@ -14,6 +16,7 @@ from formulations.compiled.downsets import chain_downsets
 from formulations.compiled.rows_in_threads import Team
 from formulations.contract.family import Answer
 from formulations.flushed_partitioning.exact import labels
+from formulations.stage_graph.iteration import search
 from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.exact import threshold
 from formulations.stage_partitioning.kernels.tables import build_lattice, build_profile
@@ -42,6 +45,7 @@ def answers(instance: StageInstance, threads: int, solve: Any = threshold.solve,
         (random_stage_instance, piper.solve, {"cutoff": "exact"}),
         (random_stage_instance, piper.solve_exact_knapsack, {"cutoff": "exact"}),
         (partial(random_flushed, same_weights=True, max_nodes=7), labels.solve, {}),
+        (lambda seed: iteration_graph(random.Random(f"threads {seed}")), search.solve, {}),
     ],
 )
 def test_the_same_is_found_with_any_threads(made: Any, solve: Any, options: dict[str, str], cases: int) -> None:

@@ -7,7 +7,8 @@ takes less than the best plan becomes the best plan, until none does. Nothing is
 import functools
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from formulations.contract.quantities import judge
 from formulations.stage_graph.costs.costs import Costs, assemble, bits
@@ -20,6 +21,18 @@ from solvers.outcome import Watch
 
 #: Stages: operators as a bitset, and devices.
 Parts = list[tuple[int, int]]
+
+
+class _Stage(NamedTuple):
+    """What a stage takes: t of a micro-batch and its all-reduce (``inf``: too much memory), and what it waits for."""
+
+    step_s: float
+    reduce_s: float
+    begin: int
+
+
+#: Of operators and devices.
+_StageOf = Callable[[int, int], _Stage]
 #: A plan that takes this many times as long as the best one is not near it.
 _FAR = 2.0
 
@@ -33,14 +46,14 @@ def descend(costs: Costs, of_partitions: StageGraph, plans: list[StagePlan], wat
     starts = [[(sum(1 << v for v in stage.nodes), stage.devices) for stage in plan.stages] for plan in plans]
     for start, size in itertools.product([*starts, [(costs.everything, 1)]], costs.instance.microbatch_sizes):
         parts: Parts | None = [(nodes, min(devices, size)) for nodes, devices in start]
-        seconds = _FAR * best
+        seconds, stage_of = _FAR * best, functools.cache(functools.partial(_stage, costs, size))
         while parts is not None:
             before, parts = parts, None
-            for near, quicker in itertools.chain([(before, True)], _steps(costs, before, size)):
+            for near, quicker in itertools.chain([(before, True)], _steps(costs, before, size, stage_of)):
                 if watch.stopped():
                     return
                 target = seconds * (1 - STEP if quicker else 1 + STEP)
-                found = _within(costs, of_partitions, near, size, target, watch)
+                found = _within(costs, of_partitions, near, size, target, watch, stage_of)
                 if found is not None:
                     watch.plan(*found)
                     parts, seconds = near, min(seconds, found[1])
@@ -48,37 +61,38 @@ def descend(costs: Costs, of_partitions: StageGraph, plans: list[StagePlan], wat
                     break
 
 
+def _stage(costs: Costs, size: int, nodes: int, devices: int) -> _Stage:
+    begin = functools.reduce(int.__or__, (costs.predecessors[v] for v in bits(nodes))) & ~nodes
+    fits = devices <= size and costs.memory(nodes, size, devices, size) <= costs.instance.memory_bytes
+    return _Stage(costs.step(nodes, size, devices), costs.all_reduce(nodes, devices) if fits else math.inf, begin)
+
+
 def _within(
-    costs: Costs, of_partitions: StageGraph, parts: Parts, size: int, target_s: float, watch: Watch
+    costs: Costs, of_partitions: StageGraph, parts: Parts, size: int, target_s: float, watch: Watch, stage_of: _StageOf
 ) -> tuple[StagePlan, float] | None:
     """The quickest plan with these stages, if it is within the target."""
-    instance = costs.instance
-    reduce_s = max(costs.all_reduce(*part) for part in parts)
-    for nodes, devices in parts:
-        if devices > size or costs.memory(nodes, size, devices, size) > instance.memory_bytes:
-            return None
-        if instance.minibatch // size * costs.step(nodes, size, devices) + reduce_s >= target_s:
-            return None
-    seconds = _in_order(costs, parts, size)
+    rounds, stages = costs.instance.minibatch // size, [stage_of(*part) for part in parts]
+    reduce_s = max(stage.reduce_s for stage in stages)
+    if rounds * max(stage.step_s for stage in stages) + reduce_s >= target_s:
+        return None
+    seconds = _in_order(parts, rounds, stage_of)
     if len(seconds) < len(parts) or max(seconds.values()) + reduce_s >= target_s:
         return None  # they wait for each other, or take too long
-    plan = assemble(instance, [parts[number] for number in seconds], size)
+    plan = assemble(costs.instance, [parts[number] for number in seconds], size)
     warm_ups = WarmUps(costs, plan)
     if not warm_ups.may_take(target_s) or judge(violations, of_partitions, plan):
         return None
     return warm_ups.best_below(target_s, watch)
 
 
-def _in_order(costs: Costs, parts: Parts, size: int) -> dict[int, float]:
+def _in_order(parts: Parts, rounds: int, stage_of: _StageOf) -> dict[int, float]:
     """Stages in an order of the tensors, with head + N t of each (`search`); without those that wait for each other."""
-    rounds, begins = costs.instance.minibatch // size, dict[int, int]()
-    for number, (nodes, _) in enumerate(parts):
-        begins[number] = functools.reduce(int.__or__, (costs.predecessors[v] for v in bits(nodes))) & ~nodes
+    waiting = {number: stage_of(*part) for number, part in enumerate(parts)}
     seconds, ends, placed = dict[int, float](), list[tuple[int, float]](), 0
-    while ready := [number for number, begin in begins.items() if not begin & ~placed]:
+    while ready := [number for number, stage in waiting.items() if not stage.begin & ~placed]:
         for number in ready:
-            (nodes, devices), begin = parts[number], begins.pop(number)
-            head, own = max((end for each, end in ends if each & begin), default=0.0), costs.step(nodes, size, devices)
+            nodes, (own, _, begin) = parts[number][0], waiting.pop(number)
+            head = max((end for each, end in ends if each & begin), default=0.0)
             seconds[number] = head + rounds * own
             ends.append((nodes, head + own))
             placed |= nodes
@@ -89,7 +103,7 @@ def _devices(parts: Parts) -> int:
     return sum(devices for _, devices in parts)
 
 
-def _steps(costs: Costs, parts: Parts, size: int) -> Iterator[tuple[Parts, bool]]:
+def _steps(costs: Costs, parts: Parts, size: int, stage_of: _StageOf) -> Iterator[tuple[Parts, bool]]:
     """Stages near these, and whether they have to be quicker: not where devices are spared."""
     sparing = list[Parts]()
     for near in _neighbours(costs, parts):
@@ -97,7 +111,7 @@ def _steps(costs: Costs, parts: Parts, size: int) -> Iterator[tuple[Parts, bool]
         if _devices(near) < _devices(parts):
             sparing.append(near)
     for near in sparing:  # what is spared goes to the stage that ends last
-        seconds = _in_order(costs, near, size)
+        seconds = _in_order(near, costs.instance.minibatch // size, stage_of)
         if len(seconds) == len(near):
             last = max(seconds, key=seconds.__getitem__)
             nodes, devices = near[last]

@@ -10,7 +10,8 @@ Source: made for this project (bounds of one machine with heads and tails; speci
 """
 
 import itertools
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -53,6 +54,8 @@ _PARTS, _PAIRS = 16, 40_000_000
 _SEARCHED = 100_000
 #: Part of the time for plans near the first ones, at most.
 _DESCENT = 0.2
+#: ``map``, or that of a pool of threads: the same results in the same order. Kernels hold no GIL.
+Each = Callable[..., Iterable[Any]]
 
 
 def solve(instance: StageGraph, limits: Limits, watch: Watch) -> Answer[StagePlan]:
@@ -66,9 +69,10 @@ def solve(instance: StageGraph, limits: Limits, watch: Watch) -> Answer[StagePla
     watch.bound(instance.minibatch * simple_bound(costs, watch), Prover.BOUNDS)
     if short := shortage(instance):
         return infeasible_by_counting(short)
-    _first_plans(costs, limits, watch)
-    search = _Search(costs, watch)
-    with alarm(watch):
+    with ThreadPoolExecutor(limits.threads) as pool, alarm(watch):
+        each = pool.map if limits.threads > 1 else map
+        _first_plans(costs, limits, watch, each)
+        search = _Search(costs, watch, each)
         search.run(limits.gap)
     stats = {"partial_plans": search.partial, "partitions": search.partitions, "schedules": search.schedules}
     plan = watch.best_plan
@@ -84,10 +88,11 @@ def _no_plan(instance: StageGraph) -> str:
     return "no partition fits into memory" + (" and meets the requirements" if instance.requirements else "")
 
 
-def _first_plans(costs: Costs, limits: Limits, watch: Watch) -> None:
+def _first_plans(costs: Costs, limits: Limits, watch: Watch, each: Each = map) -> None:
     """The plans of the methods that minimise the time per sample at every micro-batch size, and their bound.
 
-    They know of no requirement: their bounds hold, and their plans are taken where they meet them all the same.
+    They know of no requirement: their bounds hold, and their plans are taken where they meet them all the same. Those
+    of several threads are reported in the order of one.
     """
     instance = costs.instance
     free = replace(instance, requirements=())
@@ -97,13 +102,18 @@ def _first_plans(costs: Costs, limits: Limits, watch: Watch) -> None:
         (graphpipe.solve_graphpipe, 0.1),
         (graphpipe.solve_pipedream, 0.1),
     )
+    is_silent = bool(instance.requirements) or limits.threads > 1
+
+    def run(method: Callable[..., Answer[StagePlan]], share: float) -> tuple[Answer[StagePlan], Watch]:
+        part = watch.part(None if limits.time_s is None else share * limits.time_s, silent=is_silent, bounds=False)
+        return method(free, replace(limits, threads=1), part), part
+
     plans: list[StagePlan] = []
-    for method, share in methods:  # of the time, at most
-        seconds = None if limits.time_s is None else share * limits.time_s
-        found = method(free, limits, watch.part(seconds, silent=bool(instance.requirements), bounds=False))
-        if found.plan is not None and not judge(violations, instance, found.plan):
-            watch.plan(found.plan, iteration_s(instance, found.plan))
-            plans.append(found.plan)
+    for found, part in each(run, *zip(*methods, strict=True)):
+        good = [plan for plan in (part.best_plan, found.plan) if plan and not judge(violations, instance, plan)]
+        for plan in good:
+            watch.plan(plan, iteration_s(instance, plan))
+        plans += [plan for plan in good[-1:] if plan == found.plan]
         if found.bound is not None:
             watch.bound(found.bound, found.proved_by)
     seconds = None if limits.time_s is None else _DESCENT * limits.time_s
@@ -125,6 +135,7 @@ class _Search:
 
     costs: Costs
     watch: Watch
+    each: Each = map
     partial: int = 0
     partitions: int = 0
     schedules: int = 0
@@ -148,7 +159,7 @@ class _Search:
             else:
                 target = whole if best - bound <= _CLOSE * best else bound + _PART * (best - bound)
             for size, model in models.items():
-                if not self._may(size, target):
+                if not self._may([size], target):
                     continue
                 for reduces in _classes(target):
                     if not watch.stopped():
@@ -170,41 +181,57 @@ class _Search:
         while self._branches is not None and _CLOSE / 4 * high < high - low < np.inf and not self.watch.stopped():
             middle = (low + high) / 2
             sizes = sorted(self.costs.instance.microbatch_sizes, key=lambda size: self.refuted.get(size, 0.0))
-            if any(self._may(size, middle) for size in sizes):  # what may be the quickest size is asked first
+            if self._may(sizes, middle):  # what may be the quickest size is asked first
                 high = middle
             else:
                 low = middle
                 self.watch.bound(middle)
 
-    def _may(self, size: int, target_s: float) -> bool:
-        """Whether the devices may be enough for the target, with all-reduces of some class."""
+    def _may(self, sizes: list[int], target_s: float) -> bool:
+        """Whether the devices may be enough for the target at one of the sizes, with all-reduces of some class."""
         if self._branches is None or target_s <= 0:
             return True
-        if target_s <= self.refuted.get(size, 0.0):
-            return False
-        samples = self.costs.instance.minibatch
-        each = target_s / samples
-        for low, high in _classes(each):
-            found = self._branches.of_upsets(each, each, [size], (low, high), size / samples)
+        open_sizes = [size for size in sizes if target_s > self.refuted.get(size, 0.0)]
+        tasks = list(itertools.product(open_sizes, _classes(target_s)))
+        part = self.watch.part()  # the first that may be enough ends all others
+
+        def refute(task: tuple[int, tuple[float, float]]) -> bool:
+            if part.stopped():
+                return False
+            found = self._of_upsets(*task, target_s, target_s, part)
             if found is None or found[-1] <= self.costs.instance.num_devices:
-                return True
-        self.refuted[size] = target_s
-        return False
+                part.stop(Stop.COMPLETED)
+                return False
+            return True
+
+        refuted = list(self.each(refute, tasks))
+        for number, size in enumerate(open_sizes):
+            count = len(tasks) // len(open_sizes)
+            if all(refuted[number * count : (number + 1) * count]):
+                self.refuted[size] = target_s
+        return not all(refuted)
+
+    def _of_upsets(self, size: int, reduces: tuple[float, float], own_s: float, target_s: float, watch: Watch) -> Any:
+        """Fewest devices by upset, if stages take ``own_s`` at most, others the target; ``None``: stopped."""
+        assert self._branches is not None
+        samples, low, high = self.costs.instance.minibatch, *reduces
+        classes, own, elsewhere = (low / samples, high / samples), own_s / samples, target_s / samples
+        return self._branches.of_upsets(own, elsewhere, [size], classes, size / samples, watch.flag)
 
     def _needs(self, size: int, target_s: float, reduces: tuple[float, float]) -> Any:
         """`State.needs`: what is left of the target behind a head is what N t and an all-reduce may take."""
         if self._branches is None:
             return np.zeros((0, 1), np.int64)
         parts = max(1, min(_PARTS, _PAIRS // self._branches.structure.num_pairs()))
-        samples, rows = self.costs.instance.minibatch, []
-        whole, each = target_s / samples, (reduces[0] / samples, reduces[1] / samples)
-        for part in range(parts):
-            found = self._branches.of_upsets(whole * (1 - part / parts), whole, [size], each, size / samples)
-            if found is None or self.watch.stopped():
-                return np.zeros((0, 1), np.int64)
-            rows.append(found)
-            if not part and found[-1] > self.costs.instance.num_devices:
-                break
+
+        def row(part: int) -> Any:
+            return self._of_upsets(size, reduces, target_s * (1 - part / parts), target_s, self.watch)
+
+        first = row(0)
+        is_enough = first is not None and first[-1] <= self.costs.instance.num_devices
+        rows = [first, *(self.each(row, range(1, parts)) if is_enough else ())]
+        if self.watch.stopped() or any(each is None for each in rows):
+            return np.zeros((0, 1), np.int64)
         return np.array(rows)
 
     def _lay_out(self, size: int, model: Model, target_s: float, reduces: tuple[float, float]) -> None:

@@ -276,8 +276,12 @@ class EqualBranches:
         sizes: Sequence[int],
         reduces: tuple[float, float] = (0.0, math.inf),
         heads: float = 0.0,
+        flag: Any = None,
     ) -> Array | None:
-        """The same for each upset, as `Upsets` numbers them; the other arguments are those of `Budget`."""
+        """The same for each upset, as `Upsets` numbers them; the other arguments are those of `Budget`.
+
+        Threads may call it at once, each with the ``flag`` that stops it (``None``: that of the watch).
+        """
         instance = self.costs.instance
         times = self._times(largest(sizes))
         flights = self._flights(sizes)
@@ -286,8 +290,8 @@ class EqualBranches:
             paths, tail_paths = self._paths(max(sizes), reduces[1])
             times = times._replace(paths=paths, tail_paths=tail_paths)
         reduced = float(min((times.rates[r - 1, 2] * r / (r - 1) for r in self.degrees[1:]), default=0.0))
-        self._least = np.empty(len(times.tail_work) + len(times.work), np.int64)
-        self._before = np.full(len(self._least), -1, np.int64)
+        least = np.empty(len(times.tail_work) + len(times.work), np.int64)
+        before, flag = np.full(len(least), -1, np.int64), self._flag if flag is None else np.frombuffer(flag, np.uint8)
         budget = Budget(
             target=float(target_s),
             elsewhere=float(elsewhere_s),
@@ -299,9 +303,10 @@ class EqualBranches:
             reduced=reduced,
             flights=flights,
         )
-        found = fewest_devices(self.upsets, times, budget, instance.num_devices, self._least, self._before, self._flag)
+        found = fewest_devices(self.upsets, times, budget, instance.num_devices, least, before, flag)
         self.rounds += 1
-        return None if found < 0 else self._least
+        self._least, self._before = least, before
+        return None if found < 0 else least
 
     def _fit(self, within: Array, flights: Array) -> Array:
         """Times of parts of the chain behind the branches, on the degrees where they fit into memory."""

@@ -25,9 +25,9 @@ from planner.process.errors import UsageError
 from solvers.outcome import OPTIMAL_GAP, Limits, Status, Stop, Watch
 
 
-def optimum(instance: StageGraph) -> float:
+def optimum(instance: StageGraph, threads: int = 1) -> float:
     """What branch and bound proves; ``inf``: that there is no plan."""
-    answer = search.solve(instance, Limits(), Watch())
+    answer = search.solve(instance, Limits(threads=threads), Watch())
     assert answer.stop is Stop.PROVED
     if answer.plan is None:
         assert answer.infeasible and answer.reason
@@ -39,7 +39,7 @@ def optimum(instance: StageGraph) -> float:
     return value
 
 
-def one_device(costs: Costs, _: Limits, watch: Watch) -> None:
+def one_device(costs: Costs, _: Limits, watch: Watch, __: search.Each) -> None:
     """A first plan that leaves much to find: everything on one device at the largest size, if it fits."""
     instance = costs.instance
     plan = assemble(instance, [(costs.everything, 1)], max(instance.microbatch_sizes))
@@ -58,7 +58,7 @@ def first(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> st
 def _agrees(number: int) -> tuple[bool, bool]:
     """Whether there is a plan, and whether some stage of the best one keeps more in flight than it must."""
     instance = iteration_graph(random.Random(f"iteration {number}"))
-    least, found = shortest_iteration(instance), optimum(instance)
+    least, found = shortest_iteration(instance), optimum(instance, 1 + number % 2)
     assert found == pytest.approx(least, rel=OPTIMAL_GAP, abs=0), number
     if found == math.inf:
         return False, False
@@ -88,7 +88,7 @@ def test_bounds_of_searches_that_end_early_hold(cases: int, monkeypatch: pytest.
         least = shortest_iteration(instance)
         watch = StopsAfter(rng.randint(1, 30)) if number % 2 else Watch()
         gap = 0.0 if number % 2 else rng.choice([0.3, 0.9])
-        answer = search.solve(instance, Limits(gap=gap) if gap else Limits(), watch)
+        answer = search.solve(instance, Limits(gap=gap or 1e-6, threads=rng.randint(1, 2)), watch)
         seen["stopped"] += answer.stop is Stop.TIME_LIMIT
         seen["unknown"] += answer.plan is None and not answer.infeasible
         assert not answer.infeasible or least == math.inf, number
