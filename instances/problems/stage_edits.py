@@ -183,7 +183,7 @@ def as_run(instance: StageInstance) -> StageInstance:
     def plain(x: Tmpc) -> Tmpc:
         return replace(x, sync_forward_bytes={}, sync_backward_bytes={})
 
-    return replace(kept, layers=tuple(replace(layer, tmpcs=_each(layer, plain)) for layer in kept.layers))
+    return change_tmpcs(kept, plain)
 
 
 def relayed_bytes(
@@ -222,6 +222,11 @@ def _topological(instance: StageInstance, order: str) -> list[int]:
 def _rank(node: NodeId) -> tuple[bool, int, str]:
     """Numbers before texts, each in its own order."""
     return (True, 0, node) if isinstance(node, str) else (False, node, "")
+
+
+def change_tmpcs(instance: StageInstance, change: Callable[[Tmpc], Tmpc]) -> StageInstance:
+    """Every TMPC of every layer as ``change`` gives it."""
+    return replace(instance, layers=tuple(replace(layer, tmpcs=_each(layer, change)) for layer in instance.layers))
 
 
 def _each(layer: Layer, change: Callable[[Tmpc], Tmpc]) -> dict[int, tuple[Tmpc, ...]]:

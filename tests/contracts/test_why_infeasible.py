@@ -33,6 +33,7 @@ from instances.problems.hierarchical_partitioning import on_machines
 from instances.problems.microbatch_schedule import ScheduleInstance
 from instances.problems.operator_partitioning import OperatorInstance
 from instances.problems.pipeline_placement import PlacementInstance, place_on
+from instances.problems.stage_edits import change_tmpcs
 from instances.problems.stage_partitioning import Layer, StageInstance, Tmpc
 from planner.files.settings import parse
 from solvers.outcome import Limits, Status, Watch
@@ -68,11 +69,8 @@ def uneven(flat: StageInstance, rng: random.Random) -> StageInstance:
         a, b = (size * scale * rng.choice([1, rng.random()]) for size in (x.activation_bytes, x.static_bytes))
         return replace(x, activation_bytes=a, static_bytes=b)
 
-    layers = [
-        replace(layer, tmpcs={t: tuple(map(sized, xs)) for t, xs in layer.tmpcs.items()}) for layer in flat.layers
-    ]
-    memory = flat.memory_bytes * scale * rng.choice([0, rng.random(), rng.random()])
-    return replace(flat, layers=tuple(layers), memory_bytes=memory)
+    made = change_tmpcs(flat, sized)
+    return replace(made, memory_bytes=flat.memory_bytes * scale * rng.choice([0, rng.random(), rng.random()]))
 
 
 def stages(rng: random.Random, **fixed: Any) -> StageInstance:

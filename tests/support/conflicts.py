@@ -20,6 +20,7 @@ from small_instances import random_case
 from strategies import random_stage_instance
 
 from formulations.contract.what_if import Member
+from instances.problems.stage_edits import change_tmpcs
 from instances.problems.stage_partitioning import CostModel, StageInstance, Tmpc
 from instances.requirements import Requirement, requirements_of
 
@@ -173,11 +174,8 @@ def has_flat_plan(instance: StageInstance, walk: type[BruteForce] = BruteForce) 
 def _for_nothing(instance: StageInstance) -> StageInstance:
     """The instance with plans that cost nothing: their memory is what it was."""
     free: dict[str, Any] = {"time": 0.0, "weight_bytes": 0.0, "sync_forward_bytes": {}, "sync_backward_bytes": {}}
-    layers = tuple(
-        replace(layer, tmpcs={t: tuple(replace(x, **free) for x in found) for t, found in layer.tmpcs.items()})
-        for layer in instance.layers
-    )
-    return replace(instance, layers=layers, edges=tuple(replace(edge, bytes=0.0) for edge in instance.edges))
+    edges = tuple(replace(edge, bytes=0.0) for edge in instance.edges)
+    return replace(change_tmpcs(instance, lambda x: replace(x, **free)), edges=edges)
 
 
 def flat_without(instance: StageInstance, dropped: Collection[Member]) -> StageInstance:

@@ -10,7 +10,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from instances.problems.stage_edits import linearise
+from instances.problems.stage_edits import change_tmpcs, linearise
 from instances.problems.stage_partitioning import CostModel, Edge, Layer, SharedTensor, StageInstance, Tmpc, check
 
 SHAPES = ("chain", "diamond", "n-shaped", "two-sources", "two-sinks", "random", "empty")
@@ -49,20 +49,22 @@ def with_wide_weights(flat: StageInstance, rng: random.Random, span: int) -> Sta
     return replace(flat, layers=tuple(layers))
 
 
+def with_same_weights(flat: StageInstance) -> StageInstance:
+    """The instance in which TMPCs of one node and degree differ in all but their weights."""
+
+    def weighted(found: tuple[Tmpc, ...]) -> tuple[Tmpc, ...]:
+        return tuple(replace(x, weight_bytes=found[0].weight_bytes) for x in found)
+
+    layers = (replace(each, tmpcs={t: weighted(found) for t, found in each.tmpcs.items()}) for each in flat.layers)
+    return replace(flat, layers=tuple(layers))
+
+
 def with_magnitudes(instance: StageInstance, rng: random.Random) -> StageInstance:
     """The same with a bandwidth, and half of the time with TMPCs' times, of any size."""
     narrow = replace(instance, bandwidth=instance.bandwidth * 10.0 ** rng.uniform(-9, 3))
     if rng.random() < 0.5:
         return narrow
-
-    def layer(given: Layer) -> Layer:
-        resized = {
-            t: tuple(replace(tmpc, time=tmpc.time * 10.0 ** rng.uniform(-4, 4)) for tmpc in tmpcs)
-            for t, tmpcs in given.tmpcs.items()
-        }
-        return replace(given, tmpcs=resized)
-
-    return replace(narrow, layers=tuple(map(layer, instance.layers)))
+    return change_tmpcs(narrow, lambda x: replace(x, time=x.time * 10.0 ** rng.uniform(-4, 4)))
 
 
 def random_stage_instance(

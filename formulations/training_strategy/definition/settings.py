@@ -16,7 +16,7 @@ from instances.errors import expect
 from instances.memory_schemes import BY_TRAINER, SCHEMES, Bookkeeping
 from instances.parameters import Setting, one_of, parse_count, parse_degrees, parse_flag, parse_names
 from instances.problems.flushed_partitioning import FlushedInstance
-from instances.problems.stage_partitioning import Tmpc
+from instances.problems.stage_edits import change_tmpcs
 from instances.problems.training_strategy import (
     MOST_SHARED,
     ROUNDED,
@@ -218,12 +218,7 @@ def _as_held(instance: StrategyInstance, trainer: str) -> StrategyInstance:
         return replace(instance, flat=replace(flat, warnings=(*flat.warnings, _DECLARED.format(trainer))))
     gradients, states = _per_weight(BY_TRAINER[trainer])
     more = gradients + states - sum(now)
-
-    def held(found: Sequence[Tmpc]) -> tuple[Tmpc, ...]:
-        return tuple(replace(x, static_bytes=x.static_bytes + more * x.weight_bytes) for x in found)
-
-    layers = tuple(replace(layer, tmpcs={t: held(found) for t, found in layer.tmpcs.items()}) for layer in flat.layers)
-    flat = replace(flat, layers=layers)
+    flat = change_tmpcs(flat, lambda x: replace(x, static_bytes=x.static_bytes + more * x.weight_bytes))
     return replace(instance, flat=flat, sharded_per_weight=states, gradients_per_weight=gradients)
 
 

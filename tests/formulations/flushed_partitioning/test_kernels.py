@@ -17,6 +17,7 @@ from formulations.flushed_partitioning.exact.pareto_set import Found
 from formulations.flushed_partitioning.kernels import depth
 from formulations.stage_partitioning.definition.problem import MEMORY_SLACK
 from instances.problems.flushed_partitioning import FlushedInstance, flush_pipeline
+from instances.problems.stage_edits import change_tmpcs
 from instances.problems.stage_partitioning import Layer, StageInstance, Tmpc
 from solvers.outcome import Watch
 
@@ -177,11 +178,8 @@ def test_a_bottleneck_finds_its_own_plan(cases: int) -> None:
     several = 0
     for seed in range(cases):
         instance = random_flushed(seed, same_weights=True, memory="ample")
-        layers = [
-            replace(layer, tmpcs={t: tuple(replace(x, time=x.time / 7) for x in xs) for t, xs in layer.tmpcs.items()})
-            for layer in instance.flat.layers
-        ]
-        search = search_of(replace(instance, flat=replace(instance.flat, layers=tuple(layers))))
+        flat = change_tmpcs(instance.flat, lambda x: replace(x, time=x.time / 7))
+        search = search_of(replace(instance, flat=flat))
         found = search.least_bottleneck(math.inf)
         if isinstance(found, Found):
             assert isinstance(search.least_bottleneck(found.bottleneck), Found), seed

@@ -19,6 +19,7 @@ from formulations.training_strategy.definition.sharing import of_shared, shared_
 from formulations.training_strategy.models import cpsat, milp
 from formulations.training_strategy.models.layout_data import layouts_of, priced_degrees
 from instances.errors import InstanceError
+from instances.problems.stage_edits import change_tmpcs
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from instances.problems.training_strategy import Exchanged, Schedule, StrategyInstance, check, of_chain
 from planner.files.load import family_of
@@ -44,11 +45,8 @@ def plan(p: int, d: int, level: int = 1) -> StrategyPlan:
 def sharing_all(bandwidth: float, levels: tuple[int, ...] = (0, 1, 2, 3)) -> StrategyInstance:
     """The same four layers with 10 static bytes: weights, gradients, and 6 bytes of states."""
     made = chain()
-    layers = tuple(
-        replace(layer, tmpcs={1: tuple(replace(x, static_bytes=10.0) for x in layer.tmpcs[1])})
-        for layer in made.flat.layers
-    )
-    return replace(made, flat=replace(made.flat, layers=layers, bandwidth=bandwidth), sharding=levels)
+    flat = change_tmpcs(made.flat, lambda x: replace(x, static_bytes=10.0))
+    return replace(made, flat=replace(flat, bandwidth=bandwidth), sharding=levels)
 
 
 @pytest.mark.parametrize(
@@ -119,8 +117,8 @@ def test_sums_beside_passes_by_hand(given: StrategyPlan, passes: float, behind_t
 )
 def test_gradients_of_twice_the_weights_by_hand(given: StrategyPlan, peak: float, time: float, beside: float) -> None:
     made = sharing_all(1.0)
-    layers = tuple(replace(x, tmpcs={1: (replace(x.tmpcs[1][0], static_bytes=12.0),)}) for x in made.flat.layers)
-    made = replace(made, flat=replace(made.flat, layers=layers), gradients_per_weight=2.0)
+    flat = change_tmpcs(made.flat, lambda x: replace(x, static_bytes=12.0))
+    made = replace(made, flat=flat, gradients_per_weight=2.0)
     assert max(peak_memory(made, given)) == peak and evaluate(made, given) == pytest.approx(time)
     assert evaluate(replace(made, overlaps_gradients=True), given) == pytest.approx(beside)
 
@@ -253,8 +251,7 @@ def test_models_have_room_for_what_is_made_again(room: Any) -> None:
 def test_what_hides_sums_is_rounded_up_in_models_and_the_sums_down() -> None:
     """Sums of 2.86 s; of 4 s a layer's backward pass takes 2.67 s."""
     made = replace(sharing_all(0.7, (0,)), overlaps_gradients=True, requirements=("pp_degree == 1", "dp_degree == 2"))
-    layers = tuple(replace(layer, tmpcs={1: (replace(layer.tmpcs[1][0], time=4.0),)}) for layer in made.flat.layers)
-    (priced,) = priced_degrees(replace(made, flat=replace(made.flat, layers=layers)))
+    (priced,) = priced_degrees(replace(made, flat=change_tmpcs(made.flat, lambda x: replace(x, time=4.0))))
     found = layouts_of(made, priced, math.inf, math.floor, math.floor, math.ceil)
     assert (set(found.summed), set(found.hidden)) == ({5}, {3})
 
@@ -347,12 +344,9 @@ def exchange(inner: float | None = None) -> StrategyInstance:
     """Layers of `sharing_all` with 2 bytes of experts, 12 of keys and values, 3 of tokens; machines of four devices."""
     made = sharing_all(1.0)
     own = Exchanged(12.0, 3.0, 2.0, 4)
-    layers = tuple(
-        replace(layer, tmpcs={1: tuple(replace(x, weight_bytes=4.0, static_bytes=20.0) for x in layer.tmpcs[1])})
-        for layer in made.flat.layers
-    )
+    flat = change_tmpcs(made.flat, lambda x: replace(x, weight_bytes=4.0, static_bytes=20.0))
     machine = None if inner is None else 4
-    made = replace(made, flat=replace(made.flat, layers=layers), exchanged=dict.fromkeys(range(4), own))
+    made = replace(made, flat=flat, exchanged=dict.fromkeys(range(4), own))
     return replace(made, cp_degrees=(1, 2), ep_degrees=(1, 2), devices_per_machine=machine, inner_bandwidth=inner)
 
 
@@ -542,11 +536,7 @@ def test_bad_shares_are_refused(value: object) -> None:
 
 
 def test_names_of_schemes_are_their_bytes_and_more_than_is_held_is_refused() -> None:
-    layers = tuple(
-        replace(layer, tmpcs={1: tuple(replace(x, static_bytes=8 * x.weight_bytes) for x in layer.tmpcs[1])})
-        for layer in chain().flat.layers
-    )
-    flat = replace(chain().flat, layers=layers)
+    flat = change_tmpcs(chain().flat, lambda x: replace(x, static_bytes=8 * x.weight_bytes))
     for name, ratio in (("adam", 2.0), ("mixed", 6.0)):
         assert planner.load(family_of(flat).to_json(flat), problem="training_strategy",
                             shard_optimizer=name).sharded_per_weight == ratio  # fmt: skip

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 from numba import njit
 from oracles import stage_partitioning
-from strategies import random_stage_instance
+from strategies import random_stage_instance, with_same_weights
 
 from instances.problems.flushed_partitioning import Fill, FlushedInstance, Objective, Schedule, flush_pipeline
+from instances.problems.stage_edits import change_tmpcs
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 
 
@@ -25,17 +26,7 @@ def random_flushed(seed: int, *, same_weights: bool = False, fill: str | None = 
     given = {"max_nodes": 4, "max_devices": 4, "max_tmpcs": 3, "exactly": False, **fixed}
     flat = random_stage_instance(rng, **given)
     if same_weights:
-        layers = [
-            replace(
-                layer,
-                tmpcs={
-                    t: tuple(replace(x, weight_bytes=found[0].weight_bytes) for x in found)
-                    for t, found in layer.tmpcs.items()
-                },
-            )
-            for layer in flat.layers
-        ]
-        flat = replace(flat, layers=tuple(layers))
+        flat = with_same_weights(flat)
     made = flush_pipeline(flat, rng.choice(list(Schedule)))
     return replace(made, fill=rng.choice(list(Fill)) if fill is None else Fill(fill))
 
@@ -54,12 +45,8 @@ def on_machines(seed: int, **fixed) -> FlushedInstance:
         return _one_layer_each(rng)
     instance = random_flushed(seed, same_weights=True, **{"max_nodes": 3, "max_tmpcs": 2, **fixed})
     m, K = rng.choice([4, 6, 8]), rng.choice([4, 6])
-    layers = [
-        replace(layer, tmpcs={t: tuple(replace(x, weight_bytes=x.weight_bytes * m / 4) for x in found)
-                              for t, found in layer.tmpcs.items()})
-        for layer in instance.flat.layers
-    ]  # fmt: skip
-    flat = replace(instance.flat, layers=tuple(layers), num_microbatches=m, num_devices=K, bandwidth=rng.choice([1, 4]))
+    flat = change_tmpcs(instance.flat, lambda x: replace(x, weight_bytes=x.weight_bytes * m / 4))
+    flat = replace(flat, num_microbatches=m, num_devices=K, bandwidth=rng.choice([1, 4]))
     K1 = rng.choice([size for size in range(1, K + 1) if K % size == 0])
     made = flush_pipeline(flat, instance.schedule, "machines", K1, flat.bandwidth * rng.choice([2, 5, 50]))
     return replace(made, fill=instance.fill)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from oracles.flushed_partitioning import _last_end, _waits
-from strategies import random_stage_instance
+from strategies import random_stage_instance, with_same_weights
 
 from instances.problems.hierarchical_partitioning import (
     HierarchicalInstance,
@@ -116,17 +116,7 @@ class BruteForce:
 
 def same_weights(instance: HierarchicalInstance) -> HierarchicalInstance:
     """With TMPCs of a node that have the same weights at every t, and an iteration as the objective."""
-    layers = [
-        replace(
-            layer,
-            tmpcs={
-                t: tuple(replace(x, weight_bytes=found[0].weight_bytes) for x in found)
-                for t, found in layer.tmpcs.items()
-            },
-        )
-        for layer in instance.flat.layers
-    ]
-    return replace(instance, flat=replace(instance.flat, layers=tuple(layers)), objective=Objective.ITERATION)
+    return replace(instance, flat=with_same_weights(instance.flat), objective=Objective.ITERATION)
 
 
 class IterationBruteForce(BruteForce):

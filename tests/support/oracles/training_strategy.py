@@ -10,6 +10,7 @@ from typing import Any
 from oracles.iteration import ends_s
 
 from formulations.simulation.orders import SCHEDULES
+from instances.problems.stage_edits import change_tmpcs
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from instances.problems.training_strategy import Exchanged, Schedule, StrategyInstance, of_chain
 
@@ -100,17 +101,10 @@ def _sync(x: Tmpc, before: list[int], after: list[int]) -> tuple[dict[int, float
 def sharing(rng: random.Random, instance: StrategyInstance) -> StrategyInstance:
     """The instance with optimizer states besides, which replicas share; memory grows by some of them."""
     ratio = rng.choice([0.5, 1.0, 2.0, 6.0, rng.random() * 4])
-    flat = instance.flat
-
-    def held(x: Tmpc) -> Tmpc:
-        return replace(x, static_bytes=x.static_bytes + ratio * x.weight_bytes)
-
-    layers = tuple(
-        replace(layer, tmpcs={t: tuple(map(held, own)) for t, own in layer.tmpcs.items()}) for layer in flat.layers
-    )
-    added = ratio * sum(next(iter(layer.tmpcs.values()))[0].weight_bytes for layer in layers)
+    flat = change_tmpcs(instance.flat, lambda x: replace(x, static_bytes=x.static_bytes + ratio * x.weight_bytes))
+    added = ratio * sum(next(iter(layer.tmpcs.values()))[0].weight_bytes for layer in flat.layers)
     memory = flat.memory_bytes + added * rng.choice([0.0, 0.25, 0.5, 1.0])
-    return replace(instance, flat=replace(flat, layers=layers, memory_bytes=memory), sharded_per_weight=ratio)
+    return replace(instance, flat=replace(flat, memory_bytes=memory), sharded_per_weight=ratio)
 
 
 def sharing_more(rng: random.Random, instance: StrategyInstance) -> StrategyInstance:

@@ -14,6 +14,7 @@ import pytest
 import planner
 from formulations.training_strategy.definition.plan import plan_from_json
 from formulations.training_strategy.definition.quantities import realizable
+from instances.problems.stage_edits import change_tmpcs
 from instances.problems.training_strategy import Exchanged
 from planner.cli import run as command
 from planner.cli.app import main
@@ -428,12 +429,7 @@ def test_torchtitan_has_whole_experts(experts: int) -> None:
 
 def with_states(flat: Any) -> Any:
     """Static bytes that have weights and gradients in them."""
-    layers = tuple(
-        replace(layer, tmpcs={t: tuple(replace(x, static_bytes=x.static_bytes + 3 * x.weight_bytes) for x in own)
-                              for t, own in layer.tmpcs.items()})
-        for layer in flat.layers
-    )  # fmt: skip
-    return replace(flat, layers=layers)
+    return change_tmpcs(flat, lambda x: replace(x, static_bytes=x.static_bytes + 3 * x.weight_bytes))
 
 
 def test_replicas_that_do_not_divide_a_batch_are_said() -> None:
