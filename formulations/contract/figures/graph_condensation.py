@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from formulations.contract.figures.plan_figures import Arc, Graph, Node, Stage
+from instances.graph import adjacency
 
 #: A picture has at most so many nodes, if parts of stages can be folded so far.
 MOST_NODES = 120
@@ -43,7 +44,8 @@ def model_graph(
     own_names = _distinct(names, ids)
     groups = _chains(len(names), pairs, home)
     if len(set(groups)) > MOST_NODES:
-        groups = _parts(len(names), pairs, home)
+        # Connected parts of stages: these are convex, so no cycle arises.
+        groups = _components(len(names), [(a, b) for a, b in pairs if home.get(a) == home.get(b)])
     members: dict[int, list[int]] = {}
     for operator, group in enumerate(groups):
         members.setdefault(group, []).append(operator)
@@ -114,38 +116,16 @@ def _arcs(tensors: Sequence[Tensor], groups: Sequence[int], home: Mapping[int, i
 
 def _chains(count: int, edges: Sequence[tuple[int, int]], home: Mapping[int, int]) -> list[int]:
     """For each operator the first one of the chain that it is in: one way in, one way out, one stage."""
-    after: list[list[int]] = [[] for _ in range(count)]
-    before: list[list[int]] = [[] for _ in range(count)]
-    for source, target in edges:
-        after[source].append(target)
-        before[target].append(source)
-    joined = [
-        (operator, after[operator][0])
-        for operator in range(count)
-        if len(after[operator]) == 1
-        and len(before[after[operator][0]]) == 1
-        and home.get(operator) == home.get(after[operator][0])
-    ]
+    after, before = adjacency(count, edges)
+    joined = [(a, b) for a, b in edges if len(after[a]) == len(before[b]) == 1 and home.get(a) == home.get(b)]
     return _components(count, joined)
-
-
-def _parts(count: int, edges: Sequence[tuple[int, int]], home: Mapping[int, int]) -> list[int]:
-    """For each operator the first one of the connected part of its stage: stages are convex, so no cycle arises."""
-    return _components(count, [(a, b) for a, b in edges if home.get(a) == home.get(b)])
 
 
 def _components(count: int, pairs: Iterable[tuple[int, int]]) -> list[int]:
     """For each number the least that pairs connect it with."""
-    near: list[list[int]] = [[] for _ in range(count)]
-    for a, b in pairs:
-        near[a].append(b)
-        near[b].append(a)
-    found = [-1] * count
-    for first in range(count):
-        waiting = [first] if found[first] < 0 else []
-        while waiting:
-            each = waiting.pop()
-            if found[each] < 0:
-                found[each] = first
-                waiting += near[each]
-    return found
+    import networkx
+
+    graph = networkx.Graph(pairs)
+    graph.add_nodes_from(range(count))
+    first = {each: min(part) for part in networkx.connected_components(graph) for each in part}
+    return [first[each] for each in range(count)]
