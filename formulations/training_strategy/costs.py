@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from formulations.contract.hull import convex_hull
 from formulations.contract.quantities import unmet
 from formulations.stage_partitioning.definition.problem import MEMORY_SLACK
 from formulations.training_strategy.definition.plan import StrategyPlan
@@ -298,7 +299,7 @@ class Chain:
         ]
         never = np.array([float(not each) for each in sizes])
         sizes = [each or [(0.0, 0.0)] for each in sizes]
-        of_kind = {each: _lower_hull(each) for each in {tuple(each) for each in sizes}}
+        of_kind = {each: convex_hull(each)[::-1] for each in {tuple(each) for each in sizes}}
         hulls = [of_kind[tuple(each)] for each in sizes]
         missing = _sums(np.array([hull[0][0] for hull in hulls])) - most
         missing = np.where(self.is_chunk, np.maximum(missing, 0.0), 0.0)
@@ -509,20 +510,6 @@ def _sums(values: Table) -> Table:
     before = np.concatenate([[0.0], np.cumsum(values)])
     sums: Table = before[None, :] - before[:, None]
     return sums
-
-
-def _lower_hull(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Of points (bytes, time) those of the lower convex hull, from the least time on, of less and less bytes."""
-    hull: list[tuple[float, float]] = []
-    for size, time in sorted(points, key=lambda point: (point[1], point[0])):
-        if hull and size >= hull[-1][0]:
-            continue
-        while len(hull) > 1 and (time - hull[-1][1]) * (hull[-2][0] - hull[-1][0]) <= (hull[-1][1] - hull[-2][1]) * (
-            hull[-1][0] - size
-        ):
-            hull.pop()
-        hull.append((size, time))
-    return hull
 
 
 def plan_of(chain: Chain, degrees: Degrees, ends: Sequence[int], devices: Sequence[Choice]) -> StrategyPlan:

@@ -3,6 +3,7 @@
 from itertools import pairwise
 
 from formulations.contract.figures.plan_figures import Breakdown, Option, Options, Total, Tradeoff
+from formulations.contract.hull import convex_hull
 from formulations.tmpc_knapsack.definition.plan import KnapsackPlan
 from formulations.tmpc_knapsack.definition.problem import evaluate, total_memory
 from instances.problems.tmpc_knapsack import Choice, KnapsackInstance
@@ -61,37 +62,16 @@ def lower_hull(instance: KnapsackInstance) -> list[Total]:
     time = memory = 0.0
     swaps: list[tuple[float, float, float]] = []
     for node in instance.nodes:
-        hull = _hull(node.options)
-        time, memory = time + hull[0].time, memory + hull[0].memory_bytes
-        for a, b in pairwise(hull):
-            saved, more = a.time - b.time, b.memory_bytes - a.memory_bytes
+        hull = convex_hull((option.memory_bytes, option.time) for option in node.options)
+        memory, time = memory + hull[0][0], time + hull[0][1]
+        for (held, slow), (more_held, fast) in pairwise(hull):
+            saved, more = slow - fast, more_held - held
             swaps.append((saved / more, saved, more))
     found = [Total("least memory", time, memory)]
     for _, saved, more in sorted(swaps, key=lambda swap: -swap[0]):
         time, memory = time - saved, memory + more
         found.append(Total("", time, memory))
     return found
-
-
-def _hull(options: tuple[Choice, ...]) -> list[Choice]:
-    """The options on the lower hull of time over memory, by memory; times fall."""
-    hull: list[Choice] = []
-    for option in sorted(options, key=lambda o: (o.memory_bytes, o.time)):
-        if hull and option.time >= hull[-1].time:
-            continue
-        if hull and option.memory_bytes == hull[-1].memory_bytes:
-            hull.pop()
-        while len(hull) > 1 and _is_above(hull[-2], hull[-1], option):
-            hull.pop()
-        hull.append(option)
-    return hull
-
-
-def _is_above(a: Choice, b: Choice, c: Choice) -> bool:
-    """Whether b is not below the line from a to c."""
-    return (b.time - a.time) * (c.memory_bytes - a.memory_bytes) >= (c.time - a.time) * (
-        b.memory_bytes - a.memory_bytes
-    )
 
 
 def _solve_published(instance: KnapsackInstance) -> KnapsackPlan | None:
