@@ -61,13 +61,15 @@ def rule(successors: Iterable[tuple[int, int, int] | Successor], microbatch: int
     what `exact` finds; else it may be too small. At f = g it is Table 2, which takes 2 m there. A stage without
     successors keeps k b.
     """
+    needed = max([k * microbatch, *(i + ahead(microbatch, k, b_y, k_y, ratio) for i, b_y, k_y in successors)])
+    return -(-needed // microbatch) * microbatch
+
+
+def ahead(microbatch: int, k: int, successor_microbatch: int, successor_k: int, ratio: Ratio = USUAL) -> int:
+    """Samples that a stage keeps in flight beyond those of one successor, not yet whole micro-batches (`rule`)."""
     f, g = ratio
-    needed = Fraction(k * microbatch)
-    for i, b_y, k_y in successors:
-        p, q, m = k * microbatch, k_y * b_y, max(microbatch, b_y)
-        waiting = max(Fraction(m), min(Fraction(min(p, q)), m * (1 + Fraction(g, f))))
-        needed = max(needed, i + max(0, p - q) + waiting)
-    return math.ceil(needed / microbatch) * microbatch
+    p, q, m = k * microbatch, successor_k * successor_microbatch, max(microbatch, successor_microbatch)
+    return max(0, p - q) + max(m, min(p, q, -(-m * (f + g) // f)))
 
 
 def exact(

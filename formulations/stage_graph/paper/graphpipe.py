@@ -28,6 +28,7 @@ from formulations.stage_graph.paper.program import Reach, TooLargeError
 from formulations.stage_graph.paper.search import TOLERANCE, Search, powers_of_two
 from formulations.stage_graph.upsets.bounds import cheap_bound
 from instances.problems.stage_graph import StageGraph
+from solvers.memory_budget import SizeError
 from solvers.outcome import Limits, Stop, Watch
 
 _NO_PLAN = "no plan keeps the memory limit in the space that this method searches"
@@ -66,7 +67,7 @@ def solve_graphpipe(
     degrees = degrees_of(instance, any_degree)
     try:
         search = Search(costs, order.segment, reach, degrees, rank == "memory", False, watch)
-        wider = None if instance.schedule == "uniform" else PerStage(costs, order.segment, reach, degrees, watch)
+        wider = None if instance.schedule == "uniform" else PerStage(search)
     except TooLargeError as error:
         return Answer(stop=watch.why(Stop.SIZE_LIMIT), reason=str(error))
     return _searched(instance, watch, search, wider, order.loss())
@@ -120,20 +121,25 @@ def _searched(
     instance: StageGraph, watch: Watch, search: Search, wider: PerStage | None, stats: dict[str, Any]
 ) -> Answer[StagePlan]:
     """Plans with one micro-batch size, then (``wider``) better ones with a size for each stage."""
+    too_large = ""
     with alarm(watch):
         plans = each_size(instance, watch, search.best_at, published_sizes(instance))
         if wider is not None:
             one_size = min((bottleneck_s(wider.costs.instance, plan) for plan in plans), default=math.inf)
-            for plan in map(partial(in_order, instance), wider.below(one_size)):
-                if plan is not None:
-                    plans.append(plan)
-                    watch.plan(plan, objective_of(instance, plan))
+            try:
+                for plan in map(partial(in_order, instance), wider.below(one_size)):
+                    if plan is not None:
+                        plans.append(plan)
+                        watch.plan(plan, objective_of(instance, plan))
+            except (TooLargeError, SizeError) as error:
+                too_large = str(error)
     counts = {
         "transitions": search.transitions + (wider.transitions if wider else 0),
         "rounds": search.rounds + (wider.rounds if wider else 0),
         "states": search.tables.num_states,
     }
-    return answer_of(instance, watch, plans, {**counts, **stats})
+    answer = answer_of(instance, watch, plans, {**counts, **stats})
+    return replace(answer, stop=watch.why(Stop.SIZE_LIMIT), reason=too_large) if too_large else answer
 
 
 def each_size(

@@ -71,6 +71,7 @@ class Search:
     rounds: int = 0
     tables: Tables = field(init=False)
     root: int = field(init=False)
+    flag: Any = field(init=False)
 
     def __post_init__(self) -> None:
         self.program = Program(self.reach, MAX_TRANSITIONS, self.watch)
@@ -81,7 +82,7 @@ class Search:
         self._best = Best(
             np.empty(shape, np.int64), np.empty(shape), np.empty(shape, np.int64), np.empty(shape, np.int64)
         )
-        self._flag = np.frombuffer(self.watch.flag, np.uint8)
+        self.flag = np.frombuffer(self.watch.flag, np.uint8)
 
     def best_at(self, microbatch: int) -> StagePlan | None:
         """The plan at one micro-batch size that the binary search ends with (Algorithm 1, lines 2 to 11)."""
@@ -112,7 +113,7 @@ class Search:
         tables, instance = self.tables, self.costs.instance
         sizes = np.array([microbatch, instance.minibatch])
         costs = StageCosts(fits, tables.degrees, tables.base, tables.kept, sizes)
-        looked = exactly(tables.moves, costs, self.by_memory, self._best, self._flag)
+        looked = exactly(tables.moves, costs, self.by_memory, self._best, self.flag)
         if looked < 0:
             return None
         self.transitions += looked

@@ -20,11 +20,10 @@ from formulations.stage_graph.definition import problem
 from formulations.stage_graph.definition.plan import StagePlan
 from formulations.stage_graph.definition.problem import evaluate, memory_bytes, violations
 from formulations.stage_graph.paper import baselines, fewest_devices, graphpipe
-from formulations.stage_graph.paper.per_stage import PerStage
 from formulations.stage_graph.paper.program import Program, Reach
 from formulations.stage_graph.upsets import levels
 from instances.generators.branching import candle_uno, dlrm, mmt, sequential_transformer
-from instances.problems.stage_graph import AffineTime, Operator, OperatorEdge, Schedule, StageGraph, TableTime
+from instances.problems.stage_graph import AffineTime, Operator, OperatorEdge, Schedule, StageGraph
 from solvers.outcome import Limits, Stop, Watch
 
 Solve = Callable[..., Answer[StagePlan]]
@@ -316,38 +315,6 @@ def test_chain_leaves_are_all_different() -> None:
     assert all(one.key != other.key for one, other in itertools.pairwise(leaves))
 
 
-@pytest.mark.parametrize("schedule", ["per-stage", "kfkb"])
-def test_a_size_for_each_stage_is_never_worse(cases: int, schedule: Schedule) -> None:
-    cases = max(cases, 100)  # fewer show too little
-    better = mixed = 0
-    for seed in range(cases // 4):
-        uniform = replace(random_graph(seed, (2, 6), 3, series_parallel=True), minibatch=8)
-        allowed = replace(uniform, schedule=schedule)
-        answer = run(graphpipe.solve_graphpipe, allowed, any_degree=True)
-        before, after = value(uniform, run(graphpipe.solve_graphpipe, uniform, any_degree=True)), value(allowed, answer)
-        assert after <= before
-        better += after < before * (1 - 1e-6)
-        mixed += answer.plan is not None and len({stage.microbatch for stage in answer.plan.stages}) > 1
-    assert better > 0 and mixed > 0
-
-
-def test_sizes_of_figure_5() -> None:
-    # Three stages that are fast from 1, 2 and 4 samples on; a size each keeps fewer samples in flight at the first.
-    def table(smallest: int) -> TableTime:
-        return TableTime((smallest, 8), (float(smallest), 8.0))
-
-    made = tuple(Operator(str(size), table(size), table(size), 1.0, 1.0) for size in (1, 2, 4))
-    edges = (OperatorEdge(0, 1, 0.0), OperatorEdge(1, 2, 0.0))
-    # Memory for four copies of a weight and for 10 samples (one byte each), not for the 12 of a uniform size.
-    instance = StageGraph("figure 5", made, edges, 3, 14.0, 1.0, 0.0, 32, microbatches=(1, 2, 4))
-    uniform = run(graphpipe.solve_graphpipe, instance)
-    assert value(instance, uniform) > 2.0
-    allowed = replace(instance, schedule="per-stage")
-    answer = run(graphpipe.solve_graphpipe, allowed)
-    assert answer.plan is not None and value(allowed, answer) == 2.0
-    assert [(stage.microbatch, stage.in_flight) for stage in answer.plan.stages] == [(1, 10), (2, 8), (4, 4)]
-
-
 def test_too_little_memory_is_proved() -> None:
     for memory, reason in ((1e6, "alone needs"), (2e8, "all devices")):
         instance = replace(mmt(devices=4), memory_bytes=memory)
@@ -428,17 +395,3 @@ def test_a_model_that_takes_no_time(method: str) -> None:
     instance = StageGraph("idle", (Operator("", none, none, 1.0, 1.0),) * 2, (), 2, 100.0, 1.0, 0.0, 2)
     result = planner.solve(instance, method=method)
     assert result.verified and result.objective == 0
-
-
-def test_parts_that_take_too_long_are_left_without_a_loss(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = [
-        replace(random_graph(seed, (4, 7), 4, series_parallel=True), schedule="per-stage", minibatch=8)
-        for seed in range(8)
-    ]
-    found = [run(graphpipe.solve_graphpipe, instance) for instance in made]
-    monkeypatch.setattr(PerStage, "_work", lambda *_: 0.0)
-    for instance, pruned in zip(made, found, strict=True):
-        whole = run(graphpipe.solve_graphpipe, instance)
-        assert (pruned.plan, pruned.infeasible) == (whole.plan, whole.infeasible)
-        assert pruned.stats["transitions"] <= whole.stats["transitions"]
-    assert any(pruned.plan is not None for pruned in found)
