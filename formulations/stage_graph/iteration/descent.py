@@ -16,6 +16,7 @@ from formulations.stage_graph.costs.iteration import iteration_s
 from formulations.stage_graph.definition.plan import StagePlan
 from formulations.stage_graph.definition.problem import violations
 from formulations.stage_graph.iteration.warm_ups import STEP, WarmUps
+from formulations.stage_graph.upsets.branches import UnsuitableError, structure_of
 from instances.problems.stage_graph import StageGraph
 from solvers.outcome import Watch
 
@@ -35,18 +36,23 @@ class _Stage(NamedTuple):
 _StageOf = Callable[[int, int], _Stage]
 #: A plan that takes this many times as long as the best one is not near it.
 _FAR = 2.0
+#: Lengths of heads, and degrees of theirs, of which the quickest is chosen: about so many.
+_TRIED = 32
 
 
 def descend(costs: Costs, of_partitions: StageGraph, plans: list[StagePlan], watch: Watch) -> None:
-    """Report plans near these and near a single stage, at every micro-batch size.
+    """Report plans near these, near a single stage and near the quickest equal heads, at every micro-batch size.
 
     ``of_partitions``: the instance without the requirements that are about warm-ups.
     """
     best = min((iteration_s(costs.instance, plan) for plan in plans), default=math.inf)
     starts = [[(sum(1 << v for v in stage.nodes), stage.devices) for stage in plan.stages] for plan in plans]
-    for start, size in itertools.product([*starts, [(costs.everything, 1)]], costs.instance.microbatch_sizes):
-        parts: Parts | None = [(nodes, min(devices, size)) for nodes, devices in start]
-        seconds, stage_of = _FAR * best, functools.cache(functools.partial(_stage, costs, size))
+    kinds = [list(_heads(costs)), *([each] for each in starts), [[(costs.everything, 1)]]]
+    for number, size in itertools.product(range(len(kinds)), costs.instance.microbatch_sizes):
+        seconds, stage_of = best if not number else _FAR * best, functools.cache(functools.partial(_stage, costs, size))
+        near_which = [[(nodes, min(devices, size)) for nodes, devices in each] for each in kinds[number]]
+        rounds = costs.instance.minibatch // size
+        parts = min(near_which, key=lambda each: _at_least_s(each, rounds, stage_of), default=None)
         while parts is not None:
             before, parts = parts, None
             for near, quicker in itertools.chain([(before, True)], _steps(costs, before, size, stage_of)):
@@ -67,18 +73,37 @@ def _stage(costs: Costs, size: int, nodes: int, devices: int) -> _Stage:
     return _Stage(costs.step(nodes, size, devices), costs.all_reduce(nodes, devices) if fits else math.inf, begin)
 
 
+def _heads(costs: Costs) -> Iterator[Parts]:
+    """The first operators of each branch, as many on as many devices each, and a stage of all others."""
+    try:
+        branches = structure_of(costs).branches
+    except UnsuitableError:
+        return
+    longest, most = max(map(len, branches)), (costs.instance.num_devices - 1) // len(branches)
+    for length in range(1, longest + 1, 1 + longest // _TRIED):
+        heads = [sum(1 << v for v in branch[:length]) for branch in branches]
+        rest = costs.everything & ~sum(heads)
+        for own in range(1, most + 1, 1 + most // _TRIED) if rest else ():
+            yield [*((nodes, own) for nodes in heads), (rest, costs.instance.num_devices - own * len(branches))]
+
+
+def _at_least_s(parts: Parts, rounds: int, stage_of: _StageOf) -> float:
+    """Seconds of an iteration of these stages, at least; ``inf`` if they wait for each other or do not fit."""
+    seconds = _in_order(parts, rounds, stage_of)
+    reduce_s = max(stage_of(*part).reduce_s for part in parts)
+    return max(seconds.values()) + reduce_s if len(seconds) == len(parts) else math.inf
+
+
 def _within(
     costs: Costs, of_partitions: StageGraph, parts: Parts, size: int, target_s: float, watch: Watch, stage_of: _StageOf
 ) -> tuple[StagePlan, float] | None:
     """The quickest plan with these stages, if it is within the target."""
     rounds, stages = costs.instance.minibatch // size, [stage_of(*part) for part in parts]
-    reduce_s = max(stage.reduce_s for stage in stages)
-    if rounds * max(stage.step_s for stage in stages) + reduce_s >= target_s:
+    if rounds * max(stage.step_s for stage in stages) + max(stage.reduce_s for stage in stages) >= target_s:
         return None
-    seconds = _in_order(parts, rounds, stage_of)
-    if len(seconds) < len(parts) or max(seconds.values()) + reduce_s >= target_s:
-        return None  # they wait for each other, or take too long
-    plan = assemble(costs.instance, [parts[number] for number in seconds], size)
+    if _at_least_s(parts, rounds, stage_of) >= target_s:
+        return None
+    plan = assemble(costs.instance, [parts[number] for number in _in_order(parts, rounds, stage_of)], size)
     warm_ups = WarmUps(costs, plan)
     if not warm_ups.may_take(target_s) or judge(violations, of_partitions, plan):
         return None
