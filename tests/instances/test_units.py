@@ -1,6 +1,5 @@
 """Quantities with units, and the parsers of parameters."""
 
-import doctest
 import random
 from collections.abc import Callable
 from contextlib import suppress
@@ -8,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from instances import parameters, units
 from instances.errors import InstanceError, closest
 from instances.parameters import one_of, parse_amount, parse_count, parse_degrees, parse_flag, parse_names, within
 from instances.units import parse_bandwidth, parse_bytes, parse_time
@@ -116,8 +114,3 @@ def test_errors_are_one_line_and_short():
     assert str(InstanceError.missing("f.json", "a")) == "f.json: a is missing; expected a value"
     assert closest("memry", ["memory", "devices"]) == " (closest: memory)"
     assert closest("zzz", ["memory"]) == ""
-
-
-@pytest.mark.parametrize("module", [parameters, units])
-def test_examples_in_docstrings(module: Any):
-    assert doctest.testmod(module).failed == 0

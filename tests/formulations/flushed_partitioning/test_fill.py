@@ -73,17 +73,6 @@ def test_gpipe_takes_the_formula_whatever_the_stages(cases: int) -> None:
         assert evaluate(instance, made) == pytest.approx(simulate_batch(instance, made), rel=1e-12), seed
 
 
-def test_the_default_is_by_stages_and_stands_in_no_file() -> None:
-    by_replicas = chain("86", 4)
-    by_stages = replace(by_replicas, fill=Fill.STAGES)
-    assert "fill" not in FAMILY.to_json(by_stages) and "fill" not in by_stages.options
-    assert FAMILY.to_json(by_replicas)["fill"] == "replicas" == by_replicas.options["fill"]
-    for content in (by_stages, FAMILY.to_json(by_stages)):
-        assert FAMILY.read(content, "here", {}).fill is Fill.STAGES
-        assert FAMILY.read(content, "here", {"fill": "replicas"}).fill is Fill.REPLICAS
-    assert FAMILY.read(FAMILY.to_json(by_replicas), "here", {"microbatches": "7"}).fill is Fill.REPLICAS
-
-
 def test_more_replicas_are_tried_where_they_need_less_memory() -> None:
     """6 s with one micro-batch's 4 bytes, or 9 s with none; behind b the first stage has 1 + ceil(1/d) in flight.
 

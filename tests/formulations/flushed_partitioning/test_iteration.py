@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from time import monotonic, sleep
+from typing import Any
 
 import pytest
 from numba import njit
@@ -282,15 +283,19 @@ def test_methods_state_one_objective_or_the_other() -> None:
         planner.solve(instance, method="milp")
 
 
-def test_the_default_is_a_formula_and_stands_in_no_file() -> None:
-    given = chain("86", 4)
-    formula = replace(given, objective=Objective.FORMULA)
-    assert "objective" not in FAMILY.to_json(formula) and "objective" not in formula.options
-    assert FAMILY.to_json(given)["objective"] == "iteration" == given.options["objective"]
-    for content in (formula, FAMILY.to_json(formula)):
-        assert FAMILY.read(content, "here", {}).objective is Objective.FORMULA
-        assert FAMILY.read(content, "here", {"objective": "iteration"}).objective is Objective.ITERATION
-    assert FAMILY.read(FAMILY.to_json(given), "here", {"microbatches": "7"}).objective is Objective.ITERATION
+@pytest.mark.parametrize(
+    ("setting", "other", "default"),
+    [("objective", Objective.ITERATION, Objective.FORMULA), ("fill", Fill.REPLICAS, Fill.STAGES)],
+)
+def test_the_default_stands_in_no_file(setting: str, other: Any, default: Any) -> None:
+    given = replace(chain("86", 4), **{setting: other})
+    plain = replace(given, **{setting: default})
+    assert setting not in FAMILY.to_json(plain) and setting not in plain.options
+    assert FAMILY.to_json(given)[setting] == other == given.options[setting]
+    for content in (plain, FAMILY.to_json(plain)):
+        assert getattr(FAMILY.read(content, "here", {}), setting) is default
+        assert getattr(FAMILY.read(content, "here", {setting: str(other)}), setting) is other
+    assert getattr(FAMILY.read(FAMILY.to_json(given), "here", {"microbatches": "7"}), setting) is other
 
 
 def test_results_have_both_numbers() -> None:

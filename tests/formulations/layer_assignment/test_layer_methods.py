@@ -126,12 +126,6 @@ def test_methods_agree_on_thirty_layers() -> None:
             assert evaluate(instance, plan) >= best * (1 - 1e-12)
 
 
-def test_the_paths_agree_with_the_sweep_on_twenty_layers() -> None:
-    instance = generate(20, 4, 16, all_reduce=True, seed=3)
-    best = evaluate(instance, solve(exact.solve, instance).plan)
-    assert evaluate(instance, solve(milp.solve, instance).plan) == pytest.approx(best, rel=1e-6)
-
-
 @pytest.mark.parametrize("microbatches", [1, 4, 32, 256])
 def test_four_hundred_layers_and_sixty_four_stages_in_a_second(microbatches: int) -> None:
     instance = generate(400, 64, microbatches, seed=1)
@@ -173,18 +167,6 @@ def test_balance_by_parameters_is_the_least_largest(cases: int) -> None:
             ring_s_per_parameter=(1.0,),
         )
         assert largest(answer.plan) == pytest.approx(optimum(only_parameters), rel=1e-12)
-
-
-@pytest.mark.parametrize("room", [cpsat, milp], ids=["cpsat", "milp"])
-def test_models_tell_what_they_find_and_stop_when_asked(room: Any) -> None:
-    instance = generate(12, 3, 4, all_reduce=True)
-    watch = Watch(SECONDS)
-    answer = room.solve(instance, SECONDS, watch)
-    assert (watch.best_plan, watch.best_bound) == (answer.plan, answer.bound)
-    watch = Watch()
-    watch.stop(Stop.INTERRUPTED)
-    answer = room.solve(instance, Limits(), watch)
-    assert (answer.bound, answer.stop) == (None, Stop.INTERRUPTED)
 
 
 @pytest.mark.parametrize("joint", [False, True])

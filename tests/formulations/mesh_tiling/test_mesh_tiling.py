@@ -136,12 +136,6 @@ def test_annealing_repeats_with_its_seed() -> None:
     assert first.plan == again.plan
 
 
-def test_models_agree_where_brute_force_cannot() -> None:
-    instance = generate(4, 4, 2, 1, ordered=True, seed=1)
-    values = [evaluate(instance, solve(room, instance).plan) for room in (cpsat, milp)]
-    assert values[0] == pytest.approx(values[1], rel=1e-6)
-
-
 @pytest.mark.parametrize(
     ("size", "ordered", "limit_s"),
     [
@@ -192,14 +186,6 @@ def test_the_family() -> None:
     assert FAMILY.choose(generate(100, 100, ordered=True), Limits(), False)[0] == "sa"
     assert "pairs" in str(FAMILY.method("milp").supports(generate(8, 64, ordered=True)))
     assert FAMILY.describe(generate())["stages"] == 8
-
-
-@pytest.mark.parametrize(("name", "file"), [("diamond", "x.docx"), ("mesh", "x.docx")])
-def test_what_cannot_be_drawn_is_refused(name: str, file: str, capsys: pytest.CaptureFixture[str]) -> None:
-    from planner.cli.app import main
-
-    assert main(["solve", name, "--plot", file]) == 2
-    assert "--plot is" in capsys.readouterr().err
 
 
 def test_a_mesh_too_large_to_prove_has_a_regular_plan_and_a_bound() -> None:

@@ -8,7 +8,6 @@ import time
 import numpy as np
 import pytest
 from hypothesis import given
-from load import allowed_s
 from oracles.tmpc_knapsack import knapsacks, make, optimum
 
 from formulations.contract.family import Answer
@@ -168,16 +167,6 @@ def test_stopped_at_once_it_still_has_a_plan_and_a_bound(kind: str) -> None:
     best = evaluate(instance, full.plan)
     assert stopped.bound <= best <= evaluate(instance, stopped.plan)
     assert stopped.bound >= best * 0.9  # the relaxation's bound, not a placeholder
-
-
-def test_a_time_limit_is_kept_with_plan_and_bound() -> None:
-    instance = generate(200, 3, kind="subset-sum", seed=0)
-    began = time.perf_counter()
-    answer = solve(instance, time_s=0.3)
-    assert 0.25 < time.perf_counter() - began < allowed_s(1.3)
-    assert answer.stop is Stop.TIME_LIMIT
-    objective = evaluate(instance, answer.plan)
-    assert objective * (1 - 1e-3) < answer.bound < objective
 
 
 def test_it_runs_without_the_interpreter_lock() -> None:

@@ -197,10 +197,11 @@ def test_a_chart_can_be_given_to_other_programs() -> None:
     assert "@" not in json.dumps(whole)
 
 
-@pytest.mark.parametrize("target", ["plan.docx", "none/plan.png"])
-def test_refusals_come_before_the_work(target: str, tmp_path: Path, capsys: Any) -> None:
-    assert main(["solve", "chain8", "--plot", str(tmp_path / target)]) == 2
-    assert "expected" in capsys.readouterr().err
+@pytest.mark.parametrize(("name", "target"), [("chain8", "plan.docx"), ("chain8", "none/plan.png"), ("mesh", "x.docx")])
+def test_refusals_come_before_the_work(name: str, target: str, tmp_path: Path, capsys: Any) -> None:
+    assert main(["solve", name, "--plot", str(tmp_path / target)]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("--plot is") and "expected" in said
 
 
 def test_without_a_plan_there_is_no_picture_and_a_word_about_it(tmp_path: Path, capsys: Any) -> None:
