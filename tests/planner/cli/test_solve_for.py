@@ -11,7 +11,6 @@ import pytest
 
 import planner
 from planner.analysis.trainer_answer import as_settings
-from planner.cli.app import main
 from planner.files.load import family_of
 from planner.training.trainers.formats import FORMATS
 
@@ -21,19 +20,12 @@ TRAINED = sorted(name for name, each in FORMATS.items() if each.trainer.schedule
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+def run(run: Run) -> Run:
     """Run a command in a folder that has ``model.json``: chain8, as if it had been imported."""
-    monkeypatch.chdir(tmp_path)
     chain = planner.load("chain8", devices=4, memory="60MB", microbatches=8)
     known = replace(chain, options={**chain.options, **FACTS})
     Path("model.json").write_text(json.dumps(family_of(known).to_json(known)))
-
-    def called(*arguments: str) -> tuple[int, str, str]:
-        code = main(list(arguments))
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return called
+    return run
 
 
 @pytest.mark.parametrize("trainer", TRAINED)

@@ -27,18 +27,10 @@ SETTINGS = ("--memory", "40MB")
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+def run(run: Run) -> Run:
     """Run a command in a folder that has ``plan.json``, a plan of chain8 with 40 MB; the code, and what it printed."""
-    monkeypatch.chdir(tmp_path)
-    assert main(["solve", "chain8", *SETTINGS, "--exact", "--quiet", "--out", "plan.json"]) == 0
-    capsys.readouterr()
-
-    def called(*arguments: str) -> tuple[int, str, str]:
-        code = main(list(arguments))
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return called
+    assert run("solve", "chain8", *SETTINGS, "--exact", "--quiet", "--out", "plan.json")[0] == 0
+    return run
 
 
 @pytest.mark.parametrize("name", sorted(set(FORMATS) - {"accelerate"}))
