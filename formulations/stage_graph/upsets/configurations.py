@@ -3,8 +3,9 @@
 Stages are taken from the last ones on: a set of operators whose successors all are taken may be the next one. What it
 must keep in flight depends on the (i, b, k) of the stages behind it alone (Appendix A.1), and more of it at any of them
 never means less. So a state is the set of operators that are taken, with the (i, b, k) of those whose predecessors are
-not, and its value the fewest devices that all else takes within a target. Fewer devices of a stage leave more, so of
-each size and k the fewest are tried. The least target is one of the times that stages can take. Nothing is left out.
+not, and the question whether the devices that are left are enough for all else within a target: not if its work alone
+takes more. Fewer devices of a stage leave more, so of each size and k the fewest are tried. The least target is one of
+the times that stages can take. Nothing is left out.
 
 Source: made for this project, after GraphPipe's Algorithm 1, without its series and branches.
 """
@@ -36,11 +37,11 @@ class StoppedError(Exception):
 
 
 class Step(NamedTuple):
-    """The fewest devices from a state on, the stage that is taken next, and the state behind that."""
+    """Devices that are enough from a state on, the stage that is taken next, and the state behind that."""
 
-    devices: float
+    devices: int
     stage: Stage | None = None
-    rest: State | None = None
+    rest: State = (0, ())
 
 
 class Configurations:
@@ -51,18 +52,23 @@ class Configurations:
         self.states = 0
         self._in_flight: dict[tuple[int, int, frozenset[Configuration]], int] = {}
         self._known: dict[State, Step] = {}
+        self._refuted: dict[State, float] = {}
+        self._options: dict[tuple[int, frozenset[Configuration]], list[Stage]] = {}
+        self._least_devices: dict[int, float] = {}
 
-    def fewest(self, target_s: float) -> StagePlan | None:
-        """A plan on the fewest devices within the target, if these are enough."""
+    def within(self, target_s: float) -> StagePlan | None:
+        """A plan within the target, if there is one."""
         self.target_s = target_s
-        self._known.clear()
+        self._known = {(self.costs.everything, ()): Step(0)}
+        for table in (self._refuted, self._options, self._least_devices):
+            table.clear()
         instance, stages = self.costs.instance, list[Stage]()
-        step = self._from((0, ()))
-        if step.devices > instance.num_devices:
+        state: State = (0, ())
+        if not self._fits(state, instance.num_devices):
             return None
-        while step.stage is not None and step.rest is not None:
+        while (step := self._known[state]).stage is not None:
             stages.append(step.stage)
-            step = self._from(step.rest)
+            state = step.rest
         stages.reverse()
         idle = instance.num_devices - sum(stage.devices for stage in stages)
         return StagePlan(tuple(stages), data_edges(instance, stages), idle)
@@ -75,31 +81,48 @@ class Configurations:
                 found |= {self.costs.tps(nodes, size, r) for r in range(1, min(size, instance.num_devices) + 1)}
         return sorted(found)
 
-    def _from(self, state: State) -> Step:
-        if state in self._known:
-            return self._known[state]
+    def _fits(self, state: State, spare: float) -> bool:
+        """Whether so many devices are enough from a state on; `_known` has the stage that is taken next."""
+        if state in self._known and self._known[state].devices <= spare:
+            return True
+        if spare <= self._refuted.get(state, -1):
+            return False
         if self.watch.stopped():
             raise StoppedError
         self.states += 1
         taken, behind = state
-        best = Step(0 if taken == self.costs.everything else math.inf)
         for nodes in self._next(taken):
+            least = self._work(self.costs.everything & ~(taken | nodes))
+            if self._work(nodes) + least > spare:
+                continue
             left = [(v, own) for v, own in behind if self.costs.predecessors[v] & ~(taken | nodes)]
             after = frozenset(own for v, own in behind if self.costs.predecessors[v] & nodes)
+            waiting = [v for v in bits(nodes) if self.costs.predecessors[v] & ~(taken | nodes)]
             for stage in self._stages(nodes, after):
-                if stage.devices >= best.devices:
-                    continue
-                own = (stage.in_flight, stage.microbatch, stage.k)
-                waiting = [(v, own) for v in bits(nodes) if self.costs.predecessors[v] & ~(taken | nodes)]
-                rest = (taken | nodes, tuple(sorted([*left, *waiting])))
-                devices = stage.devices + self._from(rest).devices
-                if devices < best.devices:
-                    best = Step(devices, stage, rest)
-        self._known[state] = best
-        return best
+                if stage.devices + least <= spare:
+                    own = (stage.in_flight, stage.microbatch, stage.k)
+                    rest = (taken | nodes, tuple(sorted([*left, *((v, own) for v in waiting)])))
+                    if self._fits(rest, spare - stage.devices):
+                        self._known[state] = Step(stage.devices + self._known[rest].devices, stage, rest)
+                        return True
+        self._refuted[state] = spare
+        return False
 
-    def _stages(self, nodes: int, after: frozenset[Configuration]) -> Iterator[Stage]:
+    def _work(self, nodes: int) -> float:
+        """Devices that operators take at least within the target, by their work alone."""
+        if nodes not in self._least_devices:
+            work = self.costs.work_s(nodes) * (1 - _ROUNDING) if nodes else 0.0
+            least = math.inf if self.target_s <= 0 else math.ceil(work / self.target_s)
+            self._least_devices[nodes] = least if work > 0 else 0
+        return self._least_devices[nodes]
+
+    def _stages(self, nodes: int, after: frozenset[Configuration]) -> list[Stage]:
         """Ways to run operators as one stage within the target and the memory, each on the fewest devices."""
+        if (nodes, after) not in self._options:
+            self._options[nodes, after] = list(self._ways(nodes, after))
+        return self._options[nodes, after]
+
+    def _ways(self, nodes: int, after: frozenset[Configuration]) -> Iterator[Stage]:
         instance, costs = self.costs.instance, self.costs
         for size in instance.microbatch_sizes:
             degrees = range(1, min(size, instance.num_devices) + 1)
@@ -145,7 +168,7 @@ def solve(instance: StageGraph, limits: Limits, watch: Watch) -> Answer[StagePla
         while low < high:
             # Without a plan the largest target says whether there is one.
             middle = high - 1 if best is None else (low + high) // 2
-            found = search.fewest(targets[middle])
+            found = search.within(targets[middle])
             if found is not None:
                 best, high = found, middle
                 watch.plan(found, bottleneck_s(instance, found))

@@ -104,8 +104,9 @@ def test_a_stage_keeps_enough_for_every_stage_behind_it() -> None:
     one, four = (1, 1, 1), (4, 4, 1)
     for behind, kept in (((one, one), 2), ((one, four), 4), ((four, one), 4)):
         (found, *_) = search._stages(1, frozenset(behind))
-        step = search._from((6, ((1, behind[0]), (2, behind[1]))))
-        assert step.stage == found and found.in_flight == kept
+        state = (6, ((1, behind[0]), (2, behind[1])))
+        search._known = {(7, ()): configurations.Step(0)}
+        assert search._fits(state, 1) and search._known[state].stage == found and found.in_flight == kept
 
 
 @pytest.mark.slow
