@@ -3,8 +3,8 @@
 import heapq
 import math
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import count, groupby, pairwise
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate, count, groupby, pairwise
 
 import numpy as np
 
@@ -40,6 +40,29 @@ def even(instance: StrategyInstance, _limits: Limits, watch: Watch) -> Answer[St
     ------
     Megatron-LM: ``num_layers`` in equal parts, ``--recompute-method block --recompute-num-layers``.
     """
+    return _evenly(instance, watch, even_split, lambda blocks: range(len(blocks[0]) + 1))
+
+
+def torchtitan(instance: StrategyInstance, _limits: Limits, watch: Watch) -> Answer[StrategyPlan]:
+    """Chunks whose numbers of blocks differ by at most one, at the degrees with the shortest simulated iteration.
+
+    What is before the blocks counts as one of them, and so does what is behind them; the first chunks have one more.
+    All blocks run in the way that holds the fewest activations, or none does.
+
+    Source
+    ------
+    torchtitan 0.2.2, distributed/pipeline_parallel.py: modules of a part by weights of 1, which are its default.
+    """
+    return _evenly(instance, watch, titan_split, lambda blocks: (0, max(map(len, blocks))))
+
+
+def _evenly(
+    instance: StrategyInstance,
+    watch: Watch,
+    split: Callable[[StrategyInstance, Degrees], tuple[list[int], list[range]] | None],
+    numbers: Callable[[list[range]], Iterable[int]],
+) -> Answer[StrategyPlan]:
+    """The best degrees by simulation, where ``split`` has ends and blocks, of which the first ``numbers`` recompute."""
     chains: Chains = {}
     simulated, best = 0, math.inf
     plan: StrategyPlan | None = None
@@ -47,12 +70,12 @@ def even(instance: StrategyInstance, _limits: Limits, watch: Watch) -> Answer[St
         if watch.stopped():
             break
         chain = chain_of(chains, instance, degrees)
-        split = even_split(instance, degrees)
-        if split is None or quick_bound(chain, degrees) >= best:
+        cut = split(instance, degrees)
+        if cut is None or quick_bound(chain, degrees) >= best:
             continue
-        ends, blocks = split
+        ends, blocks = cut
         chunks = list(pairwise((0, *ends)))
-        choices = _recomputing_first(chain, degrees, chunks, blocks)
+        choices = _recomputing_first(chain, degrees, chunks, blocks, numbers(blocks))
         if choices is None:
             continue
         found = _simulated(chain, degrees, chunks, choices)
@@ -70,14 +93,34 @@ def why_none(plan: StrategyPlan | None) -> str:
 
 def even_split(instance: StrategyInstance, degrees: Degrees) -> tuple[list[int], list[range]] | None:
     """The end and the blocks of each chunk; ``None`` if the chunks do not divide the blocks."""
+    first, longest, num_layers = _blocks(instance, degrees)
+    size, left = divmod(longest, degrees.num_chunks)
+    return None if left else _cut(first, [size] * degrees.num_chunks, num_layers)
+
+
+def titan_split(instance: StrategyInstance, degrees: Degrees) -> tuple[list[int], list[range]] | None:
+    """As `even_split`, with one block less in the first and in the last chunk; ``None`` if a chunk had nothing."""
+    first, longest, num_layers = _blocks(instance, degrees)
+    size, more = divmod(longest + 2, degrees.num_chunks)
+    sizes = [size + (g < more) for g in range(degrees.num_chunks)]
+    sizes[0] -= 1
+    sizes[-1] -= 1
+    return _cut(first, sizes, num_layers) if size else None
+
+
+def _blocks(instance: StrategyInstance, degrees: Degrees) -> tuple[int, int, int]:
+    """Where the longest run of equal layers begins, how many they are, and the number of all layers."""
     runs = [len(list(run)) for _, run in groupby(instance.chain, key=lambda layer: _costs(layer.tmpcs[degrees.t]))]
     longest = max(runs)
-    size, left = divmod(longest, degrees.num_chunks)
-    if left:
-        return None
-    first = sum(runs[: runs.index(longest)])
-    blocks = [range(first + size * g, first + size * (g + 1)) for g in range(degrees.num_chunks)]
-    return [*(own.stop for own in blocks[:-1]), sum(runs)], blocks
+    return sum(runs[: runs.index(longest)]), longest, sum(runs)
+
+
+def _cut(first: int, sizes: list[int], num_layers: int) -> tuple[list[int], list[range]] | None:
+    """The end and the blocks of chunks of so many; ``None`` if one has no layer."""
+    ends = list(accumulate(sizes, initial=first))
+    blocks = [range(x, y) for x, y in pairwise(ends)]
+    cuts = [0, *ends[1:-1], num_layers]
+    return (cuts[1:], blocks) if all(x < y for x, y in pairwise(cuts)) else None
 
 
 def _costs(tmpcs: Sequence[Tmpc]) -> list[tuple[float, ...]]:
@@ -86,9 +129,9 @@ def _costs(tmpcs: Sequence[Tmpc]) -> list[tuple[float, ...]]:
 
 
 def _recomputing_first(
-    chain: Chain, degrees: Degrees, chunks: list[tuple[int, int]], blocks: list[range]
+    chain: Chain, degrees: Degrees, chunks: list[tuple[int, int]], blocks: list[range], numbers: Iterable[int]
 ) -> list[Choice] | None:
-    """How the layers of each device run where all chunks recompute the same number of first blocks."""
+    """How the layers of each device run where all chunks recompute as many first blocks: the first number that fits."""
     p, rows = degrees.p, moments(degrees)
     lean = [min(ways, key=lambda way: (way.activation, way.static, way.again)) for ways in chain.ways]
     fast = [min(ways) for ways in chain.ways]
@@ -99,7 +142,7 @@ def _recomputing_first(
         every = [[(lean if v in again else fast)[v] for v in range(x, y)] for x, y in chunks]
         return [every[device::p] for device in range(p)]
 
-    for number in range(len(blocks[0]) + 1):
+    for number in numbers:
         found = ways(number)
         if all(chain.fits(own, row) for own, row in zip(found, rows, strict=True)):
             return [

@@ -111,6 +111,16 @@ METHODS: tuple[Method[StrategyInstance, StrategyPlan], ...] = (
         honours=names(OF_DEGREES),
     ),
     Method(
+        name="torchtitan",
+        claim=Claim.HEURISTIC,
+        source="torchtitan: blocks spread evenly, embedding and head as one each; the best degrees by simulation",
+        solve=_code.heuristics.torchtitan,
+        supports=supports,
+        limits=_LIMITS,
+        effort=lambda instance: 10.0 * _passes(instance),
+        honours=names(OF_DEGREES),
+    ),
+    Method(
         name="formula",
         claim=Claim.HEURISTIC,
         source="the fill of uniform stages in closed form (Narayanan et al. 2021, section 2.2), then simulated",

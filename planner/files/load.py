@@ -61,7 +61,8 @@ def load(
     problem
         Read the instance as one of this problem, though it declares another: a file of stage partitioning as
         ``flushed_partitioning``, or with a cluster among the overrides as ``hierarchical_partitioning``. What asks
-        about a trainer (``realizable``) and requires more is read as ``training_strategy``.
+        about a trainer (``realizable``) and requires more, or says how many micro-batches are in a batch or that the
+        objective is an iteration, is read as ``training_strategy``.
     **overrides
         The family's overrides (``planner list PROBLEM``), and the entry's parameters for a catalog name, as text or
         values; ``None`` leaves the instance's own. ``require``: a requirement such as ``"num_stages <= 6"``, or a list
@@ -249,7 +250,10 @@ def _read(
     overrides, required = settings.split_requirements(overrides)
     if problem is None and overrides.get("realizable") is not None and _OF_TRAINERS in _readers(family, content):
         has_it = "realizable" in {each.name for each in family.overrides}
-        problem = _OF_TRAINERS if required or not has_it else None
+        of_batch = overrides.get("microbatches") is not None or overrides.get("objective") == "iteration"
+        problem = _OF_TRAINERS if required or of_batch or not has_it else None
+    if problem == _OF_TRAINERS and overrides.get("objective") == "iteration":
+        overrides = {**overrides, "objective": None}  # it has no other
     if problem is not None:
         family = _readers(family, content, problem)[problem]
     try:

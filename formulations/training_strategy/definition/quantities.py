@@ -52,6 +52,7 @@ OF_DEGREES = (
     Quantity("ep_degree", "devices that share the experts of a layer", lambda _, plan: int(plan.ep_degree)),
     Quantity("shard_groups", "groups of replicas that share in each", lambda _, plan: int(plan.shard_groups)),
     Quantity("virtual_stages", "chunks of layers of a device", lambda _, plan: int(plan.virtual_stages)),
+    Quantity("num_stages", "chunks of layers of a pipeline", lambda _, plan: plan.pp_degree * plan.virtual_stages),
     Quantity("sharding", "what replicas share (ZeRO's stage)", lambda _, plan: int(plan.sharding)),
     Quantity(
         "sequence_parallel", "whether sequences are shared", lambda _, plan: int(plan.sequence_parallel), (), True

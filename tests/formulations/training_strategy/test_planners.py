@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from oracles.training_strategy import optimum, plans, random_instance
 
+import planner
 from formulations.training_strategy import FAMILY, heuristics, planners
 from formulations.training_strategy.definition.plan import StrategyPlan
 from formulations.training_strategy.definition.problem import chunk_times, evaluate, violations
@@ -28,6 +29,17 @@ def by_alpa(instance: StrategyInstance, plan: StrategyPlan) -> float:
     times = [chunk_times(instance, plan, chunk) for chunk in plan.chunks]
     steps = [each.forward + each.backward for each in times]
     return sum(steps) + (instance.flat.num_microbatches // plan.dp_degree - 1) * max(steps)
+
+
+@pytest.mark.parametrize(("memory", "way"), [("80GB", "vanilla"), ("8GB", "activation recomp")])
+def test_torchtitan_counts_ends_as_a_block_each_and_recomputes_all_blocks_or_none(memory: str, way: str) -> None:
+    """18 in four parts of 5, 5, 4, 4; in front of the blocks are two layers, behind them one."""
+    given = {"problem": "training_strategy", "layers": 16, "hidden_size": 2048, "devices": 8, "microbatches": 16}
+    instance = planner.load("gpt", **given, memory=memory, require=["pp_degree == 4", "tp_degree == 1"])
+    plan = heuristics.torchtitan(instance, Limits(), watching(instance)).plan
+    assert plan is not None and [len(chunk) for chunk in plan.chunks] == [2 + 4, 5, 4, 3 + 1]
+    assert {plan.tmpcs[layer] for layer in range(2, 18)} == {way} and not violations(instance, plan)
+    assert evaluate(instance, plan) >= planner.solve(instance, exact=True).bound * (1 - 1e-9)
 
 
 def test_alpa_has_the_best_plan_of_all_devices_by_its_own_cost(cases: int) -> None:

@@ -186,7 +186,11 @@ def test_a_question_about_a_trainer_with_requirements_is_one_of_strategies() -> 
     assert planner.solve(batch, exact=True).status is Status.OPTIMAL
     assert type(planner.load("chain8", realizable="megatron")).__name__ == "StageInstance"
     with pytest.raises(InstanceError, match="expected one of pp_degree, tp_degree"):
-        planner.load("chain8", realizable="megatron", require="num_stages <= 2")
+        planner.load("chain8", realizable="megatron", require="nodes(0) <= 2")
+    for given in ({"microbatches": 8}, {"objective": "iteration"}, {"require": "num_stages == 2"}):
+        asked = planner.load("chain8", realizable="megatron", **given)
+        assert isinstance(asked, StrategyInstance)
+        assert planner.solve(asked, exact=True).objective == pytest.approx(0.2413, abs=1e-4)
     machines = planner.load("chain8-flushed", devices_per_machine=2, inner_bandwidth=1e10)
     with pytest.raises(InstanceError, match="devices_per_machine is 2; expected none"):
         planner.load(family_of(machines).to_json(machines), realizable="megatron")

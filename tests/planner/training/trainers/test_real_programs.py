@@ -21,6 +21,10 @@ from typing import Any
 import pytest
 from random_layouts import random_layout
 
+import planner
+from formulations.training_strategy import heuristics
+from formulations.training_strategy.costs import Degrees
+from instances.problems.training_strategy import Schedule
 from planner.training.trainers.checked import CHECKED
 from planner.training.trainers.formats import FORMATS
 from planner.training.trainers.layout import DECODER, EMBEDDING, HEAD, MTP, Layout
@@ -229,6 +233,24 @@ def dimensions(version: str, config: Any, world: int) -> Any:
         cp=its.context_parallel_degree, tp=its.tensor_parallel_degree, pp=its.pipeline_parallel_degree,
         ep=its.expert_parallel_degree, etp=its.expert_tensor_parallel_degree, world_size=world,
     )  # fmt: skip
+
+
+def test_splits_of_torchtitan() -> None:
+    """How many blocks each part of a model has in the method `torchtitan`, and in its own program."""
+    hidden = "" if installed("torchtitan").startswith("0.2") else "_"
+    (its,) = functions("torchtitan", "distributed/pipeline_parallel.py", f"{hidden}generate_llm_fqn_per_model_part")
+    for layers in range(2, 14):
+        instance = planner.load("gpt", problem="training_strategy", layers=layers)
+        for stages in range(1, layers + 4):
+            split = heuristics.titan_split(instance, Degrees(Schedule.ONE_F_ONE_B, stages, 1, 1, 1, 1))
+            try:
+                parts = its(stages, layers)
+            except ValueError:
+                assert split is None
+                continue
+            assert split is not None
+            counts = [sum(each.startswith("layers.") for each in part) for part in parts]
+            assert [len(blocks) for blocks in split[1]] == counts
 
 
 def test_recipes_of_torchtitan() -> None:
