@@ -14,6 +14,7 @@ from formulations.compiled.numba_kernels import (
     INTS,
     SHORTS2,
     TRUTH,
+    ZERO,
     compile_kernels,
     inner,
     kernel,
@@ -33,18 +34,35 @@ HALTED = -1
 
 
 @inner(counted=False)
-def swapped(bits, i, j, q, in_flight, cost, excess, length, owner, rise, saving):
-    """What stage j minus i costs after the swaps that bring ``excess`` bytes down to none, from ``cost`` on; or inf."""
-    for r in range(length[q, in_flight]):
+def _swaps(bits, i, j, q, in_flight, excess, order, scratch):
+    """The row of ``scratch.rise`` with what swaps add that bring ``excess`` bytes of stage j minus i down to none.
+
+    ``scratch.runs`` has how many they are; -1: all of them do not. They are the same for all data-parallel degrees.
+    """
+    slot, count = scratch.next_slot[0] % len(scratch.runs), ZERO
+    if slot == 0:  # full: start over
+        scratch.slot_of[q, :] = -1
+    scratch.next_slot[0], scratch.slot_of[q, in_flight] = slot + 1, slot
+    for r in range(order.length[q, in_flight]):
         if excess <= 0:
-            return cost
-        v = np.uint64(owner[q, in_flight, r])
+            break
+        v = np.uint64(order.owner[q, in_flight, r])
         word = bits[j, v >> np.uint64(6)] & ~bits[i, v >> np.uint64(6)]
-        # Of nodes outside the stage 0 bytes and 0 time: a branch is guessed wrong as often as not.
-        inside = np.float64(np.int64((word >> (v & np.uint64(63))) & np.uint64(1)))
-        excess -= inside * saving[q, in_flight, r]
-        cost += inside * rise[q, in_flight, r]
-    return cost if excess <= 0 else np.inf
+        # Of nodes outside the stage 0 bytes and no place: a branch is guessed wrong as often as not.
+        inside = np.int64((word >> (v & np.uint64(63))) & np.uint64(1))
+        excess -= np.float64(inside) * order.saving[q, in_flight, r]
+        scratch.rise[slot, count] = order.rise[q, in_flight, r]
+        count += inside
+    scratch.runs[slot] = count if excess <= 0 else -1
+    return slot
+
+
+@inner(counted=False)
+def _plus(cost, rises, slot, count):
+    """``cost`` and what so many swaps add; infinite where there are not enough (-1)."""
+    for r in range(count):
+        cost += rises[slot, r]
+    return cost if count >= 0 else np.inf
 
 
 @kernel(PROFILE, LATTICE, FLOAT, INT, INT, INT, INT, INT, INT, SWAP_ORDERS, SCRATCH, TRUTH, FLAG, counted=False)
@@ -61,8 +79,8 @@ def stage_tps(profile, lattice, capacity, rule, q, i, j, index, in_flight, order
         cost += resync * (lattice.weight[q, j] - lattice.weight[q, i])
         excess = (lattice.fast_per_microbatch[q, j] - lattice.fast_per_microbatch[q, i]) * in_flight
         excess += lattice.fast_static[q, j] - lattice.fast_static[q, i] - profile.memory
-        return swapped(lattice.bits, i, j, q, in_flight, cost, excess, order.length, order.owner, order.rise,
-                       order.saving) / d  # fmt: skip
+        slot = _swaps(lattice.bits, i, j, q, in_flight, excess, order, scratch)
+        return _plus(cost, scratch.rise, slot, scratch.runs[slot]) / d
     if scratch.size[0] < 0:
         scratch.size[0] = assemble(profile, lattice.bits, q, i, j, scratch.nodes, scratch.start, scratch.base,
                                    scratch.weight, scratch.per_microbatch, scratch.static)  # fmt: skip
@@ -71,12 +89,8 @@ def stage_tps(profile, lattice, capacity, rule, q, i, j, index, in_flight, order
     for x in range(options):
         scratch.cost[x] = scratch.base[x] + resync * scratch.weight[x]
         scratch.memory[x] = scratch.per_microbatch[x] * in_flight + scratch.static[x]
-    start, cost, memory, choice = (
-        scratch.start[: m + 1],
-        scratch.cost[:options],
-        scratch.memory[:options],
-        scratch.choice[:m],
-    )
+    start, choice = scratch.start[: m + 1], scratch.choice[:m]
+    cost, memory = scratch.cost[:options], scratch.memory[:options]
     if rule == RERANK:
         found = rerank(start, cost, memory, capacity, choice, flag)
     elif rule == SORT_ONCE:
@@ -138,7 +152,8 @@ def fill_table(profile, lattice, capacity, rule, cutoff, low, width, offset, tab
                 fast_b = lattice.fast_static[q, j] - lattice.fast_static[q, i] - profile.memory
                 around = lattice.time[q, j] + lattice.entering[q, j] + lattice.leaving[q, i]
                 sorted_once = order.use[q] != 0 and rule <= SORT_ONCE
-                scratch.size[0] = -1
+                scratch.size[0], scratch.next_slot[0] = -1, 0
+                scratch.slot_of[q, :] = -1
                 index = 0
                 while True:
                     index = first_degree(degrees, resync, index, base, weight, cutoff)
@@ -163,8 +178,10 @@ def fill_table(profile, lattice, capacity, rule, cutoff, low, width, offset, tab
                         beaten = falling and (begin > last or table[to + begin] <= max(cheapest, tps))
                         if tps == UNPRICED and not beaten:
                             if sorted_once:
-                                tps = swapped(bits, i, j, q, in_flight, cost, fast_a * in_flight + fast_b, order.length,
-                                              order.owner, order.rise, order.saving) / d  # fmt: skip
+                                slot = scratch.slot_of[q, in_flight]
+                                if slot < 0:
+                                    slot = _swaps(bits, i, j, q, in_flight, fast_a * in_flight + fast_b, order, scratch)
+                                tps = _plus(cost, scratch.rise, slot, scratch.runs[slot]) / d
                             else:
                                 tps = stage_tps(profile, lattice, capacity, rule, q, i, j, index, in_flight, order,
                                                 scratch, False, flag)  # fmt: skip
@@ -216,7 +233,7 @@ def _update(table, to, behind, end, tps, falling):
     """The ``end`` entries from ``to`` on become the least of themselves and the larger of ``tps`` and those ``behind``.
 
     ``behind`` < 0: the stage is the first. Where entries are ``falling``, those from the first on that ``tps`` does not
-    improve are left alone.
+    improve are left alone. Without the + 0.0, LLVM masks the stores, which take AMD's cores three times as long.
     """
     mine, begin = table[to : to + end], 0
     while falling and begin < end:
@@ -227,11 +244,11 @@ def _update(table, to, behind, end, tps, falling):
             begin = middle + 1
     if behind < 0:
         for k in range(end):
-            mine[k] = min(mine[k], tps)
+            mine[k] = min(mine[k], tps) + 0.0
     else:
         before = table[behind : behind + end]
         for k in range(end):
-            mine[k] = min(mine[k], max(before[k], tps))
+            mine[k] = min(mine[k], max(before[k], tps)) + 0.0
 
 
 compile_kernels(__name__)
