@@ -181,10 +181,10 @@ planner.formulations(planner.load("fig2", objective="full"), limits=LIMITS)
 
 # %%
 branching = {"branches": 3, "layers": 2, "devices": 4}
-planner.formulations(planner.load("candle-uno", **branching, minibatch=16), limits=LIMITS)
+planner.formulations(planner.load("candle-uno", **branching, minibatch=16, objective="tps"), limits=LIMITS)
 
 # %%
-planner.formulations(planner.load("candle-uno", **branching, minibatch=4096), limits=LIMITS)
+planner.formulations(planner.load("candle-uno", **branching, minibatch=4096, objective="tps"), limits=LIMITS)
 
 # %% [markdown]
 # ## Schedules, layers, tilings, operators

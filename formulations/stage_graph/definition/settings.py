@@ -1,10 +1,12 @@
 """What an instance of stage graph is read from, and what a caller may change of it."""
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
+from formulations.contract.family import OwnJson, with_overrides
 from instances.parameters import Setting, one_of, parse_count, parse_degrees
-from instances.problems.stage_graph import OBJECTIVES, SCHEDULES, StageGraph, parse_ratio
+from instances.problems.stage_graph import OBJECTIVES, SCHEDULES, StageGraph, check, parse_ratio
 from instances.units import parse_bandwidth, parse_bytes, parse_time
 
 #: What is minimised, by the objective of an instance.
@@ -42,6 +44,22 @@ OVERRIDES = (
         field="pass_ratio",
     ),
 )
+
+
+_JSON = OwnJson(StageGraph, check)
+
+
+def read(content: Any, where: str, overrides: Mapping[str, Any]) -> StageGraph:
+    """The instance that ``content`` and the overrides declare.
+
+    A caller who gives a batch (``minibatch``, also of an entry of the catalog) and no objective asks for its iteration,
+    but with a size or a k for each stage, whose iterations are planned and seldom proved.
+    """
+    made = with_overrides(_JSON.read(content, where), overrides, OVERRIDES)
+    has_batch = "minibatch" in overrides or (isinstance(content, StageGraph) and "minibatch" in content.options)
+    if has_batch and "objective" not in overrides and made.schedule == "uniform":
+        return with_overrides(made, {"objective": "iteration"}, OVERRIDES)
+    return made
 
 
 def unit(instance: StageGraph) -> str:

@@ -34,7 +34,8 @@ def run(
     for depth in layers:
         for count in devices:
             note(f"{branches} branches of {depth} layers on {count} devices")
-            instance: Any = load("mmt", branches=branches, layers=depth, devices=count, minibatch=MINIBATCH)
+            sizes = {"branches": branches, "layers": depth, "devices": count, "minibatch": MINIBATCH}
+            instance: Any = load("mmt", **sizes, objective="tps")
             search = default_search(instance, Watch())
             search.best_at(_MICROBATCH)
             subgraphs, splits = decompositions(search.segment)

@@ -337,7 +337,13 @@ def test_catalog_names() -> None:
         instance = planner.load(name, devices=16)
         assert instance.num_operators == operators and instance.num_devices == 16
     assert planner.load("mmt", devices=16).minibatch == 256
-    assert planner.load("mmt", devices=16, minibatch=32).minibatch == 32
+    for of_catalog in (True, False):  # a batch that is given is one whose iteration matters
+        name = "mmt" if of_catalog else FAMILY.to_json(planner.load("mmt", devices=16))
+        given = planner.load(name, devices=16, minibatch=32)
+        assert (given.minibatch, given.objective) == (32, "iteration")
+        assert planner.load(name, devices=16, minibatch=32, objective="tps").objective == "tps"
+        assert planner.load(name, devices=16, minibatch=32, schedule="kfkb").objective == "tps"
+        assert planner.load(name, devices=16).objective == "tps"
 
 
 def _plain(pairs: list[tuple[int, int]], count: int, devices: int, memory: float) -> StageGraph:
