@@ -55,10 +55,10 @@ def read(content: Any, where: str, overrides: Mapping[str, Any]) -> StageGraph:
     A caller who gives a batch (``minibatch``, also of an entry of the catalog) and no objective asks for its iteration,
     but with a size or a k for each stage, whose iterations are planned and seldom proved.
     """
-    made = with_overrides(_JSON.read(content, where), overrides, OVERRIDES)
+    made: StageGraph = with_overrides(_JSON.read(content, where), overrides, OVERRIDES)
     has_batch = "minibatch" in overrides or (isinstance(content, StageGraph) and "minibatch" in content.options)
     if has_batch and "objective" not in overrides and made.schedule == "uniform":
-        return with_overrides(made, {"objective": "iteration"}, OVERRIDES)
+        made = with_overrides(made, {"objective": "iteration"}, OVERRIDES)
     return made
 
 

@@ -34,8 +34,9 @@ def run(
     for depth in layers:
         for count in devices:
             note(f"{branches} branches of {depth} layers on {count} devices")
-            sizes = {"branches": branches, "layers": depth, "devices": count, "minibatch": MINIBATCH}
-            instance: Any = load("mmt", **sizes, objective="tps")
+            instance: Any = load(
+                "mmt", branches=branches, layers=depth, devices=count, minibatch=MINIBATCH, objective="tps"
+            )
             search = default_search(instance, Watch())
             search.best_at(_MICROBATCH)
             subgraphs, splits = decompositions(search.segment)
