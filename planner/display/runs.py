@@ -47,11 +47,13 @@ def show_run(found: Run) -> None:
         "stored at most",
         "planned",
         *sums,
+        *(("states", "planned") if any(found.state_bytes) else ()),
     )
     rows = []
     for rank, duty in enumerate(found.layout.duties):
         columns = [found.bytes_sent, found.bytes_planned, found.held_bytes, found.held_planned]
         columns += [found.collective_bytes, found.collective_planned] if is_shared else []
+        columns += [found.state_bytes, found.state_planned] if any(found.state_bytes) else []
         replica = f"{duty.replica}.{duty.shard}" if duty.degree > 1 else str(duty.replica)
         placed = [str(duty.device)] if is_placed else []
         rows.append([str(duty.stage), replica, *placed, str(len(duty.passes)), *(size(each[rank]) for each in columns)])
@@ -67,10 +69,11 @@ def show_run(found: Run) -> None:
     if found.tolerance is None:
         out.print(f"loss {found.loss:.9g}; not compared with the unsplit model (--check)")
         return
+    stepped = "" if found.step_error is None else f", weights after a step within {found.step_error:.2g}"
     verdict = "equal to" if found.ok else "DIFFERENT from"
     out.print(
         f"{verdict} the unsplit model: loss within {found.loss_error:.2g}, gradients of {found.compared} of "
-        f"{found.parameters} parameters within {found.gradient_error:.2g}; expected {found.tolerance:g}"
+        f"{found.parameters} parameters within {found.gradient_error:.2g}{stepped}; expected {found.tolerance:g}"
     )
     if not found.ok and found.compared == found.parameters and _may_be_rounding(found):
         out.print(
@@ -80,7 +83,8 @@ def show_run(found: Run) -> None:
 
 def _may_be_rounding(found: Run) -> bool:
     """Whether the errors are those of a float32 model, and small."""
-    return found.tolerance == _FLOAT32 and max(found.loss_error or 0.0, found.gradient_error or 0.0) < 100 * _FLOAT32
+    errors = (each or 0.0 for each in (found.loss_error, found.gradient_error, found.step_error))
+    return found.tolerance == _FLOAT32 and max(errors) < 100 * _FLOAT32
 
 
 def show_fidelity(found: Fidelity) -> None:

@@ -11,7 +11,7 @@ Source: reconstructed.
 """
 
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from graphlib import TopologicalSorter
@@ -22,7 +22,7 @@ from planner.training.runtime.launch import RunError, failure_words
 from planner.training.runtime.layout import Layout, Pass, Timing
 from planner.training.runtime.process import Job, Process, Report
 from planner.training.runtime.stages import Tensor
-from planner.training.runtime.sums import gradient_sums
+from planner.training.runtime.sums import GradientSum, gradient_sums
 
 #: A message: the tensor's name, the stage that sends it, the process that gets it, the sample, and whether it goes on.
 Address = tuple[str, int, int, int, bool]
@@ -119,7 +119,7 @@ class Emulated(Process):
     def run(self) -> Report:
         """Run the iteration; gradients are those of this process alone."""
         sums = gradient_sums(self.job.stages, self.job.layout)
-        states = self._prepare()
+        states = self._prepare(sums)
         base = self._allocated(is_peak=False)
         timings = self.iterate()
         peak = self._allocated(is_peak=True)
@@ -132,7 +132,7 @@ class Emulated(Process):
         sent = self.bytes_sent, self.held_bytes, 0.0, self.gradient_bytes
         return Report(self.rank, self.losses, gradients, *sent, tuple(timings), held)
 
-    def _prepare(self) -> list[Any]:
+    def _prepare(self, sums: Mapping[str, GradientSum]) -> list[Any]:
         """Run a sample once, so that kernels are loaded, and make what is there from the start: the states."""
         import torch
 
@@ -146,11 +146,12 @@ class Emulated(Process):
         self.bytes_sent = self.held_bytes = 0
         gc.collect()
         states = []
-        for each in self.parameters.values():
+        for name, each in self.parameters.items():
             each.grad = torch.zeros_like(each) if each.requires_grad else None
             if each.requires_grad and self.device.type == "cuda":
                 factor = OPTIMISER.get(each.element_size(), OPTIMISER[2])
-                size = round(factor * each.numel() * each.element_size())
+                shares = self.job.layout.shares_states and len(sums[name].group_of(self.rank))
+                size = round(factor * each.numel() * each.element_size() / (shares or 1))
                 states.append(torch.empty(size, dtype=torch.uint8, device=self.device))
         return states
 

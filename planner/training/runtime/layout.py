@@ -67,6 +67,8 @@ class Duty:
     gradient_planned
         Bytes that it sends to sum gradients in an iteration, by the model of the plan: 2 (d-1)/d w for w bytes of
         weights in d replicas, as rings send them. Each layer's weights count, and nothing goes to other stages.
+    states_planned
+        Bytes of optimizer states that it holds, by the model of the plan, where replicas share them.
     device
         The device that the plan has it on; ``None``: plans of the problem do not say.
     """
@@ -84,6 +86,7 @@ class Duty:
     memory_planned: float | None = None
     device: int | None = None
     weight_s: float = 0.0
+    states_planned: float = 0.0
 
     @property
     def order(self) -> str:
@@ -123,6 +126,8 @@ class Layout:
     turns
         For each process, where it has several stages (virtual ones), whose pass comes next, by the number of the duty.
         Empty: each duty is a process of its own. With n processes the duties n apart are those of one.
+    shares_states
+        Replicas share the optimizer's states, and make a step (ZeRO 1).
     """
 
     stage_of: Mapping[NodeId, int]
@@ -133,6 +138,7 @@ class Layout:
     is_relayed: bool = False
     keeps_inputs: bool = False
     turns: tuple[tuple[int, ...], ...] = ()
+    shares_states: bool = False
 
     @property
     def num_processes(self) -> int:
@@ -243,6 +249,8 @@ def _of_training_strategy(instance: Any, plan: Any) -> Layout:
     actions = schedule.orders(p, N // d, plan.virtual_stages)
     words = ["".join(action.kind for action in actions[stage % p] if action.stage == stage) for stage in range(count)]
     made = _of_stages(instance.flat, as_stages(plan), [d * most_in_flight(word) for word in words], words)
+    if plan.sharding and d > 1 and plan.shard_groups == 1:
+        made = replace(made, duties=tuple(_sharing(duty, d, instance) for duty in made.duties), shares_states=True)
     if plan.virtual_stages == 1:
         return made
     turns = (
@@ -254,6 +262,13 @@ def _of_training_strategy(instance: Any, plan: Any) -> Layout:
     # What a device holds is counted over its chunks, and so is not what each of them holds.
     duties = tuple(replace(duty, memory_planned=None) for duty in made.duties)
     return replace(made, duties=duties, turns=tuple(turns))
+
+
+def _sharing(duty: Duty, d: int, instance: Any) -> Duty:
+    """A duty that holds one of d shares of the optimizer's states."""
+    states = instance.sharded_per_weight * duty.gradient_planned * d / (2 * (d - 1))
+    memory = None if duty.memory_planned is None else duty.memory_planned - states * (d - 1) / d
+    return replace(duty, states_planned=states / d, memory_planned=memory)
 
 
 def most_in_flight(order: str) -> int:

@@ -16,6 +16,7 @@ from planner.training.runtime.layout import Layout, Pass, Timing
 from planner.training.runtime.objective import Objective
 from planner.training.runtime.program import Program, attribute
 from planner.training.runtime.stages import Block, Stages, Tensor
+from planner.training.runtime.states import step_shared
 from planner.training.runtime.sums import GradientSum, gradient_sums
 
 
@@ -59,7 +60,8 @@ class Report:
     for a parameter without one), both of the first process of a replica alone; ``held_bytes`` the most that it held for
     backward passes, ``collective_bytes`` what it sent to sum tensors in its replica, ``gradient_bytes`` to sum
     gradients with other replicas and stages, as a ring sends them. ``peak_bytes`` are all that it had on a GPU at most;
-    ``None`` where that is not measured.
+    ``None`` where that is not measured. Where replicas share optimizer states, ``weights`` are those of `gradients`'
+    parameters after a step, and ``state_bytes`` the states that it holds.
     """
 
     rank: int
@@ -71,6 +73,8 @@ class Report:
     gradient_bytes: float
     timings: tuple[Timing, ...]
     peak_bytes: int | None = None
+    weights: Mapping[str, Any] = field(default_factory=dict)
+    state_bytes: int = 0
 
 
 @dataclass
@@ -83,6 +87,10 @@ class _Kept:
     roots: list[Any] = field(default_factory=list)
     gradients: list[Any] = field(default_factory=list)
     storages: dict[int, int] = field(default_factory=dict)
+
+
+#: Pairs of weights and gradients, and whose they are, by the processes that sum them, type, and stages that have them.
+_Shared = dict[tuple[tuple[int, ...], str, tuple[int, ...]], tuple[Any, list[tuple[Any, Any]]]]
 
 
 class Process:
@@ -114,7 +122,7 @@ class Process:
         self.kept: dict[int, _Kept] = {}
         self.unsent: list[tuple[Any, Any]] = []
         self.losses: dict[int, float] = {}
-        self.bytes_sent = self.held_bytes = 0
+        self.bytes_sent = self.held_bytes = self.state_bytes = 0
         self.gradient_bytes = 0.0
         self.fixed = {
             _storage(each)._cdata
@@ -150,7 +158,9 @@ class Process:
         summed = getattr(self.collectives, "num_bytes", 0.0)
         losses = {} if self.duty.shard else self.losses
         sent = self.bytes_sent, self.held_bytes, summed, self.gradient_bytes
-        return Report(self.place, losses, gradients, *sent, tuple(timings))
+        stepped = self.parameters if speaks and self.job.layout.shares_states else {}
+        weights = {name: _on_cpu(each.detach()) for name, each in stepped.items()}
+        return Report(self.place, losses, gradients, *sent, tuple(timings), None, weights, self.state_bytes)
 
     def iterate(self) -> list[Timing]:
         """Run all passes; when each ran, once all that it waits for had come."""
@@ -341,12 +351,16 @@ class Process:
         """The number of a message, the same to all stages that take a tensor."""
         return (sample * len(self.number) + self.number[each.name, each.source]) * 2 + is_forward
 
-    def sum(self, gradient: Any, each: GradientSum, groups: Mapping[tuple[int, ...], Any]) -> None:
-        """Sum a gradient, or this process's share of it, in place."""
+    def sum(self, parameter: Any, each: GradientSum, groups: Mapping[tuple[int, ...], Any], shared: _Shared) -> None:
+        """Sum a gradient, or this process's share of it, in place; where states are shared, note it for `_step`."""
         from torch import distributed
 
         members = each.group_of(self.rank)
-        local = getattr(gradient, "_local_tensor", gradient)
+        weight, local = (getattr(one, "_local_tensor", one).detach() for one in (parameter, parameter.grad))
+        if self.job.layout.shares_states and members:
+            key = members, str(local.dtype), each.stages
+            shared.setdefault(key, (self, []))[1].append((weight, local))
+            return
         if len(members) > 1:
             distributed.all_reduce(local, group=groups[members])
         self.count_sum(local, each)
@@ -357,6 +371,15 @@ class Process:
 
         members = len(each.group_of(self.rank)) or 1
         self.gradient_bytes += ring(members) * gradient.numel() * gradient.element_size()
+
+
+def _step(shared: _Shared, groups: Mapping[tuple[int, ...], Any]) -> None:
+    """Sum the gradients and step the weights that were noted, each process its share; then none are."""
+    for members, kind, stages in sorted(shared):
+        member, pairs = shared.pop((members, kind, stages))
+        sent, held = step_shared(pairs, members.index(member.rank), len(members), groups[members])
+        member.gradient_bytes += sent
+        member.state_bytes += held
 
 
 def run_together(members: Sequence[Process]) -> list[Report]:
@@ -392,7 +415,7 @@ def _reduce(job: Job, members: Sequence[Process], groups: Mapping[tuple[int, ...
     """
     import torch
 
-    sums = gradient_sums(job.stages, job.layout)
+    sums, shared = gradient_sums(job.stages, job.layout), _Shared()
     users = {name: [member for member in members if name in member.parameters] for name in sums}
     for name, each in sums.items():
         for member in users[name]:
@@ -400,17 +423,22 @@ def _reduce(job: Job, members: Sequence[Process], groups: Mapping[tuple[int, ...
                 share = member.shares[name]
                 gradient = torch.zeros_like(share) if share.grad is None else share.grad
                 share.grad = gradient.redistribute(placements=share.placements)
-                member.sum(share.grad, each, groups)
+                member.sum(share, each, groups, shared)
+    _step(shared, groups)
     for block in (block for member in members for block in member.sharded):
         for path, gradient in block.gradients().items():
             parameter = attribute(block.inner, path)
             parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
+        if job.layout.shares_states:
+            for path, weight in block.weights().items():
+                attribute(block.inner, path).detach().copy_(weight)
     for name, each in sums.items():
         for member in users[name][:1]:  # stages of a process that share a parameter have it once
             parameter = member.parameters[name]
             if parameter.requires_grad and not each.is_cut:
                 parameter.grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-                member.sum(parameter.grad, each, groups)
+                member.sum(parameter, each, groups, shared)
+    _step(shared, groups)
 
 
 def _alone(tensor: Any) -> Any:

@@ -23,6 +23,7 @@ from planner.training.runtime.process import Job, Report
 from planner.training.runtime.program import Program
 from planner.training.runtime.source import program, require_torch
 from planner.training.runtime.stages import split
+from planner.training.runtime.states import step
 
 _BACKENDS, _RUNTIMES = ("gloo", "nccl", "emulated"), ("own", "pipelining")
 #: Processes that a run may have at most.
@@ -54,6 +55,8 @@ class Numbers:
         Bytes sent to sum tensors within tensor-parallel replicas, as rings send them.
     gradient_bytes, gradient_planned
         Bytes sent to sum gradients over replicas and stages, as rings send them.
+    step_error, state_bytes, state_planned
+        Of weights after a step of Adam, as the errors above, and bytes of its states, where replicas share these.
     peak_bytes, memory_planned
         All that a process had on a GPU at most, and the memory by which the plan is judged; ``None``: not measured.
     seconds
@@ -86,6 +89,9 @@ class Numbers:
     measured: tuple[Timing, ...]
     simulated: tuple[Timing, ...]
     resimulated_s: float
+    step_error: float | None
+    state_bytes: tuple[int, ...]
+    state_planned: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -109,6 +115,7 @@ class Run(Numbers):
             "held_bytes": list(self.held_bytes),
             "held_planned": list(self.held_planned),
             **self._collectives(),
+            **self._states(),
             "seconds": self.seconds,
         }
 
@@ -117,6 +124,13 @@ class Run(Numbers):
         if all(duty.degree == 1 for duty in self.layout.duties):
             return {}
         return {"collective_bytes": list(self.collective_bytes), "collective_planned": list(self.collective_planned)}
+
+    def _states(self) -> dict[str, Any]:
+        """The step, in plans whose replicas share states (none is made of processes one after the other)."""
+        if not any(self.state_bytes):
+            return {}
+        held = {"state_bytes": list(self.state_bytes), "state_planned": list(self.state_planned)}
+        return {"step_error": self.step_error, **held}
 
     def record(self, instance: str) -> dict[str, Any]:
         """The object that ``planner run --out`` writes, for ``planner fidelity``: the run with all its passes."""
@@ -228,7 +242,7 @@ def _run(outcome: Outcome, made: Layout, model: str) -> Run:
         found = Run(**vars(TypeAdapter(Numbers).validate_python(said["found"])), layout=made, printed=outcome.printed)
     except (ValidationError, TypeError, KeyError):
         raise UsageError(wrong) from None
-    lists = (found.bytes_sent, found.held_bytes, found.collective_bytes, found.gradient_bytes)
+    lists = (found.bytes_sent, found.held_bytes, found.collective_bytes, found.gradient_bytes, found.state_bytes)
     if any(len(each) != len(made.duties) for each in lists):
         raise UsageError(wrong)
     return found
@@ -322,8 +336,8 @@ def run_program(
     return _judge(job, reports, whole, simulated)
 
 
-def _whole(job: Job) -> tuple[float, Mapping[str, Any]]:
-    """Loss and gradients of the model that is not split, over all samples."""
+def _whole(job: Job) -> tuple[float, Mapping[str, Any], Mapping[str, Any]]:
+    """Loss and gradients of the model that is not split, over all samples, and its weights after a step."""
     import torch
     from torch.utils import _pytree
 
@@ -336,16 +350,25 @@ def _whole(job: Job) -> tuple[float, Mapping[str, Any]]:
         )
         loss.backward()
         total += float(loss.detach())
-    return total, {name: each.grad for name, each in model.named_parameters() if each.requires_grad}
+    trained = {name: each for name, each in model.named_parameters() if each.requires_grad}
+    gradients, weights = {name: each.grad for name, each in trained.items()}, {}
+    if job.layout.shares_states and job.backend != "emulated":  # it steps this process's own model
+        for name, each in trained.items():
+            weights[name] = each.detach().clone()
+            step(weights[name], torch.zeros_like(each) if each.grad is None else each.grad)
+    return total, gradients, weights
 
 
 def _judge(
-    job: Job, reports: Sequence[Report], whole: tuple[float, Mapping[str, Any]] | None, simulated: Sequence[Timing]
+    job: Job,
+    reports: Sequence[Report],
+    whole: tuple[float, Mapping[str, Any], Mapping[str, Any]] | None,
+    simulated: Sequence[Timing],
 ) -> Numbers:
     made = job.layout
     loss = math.fsum(value for report in reports for value in report.losses.values()) / made.num_samples
     names = [name for name, each in job.program.model.named_parameters() if each.requires_grad]
-    loss_error = gradient_error = tolerance = None
+    loss_error = gradient_error = step_error = tolerance = None
     compared, ok = 0, True
     if whole is not None:
         loss_error = abs(loss - whole[0]) / abs(whole[0]) if whole[0] else abs(loss)
@@ -353,6 +376,9 @@ def _judge(
         sizes = [each.element_size() for each in job.program.model.parameters() if each.requires_grad]
         tolerance = _TOLERANCES.get(min(sizes), _TOLERANCES[2])
         ok = max(loss_error, gradient_error) <= tolerance and compared == len(names)
+        if whole[2]:
+            step_error, stepped = compare([report.weights for report in reports], whole[2])
+            ok = ok and step_error <= tolerance and stepped == len(names)
     measured = simulate(made, seconds_of(reports)) if job.backend == "emulated" else _from_first(reports)
     peaks = tuple(report.peak_bytes for report in reports if report.peak_bytes is not None)
     return Numbers(
@@ -378,6 +404,9 @@ def _judge(
         tuple(sorted(measured, key=lambda each: (each.start_s, each.rank))),
         tuple(simulated),
         _simulate_again(made, measured),
+        step_error,
+        tuple(report.state_bytes for report in reports),
+        tuple(duty.states_planned for duty in made.duties),
     )
 
 

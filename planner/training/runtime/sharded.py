@@ -51,14 +51,16 @@ class Sharded(torch.nn.Module):  # type: ignore[misc]
 
     def gradients(self) -> dict[str, torch.Tensor]:
         """The whole gradient of every parameter that is cut and has one, by the graph's attribute: all ask for it."""
-        found = {}
-        for path, share in self.shares.items():
-            if share.grad is not None:
-                cut = self.split.cuts[path]
-                gathered = share.grad.full_tensor()
-                order = _order(cut, self.split.degree).to(gathered.device)
-                found[path] = torch.empty_like(gathered).index_copy_(cut.dim, order, gathered)
-        return found
+        return {path: self._gather(path, each.grad) for path, each in self.shares.items() if each.grad is not None}
+
+    def weights(self) -> dict[str, torch.Tensor]:
+        """Every parameter that is cut, whole, by the graph's attribute: all ask for it."""
+        return {path: self._gather(path, share.detach()) for path, share in self.shares.items()}
+
+    def _gather(self, path: str, share: DTensor) -> torch.Tensor:
+        cut, gathered = self.split.cuts[path], share.full_tensor()
+        order = _order(cut, self.split.degree).to(gathered.device)
+        return torch.empty_like(gathered).index_copy_(cut.dim, order, gathered)
 
 
 def _order(cut: Cut, degree: int) -> torch.Tensor:

@@ -13,11 +13,12 @@ from planner.training.runtime.stages import Block, Stages
 class GradientSum:
     """The processes (ranks) that sum a parameter's gradient, in groups that each sum for themselves.
 
-    ``is_cut``: each process has a share of it, and sums that with the same share of the others.
+    ``is_cut``: each process has a share of it, and sums that with the same share of the others. ``stages`` have it.
     """
 
     groups: tuple[tuple[int, ...], ...]
     is_cut: bool = False
+    stages: tuple[int, ...] = ()
 
     def group_of(self, rank: int) -> tuple[int, ...]:
         """The processes that a process sums with, itself among them; empty if it takes no part."""
@@ -44,7 +45,7 @@ def gradient_sums(stages: Stages, made: Layout) -> dict[str, GradientSum]:
         groups = (
             sorted({made.rank_of(number) for number, duty in duties if duty.shard == shard}) for shard in range(shards)
         )
-        found[name] = GradientSum(tuple(map(tuple, groups)), is_cut)
+        found[name] = GradientSum(tuple(map(tuple, groups)), is_cut, tuple(users))
     return found
 
 

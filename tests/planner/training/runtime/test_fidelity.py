@@ -171,10 +171,26 @@ def test_float32_beyond_its_limit_is_said_to_be_rounding_perhaps(
     tolerance: float, error: float, compared: int, said: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sums = dict.fromkeys(
-        ("bytes_sent", "bytes_planned", "held_bytes", "held_planned", "gradient_bytes", "gradient_planned"), (1.0,)
+        (
+            "bytes_sent",
+            "bytes_planned",
+            "held_bytes",
+            "held_planned",
+            "gradient_bytes",
+            "gradient_planned",
+            "state_bytes",
+        ),
+        (0.0,),
     )
     layout = SimpleNamespace(duties=(Duty(0, 0, (), 0.0, 0.0, 0.0, 0.0),), num_processes=1)
-    checked = {"ok": False, "loss_error": 0.0, "gradient_error": error, "parameters": 4, "compared": compared}
+    checked = {
+        "ok": False,
+        "loss_error": 0.0,
+        "gradient_error": error,
+        "parameters": 4,
+        "compared": compared,
+        "step_error": None,
+    }
     run: Any = SimpleNamespace(layout=layout, seconds=1.0, loss=1.0, tolerance=tolerance, **checked, **sums)
     show_run(run)
     out = capsys.readouterr().out
@@ -192,7 +208,7 @@ def test_float32_beyond_its_limit_is_said_to_be_rounding_perhaps(
 def test_other_bytes_are_explained(planned: tuple[float, float], summed: float, words: str, capsys: Any) -> None:
     duty = Duty(0, 0, (), 0.0, 0.0, 0.0, 0.0, device=5)
     bytes_moved = {"bytes_sent": (8, 4), "bytes_planned": planned, "held_bytes": (1, 1), "held_planned": (1, 1)}
-    bytes_moved |= {"gradient_bytes": (summed, summed), "gradient_planned": (3.0, 3.0)}
+    bytes_moved |= {"gradient_bytes": (summed, summed), "gradient_planned": (3.0, 3.0), "state_bytes": ()}
     layout = SimpleNamespace(duties=(duty, duty), num_processes=2)
     run: Any = SimpleNamespace(layout=layout, seconds=1.0, loss=1.0, tolerance=None, **bytes_moved)
     show_run(run)

@@ -82,21 +82,52 @@ def test_shares_compute_and_exchange_what_the_plan_says(kind: str, tmp_path: Pat
     assert terms["gradients"].measured == sum(record["gradient_bytes"])
 
 
+def strategy(kind: str, chunks: list[list[int]], **chosen: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """An instance of a kind of model, and a plan of these degrees; the third node computes its activations again."""
+    flat = to_json(planner.load(imported(kind), linearize="id"))
+    instance = {"problem": "training_strategy", "schema_version": 1, "flat": flat, "virtual_stages": 2}
+    instance |= {"schedules": ["1f1b", "interleaved", "zb-h1"], "sharding": [0, 1], "sharded_per_weight": 2.0}
+    degrees = {"pp_degree": 2, "tp_degree": 1, "dp_degree": 1, "virtual_stages": 1, "schedule": "1f1b"} | chosen
+    tmpcs = {str(layer["id"]): "vanilla" for layer in flat["layers"]} | {"2": "activation recomp"}
+    return instance, {**degrees, "chunks": chunks, "tmpcs": tmpcs}
+
+
 def test_two_stages_of_each_process_are_shared(tmp_path: Path, capfd: Any) -> None:
     """Interleaved on two devices of two chunks, twice two processes; the table is tied across two of them."""
-    flat = to_json(planner.load(imported("gpt"), linearize="id"))
-    instance = {"problem": "training_strategy", "schema_version": 1, "flat": flat, "virtual_stages": 2}
-    instance["schedules"] = ["1f1b", "interleaved"]
-    degrees = {"pp_degree": 2, "tp_degree": 2, "dp_degree": 1, "virtual_stages": 2, "schedule": "interleaved"}
-    tmpcs = {str(layer["id"]): "vanilla" for layer in flat["layers"]} | {"2": "activation recomp"}
-    made = {**degrees, "chunks": [[0, 1], [2, 3], [4], [5, 6]], "tmpcs": tmpcs}
-    code = run(tmp_path, instance, made, "gpt", "--check", "--json", "--quiet")
+    own = {"tp_degree": 2, "virtual_stages": 2, "schedule": "interleaved"}
+    code = run(tmp_path, *strategy("gpt", [[0, 1], [2, 3], [4], [5, 6]], **own), "gpt", "--check", "--json", "--quiet")
     out, err = capfd.readouterr()
     assert code == 0, (out, err)
     found = json.loads(out)
     assert found["processes"] == 4 and len(found["bytes_sent"]) == 8
     assert found["loss_error"] <= 1e-12 and found["gradient_error"] <= 1e-12
     assert found["bytes_sent"] == found["bytes_planned"] and found["collective_bytes"] == found["collective_planned"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "chunks", "chosen"),
+    [
+        ("experts", [[0, 1], [2, 3, 4]], {"dp_degree": 3}),
+        ("gated", [[0], [1, 2]], {"dp_degree": 2, "tp_degree": 2}),
+        ("experts", [[0], [1], [2], [3, 4]], {"dp_degree": 3, "virtual_stages": 2, "schedule": "interleaved"}),
+    ],
+)
+def test_replicas_share_the_states_of_the_optimizer(
+    kind: str, chunks: list[list[int]], chosen: dict[str, Any], tmp_path: Path, capfd: Any
+) -> None:
+    """Each steps its share of the weights with Adam; gradients and weights are then the whole model's."""
+    instance, made = strategy(kind, chunks, **chosen)
+    options = ("--check", "--json", "--quiet", "--out", str(tmp_path / "run"))
+    code = run(tmp_path, instance, made | {"sharding": 1}, kind, *options)
+    out, err = capfd.readouterr()
+    assert code == 0, (out, err)
+    found, record = json.loads(out), json.loads((tmp_path / "run").read_text())
+    assert max(found["loss_error"], found["gradient_error"], found["step_error"]) <= 1e-12
+    assert found["parameters"] == found["parameters_compared"] > 5
+    assert min(found["state_bytes"]) > 0
+    for name in ("state", "gradient"):  # as equal shares as can be: within three numbers of 8 bytes, twice
+        sent, planned = record[f"{name}_bytes"], record[f"{name}_planned"]
+        assert sum(sent) == pytest.approx(sum(planned)) and sent == pytest.approx(planned, abs=48)
 
 
 def test_all_reduces_are_those_of_the_formula() -> None:

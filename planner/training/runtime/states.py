@@ -1,0 +1,70 @@
+"""Optimizer states that replicas share (ZeRO 1): each sums and steps its share of the weights, and sends it.
+
+Shares are of one row of all parameters that the same processes sum, as equal as can be. Gloo has no reduce-scatter:
+each process sends every other one that one's share of its own gradients, which are as many bytes as a ring sends.
+
+Source: Rajbhandari et al. 2020, section 5.1; one row of all gradients: Megatron-LM's distributed optimizer.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+
+def step(weights: Any, gradients: Any) -> int:
+    """Step weights in place with Adam, as its first step; the bytes of its states.
+
+    Weights of two bytes have a copy in float32 among the states. Epsilon is 1: with one near 0 the first step is the
+    sign of a gradient, and so of its rounding where it is zero in exact numbers.
+    """
+    import torch
+
+    wide = torch.float32 if weights.element_size() == 2 else weights.dtype
+    own = weights.detach().to(wide, copy=True).requires_grad_()
+    own.grad = gradients.to(wide)
+    optimizer = torch.optim.Adam([own], lr=1.0, eps=1.0)
+    optimizer.step()
+    weights.copy_(own.detach())
+    states = [each for each in optimizer.state[own].values() if each.dim()]  # the number of the step apart
+    states += [own] if wide != weights.dtype else []
+    return sum(each.numel() * each.element_size() for each in states)
+
+
+def step_shared(pairs: Sequence[tuple[Any, Any]], place: int, size: int, group: Any) -> tuple[int, int]:
+    """Sum gradients and step weights, given as pairs (weights, gradient) of one type, in place in all of a group.
+
+    Parameters
+    ----------
+    place, size
+        Which process of the group this is, and how many they are.
+
+    Returns
+    -------
+    tuple
+        Bytes that this process sent for it, and bytes of states that it holds. Gradients of the other shares are
+        gathered, uncounted, so that they can be compared.
+    """
+    import torch
+
+    row = torch.cat([gradient.reshape(-1) for _, gradient in pairs])
+    ends = [row.numel() * number // size for number in range(size + 1)]
+    widths = [end - start for start, end in pairwise(ends)]
+    share = _exchange(row, [widths[place]] * size, widths, group).view(size, -1).sum(0)
+    weights = torch.cat([weight.detach().reshape(-1) for weight, _ in pairs])
+    own = weights[ends[place] : ends[place + 1]].clone()
+    held = step(own, share)
+    for number, made in enumerate((own, share)):
+        gathered = _exchange(made.repeat(size), widths, [widths[place]] * size, group)
+        parts = gathered.split([pair[number].numel() for pair in pairs])
+        for pair, part in zip(pairs, parts, strict=True):
+            pair[number].detach().copy_(part.view_as(pair[number]))
+    return (row.numel() + (size - 2) * widths[place]) * row.element_size(), held
+
+
+def _exchange(data: Any, came: Sequence[int], sent: Sequence[int], group: Any) -> Any:
+    """What the processes of a group send each other, so many numbers from and to each."""
+    from torch import distributed
+
+    found = data.new_empty(sum(came))
+    distributed.all_to_all_single(found, data, list(came), list(sent), group=group)
+    return found
