@@ -54,7 +54,8 @@ for method in ("pipedream", "graphpipe"):
 plots.Sheet(drawn, width=1100)
 
 # %% [markdown]
-# The bottleneck time per sample (TPS) is what the paper minimises. It leaves out filling and draining, which
+# The bottleneck time per sample (TPS) is what the paper minimises for each micro-batch size; sizes are swept for
+# throughput. It leaves out filling and draining, which
 # is why the simulated iteration stands beside it: the two need not agree on the better plan.
 #
 # ## Schedules
@@ -73,9 +74,9 @@ plots.Sheet(drawn, width=1100)
 # %% [markdown]
 # ## How many micro-batches in flight?
 #
-# Table 2 of the paper answers with ten rows, which hold for passes that take equally long. At the usual one to two it
-# can be too small: the pipeline stalls. Every case is compared with the exact minimum, and the smallest error is
-# scheduled.
+# Table 2 of the paper answers with ten rows, which hold for passes that take equally long. At the usual one to two they
+# are right with 1F1B, which the paper evaluates, and can be too small with kFkB: the pipeline stalls. Every case is
+# compared with the exact minimum, and the smallest error is scheduled.
 
 # %%
 for ratio in ("1:1", "1:2"):

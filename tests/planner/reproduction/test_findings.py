@@ -65,7 +65,7 @@ def test_cuts_look_cheap_in_the_wrong_unit(fix: bool, time: float, stages: int) 
 
 @pytest.mark.paper
 def test_a_layer_fits_a_gigabyte_without_recomputation(published: Path) -> None:
-    """Figure 1's caption has it otherwise; the whole model needs tensor parallelism, but no recomputation either."""
+    """Figure 1's caption is true of all stages but the last; the whole model needs no recomputation."""
 
     def best(devices: int, memory: str, **restriction: str) -> str:
         given = {"devices": devices, "memory": memory, "microbatches": 512, "bandwidth": "25GiB/s"}
