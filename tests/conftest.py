@@ -3,6 +3,7 @@
 import gc
 import os
 import re
+import sys
 from collections.abc import Generator, Iterator
 from functools import cache
 from pathlib import Path
@@ -143,3 +144,9 @@ def forgotten() -> Iterator[None]:
     for own, before in kept:
         own.clear()
         own.update(before)
+
+
+@pytest.fixture
+def split_problem(forgotten: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The problem of max-load splits is made anew by its import, and forgotten."""
+    monkeypatch.delitem(sys.modules, "planner.reproduction.baselines.max_load_splits", raising=False)

@@ -36,6 +36,13 @@ CLAIMS: tuple[Claim, ...] = (
         (replace(_LIMIT, default="60"),),
     ),
     Claim(
+        "max-load-ip",
+        "Tarnawski et al. 2020, integer programs",
+        "what contiguous devices lose against devices that hold any operators",
+        max_load.run_splits,
+        (replace(_LIMIT, default="60"),),
+    ),
+    Claim(
         "amp-budget",
         "AMP, Algorithm 2, run(record, budget)",
         "what is won by running the best strategies of AMP's ranking, simulated",

@@ -65,6 +65,15 @@ def test_the_max_load_program_on_its_releases_graphs(published: Path, monkeypatc
 
 
 @pytest.mark.paper
+@pytest.mark.usefixtures("split_problem")
+def test_what_contiguous_devices_lose(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("SPLIT_GRAPHS", ("bert_l-3_inference",)), ("SPLIT_MODELS", ()), ("DEVICES", (3,))):
+        monkeypatch.setattr(max_load, name, value)
+    (row,) = reproduce("max-load-ip", inputs=str(published)).evidence.rows
+    assert row["contiguous_s"] == pytest.approx(row["dp_s"]) and round(row["lost_percent"], 1) == 27.4
+
+
+@pytest.mark.paper
 @pytest.mark.parametrize(
     ("batch", "first", "tenth"), [(32, 4.27, 4.01), pytest.param(256, None, 0.12, marks=pytest.mark.slow)]
 )
