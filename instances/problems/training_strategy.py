@@ -181,7 +181,8 @@ def check(instance: StrategyInstance, where: str) -> None:
     expect(flat.cost_model is not CostModel.RUNTIME, where, "cost_model", str(flat.cost_model), rule)
     joined = {(edge.source, edge.target) for edge in flat.edges}
     for one, other in pairwise(layer.id for layer in instance.chain):
-        rule = "a chain: an edge from each layer to the next in topological order (--linearize adds those that lack)"
+        rule = "a chain: an edge from each layer to the next in topological order (--linearize id adds them; graphs: "
+        rule += "--problem stage_partitioning)"
         expect((one, other) in joined, where, "edges", f"without {one} -> {other}", rule)
     expect_unique([str(each) for each in instance.sharding], where, "sharding")
     expect(

@@ -252,8 +252,10 @@ def _read(
         has_it = "realizable" in {each.name for each in family.overrides}
         of_batch = overrides.get("microbatches") is not None or overrides.get("objective") == "iteration"
         problem = _OF_TRAINERS if required or of_batch or not has_it else None
-    if problem == _OF_TRAINERS and overrides.get("objective") == "iteration":
-        overrides = {**overrides, "objective": None}  # it has no other
+    if (problem or family.name) == _OF_TRAINERS and overrides.get("objective") is not None:
+        if overrides["objective"] != "iteration":
+            raise UsageError.at("--objective", overrides["objective"], f"iteration: {_OF_TRAINERS} has no other")
+        overrides = {**overrides, "objective": None}
     if problem is not None:
         family = _readers(family, content, problem)[problem]
     try:

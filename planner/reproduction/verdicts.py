@@ -354,8 +354,8 @@ VERDICTS: tuple[Verdict, ...] = (
         "",
         "stages that keep to the series-parallel structure lose hardly any throughput",
         "partly",
-        "with 15 GB 0.9 to 2.2 % are lost on MMT, 9.1 to 11.7 % on DLRM, at least; near the memory limit, on 4 to 16 "
-        "devices, at most 2.4 % on MMT and none that was found on DLRM",
+        "with 15 GB at least 0.9 to 2.2 % are lost on MMT, 0 to 8.9 % on CANDLE-Uno, 9.1 to 11.7 % on DLRM; near the "
+        "memory limit, on 4 to 16 devices, at least 0 to 2.4, 0 to 2.7 (no plan on 4) and 0 %",
         (),
         "planner reproduce graphpipe-fig-6",
     ),

@@ -128,6 +128,7 @@ _OWN = (
 _NOT_SHARED = {"exactly", "realizable", "cost-model"}
 #: A caller who names a trainer may not know that the objective of what was declared as another problem is replaced.
 _OF_TRAINERS = "read as training_strategy: the objective is a simulated iteration of a schedule that the trainer has"
+_NEVER = "; of a pipeline that is never flushed: --problem stage_partitioning"
 #: A requirement on plans of all layers, not on the flat instance.
 _TRAINER = Setting(
     "realizable",
@@ -177,7 +178,10 @@ def read(content: Any, where: str, overrides: Mapping[str, Any]) -> StrategyInst
     if isinstance(holder, str):
         made = _as_held(made, holder)
     if trainer is not None and not is_own:
-        made = replace(made, flat=replace(made.flat, warnings=(*made.flat.warnings, _OF_TRAINERS)))
+        made = replace(
+            made,
+            flat=replace(made.flat, warnings=(*made.flat.warnings, _OF_TRAINERS + _NEVER * recognise_flat(content))),
+        )
     if trainer is not None:
         made = with_requirements(made, [Requirement("realizable", (trainer,), "==", 1)])
     check(made, where)

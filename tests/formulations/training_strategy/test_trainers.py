@@ -21,6 +21,7 @@ from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tm
 from instances.problems.training_strategy import Schedule, StrategyInstance, of_chain
 from planner.files.load import family_of
 from planner.solving.solve import run
+from solvers.errors import UsageError
 from solvers.outcome import Limits, Status, Watch
 
 #: Sets of schedules, and most chunks of a device.
@@ -174,23 +175,27 @@ def test_a_question_about_a_trainer_with_requirements_is_one_of_strategies() -> 
     assert isinstance(asked, StrategyInstance) and asked.schedules == (Schedule.ONE_F_ONE_B,)
     assert asked.requirements == ("realizable(megatron) == 1", "tp_degree == 2", "pp_degree <= 2")
     says = "read as training_strategy: the objective is a simulated iteration"
-    assert FAMILY.warnings(asked)[-1].startswith(says)
-    assert FAMILY.warnings(planner.load("chain8-strategy", realizable="megatron")) == ()  # which declares it itself
+    assert FAMILY.warnings(asked)[-1].startswith(says) and "stage_partitioning" in FAMILY.warnings(asked)[-1]
+    for own in ({"realizable": "megatron"}, {"objective": "iteration"}):  # of what declares it itself
+        assert FAMILY.warnings(planner.load("chain8-strategy", **own)) == ()
     found = planner.solve(asked, exact=True)
     assert found.status is Status.OPTIMAL and found.plan is not None
     assert (found.plan["tp_degree"], found.plan["pp_degree"] <= 2) == (2, True)
-    clock = found.clock()
-    assert clock is not None and clock.says == "an iteration of 8 micro-batches, 1F1B"
+    assert (clock := found.clock()) and clock.says == "an iteration of 8 micro-batches, 1F1B"
     batch = planner.load("chain8-flushed", realizable="galvatron", schedule="gpipe", require="pp_degree == 4")
-    assert isinstance(batch, StrategyInstance) and batch.schedules == (Schedule.GPIPE,)
-    assert planner.solve(batch, exact=True).status is Status.OPTIMAL
+    assert batch.schedules == (Schedule.GPIPE,) and planner.solve(batch, exact=True).status is Status.OPTIMAL
     assert type(planner.load("chain8", realizable="megatron")).__name__ == "StageInstance"
     with pytest.raises(InstanceError, match="expected one of pp_degree, tp_degree"):
         planner.load("chain8", realizable="megatron", require="nodes(0) <= 2")
     for given in ({"microbatches": 8}, {"objective": "iteration"}, {"require": "num_stages == 2"}):
         asked = planner.load("chain8", realizable="megatron", **given)
-        assert isinstance(asked, StrategyInstance)
-        assert planner.solve(asked, exact=True).objective == pytest.approx(0.2413, abs=1e-4)
+        assert type(asked) is StrategyInstance and planner.solve(asked, exact=True).objective == pytest.approx(
+            0.2413, 4e-4
+        )
+    with pytest.raises(InstanceError, match="graphs: --problem stage_partitioning"):
+        planner.load("bert32", realizable="megatron", microbatches=8)
+    with pytest.raises(UsageError, match="--objective is 'tps'; expected iteration"):
+        planner.load("chain8", realizable="megatron", microbatches=8, objective="tps")
     machines = planner.load("chain8-flushed", devices_per_machine=2, inner_bandwidth=1e10)
     with pytest.raises(InstanceError, match="devices_per_machine is 2; expected none"):
         planner.load(family_of(machines).to_json(machines), realizable="megatron")
