@@ -5,8 +5,8 @@ leaves it, each output once. A device is contiguous if no path leaves it and com
 
 Source: msr-fiddle/dnn-partitioning (commit b207b6a), throughput-ip/ip.py, options ``contig`` and ``noncontig``; no line
 of it is copied. Deviations: accelerators only, no CPUs; nodes of a colour class are one operator, with what runs
-backward in it (`instances.readers.placement_json`); solved to a gap of 0 and not of 1 %; devices are numbered by
-their first operators.
+backward in it (`instances.readers.placement_json`), which may make more splits not contiguous; solved to a gap of 0
+and not of 1 %; devices are numbered by their first operators.
 """
 
 import math

@@ -27,6 +27,7 @@ def _devices(default: str) -> Setting:
 
 _ALL_DEVICES = _devices("4,8,16,32")
 _TIME = Setting("time-limit", parse_amount, "seconds for each method and instance", metavar="SECONDS", default="60")
+_BANDWIDTH = Setting("bandwidth", parse_bandwidth, "bytes per second of a link", metavar="B", default="12GB/s")
 _MODELS = Setting("models", models, "only these models", metavar="NAME,...", default="all")
 _METHODS = Setting("methods", methods, "only these methods", metavar="NAME,...", default="all")
 
@@ -87,7 +88,7 @@ CLAIMS: tuple[Claim, ...] = (
         f"{_PAPER}, Figure 6",
         "throughput of GraphPipe, two sequential pipelines and data parallelism",
         _code.fig_6.run,
-        (_ALL_DEVICES, _MODELS, _METHODS, _MEMORY, _NEAR, _shapes("appendix"), _TERMINALS, _TIME),
+        (_ALL_DEVICES, _MODELS, _METHODS, _MEMORY, _NEAR, _shapes("appendix"), _TERMINALS, _BANDWIDTH, _TIME),
     ),
     Claim(
         "graphpipe-fig-7",
@@ -134,7 +135,7 @@ CLAIMS: tuple[Claim, ...] = (
             Setting(
                 "speed", within(parse_amount, 0.01), "divide the times of all operators", metavar="FACTOR", default="1"
             ),
-            Setting("bandwidth", parse_bandwidth, "bytes per second of a link", metavar="B", default="12GB/s"),
+            _BANDWIDTH,
             _TIME,
         ),
     ),

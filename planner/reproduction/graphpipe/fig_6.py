@@ -40,13 +40,18 @@ def run(
     near: float | None = None,
     shapes: str = "appendix",
     terminals: str = TERMINALS[0],
+    bandwidth: float | None = None,
     time_limit: float = TIME_LIMIT_S,
 ) -> Evidence:
-    """Every model, number of devices and method, with the mini-batches of Appendix A.2."""
+    """Every model, number of devices and method, with the mini-batches of Appendix A.2.
+
+    ``bandwidth``: bytes per second of a link; ``None``: the catalog's.
+    """
     rows: list[Row] = []
     for model in models:
         for count in devices:
             given = settings_of(count, SHAPES[shapes][model], memory)
+            given |= {} if bandwidth is None else {"bandwidth": bandwidth}
             given |= memory_near(model, near, time_limit, note, **given)
             instance: Any = load(model, **given)
             place = {"devices": count, "minibatch": instance.minibatch, "memory_bytes": instance.memory_bytes}

@@ -76,7 +76,7 @@ def test_devices_that_hold_any_operators_and_contiguous_ones_are_proved(cases: i
     from planner.reproduction.baselines.max_load_splits import splits
 
     gained = none = 0
-    for number in range(max(8, cases // 20 if cases < 1000 else cases)):
+    for number in range(23, 23 + max(8, cases // 20 if cases < 1000 else cases)):
         rng = random.Random(f"splits {number}")
         plain = random_instance(rng, 6, plain=True)
         room = rng.choice([None, float(rng.randint(3, 9))])
@@ -88,4 +88,4 @@ def test_devices_that_hold_any_operators_and_contiguous_ones_are_proved(cases: i
             assert found.objective == (wanted and pytest.approx(wanted, rel=1e-6)), (number, contiguous)
         gained += best[0] is not None and (best[1] is None or best[0] < best[1] * (1 - 1e-9))
         none += best[0] is None
-    assert cases < 100 or (gained and none)
+    assert gained and (cases < 100 or none)
