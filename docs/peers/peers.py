@@ -219,7 +219,9 @@ def recursions(planner: str, source: Path, names: str, fill: str, folder: Path, 
         name = f"chain of {num_layers} x {devices}"
         row = theirs(name, planner, found, r"objective (\S+)")
         warm = re.findall(r"seconds (\S+)", found[1])
-        yield replace(row, says=row.says or f"the recursion alone, compiled: {float(warm[-1]):.3g} CPU s")
+        yield replace(
+            row, says=row.says or f"on all devices; the recursion alone, compiled: {float(warm[-1]):.3g} CPU s"
+        )
         yield ours(name, file, "labels", limit_s, "--fill", fill)
 
 

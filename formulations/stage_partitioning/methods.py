@@ -96,7 +96,7 @@ METHODS: tuple[Method[StageInstance, StagePlan], ...] = (
         solve=_code.exact.threshold.solve,
         supports=_code.exact.effort.exact_supports,
         limits=f"{LISTED}, where downsets times sums of data-parallel degrees are at most {MAX_LABELS:,}",
-        effort=_code.exact.effort.exact_effort,
+        effort=_code.exact.effort.labels_effort,
         honours=HONOURED,
         threads=True,
     ),

@@ -2,7 +2,7 @@
 
 Most degrees are closed by a bound that takes no time, most of the others by that of `layouts.Layouts`; what is left is
 searched by turns, so that a hard layout does not keep the others from being looked at. Where devices may have several
-chunks, the search begins with the plan of Megatron's even split.
+chunks, the search begins with the plans of Megatron's and torchtitan's even splits.
 
 What devices share belongs to the degrees: each set of them is searched in an instance of its own (`of_shared`), where
 static bytes and times are what one device has. All bounds are of one set of degrees, so they need no order among
@@ -25,7 +25,7 @@ from formulations.training_strategy.costs import NO_PLAN, Chain, Degrees, TooMan
 from formulations.training_strategy.definition.plan import StrategyPlan
 from formulations.training_strategy.definition.problem import evaluate
 from formulations.training_strategy.definition.sharing import Shared, of_shared, shared_in
-from formulations.training_strategy.heuristics import even
+from formulations.training_strategy.heuristics import even, torchtitan
 from formulations.training_strategy.layouts import NOISE, Best, Layouts, Search, quick_bound
 from formulations.training_strategy.mixed_paths import mixed_costs
 from formulations.training_strategy.trainer_chain import space_of
@@ -77,9 +77,10 @@ def _search(instance: StrategyInstance, limits: Limits, watch: Watch) -> Answer[
     if instance.virtual_stages > 1 and chains.space is None:
         # Bounds of several chunks on a device are so far from their plans that a search for these needs a better one.
         time_s = _FIRST_S if limits.time_s is None else min(_FIRST_S, _FIRST_SHARE * limits.time_s)
-        first = even(instance, limits, watch.part(time_s, bounds=False))
-        if first.plan is not None:
-            best.improve(evaluate(instance, first.plan), first.plan)
+        for split in (even, torchtitan):
+            first = split(instance, limits, watch.part(time_s, bounds=False))
+            if first.plan is not None:
+                best.improve(evaluate(instance, first.plan), first.plan)
     queue: list[tuple[float, int, Degrees, int | None, Search | None]] = []
     for degrees in all_degrees(chains.instance):
         if chains.space is not None and not chains.space.runs(degrees):

@@ -346,7 +346,7 @@ VERDICTS: tuple[Verdict, ...] = (
         "partly",
         "over layers it does; for twice the devices the operations grow 4.7 to 5.1 times, the bound "
         "1.6 to 2.2 times, as Algorithm 1 goes through all numbers of devices; with the paper's mini-batches, which "
-        "grow with the devices, the bound is kept",
+        "grow with the devices, the bound is kept on MMT",
         (Printed("O(N B |B|⁶ |D|²)", "section 5"),),
     ),
     Verdict(

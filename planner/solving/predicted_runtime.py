@@ -2,8 +2,7 @@
 
 ``calibration.json`` is the dated table that ``planner bench --calibrate DIR`` makes of measurements: ``--suite all``,
 ``--suite models``, and larger instances of methods of which the catalog has small ones only. Predictions err on
-the short side, by a factor of ten and more: enough to tell seconds from days. That of ``stage_partitioning/exact`` is
-of graphs of many downsets; long chains take some thousand times as long (513 layers, 4,096 devices: 2.4 s for 0.0005).
+the short side, by a factor of ten and more: enough to tell seconds from days.
 """
 
 import json

@@ -45,6 +45,12 @@ def exact_effort(instance: StageInstance) -> float:
     return 0.5 * count * count * max(1, len(instance.tp_degrees))
 
 
+def labels_effort(instance: StageInstance) -> float:
+    """Downsets, times degrees, times the sums of a downset's labels and what is walked of its pairs."""
+    count = downset_count(instance) or MAX_DOWNSETS
+    return float(count * max(1, len(instance.tp_degrees)) * (max_sum(instance) + count / 2000))
+
+
 def table_supports(instance: StageInstance) -> str | None:
     """Whether the published program's table dp[D][k][s] is small enough to start."""
     count = downset_count(instance)

@@ -52,7 +52,7 @@ def test_list_of_an_instance_shows_who_takes_it_and_why_others_do_not(run: Run, 
     found = json.loads(out)
     assert (found["problem"], found["instance"], found["figures"]["devices"]) == ("stage_partitioning", "chain8", 3)
     methods = {each["name"]: each for each in found["methods"]}
-    steps = 0.5 * 9 * 9 * 2
+    steps = 9 * 2 * (3 + 9 / 2000)
     seconds = steps * seconds_per_step()["stage_partitioning/exact"]
     made = {"name": "exact", "claim": "exact", "refusal": None, "effort": steps, "predicted_s": seconds}
     assert methods["exact"] == made
