@@ -193,9 +193,11 @@ def _fewest(work: float, load: float, target: float, reduce_low: float, reduce_h
     if work <= target - reduce_low:
         return 1
     reduced = reducing * load  # (r - 1) / r of this on r devices
-    if max(reduced, reduce_low) >= target:
+    if reduce_low >= target or (work > target and reduced >= target):
         return NONE
-    fewest = max((work - reduced) / (target - reduced), work / (target - reduce_low), 2.0)
+    fewest = max(work / (target - reduce_low), 2.0)
+    if work > target:
+        fewest = max(fewest, (work - reduced) / (target - reduced))
     fewest = np.ceil(min(fewest, float(NONE)) - 1e-9)
     return NONE if reduced * (fewest - 1) / fewest > reduce_high else int(fewest)
 

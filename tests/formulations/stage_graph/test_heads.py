@@ -4,12 +4,14 @@ import math
 import random
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 
 from branching_cases import iteration_graph, partitions, passes_s, reduce_s, shares, stage_bytes
 
 from formulations.stage_graph.costs.costs import Costs, bits
 from formulations.stage_graph.iteration import search
 from formulations.stage_graph.iteration.heaviest import heaviest_stage
+from formulations.stage_graph.kernels.branches import NONE, _fewest
 from formulations.stage_graph.upsets.branches import EqualBranches, UnsuitableError
 from instances.problems.stage_graph import AffineTime, OperatorEdge, StageGraph
 from solvers.outcome import Stop, Watch
@@ -80,6 +82,9 @@ def test_no_plan_takes_fewer_devices(cases: int) -> None:
     for number in range(max(30, cases)):
         rng = random.Random(f"heads {number}")
         instance = equal_branches(rng)
+        if number % 3 == 0:  # reductions that take longer than the work
+            heavier = [replace(each, weight_bytes=10 * each.weight_bytes) for each in instance.operators]
+            instance = replace(instance, operators=tuple(heavier), memory_bytes=10 * instance.memory_bytes)
         try:
             branches = EqualBranches(Costs(instance), Watch())
         except UnsuitableError:
@@ -96,6 +101,17 @@ def test_no_plan_takes_fewer_devices(cases: int) -> None:
             refuted += _needed(branches, size, 0.9 * min(within), low, high) > instance.num_devices
             closed += _needed(branches, size, (1 - 1e-6) * min(within), low, high) > instance.num_devices
     assert refuted > 0.8 * tried > 0 and closed > 0.4 * tried, (tried, refuted, closed)
+
+
+def test_no_stage_needs_more_devices_than_it_takes() -> None:
+    """Of amounts in which work, the reduction, the target and the ends of a class come in every order."""
+    least = _fewest.py_func
+    for work, reduced in product((0.0, 1.0, 2.5, 4.0, 7.0, 9.5, 12.0), (0.0, 0.5, 2.0, 9.0, 11.0, 20.0)):
+        for target, low, high in product((1.0, 5.0, 10.0), (0.0, 1.0, 4.0, 8.0), (2.0, 5.0, 9.0, math.inf)):
+            sums = [(r, reduced * (r - 1) / r) for r in range(1, 30)]
+            fits = [r for r, own in sums if work / r + max(own, low) <= target and own <= high]
+            found = least(work, 1.0, target, low, high, reduced)
+            assert found <= min(fits, default=NONE), (work, reduced, target, low, high)
 
 
 def test_no_stage_of_the_heaviest_operator_takes_less(cases: int) -> None:
