@@ -12,8 +12,13 @@ from planner.cli.common import Out
 from planner.process.errors import UsageError
 
 _KINDS = ("galvatron", "megatron")
-#: Whose files an instance can be written as, with what reads and writes them.
-_TO = {"iopddl": "iopddl_json", "pipedream": "pipedream_profile", "dnn-partitioning": "placement_json"}
+#: Whose files an instance can be written as: the module that writes them, and of which problem.
+_TO = {
+    "iopddl": ("instances.readers.iopddl_json", "operator_strategies"),
+    "pipedream": ("instances.readers.pipedream_profile", "operator_partitioning"),
+    "dnn-partitioning": ("instances.readers.placement_json", "operator_partitioning"),
+    "amp": ("planner.training.record", "training_strategy"),
+}
 _Size = Annotated[str | None, typer.Option(metavar="SIZE", help="megatron: of a layer")]
 
 
@@ -50,7 +55,7 @@ def convert_command(
     from instances.readers import galvatron_profile, megatron_timers
     from instances.units import parse_bandwidth, parse_bytes
     from planner.cli.common import deliver
-    from planner.files.destinations import refuse_overwriting
+    from planner.files.destinations import refuse_outputs
     from planner.files.load import family_of, read_content, validate
     from planner.files.write import as_json
 
@@ -63,8 +68,7 @@ def convert_command(
         raise UsageError("FILE is missing; expected what was measured")
     if layers is None:
         raise UsageError("--layers is missing; expected how many there are")
-    if out is not None:
-        refuse_overwriting(out, profile)
+    refuse_outputs({"--out": out}, profile)
     degrees = _read("--tp", tp, parse_degrees)
     counts = tuple(_read("--layers", each, parse_count) for each in layers.split(","))
     rate = _read("--bandwidth", bandwidth, parse_bandwidth)
@@ -126,19 +130,18 @@ def convert_command(
 def _write(source: str, to: str, out: str | None) -> None:
     """An instance in the form of another tool's files."""
     from planner.cli.common import deliver
-    from planner.files.destinations import refuse_overwriting
+    from planner.files.destinations import refuse_outputs
     from planner.files.load import family_of, load
     from planner.files.write import as_json
 
     if to not in _TO:
         raise UsageError.unknown("--to", to, tuple(_TO))
-    instance = load(source)
-    expected = "operator_strategies" if to == "iopddl" else "operator_partitioning"
+    module, expected = _TO[to]
+    instance = load(source, problem=expected if to == "amp" else None)
     if family_of(instance).name != expected:
         raise UsageError.at("INSTANCE", family_of(instance).name, f"an instance of {expected} for --to {to}")
-    if out is not None:
-        refuse_overwriting(out, source)
-    content = import_module(f"instances.readers.{_TO[to]}").write(instance)
+    refuse_outputs({"--out": out}, source)
+    content = import_module(module).write(instance)
     deliver(content if isinstance(content, str) else as_json(content) + "\n", out)
 
 

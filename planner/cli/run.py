@@ -74,6 +74,9 @@ def run_command(
     alternative: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="PLAN is from alternatives: the N-th of its plans")
     ] = None,
+    budget: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="of alternatives, or AMP's: run N, the fastest is kept")
+    ] = None,
     passes: Annotated[
         str | None, typer.Option(metavar="PLAN", help="of microbatch_schedule: the order of passes (default: 1F1B)")
     ] = None,
@@ -89,34 +92,34 @@ def run_command(
     **settings: Any,
 ) -> None:
     """Run an iteration of a plan with torch, on processes of this machine; exit 1 if --check or a process fails."""
-    from planner.display.runs import show_run
+    from planner.display.runs import show_record, show_run
     from planner.process.signals import defer, end_if_pending, pending
     from planner.results.check import other_settings, read_plan
+    from planner.training.record import plans_of, run_in_order
     from planner.training.runtime.launch import InterruptedRunError, RunError
     from planner.training.runtime.run import read_alternative, read_orders, run_plan
     from planner.training.runtime.trace import chrome_trace
 
     if plan == instance == STANDARD:
         raise UsageError.at("PLAN", plan, "a file: INSTANCE is standard input")
+    if budget is not None and (alternative is not None or passes is not None):
+        raise UsageError.at("--budget", budget, "none with --alternative or --passes")
     sources = [plan, instance, model.rpartition(":")[0], *(each for each in (passes, topology) if each is not None)]
     refuse_outputs({"--trace": trace, "--out": out}, *sources)
     declared = view.load(instance, settings, topology)
     content = read_plan(plan) if alternative is None else read_alternative(plan, alternative)
-    for other in other_settings(declared, content, plan):
+    for other in other_settings(declared, content, plan) if budget is None else ():
         view.note(f"note: {other}")
+    settled: dict[str, Any] = {"backend": backend, "check": check, "time_limit": time_limit, "runtime": runtime}
+    settled["orders"] = None if passes is None else read_orders(passes)
+
+    def run(one: Any) -> Any:
+        return run_plan(one, declared, model, where=plan, **settled)
+
     with defer():
         try:
-            found = run_plan(
-                content,
-                declared,
-                model,
-                backend=backend,
-                check=check,
-                time_limit=time_limit,
-                runtime=runtime,
-                orders=None if passes is None else read_orders(passes),
-                where=plan,
-            )
+            record = None if budget is None else run_in_order(plans_of(content, declared, plan), run, budget)
+            found = run(content) if record is None else record.kept
         except RunError as error:
             NOTES.note(str(error))
             raise typer.Exit(1) from None
@@ -125,7 +128,7 @@ def run_command(
             raise typer.Exit(128 + (pending() or 0)) from None
         for line in found.printed.splitlines():
             view.note(line)
-        view.show(found, show_run)
+        view.show(found if record is None else record, show_run if record is None else show_record)
         files = {"--trace": (trace, chrome_trace(found)), "--out": (out, found.record(declared.name))}
         for option, (file, content) in files.items():
             if file is not None:

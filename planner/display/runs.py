@@ -11,6 +11,7 @@ from instances.units import size
 from planner.display.terminal import console, printable, table
 
 if TYPE_CHECKING:
+    from planner.training.record import Record
     from planner.training.runtime.fidelity import Fidelity, OrderFidelity
     from planner.training.runtime.run import Run
     from planner.training.trainers.exporting import Exported
@@ -79,6 +80,13 @@ def show_run(found: Run) -> None:
         out.print(
             "float32 may round so far in a large model: whether it is that or an error, float64 shows (1e-12 expected)"
         )
+
+
+def show_record(found: Record) -> None:
+    """Print a row for each plan that was tried in order, and the run of the fastest."""
+    rows = [(str(each.number), each.said, each.measured) for each in found.tried]
+    console().print(table(("plan", "", "step"), rows, title=f"the fastest is plan {found.fastest.number}", left=("",)))
+    show_run(found.kept)
 
 
 def _may_be_rounding(found: Run) -> bool:

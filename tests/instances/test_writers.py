@@ -147,7 +147,7 @@ def test_the_command_writes_files_and_refuses_in_a_line(tmp_path: Path, capsys: 
     capsys.readouterr()
     for words, said in (
         (["strategies", "--to", "pipedream"], "INSTANCE is 'operator_strategies'; expected an instance of"),
-        (["strategies", "--to", "alpa"], "--to is 'alpa'; expected one of iopddl"),
+        (["strategies", "--to", "xml"], "--to is 'xml'; expected one of amp, iopddl"),
         ([str(tmp_path / "small.json"), "--to", "iopddl"], "expected an instance of operator_strategies"),
         (["galvatron"], "FILE is missing"),
     ):

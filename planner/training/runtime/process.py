@@ -61,7 +61,8 @@ class Report:
     backward passes, ``collective_bytes`` what it sent to sum tensors in its replica, ``gradient_bytes`` to sum
     gradients with other replicas and stages, as a ring sends them. ``peak_bytes`` are all that it had on a GPU at most;
     ``None`` where that is not measured. Where replicas share optimizer states, ``weights`` are those of `gradients`'
-    parameters after a step, and ``state_bytes`` the states that it holds.
+    parameters after a step, and ``state_bytes`` the states that it holds. ``end_s`` is when all of its gradients were
+    summed; ``None`` where that is not measured.
     """
 
     rank: int
@@ -75,6 +76,7 @@ class Report:
     peak_bytes: int | None = None
     weights: Mapping[str, Any] = field(default_factory=dict)
     state_bytes: int = 0
+    end_s: float | None = None
 
 
 @dataclass
@@ -151,7 +153,7 @@ class Process:
             blocks.append(block)
         self.blocks = tuple(blocks)
 
-    def report(self, timings: Sequence[Timing]) -> Report:
+    def report(self, timings: Sequence[Timing], end_s: float) -> Report:
         """What came of it, gradients summed."""
         speaks = not self.duty.replica and not self.duty.shard
         gradients = {name: _on_cpu(each.grad) for name, each in self.parameters.items()} if speaks else {}
@@ -160,7 +162,7 @@ class Process:
         sent = self.bytes_sent, self.held_bytes, summed, self.gradient_bytes
         stepped = self.parameters if speaks and self.job.layout.shares_states else {}
         weights = {name: _on_cpu(each.detach()) for name, each in stepped.items()}
-        return Report(self.place, losses, gradients, *sent, tuple(timings), None, weights, self.state_bytes)
+        return Report(self.place, losses, gradients, *sent, tuple(timings), None, weights, self.state_bytes, end_s)
 
     def iterate(self) -> list[Timing]:
         """Run all passes; when each ran, once all that it waits for had come."""
@@ -384,6 +386,7 @@ def _step(shared: _Shared, groups: Mapping[tuple[int, ...], Any]) -> None:
 
 def run_together(members: Sequence[Process]) -> list[Report]:
     """Run the iteration with all stages of a process, in its order, and sum gradients."""
+    import torch
     from torch import distributed
 
     job, rank = members[0].job, members[0].rank
@@ -404,8 +407,11 @@ def run_together(members: Sequence[Process]) -> list[Report]:
         for member in members:
             member.wait()
     _reduce(job, members, groups)
+    if members[0].device.type == "cuda":
+        torch.cuda.synchronize(members[0].device)
+    end_s = time.perf_counter()
     distributed.barrier()
-    return [member.report(timings[member.place]) for member in members]
+    return [member.report(timings[member.place], end_s) for member in members]
 
 
 def _reduce(job: Job, members: Sequence[Process], groups: Mapping[tuple[int, ...], Any]) -> None:

@@ -59,8 +59,8 @@ class Numbers:
         Of weights after a step of Adam, as the errors above, and bytes of its states, where replicas share these.
     peak_bytes, memory_planned
         All that a process had on a GPU at most, and the memory by which the plan is judged; ``None``: not measured.
-    seconds
-        From the first pass to the end of the last one.
+    seconds, step_s
+        From the first pass to the end of the last one, and until gradients are summed; ``None``: not measured.
     measured, simulated
         The passes as they ran, from 0 on, and as the plan's times have them.
     resimulated_s
@@ -92,6 +92,7 @@ class Numbers:
     step_error: float | None
     state_bytes: tuple[int, ...]
     state_planned: tuple[float, ...]
+    step_s: float | None
 
 
 @dataclass(frozen=True)
@@ -117,6 +118,7 @@ class Run(Numbers):
             **self._collectives(),
             **self._states(),
             "seconds": self.seconds,
+            "step_seconds": self.step_s,
         }
 
     def _collectives(self) -> dict[str, list[float]]:
@@ -407,7 +409,15 @@ def _judge(
         step_error,
         tuple(report.state_bytes for report in reports),
         tuple(duty.states_planned for duty in made.duties),
+        _step_s(reports),
     )
+
+
+def _step_s(reports: Sequence[Report]) -> float | None:
+    """Seconds from the first pass until the last process has summed its gradients; ``None``: not measured."""
+    ends = [each.end_s for each in reports if each.end_s is not None]
+    start = min(each.start_s for report in reports for each in report.timings)
+    return max(ends) - start if len(ends) == len(reports) else None
 
 
 def _from_first(reports: Sequence[Report]) -> list[Timing]:

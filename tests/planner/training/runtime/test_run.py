@@ -149,7 +149,7 @@ def test_json_has_the_fields_of_the_interface(call: Any) -> None:
     found = json.loads(out)
     assert list(found) == [
         "ok", "processes", "loss_error", "gradient_error", "parameters", "parameters_compared",
-        "bytes_sent", "bytes_planned", "held_bytes", "held_planned", "seconds",
+        "bytes_sent", "bytes_planned", "held_bytes", "held_planned", "seconds", "step_seconds",
     ]  # fmt: skip
     assert found["loss_error"] is None and found["gradient_error"] is None and found["parameters_compared"] == 0
     # one stage sends each of 6 micro-batches forwards, the two replicas of the other 3 gradients each back
@@ -373,6 +373,28 @@ def test_alternatives_are_run_by_number(tmp_path: Path) -> None:
     file.write_text(json.dumps(first))
     with pytest.raises(UsageError, match="--alternative is 1; expected none: it has no alternatives"):
         read_alternative(str(file), 1)
+
+
+def test_of_several_plans_the_fastest_is_kept(call: Any, tmp_path: Path) -> None:
+    shared, whole, halves = (
+        plan(([0, 1, 2, 3, 4], 1), tp_degree=2),
+        plan(([0, 1, 2, 3, 4], 1)),
+        plan(([0, 1, 2, 3, 4], 2)),
+    )
+    record, out = {"alternatives": [{"plan": each} for each in (shared, whole, halves, whole)]}, tmp_path / "run.json"
+    code, printed, err = call(chain(), record, "language", "--budget", "2", "--check", "--json", "--out", str(out))
+    assert not err, err
+    found = json.loads(printed)
+    assert code == 0 and [(each["plan"], each["is_run"]) for each in found["tried"]] == [
+        (1, False),
+        (2, True),
+        (3, True),
+    ]
+    assert "tp_degree 2" in found["tried"][0]["reason"]
+    steps = {each["plan"]: each["seconds"] for each in found["tried"][1:]}
+    assert found["fastest"] == min(steps, key=steps.__getitem__)
+    assert steps[found["fastest"]] == found["step_seconds"] > found["seconds"] > 0
+    assert len(json.loads(out.read_text())["rows"]) == found["processes"] == found["fastest"] - 1
 
 
 def test_without_torch_there_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
