@@ -67,15 +67,15 @@ class Structure:
         return math.prod(math.comb(n + k, n) * math.comb(n + k + 1, n) // (n + 1) for n, k in sizes)
 
     def numbering(self) -> tuple[Array, Array]:
-        """``first`` and ``ranks`` of the branches (`kernels.branches.Upsets`)."""
-        branches = self.branches
+        """``first`` and ``ranks`` of the branches (`kernels.branches.Upsets`); too many have rank 0."""
+        branches, few = self.branches, self.num_upsets() <= MAX_UPSETS
         ranks = np.zeros((len(branches), max(map(len, branches)) + 1), np.int64)
         first = np.zeros(len(branches), np.bool_)
         stride, column = 1, 0
         for group in self.classes:
             first[column] = True
             for place in range(1, len(group) + 1):
-                for taken in range(len(group[0]) + 1):
+                for taken in range(len(group[0]) + 1) if few else ():
                     ranks[column, taken] = stride * math.comb(taken + place - 1, place)
                 column += 1
             stride *= math.comb(len(group) + len(group[0]), len(group))

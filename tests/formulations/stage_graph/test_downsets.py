@@ -12,7 +12,7 @@ from formulations.stage_graph import downsets
 from formulations.stage_graph.costs.costs import Costs
 from formulations.stage_graph.definition.problem import evaluate, violations
 from formulations.stage_graph.upsets import bounds, levels
-from formulations.stage_graph.upsets.branches import EqualBranches, UnsuitableError, structure_of
+from formulations.stage_graph.upsets.branches import EqualBranches, Structure, UnsuitableError, structure_of
 from instances.generators.branching import candle_uno, dlrm, mmt, sequential_transformer
 from instances.problems.stage_graph import AffineTime, Operator, OperatorEdge, StageGraph, TableTime
 from solvers.outcome import Limits, Status, Stop, Watch
@@ -123,6 +123,8 @@ def test_structures() -> None:
     assert structure_of(Costs(mmt(4, 8))).num_upsets() == 20_476
     assert [len(group) for group in structure_of(Costs(dlrm(3, 2))).classes] in ([3, 2], [2, 3])
     assert structure_of(Costs(sequential_transformer(4))).tail == ()
+    different = Structure((), tuple((tuple(range(first, first + 15)),) for first in range(0, 240, 15)))
+    assert different.num_upsets() == 2**64 and not different.numbering()[1].any()  # more than have a number
 
 
 def test_other_structures_are_refused() -> None:
