@@ -22,11 +22,20 @@ def show_nearby(found: Alternatives | Front, first: Result) -> None:
 def show_alternatives(found: Alternatives, first: Result) -> None:
     """Print the plans, what each takes more than the first, and what is proved of all others."""
     out, best, rows = console(), first.objective or 0.0, []
+    own = _differing([each["plan"] for each in found.plans])
     for place, each in enumerate(found.plans, 1):
         more = texts.percent(each["objective"] / best - 1 if best else 0.0)
-        rows.append((str(place), texts.number(each["objective"]), more, in_a_line(each["plan"])))
+        rows.append(
+            (
+                str(place),
+                texts.number(each["objective"]),
+                more,
+                *(str(each["plan"][name]) for name in own),
+                in_a_line(each["plan"]),
+            )
+        )
     out.print(f"alternatives: plans that differ in {found.sense}", highlight=False)
-    out.print(table(("", f"objective, {first.unit}", "more", _heading(first.plan)), rows))
+    out.print(table(("", f"objective, {first.unit}", "more", *own, _heading(first.plan)), rows))
     others = found.to_json()["bound_of_others"]
     if others is not None:
         words = f"no other plan is below {texts.with_unit(others, first.unit)}"
@@ -43,8 +52,16 @@ def show_front(found: Front) -> None:
     out = console()
     names = [*found.axes, *(name for name in found.units if name not in found.axes)]
     heads = [f"{name}, {found.units[name]}".rstrip(", ") for name in names]
-    heads.append(_heading(found.points[0].plan if found.points else None))
-    rows = ([*(texts.number(each.amounts[name]) for name in names), in_a_line(each.plan)] for each in found.points)
+    own = _differing([each.plan for each in found.points])
+    heads += [*own, _heading(found.points[0].plan if found.points else None)]
+    rows = (
+        [
+            *(texts.number(each.amounts[name]) for name in names),
+            *(str(each.plan[name]) for name in own),
+            in_a_line(each.plan),
+        ]
+        for each in found.points
+    )
     out.print(f"front of {', '.join(found.axes)}", highlight=False)
     out.print(table(heads, rows))
     words = "no plan beats any of these" if found.is_complete else "incomplete: points may be missing or be beaten"
@@ -61,6 +78,13 @@ def show_sweep(rows: Sequence[SweepRow], unit: str) -> None:
         counts = (row.grad_accum, row.microbatch_size, row.microbatches)
         shown.append([*map(str, counts), row.status, *numbers, f"{row.seconds:.2f}"])
     console().print(table(heads, shown, title="gradient accumulation and micro-batch size", left=["status"]))
+
+
+def _differing(plans: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The fields of plans, numbers or words, in which some differ."""
+    first = plans[0] if plans else {}
+    plain = (name for name, value in first.items() if isinstance(value, int | float | str))
+    return [name for name in plain if any(each[name] != first[name] for each in plans)]
 
 
 def _heading(plan: Mapping[str, Any] | None) -> str:

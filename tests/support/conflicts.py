@@ -12,6 +12,7 @@ from itertools import combinations, islice, pairwise, permutations, product
 from typing import Any
 
 from branching_cases import depths, partitions, stage_bytes, tp_degrees
+from oracles import training_strategy
 from oracles.hierarchical_partitioning import BruteForce as HierarchicalBruteForce
 from oracles.mesh_tiling import covers
 from oracles.operator_partitioning import ROUNDING, shapes, stage_memory
@@ -263,10 +264,35 @@ def _meets(order: tuple[tuple[int, int, int, int], ...], wanted: list[Requiremen
     return all(each.holds(value) for each, value in zip(wanted, values, strict=True))
 
 
+def strategy_plan(instance: Any, dropped: Left) -> bool:
+    """Training strategies: each layout of the definition, by the oracle's own memory; degrees meet what is required."""
+    (rules, texts, free), flat = dropped, instance.flat
+    largest = max(t for layer in flat.layers for t in layer.tmpcs)
+    levels, schedules = instance.levels, (*instance.schedules, *["1f1b"] * ("schedule" in rules))
+    if "sharding" in rules:
+        parts = (0.0, instance.sharded_per_weight, instance.gradients_per_weight, 1.0)
+        held = [(x.static_bytes, x.weight_bytes) for each in flat.layers for own in each.tmpcs.values() for x in own]
+        more = (k for k in range(4) if all(static >= sum(parts[: k + 1]) * (1 - 1e-12) * own for static, own in held))
+        levels = tuple(sorted({*levels, *more}))
+    nothing = {t: (Tmpc("nothing", 0.0, 0.0, 0.0, 0.0),) for t in range(1, largest + 1)}
+    layers = tuple(replace(x, tmpcs=nothing, weight_times={}) if x.id in free else x for x in flat.layers)
+    most = 1000 if "devices" in rules else flat.num_devices
+    memory, dp = (1e15 if "memory" in rules else flat.memory_bytes), None if "max-dp" in rules else flat.max_dp_degree
+    flat = replace(flat, layers=layers, num_devices=most, memory_bytes=memory, max_dp_degree=dp)
+    own = {v: replace(x, expert_weight_bytes=0.0) if v in free else x for v, x in instance.exchanged.items()}
+    tried = replace(instance, flat=flat, sharding=levels, schedules=schedules, exchanged=own, requirements=())
+    wanted = kept_requirements(instance, texts)
+    for degrees, fits in training_strategy.fitting(tried):
+        if all(each.holds(degrees[each.quantity]) for each in wanted) and any(True for _ in fits):
+            return True
+    return False
+
+
 HAS_PLAN: dict[str, Callable[[Any, Left], bool]] = {
     "stage_partitioning": flat_plan, "layer_assignment": layers_plan, "operator_partitioning": operators_plan,
     "stage_graph": stage_graph_plan, "tmpc_knapsack": knapsack_plan, "flushed_partitioning": flushed_plan,
     "hierarchical_partitioning": hierarchical_plan, "mesh_tiling": mesh_plan,
+    "training_strategy": strategy_plan,
 }  # fmt: skip
 
 NOTHING: Left = (set(), set(), set())
@@ -338,6 +364,16 @@ def _short(name: str, instance: Any, rng: random.Random) -> Any:
         memory = flat.memory_bytes * rng.choice([0.6, 1.0, 1.5])
         flat = replace(flat, num_microbatches=min(flat.num_microbatches, rng.randint(1, 4)), memory_bytes=memory)
         return replace(instance, flat=flat) if len(flat.layers) <= 2 else None
+    if name == "training_strategy":
+        flat = replace(instance.flat, memory_bytes=instance.flat.memory_bytes * rng.choice([0.1, 0.3, 1.0]))
+        instance = replace(instance, flat=flat)
+        if len(flat.layers) > 4 or flat.num_microbatches > 4:
+            return None
+        more = rng.choice([None, None, training_strategy.sharing_more, training_strategy.exchanging])
+        instance = instance if more is None else more(rng, instance)
+        names = rng.sample(["pp_degree", "tp_degree", "dp_degree", "num_stages"], rng.choice([0, 0, 1, 2]))
+        made = [Requirement(each, (), rng.choice(["<=", ">=", "=="]), rng.randint(1, 3)) for each in names]
+        return replace(instance, requirements=tuple(map(str, made)))
     if math.prod(len(node.options) for node in instance.nodes) > 300 or not instance.nodes:
         return None
     instance = replace(instance, capacity_bytes=instance.capacity_bytes * rng.choice([0.1, 0.5, 1.0]))

@@ -7,6 +7,7 @@ from typing import Any
 
 from formulations.operator_partitioning.definition.problem import most_memory
 from formulations.stage_graph.definition.problem import memory_bytes
+from formulations.training_strategy.definition.problem import peak_memory
 from planner.files.load import family_of
 
 MOST_PLANS = 3_000
@@ -28,7 +29,10 @@ def of_stage_graph(instance: Any, plan: Any) -> float:
     return max(memory_bytes(instance, stage) for stage in plan.stages)
 
 
-OTHERS = {"operator_partitioning": most_memory, "stage_graph": of_stage_graph, "layer_assignment": fullest}
+OTHERS = {
+    "operator_partitioning": most_memory, "stage_graph": of_stage_graph, "layer_assignment": fullest,
+    "training_strategy": lambda instance, plan: max(peak_memory(instance, plan)),
+}  # fmt: skip
 
 
 def everything(instance: Any) -> list[dict[str, float]] | None:
@@ -53,6 +57,8 @@ def taken(instance: Any, content: dict[str, Any], plan: Any) -> dict[str, float]
     family = family_of(instance)
     if family.name in OTHERS:
         devices = {"devices": sum(each.devices for each in plan.stages)} if family.name == "stage_graph" else {}
+        if "pp_degree" in content:
+            devices["devices"] = content["pp_degree"] * content["tp_degree"] * content["dp_degree"]
         return {"time": family.evaluate(instance, plan), "memory": OTHERS[family.name](instance, plan), **devices}
     flat, is_gpipe = getattr(instance, "flat", instance), getattr(instance, "schedule", "") == "gpipe"
     tmpcs = {(layer.id, t, x.id): x for layer in flat.layers for t, found in layer.tmpcs.items() for x in found}

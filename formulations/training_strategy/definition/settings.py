@@ -199,10 +199,17 @@ def _sharing(instance: StrategyInstance, levels: tuple[int, ...] | None, where: 
         if dtype not in _OF_DTYPES:
             return instance
         made = replace(instance, sharded_per_weight=_SHARED[_OF_DTYPES[str(dtype)]])
-    held = (x for layer in made.flat.layers for found in layer.tmpcs.values() for x in found if x.weight_bytes)
-    most = min((x.static_bytes / x.weight_bytes for x in held), default=math.inf) * (1 + ROUNDED)
-    known = tuple(level for level in range(MOST_SHARED + 1) if shared_per_weight(made, level) <= most)
+    known = shareable(made)
     return replace(made, sharding=levels or known) if levels or len(known) > 1 else instance
+
+
+def shareable(instance: StrategyInstance) -> tuple[int, ...]:
+    """The levels that static bytes have, where an instance says what states there are; else those that it has."""
+    if not instance.sharded_per_weight:
+        return instance.levels
+    held = (x for layer in instance.flat.layers for found in layer.tmpcs.values() for x in found if x.weight_bytes)
+    most = min((x.static_bytes / x.weight_bytes for x in held), default=math.inf) * (1 + ROUNDED)
+    return tuple(level for level in range(MOST_SHARED + 1) if shared_per_weight(instance, level) <= most)
 
 
 _DECLARED = "static_bytes are as declared, not as {} holds weights: no data type of 16 bits says what is in them"

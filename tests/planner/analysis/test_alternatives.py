@@ -42,6 +42,9 @@ def class_of(content: dict[str, Any]) -> Any:
     """What the documentation says that distinct plans differ in."""
     if "lengths" in content:
         return tuple(content["lengths"])
+    if "chunks" in content:
+        left_out = {"chunks", "tmpcs", "num_microbatches", "sharded"}
+        return tuple(content[name] for name in sorted({*content} - left_out))
     stages = content["stages"]
     if "replicas" in content:
         return frozenset(zip(map(frozenset, stages), content["replicas"], strict=True))
@@ -64,7 +67,7 @@ def listed(found: study.Alternatives, classes: dict[Any, float]) -> list[float]:
 #: A part of the cases where models are solved for each part of the plans.
 SHARE = {
     "stage_partitioning": 3, "flushed_partitioning": 13, "layer_assignment": 5, "operator_partitioning": 8,
-    "stage_graph": 13,
+    "stage_graph": 13, "training_strategy": 8,
 }  # fmt: skip
 #: By default of some problems those that have several plans, found soon.
 FEW = {"stage_graph": (1, 5, 6), "flushed_partitioning": (0, 6, 7)}

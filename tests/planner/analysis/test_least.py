@@ -23,6 +23,7 @@ KINDS = {
     "stage_partitioning": (("devices", "memory"), 2),
     "flushed_partitioning": (("devices", "memory"), 2),
     "stage_graph": (("devices", "memory"), 4),
+    "training_strategy": (("devices", "memory"), 4),
     "layer_assignment": (("memory",), 8),
     "operator_partitioning": (("memory",), 8),
 }

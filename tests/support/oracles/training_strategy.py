@@ -247,11 +247,19 @@ def priced_plans(
 
     And of each chunk what is summed beside passes: how long before its last pass ends that is ready, and its time.
     """
+    for of, found in fitting(instance):
+        m = instance.flat.num_microbatches // of["dp_degree"]
+        for chunks, sums, buckets in found:
+            yield of["schedule"], of["pp_degree"], of["virtual_stages"], m, chunks, sums, buckets
+
+
+def fitting(instance: StrategyInstance) -> Iterator[tuple[dict[str, Any], Iterator]]:
+    """The degrees and the schedule of each layout, and its prices in every way that fits (`_run`)."""
     for t, d, schedule, V, p, cuts in layouts(instance):
-        m = instance.flat.num_microbatches // d
+        moments = _moments(schedule, p, instance.flat.num_microbatches // d, V)
         for by in _shared(instance, p, t, d):
-            for chunks, sums, buckets in _run(instance, cuts, t, d, p, schedule, _moments(schedule, p, m, V), by):
-                yield schedule, p, V, m, chunks, sums, buckets
+            of = {"pp_degree": p, "tp_degree": t, "dp_degree": d, "virtual_stages": V, "num_stages": p * V}
+            yield of | {"schedule": schedule}, _run(instance, cuts, t, d, p, schedule, moments, by)
 
 
 def layouts(instance: StrategyInstance) -> Iterator[tuple[int, int, str, int, int, list[list[Any]]]]:
