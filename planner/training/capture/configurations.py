@@ -13,7 +13,7 @@ a forward pass, P bytes of parameters, A bytes of a tensor between devices.
 * t > 1, by columns and rows (Megatron-LM): ops that are shared, and what they save, take 1/t of each; others the
   whole. All-reduces of 2 (t-1)/t A bytes over the links of the server: forward the outputs of row products, backward
   the inputs of column products. With sequence parallelism the rest of a block takes 1/t as well; its gathers and
-  scatters together are as large as the all-reduces.
+  scatters together are as large as the all-reduces, and backward passes gather the inputs of column products again.
 * Recomputation: one forward pass more; inputs alone are kept for each micro-batch in flight.
 * Working set: what the backward pass of a node has for a moment (`working_set`), and what is computed again for it. A
   device needs the largest of its nodes, once. The most that two nodes need is taken from the memory of every device (at
@@ -32,16 +32,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from instances.generators.hardware import DTYPES, Hardware
-from instances.generators.transformer import RECOMPUTE, VANILLA
+from instances.generators.transformer import RECOMPUTE, SEQUENCE, VANILLA
 from instances.problems.stage_partitioning import Tmpc
 from instances.rules import NodeId
 from planner.training.capture.captured import Captured, Node, Parameter, edge_bytes
 from planner.training.capture.choices import Choices, Work
 from planner.training.capture.ops import LOOKUPS
-from planner.training.capture.sharding import Sharding, ring, sharding, weight_products
+from planner.training.capture.sharding import Sharding, exchanged_bytes, sharding, weight_products
 from planner.training.capture.working_set import working_bytes
 
-SEQUENCE = "sequence parallel"
 #: Bytes of gradients and of the optimiser's states for each byte of parameters: Adam, with 32-bit weights of its own
 #: where those of the model are 16 bits.
 GRADIENTS = 1.0
@@ -165,9 +164,8 @@ class Configurations:
                 part = size * (1 / t if maker in split else rest)
                 saved += part
                 inside += part if maker in own else 0.0
-        reduce = ring(t) / self.link_rate
-        forward_link = reduce * rule.forward_bytes if rule is not None else 0.0
-        backward_link = reduce * rule.backward_bytes if rule is not None else 0.0
+        moved = (0.0, 0.0) if rule is None else exchanged_bytes(rule, t, sequence)
+        forward_link, backward_link = moved[0] / self.link_rate, moved[1] / self.link_rate
         backward = sum(self.times_back(op) * spent for op, spent in seconds.items())
         backward += 2 * sum(sizes[table] for table in self.tables(node)) / self.memory_rate
         return Share(

@@ -42,6 +42,19 @@ def ring(degree: int) -> float:
     return 2 * (degree - 1) / degree
 
 
+def exchanged_bytes(rule: Sharding, degree: int, sequence: bool) -> tuple[float, float]:
+    """Bytes that each of the devices that share a node sends in a forward and in a backward pass.
+
+    All-reduces without sequence parallelism. With it the inputs of column products are gathered and the outputs of row
+    products scattered, backwards the other way round, and the inputs are gathered again for the gradients of weights.
+    """
+    sums = ring(degree)
+    if not sequence:
+        return sums * rule.forward_bytes, sums * rule.backward_bytes
+    once = sums / 2 * (rule.forward_bytes + rule.backward_bytes)
+    return once, once + sums / 2 * rule.backward_bytes
+
+
 def sharding(captured: Captured, node: Node) -> Sharding | None:
     """How a node is split among devices; ``None`` where no rule is known, and each device computes the whole.
 

@@ -15,7 +15,7 @@ from typing import Any
 from formulations.microbatch_schedule.definition.plan import SchedulePlan
 from formulations.simulation.orders import SCHEDULES
 from formulations.simulation.simulate_graph import kfkb
-from instances.generators.transformer import RECOMPUTE, VANILLA
+from instances.generators.transformer import RECOMPUTE, SEQUENCE, VANILLA
 from instances.problems.operator_partitioning import OperatorInstance, TrainingMemory
 from instances.problems.pipeline_placement import PlacementInstance
 from instances.problems.stage_partitioning import CostModel
@@ -24,8 +24,8 @@ from planner.process.errors import UsageError
 from planner.training.capture.choices import WORKING_SET
 from planner.training.runtime.origin import granularity_of
 
-#: TMPCs of imported instances that are split by columns and rows, and nothing else.
-_SPLIT = (VANILLA, RECOMPUTE)
+#: TMPCs of imported instances that are split by columns and rows, and those that share sequences besides.
+_SPLIT, _SEQUENCES = (VANILLA, RECOMPUTE), (SEQUENCE, f"{SEQUENCE}, {RECOMPUTE}")
 
 
 @dataclass(frozen=True)
@@ -128,6 +128,8 @@ class Layout:
         Empty: each duty is a process of its own. With n processes the duties n apart are those of one.
     shares_states
         Replicas share the optimizer's states, and make a step (ZeRO 1).
+    sequences
+        Nodes between whose products the processes of a replica share sequences.
     """
 
     stage_of: Mapping[NodeId, int]
@@ -139,6 +141,7 @@ class Layout:
     keeps_inputs: bool = False
     turns: tuple[tuple[int, ...], ...] = ()
     shares_states: bool = False
+    sequences: frozenset[NodeId] = frozenset()
 
     @property
     def num_processes(self) -> int:
@@ -287,7 +290,7 @@ def _of_stages(instance: Any, plan: Any, in_flight: Sequence[int], orders: Seque
 
     layers = {layer.id: layer for layer in instance.layers}
     stage_of = {node: number for number, stage in enumerate(plan.stages) for node in stage.nodes}
-    duties, recomputed = [], set()
+    duties, recomputed, sequences = [], set(), set()
     reserve = float(instance.options.get(WORKING_SET, 0.0))
     for number, (stage, s) in enumerate(zip(plan.stages, in_flight, strict=True)):
         chosen = {
@@ -297,7 +300,11 @@ def _of_stages(instance: Any, plan: Any, in_flight: Sequence[int], orders: Seque
         _expect_known_split(instance, stage, f"of stage {number}")
         recomputed |= {node for node, x in chosen.items() if "recomp" in x.id}
         crossing = [edge for edge in instance.edges if (edge.source in chosen) != (edge.target in chosen)]
-        moved = math.fsum(edge.bytes for edge in crossing)
+        shared = {node for node, x in chosen.items() if x.id in _SEQUENCES}
+        sequences |= shared
+        parts = [edge for edge in crossing if shared & {edge.source, edge.target}]
+        moved = math.fsum(edge.bytes for edge in crossing if edge not in parts)
+        each_moved = math.fsum(edge.bytes for edge in parts) / stage.tp_degree
         spread = math.fsum(
             chosen[edge.source].sync_backward_bytes.get(edge.target, 0.0)
             if edge.source in chosen
@@ -316,7 +323,7 @@ def _of_stages(instance: Any, plan: Any, in_flight: Sequence[int], orders: Seque
             own = range(replica, N, d)
             order = kfkb(len(own), held, 1) if orders is None else orders[number]
             apart = weights if "W" in order else 0.0
-            sent = moved * (shard == 0) + spread * (shard < max(1, t - 1))
+            sent = moved * (shard == 0) + each_moved + spread * (shard < max(1, t - 1))
             duties.append(
                 Duty(
                     number,
@@ -336,7 +343,8 @@ def _of_stages(instance: Any, plan: Any, in_flight: Sequence[int], orders: Seque
     edges = {(stage_of[edge.source], stage_of[edge.target]) for edge in instance.edges}
     joined = tuple(sorted((u, v) for u, v in edges if u != v))
     relayed = instance.cost_model is CostModel.RUNTIME
-    return Layout(stage_of, frozenset(recomputed), tuple(duties), instance.num_microbatches, joined, relayed)
+    count, kept_apart = instance.num_microbatches, frozenset(sequences)
+    return Layout(stage_of, frozenset(recomputed), tuple(duties), count, joined, relayed, sequences=kept_apart)
 
 
 def _expect_known_split(instance: Any, stage: Any, where: str) -> None:
@@ -347,8 +355,9 @@ def _expect_known_split(instance: Any, stage: Any, where: str) -> None:
         rule = "1: how tensors are split is known of imported models alone"
         raise UsageError.at("PLAN", f"tp_degree {stage.tp_degree} {where}", rule)
     for node, tmpc in stage.tmpcs.items():
-        if tmpc not in _SPLIT:
-            raise UsageError.at("PLAN", f"TMPC {tmpc} of node {node} {where}", f"{' or '.join(_SPLIT)}, which are run")
+        if tmpc not in (*_SPLIT, *_SEQUENCES):
+            rule = f"{', '.join(_SPLIT)} or those of {SEQUENCE}, which are run"
+            raise UsageError.at("PLAN", f"TMPC {tmpc} of node {node} {where}", rule)
 
 
 def _of_stage_graph(instance: Any, plan: Any) -> Layout:

@@ -6,6 +6,7 @@ replica is several processes (tensor parallelism), the first of them receives, a
 never wait, so that only the order of passes decides who waits for whom.
 """
 
+import itertools
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
@@ -119,6 +120,7 @@ class Process:
         self.owners = job.layout.owners()
         self.incoming = [each for each in job.stages.tensors if self.stage in each.targets]
         self.outgoing = [each for each in job.stages.tensors if each.source == self.stage]
+        self.parts = {each.name: each.dim for each in self.incoming if self.stage in each.shared}
         self.number = {(each.name, each.source): number for number, each in enumerate(job.stages.tensors)}
         self.lines: dict[tuple[int, int, bool], Any] = first.lines if first else {} if job.is_tagged else _lines(job)
         self.kept: dict[int, _Kept] = {}
@@ -211,11 +213,11 @@ class Process:
         values = self.compute(sample, received)
         kept = self.kept[sample]
         for each in self.outgoing:
+            own = self._own(each, values[each.name])
             if each.has_gradient:  # the tensor itself is no longer needed here
-                kept.sent[each.name] = torch.autograd.graph.get_gradient_edge(values[each.name])
-            if not self.duty.shard:
-                for taker in each.targets:
-                    self._send(values[each.name], each, self.owners[taker, sample], sample, True)
+                kept.sent[each.name] = torch.autograd.graph.get_gradient_edge(own)
+            for taker in each.targets:
+                self._pass_on(own, each, taker, sample, True)
         kept.loss = self.loss(values, sample)
 
     def compute(self, sample: int, received: dict[str, Any]) -> dict[str, Any]:
@@ -225,6 +227,7 @@ class Process:
         leaves = self.job.program.leaves(sample)
         moved = [each.to(self.device) if isinstance(each, torch.Tensor) else each for each in leaves]
         values = {**dict(zip(self.job.stages.inputs, moved, strict=True)), **received}
+        values |= {name: self._part(received[name], dim) for name, dim in self.parts.items()}
         kept = self.kept[sample] = _Kept(received, {})
         save = self._saver(kept.storages, moved)
         with torch.autograd.graph.saved_tensors_hooks(save, lambda saved: saved):
@@ -243,7 +246,7 @@ class Process:
         import torch
         from torch.utils.checkpoint import checkpoint
 
-        given = [values[name] for name in block.inputs]
+        given = [self._moved(block, name, values[name]) for name in block.inputs]
         if not block.recomputed:
             made = block.module(*given)
         else:
@@ -276,7 +279,7 @@ class Process:
     def loss(self, values: Mapping[str, Any], sample: int) -> Any:
         """The stage's part of the loss of a sample, noted; ``None`` if it makes no output that adds to it."""
         parts = [
-            self.job.objective.part(values[name], output, sample)
+            self.job.objective.part(self._moved(None, name, values[name]), output, sample)
             for output, name in self.job.stages.results[self.stage]
         ]
         found = [part for part in parts if part is not None]
@@ -308,9 +311,8 @@ class Process:
                 torch.autograd.backward(roots, gradients)
             found = [leaf.grad for leaf in leaves.values()]
         for each, gradient in zip((each for each in self.incoming if each.has_gradient), found, strict=True):
-            if not self.duty.shard:
-                sent = torch.zeros_like(leaves[each.name]) if gradient is None else gradient
-                self._send(sent, each, self.owners[each.source, sample], sample, False)
+            sent = torch.zeros_like(leaves[each.name]) if gradient is None else gradient
+            self._pass_on(sent, each, each.source, sample, False)
 
     def _backward_to_weights(self, sample: int) -> None:
         """The gradients of weights, whose way back to them is gone once more."""
@@ -319,6 +321,44 @@ class Process:
         kept = self.kept.pop(sample)
         if kept.roots:
             torch.autograd.backward(kept.roots, kept.gradients)
+
+    def _moved(self, block: Block | None, name: str, value: Any) -> Any:
+        """A value as a block takes it, whole or this process's part of a sequence; whole for none."""
+        if self.mesh is None:
+            return value
+        from planner.training.runtime.sharded import share_of, whole
+
+        dims = block.split.sequences.dims if block and block.split and block.split.sequences else {}
+        return share_of(value, dims[name], self.mesh) if name in dims else whole(value)
+
+    def _part(self, tensor: Any, dim: int) -> Any:
+        """This process's part of a tensor, plain, as one that is shared."""
+        from planner.training.runtime.sharded import part_of
+
+        return part_of(tensor, dim, self.mesh)
+
+    def _own(self, each: Tensor, value: Any) -> Any:
+        """What this process has of a tensor that goes to other stages, as a plain one."""
+        if self.stage not in each.shared:
+            return self._moved(None, each.name, value)
+        from planner.training.runtime.sharded import share_of
+
+        return share_of(value, each.dim, self.mesh).to_local()
+
+    def _parts(self, each: Tensor, stage: int, sample: int) -> dict[int, tuple[int, int]]:
+        """What the duties of a stage that exchange a tensor with other stages have of its dimension: start and end."""
+        first, length = self.owners[stage, sample], max(1, each.shape[each.dim]) if each.shape else 1
+        t = self.job.layout.duties[first].degree if stage in each.shared else 1
+        return {first + shard: (shard * length // t, (shard + 1) * length // t) for shard in range(t)}
+
+    def _pass_on(self, tensor: Any, each: Tensor, stage: int, sample: int, is_forward: bool) -> None:
+        """Send what this process has of a tensor to those of a stage that have a part of it."""
+        start, end = self._parts(each, self.stage, sample).get(self.place, (0, 0))
+        for to, (first, last) in self._parts(each, stage, sample).items():
+            low, high = max(start, first), min(end, last)
+            if low < high:
+                part = tensor if (low, high) == (start, end) else tensor.narrow(each.dim, low - start, high - low)
+                self._send(part, each, to, sample, is_forward)
 
     def _send(self, tensor: Any, each: Tensor, to: int, sample: int, is_forward: bool) -> None:
         """Send to a duty, by its number; within a process it is only kept."""
@@ -331,23 +371,37 @@ class Process:
             return
         group, tag = (None, tag) if self.job.is_tagged else (self.lines[self.place, to, is_forward], 0)
         self.unsent.append((distributed.isend(data, rank, group=group, tag=tag), data))
-        self.bytes_sent += each.num_bytes
+        self.bytes_sent += data.numel() * data.element_size()
 
     def _receive(self, each: Tensor, stage: int, sample: int, is_forward: bool) -> Any:
         import torch
-        from torch import distributed
 
-        source = self.place - 1 if self.duty.shard else self.owners[stage, sample]
-        rank, tag = self.job.layout.rank_of(source), self._tag(each, sample, is_forward)
-        if rank == self.rank:
-            data = self.box.pop((source, self.place, tag))
-        else:
-            data = torch.empty(each.shape, dtype=each.dtype, device=self.device)
-            group, tag = (None, tag) if self.job.is_tagged else (self.lines[source, self.place, is_forward], 0)
-            distributed.recv(data, rank, group=group, tag=tag)
-        if self.duty.shard + 1 < self.duty.degree:
+        start, end = self._parts(each, self.stage, sample).get(self.place, (0, 0))
+        shape, came = list(each.shape), []
+        for source, (first, last) in self._parts(each, stage, sample).items():
+            low, high = max(start, first), min(end, last)
+            if low < high:
+                shape[each.dim : each.dim + 1] = [high - low] if shape else []
+                came.append(self._take(each, shape, source, sample, is_forward))
+        if not came:  # the process before passes on what all have whole
+            came.append(self._take(each, each.shape, self.place - 1, sample, is_forward))
+        data = came[0] if len(came) == 1 else torch.cat(came, each.dim)
+        if self.stage not in each.shared and self.duty.shard + 1 < self.duty.degree:
             self._send(data, each, self.place + 1, sample, is_forward)
         return data.requires_grad_() if is_forward and each.has_gradient else data
+
+    def _take(self, each: Tensor, shape: Sequence[int], source: int, sample: int, is_forward: bool) -> Any:
+        """A message from a duty, by its number."""
+        import torch
+        from torch import distributed
+
+        rank, tag = self.job.layout.rank_of(source), self._tag(each, sample, is_forward)
+        if rank == self.rank:
+            return self.box.pop((source, self.place, tag))
+        data = torch.empty(*shape, dtype=each.dtype, device=self.device)
+        group, tag = (None, tag) if self.job.is_tagged else (self.lines[source, self.place, is_forward], 0)
+        distributed.recv(data, rank, group=group, tag=tag)
+        return data
 
     def _tag(self, each: Tensor, sample: int, is_forward: bool) -> int:
         """The number of a message, the same to all stages that take a tensor."""
@@ -431,10 +485,11 @@ def _reduce(job: Job, members: Sequence[Process], groups: Mapping[tuple[int, ...
                 share.grad = gradient.redistribute(placements=share.placements)
                 member.sum(share, each, groups, shared)
     _step(shared, groups)
-    for block in (block for member in members for block in member.sharded):
+    for own, block in ((member, block) for member in members for block in member.sharded):
         for path, gradient in block.gradients().items():
             parameter = attribute(block.inner, path)
             parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
+        own.gradient_bytes += block.summed_bytes
         if job.layout.shares_states:
             for path, weight in block.weights().items():
                 attribute(block.inner, path).detach().copy_(weight)
@@ -468,11 +523,16 @@ def _lines(job: Job) -> dict[tuple[int, int, bool], Any]:
     made, owners = job.layout, job.layout.owners()
     shards = (number for number, duty in enumerate(made.duties) if duty.shard)
     found = {(number - 1, number, way) for number in shards for way in (True, False)}
+
+    def having(each: Tensor, stage: int, sample: int) -> range:
+        first = owners[stage, sample]
+        return range(first, first + (made.duties[first].degree if stage in each.shared else 1))
+
     for each in job.stages.tensors:
         for taker in each.targets:
             for sample in range(made.num_samples):
-                source, to = owners[each.source, sample], owners[taker, sample]
-                found |= {(source, to, True), (to, source, False)}
+                for source, to in itertools.product(*(having(each, stage, sample) for stage in (each.source, taker))):
+                    found |= {(source, to, True), (to, source, False)}
     pairs = {line: sorted(map(made.rank_of, line[:2])) for line in sorted(found)}
     return {line: distributed.new_group(pair) for line, pair in pairs.items() if pair[0] != pair[1]}
 

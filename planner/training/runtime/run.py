@@ -213,7 +213,7 @@ def run_plan(
         import torch
 
         torch.set_num_threads(1)  # a pool of threads does not survive a fork
-        found = program(model, graph_of(instance), made.num_samples, by_node)
+        found = program(model, graph_of(instance), made.num_samples, by_node, made.sequences)
         try:
             numbers = run_program(found, made, folder, begin, backend, check, deadline, runtime)
         except RunError as error:

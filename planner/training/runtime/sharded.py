@@ -5,23 +5,28 @@ the gradient of which is summed when it leaves; a product by rows gives a partia
 Between the two, DTensor carries shares through the ops of the graph. ``parallelize_module`` cuts modules; a block of an
 exported graph has none, so its parameters are cut here.
 
-Source: Megatron-LM (columns, then rows); torch.distributed.tensor of PyTorch 2.13, public.
+With sequence parallelism each process has its part of the tokens of what lies outside of these products: DTensors
+carry it through norms and sums. Operands of products by columns are gathered, and for the gradients of weights once
+more, sums of products by rows are scattered. The gradient of a weight that all have whole is summed at the end.
+
+Source: Megatron-LM (columns, then rows), Korthikanti et al. 2022, section 4.2.2 (sequences); torch.distributed.tensor
+of PyTorch 2.13, public.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import fx
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor, Replicate, Shard
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 from torch.utils import _pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from planner.training.capture.ops import ATTENTION
 from planner.training.capture.sharding import ring
 from planner.training.runtime.program import attribute
-from planner.training.runtime.splits import Cut, Split, slice_of
+from planner.training.runtime.splits import Column, Cut, Split, slice_of
 
 aten: Any = torch.ops.aten
 _PRODUCTS = (aten.matmul.default, aten.bmm.default)
@@ -42,16 +47,37 @@ class Sharded(torch.nn.Module):  # type: ignore[misc]
         super().__init__()
         self.inner, self.split, self.mesh = inner, split, mesh
         self.shares = {path: _share(attribute(inner, path), cut, mesh) for path, cut in split.cuts.items()}
-        for number, share in enumerate(self.shares.values()):
-            self.register_parameter(f"share {number}", share)
+        #: With sequence parallelism: parameters that all processes have whole, each with a part of their gradients.
+        self.wholes: dict[str, Any] = {}
+        if split.sequences is not None:
+            paths = dict.fromkeys(str(each.target) for each in inner.graph.nodes if each.op == "get_attr")
+            for path in (path for path in paths if path not in split.cuts):
+                each = attribute(inner, path)
+                if isinstance(each, torch.nn.Parameter) and each.requires_grad:
+                    self.wholes[path] = torch.nn.Parameter(_replicate(each.detach(), mesh))
+        for number, each in enumerate([*self.shares.values(), *self.wholes.values()]):
+            self.register_parameter(f"share {number}", each)
+        #: Bytes sent to sum the gradients of parameters that all have whole.
+        self.summed_bytes = 0.0
 
     def forward(self, *inputs: Any) -> tuple[Any, ...]:
-        """The block's outputs, whole."""
-        return tuple(map(_whole, _Pass(self).run(*inputs)))
+        """The block's outputs: whole, or this process's part of sequences."""
+        dims = self.split.sequences.dims if self.split.sequences is not None else {}
+        names = [each.name for each in next(iter(reversed(self.inner.graph.nodes))).args[0]]
+        made = zip(names, _Pass(self).run(*inputs), strict=True)
+        return tuple(share_of(value, dims[name], self.mesh) if name in dims else whole(value) for name, value in made)
 
     def gradients(self) -> dict[str, torch.Tensor]:
-        """The whole gradient of every parameter that is cut and has one, by the graph's attribute: all ask for it."""
-        return {path: self._gather(path, each.grad) for path, each in self.shares.items() if each.grad is not None}
+        """The whole gradient of every parameter that is cut or of which processes have parts, by the graph's attribute.
+
+        All ask for it; those without a gradient are left out.
+        """
+        found = {path: self._gather(path, each.grad) for path, each in self.shares.items() if each.grad is not None}
+        for path, grad in ((path, each.grad) for path, each in self.wholes.items() if each.grad is not None):
+            if isinstance(grad.placements[0], Partial):
+                self.summed_bytes += ring(self.mesh.size()) * grad.numel() * grad.element_size()
+            found[path] = grad.full_tensor()
+        return found
 
     def weights(self) -> dict[str, torch.Tensor]:
         """Every parameter that is cut, whole, by the graph's attribute: all ask for it."""
@@ -86,8 +112,50 @@ def _share(parameter: Any, cut: Cut, mesh: DeviceMesh) -> Any:
     return torch.nn.Parameter(made, parameter.requires_grad)
 
 
-def _whole(value: Any) -> Any:
+def whole(value: Any) -> Any:
+    """A value as a plain one, gathered or summed where processes have parts of it."""
     return value.redistribute(placements=[Replicate()]).to_local() if isinstance(value, DTensor) else value
+
+
+def part_of(local: torch.Tensor, dim: int, mesh: DeviceMesh) -> DTensor:
+    """The tensor of which processes have equal parts along a dimension, this one ``local``."""
+    return DTensor.from_local(local, mesh, [Shard(dim)], run_check=False)
+
+
+def share_of(value: Any, dim: int, mesh: DeviceMesh) -> DTensor:
+    """This process's part of a tensor along a dimension; a plain tensor is one that all processes have whole."""
+    return _replicate(value, mesh).redistribute(placements=[Shard(dim)])
+
+
+class _Products(torch.autograd.Function):  # type: ignore[misc]
+    """Products by columns of a value of which each process has a part of the tokens, with matrices and their biases.
+
+    What is kept for the backward pass is the part alone.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, mesh: DeviceMesh, dim: int, share: torch.Tensor, *given: Any) -> tuple[torch.Tensor, ...]:
+        matrices, biases = given[: len(given) // 2], given[len(given) // 2 :]
+        ctx.save_for_backward(share, *matrices)
+        ctx.mesh, ctx.dim, ctx.with_bias = mesh, dim, [bias is not None for bias in biases]
+        rows = _gathered(share, dim, mesh).flatten(0, -2)
+        made = [rows @ matrix for matrix in matrices]
+        return tuple(each if bias is None else each + bias for each, bias in zip(made, biases, strict=True))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
+        share, *matrices = ctx.saved_tensors
+        parts = [gradient @ matrix.t() for gradient, matrix in zip(gradients, matrices, strict=True)]
+        rows = _gathered(share, ctx.dim, ctx.mesh)
+        summed = DTensor.from_local(sum(parts[1:], parts[0]).view_as(rows), ctx.mesh, [Partial()], run_check=False)
+        scattered = summed.redistribute(placements=[Shard(ctx.dim)]).to_local()
+        weights = [rows.flatten(0, -2).t() @ gradient for gradient in gradients]
+        biases = [gradient.sum(0) if has else None for gradient, has in zip(gradients, ctx.with_bias, strict=True)]
+        return None, None, scattered, *weights, *biases
+
+
+def _gathered(share: torch.Tensor, dim: int, mesh: DeviceMesh) -> torch.Tensor:
+    return whole(part_of(share.detach(), dim, mesh))
 
 
 class _Pass(fx.Interpreter):  # type: ignore[misc]
@@ -96,15 +164,24 @@ class _Pass(fx.Interpreter):  # type: ignore[misc]
     def __init__(self, block: Sharded) -> None:
         super().__init__(block.inner)
         self.block, self.copies = block, dict[str, Any]()
+        self.early = dict[str, Any]()  # products by columns that were computed with another one of their operand
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
-        return self.block.shares[target] if target in self.block.shares else super().get_attr(target, args, kwargs)
+        own = self.block.shares.get(target, self.block.wholes.get(target))
+        return super().get_attr(target, args, kwargs) if own is None else own
 
     def run_node(self, node: Any) -> Any:
         if node.op != "call_function":
             return super().run_node(node)
         args, kwargs = self.fetch_args_kwargs_from_env(node)
         split, mesh = self.block.split, self.block.mesh
+        if split.sequences is not None and node.name in split.sequences.viewed:
+            return args[0]
+        for products in split.sequences.gathered if split.sequences is not None else ():
+            if node.name in products:
+                if node.name not in self.early:
+                    self.early |= self._products(args[split.columns[node.name]], products)
+                return self.early.pop(node.name)
         if node.name in split.columns:
             place = split.columns[node.name]
             left = node.args[place].name
@@ -113,8 +190,27 @@ class _Pass(fx.Interpreter):  # type: ignore[misc]
             args = (*args[:place], self.copies[left], *args[place + 1 :])
         if node.name in split.apart:
             return _taken_apart(node.target, *args, mesh=mesh)
-        made = _call(node.target, args, kwargs, mesh)
-        return _whole(made) if node.name in split.rows else made
+        made = _call(node.target, args, kwargs, mesh, split.sequences is not None)
+        if split.sequences is None:
+            return whole(made) if node.name in split.rows else made
+        dim = split.sequences.scattered.get(node.name)
+        return made if dim is None else made.redistribute(placements=[Shard(dim)])
+
+    def _products(self, value: Any, products: Mapping[str, Column]) -> dict[str, Any]:
+        """All products by columns that take a value of which each process has a part."""
+        mesh, shares = self.block.mesh, self.block.shares
+        dim = max(0, value.dim() - 2)
+        matrices = [shares[each.matrix].to_local() for each in products.values()]
+        matrices = [
+            matrix if each.out else matrix.t() for each, matrix in zip(products.values(), matrices, strict=True)
+        ]
+        biases = [None if each.bias is None else shares[each.bias].to_local() for each in products.values()]
+        made = _Products.apply(mesh, dim, share_of(value, dim, mesh).to_local(), *matrices, *biases)
+        found = {}
+        for (name, each), part in zip(products.items(), made, strict=True):
+            local = part.view(*each.shape[:-1], -1)
+            found[name] = part_of(local, local.dim() - 1, mesh)
+        return found
 
 
 def _replicate(value: Any, mesh: DeviceMesh) -> Any:
@@ -124,16 +220,20 @@ def _replicate(value: Any, mesh: DeviceMesh) -> Any:
     return value
 
 
-def _call(target: Callable[..., Any], args: Any, kwargs: Any, mesh: DeviceMesh) -> Any:
-    """An op on tensors of which some are shared."""
+def _call(target: Callable[..., Any], args: Any, kwargs: Any, mesh: DeviceMesh, has_parts: bool) -> Any:
+    """An op on tensors of which some are shared.
+
+    ``has_parts``: gradients of whole ones are parts, as of weights that each process uses for its part of a sequence.
+    """
     shared = [each for each in _pytree.tree_leaves((args, kwargs)) if isinstance(each, DTensor)]
     dim = _own_heads(target, shared)
     if dim is not None:  # dims are counted from the last one: masks may have fewer
         args, kwargs = _pytree.tree_map(lambda each: _local(each, dim, mesh), (args, kwargs))
         made = target(*args, **kwargs)
         return DTensor.from_local(made, mesh, [Shard(dim + made.dim())], run_check=False)
-    if target in ATTENTION or all(isinstance(each.placements[0], Replicate) for each in shared):
-        args, kwargs = _pytree.tree_map(_whole, (args, kwargs))  # DTensor has no rule for all kernels of attention
+    is_whole = not has_parts and all(isinstance(each.placements[0], Replicate) for each in shared)
+    if target in ATTENTION or is_whole:
+        args, kwargs = _pytree.tree_map(whole, (args, kwargs))  # DTensor has no rule for all kernels of attention
     elif shared:
         args, kwargs = _pytree.tree_map(lambda each: _replicate(each, mesh), (args, kwargs))
     return target(*args, **kwargs)

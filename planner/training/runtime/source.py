@@ -1,7 +1,7 @@
 """From ``FILE.py:function`` to a program: the user's model, exported, with the inputs of every sample."""
 
 import io
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
 from functools import partial
@@ -25,13 +25,17 @@ def require_torch() -> None:
     expect_packages("torch", for_what=_NEEDS)
 
 
-def program(named: str, instance: Any, num_samples: int, degrees: Mapping[NodeId, int]) -> Program:
+def program(
+    named: str, instance: Any, num_samples: int, degrees: Mapping[NodeId, int], sequences: Collection[NodeId] = ()
+) -> Program:
     """The program of ``FILE.py:function``, whose operations belong to the nodes of an instance.
 
     Parameters
     ----------
     degrees
         Tensor-parallel degrees of nodes; other than 1 for imported instances alone.
+    sequences
+        Nodes between whose products the processes of a replica share sequences.
 
     Raises
     ------
@@ -49,7 +53,8 @@ def program(named: str, instance: Any, num_samples: int, degrees: Mapping[NodeId
     traced = captured.program.example_inputs[1]  # keyword arguments in the order of the graph
     given = example.args, {name: example.kwargs[name] for name in traced}
     ids = list(modules_of(instance))
-    shared = {ids[place]: each for place, each in splits(captured, [degrees.get(node, 1) for node in ids]).items()}
+    apart = [place for place, node in enumerate(ids) if node in sequences]
+    shared = splits(captured, [degrees.get(node, 1) for node in ids], apart)
     for operation, writer in without_in_place(captured.module).items():
         if writer in node_of:
             node_of[operation] = node_of[writer]
@@ -57,7 +62,9 @@ def program(named: str, instance: Any, num_samples: int, degrees: Mapping[NodeId
     is_coarse = any(each.element_size() <= _COARSE for each in example.model.parameters())
     whole = captured.module if _without_dropout(named, captured.module) or is_coarse else example.model
     samples = tuple(_draw(given, sample) for sample in range(num_samples))
-    return Program(example.model, whole, captured.module, node_of, samples, shared)
+    return Program(
+        example.model, whole, captured.module, node_of, samples, {ids[each]: shared[each] for each in shared}
+    )
 
 
 def _first(inputs: Any) -> Any:

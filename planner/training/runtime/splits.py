@@ -5,8 +5,8 @@ What can be shared, and what is exchanged for it, is found by `capture.sharding`
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,41 @@ class Cut:
 
 
 @dataclass(frozen=True)
+class Column:
+    """A product by columns: its matrix, which dimension of it is the result's, its bias, and the whole result's shape.
+
+    Matrix and bias are attributes of the graph.
+    """
+
+    matrix: str
+    out: int
+    bias: str | None
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """What processes that share a node have of sequences between its products.
+
+    Parameters
+    ----------
+    dims
+        Tensors that come from other nodes or go to them, of which each process has its part: the dimension of tokens.
+    gathered
+        Products by columns, those together whose operand is gathered once.
+    viewed
+        Views between such an operand and its products, for which they have no need.
+    scattered
+        Where the sum of a product by rows is scattered: the dimension.
+    """
+
+    dims: Mapping[str, int]
+    gathered: tuple[Mapping[str, Column], ...]
+    viewed: frozenset[str]
+    scattered: Mapping[str, int]
+
+
+@dataclass(frozen=True)
 class Split:
     """A node that ``degree`` processes share.
 
@@ -45,6 +80,8 @@ class Split:
         Parameters of which a process has a share, by the graph's attribute.
     forward_bytes, backward_bytes
         Bytes that a process sends in each pass of a sample to sum these, in rings.
+    sequences
+        With sequence parallelism: gathers and scatters in place of sums. ``None`` without.
     """
 
     degree: int
@@ -54,34 +91,46 @@ class Split:
     cuts: Mapping[str, Cut]
     forward_bytes: float
     backward_bytes: float
+    sequences: Sequences | None = None
 
 
-def splits(captured: Captured, degrees: Sequence[int]) -> dict[int, Split]:
+def splits(captured: Captured, degrees: Sequence[int], sequences: Collection[int] = ()) -> dict[int, Split]:
     """The nodes that several processes share, of those whose stage has a degree; others each of them computes whole.
 
     Parameters
     ----------
     degrees
         Of the nodes of the captured model, or of others: all 1.
+    sequences
+        The nodes between whose products sequences are shared, too.
 
     Raises
     ------
     UsageError
-        If a product that the instance counts as shared cannot be cut by columns or rows.
+        If a product that the instance counts as shared cannot be cut by columns or rows, or a sequence by the degree.
     """
-    from planner.training.capture.sharding import sharding
+    from planner.training.capture.sharding import exchanged_bytes, sharding
 
     found = {}
     for place, degree in enumerate(degrees):
         rule = sharding(captured, captured.nodes[place]) if degree > 1 else None
         if rule is not None and rule.allows(degree):
-            found[place] = _split(captured, captured.nodes[place], rule, degree)
+            made = _split(captured, captured.nodes[place], rule, degree)
+            if place in sequences:
+                moved = exchanged_bytes(rule, degree, True)
+                made = replace(
+                    made,
+                    sequences=_sequences(captured, captured.nodes[place], made),
+                    forward_bytes=moved[0],
+                    backward_bytes=moved[1],
+                )
+            found[place] = made
     return found
 
 
 def _split(captured: Captured, node: Node, rule: Sharding, degree: int) -> Split:
     from planner.training.capture.ops import LOOKUPS, PRODUCTS
-    from planner.training.capture.sharding import ring
+    from planner.training.capture.sharding import exchanged_bytes
 
     columns: dict[str, int] = {}
     rows: set[str] = set()
@@ -112,9 +161,58 @@ def _split(captured: Captured, node: Node, rule: Sharding, degree: int) -> Split
         for parameter, cut in wanted:
             if cuts.setdefault(str(parameter.target), cut) != cut:
                 raise _unknown(node, op, "one matrix for two products")
-    sums = ring(degree)
-    moved = sums * rule.forward_bytes, sums * rule.backward_bytes
+    moved = exchanged_bytes(rule, degree, False)
     return Split(degree, columns, frozenset(rows), frozenset(apart), cuts, *moved)
+
+
+def _sequences(captured: Captured, node: Node, split: Split) -> Sequences:
+    """Where sequences are gathered and scattered in a node: around its products, and views of these."""
+    import torch
+
+    aten: Any = torch.ops.aten
+    views = (aten.view.default, aten.reshape.default, aten.flatten.using_ints)
+    graph = {each.name: each for each in captured.module.graph.nodes}
+    shapes = {
+        name: captured.costs[name].shapes[0] for name in graph if name in captured.costs and captured.costs[name].shapes
+    }
+
+    def dim(name: str) -> int:
+        found = max(0, len(shapes[name]) - 2)
+        if shapes[name][found] % split.degree:
+            what = f"{name} of {node.name}, {shapes[name][found]} tokens, shared by {split.degree}"
+            raise UsageError.at("PLAN", what, "sequences that a degree divides")
+        return found
+
+    moved = [each for each in captured.transfers if node.id in (each.source, *each.targets) and each.gradient]
+    moved = [each for each in moved if len(captured.costs[each.op].shapes) == 1]
+    dims = {each.op: dim(each.op) for each in moved if 1 < len(shapes[each.op]) < 4}
+    gathered: dict[str, dict[str, Column]] = {}
+    viewed = set[str]()
+    for name, place in split.columns.items():
+        op, left = graph[name], graph[name].args[place]
+        if left.name not in captured.costs or not captured.costs[left.name].gradient:
+            continue
+        while (
+            left.target in views
+            and left.name in node.ops
+            and all(each.name in split.columns for each in left.users if each.name not in viewed)
+        ):
+            viewed.add(left.name)
+            left = left.args[0]
+        dim(left.name)
+        if op.kwargs:
+            raise _unknown(node, op, "scaled")
+        matrix, out = _matrix(captured, node, op, place + 1)
+        biases = [str(each.target) for each in op.all_input_nodes if each.op == "get_attr" and each is not matrix]
+        made = Column(str(matrix.target), out, next(iter(biases), None), shapes[name])
+        gathered.setdefault(left.name, {})[name] = made
+    scattered = {}
+    for name in split.rows:
+        op = graph[name]
+        while len(shapes[op.name]) < 3 and len(op.users) == 1 and next(iter(op.users)).target in views:
+            op = next(iter(op.users))
+        scattered[op.name] = dim(op.name)
+    return Sequences(dims, tuple(gathered.values()), frozenset(viewed), scattered)
 
 
 def _unknown(node: Node, op: Any, what: str) -> UsageError:

@@ -36,7 +36,10 @@ class Block:
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor that goes from a stage that has it to others; its gradient comes back if it has one."""
+    """A tensor that goes from a stage that has it to others; its gradient comes back if it has one.
+
+    In the stages ``shared`` each process of a replica has its part of dimension ``dim``, in others the whole.
+    """
 
     name: str
     source: int
@@ -45,6 +48,8 @@ class Tensor:
     dtype: Any
     has_gradient: bool
     num_bytes: int
+    dim: int = 0
+    shared: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -106,7 +111,7 @@ def split(program: Program, made: Layout) -> Stages:
         blocks.append(_blocks(program, places, wanted, sent, recomputed, made.keeps_inputs))
     return Stages(
         tuple(blocks),
-        tuple(tensors),
+        tuple(_with_shares(each, blocks) for each in tensors),
         tuple(map(tuple, results)),
         tuple(node.name for node in graph_module.graph.nodes if node.op == "placeholder"),
         tuple(_parameters(program.model, each) for each in blocks),
@@ -157,6 +162,18 @@ def _tensor(each: Any, stage: int, takers: tuple[int, ...], values: Mapping[str,
         )
     size = value.numel() * value.element_size()
     return Tensor(each.name, stage, takers, tuple(value.shape), value.dtype, value.requires_grad, size)
+
+
+def _with_shares(tensor: Tensor, blocks: Sequence[tuple[Block, ...]]) -> Tensor:
+    """The tensor with the stages in which sequences of it are shared by all blocks that make or take it."""
+    shared, dim = set(), 0
+    for stage in (tensor.source, *tensor.targets):
+        using = [block for block in blocks[stage] if tensor.name in (*block.inputs, *block.outputs)]
+        found = [block.split.sequences.dims if block.split and block.split.sequences else {} for block in using]
+        if found and all(tensor.name in dims for dims in found):
+            shared.add(stage)
+            dim = found[0][tensor.name]
+    return replace(tensor, dim=dim, shared=frozenset(shared))
 
 
 def _results(

@@ -19,13 +19,15 @@ from runtime.test_kinds import captured, run
 from planner.training.runtime.fidelity import fidelity
 
 SAMPLES = 6
+#: With sequences shared, which the instances offer besides.
+SEQUENCE, AGAIN = "sequence parallel", "activation recomp"
 
 
 def imported(kind: str, **offered: Any) -> dict[str, Any]:
     """The instance that `planner import` makes of a kind of model."""
     from planner.training.capture.instances import stage_partitioning
 
-    choices = Choices(degrees=(1, 2, 4), **offered)
+    choices = Choices(degrees=(1, 2, 3, 4), sequence_parallel=True, **offered)
     work, facts = Work(2, "fp32", SAMPLES), {"granularity": "block"}
     return to_json(stage_partitioning(captured(kind), HARDWARE["h100"], 8, work, choices, facts))
 
@@ -40,27 +42,51 @@ def plan(stages: list[tuple[list[int], int, int]], chosen: dict[int, str]) -> di
     }
 
 
-#: Stages, nodes that compute their activations again, bytes of logits that a split head gathers beyond the formula.
+#: Bytes of logits that a split head gathers, and of a tensor that enters or leaves nodes that share sequences.
+LOGITS, HALF = SAMPLES * 2 * 6 * 32 * 8 // 2, SAMPLES * 2 * 6 * 16 * 8 // 2
+#: The table of 31 words of 16 numbers of 8 bytes is whole on every process; stages of other degrees sum it once.
+TABLE = 31.0 * 16 * 8
+#: Of norms of a layer that shares sequences, twice weights and biases of 16 numbers of 8 bytes (a Llama's: weights).
+NORMS = 2 * 2 * 16.0 * 8
+_NORMS = [NORMS] * 5
+_BOTH = f"{SEQUENCE}, {AGAIN}"
+_GPT, _BERT = [([0, 1, 2], 1, 2), ([3], 2, 1), ([4, 5, 6], 1, 2)], [([0, 1], 1, 2), ([2], 2, 2), ([3, 4], 1, 1)]
+_GROUPED, _GATED = [([0, 1], 2, 2), ([2, 3, 4, 5], 1, 2)], [([0, 1], 1, 3), ([2], 1, 2)]
+
+#: Kind of model, stages, TMPCs other than vanilla, and bytes that each process sends within its replica beyond the
+#: formula, and to sum gradients: of weights that are tied across stages, or used for parts of sequences.
 RUNS = {
-    "gpt": ([([0, 1, 2], 1, 2), ([3], 2, 1), ([4, 5, 6], 1, 2)], (3, 4), 0),
-    "grouped": ([([0, 1], 2, 2), ([2, 3, 4, 5], 1, 2)], (2,), 2 * 6 * 32 * 8 // 2),
-    "bert": ([([0, 1], 1, 2), ([2], 2, 2), ([3, 4], 1, 1)], (2,), 0),
-    "gated": ([([0, 1], 1, 2), ([2], 1, 4)], (1,), 0),
+    "gpt": ("gpt", _GPT, {3: AGAIN, 4: AGAIN}, [0] * 6, [TABLE, TABLE, 0, 0, TABLE, TABLE]),
+    "grouped": ("grouped", _GROUPED, {2: AGAIN}, [0, 0, 0, 0, LOGITS, LOGITS], [0] * 6),
+    "bert": ("bert", _BERT, {2: AGAIN}, [0] * 7, [TABLE, 0, 0, 0, 0, 0, TABLE]),
+    "gated": ("gated", [([0, 1], 1, 2), ([2], 1, 4)], {1: AGAIN}, [0] * 6, [0] * 6),
     # nodes without a rule: each process computes the whole; what comes in is passed on from each to the next
-    "experts": ([([0, 1], 1, 1), ([2, 3, 4], 1, 4)], (), 0),
+    "experts": ("experts", [([0, 1], 1, 1), ([2, 3, 4], 1, 4)], {}, [0] * 5, [0] * 5),
+    # what a layer that shares sequences takes from a node that does not has a gradient to be gathered
+    "bert, sequences": (
+        "bert",
+        _BERT,
+        {1: SEQUENCE, 2: _BOTH},
+        [HALF, HALF, *[0] * 5],
+        [TABLE + NORMS, *_NORMS, TABLE],
+    ),
+    # a table by rows, then layers with and without; the last one's sequence is gathered, and the norm's is cut again
+    "grouped, sequences": (
+        "grouped",
+        _GROUPED,
+        {0: SEQUENCE, 1: SEQUENCE, 2: _BOTH, 5: SEQUENCE},
+        [*[0] * 4, LOGITS + 2 * HALF, LOGITS + 2 * HALF],
+        [NORMS / 2] * 6,
+    ),
+    # six tokens on three processes, then on two
+    "gated, sequences": ("gated", _GATED, {0: SEQUENCE, 1: _BOTH, 2: SEQUENCE}, [0, 0, 0, HALF, HALF], [0] * 5),
 }
 
 
-#: Bytes that processes send to sum gradients beyond the formula, where weights are tied across stages.
-#: The table of 31 words of 16 numbers of 8 bytes is whole on every process; stages of other degrees sum it once.
-TABLE = 31.0 * 16 * 8
-TIED = {"gpt": [TABLE, TABLE, 0, 0, TABLE, TABLE], "bert": [TABLE, 0, 0, 0, 0, 0, TABLE]}
-
-
-@pytest.mark.parametrize("kind", RUNS)
-def test_shares_compute_and_exchange_what_the_plan_says(kind: str, tmp_path: Path, capfd: Any) -> None:
-    stages, again, logits = RUNS[kind]
-    made = plan(stages, dict.fromkeys(again, "activation recomp"))
+@pytest.mark.parametrize("name", RUNS)
+def test_shares_compute_and_exchange_what_the_plan_says(name: str, tmp_path: Path, capfd: Any) -> None:
+    kind, stages, chosen, inside, sums = RUNS[name]
+    made = plan(stages, chosen)
     code = run(tmp_path, imported(kind), made, kind, "--check", "--json", "--quiet", "--out", str(tmp_path / "run"))
     out, err = capfd.readouterr()
     assert code == 0, (out, err)
@@ -71,13 +97,10 @@ def test_shares_compute_and_exchange_what_the_plan_says(kind: str, tmp_path: Pat
     assert found["bytes_sent"] == found["bytes_planned"]
     for held, planned in zip(found["held_bytes"], found["held_planned"], strict=True):
         assert 0.95 * planned <= held <= 1.05 * planned
-    last = stages[-1][2]
-    gathered = [0.0] * (found["processes"] - last) + [float(logits * SAMPLES)] * last
-    beyond = [sent - plan for sent, plan in zip(found["collective_bytes"], found["collective_planned"], strict=True)]
-    assert beyond == gathered
     record = json.loads((tmp_path / "run").read_text())
-    more = [sent - plan for sent, plan in zip(record["gradient_bytes"], record["gradient_planned"], strict=True)]
-    assert more == TIED.get(kind, [0.0] * found["processes"])
+    for field, expected in (("collective", inside), ("gradient", sums)):
+        pairs = zip(record[f"{field}_bytes"], record[f"{field}_planned"], strict=True)
+        assert [sent - planned for sent, planned in pairs] == expected
     terms = {term.term: term for term in fidelity(record).terms}
     assert terms["gradients"].measured == sum(record["gradient_bytes"])
 
@@ -88,13 +111,16 @@ def strategy(kind: str, chunks: list[list[int]], **chosen: Any) -> tuple[dict[st
     instance = {"problem": "training_strategy", "schema_version": 1, "flat": flat, "virtual_stages": 2}
     instance |= {"schedules": ["1f1b", "interleaved", "zb-h1"], "sharding": [0, 1], "sharded_per_weight": 2.0}
     degrees = {"pp_degree": 2, "tp_degree": 1, "dp_degree": 1, "virtual_stages": 1, "schedule": "1f1b"} | chosen
-    tmpcs = {str(layer["id"]): "vanilla" for layer in flat["layers"]} | {"2": "activation recomp"}
-    return instance, {**degrees, "chunks": chunks, "tmpcs": tmpcs}
+    shared = degrees["tp_degree"] > 1 and degrees.get("sequence_parallel")
+    offered = {str(layer["id"]): [x["id"] for x in layer["tmpcs"]["2"]] for layer in flat["layers"]}
+    tmpcs = {node: SEQUENCE if shared and SEQUENCE in names else "vanilla" for node, names in offered.items()}
+    return instance, {**degrees, "chunks": chunks, "tmpcs": tmpcs | {"2": _BOTH if shared else AGAIN}}
 
 
-def test_two_stages_of_each_process_are_shared(tmp_path: Path, capfd: Any) -> None:
+@pytest.mark.parametrize("shared", [False, True])
+def test_two_stages_of_each_process_are_shared(shared: bool, tmp_path: Path, capfd: Any) -> None:
     """Interleaved on two devices of two chunks, twice two processes; the table is tied across two of them."""
-    own = {"tp_degree": 2, "virtual_stages": 2, "schedule": "interleaved"}
+    own = {"tp_degree": 2, "virtual_stages": 2, "schedule": "interleaved", "sequence_parallel": shared}
     code = run(tmp_path, *strategy("gpt", [[0, 1], [2, 3], [4], [5, 6]], **own), "gpt", "--check", "--json", "--quiet")
     out, err = capfd.readouterr()
     assert code == 0, (out, err)
@@ -108,7 +134,7 @@ def test_two_stages_of_each_process_are_shared(tmp_path: Path, capfd: Any) -> No
     ("kind", "chunks", "chosen"),
     [
         ("experts", [[0, 1], [2, 3, 4]], {"dp_degree": 3}),
-        ("gated", [[0], [1, 2]], {"dp_degree": 2, "tp_degree": 2}),
+        ("gated", [[0], [1, 2]], {"dp_degree": 2, "tp_degree": 2, "sequence_parallel": True}),
         ("experts", [[0], [1], [2], [3, 4]], {"dp_degree": 3, "virtual_stages": 2, "schedule": "interleaved"}),
     ],
 )
@@ -135,6 +161,9 @@ def test_all_reduces_are_those_of_the_formula() -> None:
     from planner.training.runtime.splits import splits
 
     found = splits(captured("gpt"), [1, 1, 2, 4, 1, 1, 2])
+    shared = splits(captured("gpt"), [1, 1, 2, 1, 1, 1, 1], [2])[2]
+    # gathers and scatters are halves of all-reduces, and inputs of column products are gathered again
+    assert (shared.forward_bytes, shared.backward_bytes) == (2 * 1536.0, 2 * 1536.0 + 1536.0)
     assert found.keys() == {2}  # two heads are not for four, nor 31 words for two
     assert (found[2].forward_bytes, found[2].backward_bytes) == (2 * 1536.0, 2 * 1536.0)
     # queries, keys and values in one matrix: a process has its head of each
@@ -154,13 +183,13 @@ def test_as_many_heads_of_keys_are_shared_as_there_are() -> None:
 @pytest.mark.parametrize(
     ("kind", "tmpc", "words"),
     [
-        ("bert", "sequence parallel", "TMPC sequence parallel of node 1 of stage 0'; expected vanilla or"),
-        ("bert", "zero1", "TMPC zero1 of node 1 of stage 0"),
+        ("vit", SEQUENCE, "of inner.vit.layers.0, 5 tokens, shared by 2'; expected sequences that a degree divides"),
+        ("bert", "zero1", "TMPC zero1 of node 1 of stage 0'; expected vanilla, activation recomp or those of sequence"),
         ("stacked", "vanilla", "not the product with a matrix'; expected products by columns and rows"),
     ],
 )
 def test_other_splits_are_refused(kind: str, tmpc: str, words: str, tmp_path: Path, capfd: Any) -> None:
-    made = imported(kind, sequence_parallel=True, zero=(1,))
+    made = imported(kind, zero=(1,))
     nodes = [layer["id"] for layer in made["layers"]]
     code = run(tmp_path, made, plan([(nodes, 1, 2)], {1: tmpc}), kind, "--check")
     out, err = capfd.readouterr()
