@@ -19,8 +19,8 @@ from formulations.device_mapping.models.model_choice import TargetModels
 from instances.problems.device_mapping import DeviceMapping
 from solvers.outcome import Limits, Stop, Watch
 
-#: The share of the time that annealing gets before the models, on one thread, and its most without a limit (seconds).
-_FIRST_SHARE, _FIRST_S = 0.15, 10.0
+#: The share of the time that annealing gets before the models, on one thread (on few devices, on many), and its most.
+_FIRST_SHARES, _FIRST_S = (0.15, 0.4), (10.0, 30.0)
 #: Levels of annealing and tries of the deep one before the models, and tries between them.
 _FIRST_LEVELS, _FIRST_TRIES, _TRIES = 2, 12, 60
 #: Up to so many devices annealing ends by itself, and at the end takes at most so much of the time.
@@ -42,11 +42,14 @@ def solve(instance: DeviceMapping, limits: Limits, watch: Watch) -> Answer[Mappi
         with _beside(models, None, lambda part: _improve(models, limits, part)):
             found = raise_bound(models)
             _close(models, alone=False)
-            _anneal_last(models, replace(limits, seed=(limits.seed + 2) % 2**31))
+            _anneal_last(models, limits)
     else:
+        many = instance.num_devices > _SMALL
+        first_s = _FIRST_S[many] if limits.time_s is None else min(_FIRST_S[many], _FIRST_SHARES[many] * limits.time_s)
+        if many:  # models that are built for targets far above the optimum take long and say nothing
+            _anneal(models, limits, first_s, levels=1)
         found = raise_bound(models)
-        share = _FIRST_S if limits.time_s is None else min(_FIRST_S, _FIRST_SHARE * limits.time_s)
-        _anneal(models, limits, share)
+        _anneal(models, limits, first_s)
         _close(models, alone=True)
         _anneal_last(models, limits)
     return answer(models, watch.why(Stop.COMPLETED), found)
@@ -69,8 +72,8 @@ def _improve(models: TargetModels, limits: Limits, part: Watch) -> None:
         seconds *= 3
 
 
-def _anneal(models: TargetModels, limits: Limits, seconds: float | None) -> None:
-    """Annealing alone, until it is done or its time is up."""
+def _anneal(models: TargetModels, limits: Limits, seconds: float | None, levels: int = _FIRST_LEVELS) -> None:
+    """Annealing alone, until it is done or its time is up; with one level near the first plan, with none far away."""
     if models.gap.is_closed or models.gap.watch.stopped():
         return
 
@@ -78,8 +81,10 @@ def _anneal(models: TargetModels, limits: Limits, seconds: float | None) -> None
     ends = limits.time_s is None or instance.num_devices <= _SMALL
 
     def work(part: Watch) -> None:
-        near.solve(instance, limits, part, levels=_FIRST_LEVELS)
-        far.search(instance, limits.seed, part, _TRIES if ends else None)
+        if levels:
+            near.solve(instance, limits, part, levels=levels)
+        if levels != 1:
+            far.search(instance, limits.seed, part, _TRIES if ends else None)
 
     with _beside(models, seconds, work) as thread:
         while not (models.gap.is_closed or models.gap.watch.stopped() or not thread.is_alive()):
@@ -89,7 +94,8 @@ def _anneal(models: TargetModels, limits: Limits, seconds: float | None) -> None
 def _anneal_last(models: TargetModels, limits: Limits) -> None:
     """What is left is beyond the models: on small networks with time to spare, for the methods that come next."""
     spare = limits.time_s is not None and models.arrays.num_devices <= _SMALL
-    _anneal(models, limits, _LAST_SHARE * (limits.time_s or 0.0) if spare else None)
+    other = replace(limits, seed=(limits.seed + 2) % 2**31)
+    _anneal(models, other, _LAST_SHARE * (limits.time_s or 0.0) if spare else None, levels=0)
 
 
 @contextmanager

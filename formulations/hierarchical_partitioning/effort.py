@@ -57,9 +57,10 @@ def supports(instance: HierarchicalInstance) -> str | None:
 
 
 def effort(instance: HierarchicalInstance) -> float:
-    """Splits of a machine from every downset, without any pruning."""
+    """Downsets, times degrees, times labels of a downset (machines, and sums of degrees) and downsets below it."""
     count = downset_count(instance.flat) or MAX_DOWNSETS
-    return count**3 / 6 * instance.num_machines * max(1, len(instance.flat.tp_degrees))
+    labels = float(instance.num_machines) * _most_in_flight(instance)
+    return count * max(1, len(instance.flat.tp_degrees)) * (labels + count)
 
 
 def model_effort(instance: HierarchicalInstance) -> float:

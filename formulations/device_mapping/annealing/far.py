@@ -13,7 +13,6 @@ import numpy as np
 
 from formulations.compiled.kernel_deadline import alarm
 from formulations.device_mapping.annealing import near
-from formulations.device_mapping.annealing.baselines import pipeline_major, stage_major
 from formulations.device_mapping.data.costs import simple_bound, tables
 from formulations.device_mapping.definition.problem import evaluate
 from instances.problems.device_mapping import DeviceMapping
@@ -64,9 +63,10 @@ class _FarSearch(near._Search):
 
 
 def search(instance: DeviceMapping, seed: int, part: Watch, tries: int | None = None) -> None:
-    """Report mappings to the watch until it stops, or for so many tries."""
+    """Report mappings to the watch, from its best one on, until it stops, or for so many tries."""
     if instance.num_devices == 1:
         return
-    start = min((stage_major(instance), pipeline_major(instance)), key=lambda plan: evaluate(instance, plan))
+    table = tables(instance)
+    start = part.incumbent()[0] or near.first_mapping(instance, table, seed, part)[0]
     with alarm(part):
-        _FarSearch(instance, tables(instance), start, seed, simple_bound(instance), part).run_deep(tries)
+        _FarSearch(instance, table, start, seed, simple_bound(instance), part).run_deep(tries)

@@ -5,7 +5,7 @@ Source: reconstructed. Time plays no part in the search, only in when it is cut 
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -50,7 +50,7 @@ def solve(
     table = tables(instance)
     bound = simple_bound(instance)
     watch.bound(bound, Prover.BOUNDS)
-    start = min((stage_major(instance), pipeline_major(instance)), key=lambda plan: evaluate(instance, plan))
+    start, first_moves = first_mapping(instance, table, limits.seed, watch)
     watch.plan(start, evaluate(instance, start))
     starts = max(1, min(most_starts, STARTED_DEVICES // instance.num_devices))
 
@@ -65,8 +65,54 @@ def solve(
         plan=best.plan(),
         bound=bound,
         stop=watch.why(Stop.COMPLETED),
-        stats={"moves": sum(each.moves for each in searches), "tries": sum(each.tries for each in searches)},
+        stats={
+            "moves": first_moves + sum(each.moves for each in searches),
+            "tries": sum(each.tries for each in searches),
+        },
     )
+
+
+def first_mapping(instance: DeviceMapping, table: Tables, seed: int, watch: Watch) -> tuple[Mapping, int]:
+    """The best of some mappings: consecutive ones and, where tensors and rings count, those whose rings come first.
+
+    Rings come first where a level of annealing orders the devices of each stage of a consecutive mapping (each by
+    itself, or all as the first), or all devices, for rings alone. Then each ring is turned, or turned around, for its
+    tensors. The number is that of the moves made for it.
+    """
+    plans, moves = [stage_major(instance), pipeline_major(instance)], 0
+    if table.links > 1 and len(table.other):
+        alone = replace(instance, edges=(), objective="allreduce")
+        bandwidth, part = np.array(instance.bandwidth_bytes_per_s), watch.part(silent=True)
+
+        def ringed(given: DeviceMapping) -> Any:
+            nonlocal moves
+            with alarm(part):
+                search = _Search(given, tables(given), stage_major(given), seed, simple_bound(given), part)
+                _run([search], range(1), map)
+            moves += search.moves
+            return search.kept[search.kept_ring].reshape(-1, instance.replicas)
+
+        rows = [ringed(alone)]
+        for plan in plans:
+            devices, orders = np.array(plan.devices), []
+            for stage, own in zip(instance.stages, devices, strict=True):
+                inside = tuple(map(tuple, bandwidth[np.ix_(own, own)].tolist()))
+                orders.append(ringed(replace(alone, stages=(stage,), bandwidth_bytes_per_s=inside))[0])
+            rows += [np.take_along_axis(devices, np.array(each), 1) for each in (orders, orders[:1] * len(devices))]
+        plans += [plan_of(_turned(table, found).ravel(), instance.replicas) for found in rows]
+    return min(plans, key=lambda plan: evaluate(instance, plan)), moves
+
+
+def _turned(table: Tables, rows: Any) -> Any:
+    """The rings of devices, shape (S, R), each turned for its neighbours: one after the other, then all once more."""
+    stages = range(len(rows))
+    for stage, placed in [*((stage, stage) for stage in stages), *((stage, len(rows)) for stage in stages)]:
+        near = [e for e in range(table.start[stage], table.start[stage + 1]) if table.other[e] < placed]
+        if near:
+            turns = np.array([np.roll(row, k) for row in (rows[stage], rows[stage][::-1]) for k in range(len(row))])
+            sending = sum(table.volume[e] * table.slowness[turns, rows[table.other[e]]] for e in near)
+            rows[stage] = turns[min(range(len(turns)), key=lambda k: (sending[k].max(), sending[k].sum()))]
+    return rows
 
 
 def _run(team: "list[_Search]", levels: Iterable[int], each_of: Callable[..., Iterable[bool]]) -> None:

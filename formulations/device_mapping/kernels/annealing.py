@@ -208,21 +208,26 @@ def anneal(tables, layout, loads, reorder, blocks, energy, hot, cold, moves, sta
                 bad = sending[v] > room[s] or link[first + k] > limit or link[before] > limit
                 count = _mark(v, bad, listed, where, count)
             continue
-        # Swap the devices of `length` nodes from u on with those from w on: along the rings, or from stage to stage.
+        # Swap the devices of `length` nodes from u on with those from w on: along the rings (or backwards from w, which
+        # turns a part of a ring around), or from stage to stage.
         w = int(_random(state) * n)
-        length, along = 1, True
+        length, along, forth = 1, True, 1
         if _random(state) * blocks < 1.0:
             along = _random(state) < 0.5
             if along and _random(state) < 0.5:
                 w = ring[w // replicas * replicas + place[u]]
             t = w // replicas
-            if along:
+            if along and links > 0 and not reorder and _random(state) < 0.5:
+                forth = -1
+            if along and s == t and forth < 0:
+                length = ((place[w] - place[u]) % replicas + 1) // 2
+            elif along:
                 length = replicas if s != t else min((place[u] - place[w]) % replicas, (place[w] - place[u]) % replicas)
             else:
                 length = min(num_stages - s, num_stages - t)
                 if u % replicas == w % replicas:
                     length = min(length, abs(s - t))
-            if _random(state) < 0.5:
+            if (forth > 0 or s != t) and _random(state) < 0.5:
                 length = 1 + int(_random(state) * length)
         if w == u:
             continue
@@ -234,7 +239,7 @@ def anneal(tables, layout, loads, reorder, blocks, energy, hot, cold, moves, sta
             if along:
                 x = ring[s * replicas + (place[u] + k) % replicas]
                 t = w // replicas
-                y = ring[t * replicas + (place[w] + k) % replicas]
+                y = ring[t * replicas + (place[w] + forth * k) % replicas]
             else:
                 x, y = u + k * replicas, w + k * replicas
             step += 1

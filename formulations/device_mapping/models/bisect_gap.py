@@ -30,7 +30,8 @@ _LEAST = 1e-12
 _MAX_VALUES = 300_000
 #: Seconds of computing for a target at first, and how they grow when all targets are open.
 _PATIENCE_S, _GROWTH = 4.0, 3.0
-#: What lies beside targets that ran out of time is searched if it is wider than this, relatively.
+#: What lies beside targets that ran out of time, or below those beyond a model, is searched if it is wider than this,
+#: relatively.
 _NARROW = 2e-4
 
 
@@ -162,6 +163,8 @@ def close(gap: Gap, decide: Decide, alone: bool = True) -> None:
     downwards, part = True, 0.0
     while not gap.is_closed and not gap.watch.stopped():
         low, high, seconds = gap.lower, min(gap.upper, ceiling), patience
+        if high < gap.upper and high - low <= _NARROW * high:
+            return
         if unknown is not None and (unknown[0] >= high or unknown[1] <= low):
             unknown = None
         if unknown is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -38,11 +39,12 @@ class MeasuredRow:
 
     ``case`` is the file or catalog name that was named, ``instance`` what the instance is called;
     ``compile_seconds`` is the most that any run spent on compiling or loading kernels (not in ``seconds``);
+    ``cpu_seconds``: the median of what this process computed for a run, all threads together, loading included;
     ``speedup`` is ``reference_s / seconds``; ``proved_by``: by whose means (`Result`); ``solver``: the solver and its
     options where they were chosen; ``source``: of a method or plan that a user brought, with the hash of its file;
     ``loss`` is to what all rows of the case prove (`with_losses`); ``reason``: why there is no plan; ``certificate``:
     of what is proved, if it was requested, or why there is none, under ``uncertified``; ``incumbents``: the seconds and
-    objective of each better plan of the last run, the last one as it was verified. Older rows lack these seven.
+    objective of each better plan of the last run, the last one as it was verified. Older rows lack these eight.
     """
 
     case: str
@@ -73,6 +75,7 @@ class MeasuredRow:
     certificate: Mapping[str, Any] | None = None
     incumbents: tuple[tuple[float, float], ...] = ()
     signal: int | None = None
+    cpu_seconds: float | None = None
 
     @property
     def key(self) -> str:
@@ -207,7 +210,7 @@ class _Planned:
 
     def row(self, repeats: int, certificates: str | None = None) -> MeasuredRow:
         """Measure it, and certify what is proved into a folder."""
-        results = []
+        results, cpu = [], []
         instance = _load_case(self.case, self.inputs)
         family = family_of(instance)
         with texts(self.texts):
@@ -215,7 +218,9 @@ class _Planned:
         given = method_options([method], split(self.case.settings)[1])[method.name]
         for _ in range(repeats):
             events: list[Event] = []
+            began = time.process_time()
             results.append(run(family, method, instance, self.limits, given, listen=events.append))
+            cpu.append(time.process_time() - began)
             if results[-1].signal:
                 break
         last = results[-1]
@@ -245,6 +250,7 @@ class _Planned:
             reason=None if last.plan is not None else last.reason,
             certificate=None if certificates is None else self._certificate(certificates, instance, last),
             incumbents=() if last.objective is None else improvements(events),
+            cpu_seconds=statistics.median(cpu),
         )
 
     def _method(self, family: Family[Any, Any]) -> Method[Any, Any]:

@@ -97,10 +97,28 @@ def models_suite(_inputs: str | None) -> list[Case]:
 
 
 def scale_suite(_inputs: str | None) -> list[Case]:
-    """Layers times devices for the exact search of pipelines: effort grows without a step (two minutes on one core)."""
-    layers, devices = (24, 64, 128, 256, 384, 512), (64, 256, 1024, 4096)
-    sizes = [{"layers": n, "devices": k, "hidden_size": 8192} for n in layers for k in devices]
-    return [Case("bert", size, ("exact",)) for size in sizes]
+    """Layers times devices times branches for the exact search of pipelines: effort grows without a step.
+
+    Devices of a chain hold three times what its layers keep (some 13 GB each), and 80 GB at least.
+    """
+    chains = [
+        Case(
+            "bert", {"layers": n, "devices": k, "hidden_size": 8192, "memory": f"{max(80, 39 * n // k)}GB"}, ("exact",)
+        )
+        for n in (24, 64, 128, 256, 512, 1000)
+        for k in (8, 64, 512, 4096, 16384)
+    ]
+    graphs = [
+        Case(
+            f"random-layers:layers={n},branches={branches}",
+            {"devices": k, "microbatches": 4 * k, "memory": "32GiB"},
+            ("exact",),
+        )
+        for branches, n, most in ((2, 24, 4096), (2, 64, 512), (2, 128, 64), (3, 24, 512), (3, 48, 64), (4, 24, 512))
+        for k in (8, 64, 512, 4096)
+        if k <= most
+    ]
+    return [*chains, *graphs]
 
 
 #: The suites that are built in: what makes their cases, given the folder of published inputs.

@@ -22,7 +22,7 @@ from formulations.device_mapping.data.costs import simple_bound
 from formulations.device_mapping.definition.plan import Mapping
 from formulations.device_mapping.definition.problem import evaluate
 from formulations.device_mapping.models import all_bounds, cpsat
-from formulations.device_mapping.models.bisect_gap import Gap, Verdict, objective_values
+from formulations.device_mapping.models.bisect_gap import Gap, Verdict, close, objective_values
 from formulations.device_mapping.models.flow import chords
 from formulations.device_mapping.models.links import LinkModel
 from formulations.device_mapping.models.machine_groups import cycles, places_of, ring_speed
@@ -198,6 +198,16 @@ def test_free_rings_beside_edges(seed: int) -> None:
     optimum = least_of_two_stages(instance)
     assert arrays(instance).separate_rings
     assert_proved(instance, exact.solve, optimum)
+
+
+def test_what_lies_below_targets_beyond_a_model_is_no_endless_search() -> None:
+    """Bounds refute all up to some target, and the model says nothing above it: a step below it ends the search."""
+    given = arrays(planner.load("uniform-dist", stages=4, replicas=4, objective="full"))
+    gap = Gap(given, Watch(), None)
+    gap.offer(stage_major(given.instance))
+    middle = 0.5 * gap.upper
+    close(gap, lambda target, _: Verdict.EXCLUDED if target < middle else Verdict.BEYOND)
+    assert 0.999 * middle < gap.lower < middle and sum(gap.counts.values()) < 17
 
 
 def test_deep_annealing_reports_what_it_finds_and_repeats() -> None:

@@ -1,6 +1,7 @@
 """Parmesan's search and annealing against brute force, and against the optima that are known."""
 
 import itertools
+import math
 import random
 import threading
 from dataclasses import replace
@@ -14,12 +15,14 @@ from oracles.device_mapping import least_seconds, random_mapping
 import planner
 from formulations.device_mapping import FAMILY, exact, paper
 from formulations.device_mapping.annealing import near, policies
+from formulations.device_mapping.annealing.baselines import stage_major
 from formulations.device_mapping.data.costs import simple_bound, tables
 from formulations.device_mapping.definition.plan import Mapping
-from formulations.device_mapping.definition.problem import evaluate
+from formulations.device_mapping.definition.problem import evaluate, sending_seconds
 from formulations.device_mapping.kernels import annealing
 from formulations.device_mapping.kernels.arrays import Loads, Tables
 from formulations.device_mapping.models.first_plan import first_plan
+from formulations.device_mapping.models.model_choice import TargetModels
 from instances.problems.device_mapping import DeviceMapping, MappingEdge, MappingStage
 from solvers.outcome import Limits, Status, Stop, Watch
 
@@ -94,12 +97,60 @@ def test_each_of_two_threads_makes_half_of_the_moves_of_a_try(monkeypatch: pytes
         return False
 
     monkeypatch.setattr(near._Search, "reach", reach)
+    monkeypatch.setattr(near, "first_mapping", lambda given, *_: (stage_major(given), 0))
     totals = []
     for threads in (1, 2):
         tried.clear()
         near.solve(instance, Limits(threads=threads), Watch(), 2, 1)
         totals.append((len(tried), sum(tried)))
     assert totals[1] == (2 * totals[0][0], totals[0][1])
+
+
+def test_rings_come_first_on_a_torus_and_turn_to_their_tensors() -> None:
+    """Consecutive rings of 32 on a torus of 16 x 16 close over two links, which costs more than the tensors do."""
+    instance = planner.load("torus2d", stages=8, replicas=32, objective="full")
+    plan, moves = near.first_mapping(instance, tables(instance), 0, Watch())
+    assert moves > 0 and FAMILY.judge(instance, plan) == ()
+    assert evaluate(instance, plan) <= 1.11 * simple_bound(instance) < 0.7 * evaluate(instance, stage_major(instance))
+
+
+@pytest.mark.parametrize("graph", ["chain", "skip"])
+def test_a_turned_ring_is_the_same_ring_and_sends_no_slower(graph: str) -> None:
+    for seed in range(5):
+        instance = planner.load("uniform-dist", stages=4, replicas=5, graph=graph, objective="full", seed=seed)
+        before = np.random.default_rng(seed).permutation(20).reshape(4, 5)
+        after = near._turned(tables(instance), before.copy())
+        for ring, turned in zip(before.tolist(), after.tolist(), strict=True):
+            assert turned in [way[k:] + way[:k] for way in (ring, ring[::-1]) for k in range(5)]
+        sent = replace(
+            instance, objective="p2p", stages=tuple(replace(each, compute_s=0.0) for each in instance.stages)
+        )
+        last = len(before) - 1
+        turns = [way[k:] + way[:k] for way in (before[last].tolist(), before[last].tolist()[::-1]) for k in range(5)]
+        assert stage_sends(sent, after.tolist(), last) == min(
+            stage_sends(sent, [*after.tolist()[:last], turn], last) for turn in turns
+        )
+
+
+def stage_sends(instance: DeviceMapping, rows: list[list[int]], stage: int) -> float:
+    """Seconds of the replica of a stage that exchanges tensors the longest, by the definition."""
+    plan = Mapping(tuple(map(tuple, rows)))
+    return max(math.fsum(sending_seconds(instance, plan, stage, replica)) for replica in range(instance.replicas))
+
+
+def test_on_many_devices_annealing_comes_before_the_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Models for targets far above the optimum take long and refute nothing."""
+    instance, known = planner.load("uniform-dist", stages=6, replicas=6, objective="full"), []
+
+    def raise_bound(models: TargetModels) -> dict[str, float]:
+        known.append(models.gap.upper)
+        models.gap.watch.stop(Stop.INTERRUPTED)
+        return {}
+
+    monkeypatch.setattr(exact, "raise_bound", raise_bound)
+    answer = exact.solve(instance, Limits(), Watch())
+    assert answer.stop is Stop.INTERRUPTED and answer.plan is not None
+    assert known == [evaluate(instance, answer.plan)] and known[0] < 0.2 * evaluate(instance, stage_major(instance))
 
 
 @pytest.mark.parametrize("ring", ["index", "free"])

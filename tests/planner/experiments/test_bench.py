@@ -29,7 +29,7 @@ def test_a_folder_of_rows_goes_on_where_it_was_stopped(tmp_path: Path, monkeypat
     out = tmp_path / "rows"
     assert main([*ARGUMENTS, "--out", str(out)]) == 0
     whole = (out / "rows.jsonl").read_text().splitlines()
-    assert len(whole) == 2 * 2 * 2
+    assert len(whole) == 2 * 2 * 2 and all(json.loads(row)["cpu_seconds"] > 0 for row in whole)
     assert {(row["case"], row["method"], row["seed"]) for row in map(json.loads, whole)} == {
         (case, method, seed) for case in ("chain8", "diamond") for method in ("exact", "equi") for seed in (0, 1)
     }
