@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from instances.parameters import Setting, parse_amount, parse_count
-from planner.reproduction.baselines import amp_budget, max_load, pipedream, trainers, zero_bubble
+from planner.reproduction.baselines import alpa_submeshes, amp_budget, max_load, pipedream, trainers, zero_bubble
 from planner.reproduction.claim import Claim
 
 _LIMIT = Setting("limit", parse_amount, "seconds for each run", metavar="SECONDS", default="5")
@@ -55,5 +55,11 @@ CLAIMS: tuple[Claim, ...] = (
         "what their dynamic programs lose against the shortest iteration, with one pair of degrees",
         trainers.run,
         (replace(_LIMIT, default="60"),),
+    ),
+    Claim(
+        "alpa-submeshes",
+        "Alpa, section 5.2, submeshes",
+        "whether its program has the least sum of its submeshes, and what any number of devices would gain",
+        alpa_submeshes.run,
     ),
 )
