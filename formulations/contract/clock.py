@@ -8,7 +8,7 @@ from typing import Literal
 #: More actions are not simulated: they take seconds.
 MOST_ACTIONS = 500_000
 #: Schedules whose names are not their identifiers in capitals.
-_NAMES = {"gpipe": "GPipe", "interleaved": "interleaved 1F1B"}
+_NAMES = {"gpipe": "GPipe", "interleaved": "interleaved 1F1B", "dualpipe-v": "DualPipeV"}
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ ZB-H2 is reconstructed from the published picture.
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from formulations.simulation.simulate_chain import PipelineStage, in_flight
@@ -67,11 +68,23 @@ class Schedule:
         # Both fold back; the second half is the chain's end (vee), or a copy of the chain from its other end (two-way).
         return tuple(min(stage, 2 * num_devices - 1 - stage) for stage in range(2 * num_devices))
 
+    def held(self, num_devices: int, chunks: int = 1) -> tuple[tuple[int, ...], ...]:
+        """The global stages of every device, ascending."""
+        return _held(self.devices(num_devices, chunks), num_devices)
+
     def edges(self, num_devices: int, chunks: int = 1) -> tuple[tuple[int, int], ...]:
         """Which global stage hands its output to which."""
         last = len(self.devices(num_devices, chunks)) - 1
         fold = num_devices - 1 if self.layout == "two-way" else -1
         return tuple((stage, stage + 1) for stage in range(last) if stage != fold)
+
+
+@lru_cache(maxsize=64)
+def _held(devices: tuple[int, ...], num_devices: int) -> tuple[tuple[int, ...], ...]:
+    found: list[list[int]] = [[] for _ in range(num_devices)]
+    for stage, device in enumerate(devices):
+        found[device].append(stage)
+    return tuple(map(tuple, found))
 
 
 def alternating(forward: Sequence[Action], backward: Sequence[Action], warm_up: int) -> Order:

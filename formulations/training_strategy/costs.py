@@ -14,9 +14,10 @@ import numpy as np
 
 from formulations.contract.hull import convex_hull
 from formulations.contract.quantities import unmet
+from formulations.simulation.orders import SCHEDULES
 from formulations.stage_partitioning.definition.problem import MEMORY_SLACK
 from formulations.training_strategy.definition.plan import StrategyPlan
-from formulations.training_strategy.definition.problem import refusal
+from formulations.training_strategy.definition.problem import chunk_counts, refusal
 from formulations.training_strategy.definition.quantities import VOCABULARY
 from formulations.training_strategy.definition.sharing import (
     Shared,
@@ -91,6 +92,26 @@ class Degrees(NamedTuple):
         """Of all devices of a pipeline."""
         return self.p * self.V
 
+    @property
+    def is_split(self) -> bool:
+        """Whether weight gradients are apart from backward passes."""
+        return SCHEDULES[self.schedule].is_split
+
+    @property
+    def is_vee(self) -> bool:
+        """Whether device i has chunks i and 2p - 1 - i, between which it sends nothing."""
+        return SCHEDULES[self.schedule].layout == "vee"
+
+    @property
+    def devices(self) -> tuple[int, ...]:
+        """The device of each chunk."""
+        return SCHEDULES[self.schedule].devices(self.p, self.V)
+
+    @property
+    def held(self) -> tuple[tuple[int, ...], ...]:
+        """The chunks of each device."""
+        return SCHEDULES[self.schedule].held(self.p, self.V)
+
 
 class Kept(NamedTuple):
     """A way to run a layer: time of its recomputation, bytes that are always there, and those of a micro-batch.
@@ -131,7 +152,7 @@ def all_degrees(instance: StrategyInstance) -> Iterator[Degrees]:
         sequences = (False, True) if offers_sequences(instance, t) else (False,)
         for d in (d for d in range(1, min(most, K // t) + 1) if N % d == 0):
             for schedule, c in product(instance.schedules, instance.cp_degrees):
-                for V in range(2, instance.virtual_stages + 1) if schedule is Schedule.INTERLEAVED else (1,):
+                for V in chunk_counts(schedule, instance.virtual_stages):
                     for p in range(1, min(K // (t * c * d), L // V) + 1):
                         if refusal(schedule, p, N // d, V, instance.virtual_stages) is not None:
                             continue
@@ -200,19 +221,19 @@ class Chain:
         self.weights = np.array([math.fsum(some[layer.id].weight_bytes for layer in part.layers) for part in parts])
         L = len(self.ids)
         place = {layer.id: position for position, part in enumerate(parts) for layer in part.layers}
-        step = _sums(self.time)
+        self._edges = []
         for edge in flat.edges:
             u, v = place[edge.source], place[edge.target]
             taken = 2 * (edge.bytes + some[edge.target].sync_forward_bytes.get(edge.source, 0.0)) / flat.bandwidth
             given = 2 * (edge.bytes + some[edge.source].sync_backward_bytes.get(edge.target, 0.0)) / flat.bandwidth
-            step[u + 1 : v + 1, v + 1 :] += taken
-            step[: u + 1, u + 1 : v + 1] += given
+            self._edges.append((u, v, taken, given))
+        self._steps: dict[tuple[int, int], Table] = {}
         self._again: dict[int, Table] = {}
         self._fastest: dict[tuple[int, int, int], Choice | None] = {}
         behind = np.arange(L + 1)
         self.is_chunk = behind[:, None] < behind[None, :]
         #: Time of a micro-batch in a chunk, without recomputation.
-        self.step = step
+        self.step = self._step(L, L)
         beside, left = shares_of_sums(instance, by)
         summed = 4 * _sums(self.weights) / flat.bandwidth
         # Gradients of weights, of each layer and of each part; the latter only where some layer declares its own.
@@ -220,6 +241,7 @@ class Chain:
         ends = np.cumsum([0, *(len(part.layers) for part in parts)])
         is_declared = any(t in layer.weight_times for layer in flat.layers)
         self.weight_times = np.add.reduceat(own, ends[:-1]) if is_declared else None
+        self._weight = None if self.weight_times is None else _sums(self.weight_times)
         #: What of the sum of a chunk's gradients follows all passes, per (d - 1)/d; and what may be beside them.
         self.gradients, self.summed = left * summed, beside * summed
         self.overlaps = instance.overlaps_gradients
@@ -233,15 +255,52 @@ class Chain:
 
     def hidden(self, degrees: Degrees) -> Table:
         """What the last backward pass of each layer hides of sums of gradients."""
-        found: Table = self._hides * self._hidden[degrees.schedule is Schedule.ZB_H1]
+        found: Table = self._hides * self._hidden[degrees.is_split]
         return found
 
-    def weight(self, degrees: Degrees) -> Table:
+    def _step(self, enters: int, leaves: int) -> Table:
+        """Time of a micro-batch in a chunk, with edges that come over, or go over, less than so many layers."""
+        if (enters, leaves) not in self._steps:
+            step = _sums(self.time)
+            for u, v, taken, given in self._edges:
+                step[u + 1 : v + 1, v + 1 :] += taken if v - u < enters else 0.0
+                step[: u + 1, u + 1 : v + 1] += given if v - u < leaves else 0.0
+            self._steps[enters, leaves] = step
+        return self._steps[enters, leaves]
+
+    def steps(self, degrees: Degrees) -> tuple[Table, ...]:
+        """Time of a micro-batch without recomputation: one table for all chunks, in a V one for each.
+
+        In a V an edge that may stay on the device, as it is no shorter than the chunks between, takes nothing.
+        """
+        if not degrees.is_vee:
+            return (self.step,)
+        L, last = len(self.ids), degrees.num_chunks - 1
+        apart = [last - 2 * g for g in range(last + 1)]  # chunks from each one to the other one of its device
+        return tuple(self._step(min(-own, L) if own < 0 else L, min(own, L) if own > 0 else L) for own in apart)
+
+    def weight(self, degrees: Degrees, step: Table) -> Table:
         """Time of a micro-batch's W in a chunk: 0 where backward passes are whole, a third where no layer says more."""
-        if degrees.schedule is not Schedule.ZB_H1:
-            return np.zeros_like(self.step)
-        found: Table = self.step / 3 if self.weight_times is None else _sums(self.weight_times)
-        return found
+        if not degrees.is_split:
+            return np.zeros_like(step)
+        return step / 3 if self._weight is None else self._weight
+
+    def passes(self, degrees: Degrees, chunks: Sequence[tuple[int, int]]) -> tuple[list[float], ...]:
+        """Times of a micro-batch's F, B and W in each chunk of a layout, without recomputation."""
+        tables, last = self.steps(degrees), len(chunks) - 1
+        found = [float(tables[g % len(tables)][cut]) for g, cut in enumerate(chunks)]
+        if degrees.is_vee:  # edges that might have stayed on their device, and do not
+            chunk = [g for g, (x, y) in enumerate(chunks) for _ in range(x, y)]
+            for u, v, taken, given in self._edges:
+                g, h = chunk[u], chunk[v]
+                if g < h and g + h != last:
+                    found[g] += given if 0 < last - 2 * g <= v - u else 0.0
+                    found[h] += taken if 0 < 2 * h - last <= v - u else 0.0
+        forward = [own / 3 for own in found]
+        weight = [0.0] * len(found)
+        if degrees.is_split:
+            weight = forward if self._weight is None else [float(self._weight[cut]) for cut in chunks]
+        return forward, [max(2 * F - W, 0.0) for F, W in zip(forward, weight, strict=True)], weight
 
     def exposed(self, degrees: Degrees) -> Table:
         """What of the sum of a first chunk's gradients its last backward pass does not hide, by the chunk's end."""
@@ -516,8 +575,8 @@ def plan_of(chain: Chain, degrees: Degrees, ends: Sequence[int], devices: Sequen
     """The plan of these cuts (the end of each chunk) and of a choice for each device."""
     cuts = [(x, y) for x, y in zip((0, *ends), ends, strict=False)]
     tmpcs: dict[NodeId, str] = {}
-    for device, choice in enumerate(devices):
-        layers = [layer for x, y in cuts[device :: degrees.p] for layer in range(x, y)]
+    for own, choice in zip(degrees.held, devices, strict=True):
+        layers = [layer for g in own for layer in range(*cuts[g])]
         tmpcs |= {chain.ids[layer]: name for layer, name in zip(layers, choice.tmpcs, strict=True)}
     chunks = tuple(tuple(chain.ids[x:y]) for x, y in cuts)
     ordered = {node: tmpcs[node] for chunk in chunks for node in chunk}

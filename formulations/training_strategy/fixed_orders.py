@@ -117,28 +117,30 @@ def in_flight(degrees: Degrees, device: int) -> int:
     """Most micro-batches whose activations a device holds at once, for one chunk on each device."""
     if degrees.schedule is Schedule.ONE_F_ONE_B:
         return min(degrees.m, degrees.p - device)
-    return min(degrees.m, degrees.p) if degrees.schedule is Schedule.ZB_H1 else degrees.m
+    most = {Schedule.ZB_H1: degrees.p, Schedule.ZB_H2: 2 * degrees.p - 1}
+    return min(degrees.m, most.get(degrees.schedule, degrees.m))
 
 
 @lru_cache(maxsize=64)
 def moments(degrees: Degrees) -> tuple[tuple[tuple[int, ...], ...], ...]:
     """For each device, micro-batches in flight of its chunks at its fullest moments."""
     if degrees.V > 1:
-        return fullest(degrees.p, degrees.m, degrees.V)
+        return fullest(degrees.schedule, degrees.p, degrees.m, degrees.V)
     return tuple(((in_flight(degrees, device),),) for device in range(degrees.p))
 
 
 @lru_cache(maxsize=64)
-def fullest(p: int, m: int, V: int) -> tuple[tuple[tuple[int, ...], ...], ...]:
-    """For each device, under the interleaved schedule, micro-batches in flight of its chunks at its fullest moments.
+def fullest(schedule: Schedule, p: int, m: int, V: int) -> tuple[tuple[tuple[int, ...], ...], ...]:
+    """For each device, micro-batches in flight of its chunks at its fullest moments.
 
     Of moments that hold no more of any chunk than another one, that one stands.
     """
-    found = []
-    for device, order in enumerate(SCHEDULES[Schedule.INTERLEAVED].orders(p, m, V)):
+    found, kind = [], SCHEDULES[schedule]
+    gives_back = "W" if kind.is_split else "B"
+    for order in kind.orders(p, m, V):
         held, moments = [0] * V, set()
         for action in order:
-            held[(action.stage - device) // p] += 1 if action.kind == "F" else -1
+            held[action.stage // p] += (action.kind == "F") - (action.kind == gives_back)
             moments.add(tuple(held))
         points = np.array(sorted(moments))
         # Distinct points: one that is nowhere below another one is beaten only by itself.

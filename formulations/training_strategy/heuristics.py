@@ -132,7 +132,7 @@ def _recomputing_first(
     chain: Chain, degrees: Degrees, chunks: list[tuple[int, int]], blocks: list[range], numbers: Iterable[int]
 ) -> list[Choice] | None:
     """How the layers of each device run where all chunks recompute as many first blocks: the first number that fits."""
-    p, rows = degrees.p, moments(degrees)
+    rows = moments(degrees)
     lean = [min(ways, key=lambda way: (way.activation, way.static, way.again)) for ways in chain.ways]
     fast = [min(ways) for ways in chain.ways]
 
@@ -140,7 +140,7 @@ def _recomputing_first(
         """Of each device and chunk."""
         again = {v for own in blocks for v in own[:number]}
         every = [[(lean if v in again else fast)[v] for v in range(x, y)] for x, y in chunks]
-        return [every[device::p] for device in range(p)]
+        return [[every[g] for g in own] for own in degrees.held]
 
     for number in numbers:
         found = ways(number)
@@ -157,14 +157,13 @@ def _recomputing_first(
 
 def _simulated(chain: Chain, degrees: Degrees, chunks: list[tuple[int, int]], choices: list[Choice]) -> float:
     """The iteration of a plan."""
-    p, third = degrees.p, [float(chain.step[x, y]) / 3 for x, y in chunks]
-    weight = [float(chain.weight(degrees)[cut]) for cut in chunks]
-    backward = [max(0.0, 2 * third[g] - own) + choices[g % p].again[g // p] for g, own in enumerate(weight)]
+    p, (forward, backward, weight) = degrees.p, chain.passes(degrees, chunks)
+    backward = [B + choices[i].again[g // p] for g, (B, i) in enumerate(zip(backward, degrees.devices, strict=True))]
     beside = [degrees.share * float(chain.summed[cut]) for cut in chunks]
     exposed = float(chain.exposed(degrees)[chunks[0][1]])
     orders = orders_of(degrees.schedule, p, degrees.m, degrees.V, chain.overlaps)
-    time, _ = orders.run((third, backward, weight, beside, [exposed]))
-    sums = [math.fsum(float(chain.gradients[x, y]) for x, y in chunks[device::p]) for device in range(p)]
+    time, _ = orders.run((forward, backward, weight, beside, [exposed]))
+    sums = [math.fsum(float(chain.gradients[chunks[g]]) for g in own) for own in degrees.held]
     return time + degrees.share * max(sums)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from formulations.training_strategy.costs import Chain, Choice, Degrees, Table, plan_of
 from formulations.training_strategy.definition.plan import StrategyPlan
-from formulations.training_strategy.fixed_orders import Path, fullest, in_flight, moments, orders_of
+from formulations.training_strategy.fixed_orders import Path, in_flight, moments, orders_of
 from instances.problems.training_strategy import Schedule
 from solvers.outcome import Watch
 
@@ -25,6 +25,8 @@ from solvers.outcome import Watch
 NOISE = 1e-12
 #: Steps of a search before its turn is over.
 _TURN = 200
+#: Kinds of passes, in the order of `Path`.
+_PASSES = "FBW"
 #: More paths would cost more than they cut off; so many at most are kept.
 _MOST_PATHS = 150
 #: So many beginnings of layouts are kept; beyond, the worse half of them is given up, and with it the proof.
@@ -40,7 +42,7 @@ def quick_bound(chain: Chain, degrees: Degrees) -> float:
     """
     _, V, p, _, _, m, *_ = degrees
     T = chain.total
-    is_split = degrees.schedule is Schedule.ZB_H1
+    is_split = degrees.is_split
     whole = T
     if is_split:
         whole = T * 2 / 3 if chain.weight_times is None else T - float(chain.weight_times.sum())
@@ -64,11 +66,14 @@ class Layouts:
         self.chain, self.degrees = chain, degrees
         S, L = degrees.num_chunks, len(chain.ids)
         self.width = L - S + 1
-        self.is_split = degrees.schedule is Schedule.ZB_H1
-        share, weight = degrees.share, chain.weight(degrees)
-        self.forward, self.weight = self._windows(chain.step / 3), self._windows(weight)
+        self.is_split = degrees.is_split
+        share, steps = degrees.share, chain.steps(degrees)
+        weight = [chain.weight(degrees, step) for step in steps]
+        self.forward, self.weight = self._windows(*[step / 3 for step in steps]), self._windows(*weight)
         #: B without recomputation; ``least_backward`` has the least recomputation besides.
-        self.backward = self._windows(np.maximum(2 * (chain.step / 3) - weight, 0.0))
+        self.backward = self._windows(
+            *[np.maximum(2 * (step / 3) - W, 0.0) for step, W in zip(steps, weight, strict=True)]
+        )
         self.gradients, self.summed = self._windows(chain.gradients * share), self._windows(chain.summed * share)
         #: Of the first chunk's sum beside passes, by its end.
         self.exposed = chain.exposed(degrees)[1 : self.width + 1]
@@ -94,14 +99,17 @@ class Layouts:
         self._fill()
         self.bound = float(self.rest[0, 0]) + max(float(self.rest_gradients[0, 0]), self.mean_gradients)
 
-    def _windows(self, table: Table) -> Table:
+    def _windows(self, table: Table, *others: Table) -> Table:
+        """Of one table for all chunks, or of one for each."""
+        n = self.width
+        if others:
+            return np.stack([each[g : g + n, g + 1 : g + n + 1] for g, each in enumerate((table, *others))])
         rows, columns = table.strides
         shape = (self.degrees.num_chunks, self.width, self.width)
         return np.lib.stride_tricks.as_strided(table[:, 1:], shape, (rows + columns, rows, columns), writeable=False)
 
     def _in_flight(self, g: int) -> int:
-        device, own = g % self.degrees.p, g // self.degrees.p
-        return max(row[own] for row in moments(self.degrees)[device])
+        return max(row[g // self.degrees.p] for row in moments(self.degrees)[self.degrees.devices[g]])
 
     def _fill(self) -> None:
         """``lower``, ``rest`` and ``rest_gradients``, chunk by chunk: small tables stay in the cache.
@@ -148,9 +156,12 @@ class Layouts:
             # All F of the chunk, the last one's way to the end, the first B's way back, all B of the chunk.
             return m * t + trip + tail
         if self.is_split:
-            # All passes of the chunk; or those before its last B, as its W come g backward passes later, and the tail.
-            W = self.weight[g]
-            found: Table = np.maximum(m * (t + W), m * t + max(0, m - 1 - g) * W + tail)
+            # All passes of the chunk; or those before its last B, as its W come g (ZB-H1) or 2g (ZB-H2) backward passes
+            # later, and the tail. In a V none is counted before.
+            W, before = self.weight[g], 0
+            if self.degrees.V == 1:
+                before = max(0, m - 1 - g * (1 + (self.degrees.schedule is Schedule.ZB_H2)))
+            found: Table = np.maximum(m * (t + W), m * t + before * W + tail)
             return np.maximum(found, t + trip + tail)
         if self.degrees.V > 1:
             return np.maximum(m * t, t + trip) + tail
@@ -218,6 +229,10 @@ def places(ends: Sequence[int]) -> tuple[list[int], list[int], list[int]]:
     )
 
 
+def _path(counts: Table) -> Path:
+    return Path(*(tuple(row) for row in counts.tolist()))
+
+
 class Best:
     """The best plan so far, of all degrees, and its time; `time` is infinite before the first."""
 
@@ -256,34 +271,47 @@ class Search:
         self._mixed: tuple[Table, Table] | None = None
         self.turns = 0
         if degrees.V > 1:
-            for path in self.device_paths:
+            paths = self.device_paths
+            for path in paths:
                 self._add(path)
             # Together they see the work of all devices, which no layout can take from one without giving it to another.
-            self._append(self._paths.mean(axis=0))
             gradients = max(float(layouts.rest_gradients[0, 0]), layouts.mean_gradients)
-            self.bound = max(self.bound, float(self._rest[-1, 0, 0]) + gradients)
+            for first in range(0, len(paths), degrees.p):
+                self._append(np.array(paths[first : first + degrees.p], dtype=float).mean(axis=0))
+                self.bound = max(self.bound, float(self._rest[-1, 0, 0]) + gradients)
         if math.isfinite(self.bound):
             self._open.append((self.bound, 0, 0, (), 0.0, layouts.mean_gradients))
 
     @property
     def device_paths(self) -> list[Path]:
-        """One through the work of each device."""
-        return [self._device_path(device) for device in range(self.layouts.degrees.p)]
+        """One through the work of each device: to its first chunk, all passes up to the last B of that, and back.
+
+        The way back ends with the passes behind the last B of the first chunk, and what is exposed of that one's sum.
+        Where backward passes are split, passes follow a device's last B, too: all of its passes, without the way back,
+        are another path.
+        """
+        orders, degrees = self.orders, self.layouts.degrees
+        kind, stage = np.array(orders.kind), np.array(orders.stage)
+        back, whole = [], []
+        for device, own in enumerate(degrees.held):
+            passes = np.flatnonzero(np.isin(stage, own) & (kind < len(_PASSES)))
+            last = np.flatnonzero((kind[passes] == _PASSES.index("B")) & (stage[passes] == device))[-1] + 1
+            head, before, behind = (np.zeros((len(Path._fields), degrees.num_chunks), dtype=int) for _ in range(3))
+            head[_PASSES.index("F"), :device] = 1
+            np.add.at(before, (kind[passes[:last]], stage[passes[:last]]), 1)
+            np.add.at(behind, (kind[passes[last:]], stage[passes[last:]]), 1)
+            if device == 0:
+                home = behind
+                home[Path._fields.index("exposed"), 0] = 1
+            whole.append(_path(head + before + behind))
+            head[_PASSES.index("B"), :device] = 1
+            back.append(_path(head + before + home))
+        return back + whole * degrees.is_split
 
     def bound_by(self, table: Table) -> None:
         """Bound layouts by what each chunk adds to a mixture of paths and of sums of gradients as well."""
         rest = suffix_sums(table)
         self._mixed, self.bound = (table, rest), max(self.bound, float(rest[0, 0]))
-
-    def _device_path(self, device: int) -> Path:
-        """To a device's first chunk, all its passes, and back: its first pass is an F, and its last a B.
-
-        The way back ends with the first chunk, and what is exposed of its sum.
-        """
-        _, V, p, _, _, m, *_ = self.layouts.degrees
-        ways = tuple(m if g % p == device else int(g < device) for g in range(p * V))
-        none = (0,) * (p * V)
-        return Path(ways, ways, none, none, (1, *none[1:]))
 
     def _add(self, path: Path) -> None:
         if path in self._known or len(self._known) >= _MOST_PATHS:
@@ -369,27 +397,28 @@ class Search:
     def _simulate(self, ends: tuple[int, ...]) -> None:
         """Simulate a layout with every way to run its layers that may be best."""
         layouts = self.layouts
-        chain, degrees, p = layouts.chain, layouts.degrees, layouts.degrees.p
+        chain, degrees = layouts.chain, layouts.degrees
         chunks = list(pairwise((0, *ends)))
         if degrees.V == 1:
             fastest = [chain.fastest(x, y, in_flight(degrees, g)) for g, (x, y) in enumerate(chunks)]
             ways = [[] if choice is None else [choice] for choice in fastest]
         else:
-            rows = fullest(p, degrees.m, degrees.V)
-            ways = [chain.choices(chunks[device::p], rows[device]) for device in range(p)]
-        own = layouts.gradients[places(ends)].tolist()
+            rows = moments(degrees)
+            ways = [chain.choices([chunks[g] for g in own], row) for own, row in zip(degrees.held, rows, strict=True)]
+        sums = layouts.gradients[places(ends)].tolist()
         if all(ways):
-            self._choose(ends, ways, max(math.fsum(own[device::p]) for device in range(p)))
+            self._choose(ends, ways, max(math.fsum(sums[g] for g in own) for own in degrees.held))
 
     def _choose(self, ends: tuple[int, ...], ways: list[list[Choice]], gradients: float) -> None:
         """Branch over the devices with several ways; the least of each chunk bounds them, as no pass is shorter."""
         if self.best.watch.stopped():
             return
-        layouts, p = self.layouts, self.layouts.degrees.p
+        layouts, degrees = self.layouts, self.layouts.degrees
         least = [tuple(map(min, zip(*(way.again for way in own), strict=True))) for own in ways]
-        at = places(ends)
-        forward, weight = layouts.forward[at].tolist(), layouts.weight[at].tolist()
-        backward = [B + least[g % p][g // p] for g, B in enumerate(layouts.backward[at].tolist())]
+        forward, backward, weight = layouts.chain.passes(degrees, list(pairwise((0, *ends))))
+        backward = [
+            B + least[i][g // degrees.p] for g, (B, i) in enumerate(zip(backward, degrees.devices, strict=True))
+        ]
         time, path = self.orders.run((forward, backward, weight, *layouts.sums(ends)))
         self.best.simulated += 1
         self._add(path)

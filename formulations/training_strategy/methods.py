@@ -2,7 +2,9 @@
 
 from formulations.contract.family import Claim, Method, lazy
 from formulations.contract.quantities import names
+from formulations.simulation.orders import SCHEDULES
 from formulations.training_strategy.definition.plan import StrategyPlan
+from formulations.training_strategy.definition.problem import most_chunks
 from formulations.training_strategy.definition.quantities import OF_DEGREES, VOCABULARY
 from instances.problems.training_strategy import Schedule, StrategyInstance
 from instances.requirements import requirements_of
@@ -22,8 +24,9 @@ def choose(instance: StrategyInstance, _limits: Limits, _exact: bool) -> tuple[s
 def _passes(instance: StrategyInstance) -> float:
     """Of the longest iteration, with a stage for each layer."""
     flat = instance.flat
-    stages = min(len(flat.layers), flat.num_devices * instance.virtual_stages)
-    return float((3 if Schedule.ZB_H1 in instance.schedules else 2) * stages * flat.num_microbatches)
+    stages = min(len(flat.layers), flat.num_devices * most_chunks(instance))
+    kinds = 3 if any(SCHEDULES[each].is_split for each in instance.schedules) else 2
+    return float(kinds * stages * flat.num_microbatches)
 
 
 def supports(instance: StrategyInstance) -> str | None:
@@ -58,7 +61,7 @@ _MODEL_LIMITS = f"at most {_MODEL_PASSES:,} passes of an iteration, and {_MODEL_
 def _model_supports(instance: StrategyInstance) -> str | None:
     """Why the model of some degrees would be too large for a solver."""
     layers, passes = len(instance.flat.layers), _passes(instance)
-    places = layers * min(layers, instance.flat.num_devices * instance.virtual_stages)
+    places = layers * min(layers, instance.flat.num_devices * most_chunks(instance))
     words = f"{passes:g} passes of an iteration, {places} layers in chunks; expected {_MODEL_LIMITS}"
     return words if passes > _MODEL_PASSES or places > _MODEL_PLACES else None
 

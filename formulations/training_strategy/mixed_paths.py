@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from formulations.simulation.orders import SCHEDULES
 from formulations.training_strategy.costs import Table
 from formulations.training_strategy.fixed_orders import FixedOrders, Path
 from formulations.training_strategy.layouts import Layouts, least_sum, places
@@ -36,11 +37,11 @@ def mixed_costs(layouts: Layouts, orders: FixedOrders, paths: Sequence[Path], st
     ``paths`` are the first ones, in equal parts. No batch with a layout takes less than the sum over its chunks.
     """
     p, S = layouts.degrees.p, layouts.degrees.num_chunks
-    device = np.arange(S) % p
+    device = np.array(SCHEDULES[layouts.degrees.schedule].devices(p, layouts.degrees.V))
     known = [np.array(path, dtype=float) for path in dict.fromkeys(paths)]
     weights, shares = np.full(len(known), 1 / len(known)), np.full(p, 1 / p)
     best, kept, found = -math.inf, (weights, shares), layouts.allowed
-    forward, backward, gradients, summed, exposed = (np.zeros((0, S)) for _ in range(5))
+    forward, backward, weight, gradients, summed, exposed = (np.zeros((0, S)) for _ in range(6))
     for _ in range(_ROUNDS):
         table = layouts.costs(np.tensordot(weights, known, 1)) + shares[device][:, None, None] * layouts.gradients
         least, ends = least_sum(table)
@@ -51,14 +52,15 @@ def mixed_costs(layouts: Layouts, orders: FixedOrders, paths: Sequence[Path], st
         at = places(ends)
         forward = np.vstack([forward, layouts.forward[at]])
         backward = np.vstack([backward, layouts.least_backward[at]])
+        weight = np.vstack([weight, layouts.weight[at]])
         gradients = np.vstack([gradients, layouts.gradients[at]])
         sums = layouts.sums(ends)
         summed, exposed = np.vstack([summed, sums[0]]), np.vstack([exposed, sums[1]])
-        times = (forward[-1].tolist(), backward[-1].tolist(), [0.0] * S, *sums)  # no W: backward passes are whole
+        times = (forward[-1].tolist(), backward[-1].tolist(), weight[-1].tolist(), *sums)
         longest = np.array(orders.run(times)[1], dtype=float)
         if not any(np.array_equal(longest, each) for each in known):
             known.append(longest)
-        tables = (forward, backward, np.zeros_like(forward), summed, exposed)
+        tables = (forward, backward, weight, summed, exposed)
         rows = np.array(known).transpose(1, 0, 2)
         of_paths = sum((own @ table.T for own, table in zip(rows, tables, strict=True)), np.zeros(1))
         of_devices = np.array([gradients[:, device == i].sum(axis=1) for i in range(p)])

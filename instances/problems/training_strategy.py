@@ -32,6 +32,9 @@ class Schedule(StrEnum):
     GPIPE = "gpipe"
     INTERLEAVED = "interleaved"
     ZB_H1 = "zb-h1"
+    ZB_H2 = "zb-h2"
+    ZB_V = "zb-v"
+    DUALPIPE_V = "dualpipe-v"
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,7 @@ class StrategyInstance(AroundFlat):
     schedules
         Those that a plan may choose from.
     virtual_stages
-        Most chunks of layers of a device; more than 1 if and only if the schedules have ``interleaved``.
+        Most chunks of layers of a device, under ``interleaved``; more than 1 if and only if the schedules have it.
     sharded_per_weight
         Bytes of optimizer states per byte of weights, of which each of d replicas holds a share of 1/d. They are part
         of ``static_bytes``. 0: every replica holds them whole.

@@ -7,7 +7,7 @@ from formulations.training_strategy.definition.plan import StrategyPlan
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from instances.problems.training_strategy import Schedule, StrategyInstance, of_chain
 
-F1B, GPIPE, INTERLEAVED, ZB = Schedule
+F1B, GPIPE, INTERLEAVED, ZB, ZB_H2, ZB_V, DUALPIPE_V = Schedule
 
 
 def equal_layers(count: int, **given: Any) -> StrategyInstance:

@@ -105,12 +105,16 @@ TRAINERS = {
             sequences=True, context=True, selective=True, groups=True,
         ),
         Trainer(
-            "torchtitan", Degrees.ONE, Recompute.ALL, counts=False, schedules=("1f1b", "gpipe", "interleaved"),
+            "torchtitan", Degrees.ONE, Recompute.ALL, counts=False,
+            schedules=("1f1b", "gpipe", "interleaved", "zb-v", "dualpipe-v"),
             sequences=True, context=True, sharding=(0, 3), groups=True, fsdp=True,
         ),
         # Its pipeline engine refuses ZeRO 2 and 3, with one stage as well.
         Trainer("deepspeed", Degrees.ONE, Recompute.EACH, counts=False, schedules=("1f1b",)),
-        Trainer("torch", Degrees.ONE, Recompute.EACH, False, schedules=("1f1b", "gpipe", "interleaved", "zb-h1")),
+        Trainer(
+            "torch", Degrees.ONE, Recompute.EACH, False,
+            schedules=("1f1b", "gpipe", "interleaved", "zb-h1", "zb-v", "dualpipe-v"),
+        ),
         Trainer(
             "galvatron", Degrees.ONE, Recompute.EACH, counts=True, fills=True, schedules=("1f1b", "gpipe"),
             sharding=(0, 1, 2),

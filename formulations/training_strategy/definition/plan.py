@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from formulations.contract.plan_exchange import exchange
+from formulations.simulation.orders import SCHEDULES
 from formulations.stage_partitioning.definition.plan import Stage, StagePlan
 from instances.errors import expect
 from instances.problems.training_strategy import Schedule, StrategyInstance
@@ -16,11 +17,12 @@ from instances.rules import Count, Flag, Index, NodeId, Text, member_of
 class StrategyPlan:
     """The same degrees in all stages, a schedule, and what each global stage holds.
 
-    ``chunks[g]`` are the layers of global stage g, which device g mod p of a pipeline of p devices runs; there are
-    p ``virtual_stages`` of them, from the input side on. ``tmpcs`` has a TMPC for every layer. Replicas share what
-    ``sharding`` says (`StrategyInstance`), tensor-parallel devices the sequences between split products if
-    ``sequence_parallel``. Each of d replicas is ``cp_degree`` c devices that share the tokens of a sample; of all d c
-    devices ``ep_degree`` ones share the experts of a layer. The replicas share in each of ``shard_groups`` groups.
+    ``chunks[g]`` are the layers of global stage g, which device g mod p of a pipeline of p devices runs, in a V device
+    min(g, 2p - 1 - g); there are p ``virtual_stages`` of them, from the input side on. ``tmpcs`` has a TMPC for every
+    layer. Replicas share what ``sharding`` says (`StrategyInstance`), tensor-parallel devices the sequences between
+    split products if ``sequence_parallel``. Each of d replicas is ``cp_degree`` c devices that share the tokens of a
+    sample; of all d c devices ``ep_degree`` ones share the experts of a layer. The replicas share in each of
+    ``shard_groups`` groups.
     """
 
     pp_degree: Count
@@ -40,6 +42,11 @@ class StrategyPlan:
     def replicas(self) -> int:
         """Devices that have the same weights, but for experts: d of different samples, each c of different tokens."""
         return self.dp_degree * self.cp_degree
+
+    @property
+    def held(self) -> tuple[tuple[int, ...], ...]:
+        """The chunks of each device of a pipeline, by number."""
+        return SCHEDULES[self.schedule].held(self.pp_degree, self.virtual_stages)
 
     @property
     def num_devices(self) -> int:

@@ -18,6 +18,7 @@ from formulations.contract.figures.plan_figures import (
 )
 from formulations.contract.figures.throughput import samples, throughput
 from formulations.simulation.iteration import Iteration
+from formulations.simulation.orders import SCHEDULES
 from formulations.training_strategy.definition.plan import StrategyPlan
 from formulations.training_strategy.definition.problem import (
     chosen,
@@ -45,15 +46,16 @@ def breakdown(instance: StrategyInstance, plan: StrategyPlan) -> Breakdown:
     m = instance.flat.num_microbatches // plan.dp_degree
     steps = [own.forward + own.backward + own.weight for own in times]
     busy = m * math.fsum(steps)
+    home = SCHEDULES[plan.schedule].devices(plan.pp_degree, plan.virtual_stages)
     rows = [
         {
             "layers": list(plan.chunks[g]),
-            "devices": [g % plan.pp_degree],
+            "devices": [home[g]],
             "forward_time": own.forward,
             "backward_time": own.backward + own.weight,
             "gradient_time": summed,
-            "memory_bytes": memory[g % plan.pp_degree],
-            "slack_bytes": instance.flat.memory_bytes - memory[g % plan.pp_degree],
+            "memory_bytes": memory[home[g]],
+            "slack_bytes": instance.flat.memory_bytes - memory[home[g]],
         }
         for g, (own, summed) in enumerate(zip(times, sums, strict=True))
     ]
@@ -101,8 +103,7 @@ def _pictures(
         "weight gradients": [own.weight for own in times],
     }
     static = [
-        math.fsum(chosen(instance, plan, v).static_bytes for chunk in plan.chunks[device::p] for v in chunk)
-        for device in range(p)
+        math.fsum(chosen(instance, plan, v).static_bytes for g in own for v in plan.chunks[g]) for own in plan.held
     ]
     peak = peak_memory(instance, plan)
     devices = tuple(Stage(str(device)) for device in range(p))
@@ -110,7 +111,7 @@ def _pictures(
         "always stored (one sum)": static,
         "activations in flight": [b - a for a, b in zip(static, peak, strict=True)],
     }
-    says, longest = _SAYS, max(math.fsum(sums[device::p]) for device in range(p))
+    says, longest = _SAYS, max(math.fsum(sums[g] for g in own) for own in plan.held)
     if instance.overlaps_gradients:
         says, longest = _BEHIND, total - ran.makespan_s
     return (

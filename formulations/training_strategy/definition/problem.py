@@ -2,13 +2,14 @@
 
 A plan has pp_degree p, tp_degree t, cp_degree c and dp_degree d: d pipelines of p devices, each of them c t real ones,
 run N/d micro-batches each, in the orders of a schedule that trainers run. The layers are cut into p V chunks; device i
-has chunks i, i + p, and so on. The objective is the time of one batch: the simulated iteration of a pipeline, and
-behind it the longest sum of gradients over the c d devices of equal weights::
+has chunks i, i + p, and so on, or in a V chunks i and 2p - 1 - i. The objective is the time of one batch: the simulated
+iteration of a pipeline, and behind it the longest sum of gradients over the c d devices of equal weights::
 
     simulate(chunks, orders) + max over devices of 4 (c d-1)/(c d) * weights / B
 
 A micro-batch takes a chunk the compute times of its layers and, as in Piper's cost model, what crosses its boundaries,
-sent and received. Of that the forward pass is a third (an instance has only the sum) and the backward pass the rest.
+sent and received; in a V what stays on a device takes nothing. Of that the forward pass is a third (an instance has
+only the sum) and the backward pass the rest.
 Where a schedule splits it, half of it are weight gradients (W). If some layers say how long theirs take at the degree
 (`Layer.weight_times`), W is the sum of these, and of a third of the other layers' times; B is what it leaves, with all
 that comes back. A TMPC that takes longer than the fastest one of its layer and degree recomputes activations: the
@@ -64,6 +65,7 @@ class ChunkTimes:
 def chunk_times(instance: StrategyInstance, plan: StrategyPlan, chunk: Sequence[NodeId]) -> ChunkTimes:
     """Times of a chunk, in the instance's unit."""
     flat, inside, by = instance.flat, set(chunk), shared_in(instance, plan)
+    near = _near(plan, chunk)
     rate = bandwidth(instance, by.stages_inside)
     fastest, again, transfers = [], [], []
     for node in chunk:
@@ -71,10 +73,10 @@ def chunk_times(instance: StrategyInstance, plan: StrategyPlan, chunk: Sequence[
         fastest.append(least)
         again.append(chosen(instance, plan, node).time - least)
     for edge in flat.edges:
-        if edge.target in inside and edge.source not in inside:
+        if edge.target in inside and edge.source not in near:
             sync = chosen(instance, plan, edge.target).sync_forward_bytes.get(edge.source, 0.0)
             transfers.append(2 * (edge.bytes / by.context + sync) / rate)
-        if edge.source in inside and edge.target not in inside:
+        if edge.source in inside and edge.target not in near:
             sync = chosen(instance, plan, edge.source).sync_backward_bytes.get(edge.target, 0.0)
             transfers.append(2 * (edge.bytes / by.context + sync) / rate)
     third, recomputation = math.fsum([*fastest, *transfers]) / 3, math.fsum(again)
@@ -82,6 +84,16 @@ def chunk_times(instance: StrategyInstance, plan: StrategyPlan, chunk: Sequence[
     if weight and any(plan.tp_degree in layer.weight_times for layer in flat.layers):
         weight = math.fsum(_weight_time(instance, plan, node) for node in chunk)
     return ChunkTimes(third, max(0.0, 2 * third - weight) + recomputation, weight)
+
+
+def _near(plan: StrategyPlan, chunk: Sequence[NodeId]) -> set[NodeId]:
+    """Layers to which and from which a chunk sends nothing: its own, and in a V all of its device."""
+    if SCHEDULES[plan.schedule].layout == "vee":
+        for own in plan.held:
+            chunks = [plan.chunks[g] for g in own]
+            if tuple(chunk) in chunks:
+                return {node for each in chunks for node in each}
+    return set(chunk)
 
 
 def gradient_sum(instance: StrategyInstance, plan: StrategyPlan, chunk: Sequence[NodeId]) -> float:
@@ -125,8 +137,7 @@ def behind(instance: StrategyInstance, plan: StrategyPlan, ran: Iteration) -> Be
             own = beside * sums[stage]
             clock = max(clock + own, end + (own if stage else exposed_sum(instance, plan)))
         ends.append(clock)
-    p = plan.pp_degree
-    return Behind(tuple(ends), tuple(left * math.fsum(sums[device::p]) for device in range(p)))
+    return Behind(tuple(ends), tuple(left * math.fsum(sums[g] for g in own) for own in plan.held))
 
 
 def exposed_sum(instance: StrategyInstance, plan: StrategyPlan) -> float:
@@ -168,6 +179,7 @@ def iteration(instance: StrategyInstance, plan: StrategyPlan) -> Iteration:
     """The simulated iteration of one of the pipelines; errors as of `evaluate`."""
     if len(plan.chunks) != plan.pp_degree * plan.virtual_stages:
         raise ValueError(f"the plan has {len(plan.chunks)} chunks")
+    by_device = orders(instance, plan)
     times = [chunk_times(instance, plan, chunk) for chunk in plan.chunks]
     stages = Stages(
         tuple(each.forward for each in times),
@@ -175,7 +187,7 @@ def iteration(instance: StrategyInstance, plan: StrategyPlan) -> Iteration:
         SCHEDULES[plan.schedule].edges(plan.pp_degree, plan.virtual_stages),
         tuple(each.weight for each in times) if SCHEDULES[plan.schedule].is_split else (),
     )
-    return simulate(stages, orders(instance, plan))
+    return simulate(stages, by_device)
 
 
 def evaluate(instance: StrategyInstance, plan: StrategyPlan) -> float:
@@ -209,8 +221,7 @@ def peak_memory(instance: StrategyInstance, plan: StrategyPlan) -> list[float]:
     gives_back = "W" if SCHEDULES[plan.schedule].is_split else "B"
     chunks = [[chosen(instance, plan, node) for node in chunk] for chunk in plan.chunks]
     found = []
-    for device, order in enumerate(orders(instance, plan)):
-        own = list(range(device, len(chunks), plan.pp_degree))
+    for own, order in zip(plan.held, orders(instance, plan), strict=True):
         held, moments = dict.fromkeys(own, 0), {tuple(0 for _ in own)}
         for action in order:
             held[action.stage] += (action.kind == "F") - (action.kind == gives_back)
@@ -341,8 +352,22 @@ def _no_schedule(instance: StrategyInstance, plan: StrategyPlan) -> str | None:
     return refusal(plan.schedule, p, m, V, instance.virtual_stages)
 
 
+def chunk_counts(schedule: Schedule, most: int) -> range:
+    """How many chunks a device may have: several if interleaved, ``most`` at most, two in a V, else one."""
+    if SCHEDULES[schedule].layout == "vee":
+        return range(2, 3)
+    return range(2, most + 1) if schedule is Schedule.INTERLEAVED else range(1, 2)
+
+
+def most_chunks(instance: StrategyInstance) -> int:
+    """Chunks of layers that a device may have."""
+    return max(chunk_counts(each, instance.virtual_stages)[-1] for each in instance.schedules)
+
+
 def refusal(schedule: Schedule, p: int, m: int, V: int, most: int) -> str | None:
     """Why p devices of V chunks, of which ``most`` are allowed, do not run m micro-batches by a schedule."""
-    if schedule is Schedule.INTERLEAVED and not (2 <= V <= most and p >= 2):
-        return f"interleaved: {V} chunks on each of {p} devices; expected 2 to {most} on at least 2 devices"
+    counts = chunk_counts(schedule, most)
+    if 1 not in counts and (V not in counts or p < 2):
+        numbers = " to ".join(dict.fromkeys(("2", str(counts.stop - 1))))
+        return f"{schedule}: {V} chunks on each of {p} devices; expected {numbers} on at least 2 devices"
     return SCHEDULES[schedule].refusal(p, m, V)

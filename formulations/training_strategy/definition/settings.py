@@ -86,11 +86,16 @@ _OWN = (
     Setting(
         "schedule",
         _schedules,
-        "schedules that a plan may choose from; zb-h1 has weight gradients apart",
+        "schedules that a plan may choose from; zb-h1, zb-h2, zb-v and dualpipe-v have weight gradients apart",
         metavar="1f1b,gpipe,...",
         field="schedules",
     ),
-    Setting("virtual-stages", parse_count, "most chunks of layers of a device, with interleaved", metavar="V"),
+    Setting(
+        "virtual-stages",
+        parse_count,
+        "most chunks of layers of a device, with interleaved; zb-v and dualpipe-v have 2",
+        metavar="V",
+    ),
     Setting(
         "shard-optimizer",
         _states,

@@ -68,7 +68,8 @@ def build(data: Sequence[Layouts], limit: int, most: int, known: int | None = No
         runs[c, g, v, x] for x in range(len(data[c].ways[v])) if (g, v, x) in data[c].again),
         "a layer runs by one TMPC in its chunk: sum of runs[c,g,l,x] over x = begun[c,g,l] - begun[c,g+1,l]")
     model.rows("crossing", index.skips, lambda *at: crosses[at] >= cuts.crosses(*at),
-        "an edge leaves a chunk that has its source if its target is behind, and enters that of its target")
+        "an edge leaves a chunk that has its source if its target is behind, and enters that of its target; "
+        "in a V not if both are on one device")
 
     # Times of passes [definition.problem.chunk_times], and their order [Narayanan et al. 2021, section 2.2].
     model.rows("forward_time", index.chunks, lambda c, g: of["forward"][c, g] >= cuts.thirds(c, g, crosses),
@@ -96,7 +97,7 @@ def build(data: Sequence[Layouts], limit: int, most: int, known: int | None = No
     model.rows("gradient_sum", index.devices, lambda c, i: gradients[c] >= cuts.gradients(c, i),
         "gradients behind all passes: gradients[c] >= 4 (d-1)/d * weights / B of each device, or what is left")
     model.rows("made_again", index.made,
-        lambda c, g, *at: made[c, g % data[c].degrees.p] >= data[c].made[g, *at] * runs[c, g, *at],
+        lambda c, g, *at: made[c, data[c].degrees.devices[g]] >= data[c].made[g, *at] * runs[c, g, *at],
         "a device has what one of its layers makes again: made[c,i] >= bytes of runs[c,g,l,x], g on i")
     model.rows("memory", index.memory,
         lambda c, *row: sum(size * runs[(c, *at)] for at, size in data[c].sizes[row].items())

@@ -12,7 +12,7 @@ from formulations.training_strategy.definition.plan import StrategyPlan
 from formulations.training_strategy.definition.sharing import of_shared, shared_in, shares_of_sums
 from formulations.training_strategy.fixed_orders import FixedOrders, Path, moments, orders_of
 from formulations.training_strategy.layouts import NOISE, quick_bound
-from instances.problems.training_strategy import Schedule, StrategyInstance
+from instances.problems.training_strategy import StrategyInstance
 
 #: Relative room for rounding where what is too slow or too large is left out.
 MARGIN = 1e-9
@@ -104,7 +104,7 @@ class Layouts:
         Factors with names and numbers of variables.
         """
         g, is_backward = self.orders.stage[k], self.orders.kind[k] == 1
-        share = 2 if is_backward and self.degrees.schedule is not Schedule.ZB_H1 else 1
+        share = 2 if is_backward and not self.degrees.is_split else 1
         times = [(-share, ("forward", g))]
         if self.orders.kind[k] > (0 if self.weight else _LAST_PASS):
             times = [(-1, (Path._fields[self.orders.kind[k]], g))]
@@ -113,9 +113,9 @@ class Layouts:
 
     def plan(self, taken: Iterable[Run]) -> StrategyPlan:
         """The plan in which layers run in these chunks and ways."""
-        p, found = self.degrees.p, sorted(taken)
+        found = sorted(taken)
         ends = list(accumulate(Counter(g for g, _, _ in found)[g] for g in range(self.degrees.num_chunks)))
-        names = [tuple(self.ways[v][x].id for g, v, x in found if g % p == device) for device in range(p)]
+        names = [tuple(self.ways[v][x].id for g, v, x in found if g in own) for own in self.degrees.held]
         return plan_of(self.chain, self.degrees, ends, [Choice((), own) for own in names])
 
 
@@ -143,7 +143,7 @@ class Indices:
         self.layers = [(c, v) for c, _ in self.exposed for v in range(data[c].spare + 1)]
         self.devices = [(c, i) for c, own in enumerate(data) for i in range(own.degrees.p)]
         self.made = [(c, *at) for c, own in enumerate(data) for at in own.made]
-        self.again = sorted({(c, g % data[c].degrees.p) for c, g, _, _ in self.made})
+        self.again = sorted({(c, data[c].degrees.devices[g]) for c, g, _, _ in self.made})
         self.memory = [(c, *row) for c, own in enumerate(data) for row in own.sizes]
 
 
@@ -164,12 +164,17 @@ class Cuts:
         return self.begun(c, g, v) - self.begun(c, g + 1, v)
 
     def crosses(self, c: int, g: int, u: int, v: int, leaves: bool) -> Any:
-        """1 if an edge crosses, else at most 0; of neighbours just that, as a chunk begins between them."""
+        """1 if an edge crosses, else at most 0; of neighbours just that, as a chunk begins between them.
+
+        In a V it does not if its other end is in the other chunk of the device.
+        """
         if v == u + 1:
             return self.begun(c, g + leaves, v) - self.begun(c, g + leaves, u)
+        other = self.data[c].degrees.num_chunks - 1 - g if self.data[c].degrees.is_vee else g
         if leaves:
-            return self.holds(c, g, u) + self.begun(c, g + 1, v) - self.chosen[c]
-        return self.holds(c, g, v) - self.begun(c, g, u)
+            stays = self.holds(c, other, v) if other > g else 0
+            return self.holds(c, g, u) + self.begun(c, g + 1, v) - stays - self.chosen[c]
+        return self.holds(c, g, v) - self.begun(c, g, u) - (self.holds(c, other, u) if other < g else 0)
 
     def thirds(self, c: int, g: int, crosses: Any) -> Any:
         """A third of what the layers of chunk g compute and of what crosses its ends; ``crosses`` is of `skips`."""
@@ -188,7 +193,7 @@ class Cuts:
     def gradients(self, c: int, device: int) -> Any:
         """The sum of a device's gradients behind all passes."""
         own = self.data[c]
-        return sum(self.total(c, g, own.gradients) for g in range(device, own.degrees.num_chunks, own.degrees.p))
+        return sum(self.total(c, g, own.gradients) for g in own.degrees.held[device])
 
     def total(self, c: int, g: int, values: Sequence[float], most: int | None = None) -> Any:
         """Of the values of a chunk's layers, of those before layer ``most``."""
@@ -221,7 +226,8 @@ def layouts_of(
     S, L, flat, full, ways = degrees.num_chunks, len(chain.ids), instance.flat, moments(degrees), chain.ways
     share, place = 4 * degrees.share / flat.bandwidth, {node: position for position, node in enumerate(chain.ids)}
 
-    declared = None if degrees.schedule is not Schedule.ZB_H1 else chain.weight_times
+    declared = chain.weight_times if degrees.is_split else None
+    home = degrees.devices
     weight: list[float] = [] if declared is None else declared.tolist()
 
     def units(time: float) -> float:
@@ -237,11 +243,11 @@ def layouts_of(
         for v in range(g, g + L - S + 1)
         for x, way in enumerate(ways[v])
         if m * (float(chain.time[v]) + way.again) <= most * (1 + MARGIN)
-        and all(held(g, v, x, counts) + way.made <= chain.limit * (1 + MARGIN) for counts in full[g % p])
+        and all(held(g, v, x, counts) + way.made <= chain.limit * (1 + MARGIN) for counts in full[home[g]])
     ]
     sizes = {}
     for device, moment, counts in ((i, number, row) for i, rows in enumerate(full) for number, row in enumerate(rows)):
-        own = {at: held(*at, counts) for at in taken if at[0] % p == device}
+        own = {at: held(*at, counts) for at in taken if home[at[0]] == device}
         if math.fsum([*own.values(), max((made.get(at, 0.0) for at in own), default=0.0)]) > chain.limit:
             sizes[device, moment] = {at: size(bytes_) for at, bytes_ in own.items()}
     cut_edges: dict[CutEdge, float] = {}
@@ -253,7 +259,9 @@ def layouts_of(
             (edge.bytes + source.sync_backward_bytes.get(edge.target, 0.0), True, u, range(S - 1)),
         ):
             third = units(2 * bytes_ / flat.bandwidth / 3)
-            cut_edges |= {(g, u, v, leaves): third for g in chunks if third and g <= layer <= g + L - S}
+            # Between the chunks of the last device of a V it stays there.
+            stays = p - leaves if degrees.is_vee and v == u + 1 else None
+            cut_edges |= {(g, u, v, leaves): third for g in chunks if third and g <= layer <= g + L - S and g != stays}
     return Layouts(
         chain,
         degrees,
@@ -268,5 +276,5 @@ def layouts_of(
         {(g, v, x): units(ways[v][x].again) for g, v, x in taken},
         cut_edges,
         sizes,
-        {at: size(made[at]) for at in taken if at in made and any(i == at[0] % p for i, _ in sizes)},
+        {at: size(made[at]) for at in taken if at in made and any(i == home[at[0]] for i, _ in sizes)},
     )

@@ -66,7 +66,8 @@ def build(data: Sequence[Layouts], known: float | None = None) -> Any:
         m.runs[c, g, v, x] for x in range(len(data[c].ways[v])) if (g, v, x) in data[c].again),
         doc="a layer runs by one TMPC in its chunk: sum of runs[c,g,l,x] over x = begun[c,g,l] - begun[c,g+1,l]")
     model.crossing = pyo.Constraint(index.skips, rule=lambda m, *at: m.crosses[at] >= cuts.crosses(*at),
-        doc="an edge leaves a chunk that has its source if its target is behind, and enters that of its target")
+        doc="an edge leaves a chunk that has its source if its target is behind, and enters that of its target; "
+        "in a V not if both are on one device")
 
     # Times of passes [definition.problem.chunk_times], and their order [Narayanan et al. 2021, section 2.2].
     model.forward_time = pyo.Constraint(index.chunks,
@@ -97,7 +98,7 @@ def build(data: Sequence[Layouts], known: float | None = None) -> Any:
     model.gradient_sum = pyo.Constraint(index.devices, rule=lambda m, c, i: m.gradients[c] >= cuts.gradients(c, i),
         doc="gradients behind all passes: gradients[c] >= 4 (d-1)/d * weights / B of each device, or what is left")
     model.made_again = pyo.Constraint(index.made,
-        rule=lambda m, c, g, *at: m.made[c, g % data[c].degrees.p] >= data[c].made[g, *at] * m.runs[c, g, *at],
+        rule=lambda m, c, g, *at: m.made[c, data[c].degrees.devices[g]] >= data[c].made[g, *at] * m.runs[c, g, *at],
         doc="a device has what one of its layers makes again: made[c,i] >= bytes of runs[c,g,l,x], g on i")
     model.memory = pyo.Constraint(index.memory,
         rule=lambda m, c, *row: milp.weighted_sum((size, m.runs[(c, *at)]) for at, size in data[c].sizes[row].items())

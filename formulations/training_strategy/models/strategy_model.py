@@ -51,8 +51,8 @@ class StrategyModel(ABC):
 
     def cut_off(self, plan: StrategyPlan, values: Any) -> None:
         """Forbid what the devices of a plan hold that have not the memory for it."""
-        for device, held in enumerate(peak_memory(self.instance, plan)):
-            own = [at for at in self._taken(values) if at[1] % plan.pp_degree == device]
+        for chunks, held in zip(plan.held, peak_memory(self.instance, plan), strict=True):
+            own = [at for at in self._taken(values) if at[1] in chunks]
             if held > self.data[own[0][0]].chain.limit:
                 self.forbid([self.of("runs")[at] for at in own])
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from formulations.contract.alternatives import Axis, Nearby, Pin
 from formulations.training_strategy.definition.plan import StrategyPlan
-from formulations.training_strategy.definition.problem import peak_memory
+from formulations.training_strategy.definition.problem import most_chunks, peak_memory
 from instances.problems.training_strategy import StrategyInstance
 
 
@@ -15,7 +15,7 @@ def pins(instance: StrategyInstance, plan: StrategyPlan) -> list[Pin]:
         "pp_degree": (1, K),
         "tp_degree": (flat.tp_degrees[0], flat.tp_degrees[-1]),
         "dp_degree": (1, K),
-        "virtual_stages": (1, instance.virtual_stages),
+        "virtual_stages": (1, most_chunks(instance)),
         "cp_degree": (min(instance.cp_degrees), max(instance.cp_degrees)),
         "ep_degree": (min(instance.ep_degrees), max(instance.ep_degrees)),
         "shard_groups": (1, max(instance.groups(1), default=1) if instance.shard_groups else K),

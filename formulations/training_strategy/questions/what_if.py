@@ -143,7 +143,8 @@ def resources(instance: StrategyInstance) -> list[More[StrategyInstance]]:
 
 def rows(instance: StrategyInstance, plan: StrategyPlan) -> list[dict[str, Any]]:
     """Layers of every device of a pipeline, its time for a micro-batch, and its memory."""
-    times, p = [chunk_times(instance, plan, chunk) for chunk in plan.chunks], plan.pp_degree
-    spent = [sum(each.forward + each.backward + each.weight for each in times[i::p]) for i in range(p)]
-    own = [{"nodes": [v for chunk in plan.chunks[i::p] for v in chunk]} for i in range(p)]
-    return stage_rows(own, "time_per_microbatch", spent, peak_memory(instance, plan), [instance.flat.memory_bytes] * p)
+    times = [chunk_times(instance, plan, chunk) for chunk in plan.chunks]
+    spent = [sum(times[g].forward + times[g].backward + times[g].weight for g in held) for held in plan.held]
+    own = [{"nodes": [v for g in held for v in plan.chunks[g]]} for held in plan.held]
+    limits = [instance.flat.memory_bytes] * plan.pp_degree
+    return stage_rows(own, "time_per_microbatch", spent, peak_memory(instance, plan), limits)

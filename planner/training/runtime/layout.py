@@ -10,6 +10,7 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from formulations.microbatch_schedule.definition.plan import SchedulePlan
@@ -125,7 +126,7 @@ class Layout:
         A stage whose nodes are recomputed keeps its own inputs, and computes all of them again at once.
     turns
         For each process, where it has several stages (virtual ones), whose pass comes next, by the number of the duty.
-        Empty: each duty is a process of its own. With n processes the duties n apart are those of one.
+        Empty: each duty is a process of its own.
     shares_states
         Replicas share the optimizer's states, and make a step (ZeRO 1).
     sequences
@@ -143,6 +144,10 @@ class Layout:
     shares_states: bool = False
     sequences: frozenset[NodeId] = frozenset()
 
+    @cached_property
+    def _ranks(self) -> dict[int, int]:
+        return {number: rank for rank, own in enumerate(self.turns) for number in own}
+
     @property
     def num_processes(self) -> int:
         """How many processes run it."""
@@ -150,11 +155,11 @@ class Layout:
 
     def rank_of(self, duty: int) -> int:
         """The process of a duty."""
-        return duty % self.num_processes
+        return self._ranks.get(duty, duty)
 
-    def duties_of(self, rank: int) -> range:
+    def duties_of(self, rank: int) -> list[int]:
         """The duties of a process."""
-        return range(rank, len(self.duties), self.num_processes)
+        return sorted(set(self.turns[rank])) if self.turns else [rank]
 
     def passes_of(self, rank: int) -> list[tuple[int, Pass]]:
         """What a process does, in order: passes, with the number of the duty of each."""
@@ -250,8 +255,11 @@ def _of_training_strategy(instance: Any, plan: Any) -> Layout:
     if plan.sharding > 1 and d > 1:
         raise UsageError.at("PLAN", f"sharding {plan.sharding}", "0 or 1: gradients are summed behind all passes")
     actions = schedule.orders(p, N // d, plan.virtual_stages)
-    words = ["".join(action.kind for action in actions[stage % p] if action.stage == stage) for stage in range(count)]
-    made = _of_stages(instance.flat, as_stages(plan), [d * most_in_flight(word) for word in words], words)
+    home = schedule.devices(p, plan.virtual_stages)
+    words = ["".join(action.kind for action in actions[home[stage]] if action.stage == stage) for stage in range(count)]
+    # In a V the plan counts nothing between the chunks of a device.
+    near = home if schedule.layout == "vee" else range(count)
+    made = _of_stages(instance.flat, as_stages(plan), [d * most_in_flight(word) for word in words], words, near)
     if plan.sharding and d > 1 and plan.shard_groups == 1:
         made = replace(made, duties=tuple(_sharing(duty, d, instance) for duty in made.duties), shares_states=True)
     if plan.virtual_stages == 1:
@@ -280,10 +288,17 @@ def most_in_flight(order: str) -> int:
     return max(itertools.accumulate((change.get(kind, 0) for kind in order), initial=0))
 
 
-def _of_stages(instance: Any, plan: Any, in_flight: Sequence[int], orders: Sequence[str] | None = None) -> Layout:
+def _of_stages(
+    instance: Any,
+    plan: Any,
+    in_flight: Sequence[int],
+    orders: Sequence[str] | None = None,
+    near: Sequence[int] | None = None,
+) -> Layout:
     """Stages of Piper's with so many micro-batches in flight behind the input of each, on all of its replicas.
 
-    ``orders`` are those of each stage, else 1F1B. A pass W takes what its layers declare.
+    ``orders`` are those of each stage, else 1F1B. A pass W takes what its layers declare. Stages of one number of
+    ``near`` send each other nothing; without these numbers all do.
     """
     from formulations.stage_partitioning.definition.problem import carried_bytes
     from formulations.training_strategy.definition.sharing import weight_time
@@ -300,6 +315,8 @@ def _of_stages(instance: Any, plan: Any, in_flight: Sequence[int], orders: Seque
         _expect_known_split(instance, stage, f"of stage {number}")
         recomputed |= {node for node, x in chosen.items() if "recomp" in x.id}
         crossing = [edge for edge in instance.edges if (edge.source in chosen) != (edge.target in chosen)]
+        if near is not None:
+            crossing = [e for e in crossing if near[stage_of[e.source]] != near[stage_of[e.target]]]
         shared = {node for node, x in chosen.items() if x.id in _SEQUENCES}
         sequences |= shared
         parts = [edge for edge in crossing if shared & {edge.source, edge.target}]

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from formulations.simulation.orders import SCHEDULES
+
+#: Schedules of two stages on a rank, of which the second half comes back from the last rank to the first.
+VEE = frozenset(name for name, each in SCHEDULES.items() if each.layout == "vee")
 #: The roles of layers.
 EMBEDDING, DECODER, MTP, HEAD, OTHER = "embedding", "decoder", "mtp", "head", "other"
 
@@ -81,7 +85,8 @@ class Serving:
 
 @dataclass(frozen=True)
 class Layout:
-    """Stages from the input side on. With ``virtual`` stages on each rank, stage i runs on rank i modulo ``pp_degree``.
+    """Stages from the input side on. With ``virtual`` stages on each rank, stage i runs on rank i modulo ``pp_degree``;
+    by a schedule of `VEE` stages i and 2 ``pp_degree`` - 1 - i do on one rank.
 
     What follows is for formats that have a place for it, and layouts that differ in it alone are equal:
     ``num_microbatches`` of a batch, of all replicas; ``samples`` of a micro-batch; ``tokens`` of a sample (``None``:

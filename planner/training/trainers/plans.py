@@ -33,7 +33,18 @@ from planner.files.load import family_of
 from planner.process.errors import UsageError
 from planner.training.trainers import pytorch, torchtitan
 from planner.training.trainers.formats import Format
-from planner.training.trainers.layout import DECODER, EMBEDDING, HEAD, MTP, Layer, Layout, Serving, Stage, between_ends
+from planner.training.trainers.layout import (
+    DECODER,
+    EMBEDDING,
+    HEAD,
+    MTP,
+    VEE,
+    Layer,
+    Layout,
+    Serving,
+    Stage,
+    between_ends,
+)
 
 #: Problems whose stages are those of a layout.
 PROBLEMS = (
@@ -161,8 +172,12 @@ def _of_stages(
         refused = (f"devices share tokens or experts; the layout of {wanted.name} does not say so", *refused)
     if not wanted.trainer.groups and by.groups > 1:
         refused = (f"replicas share in {by.groups} groups; the layout of {wanted.name} does not say so", *refused)
-    if virtual > 1 and "interleaved" not in wanted.trainer.schedules:
-        refused = (f"devices have {virtual} chunks of layers; {wanted.name} has one on each", *refused)
+    known = wanted.trainer.schedules
+    if virtual > 1 and schedule not in known:
+        shape = " in a V" if schedule in VEE else ""
+        p = len(plan.stages) // virtual
+        own = f"chunks i and i + {p} on device i" if "interleaved" in known else "one on each"
+        refused = (f"devices have {virtual} chunks of layers{shape}; {wanted.name} has {own}", *refused)
     if refused:
         return TranslatedPlan(None, refused)
     names = {name for stage in plan.stages for name in stage.tmpcs.values()}
@@ -277,6 +292,8 @@ def _left_out(layout: Layout, wanted: Format) -> Iterator[str]:
         return
     if layout.schedule is not None and layout.schedule not in known:
         yield f"{name} does not run {layout.schedule}, which the plan's time is of, but {known[0]}"
+    if layout.schedule in VEE:
+        yield f"{name} compiles no stage under {layout.schedule}: torch refuses to where backward passes are split"
     unknown = {"samples of a micro-batch": layout.samples, "tokens of a sample": layout.tokens}
     missing = " and ".join(what for what, count in unknown.items() if count is None)
     if missing:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from importlib.resources import files
 
 from planner.training.trainers.checked import CHECKED
-from planner.training.trainers.layout import Layer, Layout, Stage
+from planner.training.trainers.layout import VEE, Layer, Layout, Stage
 from planner.training.trainers.literals import constant, constants, read_constant
 
 _HERE, _BATCH = "# What the plan says.", "\nBATCH\n"
@@ -17,16 +17,20 @@ _SCHEDULES = {
     "gpipe": "ScheduleGPipe",
     "interleaved": "ScheduleInterleaved1F1B",
     "zb-h1": "ScheduleInterleavedZeroBubble",
+    "zb-v": "ScheduleZBVZeroBubble",
+    "dualpipe-v": "ScheduleDualPipeV",
 }
 
 
 def microbatches(layout: Layout) -> int:
     """Those of each replica in the script: the plan's, or the next number that torch's schedule takes.
 
-    1F1B wants at least as many as stages; interleaved schedules run as many rounds as ranks go into the number, which
-    divide it.
+    1F1B wants at least as many as stages; those of a V take any; interleaved schedules run as many rounds as ranks go
+    into the number, which divide it.
     """
     p, m = layout.pp_degree, layout.batch.microbatches
+    if layout.schedule in VEE:
+        return m
     if layout.virtual > 1 or layout.schedule == "zb-h1":
         return m if m % max(1, m // p) == 0 else -(-m // p) * p
     return m if layout.schedule == "gpipe" else max(p, m)

@@ -18,7 +18,7 @@ from planner.training.trainers.literals import constant, constants, read_constan
 
 _PARALLELISM, _TRAINING = "config.parallelism.", "config.training."
 _NAMES = "context_parallel_degree", "expert_parallel_degree"
-_SCHEDULES = {"gpipe": "GPipe", "interleaved": "Interleaved1F1B"}
+_SCHEDULES = {"gpipe": "GPipe", "interleaved": "Interleaved1F1B", "zb-v": "ZBVZeroBubble", "dualpipe-v": "DualPipeV"}
 
 _OF_TRANSFORMERS = re.compile(r"(?:model\.)?(tok_embeddings|embed_tokens|norm|lm_head|layers\.\d+)")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from equal_chains import CHAIN, F1B, GPIPE, INTERLEAVED, ZB, equal_layers, plan, saying
+from equal_chains import CHAIN, F1B, GPIPE, INTERLEAVED, ZB, ZB_H2, ZB_V, equal_layers, plan, saying
 from load import allowed_s
 from oracles.training_strategy import optimum, random_instance, sharing
 from small_instances import random_case
@@ -19,8 +19,8 @@ from formulations.simulation.iteration import simulate
 from formulations.simulation.orders import SCHEDULES
 from formulations.training_strategy import FAMILY, costs, exact, heuristics, layouts, mixed_paths
 from formulations.training_strategy.costs import Chain, Degrees, all_degrees, plan_of
-from formulations.training_strategy.definition.problem import evaluate, violations
-from formulations.training_strategy.fixed_orders import FixedOrders, fullest, in_flight
+from formulations.training_strategy.definition.problem import chunk_counts, chunk_times, evaluate, violations
+from formulations.training_strategy.fixed_orders import FixedOrders, fullest
 from formulations.training_strategy.layouts import Best, Layouts, Search, places, quick_bound
 from formulations.training_strategy.mixed_paths import mixed_costs
 from instances.generators import transformer
@@ -125,16 +125,15 @@ def all_layouts(instance: StrategyInstance) -> Iterator[tuple[Chain, Degrees, tu
         for inner in combinations(range(1, L), degrees.num_chunks - 1):
             ends = (*inner, L)
             cuts = list(pairwise((0, *ends)))
-            rows = (
-                fullest(degrees.p, degrees.m, degrees.V)
-                if degrees.V > 1
-                else [((in_flight(degrees, device),),) for device in range(degrees.p)]
-            )
-            ways = [chain.choices(cuts[device :: degrees.p], rows[device]) for device in range(degrees.p)]
+            rows = fullest(degrees.schedule, degrees.p, degrees.m, degrees.V)
+            held = SCHEDULES[degrees.schedule].held(degrees.p, degrees.V)
+            ways = [chain.choices([cuts[g] for g in own], row) for own, row in zip(held, rows, strict=True)]
             if all(ways):
                 # With one chunk on a device the first way recomputes least; with several any of them bounds the bound.
                 found = plan_of(chain, degrees, ends, [own[0] for own in ways])
                 assert violations(instance, found) == ()
+                times = [chunk_times(instance, found, chunk) for chunk in found.chunks]
+                assert chain.passes(degrees, cuts)[0] == pytest.approx([own.forward for own in times], rel=1e-12)
                 yield chain, degrees, ends, evaluate(instance, found)
 
 
@@ -154,9 +153,9 @@ def test_no_bound_is_above_a_plan(cases: int, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_bounds_of_equal_stages_are_met() -> None:
-    """Those of 1F1B and GPipe, and of the last device under ZB-H1: no search is needed there."""
-    for schedule in (F1B, GPIPE, ZB):
-        for p, m in ((1, 3), (4, 8), *([] if schedule is ZB else [(3, 2)])):
+    """Those of 1F1B and GPipe, and of the last device under ZB-H1 and ZB-H2: no search is needed there."""
+    for schedule in (F1B, GPIPE, ZB, ZB_H2):
+        for p, m in ((1, 3), (4, 8), *([(3, 2)] if schedule in (F1B, GPIPE) else [])):
             for own in (None, 0.5, 0.0):  # W of a third, and of less
                 instance = saying(equal_layers(p, schedules=(schedule,), num_microbatches=m), *[own] * p)
                 found = Layouts(Chain(instance, 1), Degrees(schedule, 1, p, 1, 1, m)).bound
@@ -174,7 +173,9 @@ def test_passes_that_are_split_may_end_after_the_first_sum() -> None:
 
 def test_paths_of_simulated_layouts_bound_all_others() -> None:
     rng = np.random.default_rng(1)
-    for schedule, p, m, V in ((F1B, 4, 6, 1), (GPIPE, 3, 5, 1), (ZB, 4, 7, 1), (INTERLEAVED, 2, 4, 3)):
+    for schedule, p, m, V in (
+        (F1B, 4, 6, 1), (GPIPE, 3, 5, 1), (ZB, 4, 7, 1), (ZB_H2, 4, 7, 1), (INTERLEAVED, 2, 4, 3), (ZB_V, 3, 5, 2),
+    ):  # fmt: skip
         fixed, kind = FixedOrders(schedule, p, m, V), SCHEDULES[schedule]
         drawn = [rng.integers(1, 9, (3, p * V)).astype(float) for _ in range(12)]
         runs = [fixed.run(times.tolist()) for times in drawn]
@@ -287,9 +288,10 @@ def test_searches_of_longer_chains_against_all_their_layouts(schedule: Schedule,
     simulated: list[int] = []
     for number in range(max(3, cases // 3)):
         rng = random.Random(f"uneven {number}")
-        memory = 1e9 if schedule is INTERLEAVED else rng.choice([1e9, 5.0, 7.0, 9.0])
+        is_one = 1 in chunk_counts(schedule, 3)
+        memory = rng.choice([1e9, 5.0, 7.0, 9.0]) if is_one else 1e9
         instance = uneven(rng, rng.randint(8, 10), memory)
-        p, V = (2, rng.choice([2, 3])) if schedule is INTERLEAVED else (rng.randint(3, 4), 1)
+        p, V = (rng.randint(3, 4), 1) if is_one else (2, rng.choice(chunk_counts(schedule, 3)))
         d = 1 + number % 2  # two replicas sum gradients beside passes
         degrees = Degrees(schedule, V, p, 1, d, rng.choice([4, 8]))
         flat = replace(instance.flat, num_microbatches=d * degrees.m, num_devices=p * d, bandwidth=1 / (4 * d - 3))

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from equal_chains import CHAIN, F1B, GPIPE, INTERLEAVED, ZB, equal_layers, plan, saying
+from equal_chains import CHAIN, DUALPIPE_V, F1B, GPIPE, INTERLEAVED, ZB, ZB_H2, ZB_V, equal_layers, plan, saying
 
 import planner
 from formulations.simulation.orders import SCHEDULES
@@ -38,6 +38,10 @@ from solvers.outcome import Limits, Watch
         (plan(4, 8), 11 * 6),
         (plan(4, 8, INTERLEAVED, V=2), 8 * 6 + 3 * 3),
         (plan(4, 4, ZB), 8 * 3 + 3),
+        # Those of equal times: ZB-H2's is ZB-H1's, in a V it is half of that, chunks taking half as long.
+        (plan(4, 4, ZB_H2), 8 * 3 + 3),
+        (plan(4, 8, ZB_V, V=2), 8 * 6 + 3),
+        (plan(4, 8, DUALPIPE_V, V=2), 8 * 6 + 3),
         # Two replicas run 4 micro-batches each, and sum 4 bytes of weights of a stage: 4 * 1/2 * 4 bytes at 1 byte/s.
         (plan(2, 4, d=2), 5 * 6 + 8),
         # Recomputation is part of B: t = 4.
@@ -100,6 +104,9 @@ def test_transfers_are_in_the_passes_and_gradients_of_a_device_follow_each_other
         (plan(4, 4), [8, 7, 6, 5]),
         (plan(4, 4, GPIPE), [12] * 4),
         (plan(4, 4, ZB), [8] * 4),
+        (plan(4, 4, ZB_H2), [11] * 4),
+        (plan(2, 4, ZB_V, V=2), [8 + 4] * 2),
+        (plan(2, 4, DUALPIPE_V, V=2), [8 + 5] * 2),
         (plan(4, 4, way="again"), [4] * 4),
         # 2 (p - 1 - i) + (V - 1) p + 1 chunks.
         (plan(2, 4, INTERLEAVED, V=2), [8 + 5, 8 + 3]),
@@ -161,6 +168,34 @@ def test_replicas_are_at_most_what_the_instance_allows_and_interleaving_needs_wh
 
 
 @pytest.mark.parametrize(
+    ("m", "given", "words"),
+    [
+        (8, plan(4, 4, ZB_V), "zb-v: 1 chunks on each of 4 devices; expected 2 on at least 2 devices"),
+        (8, plan(1, 4, ZB_V, V=2), "zb-v: 2 chunks on each of 1 devices; expected 2 on at least 2 devices"),
+        (3, plan(2, 4, DUALPIPE_V, V=2), "expected at least 4 micro-batches, not 3"),
+    ],
+)
+def test_a_v_has_two_chunks_on_each_of_several_devices(m: int, given: StrategyPlan, words: str) -> None:
+    instance = equal_layers(4, schedules=(ZB_V, DUALPIPE_V), num_microbatches=m)
+    assert [(broken.rule, words in broken.message) for broken in violations(instance, given)] == [("schedule", True)]
+    if given.pp_degree > 1:
+        with pytest.raises(ValueError, match=r"two chunks|micro-batches"):
+            evaluate(instance, given)
+
+
+def test_what_stays_on_a_device_of_a_v_takes_nothing() -> None:
+    """Chunks 0 and 3 are on the first of two devices, 1 and 2 on the other one; at 1 byte/s, sent and received."""
+    edges = ((0, 1, 1.5), (1, 2, 1.5), (2, 3, 1.5), (0, 2, 1.5), (0, 3, 6.0))
+    flat = replace(equal_layers(4).flat, edges=tuple(Edge(*each) for each in edges))
+    instance = StrategyInstance(flat, (ZB_V, INTERLEAVED), 2)
+    for schedule, forward in ((ZB_V, (3.0, 2.0, 3.0, 2.0)), (INTERLEAVED, (7.0, 3.0, 4.0, 6.0))):
+        given = plan(2, 4, schedule, V=2)
+        assert tuple(chunk_times(instance, given, chunk).forward for chunk in given.chunks) == forward
+    rows = FAMILY.breakdown(instance, plan(2, 4, ZB_V, V=2)).rows
+    assert [row["devices"] for row in rows] == [[0], [1], [1], [0]]
+
+
+@pytest.mark.parametrize(
     ("flat", "given", "words"),
     [
         (replace(CHAIN, edges=CHAIN.edges[:1]), {}, "edges is 'without 1 -> 2'; expected a chain"),
@@ -201,13 +236,13 @@ def test_a_flat_file_is_read_with_overrides() -> None:
 
 
 def test_micro_batches_in_flight_are_those_of_the_orders() -> None:
-    for schedule in (F1B, GPIPE, ZB):
+    for schedule in (F1B, GPIPE, ZB, ZB_H2):
         for p in range(1, 6):
             for m in range(1, 9):
                 orders = SCHEDULES[schedule].orders(p, m, 1)
                 degrees = Degrees(schedule, 1, p, 1, 1, m)
                 assert [in_flight(degrees, i) for i in range(p)] == [peak_in_flight(order) for order in orders]
-    assert [max(map(sum, rows)) for rows in fullest(4, 8, 2)] == [11, 9, 7, 5]
+    assert [max(map(sum, rows)) for rows in fullest(INTERLEAVED, 4, 8, 2)] == [11, 9, 7, 5]
 
 
 def test_the_formula_is_exact_where_stages_are_equal_and_even_splits_divide() -> None:

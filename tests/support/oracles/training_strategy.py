@@ -14,6 +14,8 @@ from instances.problems.stage_edits import change_tmpcs
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
 from instances.problems.training_strategy import Exchanged, Schedule, StrategyInstance, of_chain
 
+#: Schedules whose backward passes are split begin so.
+SPLIT = "zb", "dualpipe"
 #: Sets of schedules of random instances, and most chunks of a device.
 KINDS = (
     (("1f1b",), 1), (("1f1b",), 1), (("gpipe",), 1), (("zb-h1",), 1), (("1f1b", "gpipe", "zb-h1"), 1),
@@ -64,6 +66,12 @@ def random_instance(rng: random.Random, most_layers: int = 4) -> StrategyInstanc
 
     N = rng.choice([2, 4, 6, 8] if is_interleaved else [1, 2, 3, 4, 4, 6, 8])
     memory = rng.choice([1e9, rng.randint(1, 30), rng.randint(5, 60), rng.randint(10, 90)])
+    others = random.Random(repr(kinds))  # so that instances of other schedules stay as they were
+    if is_interleaved and others.random() < 0.5:
+        schedules = others.choice([("zb-v",), ("zb-v",), ("dualpipe-v",), ("1f1b", "zb-v", "dualpipe-v")])
+        V = 1
+    elif "zb-h1" in schedules and others.random() < 0.5:
+        schedules = tuple("zb-h2" if each == "zb-h1" else each for each in schedules)
     flat = StageInstance(
         "tiny",
         tuple(map(layer, range(L))),
@@ -178,7 +186,7 @@ def optimum(instance: StrategyInstance) -> float | None:
     """
     best = None
     for schedule, p, V, m, chunks, sums, buckets in priced_plans(instance):
-        work = [sum(sum(chunks[g]) for g in range(i, p * V, p)) * m for i in range(p)]
+        work = [sum(sum(chunks[g]) for g in _own(schedule, i, p, V)) * m for i in range(p)]
         if best is not None and max(work) + sums >= best:
             continue
         orders = [[tuple(action) for action in order] for order in SCHEDULES[schedule].orders(p, m, V)]
@@ -270,14 +278,21 @@ def layouts(instance: StrategyInstance) -> Iterator[tuple[int, int, str, int, in
     L, N = len(nodes), flat.num_microbatches
     for t in {t for layer in flat.layers for t in layer.tmpcs}:
         for d in (d for d in range(1, N + 1) if N % d == 0 and d <= (flat.max_dp_degree or N)):
-            for schedule, V in product(instance.schedules, range(1, instance.virtual_stages + 1)):
-                if (schedule == "interleaved") != (V > 1):
+            for schedule, V in product(instance.schedules, range(1, max(2, instance.virtual_stages) + 1)):
+                if V != 2 if schedule.endswith("-v") else (schedule == "interleaved") != (V > 1):
                     continue
                 for p in range(1, flat.num_devices // (t * d) + 1):
-                    if p * V > L or (V > 1 and (p == 1 or (N // d) % p)):
+                    if p * V > L or (V > 1 and p == 1) or (schedule == "interleaved" and (N // d) % p):
+                        continue
+                    if schedule == "dualpipe-v" and N // d < 2 * p:
                         continue
                     for inner in combinations(range(1, L), p * V - 1):
                         yield t, d, schedule, V, p, [nodes[x:y] for x, y in pairwise((0, *inner, L))]
+
+
+def _own(schedule: str, i: int, p: int, V: int) -> list[int]:
+    """The chunks of device i."""
+    return [i, 2 * p - 1 - i] if schedule.endswith("-v") else list(range(i, p * V, p))
 
 
 def _in_order(nodes: list, edges: list) -> list:
@@ -290,12 +305,12 @@ def _in_order(nodes: list, edges: list) -> list:
 @cache
 def _moments(schedule: str, p: int, m: int, V: int) -> list[set]:
     """For each device, how many activations of which of its chunks it holds after each action."""
-    given_back = "W" if schedule.startswith("zb") else "B"
+    given_back = "W" if schedule.startswith(SPLIT) else "B"
     found = []
     for i, order in enumerate(SCHEDULES[schedule].orders(p, m, V)):
         held, seen = [0] * V, set()
         for kind, stage, _ in order:
-            held[(stage - i) // p] += 1 if kind == "F" else -1 if kind == given_back else 0
+            held[_own(schedule, i, p, V).index(stage)] += 1 if kind == "F" else -1 if kind == given_back else 0
             seen.add(tuple(held))
         found.append(seen)
     return found
@@ -342,19 +357,21 @@ def _run(instance, cuts, t, d, p, schedule, moments, by):
             first, second = max(first, once[v]), max(second, (1 + grads) * once[v] + other_groups)
         return first + second
 
-    split = schedule.startswith("zb")
+    split = schedule.startswith(SPLIT)
     declared = {layer.id: layer.weight_times[t] / c for layer in flat.layers if t in layer.weight_times}
     of_weights = {v: declared[v] if v in declared else min(spent(v, x) for x in tmpcs[v]) / 3 for v in tmpcs}
     home = {v: g for g, chunk in enumerate(cuts) for v in chunk}
+    # Between what a device of a V has nothing is sent.
+    place = {v: min(g, 2 * p - 1 - g) if schedule.endswith("-v") else g for v, g in home.items()}
     third = []
     for g, chunk in enumerate(cuts):
         sent = 0.0
         for edge in flat.edges:
-            if home[edge.source] != home[edge.target] and g == home[edge.target]:
+            if place[edge.source] != place[edge.target] and g == home[edge.target]:
                 sent += (
                     2 * (edge.bytes + max(x.sync_forward_bytes.get(edge.source, 0) for x in tmpcs[edge.target])) / c
                 ) / rate(p * t * D)
-            if home[edge.source] != home[edge.target] and g == home[edge.source]:
+            if place[edge.source] != place[edge.target] and g == home[edge.source]:
                 sent += (
                     2 * (edge.bytes + max(x.sync_backward_bytes.get(edge.target, 0) for x in tmpcs[edge.source])) / c
                 ) / rate(p * t * D)
@@ -366,7 +383,7 @@ def _run(instance, cuts, t, d, p, schedule, moments, by):
     there, returned = there / rate(t * group), returned / rate(t * group)
     if r > 1:  # what a device has of the sums goes around the r others that have the same part
         there += 4 * grads * (1 / group - 1 / D) / (1 - 1 / group) / rate(t * D)
-    sums = max((there + returned) * sum(weights[i::p]) for i in range(p))
+    sums = max((there + returned) * sum(weights[g] for g in _own(schedule, i, p, len(cuts) // p)) for i in range(p))
     buckets: list = [[] for _ in cuts]
     if instance.overlaps_gradients:
         for g, chunk in enumerate(cuts):
@@ -378,7 +395,7 @@ def _run(instance, cuts, t, d, p, schedule, moments, by):
         sums *= 0 if level == 3 and p == 1 and D > 1 else returned / (there + returned)
     ways: list[set] = [set() for _ in range(p)]
     for i in range(p):
-        own = cuts[i::p]
+        own = [cuts[g] for g in _own(schedule, i, p, len(cuts) // p)]
         for choice in product(*(tmpcs[v] for chunk in own for v in chunk)):
             of = iter(choice)
             parts = [[next(of) for _ in chunk] for chunk in own]
@@ -409,5 +426,6 @@ def _run(instance, cuts, t, d, p, schedule, moments, by):
     last = [sum(of_weights[v] for v in chunk) for chunk in cuts] if declared else third
     last = last if split else [0.0] * len(cuts)
     for chosen in product(*ways):
-        again = [chosen[g % p][g // p] for g in range(len(cuts))]
+        held = [_own(schedule, i, p, len(cuts) // p) for i in range(p)]
+        again = [next(chosen[i][own.index(g)] for i, own in enumerate(held) if g in own) for g in range(len(cuts))]
         yield ([(f, 2 * f - w + r, w) for f, r, w in zip(third, again, last, strict=True)], sums, buckets)

@@ -47,6 +47,7 @@ def plan(sizes: tuple[int, ...], schedule: str = "1f1b", dp: int = 1, V: int = 1
     return {**degrees, "schedule": schedule, "chunks": chunks, "tmpcs": dict.fromkeys(map(str, range(L)), "keep")}
 
 
+_ALL = "1f1b,gpipe,interleaved,zb-h1,zb-v,dualpipe-v"
 PLANS = (
     plan((8,)), plan((8,), dp=2), plan((8,), dp=4), plan((4, 4)), plan((6, 2)), plan((2, 6), "gpipe"),
     plan((4, 4), dp=2), plan((2, 6), dp=2), plan((3, 5), "gpipe", dp=2), plan((3, 3, 2)), plan((1, 1, 6)),
@@ -54,13 +55,14 @@ PLANS = (
     plan((2, 2, 2, 2)), plan((3, 2, 2, 1)), plan((1, 1, 1, 5)), plan((4, 2, 1, 1), "gpipe"),
     plan((2, 2, 2, 2), "interleaved", V=2), plan((1, 3, 2, 2), "interleaved", dp=2, V=2),
     plan((1, 1, 1, 1, 2, 2), "interleaved", V=3), plan((4, 4), "zb-h1"), plan((3, 2, 2, 1), "zb-h1"),
+    plan((2, 2, 2, 2), "zb-v", V=2), plan((3, 2, 1, 2), "dualpipe-v", V=2), plan((1, 1, 2, 1, 2, 1), "zb-v", dp=2, V=2),
 )  # fmt: skip
 
 
 @pytest.mark.parametrize("given", PLANS)
 def test_processes_of_a_strategy_run_its_orders(given: dict[str, Any]) -> None:
     """What `planner run` simulates of them, replica by replica, is the definition's iteration."""
-    instance = sleeping(schedule="1f1b,gpipe,interleaved,zb-h1", virtual_stages=3)
+    instance = sleeping(schedule=_ALL, virtual_stages=3)
     own = FAMILY.plan_from_json(instance, given)
     made = layout(instance, own, "training_strategy")
     passes = [
@@ -99,7 +101,7 @@ def test_other_strategies_are_not_run(given: dict[str, Any], words: str) -> None
 def test_the_order_of_plans_is_the_measured_one() -> None:
     """No process wakes early, so a run is no shorter than its simulation; overhead is small beside the sleep."""
     pytest.importorskip("torch", reason="needs PyTorch (extra torch)", exc_type=ImportError)
-    instance = sleeping(schedule="1f1b,gpipe,interleaved,zb-h1", virtual_stages=3)
+    instance = sleeping(schedule=_ALL, virtual_stages=3)
     rows = []
     for given in PLANS:
         found = run_plan(given, instance, MODEL)

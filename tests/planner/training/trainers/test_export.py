@@ -13,6 +13,7 @@ import pytest
 from exported_strategies import INTERLEAVED, strategy
 
 import planner
+from formulations.simulation.orders import SCHEDULES
 from planner.cli import run as command
 from planner.cli.app import main
 from planner.training.trainers.formats import FORMATS
@@ -267,12 +268,15 @@ def launched(text: str, folder: Path, model: str = "") -> None:
     assert done.stdout.count("gradients differ by at most") == 2
 
 
-@pytest.mark.parametrize("schedule", ["interleaved", "zb-h1", "gpipe"])
+@pytest.mark.parametrize("schedule", ["interleaved", "zb-h1", "gpipe", "zb-v", "dualpipe-v"])
 def test_strategies_run_with_torch(schedule: str, tmp_path: Path) -> None:
     """Two processes, under the plan's schedule; gradients equal those of the unsplit stand-in."""
     pytest.importorskip("torch", reason="the script runs with the extra torch")
-    instance = planner.load("chain8-strategy", memory="1GB", schedule="gpipe,interleaved,zb-h1", microbatches=4)
-    plan = INTERLEAVED if schedule == "interleaved" else strategy(schedule, [[0, 1, 2], [3, 4, 5, 6, 7]])
+    known = "gpipe,interleaved,zb-h1,zb-v,dualpipe-v"
+    instance = planner.load("chain8-strategy", memory="1GB", schedule=known, microbatches=4)
+    plan = strategy(schedule, [[0, 1, 2], [3, 4, 5, 6, 7]])
+    if SCHEDULES[schedule].refusal(2, 4, 1) is not None or schedule == "interleaved":
+        plan = INTERLEAVED | {"schedule": schedule}
     text = planner.export(instance, plan, "torch").text
     assert text is not None
     launched(text, tmp_path)

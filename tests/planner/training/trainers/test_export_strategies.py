@@ -37,6 +37,25 @@ def test_strategies_are_exported_with_their_chunks(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize(("schedule", "called"), [("zb-v", "ZBVZeroBubble"), ("dualpipe-v", "DualPipeV")])
+def test_a_v_is_one_of_torch_alone(schedule: str, called: str, name: str) -> None:
+    """Others would run its chunks on other devices. Seven micro-batches are no rounds of two, which no V needs."""
+    instance = planner.load("chain8-strategy", memory="1GB", schedule=schedule, virtual_stages=1, microbatches=7)
+    found = planner.export(instance, INTERLEAVED | {"schedule": schedule}, name)
+    plan = plan_from_json(instance, INTERLEAVED | {"schedule": schedule})
+    is_torch = name in ("torch", "torchtitan")
+    assert (found.text is not None) == is_torch == bool(realizable(instance, plan, name))
+    if found.text is None:
+        assert "2 chunks of layers in a V" in (found.refused or "")
+        assert ("chunks i and i + 2 on device i" in (found.refused or "")) == (name == "megatron")
+        return
+    assert f"{called}'" in found.text.replace('"', "'") and FORMATS[name].read(found.text).virtual == 2
+    assert ("MICROBATCHES = 7" if name == "torch" else "local_batch_size = 7") in found.text
+    assert not any("does not run" in note for note in found.notes)
+    assert any("compiles no stage" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("name", FORMATS)
 def test_a_schedule_that_a_trainer_does_not_run_is_said(name: str) -> None:
     instance = planner.load("chain8-strategy", memory="1GB", schedule="1f1b,gpipe,zb-h1", virtual_stages=1)
     for schedule in ("1f1b", "gpipe", "zb-h1"):
