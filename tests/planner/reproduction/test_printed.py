@@ -18,12 +18,15 @@ from planner.reproduction.verdicts import KINDS, VERDICTS
 DOCS, MODULES = ROOT / "docs", ROOT / "planner" / "reproduction"
 NUMBER = r"\d+(?:,\d{3})*(?:\.\d+)?"
 LIST = rf"{NUMBER}(?:(?: to | and |, |-){NUMBER})*"
-#: "(printed: 1.2 to 1.6)", "Printed are ... .", "printed 22", "printed at least 14.7", "1.1, 1.1 and 1.0 are printed".
+#: "(printed: 1.2 to 1.6)", "Printed are ... .", "printed 22", "printed at least 14.7", "1.1, 1.1 and 1.0 are printed",
+#: "prints pp 1 and 2", and a number that stands in quotes by itself.
 FORMS = (
     r"\(printed: ([^()]*)\)",
     r"[Pp]rinted are (.*?)(?:\. |\.?$|; )",
     rf"[Pp]rinted(?: within| at least|,? up to)? ({LIST})",
     rf"({LIST})(?: %)? (?:is|are) printed",
+    rf"[Pp]rints(?: [a-z]+)? ({LIST})",
+    rf'"({LIST}) ?[%x]?"(?!:)',
 )
 
 
@@ -145,13 +148,27 @@ def test_a_record_has_one_origin(made: Any) -> None:
 
 def test_forms_in_which_a_number_is_called_printed() -> None:
     text = """A gain (printed: 1.2 to 1.6; up to 2). Printed are 9 to 21 on all, and 74 on one.
-        It is 2.5, where 1.1 and 1.0 are printed. The printed 61.2086.
+        It is 2.5, where 1.1 and 1.0 are printed. The printed 61.2086; it prints pp 3, "10-15%" and {"4": 5}.
 
         | here | printed, there |
         |---|---|
         | 7 | 8.5 |
         """
-    assert sorted(called_printed(text)) == ["1.0", "1.1", "1.2", "1.6", "2", "21", "61.2086", "74", "8.5", "9"]
+    assert sorted(called_printed(text)) == [
+        "1.0",
+        "1.1",
+        "1.2",
+        "1.6",
+        "10",
+        "15",
+        "2",
+        "21",
+        "3",
+        "61.2086",
+        "74",
+        "8.5",
+        "9",
+    ]
 
 
 def test_every_section_has_its_picture_with_its_numbers(made: Any) -> None:
