@@ -247,8 +247,6 @@ def _of_training_strategy(instance: Any, plan: Any) -> Layout:
 
     p, d, t, N = plan.pp_degree, plan.dp_degree, plan.tp_degree, instance.flat.num_microbatches
     count, schedule = len(plan.chunks), SCHEDULES[plan.schedule]
-    if schedule.is_split and t > 1:
-        raise UsageError.at("PLAN", f"tp_degree {t} under {plan.schedule}", "1: split backward passes would sum twice")
     if plan.cp_degree * plan.ep_degree > 1:
         degrees = f"cp_degree {plan.cp_degree}, ep_degree {plan.ep_degree}"
         raise UsageError.at("PLAN", degrees, "1 of both, which are run")

@@ -13,6 +13,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from planner.training.runtime.halves import Later, backward_to_inputs, backward_to_weights
 from planner.training.runtime.layout import Layout, Pass, Timing
 from planner.training.runtime.objective import Objective
 from planner.training.runtime.program import Program, attribute
@@ -87,8 +88,7 @@ class _Kept:
     received: dict[str, Any]
     sent: dict[str, Any]
     loss: Any = None
-    roots: list[Any] = field(default_factory=list)
-    gradients: list[Any] = field(default_factory=list)
+    later: Later = field(default_factory=Later)
     storages: dict[int, int] = field(default_factory=dict)
 
 
@@ -299,12 +299,7 @@ class Process:
             gradients.append(torch.full_like(kept.loss, 1.0 / self.job.layout.num_samples))
         leaves = {each.name: kept.received[each.name] for each in self.incoming if each.has_gradient}
         if self.is_apart:
-            kept.roots, kept.gradients = roots, gradients
-            found = [None] * len(leaves)
-            if roots and leaves:
-                found = torch.autograd.grad(
-                    roots, list(leaves.values()), gradients, retain_graph=True, allow_unused=True
-                )
+            found, kept.later = backward_to_inputs(roots, gradients, list(leaves.values()))
         else:
             del self.kept[sample]
             if roots:
@@ -315,12 +310,8 @@ class Process:
             self._pass_on(sent, each, each.source, sample, False)
 
     def _backward_to_weights(self, sample: int) -> None:
-        """The gradients of weights, whose way back to them is gone once more."""
-        import torch
-
-        kept = self.kept.pop(sample)
-        if kept.roots:
-            torch.autograd.backward(kept.roots, kept.gradients)
+        """The gradients of weights; of a stage that received nothing that has one, the whole backward pass."""
+        backward_to_weights(self.kept.pop(sample).later)
 
     def _moved(self, block: Block | None, name: str, value: Any) -> Any:
         """A value as a block takes it, whole or this process's part of a sequence; whole for none."""
@@ -351,8 +342,18 @@ class Process:
         t = self.job.layout.duties[first].degree if stage in each.shared else 1
         return {first + shard: (shard * length // t, (shard + 1) * length // t) for shard in range(t)}
 
+    def _near(self, each: Tensor, stage: int, sample: int) -> int | None:
+        """The duty of another stage in this process that has the whole of a tensor, as this one has."""
+        number = self.owners[stage, sample] + self.duty.shard
+        is_own = self.job.layout.rank_of(number) == self.rank and not each.shared & {stage, self.stage}
+        return number if is_own and self.duty.degree > 1 else None
+
     def _pass_on(self, tensor: Any, each: Tensor, stage: int, sample: int, is_forward: bool) -> None:
         """Send what this process has of a tensor to those of a stage that have a part of it."""
+        near = self._near(each, stage, sample)
+        if near is not None:
+            self._send(tensor, each, near, sample, is_forward)
+            return
         start, end = self._parts(each, self.stage, sample).get(self.place, (0, 0))
         for to, (first, last) in self._parts(each, stage, sample).items():
             low, high = max(start, first), min(end, last)
@@ -376,6 +377,10 @@ class Process:
     def _receive(self, each: Tensor, stage: int, sample: int, is_forward: bool) -> Any:
         import torch
 
+        near = self._near(each, stage, sample)
+        if near is not None:
+            data = self._take(each, each.shape, near, sample, is_forward)
+            return data.requires_grad_() if is_forward and each.has_gradient else data
         start, end = self._parts(each, self.stage, sample).get(self.place, (0, 0))
         shape, came = list(each.shape), []
         for source, (first, last) in self._parts(each, stage, sample).items():

@@ -25,6 +25,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from planner.training.capture.ops import ATTENTION
 from planner.training.capture.sharding import ring
+from planner.training.runtime.halves import Wanted
 from planner.training.runtime.program import attribute
 from planner.training.runtime.splits import Column, Cut, Split, slice_of
 
@@ -145,13 +146,18 @@ class _Products(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
         share, *matrices = ctx.saved_tensors
-        parts = [gradient @ matrix.t() for gradient, matrix in zip(gradients, matrices, strict=True)]
-        rows = _gathered(share, ctx.dim, ctx.mesh)
-        summed = DTensor.from_local(sum(parts[1:], parts[0]).view_as(rows), ctx.mesh, [Partial()], run_check=False)
-        scattered = summed.redistribute(placements=[Shard(ctx.dim)]).to_local()
-        weights = [rows.flatten(0, -2).t() @ gradient for gradient in gradients]
-        biases = [gradient.sum(0) if has else None for gradient, has in zip(gradients, ctx.with_bias, strict=True)]
-        return None, None, scattered, *weights, *biases
+        scattered, others = None, [None] * 2 * len(matrices)
+        if "B" in Wanted.kinds:
+            parts = [gradient @ matrix.t() for gradient, matrix in zip(gradients, matrices, strict=True)]
+            shape = [*share.shape]
+            shape[ctx.dim] *= ctx.mesh.size()
+            summed = DTensor.from_local(sum(parts[1:], parts[0]).view(shape), ctx.mesh, [Partial()], run_check=False)
+            scattered = summed.redistribute(placements=[Shard(ctx.dim)]).to_local()
+        if "W" in Wanted.kinds:
+            rows = _gathered(share, ctx.dim, ctx.mesh).flatten(0, -2)
+            others = [rows.t() @ gradient for gradient in gradients]
+            others += [gradient.sum(0) if has else None for gradient, has in zip(gradients, ctx.with_bias, strict=True)]
+        return None, None, scattered, *others
 
 
 def _gathered(share: torch.Tensor, dim: int, mesh: DeviceMesh) -> torch.Tensor:

@@ -109,7 +109,7 @@ def strategy(kind: str, chunks: list[list[int]], **chosen: Any) -> tuple[dict[st
     """An instance of a kind of model, and a plan of these degrees; the third node computes its activations again."""
     flat = to_json(planner.load(imported(kind), linearize="id"))
     instance = {"problem": "training_strategy", "schema_version": 1, "flat": flat, "virtual_stages": 2}
-    instance |= {"schedules": ["1f1b", "interleaved", "zb-h1"], "sharding": [0, 1], "sharded_per_weight": 2.0}
+    instance |= {"schedules": ["1f1b", "interleaved", "zb-h1", "zb-v"], "sharding": [0, 1], "sharded_per_weight": 2.0}
     degrees = {"pp_degree": 2, "tp_degree": 1, "dp_degree": 1, "virtual_stages": 1, "schedule": "1f1b"} | chosen
     shared = degrees["tp_degree"] > 1 and degrees.get("sequence_parallel")
     offered = {str(layer["id"]): [x["id"] for x in layer["tmpcs"]["2"]] for layer in flat["layers"]}
@@ -117,17 +117,21 @@ def strategy(kind: str, chunks: list[list[int]], **chosen: Any) -> tuple[dict[st
     return instance, {**degrees, "chunks": chunks, "tmpcs": tmpcs | {"2": _BOTH if shared else AGAIN}}
 
 
-@pytest.mark.parametrize("shared", [False, True])
-def test_two_stages_of_each_process_are_shared(shared: bool, tmp_path: Path, capfd: Any) -> None:
-    """Interleaved on two devices of two chunks, twice two processes; the table is tied across two of them."""
-    own = {"tp_degree": 2, "virtual_stages": 2, "schedule": "interleaved", "sequence_parallel": shared}
-    code = run(tmp_path, *strategy("gpt", [[0, 1], [2, 3], [4], [5, 6]], **own), "gpt", "--check", "--json", "--quiet")
+@pytest.mark.parametrize(("schedule", "shared"), [("interleaved", True), ("zb-v", False), ("zb-h1", True)])
+def test_schedules_of_trainers_run_shared_stages(schedule: str, shared: bool, tmp_path: Path, capfd: Any) -> None:
+    """Two devices of one or two chunks, twice two processes; the table is tied across both. W sums nothing twice."""
+    chunks = [[0, 1], [2, 3, 4, 5, 6]] if schedule == "zb-h1" else [[0, 1], [2, 3], [4], [5, 6]]
+    own = {"tp_degree": 2, "virtual_stages": len(chunks) // 2, "schedule": schedule, "sequence_parallel": shared}
+    code = run(tmp_path, *strategy("gpt", chunks, **own), "gpt", "--check", "--json", "--quiet")
     out, err = capfd.readouterr()
     assert code == 0, (out, err)
     found = json.loads(out)
-    assert found["processes"] == 4 and len(found["bytes_sent"]) == 8
+    assert found["processes"] == 4 and len(found["bytes_sent"]) == 2 * len(chunks)
     assert found["loss_error"] <= 1e-12 and found["gradient_error"] <= 1e-12
-    assert found["bytes_sent"] == found["bytes_planned"] and found["collective_bytes"] == found["collective_planned"]
+    assert found["bytes_sent"] == found["bytes_planned"]
+    # the last norm takes a sequence, and W computes the third node again, with two sums, as B does
+    more = {"zb-h1": [0, 0, 5 * HALF, 5 * HALF], "zb-v": [0, 0, 4 * HALF, 4 * HALF, *[0] * 4]}.get(schedule, [0] * 8)
+    assert [found["collective_bytes"][i] - found["collective_planned"][i] for i in range(len(more))] == more
 
 
 @pytest.mark.parametrize(
