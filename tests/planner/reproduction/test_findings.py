@@ -289,3 +289,41 @@ def test_how_far_a_search_comes_depends_on_its_order(order: str, seconds: float,
     assert found.objective is not None and round(1e3 * found.objective, 3) == seconds
     assert (found.stats["searches_timed_out"] > 0) == is_cut_off and f"{seconds:.2f}" in FINDINGS
     assert found.options["order"] == order and (is_cut_off or found.status == "optimal")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("trainer", "memory_gib", "percent", "d"),
+    [
+        ("megatron", 8, "54.5", 4),
+        ("torchtitan", 8, "59.0", 4),
+        ("deepspeed", 8, "46.1", 4),
+        ("megatron", 80, "20.5", 64),
+    ],
+)
+def test_trainers_lose_less_with_shared_states(trainer: str, memory_gib: int, percent: str, d: int) -> None:
+    """With at most d replicas whose states take a d-th part nothing is left out that d replicas can run."""
+    free: Any = planner.load("bert32", devices=64, memory=f"{memory_gib}GiB")
+
+    def shared(parts: int) -> Any:
+        layers = [
+            replace(layer, tmpcs={t: tuple(
+                replace(x, static_bytes=x.static_bytes - 6 * x.weight_bytes * (1 - 1 / parts)) for x in ways
+            ) for t, ways in layer.tmpcs.items()})
+            for layer in free.layers
+        ]  # fmt: skip
+        return replace(free, layers=tuple(layers), max_dp_degree=parts)
+
+    optimum = planner.solve(free, exact=True).objective
+    assert optimum == planner.solve(replace(shared(512), max_dp_degree=None), exact=True).objective
+    weights = sum(layer.tmpcs[1][0].weight_bytes for layer in free.layers)
+    degrees = [each for each in (1, 2, 4, 8, 16, 32, 64) if 3 * weights * each / 64 <= free.memory_bytes]
+    found = {each: _realizable(shared(each), trainer) for each in degrees}
+    least = min(found.values(), key=lambda each: each[0])
+    assert found[d] == (least[0], d) and f"{100 * (least[0] / optimum - 1):.1f}" == percent and percent in FINDINGS
+
+
+def _realizable(instance: Any, trainer: str) -> tuple[float, int]:
+    result = planner.solve(replace(instance, requirements=(f"realizable({trainer})",)), exact=True)
+    assert result.status == "optimal"
+    return result.objective, result.plan["stages"][0]["dp_degree"]
