@@ -4,50 +4,51 @@ import time
 from typing import Any
 
 import torch
-from sleeping_seconds import SECONDS
+from sleeping_seconds import SECONDS, WEIGHT_SECONDS
 from torch import Tensor, nn
 
 
-@torch.library.custom_op("sleeping::passes", mutates_args=())
-def passes(x: Tensor, weight: Tensor, seconds: float) -> Tensor:
-    """Sleeps a third of the seconds, and two thirds in the backward pass."""
-    time.sleep(seconds / 3)
-    return x * weight
+@torch.library.custom_op("sleeping::wait", mutates_args=())
+def wait(x: Tensor, forward: float, backward: float) -> Tensor:
+    """Sleeps so many seconds in each pass."""
+    time.sleep(forward)
+    return x.clone()
 
 
-@passes.register_fake
-def _(x: Tensor, weight: Tensor, seconds: float) -> Tensor:
+@wait.register_fake
+def _(x: Tensor, forward: float, backward: float) -> Tensor:
     return torch.empty_like(x)
 
 
 def _setup(ctx: Any, inputs: Any, output: Tensor) -> None:
-    x, weight, ctx.seconds = inputs
-    ctx.save_for_backward(x, weight)
+    _, _, ctx.seconds = inputs
 
 
-def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
-    time.sleep(2 * ctx.seconds / 3)
-    x, weight = ctx.saved_tensors
-    return grad * weight, (grad * x).sum(0), None
+def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+    time.sleep(ctx.seconds)
+    return grad.clone(), None, None
 
 
-passes.register_autograd(_backward, setup_context=_setup)
+wait.register_autograd(_backward, setup_context=_setup)
 
 
 class Sleeping(nn.Module):
-    def __init__(self, seconds: float) -> None:
+    """A third of its seconds forward, and of the rest the declared ones of its weights, else a half."""
+
+    def __init__(self, seconds: float, weights: float) -> None:
         super().__init__()
-        self.seconds = seconds
+        self.times = seconds / 3, 2 * seconds / 3 - weights, weights
         self.weight = nn.Parameter(torch.ones(4))
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.ops.sleeping.passes(x, self.weight, self.seconds)
+        forward, backward, weights = self.times
+        return torch.ops.sleeping.wait(x * torch.ops.sleeping.wait(self.weight, 0.0, weights), forward, backward)
 
 
 class Chain(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.layers = nn.ModuleList([Sleeping(each) for each in SECONDS])
+        self.layers = nn.ModuleList(map(Sleeping, SECONDS, WEIGHT_SECONDS))
 
     def forward(self, x: Tensor) -> Tensor:
         for layer in self.layers:

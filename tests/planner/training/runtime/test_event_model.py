@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sleeping_seconds import SECONDS
+from sleeping_seconds import DECLARED, SECONDS
 
 import planner
 from formulations.training_strategy import FAMILY
@@ -30,8 +30,8 @@ def sleeping(**changes: Any) -> StrategyInstance:
         {"id": v, "module": f"layers.{v}", "tmpcs": {"1": [{"id": "keep", "time": seconds, **tmpc}]}}
         for v, seconds in enumerate(SECONDS)
     ]
-    for v in (3, 5, 7):
-        layers[v]["weight_times"] = {"1": SECONDS[v] / v}
+    for v, seconds in DECLARED.items():
+        layers[v]["weight_times"] = {"1": seconds}
     flat = {
         "problem": "stage_partitioning", "schema_version": 1, "name": "sleeping", "num_devices": 4, "memory_bytes": 1e9,
         "bandwidth": 1e12, "num_microbatches": MICROBATCHES, "layers": layers,
