@@ -11,8 +11,9 @@ from oracles.training_strategy import plans, random_instance
 from small_instances import random_case
 
 import planner
-from formulations.training_strategy import FAMILY
+from formulations.training_strategy import FAMILY, exact
 from formulations.training_strategy.costs import all_degrees
+from formulations.training_strategy.definition.plan import StrategyPlan
 from formulations.training_strategy.definition.problem import evaluate, peak_memory, violations
 from formulations.training_strategy.models import cpsat, milp
 from instances.errors import InstanceError
@@ -73,6 +74,21 @@ def test_chunks_are_intervals_and_none_is_empty(
     found = room.solve(instance, Limits(), Watch())
     assert found.stop is Stop.PROVED and evaluate(instance, found.plan) == pytest.approx(best)
     assert planner.solve(instance, method="exact").objective == pytest.approx(best)
+
+
+def test_the_only_layout_of_a_v_costs_what_the_definition_says() -> None:
+    """Four layers on two devices: two of six edges stay on a device and cost nothing; two replicas sum gradients."""
+    layers = tuple(Layer(v, {1: (Tmpc("x", 3.0 + v, 1.0 + v * v, 0.0, 0.0),)}) for v in range(4))
+    edges = tuple(Edge(u, v, 2.0 + u) for u, v in ((0, 1), (1, 2), (2, 3), (0, 2), (1, 3), (0, 3)))
+    flat = StageInstance("v", layers, edges, 4, 1.0, 1.0, 8)
+    instance = replace(of_chain(flat, (Schedule.ZB_V,)), requirements=("dp_degree == 2",))
+    plan = StrategyPlan(2, 1, 2, 2, Schedule.ZB_V, ((0,), (1,), (2,), (3,)), dict.fromkeys(range(4), "x"))
+    watch = Watch()
+    exact.solve(instance, Limits(), watch)
+    assert watch.best_plan == plan and watch.best_objective == pytest.approx(evaluate(instance, plan), rel=1e-12)
+    model = milp.model_of(instance, complete=True)
+    run = backend.run(model.model, Limits())
+    assert run.objective is not None and run.objective * model.unit == pytest.approx(evaluate(instance, plan))
 
 
 def hair() -> StrategyInstance:

@@ -22,9 +22,11 @@ from formulations.training_strategy.definition.problem import (
     violations,
 )
 from formulations.training_strategy.fixed_orders import fullest, in_flight
+from formulations.training_strategy.questions.alternatives import pins
+from formulations.training_strategy.questions.what_if import rows
 from instances.errors import InstanceError
 from instances.problems.stage_partitioning import CostModel, Edge, Layer, StageInstance, Tmpc
-from instances.problems.training_strategy import Schedule, StrategyInstance, check
+from instances.problems.training_strategy import Schedule, StrategyInstance, check, of_chain
 from planner import Status
 from solvers.outcome import Limits, Watch
 
@@ -191,8 +193,10 @@ def test_what_stays_on_a_device_of_a_v_takes_nothing() -> None:
     for schedule, forward in ((ZB_V, (3.0, 2.0, 3.0, 2.0)), (INTERLEAVED, (7.0, 3.0, 4.0, 6.0))):
         given = plan(2, 4, schedule, V=2)
         assert tuple(chunk_times(instance, given, chunk).forward for chunk in given.chunks) == forward
-    rows = FAMILY.breakdown(instance, plan(2, 4, ZB_V, V=2)).rows
-    assert [row["devices"] for row in rows] == [[0], [1], [1], [0]]
+    given = plan(2, 4, ZB_V, V=2)
+    assert [row["devices"] for row in FAMILY.breakdown(instance, given).rows] == [[0], [1], [1], [0]]
+    assert [row["nodes"] for row in rows(instance, given)] == [[0, 3], [1, 2]]
+    assert max(pin.most for pin in pins(of_chain(flat, (ZB_V,)), given) if pin.quantity == "virtual_stages") == 2
 
 
 @pytest.mark.parametrize(

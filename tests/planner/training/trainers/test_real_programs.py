@@ -15,6 +15,7 @@ import re
 import sys
 import types
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from formulations.training_strategy.costs import Degrees
 from instances.problems.training_strategy import Schedule
 from planner.training.trainers.checked import CHECKED
 from planner.training.trainers.formats import FORMATS
-from planner.training.trainers.layout import DECODER, EMBEDDING, HEAD, MTP, Layout
+from planner.training.trainers.layout import DECODER, EMBEDDING, HEAD, MTP, VEE, Layout
 
 PACKAGES = {
     "megatron": "megatron-core", "torchtitan": "torchtitan", "torch": "torch", "deepspeed": "deepspeed",
@@ -175,7 +176,10 @@ def test_ranks_and_schedules_of_torchtitan(monkeypatch: pytest.MonkeyPatch) -> N
     meshes = importlib.import_module("torchtitan.distributed.parallel_dims")
     pipeline = importlib.import_module("torchtitan.distributed.pipeline_parallel")
     monkeypatch.setattr(meshes, "device_type", "cpu")
-    for layout, text in layouts("torchtitan", 12):
+    drawn = [layout for layout, _ in layouts("torchtitan", 12)]
+    drawn += [replace(layout, schedule=name) for layout in drawn if layout.virtual == 2 for name in sorted(VEE)]
+    for layout in drawn:
+        text = FORMATS["torchtitan"].write(layout)
         file: dict[str, Any] = {}
         exec(compile(text, "plan.py", "exec"), file)
         found, world, t = file["planned"](configuration(version)), layout.world_size, layout.tp_degree
@@ -198,17 +202,20 @@ def test_ranks_and_schedules_of_torchtitan(monkeypatch: pytest.MonkeyPatch) -> N
         its, training = found.parallelism, found.training
         if layout.pp_degree == 1 or version.startswith("0.2"):
             continue
-        for rank in range(layout.pp_degree):
+        p, count = layout.pp_degree, len(layout.stages)
+        is_vee = layout.schedule in VEE
+        held = [[i, count - 1 - i] if is_vee else neighbours(i, layout.virtual, p) for i in range(p)]
+        for rank in range(p):
             own = pipeline._get_pp_rank_to_stage_indices_mapping(
                 rank, its.pipeline_parallel_degree, its.pipeline_parallel_schedule, len(layout.stages)
             )
-            assert list(own) == neighbours(rank, layout.virtual, layout.pp_degree)
+            assert list(own) == held[rank]
         stages = [
             types.SimpleNamespace(
                 group_size=layout.pp_degree, group_rank=0, group=None, num_stages=len(layout.stages), stage_index=place,
                 is_first=place == 0, is_last=place == len(layout.stages) - 1, has_backward=True, submod=None,
             )
-            for place in neighbours(0, layout.virtual, layout.pp_degree)
+            for place in held[0]
         ]  # fmt: skip
         made = pipeline._build_pipeline_schedule(
             parallelism=its, local_batch_size=training.local_batch_size, stages=stages, loss_fn=lambda *_: (None, None)
