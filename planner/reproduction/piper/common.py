@@ -100,6 +100,13 @@ CLAIMS: tuple[Claim, ...] = (
         certifies=True,
         options=(
             Setting("devices", parse_count, "number of devices, and of micro-batches", metavar="K", default="512"),
+            Setting(
+                "setting",
+                one_of("all", "release"),
+                "all: every instance; release: those of which its sample is a third, N = 1920 and y = 2",
+                metavar="all|release",
+                default="all",
+            ),
         ),
     ),
     Claim(

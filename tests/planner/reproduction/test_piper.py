@@ -272,6 +272,16 @@ def test_appendix_c(published: Path) -> None:
     assert found["notes"][0].startswith("30,260 calls, 3,662,350 instances (3,632,090 by the count of Appendix D)")
 
 
+@pytest.mark.paper
+def test_the_sample_of_appendix_c(published: Path) -> None:
+    found = reproduce("piper-appendix-c", inputs=str(published), setting="release").evidence
+    assert (found.figures["instances"], found.figures["nontrivial"]) == (86_330, 13_696)
+    assert (found.compared, found.matched) == (2, 2)
+    assert {row["variant"]: row["here_suboptimal"] for row in found.rows} == {
+        "rerank": 0, "sort-once": 0, "truncating": 284
+    }  # fmt: skip
+
+
 @pytest.mark.usefixtures("analytic")
 def test_appendix_c_without_the_profile() -> None:
     found = reproduce("piper-appendix-c", devices=16).evidence

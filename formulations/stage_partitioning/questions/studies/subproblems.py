@@ -93,7 +93,7 @@ class Survey:
 
 
 class Subproblems:
-    """All knapsack subproblems of one instance; threads may share it.
+    """All knapsack subproblems of one instance, or those with a y of at most ``most_y``; threads may share it.
 
     Raises
     ------
@@ -101,7 +101,7 @@ class Subproblems:
         If the graph has more downsets than can be enumerated.
     """
 
-    def __init__(self, instance: StageInstance) -> None:
+    def __init__(self, instance: StageInstance, most_y: int | None = None) -> None:
         downsets = all_downsets(instance, MAX_DOWNSETS)
         if downsets is None:
             raise ValueError(f"{too_many(len(instance.layers), MAX_DOWNSETS)}; try --linearize or --first")
@@ -111,7 +111,8 @@ class Subproblems:
         self.rules = RULES if int(self.profile.num_tmpcs.max(initial=0)) <= 2 else ("rerank", "truncating")
         self._masks = position_masks(self.lattice.bits)
         self._heavy = self._most_memory()
-        self._last_y = last_y(instance, self.profile.dp_degrees)
+        last = last_y(instance, self.profile.dp_degrees)
+        self._last_y = last if most_y is None else np.minimum(last, most_y)
 
     def _most_memory(self) -> Floats:
         """Bytes that every downset takes at most, shape (q, D): all options at their heaviest, the largest y."""
