@@ -6,15 +6,20 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 
+import pytest
 from branching_cases import iteration_graph, partitions, passes_s, reduce_s, shares, stage_bytes
 
 from formulations.stage_graph.costs.costs import Costs, bits
 from formulations.stage_graph.iteration import search
 from formulations.stage_graph.iteration.heaviest import heaviest_stage
 from formulations.stage_graph.kernels.branches import NONE, _fewest
+from formulations.stage_graph.kernels.partitions import COMPLETE, DONE, Model, State
 from formulations.stage_graph.upsets.branches import EqualBranches, UnsuitableError
 from instances.problems.stage_graph import AffineTime, OperatorEdge, StageGraph
 from solvers.outcome import Stop, Watch
+
+#: Stages: head, t, devices and operators.
+Heads = list[tuple[float, float, int, list[int]]]
 
 
 def equal_branches(rng: random.Random) -> StageGraph:
@@ -42,8 +47,8 @@ def equal_branches(rng: random.Random) -> StageGraph:
     )  # fmt: skip
 
 
-def _times(instance: StageGraph, size: int) -> Iterator[tuple[float, float]]:
-    """Of all plans: the longest head + N t, and the longest all-reduce."""
+def _times(instance: StageGraph, size: int) -> Iterator[tuple[float, float, Heads]]:
+    """Of all plans: the longest head + N t, the longest all-reduce, and the stages by their heads."""
     for parts in partitions(list(range(instance.num_operators))):
         if len(parts) > instance.num_devices:
             continue
@@ -63,7 +68,8 @@ def _times(instance: StageGraph, size: int) -> Iterator[tuple[float, float]]:
                 longer = [max((heads[u] + t[u] for u, v in edges if v == s), default=0.0) for s in range(len(parts))]
                 if longer == heads:
                     longest = max(h + instance.minibatch // size * own for h, own in zip(heads, t, strict=True))
-                    yield longest, max(reduce_s(instance, *own) for own in zip(parts, degrees, strict=True))
+                    reduced = max(reduce_s(instance, *own) for own in zip(parts, degrees, strict=True))
+                    yield longest, reduced, sorted(zip(heads, t, degrees, parts, strict=True))
                     break
                 heads = longer  # for ever longer on a cycle
 
@@ -91,9 +97,15 @@ def test_no_plan_takes_fewer_devices(cases: int) -> None:
             continue
         size = rng.choice(instance.microbatch_sizes)
         times = list(_times(instance, size))
-        cut = rng.choice([min(times, key=sum, default=(0.0, 0.0))[1], 0.0, *sorted(each[1] for each in times)][:8])
+        cut = rng.choice(
+            [
+                min(times, key=lambda each: each[0] + each[1], default=(0.0, 0.0))[1],
+                0.0,
+                *sorted(each[1] for each in times),
+            ][:8]
+        )
         for low, high in ((0.0, math.inf), (0.0, cut), (cut, math.inf)):
-            within = [max(low, reduced) + longest for longest, reduced in times if reduced <= high]
+            within = [max(low, reduced) + longest for longest, reduced, _ in times if reduced <= high]
             if not within:
                 continue
             tried += 1
@@ -101,6 +113,42 @@ def test_no_plan_takes_fewer_devices(cases: int) -> None:
             refuted += _needed(branches, size, 0.9 * min(within), low, high) > instance.num_devices
             closed += _needed(branches, size, (1 - 1e-6) * min(within), low, high) > instance.num_devices
     assert refuted > 0.8 * tried > 0 and closed > 0.4 * tried, (tried, refuted, closed)
+
+
+def test_every_plan_within_a_target_is_laid_out(cases: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of its class of all-reduces; of plans that an exchange of equal branches makes of each other, one."""
+    laid_out, found = search.next_partition, list[frozenset[tuple[int, int]]]()
+
+    def listed(model: Model, state: State, flag: object) -> int:
+        while laid_out(model, state, flag) == COMPLETE:
+            found.append(frozenset(search._parts(state)))
+        return DONE
+
+    monkeypatch.setattr(search, "next_partition", listed)
+    count = 0
+    for number in range(max(15, cases)):
+        rng = random.Random(f"laid out {number}")
+        instance = equal_branches(rng)
+        size, alike = rng.choice(instance.microbatch_sizes), dict[frozenset[tuple[int, int]], Heads]()
+        plans = sorted(_times(instance, size), key=lambda each: each[0] + each[1])
+        for *_, stages in plans:
+            key = frozenset((sum(1 << v for v in part), own) for *_, own, part in stages)
+            alike[key] = [(round(head, 9), round(t, 9), own, []) for head, t, own, _ in stages]
+        tried, some = search._Search(Costs(instance), Watch()), plans[: 1 + len(plans) // 5]
+        tried._of_partitions, tried._branches = instance, search._branches(tried.costs, tried.watch)
+        target = max((longest + reduced for longest, reduced, _ in some), default=0.0)
+        low, high = rng.choice([(0.0, target), *search._classes(target), *((0.0, each[1]) for each in some)])
+        found.clear()
+        tried._lay_out(size, search._model(tried.costs, size), target, (low, high))
+        met = [alike[key] for key in found]
+        for _, reduced, stages in some:
+            if low < reduced <= high or low == reduced == 0:
+                count += 1
+                key = frozenset((sum(1 << v for v in part), own) for *_, own, part in stages)
+                assert alike[key] in met, (number, stages)
+    assert count > cases
+    classes = search._classes(7.0)
+    assert [low for low, _ in classes] == [0.0, *(high for _, high in classes[:-1])] and classes[-1][1] == 7.0
 
 
 def test_no_stage_needs_more_devices_than_it_takes() -> None:

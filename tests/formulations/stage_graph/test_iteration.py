@@ -100,6 +100,10 @@ def test_bounds_of_searches_that_end_early_hold(cases: int, monkeypatch: pytest.
         assert not gap or value - answer.bound <= (gap + 1e-8) * value, number
         seen["gap"] += bool(gap) and value > least * (1 + 1e-6)
     assert all(seen.values()), seen
+    tried = search._Search(Costs(instance), Watch())
+    tried._branches = search._branches(Costs(candle_uno(2, 3)), tried.watch)
+    monkeypatch.setattr(tried, "_of_upsets", lambda *_: None)  # stopped between two polls
+    assert tried._may([1, 2], 1.0) and not tried.refuted
 
 
 def test_more_devices_may_reduce_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
