@@ -66,7 +66,10 @@ def show_run(found: Run) -> None:
         more = size(sum(found.gradient_bytes)), size(sum(found.gradient_planned))
         why = "weights tied across layers are summed once for all"
         why += ", and whole where their stages cut them otherwise" if is_shared else ""
+        why += "; of what all have whole, processes sum their parts of sequences" if found.layout.sequences else ""
         out.print(f"gradients take {more[0]} to sum, {more[1]} planned: {why}")
+    if found.layout.shares_states and not any(found.state_bytes):
+        out.print("no step was made with the shared states: processes that run one after the other exchange nothing")
     if found.tolerance is None:
         out.print(f"loss {found.loss:.9g}; not compared with the unsplit model (--check)")
         return

@@ -150,7 +150,8 @@ class Emulated(Process):
             each.grad = torch.zeros_like(each) if each.requires_grad else None
             if each.requires_grad and self.device.type == "cuda":
                 factor = OPTIMISER.get(each.element_size(), OPTIMISER[2])
-                shares = self.job.layout.shares_states and len(sums[name].group_of(self.rank))
+                made = self.job.layout
+                shares = made.shares_states and len(sums[name].group_of(self.rank)) // made.shard_groups
                 size = round(factor * each.numel() * each.element_size() / (shares or 1))
                 states.append(torch.empty(size, dtype=torch.uint8, device=self.device))
         return states

@@ -14,6 +14,8 @@ _MEMORY = ("peak_bytes", "memory_planned")
 _LISTS = ("bytes_sent", "bytes_planned", "held_bytes", "held_planned", "measured", "simulated")
 #: Of runs with tensor parallelism alone, and of all but old ones.
 _COLLECTIVES, _GRADIENTS = ("collective_bytes", "collective_planned"), ("gradient_bytes", "gradient_planned")
+#: Of runs in which replicas share the optimizer's states, and make a step.
+_STATES = ("state_bytes", "state_planned")
 
 
 @dataclass(frozen=True)
@@ -58,10 +60,11 @@ def fidelity(run: Mapping[str, Any], where: str = "run") -> Fidelity:
     ``forward`` and ``backward`` are seconds of all passes; ``transfer`` bytes sent; ``collectives``, where stages are
     tensor-parallel, bytes sent to sum tensors within replicas; ``gradients`` those sent to sum
     gradients over replicas and stages; ``memory`` the most bytes that a process holds for backward passes (of several
-    stages the most of each, in sum); ``all memory`` all bytes of the process on a GPU that has most beside the planned
-    ones; ``bubble`` the share of the iteration in which processes run no pass; ``waiting``
-    seconds of the iteration beyond a simulated one with the measured passes, which moves tensors in no time;
-    ``iteration`` seconds of all. The last two follow from others and are never the worst.
+    stages the most of each, in sum); ``states``, where replicas share the optimizer's, the most that one holds of
+    them; ``all memory`` all bytes of the process on a GPU that has most beside the planned; ``bubble`` the share of
+    the iteration in which processes run no pass; ``waiting`` seconds of the iteration beyond a simulated one with the
+    measured passes, which moves tensors in no time; ``iteration`` seconds of all. The last two follow from others and
+    are never the worst.
 
     Raises
     ------
@@ -72,14 +75,13 @@ def fidelity(run: Mapping[str, Any], where: str = "run") -> Fidelity:
     measured, simulated = run["measured"], run["simulated"]
     processes = run["processes"]
     ends = [_end(simulated), _end(measured)]
-    both = (run["held_planned"], run["held_bytes"])  # rows of a process are as many apart as there are processes
-    held = [[math.fsum(each[rank::processes]) for rank in range(processes)] for each in both]
     terms = [
         Term("forward", "s", _busy(simulated, "F"), _busy(measured, "F")),
         Term("backward", "s", _busy(simulated, "BW"), _busy(measured, "BW")),
         Term("transfer", "bytes", math.fsum(run["bytes_planned"]), math.fsum(run["bytes_sent"])),
         *_sums(run),
-        Term("memory", "bytes", *map(max, held)),
+        Term("memory", "bytes", *(_most(run, name) for name in ("held_planned", "held_bytes"))),
+        *([Term("states", "bytes", _most(run, _STATES[1]), _most(run, _STATES[0]))] if _STATES[0] in run else []),
         *_all_memory(run),
         Term(
             "bubble",
@@ -187,6 +189,15 @@ def _sums(run: Mapping[str, Any]) -> list[Term]:
     return found
 
 
+def _most(run: Mapping[str, Any], name: str) -> float:
+    """The most that a process has: rows say whose they are, or those of one are as far apart as there are processes."""
+    count, rows = run["processes"], run.get("rows", [])
+    found = dict.fromkeys(range(count), 0.0)
+    for number, each in enumerate(run[name]):
+        found[rows[number].get("process", number) if number < len(rows) else number % count] += each
+    return max(found.values())
+
+
 def _all_memory(run: Mapping[str, Any]) -> list[Term]:
     """The most bytes of a process on a GPU: of the process whose share of the planned ones is largest."""
     if _MEMORY[0] not in run:
@@ -198,7 +209,7 @@ def _all_memory(run: Mapping[str, Any]) -> list[Term]:
 
 def _pairs_of(run: Mapping[str, Any]) -> list[str]:
     """The lists that some runs have, or should have beside the other one of a pair."""
-    pairs = (_COLLECTIVES, _GRADIENTS, _MEMORY)
+    pairs = (_COLLECTIVES, _GRADIENTS, _STATES, _MEMORY)
     return [name for pair in pairs if any(each in run for each in pair) for name in pair]
 
 

@@ -128,7 +128,7 @@ class Layout:
         For each process, where it has several stages (virtual ones), whose pass comes next, by the number of the duty.
         Empty: each duty is a process of its own.
     shares_states
-        Replicas share the optimizer's states, and make a step (ZeRO 1).
+        Replicas share the optimizer's states, and make a step (ZeRO 1), those of each of ``shard_groups`` groups.
     sequences
         Nodes between whose products the processes of a replica share sequences.
     """
@@ -143,6 +143,7 @@ class Layout:
     turns: tuple[tuple[int, ...], ...] = ()
     shares_states: bool = False
     sequences: frozenset[NodeId] = frozenset()
+    shard_groups: int = 1
 
     @cached_property
     def _ranks(self) -> dict[int, int]:
@@ -258,8 +259,9 @@ def _of_training_strategy(instance: Any, plan: Any) -> Layout:
     # In a V the plan counts nothing between the chunks of a device.
     near = home if schedule.layout == "vee" else range(count)
     made = _of_stages(instance.flat, as_stages(plan), [d * most_in_flight(word) for word in words], words, near)
-    if plan.sharding and d > 1 and plan.shard_groups == 1:
-        made = replace(made, duties=tuple(_sharing(duty, d, instance) for duty in made.duties), shares_states=True)
+    if plan.sharding and d > 1:
+        duties = tuple(_sharing(duty, d, d // plan.shard_groups, instance) for duty in made.duties)
+        made = replace(made, duties=duties, shares_states=True, shard_groups=plan.shard_groups)
     if plan.virtual_stages == 1:
         return made
     turns = (
@@ -273,11 +275,11 @@ def _of_training_strategy(instance: Any, plan: Any) -> Layout:
     return replace(made, duties=duties, turns=tuple(turns))
 
 
-def _sharing(duty: Duty, d: int, instance: Any) -> Duty:
-    """A duty that holds one of d shares of the optimizer's states."""
+def _sharing(duty: Duty, d: int, shares: int, instance: Any) -> Duty:
+    """A duty, one of d replicas, that holds one of so many shares of the optimizer's states."""
     states = instance.sharded_per_weight * duty.gradient_planned * d / (2 * (d - 1))
-    memory = None if duty.memory_planned is None else duty.memory_planned - states * (d - 1) / d
-    return replace(duty, states_planned=states / d, memory_planned=memory)
+    memory = None if duty.memory_planned is None else duty.memory_planned - states * (shares - 1) / shares
+    return replace(duty, states_planned=states / shares, memory_planned=memory)
 
 
 def most_in_flight(order: str) -> int:

@@ -19,7 +19,7 @@ from planner.training.runtime.objective import Objective
 from planner.training.runtime.program import Program, attribute
 from planner.training.runtime.stages import Block, Stages, Tensor
 from planner.training.runtime.states import step_shared
-from planner.training.runtime.sums import GradientSum, gradient_sums
+from planner.training.runtime.sums import GradientSum, gradient_sums, sharing
 
 
 @dataclass(frozen=True)
@@ -438,7 +438,11 @@ def _step(shared: _Shared, groups: Mapping[tuple[int, ...], Any]) -> None:
     """Sum the gradients and step the weights that were noted, each process its share; then none are."""
     for members, kind, stages in sorted(shared):
         member, pairs = shared.pop((members, kind, stages))
-        sent, held = step_shared(pairs, members.index(member.rank), len(members), groups[members])
+        parts = sharing(member.job.layout, members)
+        own = next(part for part in parts if member.rank in part)
+        place = own.index(member.rank)
+        across = groups.get(tuple(part[place] for part in parts))
+        sent, held = step_shared(pairs, place, len(own), groups[own], len(parts), across)
         member.gradient_bytes += sent
         member.state_bytes += held
 
@@ -518,6 +522,9 @@ def _groups(job: Job) -> dict[tuple[int, ...], Any]:
     from torch import distributed
 
     members = {group for each in gradient_sums(job.stages, job.layout).values() for group in each.groups}
+    if job.layout.shares_states:
+        for parts in [sharing(job.layout, group) for group in members]:
+            members |= {*parts, *zip(*parts, strict=True)}
     return {group: distributed.new_group(list(group)) for group in sorted(members) if len(group) > 1}
 
 

@@ -3,7 +3,10 @@
 Shares are of one row of all parameters that the same processes sum, as equal as can be. Gloo has no reduce-scatter:
 each process sends every other one that one's share of its own gradients, which are as many bytes as a ring sends.
 
-Source: Rajbhandari et al. 2020, section 5.1; one row of all gradients: Megatron-LM's distributed optimizer.
+Of several groups of replicas each has all states: shares are summed over the groups, too.
+
+Source: Rajbhandari et al. 2020, section 5.1; one row of all gradients, and groups: Megatron-LM's distributed optimizer
+(``--num-distributed-optimizer-instances``).
 """
 
 from collections.abc import Sequence
@@ -30,13 +33,18 @@ def step(weights: Any, gradients: Any) -> int:
     return sum(each.numel() * each.element_size() for each in states)
 
 
-def step_shared(pairs: Sequence[tuple[Any, Any]], place: int, size: int, group: Any) -> tuple[int, int]:
+def step_shared(
+    pairs: Sequence[tuple[Any, Any]], place: int, size: int, group: Any, count: int = 1, across: Any = None
+) -> tuple[float, int]:
     """Sum gradients and step weights, given as pairs (weights, gradient) of one type, in place in all of a group.
 
     Parameters
     ----------
     place, size
         Which process of the group this is, and how many they are.
+    count, across
+        How many groups have states of the same weights, and the processes that have this place in them: these sum
+        their shares.
 
     Returns
     -------
@@ -45,11 +53,16 @@ def step_shared(pairs: Sequence[tuple[Any, Any]], place: int, size: int, group: 
         gathered, uncounted, so that they can be compared.
     """
     import torch
+    from torch import distributed
+
+    from planner.training.capture.sharding import ring
 
     row = torch.cat([gradient.reshape(-1) for _, gradient in pairs])
     ends = [row.numel() * number // size for number in range(size + 1)]
     widths = [end - start for start, end in pairwise(ends)]
     share = _exchange(row, [widths[place]] * size, widths, group).view(size, -1).sum(0)
+    if count > 1:
+        distributed.all_reduce(share, group=across)
     weights = torch.cat([weight.detach().reshape(-1) for weight, _ in pairs])
     own = weights[ends[place] : ends[place + 1]].clone()
     held = step(own, share)
@@ -58,7 +71,7 @@ def step_shared(pairs: Sequence[tuple[Any, Any]], place: int, size: int, group: 
         parts = gathered.split([pair[number].numel() for pair in pairs])
         for pair, part in zip(pairs, parts, strict=True):
             pair[number].detach().copy_(part.view_as(pair[number]))
-    return (row.numel() + (size - 2) * widths[place]) * row.element_size(), held
+    return (row.numel() + (size - 2 + ring(count)) * widths[place]) * row.element_size(), held
 
 
 def _exchange(data: Any, came: Sequence[int], sent: Sequence[int], group: Any) -> Any:

@@ -49,6 +49,15 @@ def gradient_sums(stages: Stages, made: Layout) -> dict[str, GradientSum]:
     return found
 
 
+def sharing(made: Layout, members: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    """The processes of those that sum a gradient that share its states: of each group of replicas."""
+    count = made.shard_groups
+    replicas = [made.duties[made.duties_of(rank)[0]].replica for rank in members]
+    all_of = max(duty.replica for duty in made.duties) + 1
+    pairs = list(zip(members, replicas, strict=True))
+    return tuple(tuple(rank for rank, own in pairs if own * count // all_of == group) for group in range(count))
+
+
 def _cuts(blocks: tuple[Block, ...], parameter: Any) -> list[Any]:
     """How each block of a stage that uses a parameter cuts it; ``None``: it has it whole."""
     found = []

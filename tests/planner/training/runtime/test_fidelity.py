@@ -11,7 +11,7 @@ from instances.errors import InstanceError
 from planner.cli.app import main
 from planner.display.runs import show_run
 from planner.training.runtime.fidelity import fidelity, order_fidelity
-from planner.training.runtime.layout import Duty
+from planner.training.runtime.layout import Duty, Layout
 
 PASSES = [[0, "F", 0, 0.0, 1.0], [1, "F", 0, 1.0, 2.0], [1, "B", 0, 2.0, 4.0], [0, "B", 0, 4.0, 6.0]]
 
@@ -48,6 +48,7 @@ LATE = [[0, "F", 0, 0.0, 1.0], [1, "F", 0, 9.0, 10.0], [1, "B", 0, 10.0, 12.0], 
         ({"collective_bytes": [8, 8], "collective_planned": [8, 0]}, "collectives"),
         ({"gradient_bytes": [8, 8], "gradient_planned": [8, 0]}, "gradients"),
         ({"held_bytes": [5, 14]}, "memory"),
+        ({"state_bytes": [8, 16], "state_planned": [8, 8]}, "states"),
         ({"processes": 1, "held_bytes": [6, 7]}, "memory"),  # two stages of one
         ({"held_bytes": [5, 0], "held_planned": [0.0, 0.0]}, "memory"),
     ],
@@ -156,6 +157,15 @@ def test_the_order_is_printed_both_ways(tmp_path: Path, capsys: pytest.CaptureFi
     assert out.index("b.json") < out.index("a.json"), "by measured iteration"
 
 
+def test_stages_of_a_process_hold_their_memory_together() -> None:
+    """In a V the first and the last of four stages are of one process, as its rows say."""
+    passes = [[row, kind, 0, 0.0, 1.0] for row in range(4) for kind in "FB"]
+    lists = {name: [8.0] * 4 for name in ("bytes_sent", "bytes_planned", "held_planned")}
+    rows = [{"process": process} for process in (0, 1, 1, 0)]
+    found = fidelity(record(**lists, held_bytes=[5, 7, 1, 9], measured=passes, simulated=passes, rows=rows))
+    assert {each.term: each.measured for each in found.terms}["memory"] == 5 + 9
+
+
 def test_all_memory_is_that_of_the_process_with_most_beside_its_plan() -> None:
     terms = {each.term: each for each in fidelity(record(peak_bytes=[90, 60], memory_planned=[100.0, 50.0])).terms}
     assert (terms["all memory"].predicted, terms["all memory"].measured) == (50.0, 60.0)
@@ -170,28 +180,11 @@ def test_all_memory_is_that_of_the_process_with_most_beside_its_plan() -> None:
 def test_float32_beyond_its_limit_is_said_to_be_rounding_perhaps(
     tolerance: float, error: float, compared: int, said: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    sums = dict.fromkeys(
-        (
-            "bytes_sent",
-            "bytes_planned",
-            "held_bytes",
-            "held_planned",
-            "gradient_bytes",
-            "gradient_planned",
-            "state_bytes",
-        ),
-        (0.0,),
-    )
-    layout = SimpleNamespace(duties=(Duty(0, 0, (), 0.0, 0.0, 0.0, 0.0),), num_processes=1)
-    checked = {
-        "ok": False,
-        "loss_error": 0.0,
-        "gradient_error": error,
-        "parameters": 4,
-        "compared": compared,
-        "step_error": None,
-    }
-    run: Any = SimpleNamespace(layout=layout, seconds=1.0, loss=1.0, tolerance=tolerance, **checked, **sums)
+    names = "bytes_sent bytes_planned held_bytes held_planned gradient_bytes gradient_planned state_bytes"
+    sums = dict.fromkeys(names.split(), (0.0,))
+    layout = Layout({}, frozenset(), (Duty(0, 0, (), 0.0, 0.0, 0.0, 0.0),), 1, ())
+    errors = {"loss_error": 0.0, "gradient_error": error, "step_error": None, "parameters": 4, "compared": compared}
+    run: Any = SimpleNamespace(layout=layout, seconds=1.0, loss=1.0, tolerance=tolerance, ok=False, **errors, **sums)
     show_run(run)
     out = capsys.readouterr().out
     assert "DIFFERENT" in out and ("float32 may round" in out) == said
@@ -209,8 +202,13 @@ def test_other_bytes_are_explained(planned: tuple[float, float], summed: float, 
     duty = Duty(0, 0, (), 0.0, 0.0, 0.0, 0.0, device=5)
     bytes_moved = {"bytes_sent": (8, 4), "bytes_planned": planned, "held_bytes": (1, 1), "held_planned": (1, 1)}
     bytes_moved |= {"gradient_bytes": (summed, summed), "gradient_planned": (3.0, 3.0), "state_bytes": ()}
-    layout = SimpleNamespace(duties=(duty, duty), num_processes=2)
+    layout = Layout({}, frozenset(), (duty, duty), 2, (), shares_states=True)
     run: Any = SimpleNamespace(layout=layout, seconds=1.0, loss=1.0, tolerance=None, **bytes_moved)
     show_run(run)
     out = capsys.readouterr().out
-    assert words in out and ("gradients take" in out) == (summed != 3.0) and " device " in out
+    assert (
+        words in out
+        and "no step was made" in out
+        and ("gradients take" in out) == (summed != 3.0)
+        and " device " in out
+    )

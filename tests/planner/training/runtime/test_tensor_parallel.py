@@ -109,7 +109,12 @@ def strategy(kind: str, chunks: list[list[int]], **chosen: Any) -> tuple[dict[st
     """An instance of a kind of model, and a plan of these degrees; the third node computes its activations again."""
     flat = to_json(planner.load(imported(kind), linearize="id"))
     instance = {"problem": "training_strategy", "schema_version": 1, "flat": flat, "virtual_stages": 2}
-    instance |= {"schedules": ["1f1b", "interleaved", "zb-h1", "zb-v"], "sharding": [0, 1], "sharded_per_weight": 2.0}
+    instance |= {
+        "schedules": ["1f1b", "interleaved", "zb-h1", "zb-v"],
+        "sharding": [0, 1],
+        "sharded_per_weight": 2.0,
+        "shard_groups": [1, 2],
+    }
     degrees = {"pp_degree": 2, "tp_degree": 1, "dp_degree": 1, "virtual_stages": 1, "schedule": "1f1b"} | chosen
     shared = degrees["tp_degree"] > 1 and degrees.get("sequence_parallel")
     offered = {str(layer["id"]): [x["id"] for x in layer["tmpcs"]["2"]] for layer in flat["layers"]}
@@ -137,7 +142,7 @@ def test_schedules_of_trainers_run_shared_stages(schedule: str, shared: bool, tm
 @pytest.mark.parametrize(
     ("kind", "chunks", "chosen"),
     [
-        ("experts", [[0, 1], [2, 3, 4]], {"dp_degree": 3}),
+        ("experts", [[0, 1, 2, 3, 4]], {"pp_degree": 1, "dp_degree": 6, "shard_groups": 2}),
         ("gated", [[0], [1, 2]], {"dp_degree": 2, "tp_degree": 2, "sequence_parallel": True}),
         ("experts", [[0], [1], [2], [3, 4]], {"dp_degree": 3, "virtual_stages": 2, "schedule": "interleaved"}),
     ],
