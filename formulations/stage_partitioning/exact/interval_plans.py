@@ -2,7 +2,8 @@
 
 Stages are cut from a few topological orders at a time: the downsets that end pieces of those orders form a small
 lattice, on which the exact search finds the best plan. Each round draws new orders that keep the incumbent's stages
-together, so the next lattice contains the incumbent and its neighbourhood.
+together, and adds the downsets that are a few nodes away from those that end its stages, so the next lattice contains
+the incumbent and its neighbourhood.
 
 Source: reconstructed. The paper linearises graphs for its Table 1; the rounds and the bound are this project's.
 """
@@ -19,6 +20,7 @@ from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.exact.threshold import ThresholdSearch, statistics
 from formulations.stage_partitioning.kernels.tables import build_lattice, build_profile
 from formulations.stage_partitioning.methods import MAX_LABELS
+from instances.graph import adjacency
 from instances.problems.stage_partitioning import StageInstance
 from solvers.outcome import Limits, Prover, Stop, Watch
 
@@ -28,8 +30,8 @@ _PATIENCE = 3
 #: New orders in every round.
 _ORDERS = 4
 
-#: Downsets of one round's lattice (the search takes time with their square).
-_MAX_DOWNSETS = 6000
+#: Downsets of one round's lattice (the search takes time with their square), and those near the incumbent's stages.
+_MAX_DOWNSETS, _NEAR = 6000, 2000
 
 
 def solve(instance: StageInstance, limits: Limits, watch: Watch) -> Answer[StagePlan]:
@@ -51,22 +53,25 @@ def solve(instance: StageInstance, limits: Limits, watch: Watch) -> Answer[Stage
     best: tuple[StagePlan, float] | None = None
     bound: float | None = None
     rounds, patience, stats = 0, _PATIENCE, {}
-    orders = linear_orders(instance)
+    orders, near = linear_orders(instance), None
     while patience and not watch.stopped():
         rounds += 1
-        lattice = build_lattice(profile, union([chain_downsets(order) for order in orders], most))
+        chains = [chain_downsets(order) for order in orders]
+        downsets = union(chains, most) if near is None else np.unique(np.concatenate([*chains[:1], near]), axis=0)
+        lattice = build_lattice(profile, downsets)
         search = ThresholdSearch(instance, profile, lattice, flag)
         if bound is None:
             bound = search.work_bound
             watch.bound(bound, Prover.BOUNDS)
         found = minimise(search, watch, limits.gap, start=best, chain=True)[0]
         stats = statistics(search)
-        patience = _PATIENCE if found is not None and found is not best else patience - 1
-        best = found
+        is_better = found is not None and found is not best
+        patience, best = _PATIENCE if is_better else patience - 1, found
         if best is not None and best[1] <= bound * (1 + limits.gap):
             break
         stage_of = stages_of(instance, best[0]) if best else None
         orders = [random_order(instance, rng, stage_of) for _ in range(_ORDERS)]
+        near = downsets_near(instance, best[0], min(_NEAR, most - n - 1)) if best and is_better else None
     return Answer(
         plan=best[0] if best else None,
         bound=bound,
@@ -80,6 +85,29 @@ def union(chains: list[Words], most: int) -> Words:
     """The downsets of several chains, each once, as far as ``most`` allows (whole chains only)."""
     kept = chains[: max(1, most // len(chains[0]))]
     return np.unique(np.concatenate(kept), axis=0)
+
+
+def downsets_near(instance: StageInstance, plan: StagePlan, most: int) -> Words:
+    """The downsets with which a plan's stages begin, and those that are the fewest nodes away: ``most``, or all."""
+    n = len(instance.layers)
+    after, before = ([sum(1 << u for u in found) for found in lists] for lists in adjacency(n, instance.edge_indices))
+    found = dict.fromkeys([0])
+    for stage in reversed(plan.stages):
+        found[sum(1 << instance.index[node] for node in stage.nodes) | next(reversed(found))] = None
+    queue = list(found)
+    for bits in queue:
+        if len(queue) >= most:
+            break
+        for v in range(n):
+            # A node joins if all behind it are inside, and leaves if none before it is.
+            is_free = not (bits & before[v] if bits >> v & 1 else after[v] & ~bits)
+            if is_free and (changed := bits ^ 1 << v) not in found:
+                found[changed] = None
+                queue.append(changed)
+    words = -(-n // 64)
+    return np.frombuffer(b"".join(each.to_bytes(8 * words, "little") for each in queue[:most]), "<u8").reshape(
+        -1, words
+    )
 
 
 def stages_of(instance: StageInstance, plan: StagePlan) -> list[int]:
