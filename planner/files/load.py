@@ -261,13 +261,12 @@ def _read(
     try:
         parsed = settings.parse(family.overrides, overrides, family.name)
     except settings.UnknownSettingError as error:
-        if problem is not None:
-            raise
         readers = _readers(family, content)
         owners = [name for name, other in readers.items() if error.name in {each.name for each in other.overrides}]
         if not owners:
             raise
-        raise UsageError(f"option --{error.name} is one of {owners[0]}; add --problem {owners[0]}") from None
+        way = "add" if problem is None else f"not of {problem}:"
+        raise UsageError(f"option --{error.name} is one of {owners[0]}; {way} --problem {owners[0]}") from None
     found = with_requirements(family.read(content, where, parsed), required)
     if keeps_rules:
         object.__setattr__(found, _IS_VALID, True)

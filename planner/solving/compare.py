@@ -94,7 +94,8 @@ class Report:
     @property
     def agreement(self) -> str:
         """What follows where methods agree: the optimum, and how many proofs of it do not rest on each other."""
-        count = f"{plural(self.proved, 'proof')}, {self.independent_proofs} independent"
+        others = f"{self.independent_proofs} independent" if self.proved > 1 else "no second one"
+        count = f"{plural(self.proved, 'proof')}, {others}"
         return f"the methods agree; optimum {number(self.optimum)}; {count}"
 
     def to_frame(self) -> Any:

@@ -23,6 +23,7 @@ WORDS = {
     "--versoin": "unknown option --versoin for planner; expected one of --version",
     "verify a b c": "^Got unexpected extra argument(s) (c)",
     "solve chain8 --seed": "^Option '--seed' requires an argument.",
+    "solve chain8 --linearize --devices 4": "^--linearize is '--devices'; expected a value before the next option",
     "solve FILE --metod x": "unknown option --metod for planner solve; expected one of --method",
     "solve FILE --timelimit=3": "unknown option --timelimit for planner solve; expected one of --time-",
     "solve FILE -x": "unknown option -x for planner solve; expected one of --",

@@ -33,7 +33,7 @@ def sleeping(**changes: Any) -> StrategyInstance:
     for v, seconds in DECLARED.items():
         layers[v]["weight_times"] = {"1": seconds}
     flat = {
-        "problem": "stage_partitioning", "schema_version": 1, "name": "sleeping", "num_devices": 4, "memory_bytes": 1e9,
+        "problem": "stage_partitioning", "schema_version": 1, "name": "sleeping", "num_devices": 6, "memory_bytes": 1e9,
         "bandwidth": 1e12, "num_microbatches": MICROBATCHES, "layers": layers,
         "edges": [{"source": v, "target": v + 1, "bytes": 0} for v in range(L - 1)],
     }  # fmt: skip
