@@ -54,6 +54,7 @@ NAMES = {
     "crosscheck FILE --methods exact,greddy": "expected one of greedy, ",
     "crosscheck chain8 --methods exact,exact": "^methods is 'exact, exact'; expected exact once\n",
     "crosscheck chain8 --methods ,": "expected",
+    "solve chain8 --problem flushed_partitioning --virtual-stages 2": "not of flushed_partitioning: --problem training",
     "check FILE FILE": "picked is None",
     "check FILE absent.json": "absent.json: file is",
 }
