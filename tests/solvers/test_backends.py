@@ -124,7 +124,7 @@ def test_interrupted(solver: Bench) -> None:
         solver.reports_late or found.wait(10)  # on a busy machine the first plan takes longer
         watch.stop(Stop.INTERRUPTED)
 
-    threading.Timer(0.4, interrupt).start()
+    threading.Timer(0.2, interrupt).start()
     run = solver.run(market_split(6, 50, slack=True), Limits(), watch, on_solution=lambda _: found.set())
     assert run.stop is Stop.INTERRUPTED
     assert run.values is not None or solver.reports_late

@@ -107,6 +107,8 @@ def test_a_stage_keeps_enough_for_every_stage_behind_it() -> None:
         state = (6, ((1, behind[0]), (2, behind[1])))
         search._known = {(7, ()): configurations.Step(0)}
         assert search._fits(state, 1) and search._known[state].stage == found and found.in_flight == kept
+    for target_s, fits in ((0.1, False), (9.0, True), (0.1, False), (math.inf, True)):  # no target knows of another
+        assert (search.within(target_s) is not None) == fits
 
 
 @pytest.mark.slow

@@ -127,6 +127,17 @@ def test_structures() -> None:
     assert different.num_upsets() == 2**64 and not different.numbering()[1].any()  # more than have a number
 
 
+def test_branches_are_equal_in_all_and_the_last_stage_keeps_one_micro_batch() -> None:
+    """Two operators, one behind them, and one of 6 bytes a sample behind that: on a device alone it fits once."""
+    one = Operator("", AffineTime(0.0, 1.0), AffineTime(0.0, 1.0), 0.0, 1.0)
+    for other, sent in ((one, 0.0), (replace(one, weight_bytes=1.0), 0.0), (replace(one, activation_bytes=0.0), 0.0),
+                        (replace(one, forward=AffineTime(1.0, 0.0)), 0.0), (one, 0.5)):  # fmt: skip
+        made, edges = (one, other, one, replace(one, activation_bytes=6.0)), ((0, 2, 0.0), (1, 2, sent), (2, 3, 0.0))
+        pair = StageGraph("", made, tuple(OperatorEdge(*each) for each in edges), 4, 6.0, 1.0, 0.0, 2)
+        assert len(structure_of(Costs(pair)).classes) == (1 if (other, sent) == (one, 0.0) else 2)
+        assert sent or other.weight_bytes or EqualBranches(Costs(pair), Watch()).least(6.0, (1,)) == 2
+
+
 def test_other_structures_are_refused() -> None:
     instance = candle_uno(2, 3)
     skipping = replace(instance, edges=(*instance.edges, OperatorEdge(0, 2, 1.0)))

@@ -85,6 +85,7 @@ def solved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "own_one.py").write_text(OWN)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
+        patch.setattr("planner.display.populations.draw_validation", lambda _: [])
         assert main([*GIVEN, "--quiet"]) == 0
     return folder
 

@@ -309,7 +309,7 @@ GOOD = """{'stages': [{'nodes': list(range(8)), 'dp_degree': 1, 'tp_degree': 1,
     ("how", "then"),
     [
         ("crosscheck", "os.unlink(__file__)"),
-        ("validate", "open(__file__, 'w').write('1 / 0')"),
+        pytest.param("validate", "open(__file__, 'w').write('1 / 0')", marks=pytest.mark.slow),
         ("bench", "os.unlink(__file__); os.mkfifo(__file__)"),
     ],
 )

@@ -102,7 +102,7 @@ def test_outside_of_an_experiment_none_waits(bring: Bring, started: list[str]) -
         "import threading\nthreading.Thread(target=time.sleep, args=(60,), daemon=True).start()",
         slow("held = open(__file__)"),
         slow("import subprocess\nheld = subprocess.Popen(['sleep', '60'])"),
-        "if os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0: time.sleep(60)\n    os._exit(0)\nos.wait()",
+        slow("if os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0: time.sleep(60)\n    os._exit(0)\nos.wait()"),
         slow(
             "import ctypes\nctypes.CDLL(None).pthread_create("
             "ctypes.byref(ctypes.c_ulong()), None, ctypes.cast(ctypes.CDLL(None).pause, ctypes.c_void_p), None)"
@@ -185,6 +185,7 @@ def test_a_run_that_reaches_its_limit_takes_nothing_from_the_next(bring: Bring, 
     assert len(started) == 2
 
 
+@pytest.mark.slow
 def test_imports_are_not_in_the_seconds(bring: Bring) -> None:
     """Neither those of the file nor those of the toolkit that a function first uses."""
     wait_s = allowed_s(0.5)
