@@ -4,7 +4,7 @@ from formulations.contract.family import Claim, Method, lazy, modelled
 from formulations.contract.quantities import names
 from formulations.hierarchical_partitioning.definition.plan import HierarchicalPlan
 from formulations.hierarchical_partitioning.definition.quantities import VOCABULARY
-from formulations.stage_partitioning.methods import KNAPSACK, LISTED, PRICES
+from formulations.stage_partitioning.methods import KNAPSACK, LISTED, PRICES, SYNC
 from instances.problems.hierarchical_partitioning import HierarchicalInstance, Objective
 from solvers.outcome import Limits
 
@@ -79,6 +79,15 @@ METHODS: tuple[Method[HierarchicalInstance, HierarchicalPlan], ...] = (
         limits=_LEVELS,
         effort=_code.effort.levels_effort,
         only_at_end=True,
+    ),
+    Method(
+        name="pipedream-recursion",
+        claim=Claim.HEURISTIC,
+        source="PipeDream's release, by its own costs: stages of machines, and of each machine the stages inside",
+        solve=_code.pipedream.solve,
+        supports=lambda instance: _code.effort.states_another_clock(instance, levels=True),
+        limits="objective steady",
+        options=(SYNC,),
     ),
     Method(
         name="best-first",

@@ -59,11 +59,16 @@ class Memory(NamedTuple):
 
 
 class Replicated(NamedTuple):
-    """Layers ``start`` to ``end`` - 1 on so many replicas."""
+    """Layers ``start`` to ``end`` - 1 on so many replicas.
+
+    ``outer`` has, of each level from the second on, where the stage of that level begins that they are in, and on how
+    many of its workers that is.
+    """
 
     start: int
     end: int
     replicas: int
+    outer: tuple[tuple[int, int], ...] = ()
 
 
 class _Table(NamedTuple):
@@ -174,7 +179,7 @@ def _fill(
 
 
 def _stages(tables: Sequence[_Table], levels: Sequence[Level], x: int, y: int, workers: int) -> Iterator[Replicated]:
-    """The stages behind an entry of the last table; those of a machine, as often as it is replicated."""
+    """The stages behind an entry of the last table; those of a machine are replicated as it is."""
     table = tables[-1]
     start, copies = int(table.begin[x, y, workers]), int(table.replicas[x, y, workers])
     if start > x:
@@ -183,7 +188,7 @@ def _stages(tables: Sequence[_Table], levels: Sequence[Level], x: int, y: int, w
         yield Replicated(start, y, copies)
         return
     for stage in _stages(tables[:-1], levels[:-1], start, y, levels[len(tables) - 2].workers):
-        yield stage._replace(replicas=stage.replicas * copies)
+        yield stage._replace(replicas=stage.replicas * copies, outer=(*stage.outer, (start, copies)))
 
 
 def chain_of(instance: StageInstance, order: Sequence[int]) -> Chain:

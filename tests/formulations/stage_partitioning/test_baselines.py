@@ -262,9 +262,9 @@ def test_machines_inside_of_machines_by_hand() -> None:
     levels = [Level(2, 8.0), Level(2, 1.0)]
     (one, whole, stages), (two, time, apart) = partition(chain, levels)
     # One machine: the first layer alone, as 4 (1/2) 8 / 8 = 2 bytes a second would do, too; both on two replicas, 4.
-    assert (one, whole, stages) == (1, 4.0, [Replicated(0, 2, 2)])
+    assert (one, whole, stages) == (1, 4.0, [Replicated(0, 2, 2, ((0, 1),))])
     # Two machines: each layer on two devices takes 2, and the cut 2 at the outer bandwidth.
-    assert (two, time, apart) == (2, 2.0, [Replicated(0, 1, 2), Replicated(1, 2, 2)])
+    assert (two, time, apart) == (2, 2.0, [Replicated(0, 1, 2, ((0, 1),)), Replicated(1, 2, 2, ((1, 1),))])
     # Weights between machines are dear: on one level of four devices of that bandwidth they are not replicated.
     *_, (four, flat, split) = partition(chain, [Level(4, 1.0)])
     assert (four, flat, split) == (4, 4.0, [Replicated(0, 1, 1), Replicated(1, 2, 3)])
