@@ -14,6 +14,7 @@ a forward pass, P bytes of parameters, A bytes of a tensor between devices.
   whole. All-reduces of 2 (t-1)/t A bytes over the links of the server: forward the outputs of row products, backward
   the inputs of column products. With sequence parallelism the rest of a block takes 1/t as well; its gathers and
   scatters together are as large as the all-reduces, and backward passes gather the inputs of column products again.
+  A norm behind a shared node has its tokens apart, too.
 * Recomputation: one forward pass more; inputs alone are kept for each micro-batch in flight.
 * Working set: what the backward pass of a node has for a moment (`working_set`), and what is computed again for it. A
   device needs the largest of its nodes, once. The most that two nodes need is taken from the memory of every device (at
@@ -38,7 +39,7 @@ from instances.rules import NodeId
 from planner.training.capture.captured import Captured, Node, Parameter, edge_bytes
 from planner.training.capture.choices import Choices, Work
 from planner.training.capture.ops import LOOKUPS
-from planner.training.capture.sharding import Sharding, exchanged_bytes, sharding, weight_products
+from planner.training.capture.sharding import Sharding, exchanged_bytes, sharding, takes_tokens_apart, weight_products
 from planner.training.capture.working_set import working_bytes
 
 #: Bytes of gradients and of the optimiser's states for each byte of parameters: Adam, with 32-bit weights of its own
@@ -124,7 +125,8 @@ class Configurations:
         spread = self.spread(node) if t > 1 else ({}, {})
         usable = rule if t > 1 and rule is not None and rule.allows(t) else None
         found = self._kept_or_not(VANILLA, self._share(node, t, usable, False), spread)
-        if self.choices.sequence_parallel and usable is not None:
+        is_apart = usable is None and t > 1 and takes_tokens_apart(self.captured, node, t)
+        if self.choices.sequence_parallel and (usable is not None or is_apart):
             found += self._kept_or_not(SEQUENCE, self._share(node, t, usable, True), ({}, {}))
         if t > 1 and self.work.microbatch % t == 0:
             for level in self.choices.zero:

@@ -29,6 +29,25 @@ SELECTIONS = frozenset({aten.topk.default, aten.argmax.default, aten.sort.defaul
 PICKS = frozenset({operator.getitem})
 
 
+#: Ops that give the numbers of their input one by one, besides those that PyTorch says are of that kind.
+_COPIES = frozenset(
+    {aten.to.dtype, aten.to.dtype_layout, aten.alias.default, aten.contiguous.default, aten.clone.default}
+    | {aten.view.default, aten.reshape.default, aten.dropout.default}
+)
+
+
+def is_elementwise(op: Any) -> bool:
+    """Whether an op of one shape treats its numbers one by one."""
+    return op.target in _COPIES or torch.Tag.pointwise in getattr(op.target, "tags", ())
+
+
+def is_norm(op: Any) -> bool:
+    """Whether an op reduces, or norms over, the last dimension alone."""
+    if op.target is aten.mean.dim:
+        return list(op.args[1]) == [-1]
+    return op.target in (aten.layer_norm.default, aten.rms_norm.default) and len(op.args[1]) == 1
+
+
 def is_in_place(target: Any) -> bool:
     """Whether an op writes into one of its inputs."""
     return isinstance(target, torch._ops.OpOverload) and target._schema.is_mutable

@@ -13,7 +13,15 @@ from typing import Any
 
 from planner.training.capture.captured import Captured, Node
 from planner.training.capture.dims import MIXED, follow_split
-from planner.training.capture.ops import LOOKUPS, PRODUCTS, REDUCTIONS, SELECTIONS, is_attention
+from planner.training.capture.ops import (
+    LOOKUPS,
+    PRODUCTS,
+    REDUCTIONS,
+    SELECTIONS,
+    is_attention,
+    is_elementwise,
+    is_norm,
+)
 
 
 @dataclass
@@ -68,6 +76,28 @@ def sharding(captured: Captured, node: Node) -> Sharding | None:
     found = walk.found
     leaving = {transfer.op for transfer in captured.transfers if transfer.source == node.id}
     return found if found.parameters and not leaving & found.split else None
+
+
+def takes_tokens_apart(captured: Captured, node: Node, degree: int) -> bool:
+    """Whether a node without products, as a norm, treats tokens one by one, and takes them from a node that is shared.
+
+    Its devices then have their tokens of it where that node's devices have shared sequences.
+    """
+    graph, own = {each.name: each for each in captured.module.graph.nodes}, set(node.ops)
+    taken = [each for each in captured.transfers if node.id in each.targets and each.gradient]
+    rules = [sharding(captured, captured.nodes[source]) for source in {each.source for each in taken}]
+    if not node.parameters or not any(rule is not None and rule.allows(degree) for rule in rules):
+        return False
+    tokens = captured.costs[taken[0].op].shapes[0][:-1]
+    known = own | {each.op for each in taken}
+    for op in (graph[name] for name in node.ops):
+        inputs = [each for each in op.all_input_nodes if each.op != "get_attr"]
+        shapes = [shape for each in (op, *inputs) for shape in captured.costs[each.name].shapes]
+        if any(each.name not in known for each in inputs) or any(shape[:-1] != tokens for shape in shapes):
+            return False
+        if not (is_elementwise(op) or is_norm(op)):
+            return False
+    return len(tokens) == 2
 
 
 def computed_whole(captured: Captured, degree: int) -> list[Node]:

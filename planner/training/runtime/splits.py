@@ -115,16 +115,12 @@ def splits(captured: Captured, degrees: Sequence[int], sequences: Collection[int
     for place, degree in enumerate(degrees):
         rule = sharding(captured, captured.nodes[place]) if degree > 1 else None
         if rule is not None and rule.allows(degree):
-            made = _split(captured, captured.nodes[place], rule, degree)
-            if place in sequences:
-                moved = exchanged_bytes(rule, degree, True)
-                made = replace(
-                    made,
-                    sequences=_sequences(captured, captured.nodes[place], made),
-                    forward_bytes=moved[0],
-                    backward_bytes=moved[1],
-                )
-            found[place] = made
+            found[place] = _split(captured, captured.nodes[place], rule, degree)
+        if place in sequences:  # one without products has its tokens apart
+            made = found.get(place, Split(degree, {}, frozenset(), frozenset(), {}, 0.0, 0.0))
+            apart = _sequences(captured, captured.nodes[place], made)
+            moved = exchanged_bytes(rule, degree, True) if place in found and rule is not None else (0.0, 0.0)
+            found[place] = replace(made, sequences=apart, forward_bytes=moved[0], backward_bytes=moved[1])
     return found
 
 

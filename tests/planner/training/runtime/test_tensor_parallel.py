@@ -70,13 +70,13 @@ RUNS = {
         [HALF, HALF, *[0] * 5],
         [TABLE + NORMS, *_NORMS, TABLE],
     ),
-    # a table by rows, then layers with and without; the last one's sequence is gathered, and the norm's is cut again
+    # a table by rows, layers, a norm, and a head that gathers
     "grouped, sequences": (
         "grouped",
         _GROUPED,
-        {0: SEQUENCE, 1: SEQUENCE, 2: _BOTH, 5: SEQUENCE},
-        [*[0] * 4, LOGITS + 2 * HALF, LOGITS + 2 * HALF],
-        [NORMS / 2] * 6,
+        dict.fromkeys(range(6), SEQUENCE) | {2: _BOTH},
+        [*[0] * 4, LOGITS, LOGITS],
+        [*[NORMS / 2] * 4, 1.25 * NORMS, 1.25 * NORMS],
     ),
     # six tokens on three processes, then on two
     "gated, sequences": ("gated", _GATED, {0: SEQUENCE, 1: _BOTH, 2: SEQUENCE}, [0, 0, 0, HALF, HALF], [0] * 5),
@@ -134,9 +134,12 @@ def test_schedules_of_trainers_run_shared_stages(schedule: str, shared: bool, tm
     assert found["processes"] == 4 and len(found["bytes_sent"]) == 2 * len(chunks)
     assert found["loss_error"] <= 1e-12 and found["gradient_error"] <= 1e-12
     assert found["bytes_sent"] == found["bytes_planned"]
-    # the last norm takes a sequence, and W computes the third node again, with two sums, as B does
-    more = {"zb-h1": [0, 0, 5 * HALF, 5 * HALF], "zb-v": [0, 0, 4 * HALF, 4 * HALF, *[0] * 4]}.get(schedule, [0] * 8)
-    assert [found["collective_bytes"][i] - found["collective_planned"][i] for i in range(len(more))] == more
+    # the head takes a whole sequence, and W computes the third node again, with two sums, as B does
+    more = {"zb-h1": [0, 0, *[5 * HALF] * 2], "zb-v": [0, 0, *[4 * HALF] * 2, *[0] * 4]}
+    more["interleaved"] = [*[0] * 6, HALF, HALF]
+    assert [found["collective_bytes"][i] - found["collective_planned"][i] for i in range(2 * len(chunks))] == more[
+        schedule
+    ]
 
 
 @pytest.mark.parametrize(
@@ -178,6 +181,16 @@ def test_all_reduces_are_those_of_the_formula() -> None:
     # queries, keys and values in one matrix: a process has its head of each
     assert {cut.parts for cut in found[2].cuts.values()} == {(16, 16, 16), (16,), (64,)}
     assert len(found[2].columns) == len(found[2].rows) == 2 and found[2].apart
+
+
+def test_norms_behind_layers_treat_tokens_one_by_one() -> None:
+    """Not what picks one token (ViT), has products (BERT's head), or follows a node that is not shared (experts)."""
+    from planner.training.capture.sharding import takes_tokens_apart
+
+    expected = {"gpt": [5], "grouped": [4], "t5": [3, 7], "vit": [], "bert": [], "experts": []}
+    for kind, nodes in expected.items():
+        made = captured(kind)
+        assert [each.id for each in made.nodes if takes_tokens_apart(made, each, 2)] == nodes
 
 
 def test_as_many_heads_of_keys_are_shared_as_there_are() -> None:
