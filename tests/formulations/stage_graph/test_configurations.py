@@ -59,12 +59,14 @@ def plans(instance: StageGraph) -> Iterator[StagePlan]:
 
 def least(instance: StageGraph) -> float:
     """The least time per sample of the slowest stage of a plan without violations; ``inf``: there is none."""
-    best = math.inf
+    best, taken = math.inf, dict[object, float]()
     for plan in plans(instance):
-        if all(stage.devices <= stage.microbatch for stage in plan.stages):
-            value = bottleneck_s(instance, plan)
-            if value < best and not violations(instance, plan):
-                best = value
+        key = tuple((stage.nodes, stage.devices, stage.microbatch) for stage in plan.stages)
+        if key not in taken:  # whatever is in flight, and in whichever order
+            idle = any(stage.devices > stage.microbatch for stage in plan.stages)
+            taken[key] = math.inf if idle else bottleneck_s(instance, plan)
+        if taken[key] < best and not violations(instance, plan):
+            best = taken[key]
     return best
 
 
