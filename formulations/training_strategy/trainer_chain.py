@@ -33,7 +33,7 @@ from formulations.training_strategy.definition.plan import StrategyPlan
 from formulations.training_strategy.definition.quantities import runs
 from formulations.training_strategy.definition.sharing import Shared
 from instances.problems.stage_partitioning import StageInstance
-from instances.problems.training_strategy import Schedule, StrategyInstance
+from instances.problems.training_strategy import StrategyInstance
 from instances.requirements import requirements_of
 
 _QUANTITY = "realizable"
@@ -48,14 +48,8 @@ class TrainerSpace:
 
     def __init__(self, instance: StrategyInstance, trainer: Trainer) -> None:
         self.trainer = trainer
-        schedules = tuple(each for each in instance.schedules if each in trainer.schedules)
         others = tuple(str(each) for each in requirements_of(instance) if each.quantity != _QUANTITY)
-        most = instance.virtual_stages if Schedule.INTERLEAVED in schedules else 1
-        # One replica shares nothing at any of them.
-        levels = tuple(level for level in instance.levels if level in trainer.sharding) or instance.levels
-        self.instance = replace(
-            instance, schedules=schedules, virtual_stages=most, requirements=others, sharding=levels
-        )
+        self.instance = replace(instance, requirements=others)
         self.pieces = pieces(instance.flat, trainer)
         self._counted = sum(piece.kind is Kind.DECODER for piece in self.pieces)
         tmpcs = (x for layer in instance.flat.layers for found in layer.tmpcs.values() for x in found)
@@ -64,14 +58,14 @@ class TrainerSpace:
     @property
     def fault(self) -> str | None:
         """Why the trainer can run no plan at all, whatever fits."""
-        if not self.instance.schedules:
+        if not {*self.instance.schedules} & {*self.trainer.schedules}:
             known = ", ".join(self.trainer.schedules) or "none: it trains nothing"
             return f"{self.trainer.name} runs none of the schedules that a plan may choose from; it has {known}"
         return next(shape_faults(self.instance.flat, self.pieces, self.trainer), None)
 
     def runs(self, degrees: Degrees) -> bool:
-        """Whether the trainer shares what plans of these degrees do."""
-        return runs(self.trainer, self.instance, degrees.plan())
+        """Whether the trainer has the schedule, and shares what plans of these degrees do."""
+        return degrees.schedule in self.trainer.schedules and runs(self.trainer, self.instance, degrees.plan())
 
     def numbers(self, degrees: Degrees) -> tuple[int, ...]:
         """How many first layers of each chunk may be recomputed; empty: any layers."""

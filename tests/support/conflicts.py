@@ -281,6 +281,8 @@ def strategy_plan(instance: Any, dropped: Left) -> bool:
     flat = replace(flat, layers=layers, num_devices=most, memory_bytes=memory, max_dp_degree=dp)
     own = {v: replace(x, expert_weight_bytes=0.0) if v in free else x for v, x in instance.exchanged.items()}
     tried = replace(instance, flat=flat, sharding=levels, schedules=schedules, exchanged=own, requirements=())
+    several = {"ep": "ep_degrees", "shard-groups": "shard_groups"}
+    tried = replace(tried, **{several[name]: (1, *getattr(tried, several[name])) for name in rules & {*several}})
     wanted = kept_requirements(instance, texts)
     for degrees, fits in training_strategy.fitting(tried):
         if all(each.holds(degrees[each.quantity]) for each in wanted) and any(True for _ in fits):
@@ -371,6 +373,9 @@ def _short(name: str, instance: Any, rng: random.Random) -> Any:
             return None
         more = rng.choice([None, None, training_strategy.sharing_more, training_strategy.exchanging])
         instance = instance if more is None else more(rng, instance)
+        if more is not None and rng.random() < 0.3:
+            ep = (2,) if 2 in instance.ep_degrees else instance.ep_degrees
+            instance = replace(instance, shard_groups=rng.choice([(1,), (2,)]), ep_degrees=ep)
         names = rng.sample(["pp_degree", "tp_degree", "dp_degree", "num_stages"], rng.choice([0, 0, 1, 2]))
         made = [Requirement(each, (), rng.choice(["<=", ">=", "=="]), rng.randint(1, 3)) for each in names]
         return replace(instance, requirements=tuple(map(str, made)))

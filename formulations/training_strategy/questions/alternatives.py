@@ -9,7 +9,7 @@ from instances.problems.training_strategy import StrategyInstance
 
 
 def pins(instance: StrategyInstance, plan: StrategyPlan) -> list[Pin]:
-    """The degrees, what is shared, and the schedule."""
+    """The degrees, the schedule, and what is shared: by one replica nothing, whatever the level."""
     flat, K = instance.flat, instance.flat.num_devices
     ends = {
         "pp_degree": (1, K),
@@ -19,9 +19,10 @@ def pins(instance: StrategyInstance, plan: StrategyPlan) -> list[Pin]:
         "cp_degree": (min(instance.cp_degrees), max(instance.cp_degrees)),
         "ep_degree": (min(instance.ep_degrees), max(instance.ep_degrees)),
         "shard_groups": (1, max(instance.groups(1), default=1) if instance.shard_groups else K),
-        "sharding": (min(instance.levels), max(instance.levels)),
         "sequence_parallel": (0, 1),
     }
+    if plan.replicas > 1:
+        ends["sharding"] = min(instance.levels), max(instance.levels)
     found = [Pin(name, (), int(getattr(plan, name)), least, most) for name, (least, most) in ends.items()]
     return [*found, *(Pin("schedule", (name,), int(plan.schedule == name), 0, 1) for name in instance.schedules[1:])]
 

@@ -29,6 +29,11 @@ from instances.rules import NodeId
 
 #: What of the flat instance's repairs is none here: plans do not have stages whose degrees sum to the micro-batches.
 _FLAT_ALONE = {"microbatches", "cost-model", "devices"}
+#: Numbers that a plan may have to choose where none is 1; what they are of, and that of 1.
+_SEVERAL = {
+    "ep": ("ep_degrees", "{} devices share the experts of a layer", "experts that devices do not share"),
+    "shard-groups": ("shard_groups", "replicas share in {} groups each", "replicas that share in one group"),
+}
 
 
 def questions() -> Questions[StrategyInstance]:
@@ -37,12 +42,17 @@ def questions() -> Questions[StrategyInstance]:
 
 
 def members(instance: StrategyInstance) -> tuple[Member, ...]:
-    """The schedules, unless they have 1F1B, which holds least; what may be shared; and as in the flat instance."""
+    """The schedules without 1F1B; what is shared; what has to be; and as in the flat instance."""
     flat, found = flat_questions.members(instance.flat), []
     if Schedule.ONE_F_ONE_B not in instance.schedules:
         found.append(Member("rule", "schedule", f"the schedule is {' or '.join(instance.schedules)}"))
     if not {*shareable(instance)} <= {*instance.levels}:
         found.append(Member("rule", "sharding", f"replicas share at level {' or '.join(map(str, instance.levels))}"))
+    found += [
+        Member("rule", name, says.format(" or ".join(map(str, getattr(instance, field)))))
+        for name, (field, says, _) in _SEVERAL.items()
+        if _alone(instance, field) is not None
+    ]
     found += requirement_members(instance)
     found += [each for each in flat if each.name in ("max-dp", "devices", "memory") and each.kind == "rule"]
     shares = ", before any of it is shared" if max(instance.levels) or max(instance.cp_degrees) > 1 else ""
@@ -60,6 +70,8 @@ def relax(instance: StrategyInstance, dropped: frozenset[Member]) -> list[Strate
         kept = replace(kept, schedules=(*kept.schedules, Schedule.ONE_F_ONE_B))
     if "sharding" in names:
         kept = replace(kept, sharding=_levels(instance))
+    for field in (field for name, (field, *_) in _SEVERAL.items() if name in names):
+        kept = _alone(kept, field) or kept
     if "max-dp" in names:
         flat = replace(flat, max_dp_degree=None)
     if "devices" in names:
@@ -78,6 +90,13 @@ def _most_devices(instance: StrategyInstance) -> int:
     flat = instance.flat
     most = len(flat.layers) * _degrees(instance)[-1] * max(instance.cp_degrees)
     return min(MAX_COUNT, most * (flat.max_dp_degree or flat.num_microbatches))
+
+
+def _alone(instance: StrategyInstance, field: str) -> StrategyInstance | None:
+    """The instance with 1 as well among numbers that plans choose from; ``None`` if it is there."""
+    own = getattr(instance, field)
+    changes: dict[str, Any] = {field: (1, *own)}
+    return None if not own or 1 in own else replace(instance, **changes)
 
 
 def _levels(instance: StrategyInstance) -> tuple[int, ...]:
@@ -107,6 +126,8 @@ def repairs(instance: StrategyInstance, layers: Sequence[NodeId]) -> list[list[C
     if (levels := _levels(instance)) != tuple(sorted(instance.levels)):
         text = f"replicas that share at level {' or '.join(map(str, levels))}"
         found.append([once("sharding", text, replace(instance, sharding=levels))])
+    ones = ((name, text, _alone(instance, field)) for name, (field, _, text) in _SEVERAL.items())
+    found += [[once(name, text, fewer)] for name, text, fewer in ones if fewer is not None]
     return [*filter(None, found), *([each] for each in one_requirement_less(instance))]
 
 
@@ -117,8 +138,11 @@ def _lift(instance: StrategyInstance, change: Change[Any]) -> Change[StrategyIns
 
 
 def _with(instance: StrategyInstance, flat: StageInstance) -> StrategyInstance:
+    """With another flat instance: what is faster between machines is so in them, too, but where that was slower."""
     inner = instance.inner_bandwidth
-    return replace(instance, flat=flat, inner_bandwidth=None if inner is None else max(inner, flat.bandwidth))
+    if inner is not None and inner >= instance.flat.bandwidth:
+        inner = max(inner, flat.bandwidth)
+    return replace(instance, flat=flat, inner_bandwidth=inner)
 
 
 def _devices(instance: StrategyInstance) -> Change[StrategyInstance]:

@@ -171,6 +171,14 @@ def test_what_no_trainer_runs_is_infeasible_in_words() -> None:
     assert found.infeasible and found.reason.endswith("it has 1f1b")
 
 
+@pytest.mark.parametrize("given", ["schedule(zb-h2) == 0", "sharding == 1"])
+def test_requirements_may_name_what_a_trainer_has_not(given: str) -> None:
+    """A schedule of others; a level of one replica, which shares nothing."""
+    own = {"schedule": "1f1b,zb-h2", "virtual_stages": 1, "shard_optimizer": 1, "sharding": "0,1"}
+    found = planner.solve(planner.load("chain8-strategy", realizable="torchtitan", require=given, **own))
+    assert found.status is Status.OPTIMAL and found.plan["schedule"] == "1f1b"
+
+
 def test_a_question_about_a_trainer_with_requirements_is_one_of_strategies() -> None:
     """Of a chain of stage partitioning, and of a batch of flushed partitioning, whose schedule it keeps."""
     asked = planner.load("chain8", realizable="megatron", require=["tp_degree == 2", "pp_degree <= 2"])

@@ -13,7 +13,8 @@ import pytest
 from small_instances import random_case
 
 import planner
-from instances.problems.stage_partitioning import Layer, StageInstance, Tmpc
+from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
+from instances.problems.training_strategy import StrategyInstance
 from planner.analysis import alternatives as study
 from planner.analysis.alternatives import alternatives
 from planner.cli.app import main
@@ -44,6 +45,7 @@ def class_of(content: dict[str, Any]) -> Any:
         return tuple(content["lengths"])
     if "chunks" in content:
         left_out = {"chunks", "tmpcs", "num_microbatches", "sharded"}
+        left_out |= {"sharding"} if content["dp_degree"] * content["cp_degree"] == 1 else set()
         return tuple(content[name] for name in sorted({*content} - left_out))
     stages = content["stages"]
     if "replicas" in content:
@@ -102,6 +104,16 @@ def test_stages_that_do_not_follow_each_other_may_join() -> None:
     assert classes is not None
     found = alternatives(instance, planner.solve(instance, exact=True), count=1000)
     assert listed(found, classes) == pytest.approx(sorted(classes.values())) and found.bound == math.inf
+
+
+def test_one_replica_shares_nothing_at_any_level() -> None:
+    layers = tuple(Layer(v, {1: (Tmpc("x", 1.0, 1.0, 1.0, 20.0),)}) for v in range(2))
+    flat = StageInstance("levels", layers, (Edge(0, 1, 0.0),), 2, 1e3, 1.0, 2)
+    instance = StrategyInstance(flat, sharded_per_weight=2.0, sharding=(0, 1, 2, 3))
+    classes = by_class("training_strategy", instance)
+    assert classes is not None
+    found = alternatives(instance, planner.solve(instance, exact=True), count=50)
+    assert listed(found, classes) == pytest.approx(sorted(classes.values())) and len(classes) == 6
 
 
 def test_all_plans_within_a_share_of_the_optimum(cases: int) -> None:

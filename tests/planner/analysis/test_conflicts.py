@@ -17,6 +17,7 @@ from instances.problems.flushed_partitioning import Schedule, flush_pipeline
 from instances.problems.hierarchical_partitioning import MemoryModel, on_machines
 from instances.problems.stage_graph import AffineTime, DeviceGraph, Operator, OperatorEdge, StageGraph
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc
+from instances.problems.training_strategy import Exchanged, StrategyInstance
 from planner.files.load import family_of
 from solvers.outcome import Status, Stop
 
@@ -106,6 +107,21 @@ def test_a_schedule_by_hand() -> None:
     assert [each.name for each in found.conflict] == ["schedule", "devices", "memory", 0]
     named = {each.change: each.amount for each in found.repairs}
     assert named["memory"] == named["devices"] == 2 and "schedule" in named and "microbatches" not in named
+
+
+def test_strategies_by_hand() -> None:
+    """Groups or experts that one sample has no replicas for, and machines of less bandwidth than is between them."""
+    instance = StrategyInstance(layers_of(10.0, 1.0, 4.0, 2, 2), sharded_per_weight=1.0)
+    instance = replace(instance, flat=replace(instance.flat, num_microbatches=1))
+    experts = dict.fromkeys(range(2), Exchanged(0.0, 1.0, 0.0, 2))
+    for name, own in (("shard-groups", {"shard_groups": (2,)}), ("ep", {"ep_degrees": (2,), "exchanged": experts})):
+        found = planner.explain(replace(instance, **own))
+        assert [each.name for each in found.conflict] == [name] and name in {each.change for each in found.repairs}
+    for inner, then in ((0.5, {"memory": 0.5, "devices": 0.5, "bandwidth": 0.5}), (2.0, {"bandwidth": 1e9 + 1.0})):
+        given = replace(instance, devices_per_machine=2, inner_bandwidth=inner)
+        for more in family_of(given).questions().resources(given):
+            changed = more.change.changed(more.amount)
+            assert changed.inner_bandwidth == then.get(more.change.name, inner)
 
 
 def test_stages_by_hand() -> None:
