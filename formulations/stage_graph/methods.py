@@ -21,6 +21,7 @@ _OPERATORS = 4_000
 _CPSAT_TERMS = 2e6
 
 _WHOLE = "without tensor-parallel degrees"
+_SHARES = "schedule uniform if they have tensor-parallel degrees"
 _SHARED = f"at most {_OPERATORS:,} operators on identical devices (no device graph)"
 _IDENTICAL = f"{_SHARED}, {_WHOLE}"
 _PROVABLE = "with objective tps and schedule uniform"
@@ -77,12 +78,17 @@ def _whole(instance: StageGraph) -> str | None:
     """Whether every operator runs on one device of a replica."""
     if len(instance.tp_degrees) == 1:
         return None
-    takers = f"levels, cpsat, cpsat-orders and, up to {FEW_OPERATORS} operators, milp-columns"
+    takers = f"graphpipe, pipedream, piper-dp, levels, cpsat, cpsat-orders, to {FEW_OPERATORS} operators milp-columns"
     return f"operators declare tensor-parallel degrees, for {takers} alone (--schedule uniform)"
 
 
 def _planned(instance: StageGraph) -> str | None:
     return _reachable(instance) or _whole(instance)
+
+
+def _recursive(instance: StageGraph) -> str | None:
+    """One size for all stages, if devices share operators."""
+    return _reachable(instance) or (None if instance.schedule == "uniform" else _whole(instance))
 
 
 def _shared(instance: StageGraph) -> str | None:
@@ -207,8 +213,11 @@ _heuristic = partial(
     limits=f"at most {_OPERATORS:,} operators, {_WHOLE}",
 )
 
+#: One that takes devices which share operators, if all stages have one size.
+_recursion = partial(_heuristic, supports=_recursive, limits=f"at most {_OPERATORS:,} operators, {_SHARES}")
+
 METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
-    _heuristic(
+    _recursion(
         name="graphpipe",
         source="GraphPipe, Algorithm 1 in its default configuration",
         solve=_code.paper.graphpipe.solve_graphpipe,
@@ -231,14 +240,14 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         solve=_code.paper.fewest_devices.solve,
         effort=_effort(2),
     ),
-    _heuristic(
+    _recursion(
         name="pipedream",
         source="PipeDream as GraphPipe, section 7.1, describes it: a chain of all operators",
         solve=_code.paper.graphpipe.solve_pipedream,
         effort=_effort(2),
         options=(_ANY_DEGREE, _RANK),
     ),
-    _heuristic(
+    _recursion(
         name="piper-dp",
         source="Piper with data parallelism only: chains of downsets, chains of operators merged if there are too many",
         solve=_code.paper.baselines.solve,

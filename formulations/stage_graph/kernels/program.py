@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from formulations.compiled.array_types import Floats, Floats3, Ints, Ints2, Ints3
+from formulations.compiled.array_types import Floats2, Floats3, Ints, Ints2, Ints3
 from formulations.compiled.numba_kernels import (
     FLAG,
     FLOAT,
@@ -46,16 +46,18 @@ class Transitions(NamedTuple):
 
 
 class StageCosts(NamedTuple):
-    """What a stage takes: ``base[stage]`` bytes and ``kept[stage]`` for each sample in flight.
+    """What a stage takes: ``base[stage, g]`` bytes of a device and ``kept[stage, g]`` for each sample in flight.
 
     ``fits[stage, g]``: the largest number of micro-batches in flight with which it keeps the target and its memory on
-    ``degrees[g]`` devices, -1 if there is none. ``sizes``: micro-batch and mini-batch.
+    ``degrees[g]`` devices (ascending), which are ``replicas[g]`` replicas; -1 if there is none. ``sizes``: micro-batch
+    and mini-batch.
     """
 
     fits: Ints2
     degrees: Ints
-    base: Floats
-    kept: Floats
+    replicas: Ints
+    base: Floats2
+    kept: Floats2
     sizes: Ints
 
 
@@ -169,7 +171,7 @@ def exactly(transitions: Any, stages: Any, by_memory: bool, best: Any, flag: Any
     """
     start, kind, stage = transitions.start, transitions.kind, transitions.stage
     first, second = transitions.first, transitions.second
-    fits, degrees, base, kept, sizes = stages.fits, stages.degrees, stages.base, stages.kept, stages.sizes
+    fits, degrees, replicas, sizes = stages.fits, stages.degrees, stages.replicas, stages.sizes
     flight, memory, pick, share = best.flight, best.memory, best.pick, best.share
     devices = flight.shape[2] - 1
     flight[:] = -1
@@ -202,7 +204,8 @@ def exactly(transitions: Any, stages: Any, by_memory: bool, best: Any, flag: Any
                                 i = between + 1
                                 if fits[own, g] < i:
                                     continue
-                                used = base[own] + held_samples(sizes, r, i) * kept[own]
+                                held = held_samples(sizes, replicas[g], i)
+                                used = stages.base[own, g] + held * stages.kept[own, g]
                                 found_memory = max(peak, used)
                             rest = a if what == _STAGE or what == _GROUP else b
                             behind = between + 1 if what == _STAGE or what == _FORK else between

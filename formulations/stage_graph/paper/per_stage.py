@@ -26,7 +26,7 @@ from formulations.stage_graph.definition.plan import Stage, StagePlan
 from formulations.stage_graph.definition.problem import bottleneck_s, data_edges
 from formulations.stage_graph.kernels.per_stage import FULL, Cells, Stages, cell
 from formulations.stage_graph.paper.program import GROUP, STAGE, Remainder, TooLargeError
-from formulations.stage_graph.paper.program_tables import Tables
+from formulations.stage_graph.paper.program_tables import Columns, Tables
 from formulations.stage_graph.paper.search import TOLERANCE, Search
 from solvers.memory_budget import demand
 
@@ -101,7 +101,7 @@ class PerStage:
         weights = math.fsum(each.weight_bytes for each in instance.operators)
         memory = instance.weight_copies * weights + instance.minibatch * math.fsum(kept)
         roomy.costs = Costs(replace(instance, memory_bytes=max(instance.memory_bytes, 2 * memory)))
-        roomy.tables = Tables(roomy.costs, roomy.program, roomy.degrees)
+        roomy.columns = Columns(Tables(roomy.costs, roomy.program, roomy.degrees), roomy.degrees)
         plan = roomy.best_at(max(self.sizes))
         return 0.0 if plan is None or self.watch.stopped() else bottleneck_s(instance, plan) * (1 - TOLERANCE)
 

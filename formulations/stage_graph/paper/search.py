@@ -28,7 +28,7 @@ from formulations.stage_graph.paper.program import (
     Remainder,
     TooLargeError,
 )
-from formulations.stage_graph.paper.program_tables import Tables
+from formulations.stage_graph.paper.program_tables import Columns, Tables
 from solvers.memory_budget import demand
 from solvers.outcome import Watch
 
@@ -39,8 +39,9 @@ MAX_TRANSITIONS = 400_000
 #: Cells of an array of the recursion: half a gigabyte in all.
 MAX_CELLS = 20_000_000
 
-#: Operators of a stage as a bitset, and its devices.
+#: Operators of a stage as a bitset, and its devices; and how many of these share an operator.
 Part = tuple[int, int]
+SharedPart = tuple[int, int, int]
 
 
 def powers_of_two(most: int) -> list[int]:
@@ -70,6 +71,7 @@ class Search:
     transitions: int = 0
     rounds: int = 0
     tables: Tables = field(init=False)
+    columns: Columns = field(init=False)
     root: int = field(init=False)
     flag: Any = field(init=False)
 
@@ -77,6 +79,7 @@ class Search:
         self.program = Program(self.reach, MAX_TRANSITIONS, self.watch)
         self.root = self.program.enter(self.segment)
         self.tables = Tables(self.costs, self.program, self.degrees)
+        self.columns = Columns(self.tables, self.degrees)
         instance = self.costs.instance
         shape = room_for(self.tables.num_states, instance.num_devices)
         self._best = Best(
@@ -87,12 +90,14 @@ class Search:
     def best_at(self, microbatch: int) -> StagePlan | None:
         """The plan at one micro-batch size that the binary search ends with (Algorithm 1, lines 2 to 11)."""
         instance = self.costs.instance
-        tps, room = self.tables.at(microbatch)
+        tps, room = self.columns.at(microbatch)
         usable = tps[(room > 0) & np.isfinite(tps)]
         if not len(usable):
             return None
         best: StagePlan | None = None
         low = self.costs.compute_s(self.costs.everything, microbatch) / microbatch / instance.num_devices
+        if len(instance.tp_degrees) > 1:
+            low = 0.0  # devices that share an operator may take less than their part of its time
         middle = high = float(usable.max())
         while not self.watch.stopped():
             found = self._stages(np.where(tps <= middle, room, -1), microbatch)
@@ -101,19 +106,21 @@ class Search:
                     return None
                 low = middle
             else:
-                best = assemble(instance, found, microbatch, sequential=self.sequential)
-                high = min(middle, max(self.costs.tps(nodes, microbatch, devices) for nodes, devices in found))
+                parts, shared = [each[:2] for each in found], [each[2] for each in found]
+                best = assemble(instance, parts, microbatch, sequential=self.sequential, tp_degrees=shared)
+                slowest = (self.columns.costs[t].tps(own, microbatch, taken // t) for own, taken, t in found)
+                high = min(middle, max(slowest))
             if high - low <= TOLERANCE * high:
                 break
             middle = (low + high) / 2
         return best
 
-    def _stages(self, fits: Any, microbatch: int) -> list[Part] | None:
+    def _stages(self, fits: Any, microbatch: int) -> list[SharedPart] | None:
         """The stages of the better plan that keeps the target, from the first on; all devices if possible."""
-        tables, instance = self.tables, self.costs.instance
+        columns, instance = self.columns, self.costs.instance
         sizes = np.array([microbatch, instance.minibatch])
-        costs = StageCosts(fits, tables.degrees, tables.base, tables.kept, sizes)
-        looked = exactly(tables.moves, costs, self.by_memory, self._best, self.flag)
+        costs = StageCosts(fits, columns.devices, columns.replicas, columns.base, columns.kept, sizes)
+        looked = exactly(self.tables.moves, costs, self.by_memory, self._best, self.flag)
         if looked < 0:
             return None
         self.transitions += looked
@@ -123,21 +130,22 @@ class Search:
                 return list(self._parts(self.segment, 0, devices))[::-1]
         return None
 
-    def _parts(self, remainder: Remainder, j: int, devices: int) -> Iterator[Part]:
+    def _parts(self, remainder: Remainder, j: int, devices: int) -> Iterator[SharedPart]:
         """The stages that the last run chose for a remainder, last ones first."""
         state = self.program.state(remainder)
         if state == EMPTY:
             return
         chosen = int(self._best.pick[state, j, devices] - self.tables.moves.start[state])
-        left, column = divmod(int(self._best.share[state, j, devices]), len(self.degrees))
+        left, column = divmod(int(self._best.share[state, j, devices]), len(self.columns.devices))
         move = next(move for number, move in enumerate(self.program.moves(remainder)) if number == chosen)
         between = int(self._best.flight[self.program.state(move.first), j, left]) if move.kind in (CHAIN, FORK) else j
         if move.kind in (CHAIN, SPLIT, FORK):
             yield from self._parts(move.first, j, left)
         rest = devices - left
         if move.kind in (STAGE, GROUP, FORK):
-            rest -= int(self.degrees[column])
-            yield move.nodes, int(self.degrees[column])
+            taken = int(self.columns.devices[column])
+            rest -= taken
+            yield move.nodes, taken, int(self.columns.tp_degrees[column])
         if move.kind == STAGE:
             yield from self._parts(move.first, j + 1, rest)
         elif move.kind == GROUP:

@@ -185,14 +185,19 @@ def test_device_graphs_have_no_degrees() -> None:
 def test_who_takes_them() -> None:
     """Every method but these refuses in a line, and so do certificates and runs."""
     takes = {method.name for method in FAMILY.methods if method.supports(THREE) is None}
-    assert takes == {"levels", "cpsat", "milp-columns"}
+    recursions = {"graphpipe", "pipedream", "piper-dp"}
+    assert takes == {"levels", "cpsat", "milp-columns", *recursions}
     iteration = replace(THREE, objective="iteration")
-    assert {method.name for method in FAMILY.methods if method.supports(iteration) is None} == {"cpsat-orders"}
+    assert {method.name for method in FAMILY.methods if method.supports(iteration) is None} == {
+        "cpsat-orders", *recursions
+    }  # fmt: skip
     assert [FAMILY.choose(each, Limits(), True)[0] for each in (THREE, iteration)] == ["levels", "cpsat-orders"]
     with pytest.raises(
-        UsageError, match=r"degrees, for levels, cpsat, .* alone .*\); try levels, cpsat, milp-columns$"
+        UsageError, match=r"degrees, for graphpipe, .* alone .*\); try graphpipe, pipedream, piper-dp, levels, cpsat"
     ):
-        planner.solve(THREE, method="graphpipe")
+        planner.solve(THREE, method="graphpipe-plus")
+    with pytest.raises(UsageError, match=r"alone \(--schedule uniform\)"):
+        planner.solve(replace(THREE, schedule="kfkb"), method="graphpipe")
     with pytest.raises(UsageError, match=r"alone \(--schedule uniform\)\); no other method does either"):
         planner.solve(replace(THREE, schedule="kfkb"), method="configurations")
     with pytest.raises(Exception, match="tensor_parallel"):
@@ -337,6 +342,27 @@ def chain(rng: random.Random, *, replicated: bool) -> tuple[StageGraph, StageIns
     model, most = (CostModel.RELEASED, None) if replicated else (CostModel.RUNTIME, 1)
     piper = StageInstance("chain", layers, edges, D, room, rate, 12, model, max_dp_degree=most, kept=kept)
     return graph, piper
+
+
+def test_recursions_have_the_best_chain(cases: int) -> None:
+    """On a chain every partition is one of contiguous stages: with any degree the recursions end at the optimum."""
+    gained = 0
+    for seed in range(max(12, cases // 4)):
+        rng = random.Random(f"chain {seed}")
+        found = with_shards(rng, random_graph(seed, (1, 4), rng.randint(2, 5), series_parallel=False))
+        edges = tuple(OperatorEdge(v, v + 1, float(rng.randint(1, 20))) for v in range(found.num_operators - 1))
+        found = replace(found, edges=edges, minibatch=rng.choice((2, 4, 8)))
+        best = planner.solve(found, method="levels").objective
+        for method in ("graphpipe", "pipedream", "piper-dp"):
+            plan = planner.solve(found, method=method, options={"any-degree": True})
+            assert (plan.objective is None) == (best is None)
+            assert best is None or best * (1 - 1e-9) <= (plan.objective or 0) <= best * (1 + 3e-4), (seed, method)
+        alone = planner.solve(unshared(found), method="levels").objective
+        branched = shared(seed)
+        plan, least = (planner.solve(branched, method=method).objective for method in ("graphpipe", "levels"))
+        assert plan is None or (least or math.inf) <= plan * (1 + 1e-9)
+        gained += best is not None and (alone is None or best < alone * (1 - 1e-3))
+    assert gained
 
 
 @pytest.mark.parametrize("replicated", [False, True])
