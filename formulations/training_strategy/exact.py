@@ -121,7 +121,8 @@ def _search(instance: StrategyInstance, limits: Limits, watch: Watch) -> Answer[
                 stats["degrees_searched"] += 1
         if search is not None:
             if degrees.V > 1 and search.turns == _EASY_TURNS:
-                search.bound_by(mixed_costs(search.layouts, search.orders, search.device_paths, watch.stopped))
+                layouts, paths = search.layouts, search.device_paths
+                search.bound_by(mixed_costs(layouts, search.orders, paths, watch.stopped, best.time))
             search.turn()
             given_up = min(given_up, search.given_up)
             low = math.inf if search.is_done else max(low, search.bound)

@@ -174,10 +174,11 @@ class Layouts:
         # Without pairs the trip of the first micro-batch, or of the last, is between F and B.
         return np.maximum(F + np.maximum(w * F, trip) + m * B, m * F + np.maximum(trip, w * B) + B) + tail
 
-    def costs(self, path: Table) -> Table:
-        """What a path (`Path`) takes in each chunk."""
+    def costs(self, path: Table, recomputes: bool = True) -> Table:
+        """What a path (`Path`) takes in each chunk, with or without its least recomputation."""
         F, B, W, summed, exposed = path[:, :, None, None]
-        found: Table = F * self.forward + B * self.least_backward + W * self.weight + self.allowed
+        backward = self.least_backward if recomputes else self.backward
+        found: Table = F * self.forward + B * backward + W * self.weight + self.allowed
         if self.chain.overlaps:
             found += summed * self.summed
             found[0] += exposed[0] * self.exposed

@@ -10,6 +10,9 @@ others, and weights go towards those of the game in which one side mixes paths a
 layouts so far. The game is solved roughly, by optimistic multiplicative weights (Rakhlin and Sridharan 2013): an error
 makes the bound weaker, never wrong.
 
+What a chunk recomputes there is the least with which it fits alone. Whatever the price of a byte, what a device holds
+at one moment less what it may hold costs nothing. So there is a bound in which each layer has a price (`_with_prices`).
+
 Source: Lagrangian relaxation (Geoffrion 1974) of the largest of several sums; this use: this project.
 """
 
@@ -18,9 +21,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from formulations.simulation.orders import SCHEDULES
-from formulations.training_strategy.costs import Table
-from formulations.training_strategy.fixed_orders import FixedOrders, Path
+from formulations.training_strategy.costs import BOUND_NOISE, Table
+from formulations.training_strategy.fixed_orders import FixedOrders, Path, moments
 from formulations.training_strategy.layouts import Layouts, least_sum, places
 
 #: Rounds, and steps of the game in each: twice as many raise bounds by 0.1 % on 16 devices.
@@ -29,15 +31,20 @@ _ROUNDS, _STEPS = 40, 300
 _TOWARDS = 0.4
 #: Of a game whose payoffs differ by 1: more oscillates, less is slow.
 _RATE = 4.0
+#: Prices that are tried, steps after which theirs are shorter if none was better, and by how much.
+_PRICES, _STALLED, _SHORTER = 100, 8, 0.6
 
 
-def mixed_costs(layouts: Layouts, orders: FixedOrders, paths: Sequence[Path], stopped: Callable[[], bool]) -> Table:
+def mixed_costs(
+    layouts: Layouts, orders: FixedOrders, paths: Sequence[Path], stopped: Callable[[], bool], most: float = math.inf
+) -> Table:
     """What each chunk adds to a mixture of paths and gradients, shape as of the tables of ``layouts``.
 
     ``paths`` are the first ones, in equal parts. No batch with a layout takes less than the sum over its chunks.
+    A least sum of ``most`` is enough.
     """
     p, S = layouts.degrees.p, layouts.degrees.num_chunks
-    device = np.array(SCHEDULES[layouts.degrees.schedule].devices(p, layouts.degrees.V))
+    device = np.array(layouts.degrees.devices)
     known = [np.array(path, dtype=float) for path in dict.fromkeys(paths)]
     weights, shares = np.full(len(known), 1 / len(known)), np.full(p, 1 / p)
     best, kept, found = -math.inf, (weights, shares), layouts.allowed
@@ -69,7 +76,54 @@ def mixed_costs(layouts: Layouts, orders: FixedOrders, paths: Sequence[Path], st
         weights, shares = (
             _TOWARDS * new + (1 - _TOWARDS) * own for new, own in zip(towards, (old, kept[1]), strict=True)
         )
-    return found
+    path, behind = np.tensordot(kept[0], known[: len(kept[0])], 1), kept[1][device][:, None, None] * layouts.gradients
+    priced, value = _with_prices(layouts, path, behind, stopped, min(most, 2 * best))
+    return priced if value > best else found
+
+
+def _with_prices(
+    layouts: Layouts, path: Table, behind: Table, stopped: Callable[[], bool], most: float
+) -> tuple[Table, float]:
+    """What each chunk adds to a path and to the sums ``behind`` with prices of bytes, and the least sum.
+
+    Prices are of all bytes of a device, at the moment when it has most micro-batches in flight, and follow what is held
+    too much by the layout that is least with those so far, in steps of Polyak (1969) towards ``most``.
+    """
+    chain, degrees, S, n = layouts.chain, layouts.degrees, layouts.degrees.num_chunks, layouts.width
+    device, limit = np.array(degrees.devices), chain.limit * (1 + BOUND_NOISE)
+    flying = np.array([max(moments(degrees)[i], key=sum)[g // degrees.p] for g, i in enumerate(degrees.devices)])
+    ways = [[ways[min(k, len(ways) - 1)] for k in range(max(map(len, chain.ways)))] for ways in chain.ways]
+    again, static, activation = (
+        np.array([[getattr(way, name) for way in own] for own in ways]) for name in ("again", "static", "activation")
+    )
+    size = (static + flying[:, None, None] * activation) / limit if limit > 0 else np.zeros((S, *again.shape))
+    begins, chunks = np.arange(S)[:, None] + np.arange(n), np.arange(S)
+    prices, step, stalled, best = np.zeros(degrees.p), 1.0, 0, -math.inf
+    found = base = layouts.costs(path, recomputes=False) + behind
+    for _ in range(_PRICES):
+        cost = path[1][:, None, None] * again + prices[device][:, None, None] * size
+        way = cost.argmin(axis=2)[:, :, None]
+        taken, held = (
+            np.concatenate([np.zeros((S, 1)), np.take_along_axis(each, way, 2)[:, :, 0].cumsum(axis=1)], axis=1)
+            for each in (cost, size)
+        )
+        before, up_to = (np.take_along_axis(taken, at, 1) for at in (begins, begins + 1))
+        table = base + (up_to[:, None, :] - before[:, :, None]) - (prices[device] / degrees.V)[:, None, None]
+        value, ends = least_sum(table)
+        if value > best:
+            best, found, stalled = value, table, 0
+        else:
+            stalled += 1
+            step *= _SHORTER if stalled % _STALLED == 0 else 1.0
+        if value >= most or stopped() or not math.isfinite(value):
+            break
+        own = held[chunks, list(ends)] - held[chunks, [0, *ends[:-1]]]
+        over = np.bincount(device, own, degrees.p) - 1
+        over[(prices <= 0) & (over < 0)] = 0.0
+        if not over.any():
+            break
+        prices = np.maximum(0.0, prices + step * (most - value) * over / (over @ over))
+    return found, best
 
 
 def _play(of_paths: Table, of_devices: Table) -> tuple[Table, Table]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from equal_chains import CHAIN, F1B, GPIPE, INTERLEAVED, ZB, ZB_H2, ZB_V, equal_layers, plan, saying
+from equal_chains import CHAIN, DUALPIPE_V, F1B, GPIPE, INTERLEAVED, ZB, ZB_H2, ZB_V, equal_layers, plan, saying
 from load import allowed_s
 from oracles.training_strategy import optimum, random_instance, sharing
 from small_instances import random_case
@@ -21,7 +21,7 @@ from formulations.training_strategy import FAMILY, costs, exact, heuristics, lay
 from formulations.training_strategy.costs import Chain, Degrees, all_degrees, plan_of
 from formulations.training_strategy.definition.problem import chunk_counts, chunk_times, evaluate, violations
 from formulations.training_strategy.fixed_orders import FixedOrders, fullest
-from formulations.training_strategy.layouts import Best, Layouts, Search, places, quick_bound
+from formulations.training_strategy.layouts import Best, Layouts, Search, least_sum, places, quick_bound
 from formulations.training_strategy.mixed_paths import mixed_costs
 from instances.generators import transformer
 from instances.generators.transformer import A100, Architecture
@@ -326,13 +326,18 @@ def mixed_search(instance: StrategyInstance, degrees: Degrees, best: Best) -> Se
 
 
 def test_no_mixture_is_above_a_batch(cases: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither all of it, nor what the chunks of any layout add to it, whatever the weights: few rounds do."""
+    """Neither all of it, nor what the chunks of any layout add to it, whatever weights and prices: few rounds do."""
     monkeypatch.setattr(mixed_paths, "_ROUNDS", 4)
     monkeypatch.setattr(mixed_paths, "_STEPS", 10)
-    seen = 0
+    seen = higher = 0
     for number in range(4 * cases):
         instance = replace(random_case("training_strategy", 11, number), overlaps_gradients=number % 2 == 1)
-        if INTERLEAVED not in instance.schedules:
+        if number % 8 == 0:  # devices that hold less than all activations, which one chunk alone exceeds or does not
+            rng, (schedule, V) = random.Random(number), ((INTERLEAVED, 2), (ZB_V, 1))[number // 8 % 2]
+            memory = 6.0 if number % 32 < 16 else 3.0
+            flat = replace(uneven(rng, 6, memory).flat, num_devices=2, num_microbatches=4, max_dp_degree=1)
+            instance = of_chain(flat, (schedule,), V)
+        if {INTERLEAVED, ZB_V, DUALPIPE_V}.isdisjoint(instance.schedules):
             continue
         tables: dict[Degrees, Any] = {}
         for _, degrees, ends, time in all_layouts(instance):
@@ -340,11 +345,15 @@ def test_no_mixture_is_above_a_batch(cases: int, monkeypatch: pytest.MonkeyPatch
                 if degrees not in tables:
                     search = mixed_search(instance, degrees, Best(Watch()))
                     tables[degrees] = (mixed_costs(search.layouts, search.orders, search.device_paths, bool), search)
+                    with monkeypatch.context() as without:
+                        without.setattr(mixed_paths, "_PRICES", 0)
+                        plain = mixed_costs(search.layouts, search.orders, search.device_paths, bool)
+                    higher += least_sum(tables[degrees][0])[0] > least_sum(plain)[0] * (1 + 1e-9)
                 table, search = tables[degrees]
                 assert float(table[places(ends)].sum()) <= time * (1 + 1e-12), (number, degrees)
                 assert search.bound <= time * (1 + 1e-12), (number, degrees)
                 seen += 1
-    assert seen > 2 * cases
+    assert seen > 2 * cases and higher
 
 
 @pytest.mark.slow
