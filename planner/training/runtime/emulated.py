@@ -35,6 +35,8 @@ def expect_emulated(made: Layout, runtime: str) -> None:
     if made.turns:
         count = made.duties[-1].stage + 1
         raise UsageError.at("PLAN", f"{count} stages on fewer devices", "one of each with --backend emulated")
+    if made.scatters:
+        raise UsageError.at("PLAN", "sharding 2", "at most 1 with --backend emulated, whose processes exchange nothing")
     for duty in made.duties:
         if "W" in duty.order:
             raise UsageError.at("PLAN", "split backward passes", "whole ones with --backend emulated")

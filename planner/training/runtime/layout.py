@@ -20,6 +20,7 @@ from instances.generators.transformer import RECOMPUTE, SEQUENCE, VANILLA
 from instances.problems.operator_partitioning import OperatorInstance, TrainingMemory
 from instances.problems.pipeline_placement import PlacementInstance
 from instances.problems.stage_partitioning import CostModel
+from instances.problems.training_strategy import shared_per_weight
 from instances.rules import NodeId
 from planner.process.errors import UsageError
 from planner.training.capture.choices import WORKING_SET
@@ -129,6 +130,8 @@ class Layout:
         Empty: each duty is a process of its own.
     shares_states
         Replicas share the optimizer's states, and make a step (ZeRO 1), those of each of ``shard_groups`` groups.
+    scatters
+        Each process keeps its share of the gradients of each backward pass (ZeRO 2).
     sequences
         Nodes between whose products the processes of a replica share sequences.
     """
@@ -144,6 +147,7 @@ class Layout:
     shares_states: bool = False
     sequences: frozenset[NodeId] = frozenset()
     shard_groups: int = 1
+    scatters: bool = False
 
     @cached_property
     def _ranks(self) -> dict[int, int]:
@@ -251,8 +255,9 @@ def _of_training_strategy(instance: Any, plan: Any) -> Layout:
     if plan.cp_degree * plan.ep_degree > 1:
         degrees = f"cp_degree {plan.cp_degree}, ep_degree {plan.ep_degree}"
         raise UsageError.at("PLAN", degrees, "1 of both, which are run")
-    if plan.sharding > 1 and d > 1:
-        raise UsageError.at("PLAN", f"sharding {plan.sharding}", "0 or 1: gradients are summed behind all passes")
+    if d > 1 and plan.sharding > (2 if p == t == 1 else 1):
+        rule = "at most 1, or 2 in one stage without tensor parallelism: others sum gradients behind all passes"
+        raise UsageError.at("PLAN", f"sharding {plan.sharding}", rule)
     actions = schedule.orders(p, N // d, plan.virtual_stages)
     home = schedule.devices(p, plan.virtual_stages)
     words = ["".join(action.kind for action in actions[home[stage]] if action.stage == stage) for stage in range(count)]
@@ -260,8 +265,9 @@ def _of_training_strategy(instance: Any, plan: Any) -> Layout:
     near = home if schedule.layout == "vee" else range(count)
     made = _of_stages(instance.flat, as_stages(plan), [d * most_in_flight(word) for word in words], words, near)
     if plan.sharding and d > 1:
-        duties = tuple(_sharing(duty, d, d // plan.shard_groups, instance) for duty in made.duties)
-        made = replace(made, duties=duties, shares_states=True, shard_groups=plan.shard_groups)
+        duties = tuple(_sharing(duty, d, d // plan.shard_groups, plan.sharding, instance) for duty in made.duties)
+        made = replace(made, duties=duties, shares_states=True, scatters=plan.sharding > 1)
+        made = replace(made, shard_groups=plan.shard_groups)
     if plan.virtual_stages == 1:
         return made
     turns = (
@@ -275,11 +281,16 @@ def _of_training_strategy(instance: Any, plan: Any) -> Layout:
     return replace(made, duties=duties, turns=tuple(turns))
 
 
-def _sharing(duty: Duty, d: int, shares: int, instance: Any) -> Duty:
-    """A duty, one of d replicas, that holds one of so many shares of the optimizer's states."""
-    states = instance.sharded_per_weight * duty.gradient_planned * d / (2 * (d - 1))
-    memory = None if duty.memory_planned is None else duty.memory_planned - states * (shares - 1) / shares
-    return replace(duty, states_planned=states / shares, memory_planned=memory)
+def _sharing(duty: Duty, d: int, shares: int, level: int, instance: Any) -> Duty:
+    """A duty, one of d replicas, that holds one of so many shares of what replicas share at a level."""
+    weights = duty.gradient_planned * d / (2 * (d - 1))
+    states, memory = instance.sharded_per_weight * weights, duty.memory_planned
+    if memory is not None:
+        memory -= shared_per_weight(instance, level) * weights * (shares - 1) / shares
+    gathered = weights * (shares - 1) / shares
+    passes = duty.order.count("B") if level > 1 else 1
+    sums = gathered + passes * (duty.gradient_planned - gathered)
+    return replace(duty, states_planned=states / shares, memory_planned=memory, gradient_planned=sums)
 
 
 def most_in_flight(order: str) -> int:

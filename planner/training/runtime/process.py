@@ -18,7 +18,7 @@ from planner.training.runtime.layout import Layout, Pass, Timing
 from planner.training.runtime.objective import Objective
 from planner.training.runtime.program import Program, attribute
 from planner.training.runtime.stages import Block, Stages, Tensor
-from planner.training.runtime.states import step_shared
+from planner.training.runtime.states import Team, scatter, step_share
 from planner.training.runtime.sums import GradientSum, gradient_sums, sharing
 
 
@@ -128,6 +128,10 @@ class Process:
         self.losses: dict[int, float] = {}
         self.bytes_sent = self.held_bytes = self.state_bytes = 0
         self.gradient_bytes = 0.0
+        self.groups: Mapping[tuple[int, ...], Any] = {}
+        self.scattered: dict[
+            tuple[tuple[int, ...], str, tuple[int, ...]], Any
+        ] = {}  # shares of gradients, as `_Shared`
         self.fixed = {
             _storage(each)._cdata
             for block in self.blocks
@@ -181,7 +185,23 @@ class Process:
                 self._backward_to_weights(sample)
             else:
                 (self._forward if task.is_forward else self._backward)(sample, tensors)
+            if self.job.layout.scatters and task.kind == ("W" if self.is_apart else "B"):
+                self._scatter()
         return self.timing(task, start)
+
+    def _scatter(self) -> None:
+        """Sum the gradients of a backward pass, and keep this process's share of them."""
+        shared: _Shared = {}
+        for name, each in gradient_sums(self.job.stages, self.job.layout).items():
+            parameter = self.parameters.get(name)
+            if parameter is not None and parameter.requires_grad:
+                parameter.grad = parameter.new_zeros(parameter.shape) if parameter.grad is None else parameter.grad
+                self.sum(parameter, each, self.groups, shared)
+                parameter.grad = None
+        for key, (_, pairs) in sorted(shared.items(), key=lambda item: item[0]):
+            share, sent = scatter([gradient for _, gradient in pairs], _team(self, key[0], self.groups))
+            self.gradient_bytes += sent
+            self.scattered[key] = self.scattered[key] + share if key in self.scattered else share
 
     def wait(self) -> None:
         """Until all that was sent has arrived."""
@@ -438,13 +458,22 @@ def _step(shared: _Shared, groups: Mapping[tuple[int, ...], Any]) -> None:
     """Sum the gradients and step the weights that were noted, each process its share; then none are."""
     for members, kind, stages in sorted(shared):
         member, pairs = shared.pop((members, kind, stages))
-        parts = sharing(member.job.layout, members)
-        own = next(part for part in parts if member.rank in part)
-        place = own.index(member.rank)
-        across = groups.get(tuple(part[place] for part in parts))
-        sent, held = step_shared(pairs, place, len(own), groups[own], len(parts), across)
+        team = _team(member, members, groups)
+        share = member.scattered.pop((members, kind, stages), None)
+        if share is None:
+            share, sent = scatter([gradient for _, gradient in pairs], team)
+            member.gradient_bytes += sent
+        sent, held = step_share(pairs, share, team)
         member.gradient_bytes += sent
         member.state_bytes += held
+
+
+def _team(member: Process, members: tuple[int, ...], groups: Mapping[tuple[int, ...], Any]) -> Team:
+    """Those that share states with a process, of all that sum a gradient with it."""
+    parts = sharing(member.job.layout, members)
+    own = next(part for part in parts if member.rank in part)
+    place = own.index(member.rank)
+    return Team(place, len(own), groups[own], len(parts), groups.get(tuple(part[place] for part in parts)))
 
 
 def run_together(members: Sequence[Process]) -> list[Report]:
@@ -455,6 +484,7 @@ def run_together(members: Sequence[Process]) -> list[Report]:
     job, rank = members[0].job, members[0].rank
     groups = _groups(job)
     for member in members:
+        member.groups = groups
         for parameter in member.parameters.values():
             parameter.grad = None
     distributed.barrier()

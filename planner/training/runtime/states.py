@@ -1,4 +1,4 @@
-"""Optimizer states that replicas share (ZeRO 1): each sums and steps its share of the weights, and sends it.
+"""Optimizer states, and gradients (ZeRO 1, 2), that replicas share: each steps its share of the weights, and sends it.
 
 Shares are of one row of all parameters that the same processes sum, as equal as can be. Gloo has no reduce-scatter:
 each process sends every other one that one's share of its own gradients, which are as many bytes as a ring sends.
@@ -10,6 +10,7 @@ Source: Rajbhandari et al. 2020, section 5.1; one row of all gradients, and grou
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -33,18 +34,48 @@ def step(weights: Any, gradients: Any) -> int:
     return sum(each.numel() * each.element_size() for each in states)
 
 
-def step_shared(
-    pairs: Sequence[tuple[Any, Any]], place: int, size: int, group: Any, count: int = 1, across: Any = None
-) -> tuple[float, int]:
-    """Sum gradients and step weights, given as pairs (weights, gradient) of one type, in place in all of a group.
+@dataclass(frozen=True)
+class Team:
+    """The processes that share states, with the place of this one among so many.
+
+    ``count`` teams have states of the same weights: the processes that have this place in them, ``across``, sum their
+    shares.
+    """
+
+    place: int
+    size: int
+    group: Any
+    count: int = 1
+    across: Any = None
+
+    def ends(self, length: int) -> list[int]:
+        """Where the shares of a row of so many numbers begin and end."""
+        return [length * number // self.size for number in range(self.size + 1)]
+
+
+def scatter(gradients: Sequence[Any], team: Team) -> tuple[Any, float]:
+    """This process's share of the sum of gradients of one type, and the bytes that it sent for it."""
+    import torch
+    from torch import distributed
+
+    from planner.training.capture.sharding import ring
+
+    row = torch.cat([gradient.reshape(-1) for gradient in gradients])
+    widths = [end - start for start, end in pairwise(team.ends(row.numel()))]
+    own = widths[team.place]
+    share = _exchange(row, [own] * team.size, widths, team.group).view(team.size, -1).sum(0)
+    if team.count > 1:
+        distributed.all_reduce(share, group=team.across)
+    return share, (row.numel() - own + ring(team.count) * own) * row.element_size()
+
+
+def step_share(pairs: Sequence[tuple[Any, Any]], share: Any, team: Team) -> tuple[int, int]:
+    """Step weights, given as pairs (weights, gradient) of one type, in place in all of a team.
 
     Parameters
     ----------
-    place, size
-        Which process of the group this is, and how many they are.
-    count, across
-        How many groups have states of the same weights, and the processes that have this place in them: these sum
-        their shares.
+    share
+        This process's share of the gradients' sums.
 
     Returns
     -------
@@ -53,25 +84,18 @@ def step_shared(
         gathered, uncounted, so that they can be compared.
     """
     import torch
-    from torch import distributed
 
-    from planner.training.capture.sharding import ring
-
-    row = torch.cat([gradient.reshape(-1) for _, gradient in pairs])
-    ends = [row.numel() * number // size for number in range(size + 1)]
-    widths = [end - start for start, end in pairwise(ends)]
-    share = _exchange(row, [widths[place]] * size, widths, group).view(size, -1).sum(0)
-    if count > 1:
-        distributed.all_reduce(share, group=across)
     weights = torch.cat([weight.detach().reshape(-1) for weight, _ in pairs])
+    ends, place, size = team.ends(weights.numel()), team.place, team.size
+    widths = [end - start for start, end in pairwise(ends)]
     own = weights[ends[place] : ends[place + 1]].clone()
     held = step(own, share)
     for number, made in enumerate((own, share)):
-        gathered = _exchange(made.repeat(size), widths, [widths[place]] * size, group)
+        gathered = _exchange(made.repeat(size), widths, [widths[place]] * size, team.group)
         parts = gathered.split([pair[number].numel() for pair in pairs])
         for pair, part in zip(pairs, parts, strict=True):
             pair[number].detach().copy_(part.view_as(pair[number]))
-    return (row.numel() + (size - 2 + ring(count)) * widths[place]) * row.element_size(), held
+    return (size - 1) * widths[place] * weights.element_size(), held
 
 
 def _exchange(data: Any, came: Sequence[int], sent: Sequence[int], group: Any) -> Any:

@@ -117,6 +117,8 @@ def test_tensor_parallel_stages_are_refused() -> None:
     duty = replace(made.duties[0], degree=1, passes=(*passes, Pass("W", 0, (0,))))
     with pytest.raises(UsageError, match="split backward passes"):
         expect_emulated(replace(made, duties=(duty,)), "own")
+    with pytest.raises(UsageError, match="sharding 2"):
+        expect_emulated(replace(made, scatters=True), "own")
     with pytest.raises(UsageError, match="1 stages on fewer devices"):
         expect_emulated(replace(made, turns=((0, 0),)), "own")
 

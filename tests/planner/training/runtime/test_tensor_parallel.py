@@ -111,7 +111,7 @@ def strategy(kind: str, chunks: list[list[int]], **chosen: Any) -> tuple[dict[st
     instance = {"problem": "training_strategy", "schema_version": 1, "flat": flat, "virtual_stages": 2}
     instance |= {
         "schedules": ["1f1b", "interleaved", "zb-h1", "zb-v"],
-        "sharding": [0, 1],
+        "sharding": [0, 1, 2],
         "sharded_per_weight": 2.0,
         "shard_groups": [1, 2],
     }
@@ -137,15 +137,15 @@ def test_schedules_of_trainers_run_shared_stages(schedule: str, shared: bool, tm
     # the head takes a whole sequence, and W computes the third node again, with two sums, as B does
     more = {"zb-h1": [0, 0, *[5 * HALF] * 2], "zb-v": [0, 0, *[4 * HALF] * 2, *[0] * 4]}
     more["interleaved"] = [*[0] * 6, HALF, HALF]
-    assert [found["collective_bytes"][i] - found["collective_planned"][i] for i in range(2 * len(chunks))] == more[
-        schedule
-    ]
+    pairs = zip(found["collective_bytes"], found["collective_planned"], strict=True)
+    assert [sent - planned for sent, planned in pairs] == more[schedule]
 
 
 @pytest.mark.parametrize(
     ("kind", "chunks", "chosen"),
     [
         ("experts", [[0, 1, 2, 3, 4]], {"pp_degree": 1, "dp_degree": 6, "shard_groups": 2}),
+        ("gated", [[0, 1, 2]], {"pp_degree": 1, "dp_degree": 2, "sharding": 2}),
         ("gated", [[0], [1, 2]], {"dp_degree": 2, "tp_degree": 2, "sequence_parallel": True}),
         ("experts", [[0], [1], [2], [3, 4]], {"dp_degree": 3, "virtual_stages": 2, "schedule": "interleaved"}),
     ],
@@ -156,7 +156,7 @@ def test_replicas_share_the_states_of_the_optimizer(
     """Each steps its share of the weights with Adam; gradients and weights are then the whole model's."""
     instance, made = strategy(kind, chunks, **chosen)
     options = ("--check", "--json", "--quiet", "--out", str(tmp_path / "run"))
-    code = run(tmp_path, instance, made | {"sharding": 1}, kind, *options)
+    code = run(tmp_path, instance, {"sharding": 1} | made, kind, *options)
     out, err = capfd.readouterr()
     assert code == 0, (out, err)
     found, record = json.loads(out), json.loads((tmp_path / "run").read_text())
