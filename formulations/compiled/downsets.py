@@ -42,6 +42,26 @@ def enumerate_all(n: int, after: Lists, before: Lists, limit: int) -> Words | No
     return found if len(found) else None
 
 
+def downsets_near(after: Lists, before: Lists, ends: Sequence[int], most: int) -> Words:
+    """Downsets as of `enumerate_all`: ``ends`` (bits of numbers) and those the fewest nodes away, ``most`` in all."""
+    n = len(after)
+    needed, barred = ([sum(1 << u for u in found) for found in lists] for lists in (after, before))
+    found = dict.fromkeys(ends)
+    queue = list(found)
+    for bits in queue:
+        if len(queue) >= most:
+            break
+        for v in range(n):
+            # A node joins if all behind it are inside, and leaves if none before it is.
+            is_free = not (bits & barred[v] if bits >> v & 1 else needed[v] & ~bits)
+            if is_free and (changed := bits ^ 1 << v) not in found:
+                found[changed] = None
+                queue.append(changed)
+    return np.frombuffer(b"".join(each.to_bytes(8 * _words(n), "little") for each in queue[:most]), "<u8").reshape(
+        -1, _words(n)
+    )
+
+
 def most_downsets(n: int, limit: int) -> int:
     """How many downsets of n nodes are enumerated: ``limit``, or as many as there is room for."""
     return int(min(limit, _MAX_WORDS / _words(n), room() / (_BYTES_PER_WORD * _words(n))))

@@ -3,7 +3,7 @@
 from formulations.compiled.downsets import too_many
 from formulations.operator_partitioning.costs.downsets import all_downsets
 from formulations.operator_partitioning.costs.shapes import instances_by_shape
-from formulations.operator_partitioning.methods import MAX_DOWNSETS, MODEL_BOOLEANS
+from formulations.operator_partitioning.methods import MAX_DOWNSETS, MODEL_BOOLEANS, NEAR
 from instances.problems.operator_partitioning import OperatorInstance
 from solvers.outcome import Limits
 
@@ -20,25 +20,29 @@ def downset_count(instance: OperatorInstance) -> int | None:
 
 
 def exact_supports(instance: OperatorInstance) -> str | None:
-    """Whether the slowest stage decides, and all downsets can be enumerated."""
+    """Whether the slowest stage decides, and all downsets can be enumerated; with a given S some are enough."""
     if instance.flushed:
         return "it has no chains for a step of a flushed pipeline; cpsat and milp do"
-    if downset_count(instance) is None:
-        words = too_many(len(instance.operators), MAX_DOWNSETS)
-        return f"{words}; parmesan does without them, as does cpsat on small graphs"
-    return None
+    return None if instance.num_stages is not None else _too_many(instance)
+
+
+def _too_many(instance: OperatorInstance) -> str | None:
+    words = (
+        f"{too_many(len(instance.operators), MAX_DOWNSETS)}; parmesan does without them, as does cpsat on small graphs"
+    )
+    return words if downset_count(instance) is None else None
 
 
 def table_supports(instance: OperatorInstance) -> str | None:
     """Whether replicas are given as well: the table has the same number for every stage."""
     if instance.num_stages is not None and instance.num_devices is not None:
         return "replicas differ by stage (--variable-replicas); expected as many of each"
-    return exact_supports(instance)
+    return exact_supports(instance) or _too_many(instance)
 
 
 def exact_effort(instance: OperatorInstance) -> float:
-    """Pairs of downsets, thirty times, for every (S, R)."""
-    count = downset_count(instance) or 1_000_000
+    """Pairs of downsets, thirty times, for every (S, R); of graphs with too many of them those near some plans."""
+    count = downset_count(instance) or 3 * NEAR
     return 15.0 * count * count * max(1, len(instances_by_shape(instance)))
 
 
@@ -76,10 +80,12 @@ def choose(instance: OperatorInstance, _limits: Limits, exact: bool) -> tuple[st
             return "cpsat", "a step of a flushed pipeline is minimised by models"
         return ("cpsat" if exact else "parmesan"), "the model of a flushed step is large"
     if reason is None:
-        count = downset_count(instance) or 0
+        count = downset_count(instance)
+        if count is None:
+            words = too_many(len(instance.operators), MAX_DOWNSETS)
+            is_modelled = exact and model_supports(instance) is None
+            return ("cpsat", words) if is_modelled else ("exact", f"{words}; those near Parmesan's plan are searched")
         if exact or count <= _QUICK_DOWNSETS:
             return "exact", f"{count} downsets: few enough to search all chains of them"
         return "parmesan", f"{count} downsets may take minutes; --exact searches for a proof"
-    if exact:
-        return ("cpsat", reason) if model_supports(instance) is None else ("exact", reason)
-    return "parmesan", reason
+    return ("exact" if exact else "parmesan"), reason

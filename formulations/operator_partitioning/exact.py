@@ -9,6 +9,9 @@ Source: this project.
 import math
 from typing import Any
 
+import numpy as np
+
+from formulations.compiled.downsets import downsets_near, too_many
 from formulations.compiled.kernel_deadline import alarm
 from formulations.contract.family import Answer, infeasible_by_counting
 from formulations.contract.quantities import judge
@@ -23,11 +26,12 @@ from formulations.operator_partitioning.costs.shapes import (
 )
 from formulations.operator_partitioning.definition.plan import OperatorPlan
 from formulations.operator_partitioning.definition.problem import evaluate, microbatches_each, violations
-from formulations.operator_partitioning.methods import MAX_DOWNSETS
+from formulations.operator_partitioning.methods import MAX_DOWNSETS, NEAR
 from formulations.operator_partitioning.paper.parmesan import intervals, partition
+from instances.graph import adjacency
 from instances.problems.operator_partitioning import OperatorInstance
 from solvers.memory_budget import SizeError
-from solvers.outcome import Limits, Stop, Watch
+from solvers.outcome import Limits, Prover, Stop, Watch
 
 
 def solve(instance: OperatorInstance, _limits: Limits, watch: Watch) -> Answer[OperatorPlan]:
@@ -38,14 +42,34 @@ def solve(instance: OperatorInstance, _limits: Limits, watch: Watch) -> Answer[O
     if watch.stopped():
         return Answer(stop=watch.why())
     with alarm(watch):
-        if instance.num_stages is not None:
-            return _answer(*_search_chains(instance, watch))
-        return _free(instance, watch)
+        if instance.num_stages is None:
+            return _free(instance, watch)
+        bits = all_downsets(instance, MAX_DOWNSETS)
+        if bits is None:
+            return _near(instance, watch)
+        return _answer(Search(instance, bits, watch).least(load_bound(instance), _start(instance, watch)), len(bits))
 
 
-def _search_chains(instance: OperatorInstance, watch: Watch) -> tuple[Found, int]:
-    bits = _enumerate_downsets(instance)
-    return Search(instance, bits, watch).least(load_bound(instance), _start(instance, watch)), len(bits)
+def _near(instance: OperatorInstance, watch: Watch) -> Answer[OperatorPlan]:
+    """Of too many downsets those near the best plan's stages, again and again: its plans, and the bound of the work."""
+    n, bound = len(instance.operators), load_bound(instance) * (1 - ROUNDING)
+    after, before = adjacency(n, instance.edges)
+    watch.bound(bound, Prover.BOUNDS)
+    plan, value, better = _start(instance, watch), math.inf, math.inf
+    stats: dict[str, Any] = {"rounds": 0, "downsets": 0, "steps": 0, "tests": 0}
+    while plan is not None and (better := evaluate(instance, plan)) < value * (1 - ROUNDING) and not watch.stopped():
+        value = better
+        watch.plan(plan, value)
+        ends = [0]
+        for stage in plan.stages:
+            ends.append(ends[-1] | sum(1 << operator for operator in stage))
+        bits = np.unique(downsets_near(before, after, ends, NEAR), axis=0)
+        found = Search(instance, bits, watch).least(bound, plan, report=False)
+        plan, stats["downsets"], stats["rounds"] = found.plan, len(bits), stats["rounds"] + 1
+        stats["steps"], stats["tests"] = stats["steps"] + found.steps, stats["tests"] + found.tests
+    words = "none near the stages of the best plan gives a better one" if plan else "Parmesan's plans do not fit"
+    reason = f"{too_many(n, MAX_DOWNSETS)}: {words}"
+    return Answer(plan, bound, stop=watch.why(Stop.SIZE_LIMIT), reason=reason, stats=stats)
 
 
 def _enumerate_downsets(instance: OperatorInstance) -> Any:

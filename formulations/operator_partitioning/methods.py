@@ -12,6 +12,9 @@ _code = lazy("formulations.operator_partitioning")
 #: More downsets than this are not enumerated.
 MAX_DOWNSETS = 250_000
 
+#: Of graphs with more, so many downsets near a plan are searched for a better one.
+NEAR = 3_000
+
 #: Beyond these a model takes too long to build.
 MODEL_BOOLEANS = 60_000
 
@@ -67,7 +70,8 @@ METHODS: tuple[Method[OperatorInstance, OperatorPlan], ...] = (
         source="thresholds over chains of all downsets, made for this project (the package's README)",
         solve=_code.exact.solve,
         supports=_code.effort.exact_supports,
-        limits=f"graphs of at most {MAX_DOWNSETS:,} downsets (fewer if memory is short)",
+        limits=f"graphs of at most {MAX_DOWNSETS:,} downsets (fewer if memory is short); of larger ones, with the "
+        "number of stages given, a plan near Parmesan's",
         effort=_code.effort.exact_effort,
     ),
     Method(

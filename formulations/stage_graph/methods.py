@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
-from formulations.contract.family import Claim, Method, lazy, modelled
+from formulations.contract.family import Claim, Method, lazy, modelled, resolve
 from formulations.contract.quantities import names
 from formulations.stage_graph.definition.plan import StagePlan
 from formulations.stage_graph.definition.quantities import VOCABULARY
@@ -221,6 +221,7 @@ METHODS: tuple[Method[StageGraph, StagePlan], ...] = (
         name="graphpipe",
         source="GraphPipe, Algorithm 1 in its default configuration",
         solve=_code.paper.graphpipe.solve_graphpipe,
+        prepare=partial(resolve, _code.paper.per_stage.PerStage),
         effort=_effort(2),
         options=(
             _ANY_DEGREE,

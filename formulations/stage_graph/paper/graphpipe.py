@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from formulations.compiled.kernel_deadline import alarm
 from formulations.contract.family import Answer, infeasible_by_counting
@@ -23,13 +23,15 @@ from formulations.stage_graph.costs.series_parallel import chain, decompose
 from formulations.stage_graph.definition.plan import StagePlan
 from formulations.stage_graph.definition.problem import bottleneck_s, depth, memory_bytes
 from formulations.stage_graph.paper.device_graph import in_order, least_machine
-from formulations.stage_graph.paper.per_stage import PerStage
 from formulations.stage_graph.paper.program import Reach, TooLargeError
 from formulations.stage_graph.paper.search import TOLERANCE, Search, powers_of_two
 from formulations.stage_graph.upsets.bounds import cheap_bound
 from instances.problems.stage_graph import StageGraph
 from solvers.memory_budget import SizeError
 from solvers.outcome import Limits, Stop, Watch
+
+if TYPE_CHECKING:
+    from formulations.stage_graph.paper.per_stage import PerStage
 
 _NO_PLAN = "no plan keeps the memory limit in the space that this method searches"
 
@@ -67,10 +69,17 @@ def solve_graphpipe(
     degrees = degrees_of(instance, any_degree)
     try:
         search = Search(costs, order.segment, reach, degrees, rank == "memory", False, watch)
-        wider = None if instance.schedule == "uniform" else PerStage(search)
+        wider = None if instance.schedule == "uniform" else _per_stage(search)
     except TooLargeError as error:
         return Answer(stop=watch.why(Stop.SIZE_LIMIT), reason=str(error))
     return _searched(instance, watch, search, wider, order.loss())
+
+
+def _per_stage(search: Search) -> "PerStage":
+    """Imported here: its kernels are half of what methods that begin with a plan of this module would compile."""
+    from formulations.stage_graph.paper.per_stage import PerStage
+
+    return PerStage(search)
 
 
 def solve_pipedream(
@@ -118,7 +127,7 @@ def solve_data_parallel(
 
 
 def _searched(
-    instance: StageGraph, watch: Watch, search: Search, wider: PerStage | None, stats: dict[str, Any]
+    instance: StageGraph, watch: Watch, search: Search, wider: "PerStage | None", stats: dict[str, Any]
 ) -> Answer[StagePlan]:
     """Plans with one micro-batch size, then (``wider``) better ones with a size for each stage."""
     too_large = ""

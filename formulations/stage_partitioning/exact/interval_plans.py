@@ -13,7 +13,7 @@ import random
 import numpy as np
 
 from formulations.compiled.array_types import Words
-from formulations.compiled.downsets import chain_downsets, linear_orders, random_order
+from formulations.compiled.downsets import chain_downsets, downsets_near, linear_orders, random_order
 from formulations.contract.family import Answer
 from formulations.modelling.bisection import minimise
 from formulations.stage_partitioning.definition.plan import StagePlan
@@ -71,7 +71,7 @@ def solve(instance: StageInstance, limits: Limits, watch: Watch) -> Answer[Stage
             break
         stage_of = stages_of(instance, best[0]) if best else None
         orders = [random_order(instance, rng, stage_of) for _ in range(_ORDERS)]
-        near = downsets_near(instance, best[0], min(_NEAR, most - n - 1)) if best and is_better else None
+        near = near_plan(instance, best[0], min(_NEAR, most - n - 1)) if best and is_better else None
     return Answer(
         plan=best[0] if best else None,
         bound=bound,
@@ -87,27 +87,12 @@ def union(chains: list[Words], most: int) -> Words:
     return np.unique(np.concatenate(kept), axis=0)
 
 
-def downsets_near(instance: StageInstance, plan: StagePlan, most: int) -> Words:
+def near_plan(instance: StageInstance, plan: StagePlan, most: int) -> Words:
     """The downsets with which a plan's stages begin, and those that are the fewest nodes away: ``most``, or all."""
-    n = len(instance.layers)
-    after, before = ([sum(1 << u for u in found) for found in lists] for lists in adjacency(n, instance.edge_indices))
-    found = dict.fromkeys([0])
+    ends = [0]
     for stage in reversed(plan.stages):
-        found[sum(1 << instance.index[node] for node in stage.nodes) | next(reversed(found))] = None
-    queue = list(found)
-    for bits in queue:
-        if len(queue) >= most:
-            break
-        for v in range(n):
-            # A node joins if all behind it are inside, and leaves if none before it is.
-            is_free = not (bits & before[v] if bits >> v & 1 else after[v] & ~bits)
-            if is_free and (changed := bits ^ 1 << v) not in found:
-                found[changed] = None
-                queue.append(changed)
-    words = -(-n // 64)
-    return np.frombuffer(b"".join(each.to_bytes(8 * words, "little") for each in queue[:most]), "<u8").reshape(
-        -1, words
-    )
+        ends.append(ends[-1] | sum(1 << instance.index[node] for node in stage.nodes))
+    return downsets_near(*adjacency(len(instance.layers), instance.edge_indices), ends, most)
 
 
 def stages_of(instance: StageInstance, plan: StagePlan) -> list[int]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from formulations.compiled.numba_kernels import FLOAT, FLOATS, INTS, compile_kernels, inner, kernel
+from formulations.compiled.numba_kernels import FLOAT, FLOATS, INTS, ZERO, compile_kernels, inner, kernel
 
 #: As in problem.py: a choice fits if its memory is at most the capacity times this.
 MEMORY_SLACK = 1 + 1e-12
@@ -129,7 +129,7 @@ def efficient(node_start: Any, time: Any, memory: Any, room: Any, start: Any, op
 
     Node v gets ``option[start[v]:start[v + 1]]``. An option is dropped if another is no slower and no larger.
     """
-    total = 0
+    total = ZERO
     for v in range(len(node_start) - 1):
         start[v] = total
         least = np.inf
@@ -167,7 +167,7 @@ def relax(time: Any, memory: Any, start: Any, option: Any, limit: Any, base: Any
     step_price = np.empty(start[num_nodes], np.float64)
     step_node = np.empty(start[num_nodes], np.int64)
     step_to = np.empty(start[num_nodes], np.int64)
-    num_steps = 0
+    num_steps = ZERO
     excess = -limit
     for v in range(num_nodes):
         base[v] = start[v]
@@ -192,7 +192,7 @@ def relax(time: Any, memory: Any, start: Any, option: Any, limit: Any, base: Any
             num_steps += 1
     price = 0.0
     order = np.arange(num_steps)
-    sort(order, 0, num_steps, step_price, step_price)
+    sort(order, ZERO, num_steps, step_price, step_price)
     for step in order:
         v, to = step_node[step], step_to[step]
         price = step_price[step]

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from formulations.compiled.numba_kernels import FLAG, FLOAT, FLOATS, INTS, compile_kernels, inner, kernel
+from formulations.compiled.numba_kernels import FLAG, FLOAT, FLOATS, INTS, ZERO, compile_kernels, inner, kernel
 from formulations.tmpc_knapsack.kernels.relaxation import (
     EPSILON,
     MEMORY_SLACK,
@@ -97,7 +97,7 @@ def _core(time: Any, memory: Any, start: Any, option: Any, base: Any, price: Any
         # Nodes without alternatives sort to the end.
         key[v] = min(up[v] - price, price - down[v]) if count[v] > 0 else np.inf
     order = np.arange(num_nodes)
-    sort(order, 0, num_nodes, key, key)
+    sort(order, ZERO, num_nodes, key, key)
     node = order[:branching]
     first = np.empty(branching + 1, np.int64)
     at = np.empty(total, np.int64)
@@ -240,7 +240,7 @@ def search(
     cost[0], excess[0], parent[0], pick[0] = base_cost, base_excess, -1, -1
     end[0] = 1
     # The list of branch k is [begin[k], end[k]): partial choices over branches before k, by rising excess.
-    k = 0
+    k = ZERO
     while k >= 0:
         if begin[k] == end[k] or k == depth:
             k -= 1
@@ -265,7 +265,7 @@ def search(
         lowest = np.inf
         while True:
             # Next in the merged order of the list shifted by every alternative; the cheaper one on a tie.
-            w = -1
+            w = ZERO - 1
             e = c = np.inf
             for j in range(width):
                 if heads[j] < hi:

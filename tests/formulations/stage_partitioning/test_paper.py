@@ -207,9 +207,9 @@ def test_downsets_near_a_plan_repair_what_linear_orders_miss() -> None:
     plan = interval_plans.solve(instance, Limits(), Watch()).plan
     assert plan is not None and optimum is not None and evaluate(instance, plan) <= 1.0001 * optimum
     every = {each.tobytes() for each in all_downsets(instance, 1000)}
-    assert {each.tobytes() for each in interval_plans.downsets_near(instance, plan, 1000)} == every
-    near = [each.tobytes() for each in interval_plans.downsets_near(instance, plan, 40)]
-    ends = {each.tobytes() for each in interval_plans.downsets_near(instance, plan, len(plan.stages) + 1)}
+    assert {each.tobytes() for each in interval_plans.near_plan(instance, plan, 1000)} == every
+    near = [each.tobytes() for each in interval_plans.near_plan(instance, plan, 40)]
+    ends = {each.tobytes() for each in interval_plans.near_plan(instance, plan, len(plan.stages) + 1)}
     assert len({*near}) == 40 and {*near} <= every and {*near[: len(ends)]} == ends
     rest = [{node for stage in plan.stages[k:] for node in stage.nodes} for k in range(len(plan.stages) + 1)]
     assert ends == {np.array([sum(1 << instance.index[v] for v in each)], np.uint64).tobytes() for each in rest}
