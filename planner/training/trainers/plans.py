@@ -10,6 +10,7 @@ from formulations.hierarchical_partitioning.definition.problem import flatten
 from formulations.operator_partitioning.definition.plan import OperatorPlan
 from formulations.serving_strategy.definition.plan import ServingPlan
 from formulations.serving_strategy.definition.problem import cache_bytes, cached_tokens
+from formulations.simulation.orders import SCHEDULES
 from formulations.stage_partitioning.definition.plan import Stage as StageOfPlan
 from formulations.stage_partitioning.definition.plan import StagePlan
 from formulations.stage_partitioning.definition.trainers import (
@@ -292,8 +293,10 @@ def _left_out(layout: Layout, wanted: Format) -> Iterator[str]:
         return
     if layout.schedule is not None and layout.schedule not in known:
         yield f"{name} does not run {layout.schedule}, which the plan's time is of, but {known[0]}"
-    if layout.schedule in VEE:
+    if layout.schedule in known and SCHEDULES[layout.schedule].is_split:
         yield f"{name} compiles no stage under {layout.schedule}: torch refuses to where backward passes are split"
+        if any(layer.recompute for layer in layout.layers):
+            yield "torch recomputes a layer in B, and again in W for each module with weights; the plan counts one"
     unknown = {"samples of a micro-batch": layout.samples, "tokens of a sample": layout.tokens}
     missing = " and ".join(what for what, count in unknown.items() if count is None)
     if missing:

@@ -53,6 +53,7 @@ def test_a_v_is_one_of_torch_alone(schedule: str, called: str, name: str) -> Non
     assert ("MICROBATCHES = 7" if name == "torch" else "local_batch_size = 7") in found.text
     assert not any("does not run" in note for note in found.notes)
     assert any("compiles no stage" in note for note in found.notes)
+    assert not any("again in W" in note for note in found.notes)
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -63,6 +64,10 @@ def test_a_schedule_that_a_trainer_does_not_run_is_said(name: str) -> None:
         known = FORMATS[name].trainer.schedules
         said = f"{name} does not run {schedule}, which the plan's time is of, but 1f1b"
         assert (said in found.notes) == (bool(known) and schedule not in known)
+        assert any("compiles no stage" in note for note in found.notes) == (schedule == "zb-h1" and name == "torch")
+        ways = {str(v): "recompute" for v in range(8)}
+        again = planner.export(instance, strategy(schedule, [[0, 1, 2, 3], [4, 5, 6, 7]]) | {"tmpcs": ways}, name)
+        assert any("again in W" in note for note in again.notes) == (schedule == "zb-h1" and name == "torch")
         left = f"{name} trains nothing: the 8 micro-batches of a batch and their order, {schedule}, are left out"
         assert (left in found.notes) == (not known)
 
