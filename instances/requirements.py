@@ -19,7 +19,7 @@ Argument = int | str
 RELATIONS = ("<=", ">=", "==")
 
 #: The grammar, in words.
-GRAMMAR = "a requirement such as num_stages <= 6, nodes(*) <= 5 or not same_stage(3, 7) (planner list PROBLEM)"
+GRAMMAR = "a requirement such as num_stages <= 6 or not same_stage(3, 7), one a --require (planner list PROBLEM)"
 
 _TOKENS = re.compile(r"""\s*(?:(?P<name>[^\s()<>=!,"']+)|(?P<quoted>"[^"]*"|'[^']*')|(?P<sign><=|>=|==|=|<|>|[(),]))""")
 _PLAIN = re.compile(r"""[^\s()<>=!,"']+""")

@@ -82,9 +82,8 @@ def show_sweep(rows: Sequence[SweepRow], unit: str) -> None:
 
 def _differing(plans: Sequence[Mapping[str, Any]]) -> list[str]:
     """The fields of plans, numbers or words, in which some differ."""
-    first = plans[0] if plans else {}
-    plain = (name for name, value in first.items() if isinstance(value, int | float | str))
-    return [name for name in plain if any(each[name] != first[name] for each in plans)]
+    plain = {name: own for name, own in (plans or [{}])[0].items() if isinstance(own, int | float | str)}
+    return [name for name, own in plain.items() if any(each[name] != own for each in plans)]
 
 
 def _heading(plan: Mapping[str, Any] | None) -> str:

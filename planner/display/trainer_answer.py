@@ -53,8 +53,8 @@ def _proof(result: Result) -> str:
 
 def _rates(found: TrainerAnswer) -> str:
     known = []
-    if found.tokens_per_s_per_device is not None:
-        known.append(f"{found.tokens_per_s_per_device:,.4g} tokens/s per device")
+    if (rate := found.tokens_per_s_per_device) is not None:
+        known.append(f"{rate:,.{0 if rate >= 1000 else 1}f} tokens/s per device")
     elif found.samples_per_s is not None:
         known.append(f"{found.samples_per_s / found.num_devices:,.4g} samples/s per device")
     known.append(f"MFU {percent(found.mfu, 2)}" if found.mfu is not None else "MFU unknown: no operations or no peak")

@@ -1,7 +1,7 @@
 """What an instance of a training strategy is read from, and what a caller may change of it."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from formulations.stage_partitioning.definition.settings import recognise as rec
 from formulations.stage_partitioning.definition.trainers import TRAINERS
 from formulations.training_strategy.definition.sharing import Shared, of_shared
 from instances.errors import expect
+from instances.generators.hardware import HARDWARE
 from instances.memory_schemes import BY_TRAINER, SCHEMES, Bookkeeping
 from instances.parameters import Setting, one_of, parse_count, parse_degrees, parse_flag, parse_names
 from instances.problems.flushed_partitioning import FlushedInstance
@@ -182,15 +183,22 @@ def read(content: Any, where: str, overrides: Mapping[str, Any]) -> StrategyInst
     made = _sharing(replace(made, **own), own.get("sharding"), where)
     if isinstance(holder, str):
         made = _as_held(made, holder)
-    if trainer is not None and not is_own:
-        made = replace(
-            made,
-            flat=replace(made.flat, warnings=(*made.flat.warnings, _OF_TRAINERS + _NEVER * recognise_flat(content))),
-        )
     if trainer is not None:
+        words = [] if is_own else [_OF_TRAINERS + _NEVER * recognise_flat(content)]
+        warnings = (*made.flat.warnings, *words, *_machines(made))
+        made = replace(made, flat=replace(made.flat, warnings=warnings))
         made = with_requirements(made, [Requirement("realizable", (trainer,), "==", 1)])
     check(made, where)
     return made
+
+
+def _machines(instance: StrategyInstance) -> Iterator[str]:
+    """What to give where the hardware of an import has machines, and the instance knows one network alone."""
+    flat, own = instance.flat, HARDWARE.get(str(instance.flat.options.get("hardware")))
+    if own and flat.num_devices > own.devices_per_machine and instance.devices_per_machine is None:
+        inner = flat.bandwidth * own.inner_bandwidth_bytes_per_s / own.outer_bandwidth_bytes_per_s / 1e9
+        words = f"all {flat.num_devices} devices are joined by one network; with the machines of {own.name}"
+        yield f"{words}: --devices-per-machine {own.devices_per_machine} --inner-bandwidth {inner:g}GB/s"
 
 
 def _sharing(instance: StrategyInstance, levels: tuple[int, ...] | None, where: str) -> StrategyInstance:

@@ -186,6 +186,9 @@ def test_a_question_about_a_trainer_with_requirements_is_one_of_strategies() -> 
     assert asked.requirements == ("realizable(megatron) == 1", "tp_degree == 2", "pp_degree <= 2")
     says = "read as training_strategy: the objective is a simulated iteration"
     assert FAMILY.warnings(asked)[-1].startswith(says) and "stage_partitioning" in FAMILY.warnings(asked)[-1]
+    h100 = replace(planner.load("chain8"), options={"hardware": "h100"}, num_devices=16)
+    alone = FAMILY.read(h100, "h100", {"realizable": "megatron"})
+    assert FAMILY.warnings(alone)[-1].endswith("--devices-per-machine 8 --inner-bandwidth 9GB/s")
     for own in ({"realizable": "megatron"}, {"objective": "iteration"}):  # of what declares it itself
         assert FAMILY.warnings(planner.load("chain8-strategy", **own)) == ()
     found = planner.solve(asked, exact=True)
