@@ -9,6 +9,7 @@ until they meet it: what takes long comes last.
 Source: made for this project (bounds of one machine with heads and tails; specification of its clock).
 """
 
+import functools
 import itertools
 from collections.abc import Callable, Hashable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -148,7 +149,7 @@ class _Search:
         """Raise the bound and find better plans until they meet, or the watch stops."""
         instance, watch = self.costs.instance, self.watch
         self._of_partitions = _of_partitions(instance)
-        models = {size: _model(self.costs, size) for size in instance.microbatch_sizes}
+        model_of = functools.cache(functools.partial(_model, self.costs))
         self._branches = _branches(self.costs, watch)
         self._bound_by_devices()
         while not watch.stopped() and not self.is_closed(gap):
@@ -158,12 +159,12 @@ class _Search:
                 target = min(whole, 2 * bound) or whole
             else:
                 target = whole if best - bound <= _CLOSE * best else bound + _PART * (best - bound)
-            for size, model in models.items():
+            for size in instance.microbatch_sizes:
                 if not self._may([size], target):
                     continue
                 for reduces in _classes(target):
                     if not watch.stopped():
-                        self._lay_out(size, model, target, reduces)
+                        self._lay_out(size, model_of(size), target, reduces)
             if watch.stopped():
                 return
             if watch.best_objective is None and target == whole:
@@ -313,9 +314,9 @@ def _model(costs: Costs, size: int) -> Model:
     instance = costs.instance
     operators, devices = instance.operators, instance.num_devices
     samples = np.array([0, *(-(-size // r) for r in range(1, devices + 1))])
-    passes = np.zeros((len(operators), devices + 1))
+    passes, (distinct, which) = np.zeros((len(operators), devices + 1)), np.unique(samples[1:], return_inverse=True)
     for v in range(len(operators)):
-        passes[v, 1:] = [costs.compute_s(1 << v, int(n)) for n in samples[1:]]
+        passes[v, 1:] = np.array([costs.compute_s(1 << v, n) for n in distinct.tolist()])[which]
     edges = [costs.edges_of(v) for v in range(len(operators))]
     even, tail = _symmetry(costs)
     rates = [2 * (r - 1) / r / instance.reduce_bandwidth(r) for r in range(1, devices + 1)]
@@ -351,13 +352,13 @@ def _alone(costs: Costs, model: Model, target_s: float) -> Any:
 
     A stage on r devices takes N t and its all-reduce, and the more operators the longer.
     """
-    reduced = [[costs.all_reduce(1 << v, r) for r in range(1, model.passes.shape[1])] for v in range(len(model.work))]
-    alone = model.passes.copy()
-    alone[:, 0] = np.inf
-    most = model.limits[4] * (1 + _ROUNDING)
-    too_long = model.counts[1] * alone[:, 1:] + np.array(reduced) > target_s * (1 + _ROUNDING)
-    alone[:, 1:][too_long | (np.array(reduced) > most)] = np.inf
-    alone[:, model.counts[2] + 1 :] = np.inf  # replicas without a sample
+    degrees = range(
+        1, min(int(model.counts[2]), model.passes.shape[1] - 1) + 1
+    )  # others have replicas without a sample
+    reduced = np.array([[costs.all_reduce(1 << v, r) for r in degrees] for v in range(len(model.work))])
+    alone, own = np.full(model.passes.shape, np.inf), model.passes[:, degrees]
+    too_long = model.counts[1] * own + reduced > target_s * (1 + _ROUNDING)
+    alone[:, degrees] = np.where(too_long | (reduced > model.limits[4] * (1 + _ROUNDING)), np.inf, own)
     return alone
 
 

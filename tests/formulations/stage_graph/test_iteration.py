@@ -147,6 +147,18 @@ def test_more_in_flight_than_needed_may_be_quicker() -> None:
     assert found is not None and found[1] == min(by_hand.values()) == 15.0
 
 
+def test_many_devices_are_looked_at_by_their_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 8 samples each of 20,000 devices has 1, 2, 3, 4 or all; on more than 8 of them one has none."""
+    costs, seen = Costs(mmt(2, 2, devices=20_000)), list[int]()
+    monkeypatch.setattr(costs, "compute_s", lambda _, samples: float(seen.append(samples) or samples))
+    model = search._model(costs, 8)
+    model.limits[4] = math.inf
+    seen = [samples for samples in seen if samples <= 8]  # others order the branches
+    assert sorted(seen) == sorted([1, 2, 3, 4, 8] * costs.instance.num_operators)
+    assert model.passes[0, 1:10].tolist() == [8, 4, 3, 2, 2, 2, 2, 1, 1]
+    assert np.isfinite(search._alone(costs, model, math.inf)).sum(axis=0).tolist()[:10] == [0, *[len(seen) // 5] * 8, 0]
+
+
 def test_memory_limits_what_is_in_flight() -> None:
     instance = _row([(1.0, 2.0), (1.0, 1.0), (1.0, 1.0)], 5, kept=1.0, memory=4.0)
     plan = assemble(instance, [(1, 1), (2, 1), (4, 1)], 1)
