@@ -26,7 +26,9 @@ def equal_branches(rng: random.Random) -> StageGraph:
     """Up to seven operators: equal branches, some beside an unequal one, and a chain behind them or none."""
     base = replace(iteration_graph(rng), requirements=())
     kinds = [rng.choice(base.operators) for _ in range(4)]
-    branches, length, tail = rng.choice([(2, 2, 1), (2, 3, 1), (2, 3, 0), (3, 2, 1), (3, 1, 2), (2, 2, 2), (1, 5, 0)])
+    branches, length, tail = rng.choice(
+        [(2, 2, 1), (2, 3, 1), (2, 3, 0), (3, 2, 1), (3, 1, 2), (2, 2, 2), (1, 5, 0), (2, 1, 4)]
+    )
     made, edges, ends, sent = [], list[OperatorEdge](), [], [rng.choice((0.0, 1.0, 5.0)) for _ in range(5)]
     for branch in range(branches):
         other = branch and rng.random() < 0.2
