@@ -345,6 +345,20 @@ def test_models_that_run_takes_run_with_torch(model: str, cut: int, tmp_path: Pa
     launched(found.text, tmp_path, place)
 
 
+def test_tied_weights_at_both_ends_of_a_v_run_with_torch(tmp_path: Path) -> None:
+    """The first process has the embedding and the head: their gradients are divided by the micro-batches once."""
+    pytest.importorskip("torch", reason="the script runs with the extra torch")
+    parts = MODULES["small_models.py:tied"]
+    made = planner.load("chain8-strategy", memory="1GB", schedule="zb-v", virtual_stages=1, microbatches=4, first=5)
+    layers = (replace(layer, module=part) for layer, part in zip(made.flat.layers, parts, strict=True))
+    instance = replace(made, flat=replace(made.flat, layers=tuple(layers)))
+    plan = strategy("zb-v", [[0, 1], [2], [3], [4]], V=2)
+    plan["tmpcs"]["2"] = "recompute"
+    text = planner.export(instance, plan, "torch").text
+    assert text is not None
+    launched(text, tmp_path, str(RUNTIME / "small_models.py:tied"))
+
+
 def test_stages_that_keep_their_inputs_run_with_torch_on_the_devices_of_the_plan(tmp_path: Path) -> None:
     """Each stage is one block that is run again; the process that torchrun counts second has the first stage."""
     pytest.importorskip("torch", reason="the script runs with the extra torch")
