@@ -201,6 +201,12 @@ def _of_stages(
         notes.append(f"the instance has no roles: {count} of {len(found)} pieces count as decoder layers")
     if not wanted.trainer.counts and not found[0].modules:
         notes.append("the instance names no modules: layers are called layers.0, layers.1, ...")
+    place_of = {v: place for place, piece in enumerate(found) for v in piece.nodes}
+    far = [(u, v) for u, v in flat.edge_indices if place_of[v] > place_of[u] + 1 and wanted.name == "deepspeed"]
+    if far:
+        u, v = (flat.layers[end].id for end in far[0])
+        rule = "layers between have to hand on what is used further on"
+        notes.append(f"PipelineModule gives a layer what the one before it returns; {rule}, as from {u} to {v}")
     degrees = zip(rows, plan.stages, strict=True)
     stages = tuple(Stage(tuple(row), stage.dp_degree, stage.tp_degree) for row, stage in degrees)
     samples, tokens = (_count(flat.options, name) for name in ("microbatch", "seq-len"))

@@ -14,6 +14,7 @@ from exported_strategies import INTERLEAVED, strategy
 
 import planner
 from formulations.simulation.orders import SCHEDULES
+from instances.problems.stage_partitioning import Edge
 from planner.cli import run as command
 from planner.cli.app import main
 from planner.training.trainers.formats import FORMATS
@@ -121,6 +122,14 @@ def test_price_of_megatron_on_bert() -> None:
     assert found.refused is not None and found.nearest is not None and found.nearest.proved
     assert found.nearest.loss == pytest.approx(0.5966, abs=1e-4)
     assert found.text is not None and '"Et|t*3|t*4|t*4|t*5|t*5|t*5|t*5L"' in found.text and found.lossless
+
+
+def test_deepspeed_says_what_layers_have_to_hand_on() -> None:
+    chain = planner.load("chain8", realizable="deepspeed")
+    for edges, says in (((), False), ((Edge(0, 3, 1.0),), True)):
+        asked = replace(chain, edges=(*chain.edges, *edges))
+        found = planner.export(asked, planner.solve(asked, exact=True).plan or {}, "deepspeed")
+        assert found.text and any(each.endswith("further on, as from 0 to 3") for each in found.notes) is says
 
 
 BAD = [
