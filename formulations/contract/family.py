@@ -259,9 +259,12 @@ class Family(Generic[Instance, Plan]):
         return known.get(str(getattr(instance, "objective", "")), next(iter(known.values())))
 
     @property
-    def sweepable(self) -> bool:
-        """Whether micro-batch sizes of a batch can be compared: micro-batches are Piper's N, time is per sample."""
-        return bool(self.entries.get("sweepable", False))
+    def sweepable(self) -> str:
+        """What time is of, ``sample`` or ``batch``, where micro-batch sizes of a batch can be compared; else empty.
+
+        Micro-batches are Piper's N, and a sample is one of them.
+        """
+        return str(self.entries.get("sweepable", ""))
 
     @property
     def chooses_by(self) -> tuple[Callable[..., Any], ...]:

@@ -32,7 +32,10 @@ _SIZE = "{b}"
 
 @dataclass(frozen=True)
 class SweepRow:
-    """One (g, b') and what was found for it; ``time_per_sequence`` is the objective over b'."""
+    """One (g, b') and what was found for it; ``time_per_sequence`` is the objective over its sequences.
+
+    These are b', and N b' where the objective is the time of a batch.
+    """
 
     grad_accum: int
     microbatch_size: int
@@ -137,10 +140,14 @@ def sweep(
             instances.append(instance)
             yield instance, left if alone else limits, arguments
 
+    def sequences(position: int) -> int:
+        g, b = fitting[position]
+        return b * (batch_size // (g * b)) if family_of(instances[position]).sweepable == "batch" else b
+
     def keep(position: int, result: Result) -> int | None:
         nonlocal left
         g, b = fitting[position]
-        time = None if result.objective is None else result.objective / b
+        time = None if result.objective is None else result.objective / sequences(position)
         count = batch_size // (g * b)
         row = SweepRow(g, b, count, str(result.status), result.objective, time, result.gap, result.seconds)
         tried[position] = row, result, instances[position]
@@ -159,12 +166,12 @@ def sweep(
     rows, results, loaded = zip(*(tried[position] for position in sorted(tried)), strict=True)
     # Without any plan, a result that is still open stands for the sweep.
     best = min(range(len(rows)), key=lambda n: (time_per_sequence(rows[n]), results[n].status is Status.INFEASIBLE))
-    row, result = rows[best], results[best]
+    row, result, sizes = rows[best], results[best], [sequences(position) for position in sorted(tried)]
     where = f"least time per sequence at g = {row.grad_accum}, b' = {row.microbatch_size}"
-    # Bounds are of time per sample, of as many sequences as a micro-batch has.
+    # Bounds are of time per sample, of as many sequences as a micro-batch has, or of a batch.
     bounds = [
-        each.bound and each.bound * row.microbatch_size / own.microbatch_size
-        for own, each in zip(rows, results, strict=True)
+        each.bound and each.bound * sizes[best] / own
+        for own, each in zip(sizes, results, strict=True)
         if each.status is not Status.INFEASIBLE
     ]
     settings_of = {"grad-accum": row.grad_accum, "microbatch-sizes": row.microbatch_size, "batch-size": batch_size}

@@ -70,7 +70,7 @@ def show_front(found: Front) -> None:
 
 def show_sweep(rows: Sequence[SweepRow], unit: str) -> None:
     """Print the rows of a sweep over micro-batch sizes, best first."""
-    heads = ("g", "b'", "N", "status", f"per sample ({unit})", f"per sequence ({unit})", "gap", "seconds")
+    heads = ("g", "b'", "N", "status", f"objective ({unit})", f"per sequence ({unit})", "gap", "seconds")
     shown = []
     for row in sorted(rows, key=time_per_sequence):
         numbers = ["" if value is None else f"{value:.6g}" for value in (row.objective, row.time_per_sequence)]

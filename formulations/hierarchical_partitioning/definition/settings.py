@@ -22,7 +22,7 @@ from instances.problems.stage_partitioning import StageInstance
 from instances.units import parse_bandwidth
 
 #: The number of micro-batches is Piper's N, and the objective is time per sample.
-SWEEPABLE = True
+SWEEPABLE = "sample"
 #: A flat network, too, with the overrides that put it on machines.
 also_reads = recognise_flat
 

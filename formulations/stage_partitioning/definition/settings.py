@@ -23,7 +23,7 @@ from instances.units import parse_bandwidth, parse_bytes
 _readers = lazy("instances.readers")
 
 #: The number of micro-batches is Piper's N, and the objective is time per sample.
-SWEEPABLE = True
+SWEEPABLE = "sample"
 
 #: How many of each time unit make a second.
 PER_SECOND = {"s": 1, "ms": 1000}

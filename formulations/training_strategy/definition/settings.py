@@ -142,8 +142,8 @@ _TRAINER = Setting(
     f"only plans that this trainer can run, by a schedule of its own: {', '.join(TRAINERS)}",
     metavar="TRAINER",
 )
-#: What is minimised.
-MINIMISES = {"": "time of a simulated iteration"}
+#: What is minimised, and what its time is of.
+MINIMISES, SWEEPABLE = {"": "time of a simulated iteration"}, "batch"
 #: The flat family's settings, but a batch has N micro-batches whatever the degrees.
 OVERRIDES = (*(setting for setting in flat_overrides.OVERRIDES if setting.name not in _NOT_SHARED), *_OWN, _TRAINER)
 

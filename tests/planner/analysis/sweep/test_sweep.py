@@ -3,12 +3,15 @@
 import json
 import math
 import re
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import planner
 from instances.generators.transformer import FORWARD, RECOMPUTE, VANILLA
+from instances.problems.stage_edits import change_tmpcs
 from planner.analysis.sweep import parse_counts, sweep, union
 from planner.cli.app import main
 from planner.files.load import family_of
@@ -65,6 +68,21 @@ def test_pipelines_with_flushes(schedule: str, tmp_path) -> None:
     assert (
         instance.flat.num_microbatches == {row.grad_accum: row.microbatches for row in rows}[best.options["grad-accum"]]
     )
+
+
+def test_batches_of_trainers_are_compared_by_sequence(tmp_path: Path) -> None:
+    """Micro-batches of two that take 1.5 times as long: half as many, so a pipeline fills for longer."""
+    flat = planner.load("chain8", devices=4)
+    for b, factor in ((1, 1.0), (2, 1.5)):
+        slower = change_tmpcs(flat, lambda x, factor=factor: replace(x, time=factor * x.time))
+        content = {"problem": "training_strategy", "schema_version": 1, "flat": family_of(flat).to_json(slower)}
+        (tmp_path / f"t{b}.json").write_text(json.dumps(content))
+    best, _, rows = sweep(str(tmp_path / "t{b}.json"), 8, [1], [1, 2], exact=True)
+    alone = [planner.load(str(tmp_path / f"t{b}.json"), microbatches=8 // b) for b in (1, 2)]
+    assert [row.objective for row in rows] == [planner.solve(each, exact=True).objective for each in alone]
+    assert [row.time_per_sequence for row in rows] == [pytest.approx(row.objective / 8) for row in rows]
+    assert best.objective == min(row.objective for row in rows) and best.status is Status.OPTIMAL
+    assert best.bound == pytest.approx(best.objective)
 
 
 def test_files_of_several_profiles(tmp_path) -> None:
