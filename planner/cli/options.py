@@ -125,7 +125,7 @@ class _AsGiven:
         kind = described.annotation
         if value is None:
             return () if several else None
-        if isinstance(value, str) and any(value in each.opts for each in ctx.command.params if value[:2] == "--"):
+        if ctx and str(value)[:2] == "--" and any(value in each.opts for each in ctx.command.params):
             raise UsageError.at(param.opts[0], value, f"{param.metavar or 'a value'} before the next option")
         if described.parameter_info.parser is None and not described.is_ranged:
             if kind in (str, int, float) and type(value) is kind:

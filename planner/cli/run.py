@@ -56,11 +56,7 @@ def run_command(
         str, typer.Option(metavar="FILE.py:FUNCTION", help="returns the model, and inputs of one call of it")
     ],
     backend: Annotated[
-        str,
-        typer.Option(
-            metavar="gloo|nccl|emulated",
-            help="CPU; a GPU for each process; or processes one after the other on the model's device",
-        ),
+        str, typer.Option(metavar="gloo|nccl|emulated", help="CPU, GPUs, or one by one on the device of the model")
     ] = "gloo",
     runtime: Annotated[
         str, typer.Option(metavar="own|pipelining", help="ours, or torch.distributed.pipelining")

@@ -71,8 +71,8 @@ def test_bandwidths_of_a_cluster_are_per_second_where_units_are_fixed() -> None:
         ({"problem": "hierarchical_partitioning", "num_machines": 2}, "--devices-per-machine is missing"),
         ({"problem": "hierarchical_partitioning", **CLUSTER, "outer_bandwidth": None}, "--outer-bandwidth is missing"),
         ({"problem": "hierarchical_partitioning", **CLUSTER, "cost_model": "released"},
-         "--cost-model for hierarchical_partitioning"),
-        ({"problem": "flushed_partitioning", "num_machines": 2}, "--num-machines for flushed_partitioning; expected"),
+         "not of hierarchical_partitioning"),
+        ({"problem": "flushed_partitioning", "num_machines": 2}, "not of flushed_partitioning"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_so_is_refused(given: dict[str, object], words: str) -> None:
