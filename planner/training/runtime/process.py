@@ -92,8 +92,10 @@ class _Kept:
     storages: dict[int, int] = field(default_factory=dict)
 
 
-#: Pairs of weights and gradients, and whose they are, by the processes that sum them, type, and stages that have them.
-_Shared = dict[tuple[tuple[int, ...], str, tuple[int, ...]], tuple[Any, list[tuple[Any, Any]]]]
+#: The processes that sum gradients, their type, and the stages that have the weights.
+_Key = tuple[tuple[int, ...], str, tuple[int, ...]]
+#: Pairs of weights and gradients, and whose they are.
+_Shared = dict[_Key, tuple[Any, list[tuple[Any, Any]]]]
 
 
 class Process:
@@ -129,9 +131,7 @@ class Process:
         self.bytes_sent = self.held_bytes = self.state_bytes = 0
         self.gradient_bytes = 0.0
         self.groups: Mapping[tuple[int, ...], Any] = {}
-        self.scattered: dict[
-            tuple[tuple[int, ...], str, tuple[int, ...]], Any
-        ] = {}  # shares of gradients, as `_Shared`
+        self.scattered: dict[_Key, Any] = {}  # shares of gradients
         self.fixed = {
             _storage(each)._cdata
             for block in self.blocks

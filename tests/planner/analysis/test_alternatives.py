@@ -174,6 +174,9 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert "plan (nodes / dp_degree / tp_degree)" in shown and "no other plan is below" in shown
     assert main([*given[:-1], "1", "--within", "5%"]) == 3
     assert "incomplete; no other plan is below" in capsys.readouterr().out
+    assert main(["alternatives", "chain8-strategy", "--count", "2"]) == 0
+    [heads] = [line.split() for line in capsys.readouterr().out.splitlines() if "objective," in line]
+    assert heads[-3:] == ["more", "schedule", "plan"]  # only what differs
 
 
 def test_old_options_of_solve_work_and_name_the_command(capsys: pytest.CaptureFixture[str]) -> None:
