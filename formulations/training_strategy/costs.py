@@ -5,33 +5,20 @@ Bounds are made of these; what a plan costs says the definition.
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from itertools import accumulate, combinations, groupby, pairwise, product
+from itertools import accumulate, combinations, groupby, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from formulations.contract.hull import convex_hull
-from formulations.contract.quantities import unmet
-from formulations.simulation.orders import SCHEDULES
 from formulations.stage_partitioning.definition.problem import MEMORY_SLACK
 from formulations.training_strategy.definition.plan import StrategyPlan
-from formulations.training_strategy.definition.problem import chunk_counts, refusal
-from formulations.training_strategy.definition.quantities import VOCABULARY
-from formulations.training_strategy.definition.sharing import (
-    Shared,
-    bandwidth,
-    has_groups,
-    no_experts,
-    of_shared,
-    offers_sequences,
-    shared_in,
-    shares_of_sums,
-    weight_time,
-)
+from formulations.training_strategy.definition.sharing import Shared, of_shared, shared_in, shares_of_sums, weight_time
+from formulations.training_strategy.degrees import Degrees
 from instances.problems.stage_partitioning import Layer, Tmpc
-from instances.problems.training_strategy import MOST_SHARED, Schedule, StrategyInstance
+from instances.problems.training_strategy import StrategyInstance
 from instances.rules import NodeId
 
 Table = np.ndarray[Any, np.dtype[np.float64]]
@@ -53,64 +40,6 @@ _MOST_MADE = 8
 
 class TooManyWaysError(Exception):
     """Layers can be run in too many ways to compare; the message says how many."""
-
-
-class Degrees(NamedTuple):
-    """What a plan decides besides its layout: a schedule with V chunks on each of p devices, t, and d replicas.
-
-    ``m`` is the number of micro-batches of a replica; ``level`` and ``sequences`` are what is shared, ``c`` and ``e``
-    the degrees of context and expert parallelism, ``r`` the groups of replicas that share.
-    """
-
-    schedule: Schedule
-    V: int
-    p: int
-    t: int
-    d: int
-    m: int
-    level: int = 0
-    sequences: bool = False
-    c: int = 1
-    e: int = 1
-    r: int = 1
-
-    @property
-    def share(self) -> float:
-        """Of weights, what each of the devices that sum their gradients sends to another one."""
-        return (self.d * self.c - 1) / (self.d * self.c)
-
-    def plan(
-        self, chunks: tuple[tuple[NodeId, ...], ...] = (), tmpcs: Mapping[NodeId, str] | None = None
-    ) -> StrategyPlan:
-        """A plan of these degrees; of no layout, if none is given."""
-        ways: Mapping[NodeId, str] = {} if tmpcs is None else tmpcs
-        shared = self.level, self.sequences, self.c, self.e, self.r
-        return StrategyPlan(self.p, self.t, self.d, self.V, self.schedule, chunks, ways, *shared)
-
-    @property
-    def num_chunks(self) -> int:
-        """Of all devices of a pipeline."""
-        return self.p * self.V
-
-    @property
-    def is_split(self) -> bool:
-        """Whether weight gradients are apart from backward passes."""
-        return SCHEDULES[self.schedule].is_split
-
-    @property
-    def is_vee(self) -> bool:
-        """Whether device i has chunks i and 2p - 1 - i, between which it sends nothing."""
-        return SCHEDULES[self.schedule].layout == "vee"
-
-    @property
-    def devices(self) -> tuple[int, ...]:
-        """The device of each chunk."""
-        return SCHEDULES[self.schedule].devices(self.p, self.V)
-
-    @property
-    def held(self) -> tuple[tuple[int, ...], ...]:
-        """The chunks of each device."""
-        return SCHEDULES[self.schedule].held(self.p, self.V)
 
 
 class Kept(NamedTuple):
@@ -139,47 +68,6 @@ class Choice(NamedTuple):
 
     again: tuple[float, ...]
     tmpcs: tuple[str, ...]
-
-
-def all_degrees(instance: StrategyInstance) -> Iterator[Degrees]:
-    """Whatever the rules, but for memory, and the requirements allow."""
-    flat, L = instance.flat, len(instance.chain)
-    K, N = flat.num_devices, flat.num_microbatches
-    most = min(N, K, flat.max_dp_degree or K)
-    for t in flat.tp_degrees:
-        if not all(layer.tmpcs.get(t) for layer in flat.layers):
-            continue
-        sequences = (False, True) if offers_sequences(instance, t) else (False,)
-        for d in (d for d in range(1, min(most, K // t) + 1) if N % d == 0):
-            for schedule, c in product(instance.schedules, instance.cp_degrees):
-                for V in chunk_counts(schedule, instance.virtual_stages):
-                    for p in range(1, min(K // (t * c * d), L // V) + 1):
-                        if refusal(schedule, p, N // d, V, instance.virtual_stages) is not None:
-                            continue
-                        for has_sequences, e, r in product(sequences, instance.ep_degrees, instance.groups(d)):
-                            shared = ((level, has_sequences, c, e, r) for level in instance.levels)
-                            own = (Degrees(schedule, V, p, t, d, N // d, *each) for each in shared)
-                            found = [each for each in own if _allows(instance, each)]
-                            # One replica shares nothing with others, at whichever level.
-                            yield from found if d * c > 1 else found[:1]
-
-
-def _allows(instance: StrategyInstance, degrees: Degrees) -> bool:
-    """Whether degrees meet the requirements: none speaks of a layout, so that of the plan is left empty."""
-    plan = degrees.plan()
-    is_sound = has_groups(plan) and no_experts(plan) is None and not unmet(VOCABULARY, instance, plan)
-    return is_sound and not _is_beaten(instance, degrees)
-
-
-def _is_beaten(instance: StrategyInstance, degrees: Degrees) -> bool:
-    """Whether fewer groups, as much in one machine, are no worse (README.md): but for FSDP without a pipeline."""
-    gathers = degrees.level == MOST_SHARED and degrees.p == 1
-    is_fast = bandwidth(instance, True) >= bandwidth(instance, False) and instance.gradients_per_weight >= 1
-    if degrees.r == 1 or gathers or instance.overlaps_gradients or not is_fast:
-        return False
-    inside = shared_in(instance, degrees.plan()).group_inside
-    fewer = (degrees._replace(r=r) for r in instance.groups(degrees.d) if r < degrees.r)
-    return any(shared_in(instance, x.plan()).group_inside == inside and _allows(instance, x) for x in fewer)
 
 
 #: The tables at a degree t, and of plans that share something.

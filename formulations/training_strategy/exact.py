@@ -21,10 +21,11 @@ from collections.abc import Sequence
 from itertools import count
 
 from formulations.contract.family import Answer, infeasible_by_counting
-from formulations.training_strategy.costs import NO_PLAN, Chain, Degrees, TooManyWaysError, all_degrees
+from formulations.training_strategy.costs import NO_PLAN, Chain, TooManyWaysError
 from formulations.training_strategy.definition.plan import StrategyPlan
 from formulations.training_strategy.definition.problem import evaluate
 from formulations.training_strategy.definition.sharing import Shared, of_shared, shared_in
+from formulations.training_strategy.degrees import Degrees, all_degrees
 from formulations.training_strategy.heuristics import even, torchtitan
 from formulations.training_strategy.layouts import NOISE, Best, Layouts, Search, quick_bound
 from formulations.training_strategy.mixed_paths import mixed_costs

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from formulations.simulation.orders import SCHEDULES, Action
-from formulations.training_strategy.costs import Degrees
+from formulations.training_strategy.degrees import Degrees
 from instances.problems.training_strategy import Schedule
 
 #: Kinds of actions that are no passes: their places in `Path`.

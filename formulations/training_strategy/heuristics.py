@@ -9,19 +9,9 @@ from itertools import accumulate, count, groupby, pairwise
 import numpy as np
 
 from formulations.contract.family import Answer
-from formulations.training_strategy.costs import (
-    Chain,
-    Chains,
-    Choice,
-    Degrees,
-    Kept,
-    Table,
-    TooManyWaysError,
-    all_degrees,
-    chain_of,
-    plan_of,
-)
+from formulations.training_strategy.costs import Chain, Chains, Choice, Kept, Table, TooManyWaysError, chain_of, plan_of
 from formulations.training_strategy.definition.plan import StrategyPlan
+from formulations.training_strategy.degrees import Degrees, all_degrees
 from formulations.training_strategy.fixed_orders import in_flight, moments, orders_of
 from formulations.training_strategy.layouts import Layouts, least_sum, places, quick_bound
 from instances.problems.stage_partitioning import Tmpc

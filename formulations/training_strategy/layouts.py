@@ -15,8 +15,9 @@ from itertools import count, pairwise
 
 import numpy as np
 
-from formulations.training_strategy.costs import Chain, Choice, Degrees, Table, plan_of
+from formulations.training_strategy.costs import Chain, Choice, Table, plan_of
 from formulations.training_strategy.definition.plan import StrategyPlan
+from formulations.training_strategy.degrees import Degrees
 from formulations.training_strategy.fixed_orders import Path, in_flight, moments, orders_of
 from instances.problems.training_strategy import Schedule
 from solvers.outcome import Watch

@@ -11,8 +11,9 @@ from itertools import pairwise
 import numpy as np
 
 from formulations.contract.family import Answer
-from formulations.training_strategy.costs import Chain, Chains, Choice, Degrees, Kept, all_degrees, chain_of, plan_of
+from formulations.training_strategy.costs import Chain, Chains, Choice, Kept, chain_of, plan_of
 from formulations.training_strategy.definition.plan import StrategyPlan
+from formulations.training_strategy.degrees import Degrees, all_degrees
 from formulations.training_strategy.fixed_orders import in_flight
 from formulations.training_strategy.heuristics import even_split, least_by_formula, why_none
 from instances.problems.training_strategy import Schedule, StrategyInstance

@@ -28,10 +28,11 @@ from formulations.stage_partitioning.definition.trainers import (
     selective,
     shape_faults,
 )
-from formulations.training_strategy.costs import BOUND_NOISE, Chain, Choice, Degrees, Kept, Part, Table
+from formulations.training_strategy.costs import BOUND_NOISE, Chain, Choice, Kept, Part, Table
 from formulations.training_strategy.definition.plan import StrategyPlan
 from formulations.training_strategy.definition.quantities import runs
 from formulations.training_strategy.definition.sharing import Shared
+from formulations.training_strategy.degrees import Degrees
 from instances.problems.stage_partitioning import StageInstance
 from instances.problems.training_strategy import StrategyInstance
 from instances.requirements import requirements_of

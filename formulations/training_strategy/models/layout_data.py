@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from formulations.training_strategy.costs import Chain, Chains, Choice, Degrees, Kept, all_degrees, chain_of, plan_of
+from formulations.training_strategy.costs import Chain, Chains, Choice, Kept, chain_of, plan_of
 from formulations.training_strategy.definition.plan import StrategyPlan
 from formulations.training_strategy.definition.sharing import of_shared, shared_in, shares_of_sums
+from formulations.training_strategy.degrees import Degrees, all_degrees
 from formulations.training_strategy.fixed_orders import FixedOrders, Path, moments, orders_of
 from formulations.training_strategy.layouts import NOISE, quick_bound
 from instances.problems.training_strategy import StrategyInstance

@@ -11,10 +11,11 @@ from typing import Any
 from formulations.contract.family import Answer, infeasible_by_counting
 from formulations.modelling.solve_model import add_requirements, prove
 from formulations.modelling.warm_start import First
-from formulations.training_strategy.costs import NO_PLAN, Degrees
+from formulations.training_strategy.costs import NO_PLAN
 from formulations.training_strategy.definition.plan import StrategyPlan
 from formulations.training_strategy.definition.problem import evaluate, peak_memory, violations
 from formulations.training_strategy.definition.quantities import VOCABULARY
+from formulations.training_strategy.degrees import Degrees
 from formulations.training_strategy.heuristics import even
 from formulations.training_strategy.models.layout_data import Layouts, Priced, priced_degrees
 from instances.problems.training_strategy import StrategyInstance

@@ -12,9 +12,9 @@ from small_instances import random_case
 
 import planner
 from formulations.training_strategy import FAMILY, exact
-from formulations.training_strategy.costs import all_degrees
 from formulations.training_strategy.definition.plan import StrategyPlan
 from formulations.training_strategy.definition.problem import evaluate, peak_memory, violations
+from formulations.training_strategy.degrees import all_degrees
 from formulations.training_strategy.models import cpsat, milp
 from instances.errors import InstanceError
 from instances.problems.stage_partitioning import Edge, Layer, StageInstance, Tmpc

@@ -18,8 +18,9 @@ import planner
 from formulations.simulation.iteration import simulate
 from formulations.simulation.orders import SCHEDULES
 from formulations.training_strategy import FAMILY, costs, exact, heuristics, layouts, mixed_paths
-from formulations.training_strategy.costs import Chain, Degrees, all_degrees, plan_of
+from formulations.training_strategy.costs import Chain, plan_of
 from formulations.training_strategy.definition.problem import chunk_counts, chunk_times, evaluate, violations
+from formulations.training_strategy.degrees import Degrees, all_degrees
 from formulations.training_strategy.fixed_orders import FixedOrders, fullest
 from formulations.training_strategy.layouts import Best, Layouts, Search, least_sum, places, quick_bound
 from formulations.training_strategy.mixed_paths import mixed_costs

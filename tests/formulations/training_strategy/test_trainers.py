@@ -10,9 +10,9 @@ from oracles.training_strategy import plans
 import planner
 from formulations.stage_partitioning.definition.trainers import TRAINERS
 from formulations.training_strategy import FAMILY
-from formulations.training_strategy.costs import all_degrees
 from formulations.training_strategy.definition.plan import StrategyPlan
 from formulations.training_strategy.definition.sharing import Shared
+from formulations.training_strategy.degrees import all_degrees
 from formulations.training_strategy.exact import solve
 from formulations.training_strategy.layouts import Layouts, quick_bound
 from formulations.training_strategy.trainer_chain import space_of

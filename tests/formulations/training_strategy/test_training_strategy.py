@@ -10,7 +10,6 @@ import planner
 from formulations.simulation.orders import SCHEDULES
 from formulations.simulation.simulate_graph import peak_in_flight
 from formulations.training_strategy import FAMILY, exact, heuristics
-from formulations.training_strategy.costs import Degrees
 from formulations.training_strategy.definition.plan import StrategyPlan
 from formulations.training_strategy.definition.problem import (
     ChunkTimes,
@@ -21,6 +20,7 @@ from formulations.training_strategy.definition.problem import (
     peak_memory,
     violations,
 )
+from formulations.training_strategy.degrees import Degrees
 from formulations.training_strategy.fixed_orders import fullest, in_flight
 from formulations.training_strategy.questions.alternatives import pins
 from formulations.training_strategy.questions.what_if import rows

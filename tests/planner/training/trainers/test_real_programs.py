@@ -24,7 +24,7 @@ from random_layouts import random_layout
 
 import planner
 from formulations.training_strategy import heuristics
-from formulations.training_strategy.costs import Degrees
+from formulations.training_strategy.degrees import Degrees
 from instances.problems.training_strategy import Schedule
 from planner.training.trainers.checked import CHECKED
 from planner.training.trainers.formats import FORMATS
