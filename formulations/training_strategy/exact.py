@@ -47,6 +47,14 @@ def solve(instance: StrategyInstance, limits: Limits, watch: Watch) -> Answer[St
         return Answer(watch.best_plan, watch.best_bound, stop=Stop.SIZE_LIMIT, reason=str(error))
 
 
+def runner_up(instance: StrategyInstance, limits: Limits, watch: Watch, besides: StrategyPlan) -> Answer[StrategyPlan]:
+    """As `solve`, the best plan of other `StrategyPlan.parallelism` than ``besides`` has."""
+    try:
+        return _search(instance, limits, watch, besides)
+    except TooManyWaysError as error:
+        return Answer(watch.best_plan, watch.best_bound, stop=Stop.SIZE_LIMIT, reason=str(error))
+
+
 class _Chains:
     """The tables at each degree t, of plans that share something, and with each number of layers that recompute."""
 
@@ -69,13 +77,15 @@ class _Chains:
         return () if self.space is None else self.space.numbers(degrees)
 
 
-def _search(instance: StrategyInstance, limits: Limits, watch: Watch) -> Answer[StrategyPlan]:
+def _search(
+    instance: StrategyInstance, limits: Limits, watch: Watch, besides: StrategyPlan | None = None
+) -> Answer[StrategyPlan]:
     chains = _Chains(instance)
     fault = None if chains.space is None else chains.space.fault
     if fault is not None:
         return infeasible_by_counting(fault)
     best, serial = Best(watch), count()
-    if instance.virtual_stages > 1 and chains.space is None:
+    if instance.virtual_stages > 1 and chains.space is None and besides is None:
         # Bounds of several chunks on a device are so far from their plans that a search for these needs a better one.
         time_s = _FIRST_S if limits.time_s is None else min(_FIRST_S, _FIRST_SHARE * limits.time_s)
         for split in (even, torchtitan):
@@ -85,6 +95,8 @@ def _search(instance: StrategyInstance, limits: Limits, watch: Watch) -> Answer[
     queue: list[tuple[float, int, Degrees, int | None, Search | None]] = []
     for degrees in all_degrees(chains.instance):
         if chains.space is not None and not chains.space.runs(degrees):
+            continue
+        if besides is not None and degrees.plan().parallelism == besides.parallelism:
             continue
         chain = chains.at(degrees)
         if chain is not None and degrees.num_chunks <= len(chain.ids):

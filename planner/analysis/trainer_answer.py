@@ -6,7 +6,8 @@ The strategy is one of `training_strategy` that the trainer can run (``realizabl
 import math
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from formulations.contract.figures.throughput import throughput
@@ -21,14 +22,24 @@ from formulations.training_strategy.definition.problem import (
     peak_memory,
 )
 from formulations.training_strategy.definition.sharing import shared_in
+from formulations.training_strategy.exact import runner_up
 from instances.memory_schemes import BY_TRAINER
 from instances.problems.stage_partitioning import Tmpc, of_sequences
 from instances.problems.training_strategy import StrategyInstance
+from planner.files.load import family_of
 from planner.process.errors import UsageError
 from planner.results.result import Result
+from planner.solving.choose import find_method
+from planner.solving.solve import run
+from solvers.outcome import Limits, Status
 
 #: What ``--for`` sets, and so the export must be given as well.
 _READ_AS = {"problem": "training_strategy", "linearize": "id"}
+#: By type of weights, the least and the most that published layouts ran at, as a share of what is predicted for them.
+#: Source: this project, docs/which-trainer.md, "Beside published layouts"; a test compares them with its tables.
+MEASURED = {"bf16": (0.58, 1.89), "fp8": (0.26, 1.35)}
+#: The next best degrees are proved within this share; that may take so many seconds, or as long as the first.
+_NEXT_GAP, _NEXT_S = 0.005, 5.0
 
 
 @dataclass(frozen=True)
@@ -39,6 +50,10 @@ class TrainerAnswer:
     sums of tensor-parallel devices, which are in the layers' times; ``recomputation``; ``communication`` in passes and
     of the sums of gradients, as far as passes do not hide it; ``bubble`` is the rest. ``gradients`` are these sums
     alone, and ``hidden`` what of them is beside passes.
+
+    ``next_plan`` is the best of other degrees that was found, ``behind`` the share that its step takes longer;
+    other degrees all take ``behind_least`` longer at least (infinite: they have no plan). All are ``None`` where the
+    strategy itself is not proved. ``measured`` is the range of `MEASURED`, if the rates are ours.
 
     ``memory`` has the most bytes of each rank of a pipeline. ``samples`` of a micro-batch, ``tokens`` of a sample,
     rates and ``mfu`` are ``None`` where the instance does not say what they take; these two are those of all its
@@ -70,6 +85,10 @@ class TrainerAnswer:
     memory: tuple[float, ...]
     memory_limit: float
     export: str
+    next_plan: StrategyPlan | None = None
+    behind: float | None = None
+    behind_least: float | None = None
+    measured: tuple[float, float] | None = None
 
     @property
     def parts(self) -> dict[str, float]:
@@ -86,6 +105,12 @@ class TrainerAnswer:
             "mfu": self.mfu,
             "step_parts": self.parts,
             "gradient_sums": {"exposed": self.gradients, "hidden": self.hidden},
+            "next_best": {
+                "degrees": None if self.next_plan is None else self.next_plan.parallelism,
+                "behind": self.behind,
+                "behind_least": self.behind_least,
+            },
+            "measured_over_predicted": self.measured,
             "export": self.export,
         }
 
@@ -179,7 +204,25 @@ def answer(result: Result, instance: StrategyInstance, trainer: str, export: str
         memory=tuple(peak_memory(instance, plan)),
         memory_limit=flat.memory_bytes,
         export=export,
+        measured=MEASURED.get(str(flat.options.get("dtype"))) if "hardware" in flat.options else None,
     )
+
+
+def with_next_best(found: TrainerAnswer, result: Result, instance: StrategyInstance, limits: Limits) -> TrainerAnswer:
+    """With the best strategy of other degrees, as far as it is found in the time that is left."""
+    if result.status is not Status.OPTIMAL or not found.step:
+        return found
+    family = family_of(instance)
+    time_s = max(_NEXT_S, result.seconds)
+    if limits.time_s is not None:
+        time_s = min(time_s, max(0.0, limits.time_s - result.seconds))
+    method = replace(find_method(family, "exact"), solve=partial(runner_up, besides=found.plan))
+    other = run(family, method, instance, replace(limits, time_s=time_s, gap=max(_NEXT_GAP, limits.gap)), {})
+    if other.status is Status.INFEASIBLE:
+        return replace(found, behind_least=math.inf)
+    behind = None if other.objective is None else max(0.0, other.objective / found.step - 1)
+    least = None if other.bound is None else max(0.0, other.bound / found.step - 1)
+    return replace(found, next_plan=other.own_plan, behind=behind, behind_least=least)
 
 
 def _count(value: Any) -> int | None:

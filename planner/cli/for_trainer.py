@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from planner.cli.outputs import Solved
+from solvers.outcome import Limits
 
 Trainer = Annotated[str | None, typer.Option("--for", metavar="TRAINER", help="the best that it runs (--realizable)")]
 
@@ -18,13 +19,18 @@ def question_of(trainer: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     return as_settings(trainer, settings)
 
 
-def answered(found: Solved, trainer: str, instance: str, settings: Mapping[str, Any], out: str | None) -> Solved:
-    """What was solved, with the answer if there is a plan; ``out`` is the file of the plan."""
-    from planner.analysis.trainer_answer import answer, export_command
+def answered(
+    found: Solved, trainer: str, instance: str, settings: Mapping[str, Any], out: str | None, limits: Limits
+) -> Solved:
+    """What was solved, with the answer if there is a plan.
+
+    ``out`` is the file of the plan; the time of ``limits`` is for both, the plan and the next best degrees.
+    """
+    from planner.analysis.trainer_answer import answer, export_command, with_next_best
 
     if found.result.own_plan is None:
         return found
     command = export_command(trainer, instance, settings, out)
-    made = answer(found.result, found.instance, trainer, command)
+    made = with_next_best(answer(found.result, found.instance, trainer, command), found.result, found.instance, limits)
     result = replace(found.result, stats={**found.result.stats, **made.stats()})
     return replace(found, result=result, answer=made)

@@ -83,7 +83,7 @@ def solve_command(
             return Solved(solve_least(declared, minimise or TIME, bounds, **given), declared)
         if not compare and not plan:
             found = Solved(solve(declared, **arguments), declared)
-            return found if trainer is None else answered(found, trainer, instance, overrides, outputs.out)
+            return found if trainer is None else answered(found, trainer, instance, overrides, outputs.out, limits)
         from planner.analysis.compare_with_paper import solve_beside
 
         result, *others = solve_beside(declared, plans_of(plan), **arguments)

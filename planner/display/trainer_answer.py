@@ -1,13 +1,15 @@
-"""Show what a trainer does with its best strategy, in five lines."""
+"""Show what a trainer does with its best strategy, in six lines."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from planner.display.terminal import bold, console, grid, printable
 from planner.results.texts import percent, plural, short_amount, unit_for
 
 if TYPE_CHECKING:
+    from formulations.training_strategy.definition.plan import StrategyPlan
     from planner.analysis.trainer_answer import TrainerAnswer
     from planner.results.result import Result
 
@@ -15,25 +17,52 @@ if TYPE_CHECKING:
 _SHOWN_RANKS = 16
 #: Shares of a step below this are rounding of sums.
 _DUST = 1e-9
+#: A bound of other degrees that is nearer than this to their best plan is not worth a word.
+_NEAR = 0.01
 #: What replicas share, by the level of sharding.
 _SHARED = ("nothing", "optimizer states", "optimizer states and gradients", "states, gradients and weights")
 
 
 def show_answer(found: TrainerAnswer, result: Result) -> None:
     """Print the strategy on a line, then its rates, its step in parts, its memory, and the command that exports it."""
-    out, plan = console(), found.plan
+    out, degrees = console(), _degrees(found.plan)
+    parts = [
+        _batch(found),
+        str(found.plan.schedule),
+        f"{found.recomputed} of {plural(found.layers, 'layer')} recomputed",
+    ]
+    parts += [f"{_SHARED[found.sharding]} shared"] if found.sharding else []
+    parts += ["sequences shared"] if found.sequences else []
+    out.print(bold(found.trainer), printable(f"{degrees}, {', '.join(parts)}"))
+    rows = {"best": _proof(result), "next": _next(found), "rates": _rates(found), "step": _step(found)}
+    rows = {name: words for name, words in {**rows, "memory": _memory(found)}.items() if words}
+    out.print(grid(rows.items()))
+    out.print(printable(f"export  {found.export}"))  # on a line of its own length, to be copied
+
+
+def _degrees(plan: StrategyPlan) -> str:
     chunks = f" x {plan.virtual_stages} chunks" if plan.virtual_stages > 1 else ""
     degrees = f"pipeline {plan.pp_degree}{chunks} x tensor {plan.tp_degree} x data {plan.dp_degree}"
     degrees += f" x context {plan.cp_degree}" if plan.cp_degree > 1 else ""
     degrees += f" in {plan.shard_groups} groups that share" if plan.shard_groups > 1 else ""
-    degrees += f", experts on {plan.ep_degree}" if plan.ep_degree > 1 else ""
-    parts = [_batch(found), str(plan.schedule), f"{found.recomputed} of {plural(found.layers, 'layer')} recomputed"]
-    parts += [f"{_SHARED[found.sharding]} shared"] if found.sharding else []
-    parts += ["sequences shared"] if found.sequences else []
-    out.print(bold(found.trainer), printable(f"{degrees}, {', '.join(parts)}"))
-    rows = {"best": _proof(result), "rates": _rates(found), "step": _step(found), "memory": _memory(found)}
-    out.print(grid(rows.items()))
-    out.print(printable(f"export  {found.export}"))  # on a line of its own length, to be copied
+    return degrees + (f", experts on {plan.ep_degree}" if plan.ep_degree > 1 else "")
+
+
+def _next(found: TrainerAnswer) -> str:
+    least = found.behind_least
+    if found.next_plan is None or found.behind is None:
+        if least is None or not least:
+            return ""
+        return (
+            "no other degrees have a plan"
+            if math.isinf(least)
+            else f"other degrees take {percent(least, 2)} longer at least"
+        )
+    words = f"{_degrees(found.next_plan)} takes {percent(found.behind, 2)} longer"
+    is_near = least is not None and found.behind - least <= _NEAR
+    if is_near:
+        return words
+    return f"{words}; others {percent(least, 2)} at least" if least else f"{words}; others may be nearer"
 
 
 def _batch(found: TrainerAnswer) -> str:
@@ -58,7 +87,10 @@ def _rates(found: TrainerAnswer) -> str:
     elif found.samples_per_s is not None:
         known.append(f"{found.samples_per_s / found.num_devices:,.4g} samples/s per device")
     known.append(f"MFU {percent(found.mfu, 2)}" if found.mfu is not None else "MFU unknown: no operations or no peak")
-    return ", ".join(known)
+    beside = (
+        "" if found.measured is None else "; published runs: {:.2f} to {:.2f} of predictions".format(*found.measured)
+    )
+    return ", ".join(known) + beside
 
 
 def _step(found: TrainerAnswer) -> str:

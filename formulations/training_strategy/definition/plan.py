@@ -53,6 +53,11 @@ class StrategyPlan:
         """All that the plan takes."""
         return self.pp_degree * self.tp_degree * self.replicas
 
+    @property
+    def parallelism(self) -> dict[str, int]:
+        """The degrees by name."""
+        return {name: getattr(self, f"{name}_degree") for name in ("pp", "tp", "dp", "cp", "ep")}
+
 
 @dataclass(frozen=True)
 class _Declared(StrategyPlan):

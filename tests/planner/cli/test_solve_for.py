@@ -5,6 +5,7 @@ import math
 import shlex
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -74,8 +75,12 @@ def test_text_says_all_and_its_command_exports(run: Run, trainer: str) -> None:
     assert first.startswith(f"{trainer} {degrees}") and "of 2 samples of 64 tokens on each replica" in first
     assert f", {plan['schedule']}, " in first and "recomputed" in first
     words = {line.split()[0]: line for line in rest if line.split()}
-    assert list(words) == ["best", "rates", "step", "memory", "export"]
-    assert words["best"].split()[1] == "proved," and "tokens/s per device, MFU" in words["rates"]
+    assert list(words) == ["best", "next", "rates", "step", "memory", "export"]
+    assert (
+        "longer" in words["next"]
+        and words["best"].split()[1] == "proved,"
+        and "tokens/s per device, MFU" in words["rates"]
+    )
     assert " = compute " in words["step"] and "MiB at most" in words["memory"]
     command = shlex.split(words["export"].removeprefix("export"))
     assert command[:4] == ["planner", "export", "p.json", "model.json"]
@@ -85,6 +90,39 @@ def test_text_says_all_and_its_command_exports(run: Run, trainer: str) -> None:
     assert (layout.pp_degree, layout.tp_degree, layout.dp_degree) == tuple(
         plan[f"{x}_degree"] for x in ("pp", "tp", "dp")
     )
+
+
+@pytest.mark.parametrize("rule", ["tp_degree == 1", "pp_degree == 1 and tp_degree == 1 and dp_degree == 4"])
+def test_next_best_is_the_best_of_other_degrees(run: Run, rule: str) -> None:
+    asked = (
+        "solve",
+        "model.json",
+        "--memory",
+        "1GB",
+        "--for",
+        "torch",
+        "--json",
+        *(x for r in rule.split(" and ") for x in ("--require", r)),
+    )
+    found = json.loads(run(*asked)[1])
+    others = {}
+    for degrees in product((1, 2, 4), repeat=3):
+        rules = [f"{name}_degree == {degree}" for name, degree in zip(("pp", "tp", "dp"), degrees, strict=True)]
+        own = planner.solve(
+            planner.load("model.json", problem="training_strategy", realizable="torch", memory="1GB",
+                         require=[*rule.split(" and "), *rules])
+        )  # fmt: skip
+        if own.objective is not None:
+            others[degrees] = own.objective
+    best, *rest = sorted(others, key=lambda degrees: others[degrees])
+    said = found["stats"]["next_best"]
+    assert found["objective"] == others[best]
+    if not rest:
+        assert said == {"degrees": None, "behind": None, "behind_least": None}
+        return
+    assert tuple(said["degrees"][name] for name in ("pp", "tp", "dp")) == rest[0]
+    assert said["behind"] == pytest.approx(others[rest[0]] / others[best] - 1)
+    assert said["behind"] - 0.006 <= said["behind_least"] <= said["behind"]
 
 
 def test_a_trainer_holds_weights_in_its_own_way_unless_that_is_said(run: Run) -> None:
