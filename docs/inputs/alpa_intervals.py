@@ -6,8 +6,9 @@ solve alpa.json --problem alpa_intervals.py:PROBLEM --exact`` proves its best st
 
 Source: alpa-projects/alpa, alpa/pipeline_parallel/stage_construction.py (commit 01d71eb): `get_compute_cost` for the
 file, which holds costs (seconds) and how many stages may follow (memory) by first layer, last layer, submesh and
-sharding; `dp` for the algorithm. Deviation: costs are rounded to whole nanoseconds, sums are not of 32
-bits, costs that no memory allows are no thresholds, and of equal sums another may be taken.
+sharding; the algorithm is that of `planner reproduce alpa-submeshes`. Deviation: costs are rounded to whole
+nanoseconds, sums are not of 32 bits, costs that no memory allows are no thresholds, and of equal sums another may be
+taken.
 """
 
 import argparse
@@ -23,6 +24,7 @@ from formulations.contract.family import Answer, Claim, Method
 from formulations.contract.problem import Instance, Problem
 from formulations.modelling.decision_model import cpsat
 from instances.rules import Count, Index
+from planner.reproduction.baselines.alpa_submeshes import Costs, thresholds
 from solvers.outcome import Limits, Watch
 
 #: Thresholds that are closer to the last one are skipped (nanoseconds), as Alpa does.
@@ -129,45 +131,28 @@ def _usable(instance: Intervals) -> Iterator[tuple[int, Interval]]:
 
 
 def alpa(instance: Intervals, _limits: Limits, watch: Watch) -> Answer[Stages]:
-    """For each cost as the most that a stage may take: the least sum, by numbers of stages and devices from the end."""
+    """Alpa's program on the least cost of each interval, by how many stages may follow."""
+    layers, most = instance.layers, min(instance.layers, instance.devices)
+    cost = np.full((most, layers, layers + 1, instance.devices + 1), math.inf)
+    places: dict[tuple[int, ...], int] = {}
+    for place, each in _usable(instance):
+        if each.devices <= instance.devices:
+            for later in range(min(each.later + 1, most)):
+                at = (later, each.first, each.last + 1, each.devices)
+                if each.cost_ns < cost[at]:
+                    cost[at], places[at] = each.cost_ns, place
     best: tuple[float, Stages | None] = (math.inf, None)
-    last = 0
-    for most in sorted({each.cost_ns for each in instance.intervals}):
-        if watch.stopped() or most * instance.microbatches >= best[0]:
+    widths = range(1, instance.devices + 1)
+    for found, stages in thresholds(Costs(cost), instance.devices, instance.microbatches, widths, ALPA_GAP):
+        if found < best[0]:
+            starts = [-1] * layers
+            for place, stage in enumerate(stages):
+                starts[stage[0]] = places[(len(stages) - 1 - place, *stage)]
+            best = (found, Stages(tuple(starts)))
+            watch.plan(best[1], evaluate(instance, best[1]))
+        if watch.stopped():
             break
-        if most - last >= ALPA_GAP:
-            plan = _least_sum(instance, most)
-            if plan is not None and evaluate(instance, plan) < best[0]:
-                best = (evaluate(instance, plan), plan)
-                watch.plan(plan, best[0])
-            last = most
     return Answer(best[1], stop=watch.why())
-
-
-def _least_sum(instance: Intervals, most: int) -> Stages | None:
-    """Stages of at most this cost with the least sum, if there are any."""
-    layers = instance.layers
-    # By (stages, first layer, devices): the least sum of what follows, and the interval that begins it.
-    table: dict[tuple[int, int, int], tuple[int, int]] = {(0, layers, 0): (0, -1)}
-    for stages in range(1, layers + 1):
-        for place, each in _usable(instance):
-            if each.cost_ns <= most and stages - 1 <= each.later:
-                for used in range(each.devices, instance.devices + 1):
-                    rest = table.get((stages - 1, each.last + 1, used - each.devices))
-                    here = (stages, each.first, used)
-                    if rest is not None and (here not in table or rest[0] + each.cost_ns < table[here][0]):
-                        table[here] = (rest[0] + each.cost_ns, place)
-    ends = [
-        (table[key][0], stages) for stages in range(1, layers + 1) if (key := (stages, 0, instance.devices)) in table
-    ]
-    if not ends:
-        return None
-    starts, layer, used = [-1] * layers, 0, instance.devices
-    for stages in range(min(ends)[1], 0, -1):
-        starts[layer] = table[stages, layer, used][1]
-        each = instance.intervals[starts[layer]]
-        layer, used = each.last + 1, used - each.devices
-    return Stages(tuple(starts))
 
 
 _EXAMPLE = tuple(

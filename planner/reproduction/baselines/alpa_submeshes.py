@@ -37,6 +37,10 @@ _LAYERS, _HOST = 16, 8
 _GAP = 1e-6
 
 
+#: First layer, one behind the last, and devices.
+Stage = tuple[int, int, int]
+
+
 class Costs(NamedTuple):
     """By first layer, one behind the last, and devices: seconds, for each number of stages that may follow.
 
@@ -96,10 +100,17 @@ def costs_of(instance: StageInstance, groups: int) -> Costs:
 
 
 def choose(costs: Costs, devices: int, microbatches: int, widths: Sequence[int], gap: float) -> float:
-    """The least S + (m - 1) C of stages on all devices, each on one of ``widths``; infinite if there is none.
+    """The least S + (m - 1) C of stages on all devices, each on one of ``widths``; infinite if there is none."""
+    return min((found for found, _ in thresholds(costs, devices, microbatches, widths, gap)), default=math.inf)
 
-    For each cost C as the most that a stage may take, ascending: the least S, by stages from the end on. Below an equal
-    share of all work there are no such stages.
+
+def thresholds(
+    costs: Costs, devices: int, microbatches: int, widths: Sequence[int], gap: float
+) -> Iterator[tuple[float, tuple[Stage, ...]]]:
+    """For each cost C as the most that a stage may take, ascending: stages of the least S, and their S + (m - 1) C.
+
+    None is looked at that is closer than ``gap`` to the one before, or alone takes as long as the best so far. Below an
+    equal share of all work there are no such stages.
     """
     own = np.full_like(costs.cost, math.inf)
     own[..., list(widths)] = costs.cost[..., list(widths)]
@@ -108,38 +119,50 @@ def choose(costs: Costs, devices: int, microbatches: int, widths: Sequence[int],
     for x in reversed(range(costs.layers)):
         least[x] = min(float(work[x, y]) + least[y] for y in range(x + 1, costs.layers + 1))
     share = least[0] / devices * (1 - 1e-6)
-    best, last = math.inf, -math.inf
+    best, last = math.inf, 0.0
     for most in map(float, np.unique(own[np.isfinite(own)])):
         if microbatches * most >= best:
-            break
+            return
         if most - last >= gap:
             last = most
             if most >= share:
-                found, slowest = min(_sums(np.where(own <= most, own, math.inf), devices), key=lambda each: each[0])
-                best = min(best, found + (microbatches - 1) * slowest)
-    return best
+                found, stages = _least_sum(np.where(own <= most, own, math.inf), devices)
+                if stages:
+                    slowest = max(float(own[(len(stages) - 1 - place, *each)]) for place, each in enumerate(stages))
+                    found += (microbatches - 1) * slowest
+                    best = min(best, found)
+                    yield found, stages
 
 
-def _sums(own: NDArray[np.float64], devices: int) -> Iterator[tuple[float, float]]:
-    """For each number of stages the least sum on all devices, infinite if there are none, and its slowest stage."""
+def _least_sum(own: NDArray[np.float64], devices: int) -> tuple[float, tuple[Stage, ...]]:
+    """The least sum of stages on all devices, and these; none if there are none."""
     S, L, _, width = own.shape
-    after, slowest = np.full((L + 1, devices + 1), math.inf), np.zeros((L + 1, devices + 1))
+    after = np.full((L + 1, devices + 1), math.inf)
     after[L, 0] = 0.0  # by first layer and devices, so many stages from there on
+    taken = np.zeros((S, L, devices + 1, 2), dtype=int)  # where the first of them ends, and its devices
+    sums: list[float] = []  # from the first layer on, by number of stages
     for stages in range(S):
-        here, most = np.full_like(after, math.inf), np.zeros_like(slowest)
+        here = np.full_like(after, math.inf)
         for used in range(1, min(width - 1, devices) + 1):
             ahead = own[stages, :, :, used]  # a stage on so many devices, which `stages` others follow
             if not np.isfinite(ahead).any():
                 continue
-            left = devices + 1 - used
-            sums = ahead[:, :, None] + after[None, :, :left]
-            ends = sums.argmin(axis=1)
-            least = np.take_along_axis(sums, ends[:, None], 1)[:, 0]
-            taken = np.maximum(np.take_along_axis(ahead, ends, 1), np.take_along_axis(slowest[:, :left], ends, 0))
+            both = ahead[:, :, None] + after[None, :, : devices + 1 - used]
+            ends = both.argmin(axis=1)
+            least = np.take_along_axis(both, ends[:, None], 1)[:, 0]
             is_less = least < here[:L, used:]
-            here[:L, used:][is_less], most[:L, used:][is_less] = least[is_less], taken[is_less]
-        after, slowest = here, most
-        yield float(after[0, devices]), float(slowest[0, devices])
+            here[:L, used:][is_less] = least[is_less]
+            taken[stages, :, used:, 0][is_less], taken[stages, :, used:, 1][is_less] = ends[is_less], used
+        after = here
+        sums.append(float(after[0, devices]))
+    if min(sums) == math.inf:
+        return math.inf, ()
+    chosen, first, left = [], 0, devices
+    for stages in reversed(range(sums.index(min(sums)) + 1)):
+        end, used = taken[stages, first, left].tolist()
+        chosen.append((first, end, used))
+        first, left = end, left - used
+    return min(sums), tuple(chosen)
 
 
 def run(_inputs: str | None, note: Note) -> Evidence:
