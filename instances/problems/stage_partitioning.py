@@ -79,7 +79,7 @@ class DeclaredTmpc(Tmpc):
     static_bytes: Amount | None = None  # type: ignore[assignment]
 
 
-@in_files("id", "name", "module?", "role?", "weight_times?", "tmpcs")
+@in_files("id", "name", "module?", "role?", "work?", "weight_times?", "tmpcs")
 @dataclass(frozen=True)
 class Layer:
     """A node v of the layer graph; ``tmpcs[t]`` is T(v, t), ids unique within each list.
@@ -88,7 +88,7 @@ class Layer:
     passes (training_strategy).
 
     Notes for what comes after a plan, no part of any cost: ``module`` is the path of the layer's module in its model,
-    ``role`` what it is there (such as embedding, decoder, head).
+    ``role`` what it is there (such as embedding, decoder, head), ``work`` where its times come from.
     """
 
     id: NodeId
@@ -97,13 +97,15 @@ class Layer:
     module: Text = ""
     role: Text = ""
     weight_times: Mapping[Degree, Amount] = field(default_factory=dict)
+    work: Facts = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class DeclaredLayer(Layer):
-    """A layer as files have it."""
+    """A layer as files have it; ``time_factor`` is how many times as long as its times say it takes."""
 
     tmpcs: Mapping[Degree, tuple[DeclaredTmpc, ...]]
+    time_factor: Amount = 1.0
 
 
 @dataclass(frozen=True)

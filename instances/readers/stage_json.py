@@ -99,17 +99,19 @@ def build_instance(given: Mapping[str, Any], books: Bookkeeping | None = None) -
 
 
 def _layer(layer: DeclaredLayer, named: Named, books: Bookkeeping | None) -> Layer:
-    tmpcs = {t: tuple(_tmpc(x, named, books) for x in found) for t, found in layer.tmpcs.items()}
-    return Layer(layer.id, tmpcs, layer.name, layer.module, layer.role, layer.weight_times)
+    factor = layer.time_factor
+    tmpcs = {t: tuple(_tmpc(x, factor, named, books) for x in found) for t, found in layer.tmpcs.items()}
+    weight_times = {t: factor * time for t, time in layer.weight_times.items()}
+    return Layer(layer.id, tmpcs, layer.name, layer.module, layer.role, weight_times, layer.work)
 
 
-def _tmpc(x: DeclaredTmpc, named: Named, books: Bookkeeping | None) -> Tmpc:
+def _tmpc(x: DeclaredTmpc, factor: float, named: Named, books: Bookkeeping | None) -> Tmpc:
     held = x.activation_bytes, x.static_bytes or 0.0
     if x.static_bytes is None and books is not None:
         static, in_flight = books.of_weights(x.weight_bytes)
         held = x.activation_bytes + in_flight, static
     volumes = ({named(node): size for node, size in of.items()} for of in (x.sync_forward_bytes, x.sync_backward_bytes))
-    return Tmpc(x.id, x.time, x.weight_bytes, *held, *volumes)
+    return Tmpc(x.id, factor * x.time, x.weight_bytes, *held, *volumes)
 
 
 def missing_static(layers: tuple[DeclaredLayer, ...]) -> list[tuple[tuple[int | str, ...], float]]:

@@ -3,6 +3,7 @@
 import functools
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from random_instances import warmed
 from small_instances import random_case
 
+import planner
 from formulations import FAMILIES
 from planner.cli.app import main
 from planner.files.schema import schema
@@ -84,3 +86,12 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     capsys.readouterr()
     assert main(["schema", "layers"]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_time_factor_of_a_layer_lengthens_all_its_times() -> None:
+    declared = json.loads(json.dumps(plain(warmed("stage_partitioning").to_json(planner.load("chain8")))))
+    declared["layers"][3] |= {"time_factor": 1.5, "weight_times": {"1": 1e-3}}
+    was, made = planner.load("chain8").layers, planner.load(declared).layers
+    longer = {t: tuple(replace(x, time=1.5 * x.time) for x in found) for t, found in was[3].tmpcs.items()}
+    assert made[3] == replace(was[3], tmpcs=longer, weight_times={1: 1.5e-3})
+    assert (*made[:3], *made[4:]) == (*was[:3], *was[4:])

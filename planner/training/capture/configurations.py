@@ -113,6 +113,23 @@ class Configurations:
             found[t] = min(time, *(2 / 3 * x.time for x in tmpcs))
         return found
 
+    def sources(self, node: Node) -> dict[str, float]:
+        """Where the times of a node come from, of a forward pass on one device.
+
+        Operations, and bytes that its ops read and write; seconds of those ops that take the time of their operations,
+        and of those that take the time of their bytes; bytes that are summed where devices share the node.
+        """
+        ops = {op: self.captured.costs[op] for op in node.ops}
+        bound = {op for op in ops if ops[op].flops / self.rates[self.types[op]] == self.seconds(op, 1.0)}
+        rule = sharding(self.captured, node)
+        return {
+            "forward_flops": sum(each.flops for each in ops.values()),
+            "forward_moved_bytes": sum(each.moved_bytes for each in ops.values()),
+            "compute_bound_s": sum(self.seconds(op, 1.0) for op in node.ops if op in bound),
+            "memory_bound_s": sum(self.seconds(op, 1.0) for op in node.ops if op not in bound),
+            "all_reduced_bytes": 0.0 if rule is None else float(rule.forward_bytes),
+        }
+
     def _most_of_two(self) -> float:
         """The largest working set that two nodes need, whole and computed again; of a single node its own."""
         needs = []

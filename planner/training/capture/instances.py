@@ -42,7 +42,7 @@ def stage_partitioning(
     offered = kind(captured, hardware, work, choices)
     ways = [offered.of(node) for node in captured.nodes]
     layers = tuple(
-        Layer(node.id, own, node.name, node.module, node.role, offered.weight_times(node, own))
+        Layer(node.id, own, node.name, node.module, node.role, offered.weight_times(node, own), offered.sources(node))
         for node, own in zip(captured.nodes, ways, strict=True)
     )
     sizes = {each.name: each.size for node in captured.nodes for each in node.parameters}

@@ -253,6 +253,12 @@ def test_a_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     loaded = planner.load(out)
     assert [layer.role for layer in loaded.layers] == ["embedding", "decoder", "decoder", "norm", "head"]
     assert (loaded.options["seq-len"], loaded.options["dtype"], loaded.num_microbatches) == (16, "bf16", 640 // 32)
+    works = [layer.work for layer in loaded.layers]
+    assert [work["forward_flops"] for work in works] == [0, block, block, 0, 2 * tokens * h * 64]
+    for layer, work in zip(loaded.layers, works, strict=True):
+        forward = work["compute_bound_s"] + work["memory_bound_s"]
+        assert forward * 2 <= layer.tmpcs[1][0].time * (1 + 1e-9) and work["forward_moved_bytes"] > 0
+    assert works[1]["all_reduced_bytes"] == 2 * 2 * tokens * h and works[3]["compute_bound_s"] == 0
 
 
 @needs_transformers
