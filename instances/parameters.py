@@ -6,7 +6,7 @@ Every parser takes what it returns, and raises ``ValueError`` with the rule that
 import math
 import operator
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -184,3 +184,14 @@ def within(parse: Callable[[Any], float], least: float = 0.0) -> Callable[[Any],
         return number
 
     return bounded
+
+
+def choice(name: str, choices: Iterable[str], help: str, default: str = "", field: str = "") -> Setting:
+    """A setting that is one of these words, which its help lists."""
+    words = tuple(map(str, choices))
+    return Setting(name, one_of(*words), help, default, metavar="|".join(words), field=field)
+
+
+def flag(name: str, help: str) -> Setting:
+    """A setting that is given without a value."""
+    return Setting(name, parse_flag, help, is_flag=True)

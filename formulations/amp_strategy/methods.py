@@ -7,7 +7,7 @@ from formulations.amp_strategy.definition.plan import Degrees, StrategyPlan
 from formulations.amp_strategy.definition.problem import strategies
 from formulations.amp_strategy.definition.quantities import DEGREES, VOCABULARY
 from formulations.amp_strategy.paper.classes import classes, num_arcs, possible
-from formulations.contract.family import Claim, Method, lazy, modelled
+from formulations.contract.family import Claim, Method, declarative, lazy
 from formulations.contract.quantities import names
 from formulations.layer_assignment.methods import JOINT_LAYERS, PROGRAM_STATES, program_states
 from instances.parameters import Setting, parse_count
@@ -116,22 +116,22 @@ METHODS: tuple[Method[AmpInstance, StrategyPlan], ...] = (
         _code.exact.solve,
         _EXHAUSTIBLE,
     ),
-    Method(
-        name="cpsat",
-        claim=Claim.EXACT,
-        source="all strategies in one model: chosen degrees, order-encoded cuts, CP-SAT",
-        **modelled(_code.models.cpsat, "cpsat"),
-        honours=names(VOCABULARY),
+    declarative(
+        "cpsat",
+        "all strategies in one model: chosen degrees, order-encoded cuts, CP-SAT",
+        _code.models.cpsat,
+        "cpsat",
+        VOCABULARY,
         supports=lambda instance: _at_most(instance, _cpsat_terms, _CPSAT_TERMS, "terms"),
         limits=f"{_MODEL_LAYERS:,} layers, {_CPSAT_TERMS:,} terms (stages times layers of strategies), and {_TILED}",
         effort=lambda instance: 1e6 * sum(_cpsat_terms(instance, each) for each in possible(instance)),
     ),
-    Method(
-        name="milp",
-        claim=Claim.EXACT,
-        source="all strategies in one model: a path of stages for each, Pyomo and HiGHS",
-        **modelled(_code.models.milp, "highs"),
-        honours=names(VOCABULARY),
+    declarative(
+        "milp",
+        "all strategies in one model: a path of stages for each, Pyomo and HiGHS",
+        _code.models.milp,
+        "highs",
+        VOCABULARY,
         supports=lambda instance: _at_most(instance, _milp_arcs, _MILP_ARCS, "arcs"),
         limits=f"{_MODEL_LAYERS:,} layers, {_MILP_ARCS:,} arcs (ends of all stages of all strategies), and {_TILED}",
         effort=lambda instance: 1e5 * sum(_milp_arcs(instance, each) for each in possible(instance)),

@@ -14,7 +14,7 @@ from formulations.contract.clock import Clock
 from formulations.contract.figures.plan_figures import Breakdown
 from formulations.contract.inner_problems import Inside
 from formulations.contract.instance_space import InstanceSpace
-from formulations.contract.quantities import Quantity, unknown_to, unmet
+from formulations.contract.quantities import Quantity, names, unknown_to, unmet
 from formulations.contract.violation import Violation as Violation
 from formulations.contract.what_if import Questions
 from instances.errors import InstanceError, closest, expect
@@ -164,9 +164,22 @@ class Method(Generic[Instance, Plan]):
         self.prepare()
 
 
-def modelled(model: "Lazy", backend: str) -> dict[str, Any]:
-    """What a `Method` has of a model's module, which has ``solve`` and ``model_of``."""
-    return {"solve": model.solve, "backend": backend, "build": model.model_of}
+def exact(name: str, source: str, solve: Callable[..., Answer[Any]], **others: Any) -> Method[Any, Any]:
+    """A method whose plan is optimal when it runs to its end."""
+    return Method(name, Claim.EXACT, source, solve, **others)
+
+
+def heuristic(name: str, source: str, solve: Callable[..., Answer[Any]], **others: Any) -> Method[Any, Any]:
+    """A method that claims nothing of its plan."""
+    return Method(name, Claim.HEURISTIC, source, solve, **others)
+
+
+def declarative(
+    name: str, source: str, model: "Lazy", backend: str, honours: Iterable[Quantity], **others: Any
+) -> Method[Any, Any]:
+    """An exact method by its model's module, which has ``solve`` and ``model_of``; it honours these."""
+    parts = {"backend": backend, "build": model.model_of, "honours": names(honours)}
+    return exact(name, source, model.solve, **parts, **others)
 
 
 @dataclass(frozen=True)

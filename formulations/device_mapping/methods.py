@@ -1,11 +1,10 @@
 """The methods of device mapping: what they claim, where they come from, when they apply, and the choice."""
 
-from formulations.contract.family import Claim, Method, lazy, modelled
-from formulations.contract.quantities import names
+from formulations.contract.family import Method, declarative, exact, heuristic, lazy
 from formulations.device_mapping.definition.plan import Mapping
 from formulations.device_mapping.definition.quantities import VOCABULARY
 from formulations.device_mapping.definition.settings import Instance
-from instances.parameters import Setting, one_of, parse_amount, parse_count, parse_search_timeout, within
+from instances.parameters import Setting, choice, parse_amount, parse_count, parse_search_timeout, within
 from solvers.outcome import Limits
 
 _code = lazy("formulations.device_mapping")
@@ -45,55 +44,49 @@ _TARGETS = Setting(
 )
 #: The text names neither order (`paper.ORDERS`, `paper.DEVICE_ORDERS`).
 _ORDERS = (
-    Setting(
+    choice(
         "order",
-        one_of("auto", "replica-major", "stage-major", "longest-ring-first"),
+        ("auto", "replica-major", "stage-major", "longest-ring-first"),
         "which stage replica a search assigns next; auto: stage-major where rings count, else replica-major",
-        metavar="auto|replica-major|stage-major|longest-ring-first",
         default="auto",
     ),
-    Setting(
+    choice(
         "device-order",
-        one_of("adjacent", "number"),
+        ("adjacent", "number"),
         "which device a search tries first: the fastest link to the node before, or the least number",
-        metavar="adjacent|number",
         default="adjacent",
     ),
 )
 
 METHODS: tuple[Method[Instance, Mapping], ...] = (
-    Method(
-        name="consecutive",
-        claim=Claim.HEURISTIC,
-        source="Parmesan, section 7: consecutive mapping, the replicas of a stage together",
-        solve=_code.annealing.baselines.solve_consecutive,
+    heuristic(
+        "consecutive",
+        "Parmesan, section 7: consecutive mapping, the replicas of a stage together",
+        _code.annealing.baselines.solve_consecutive,
     ),
-    Method(
-        name="consecutive-pipeline-first",
-        claim=Claim.HEURISTIC,
-        source="Parmesan, section 7: p2p-first, the stages of a replica together",
-        solve=_code.annealing.baselines.solve_pipeline_first,
+    heuristic(
+        "consecutive-pipeline-first",
+        "Parmesan, section 7: p2p-first, the stages of a replica together",
+        _code.annealing.baselines.solve_pipeline_first,
     ),
     *(
-        Method(name=f"{policy}-first", claim=Claim.HEURISTIC, source=f"DAPPLE, {policy} first: {says}", solve=solve)
+        heuristic(f"{policy}-first", f"DAPPLE, {policy} first: {says}", solve)
         for policy, says, solve in (
             ("fresh", "a stage begins on unused machines", _code.annealing.policies.solve_fresh_first),
             ("append", "a stage fills the machines in use", _code.annealing.policies.solve_append_first),
             ("scatter", "a stage takes of all machines in use in turn", _code.annealing.policies.solve_scatter_first),
         )
     ),
-    Method(
-        name="random",
-        claim=Claim.HEURISTIC,
-        source="Parmesan, section 5.2: the best of some random mappings",
-        solve=_code.annealing.baselines.solve_random,
+    heuristic(
+        "random",
+        "Parmesan, section 5.2: the best of some random mappings",
+        _code.annealing.baselines.solve_random,
         options=(Setting("mappings", parse_count, "number of random mappings", metavar="N", default="100"),),
     ),
-    Method(
-        name="parmesan",
-        claim=Claim.HEURISTIC,
-        source="Parmesan, Algorithms 1 and 2, with batches of targets and timeouts",
-        solve=_code.paper.solve,
+    heuristic(
+        "parmesan",
+        "Parmesan, Algorithms 1 and 2, with batches of targets and timeouts",
+        _code.paper.solve,
         options=(
             Setting(
                 "search-timeout",
@@ -114,21 +107,19 @@ METHODS: tuple[Method[Instance, Mapping], ...] = (
         ),
         threads=True,
     ),
-    Method(
-        name="parmesan-no-timeout",
-        claim=Claim.EXACT,
-        source="Parmesan, Algorithms 1 and 2 as Appendix A.3 proves them optimal: every search comes to its end",
-        solve=_code.paper.solve_without_timeout,
+    exact(
+        "parmesan-no-timeout",
+        "Parmesan, Algorithms 1 and 2 as Appendix A.3 proves them optimal: every search comes to its end",
+        _code.paper.solve_without_timeout,
         supports=_index_rings,
         limits="all but free rings of more than three replicas under the full objective",
         options=(_TARGETS, *_ORDERS),
         threads=True,
     ),
-    Method(
-        name="anneal",
-        claim=Claim.HEURISTIC,
-        source="swaps of devices towards falling targets (compiled)",
-        solve=_code.annealing.near.solve,
+    heuristic(
+        "anneal",
+        "swaps of devices towards falling targets (compiled)",
+        _code.annealing.near.solve,
         options=(
             Setting(
                 "levels",
@@ -140,35 +131,33 @@ METHODS: tuple[Method[Instance, Mapping], ...] = (
         ),
         threads=True,
     ),
-    Method(
-        name="bounds",
-        claim=Claim.HEURISTIC,
-        source="bottleneck assignment, arc consistency, cores and components, groups (its plan is consecutive)",
-        solve=_code.models.all_bounds.solve,
+    heuristic(
+        "bounds",
+        "bottleneck assignment, arc consistency, cores and components, groups (its plan is consecutive)",
+        _code.models.all_bounds.solve,
         threads=True,
     ),
-    Method(
-        name="exact",
-        claim=Claim.EXACT,
-        source="bounds, annealing and CP-SAT models of targets, until the best plan meets the best bound",
-        solve=_code.exact.solve,
+    exact(
+        "exact",
+        "bounds, annealing and CP-SAT models of targets, until the best plan meets the best bound",
+        _code.exact.solve,
         effort=lambda instance: 1e6 * instance.num_devices,
         threads=True,
     ),
-    Method(
-        name="cpsat",
-        claim=Claim.EXACT,
-        source="devices of stage replicas and classes of bandwidth, CP-SAT",
-        **modelled(_code.models.cpsat, "cpsat"),
-        honours=names(VOCABULARY),
+    declarative(
+        "cpsat",
+        "devices of stage replicas and classes of bandwidth, CP-SAT",
+        _code.models.cpsat,
+        "cpsat",
+        VOCABULARY,
         effort=lambda instance: 1e6 * instance.num_devices,
     ),
-    Method(
-        name="milp",
-        claim=Claim.EXACT,
-        source="places of stage replicas and classes of bandwidth, by targets beyond a few devices, Pyomo and HiGHS",
-        **modelled(_code.models.milp, "highs"),
-        honours=names(VOCABULARY),
+    declarative(
+        "milp",
+        "places of stage replicas and classes of bandwidth, by targets beyond a few devices, Pyomo and HiGHS",
+        _code.models.milp,
+        "highs",
+        VOCABULARY,
         supports=_fits_milp,
         limits=f"at most {_MILP_ARCS:,} arcs: links of replicas and devices, times devices squared",
         effort=lambda instance: 1e4 * _milp_arcs(instance),

@@ -1,6 +1,6 @@
 """The methods of flushed partitioning: what they claim, where they come from, when they apply, and the choice."""
 
-from formulations.contract.family import Claim, Method, lazy, modelled
+from formulations.contract.family import Method, declarative, exact, lazy
 from formulations.contract.quantities import names
 from formulations.flushed_partitioning.definition.quantities import VOCABULARY
 from formulations.stage_partitioning.definition.plan import StagePlan
@@ -59,76 +59,74 @@ def _assignment_supports(instance: FlushedInstance) -> str | None:
 
 
 METHODS: tuple[Method[FlushedInstance, StagePlan], ...] = (
-    Method(
-        name="labels",
-        claim=Claim.EXACT,
-        source="Piper's recursion with the pipeline's depth in its state (section 6); made for this project",
-        solve=_code.exact.labels.solve,
+    exact(
+        "labels",
+        "Piper's recursion with the pipeline's depth in its state (section 6); made for this project",
+        _code.exact.labels.solve,
         supports=supports,
         limits=f"objective formula, {MAX_DOWNSETS:,} downsets (fewer if memory is short), TMPCs of equal weights",
         effort=_code.exact.effort.effort,
         threads=True,
     ),
-    Method(
-        name="best-first",
-        claim=Claim.EXACT,
-        source="plans in the order of a bound on their iteration, each simulated; made for this project",
-        solve=_code.exact.iteration.solve,
+    exact(
+        "best-first",
+        "plans in the order of a bound on their iteration, each simulated; made for this project",
+        _code.exact.iteration.solve,
         supports=_code.exact.effort.simulated_supports,
         honours=names(VOCABULARY),
         limits=f"objective iteration, graphs of at most {MAX_SIMULATED_DOWNSETS:,} downsets, TMPCs of equal weights",
         effort=_code.exact.effort.effort,
     ),
-    Method(
-        name="cpsat",
-        claim=Claim.EXACT,
-        source="path of blocks with the pipeline's depth in CP-SAT, made for this project",
-        **modelled(_code.models.cpsat, "cpsat"),
-        honours=names(VOCABULARY),
+    declarative(
+        "cpsat",
+        "path of blocks with the pipeline's depth in CP-SAT, made for this project",
+        _code.models.cpsat,
+        "cpsat",
+        VOCABULARY,
         supports=_assignment_supports,
         too_large=lambda instance: blocks_too_large(instance.flat),
         limits=f"objective formula, {BLOCKS}, one network",
         effort=lambda instance: blocks_effort(instance.flat),
     ),
-    Method(
-        name="cpsat-orders",
-        claim=Claim.EXACT,
-        source="path of blocks, and when each pass of the schedule's orders ends, in CP-SAT; made for this project",
-        **modelled(_code.models.cpsat_orders, "cpsat"),
-        honours=names(VOCABULARY),
+    declarative(
+        "cpsat-orders",
+        "path of blocks, and when each pass of the schedule's orders ends, in CP-SAT; made for this project",
+        _code.models.cpsat_orders,
+        "cpsat",
+        VOCABULARY,
         supports=_code.exact.effort.passes_supports,
         too_large=_code.exact.effort.passes_too_many,
         limits=f"objective iteration, chains, {BLOCKS}, one network",
         effort=lambda instance: blocks_effort(instance.flat),
     ),
-    Method(
-        name="milp",
-        claim=Claim.EXACT,
-        source="path of blocks with the pipeline's depth in Pyomo and HiGHS, made for this project",
-        **modelled(_code.models.milp, "highs"),
-        honours=names(VOCABULARY),
+    declarative(
+        "milp",
+        "path of blocks with the pipeline's depth in Pyomo and HiGHS, made for this project",
+        _code.models.milp,
+        "highs",
+        VOCABULARY,
         supports=_assignment_supports,
         too_large=lambda instance: blocks_too_large(instance.flat),
         limits=f"objective formula, {BLOCKS}, one network",
         effort=lambda instance: 3.0 * blocks_effort(instance.flat),
     ),
-    Method(
-        name="cpsat-columns",
-        claim=Claim.EXACT,
-        source="a path of priced stages in CP-SAT, made for this project",
-        **modelled(_code.models.cpsat_columns, "cpsat"),
-        honours=names(VOCABULARY),
+    declarative(
+        "cpsat-columns",
+        "a path of priced stages in CP-SAT, made for this project",
+        _code.models.cpsat_columns,
+        "cpsat",
+        VOCABULARY,
         supports=_code.exact.effort.columns_supports,
         limits=_COLUMNS,
         effort=lambda instance: columns_effort(instance.flat),
         shares=PRICES,
     ),
-    Method(
-        name="milp-columns",
-        claim=Claim.EXACT,
-        source="a path of priced stages in Pyomo and HiGHS, made for this project",
-        **modelled(_code.models.milp_columns, "highs"),
-        honours=names(VOCABULARY),
+    declarative(
+        "milp-columns",
+        "a path of priced stages in Pyomo and HiGHS, made for this project",
+        _code.models.milp_columns,
+        "highs",
+        VOCABULARY,
         supports=_code.exact.effort.columns_supports,
         limits=_COLUMNS,
         effort=lambda instance: columns_effort(instance.flat),

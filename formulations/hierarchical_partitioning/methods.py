@@ -1,6 +1,6 @@
 """The methods of hierarchical partitioning: what they claim, where they come from, when they apply, and the choice."""
 
-from formulations.contract.family import Claim, Method, lazy, modelled
+from formulations.contract.family import Method, declarative, exact, heuristic, lazy
 from formulations.contract.quantities import names
 from formulations.hierarchical_partitioning.definition.plan import HierarchicalPlan
 from formulations.hierarchical_partitioning.definition.quantities import VOCABULARY
@@ -28,7 +28,9 @@ MAX_CELLS, MAX_STEPS = 5e7, 3e10
 MAX_TERMS = 200_000
 
 #: What a plan's superstages decide without what is inside of them, which the columns price.
-_OF_SUPERSTAGES = frozenset({"num_superstages", "num_machines", "superstage_of", "same_superstage"})
+_OF_SUPERSTAGES = [
+    each for each in VOCABULARY if each.name in ("num_superstages", "num_machines", "superstage_of", "same_superstage")
+]
 _COLUMNS = (
     f"objective steady, graphs of at most {MAX_DOWNSETS} downsets with at most {MAX_CELLS:.0e} superstages to be priced"
 )
@@ -49,83 +51,78 @@ def choose(instance: HierarchicalInstance, _limits: Limits, _exact: bool) -> tup
 
 
 METHODS: tuple[Method[HierarchicalInstance, HierarchicalPlan], ...] = (
-    Method(
-        name="piper-hierarchical",
-        claim=Claim.EXACT,
-        source="Piper, Appendix E: recursion over superstages and their splits inside a machine, exact knapsacks",
-        solve=_code.paper.solve,
+    exact(
+        "piper-hierarchical",
+        "Piper, Appendix E: recursion over superstages and their splits inside a machine, exact knapsacks",
+        _code.paper.solve,
         supports=_code.effort.supports,
         limits=f"objective steady, {LISTED}, downsets times sums of data-parallel degrees at most {MAX_LABELS:,}",
         effort=_code.effort.effort,
         only_at_end=True,
     ),
-    Method(
-        name="piper-levels",
-        claim=Claim.HEURISTIC,
-        source="Piper, Appendix E: recursion as printed, on any number of levels, with the knapsack of section 4",
-        solve=_code.levels.solve,
+    heuristic(
+        "piper-levels",
+        "Piper, Appendix E: recursion as printed, on any number of levels, with the knapsack of section 4",
+        _code.levels.solve,
         supports=_code.effort.levels_supports,
         limits=_LEVELS,
         effort=_code.effort.levels_effort,
         options=(KNAPSACK,),
         only_at_end=True,
     ),
-    Method(
-        name="piper-levels-exact-knapsack",
-        claim=Claim.EXACT,
-        source="Piper, Appendix E: recursion as printed, on any number of levels, with exact knapsacks",
-        solve=_code.levels.solve_exact_knapsack,
+    exact(
+        "piper-levels-exact-knapsack",
+        "Piper, Appendix E: recursion as printed, on any number of levels, with exact knapsacks",
+        _code.levels.solve_exact_knapsack,
         supports=_code.effort.levels_supports,
         limits=_LEVELS,
         effort=_code.effort.levels_effort,
         only_at_end=True,
     ),
-    Method(
-        name="pipedream-recursion",
-        claim=Claim.HEURISTIC,
-        source="PipeDream's release, by its own costs: stages of machines, and of each machine the stages inside",
-        solve=_code.pipedream.solve,
+    heuristic(
+        "pipedream-recursion",
+        "PipeDream's release, by its own costs: stages of machines, and of each machine the stages inside",
+        _code.pipedream.solve,
         supports=lambda instance: _code.effort.states_another_clock(instance, levels=True),
         limits="objective steady",
         options=(SYNC,),
     ),
-    Method(
-        name="best-first",
-        claim=Claim.EXACT,
-        source="plans in the order of a bound on their iteration, each simulated; made for this project",
-        solve=_code.iteration.solve,
+    exact(
+        "best-first",
+        "plans in the order of a bound on their iteration, each simulated; made for this project",
+        _code.iteration.solve,
         supports=_code.effort.simulated_supports,
         honours=names(VOCABULARY),
         limits=f"objective iteration, two levels, few passes, at most {MAX_DOWNSETS} downsets, TMPCs of equal weights",
         effort=_code.effort.simulated_effort,
     ),
-    Method(
-        name="cpsat",
-        claim=Claim.EXACT,
-        source="direct assignment model in CP-SAT, made for this project",
-        **modelled(_code.models.cpsat, "cpsat"),
-        honours=names(VOCABULARY),
+    declarative(
+        "cpsat",
+        "direct assignment model in CP-SAT, made for this project",
+        _code.models.cpsat,
+        "cpsat",
+        VOCABULARY,
         supports=_code.effort.model_supports,
         limits=f"objective steady, instances whose model has at most {MAX_TERMS:,} terms",
         effort=_code.effort.model_effort,
     ),
-    Method(
-        name="cpsat-columns",
-        claim=Claim.EXACT,
-        source="a path of priced superstages in CP-SAT, made for this project",
-        **modelled(_code.models.cpsat_columns, "cpsat"),
-        honours=_OF_SUPERSTAGES,
+    declarative(
+        "cpsat-columns",
+        "a path of priced superstages in CP-SAT, made for this project",
+        _code.models.cpsat_columns,
+        "cpsat",
+        _OF_SUPERSTAGES,
         supports=_code.effort.columns_supports,
         limits=_COLUMNS,
         effort=_code.effort.columns_effort,
         shares=PRICES,
     ),
-    Method(
-        name="milp-columns",
-        claim=Claim.EXACT,
-        source="a path of priced superstages in Pyomo and HiGHS, made for this project",
-        **modelled(_code.models.milp_columns, "highs"),
-        honours=_OF_SUPERSTAGES,
+    declarative(
+        "milp-columns",
+        "a path of priced superstages in Pyomo and HiGHS, made for this project",
+        _code.models.milp_columns,
+        "highs",
+        _OF_SUPERSTAGES,
         supports=_code.effort.columns_supports,
         limits=_COLUMNS,
         effort=_code.effort.columns_effort,

@@ -2,8 +2,7 @@
 
 from collections.abc import Callable
 
-from formulations.contract.family import Claim, Method, lazy, modelled
-from formulations.contract.quantities import names
+from formulations.contract.family import Method, declarative, exact, heuristic, lazy
 from formulations.layer_assignment.definition.plan import LayerPlan
 from formulations.layer_assignment.definition.quantities import VOCABULARY
 from formulations.layer_assignment.definition.settings import Instance
@@ -78,83 +77,72 @@ def _program_states(instance: Instance) -> float:
 _fits_program = _at_most(_program_states, PROGRAM_STATES, "states of the published program")
 
 METHODS: tuple[Method[Instance, LayerPlan], ...] = (
-    Method(
-        name="amp",
-        claim=Claim.HEURISTIC,
-        source="AMP, section 6.4 (optimal where no all-reduce is declared)",
-        solve=_code.paper.solve_amp,
+    heuristic(
+        "amp",
+        "AMP, section 6.4 (optimal where no all-reduce is declared)",
+        _code.paper.solve_amp,
         supports=_fits_program,
         limits=f"at most {PROGRAM_STATES:,.0f} states of the published program: half of stages times layers cubed",
         effort=lambda instance: _program_states(instance) * instance.num_layers,
         only_at_end=True,
     ),
-    Method(
-        name="amp-released",
-        claim=Claim.HEURISTIC,
-        source="AMP's released program, which forgets a cost of the best plan so far (reconstructed)",
-        solve=_code.paper.solve_released,
+    heuristic(
+        "amp-released",
+        "AMP's released program, which forgets a cost of the best plan so far (reconstructed)",
+        _code.paper.solve_released,
         supports=_fits_program,
         limits=f"at most {PROGRAM_STATES:,.0f} states of the published program: half of stages times layers cubed",
         effort=lambda instance: _program_states(instance) * instance.num_layers,
         only_at_end=True,
     ),
-    Method(
-        name="exact",
-        claim=Claim.EXACT,
-        source="sweep over thresholds with sliding windows, without an all-reduce",
-        solve=_code.exact.solve,
+    exact(
+        "exact",
+        "sweep over thresholds with sliding windows, without an all-reduce",
+        _code.exact.solve,
         supports=_plain,
         limits=f"at most {_EXACT_STEPS:,.0f} pairs of stage and layer, without an all-reduce",
         effort=lambda instance: 100.0 * _stage_layers(instance),
     ),
-    Method(
-        name="exact-joint",
-        claim=Claim.EXACT,
-        source="the same sweep inside one over the all-reduce",
-        solve=_code.exact.solve,
+    exact(
+        "exact-joint",
+        "the same sweep inside one over the all-reduce",
+        _code.exact.solve,
         supports=_joint,
         limits=f"at most {_EXACT_STEPS:,.0f} pairs of stage and layer; with an all-reduce {JOINT_LAYERS:,} layers",
         effort=lambda instance: 2000.0 * _stage_layers(instance),
     ),
-    Method(
-        name="cpsat",
-        claim=Claim.EXACT,
-        source="order-encoded cuts, CP-SAT",
-        **modelled(_code.models.cpsat, "cpsat"),
-        honours=names(VOCABULARY),
+    declarative(
+        "cpsat",
+        "order-encoded cuts, CP-SAT",
+        _code.models.cpsat,
+        "cpsat",
+        VOCABULARY,
         supports=_cpsat,
         limits=f"at most {_PATH_PAIRS:,} pairs of stage and layer; with an all-reduce or requirements "
         f"{_MODEL_BOOLEANS:,}",
         effort=lambda instance: 1e5 * _stage_layers(instance),
     ),
-    Method(
-        name="milp",
-        claim=Claim.EXACT,
-        source="path of stages, Pyomo and HiGHS",
-        **modelled(_code.models.milp, "highs"),
-        honours=names(VOCABULARY),
+    declarative(
+        "milp",
+        "path of stages, Pyomo and HiGHS",
+        _code.models.milp,
+        "highs",
+        VOCABULARY,
         supports=_milp,
         limits=f"at most {_PATH_PAIRS:,} pairs of stage and layer; with an all-reduce or requirements {_MODEL_ARCS:,} "
         "arcs: half of stages times layers squared",
         effort=lambda instance: 1e5 * _arcs(instance),
     ),
-    Method(
-        name="uniform",
-        claim=Claim.HEURISTIC,
-        source="the same number of layers everywhere",
-        solve=_code.paper.solve_uniform,
+    heuristic("uniform", "the same number of layers everywhere", _code.paper.solve_uniform),
+    heuristic(
+        "megatron",
+        "equal blocks split evenly, head and tail at the ends (AMP, Tables 6 and 8)",
+        _code.paper.solve_megatron,
     ),
-    Method(
-        name="megatron",
-        claim=Claim.HEURISTIC,
-        source="equal blocks split evenly, head and tail at the ends (AMP, Tables 6 and 8)",
-        solve=_code.paper.solve_megatron,
-    ),
-    Method(
-        name="parameters",
-        claim=Claim.HEURISTIC,
-        source="stages balanced by parameters",
-        solve=_code.paper.solve_parameters,
+    heuristic(
+        "parameters",
+        "stages balanced by parameters",
+        _code.paper.solve_parameters,
         supports=lambda instance: None if instance.parameters else "the layers' parameters are unknown",
         limits="instances whose layers declare their parameters",
     ),

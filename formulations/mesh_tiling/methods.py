@@ -2,8 +2,7 @@
 
 from collections.abc import Callable
 
-from formulations.contract.family import Claim, Method, lazy, modelled
-from formulations.contract.quantities import names
+from formulations.contract.family import Method, declarative, heuristic, lazy
 from formulations.mesh_tiling.definition.plan import TilingPlan
 from formulations.mesh_tiling.definition.quantities import VOCABULARY
 from instances.parameters import Setting, parse_count
@@ -50,31 +49,30 @@ def _limits(most_places: int, most_pairs: int) -> str:
 _cpsat_fits = _fits(_CPSAT_PLACES, _CPSAT_PAIRS)
 
 METHODS: tuple[Method[MeshInstance, TilingPlan], ...] = (
-    Method(
-        name="cpsat",
-        claim=Claim.EXACT,
-        source="exact cover, the order as an Euler walk through kinds of tiles, CP-SAT",
-        **modelled(_code.models.cpsat, "cpsat"),
-        honours=names(VOCABULARY),
+    declarative(
+        "cpsat",
+        "exact cover, the order as an Euler walk through kinds of tiles, CP-SAT",
+        _code.models.cpsat,
+        "cpsat",
+        VOCABULARY,
         supports=_cpsat_fits,
         limits=_limits(_CPSAT_PLACES, _CPSAT_PAIRS),
         effort=lambda instance: 1e5 * (_places(instance) + (_kinds(instance) ** 2 if instance.ordered else 0)),
     ),
-    Method(
-        name="milp",
-        claim=Claim.EXACT,
-        source="exact cover, the order as an Euler walk with a flow to each kind, Pyomo and HiGHS",
-        **modelled(_code.models.milp, "highs"),
-        honours=names(VOCABULARY),
+    declarative(
+        "milp",
+        "exact cover, the order as an Euler walk with a flow to each kind, Pyomo and HiGHS",
+        _code.models.milp,
+        "highs",
+        VOCABULARY,
         supports=_fits(_MILP_PLACES, _MILP_PAIRS),
         limits=_limits(_MILP_PLACES, _MILP_PAIRS),
         effort=lambda instance: 1e6 * (_places(instance) + (_kinds(instance) ** 3 if instance.ordered else 0)),
     ),
-    Method(
-        name="sa",
-        claim=Claim.HEURISTIC,
-        source="AMP, section 6.3, Algorithm 2 (its placements alone)",
-        solve=_code.paper.solve,
+    heuristic(
+        "sa",
+        "AMP, section 6.3, Algorithm 2 (its placements alone)",
+        _code.paper.solve,
         options=(Setting("iterations", parse_count, "number of random tilings", metavar="N", default="1000"),),
         effort=lambda instance: 1e6 * _places(instance),
     ),

@@ -2,8 +2,7 @@
 
 from functools import partial
 
-from formulations.contract.family import Claim, Method, lazy
-from formulations.contract.quantities import names
+from formulations.contract.family import Method, declarative, exact, heuristic, lazy
 from formulations.microbatch_schedule.definition.plan import SchedulePlan
 from formulations.microbatch_schedule.definition.quantities import VOCABULARY
 from formulations.microbatch_schedule.heuristics.known_orders import refusal
@@ -53,87 +52,76 @@ def _one_stage_each(instance: ScheduleInstance) -> str | None:
 
 
 METHODS: tuple[Method[ScheduleInstance, SchedulePlan], ...] = (
-    Method(
-        name="exact",
-        claim=Claim.EXACT,
-        source="bounds, best-of, then CP-SAT for what they leave open; made for this project",
-        solve=_code.exact.solve,
+    exact(
+        "exact",
+        "bounds, best-of, then CP-SAT for what they leave open; made for this project",
+        _code.exact.solve,
         effort=lambda instance: 1e4 * instance.num_passes,
         threads=True,
     ),
-    Method(
-        name="cpsat",
-        claim=Claim.EXACT,
-        source="intervals on stages, CP-SAT",
-        solve=_code.models.cpsat.solve,
-        backend="cpsat",
-        build=_code.models.cpsat.model_of,
-        honours=names(VOCABULARY),
+    declarative(
+        "cpsat",
+        "intervals on stages, CP-SAT",
+        _code.models.cpsat,
+        "cpsat",
+        VOCABULARY,
         supports=_cpsat_fits,
         limits=f"at most {_CPSAT_PASSES:,} passes",
         effort=lambda instance: 1e4 * instance.num_passes,
     ),
-    Method(
-        name="milp",
-        claim=Claim.EXACT,
-        source="starts and an order for each pair of passes, Pyomo and HiGHS",
-        solve=_code.models.milp.solve,
-        backend="highs",
-        build=_code.models.milp.model_of,
-        honours=names(VOCABULARY),
+    declarative(
+        "milp",
+        "starts and an order for each pair of passes, Pyomo and HiGHS",
+        _code.models.milp,
+        "highs",
+        VOCABULARY,
         supports=_milp_fits,
         limits=f"at most {_MILP_PAIRS:,} pairs of passes to order",
         effort=lambda instance: 1e6 * _pairs(instance),
     ),
-    Method(
-        name="greedy",
-        claim=Claim.HEURISTIC,
-        source="GraphPipe, section 6, ScheduleTask",
-        solve=_code.heuristics.orders.greedy,
+    heuristic(
+        "greedy",
+        "GraphPipe, section 6, ScheduleTask",
+        _code.heuristics.orders.greedy,
         effort=lambda instance: 10 * instance.num_passes,
     ),
-    Method(
-        name="1f1b",
-        claim=Claim.HEURISTIC,
-        source="GraphPipe, section 6, synchronous 1F1B on graphs",
-        solve=_code.heuristics.orders.one_f_one_b,
+    heuristic(
+        "1f1b",
+        "GraphPipe, section 6, synchronous 1F1B on graphs",
+        _code.heuristics.orders.one_f_one_b,
         supports=_one_stage_each,
         limits="one stage on each device",
         effort=lambda instance: 10 * instance.num_passes,
     ),
-    Method(
-        name="kfkb",
-        claim=Claim.HEURISTIC,
-        source="GraphPipe, Appendix A.1",
-        solve=_code.heuristics.orders.own_kfkb,
+    heuristic(
+        "kfkb",
+        "GraphPipe, Appendix A.1",
+        _code.heuristics.orders.own_kfkb,
         supports=_one_stage_each,
         limits="one stage on each device",
         effort=lambda instance: 10 * instance.num_passes,
     ),
-    Method(
-        name="best-of",
-        claim=Claim.HEURISTIC,
-        source="the published schedules, repaired, and exchanges along critical paths; made for this project",
-        solve=_code.heuristics.best_of.solve,
+    heuristic(
+        "best-of",
+        "the published schedules, repaired, and exchanges along critical paths; made for this project",
+        _code.heuristics.best_of.solve,
         effort=lambda instance: 1e3 * instance.num_passes,
     ),
     *(
-        Method(
-            name=name,
-            claim=Claim.HEURISTIC,
-            source=source,
-            solve=getattr(_code.heuristics.known_orders, name.replace("-", "_")),
+        heuristic(
+            name,
+            source,
+            getattr(_code.heuristics.known_orders, name.replace("-", "_")),
             supports=partial(refusal, name=name),
             limits="chains of one micro-batch size, on the devices of the schedule",
             effort=lambda instance: 10 * instance.num_passes,
         )
         for name, source in _SOURCES.items()
     ),
-    Method(
-        name="zb-auto",
-        claim=Claim.HEURISTIC,
-        source="Qi et al. 2024, section 3.1: the automatic scheduler of zero-bubble pipelines, eight settings tried",
-        solve=_code.heuristics.automatic.zb_auto,
+    heuristic(
+        "zb-auto",
+        "Qi et al. 2024, section 3.1: the automatic scheduler of zero-bubble pipelines, eight settings tried",
+        _code.heuristics.automatic.zb_auto,
         supports=partial(refusal, name="zb-h1"),
         limits="chains of one micro-batch size with split backward passes, a device for each stage",
         effort=lambda instance: 100 * instance.num_passes,

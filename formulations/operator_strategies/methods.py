@@ -3,13 +3,13 @@
 from collections.abc import Callable
 
 from formulations.contract.decisions import brute_force
-from formulations.contract.family import Claim, Method, lazy, modelled
-from formulations.contract.quantities import judge, names
+from formulations.contract.family import Method, declarative, heuristic, lazy
+from formulations.contract.quantities import judge
 from formulations.operator_strategies.definition.plan import StrategyPlan
 from formulations.operator_strategies.definition.problem import evaluate, violations
 from formulations.operator_strategies.definition.quantities import DECISIONS, VOCABULARY
 from formulations.operator_strategies.definition.settings import num_pairs, num_strategies
-from instances.parameters import Setting, count_between, one_of
+from instances.parameters import Setting, choice, count_between
 from instances.problems.operator_strategies import OperatorStrategies
 from solvers.outcome import Limits
 
@@ -42,57 +42,51 @@ def _effort(per_entry: float) -> Callable[[OperatorStrategies], float]:
 
 
 METHODS: tuple[Method[OperatorStrategies, StrategyPlan], ...] = (
-    Method(
-        name="cpsat",
-        claim=Claim.EXACT,
-        source="IOPDDL's problem with dominated strategies left out and costs moved to the nodes, CP-SAT",
-        **modelled(_code.models.cpsat, "cpsat"),
-        honours=names(VOCABULARY),
+    declarative(
+        "cpsat",
+        "IOPDDL's problem with dominated strategies left out and costs moved to the nodes, CP-SAT",
+        _code.models.cpsat,
+        "cpsat",
+        VOCABULARY,
         supports=_fits(_CPSAT_PAIRS),
         limits=f"at most {_CPSAT_PAIRS:,} pairs of strategies of all edges together",
         effort=_effort(1e5),
     ),
-    Method(
-        name="milp",
-        claim=Claim.EXACT,
-        source="reconstructed after Alpa (its linearised edges, on the contest's problem), Pyomo and HiGHS",
-        **modelled(_code.models.milp, "highs"),
-        honours=names(VOCABULARY),
+    declarative(
+        "milp",
+        "reconstructed after Alpa (its linearised edges, on the contest's problem), Pyomo and HiGHS",
+        _code.models.milp,
+        "highs",
+        VOCABULARY,
         supports=_fits(_MILP_PAIRS),
         limits=f"at most {_MILP_PAIRS:,} pairs of strategies of all edges together",
         effort=_effort(1e6),
     ),
-    Method(
-        name="greedy",
-        claim=Claim.HEURISTIC,
-        source="XLA's auto_sharding_solver.cc, SolveGreedy",
-        solve=_code.paper.greedy,
+    heuristic(
+        "greedy",
+        "XLA's auto_sharding_solver.cc, SolveGreedy",
+        _code.paper.greedy,
         options=(
-            Setting(
+            choice(
                 "by",
-                one_of("node-memory", "node-cost"),
+                ("node-memory", "node-cost"),
                 "what each node has least of, whatever its edges cost",
-                metavar="node-memory|node-cost",
                 default="node-memory",
             ),
         ),
         effort=_effort(10),
     ),
-    Method(
-        name="random-path",
-        claim=Claim.HEURISTIC,
-        source="XLA's auto_sharding_solver.cc, SolveRandomPathGreedy",
-        solve=_code.paper.random_path,
-        options=(
-            Setting("path", one_of("edge", "node"), "what is drawn at random", metavar="edge|node", default="edge"),
-        ),
+    heuristic(
+        "random-path",
+        "XLA's auto_sharding_solver.cc, SolveRandomPathGreedy",
+        _code.paper.random_path,
+        options=(choice("path", ("edge", "node"), "what is drawn at random", default="edge"),),
         effort=_effort(1e4),
     ),
-    Method(
-        name="descent",
-        claim=Claim.HEURISTIC,
-        source="made for this project: forced moves, and what follows from them",
-        solve=_code.descent.solve,
+    heuristic(
+        "descent",
+        "made for this project: forced moves, and what follows from them",
+        _code.descent.solve,
         options=(Setting("rounds", count_between(1, 1000), "times that each move is tried", metavar="N", default="3"),),
         effort=_effort(1e4),
     ),

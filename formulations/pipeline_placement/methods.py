@@ -1,10 +1,9 @@
 """The methods of pipeline placement: what they claim, where they come from, when they apply, and the choice."""
 
-from formulations.contract.family import Claim, Method, lazy, modelled
-from formulations.contract.quantities import names
+from formulations.contract.family import Method, declarative, heuristic, lazy
 from formulations.pipeline_placement.definition.plan import PlacementPlan
 from formulations.pipeline_placement.definition.quantities import VOCABULARY
-from instances.parameters import Setting, one_of
+from instances.parameters import choice
 from instances.problems.pipeline_placement import PlacementInstance
 from solvers.outcome import Limits
 
@@ -46,53 +45,49 @@ def choose(instance: PlacementInstance, _limits: Limits, exact: bool) -> tuple[s
 
 _INSTANTIATIONS = ("objective", "auto", "p2p", "allreduce")
 
-INSTANTIATION = Setting(
+INSTANTIATION = choice(
     "instantiation",
-    one_of(*_INSTANTIATIONS),
+    _INSTANTIATIONS,
     "what Algorithm 1 minimises: the instance's own objective, or one of section 5.2's two, auto by its ratio rule",
-    metavar="|".join(_INSTANTIATIONS),
     default="objective",
 )
 
 METHODS: tuple[Method[PlacementInstance, PlacementPlan], ...] = (
-    Method(
-        name="parmesan",
-        claim=Claim.HEURISTIC,
-        source="Parmesan, sections 4 and 5: clustering, dynamic program, refinement, then Algorithm 1",
-        solve=_code.models.two_phase.solve,
+    heuristic(
+        "parmesan",
+        "Parmesan, sections 4 and 5: clustering, dynamic program, refinement, then Algorithm 1",
+        _code.models.two_phase.solve,
         options=(INSTANTIATION,),
         threads=True,
     ),
-    Method(
-        name="decoupled",
-        claim=Claim.HEURISTIC,
-        source="the best partition for the flat network, then its best mapping",
-        solve=_code.models.two_phase.solve_decoupled,
+    heuristic(
+        "decoupled",
+        "the best partition for the flat network, then its best mapping",
+        _code.models.two_phase.solve_decoupled,
         threads=True,
     ),
-    Method(
-        name="turns",
-        claim=Claim.HEURISTIC,
-        source="moves of operators on the links of the mapping and swaps of devices, in turns",
-        solve=_code.models.two_phase.solve_turns,
+    heuristic(
+        "turns",
+        "moves of operators on the links of the mapping and swaps of devices, in turns",
+        _code.models.two_phase.solve_turns,
         threads=True,
     ),
-    Method(
-        name="joint",
-        claim=Claim.EXACT,
-        source="both phases in one CP-SAT model (the future work of Parmesan's conclusion)",
-        **modelled(_code.models.cpsat, "cpsat"),
-        honours=names(VOCABULARY),
+    declarative(
+        "joint",
+        "both phases in one CP-SAT model (the future work of Parmesan's conclusion)",
+        _code.models.cpsat,
+        "cpsat",
+        VOCABULARY,
         supports=supports_joint,
         limits=_JOINT,
         effort=lambda instance: 1e4 * joint_size(instance),
     ),
-    Method(
-        name="milp",
-        claim=Claim.EXACT,
-        source="both phases in one MILP, Pyomo and HiGHS, made for this project",
-        **modelled(_code.models.milp, "highs"),
-        honours=names(VOCABULARY),
+    declarative(
+        "milp",
+        "both phases in one MILP, Pyomo and HiGHS, made for this project",
+        _code.models.milp,
+        "highs",
+        VOCABULARY,
         supports=supports_joint,
         limits=_JOINT,
         effort=lambda instance: 3e4 * joint_size(instance),

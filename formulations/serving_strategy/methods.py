@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from formulations.contract.decisions import brute_force
-from formulations.contract.family import Claim, Method, lazy, modelled
-from formulations.contract.quantities import judge, names
+from formulations.contract.family import Method, declarative, exact, heuristic, lazy
+from formulations.contract.quantities import judge
 from formulations.serving_strategy.definition.plan import ServingPlan
 from formulations.serving_strategy.definition.problem import evaluate, violations
 from formulations.serving_strategy.definition.quantities import DECISIONS, VOCABULARY
@@ -36,30 +36,28 @@ def _num_rows(instance: ServingInstance) -> int:
 
 
 METHODS: tuple[Method[ServingInstance, ServingPlan], ...] = (
-    Method(
-        name="shape-search",
-        claim=Claim.EXACT,
-        source="made for this project: degrees and batches by their bounds, layers by dynamic programming",
-        solve=_code.exact.solve,
+    exact(
+        "shape-search",
+        "made for this project: degrees and batches by their bounds, layers by dynamic programming",
+        _code.exact.solve,
         supports=_fits(num_shapes, _SHAPES),
         limits=f"at most {_SHAPES:,} degrees and batches",
         effort=lambda instance: 1e2 * num_shapes(instance) * len(instance.layers),
     ),
-    Method(
-        name="cpsat",
-        claim=Claim.EXACT,
-        source="made for this project: shapes and ends of stages, CP-SAT",
-        **modelled(_code.models.cpsat, "cpsat"),
-        honours=names(VOCABULARY),
+    declarative(
+        "cpsat",
+        "made for this project: shapes and ends of stages, CP-SAT",
+        _code.models.cpsat,
+        "cpsat",
+        VOCABULARY,
         supports=_fits(_num_rows, _MODEL_ROWS),
         limits=f"at most {_MODEL_ROWS:,} degrees and batches, by kinds of layers",
         effort=lambda instance: 1e4 * _num_rows(instance),
     ),
-    Method(
-        name="vllm-guide",
-        claim=Claim.HEURISTIC,
-        source="vLLM, Parallelism and Scaling; layers as its get_pp_indices; batch reconstructed",
-        solve=_code.guide.solve,
+    heuristic(
+        "vllm-guide",
+        "vLLM, Parallelism and Scaling; layers as its get_pp_indices; batch reconstructed",
+        _code.guide.solve,
         effort=lambda instance: 10.0 * num_shapes(instance),
     ),
     brute_force(DECISIONS, VOCABULARY, evaluate, lambda instance, plan: judge(violations, instance, plan)),

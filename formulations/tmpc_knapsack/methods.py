@@ -2,12 +2,11 @@
 
 from collections.abc import Callable
 
-from formulations.contract.family import Claim, Method, lazy, modelled
-from formulations.contract.quantities import names
+from formulations.contract.family import Method, declarative, exact, heuristic, lazy
 from formulations.tmpc_knapsack.definition.plan import KnapsackPlan
 from formulations.tmpc_knapsack.definition.quantities import VOCABULARY
 from formulations.tmpc_knapsack.definition.settings import num_options
-from instances.parameters import Setting, one_of
+from instances.parameters import choice
 from instances.problems.tmpc_knapsack import KnapsackInstance
 from solvers.outcome import Limits
 
@@ -34,45 +33,37 @@ def _effort(steps_per_option: float) -> Callable[[KnapsackInstance], float]:
 
 
 METHODS: tuple[Method[KnapsackInstance, KnapsackPlan], ...] = (
-    Method(
-        name="piper",
-        claim=Claim.HEURISTIC,
-        source="Piper, section 4 (bang-per-buck)",
-        solve=_code.paper.solve,
+    heuristic(
+        "piper",
+        "Piper, section 4 (bang-per-buck)",
+        _code.paper.solve,
         effort=lambda instance: float(len(instance.nodes) * num_options(instance)),
         options=(
-            Setting(
+            choice(
                 "knapsack",
-                one_of(*_VARIANTS),
+                _VARIANTS,
                 "rerank: as published; sort-once: as released, at most 2 options of a node; truncating: caps the gain",
-                metavar="|".join(_VARIANTS),
                 default="rerank",
             ),
         ),
     ),
-    Method(
-        name="exact",
-        claim=Claim.EXACT,
-        source="expanding core with a Dantzig bound (after Pisinger 1995)",
-        solve=_code.exact.solve,
-        effort=_effort(100),
-    ),
-    Method(
-        name="cpsat",
-        claim=Claim.EXACT,
-        source="multiple-choice knapsack with integer costs, CP-SAT",
-        **modelled(_code.models.cpsat, "cpsat"),
-        honours=names(VOCABULARY),
+    exact("exact", "expanding core with a Dantzig bound (after Pisinger 1995)", _code.exact.solve, effort=_effort(100)),
+    declarative(
+        "cpsat",
+        "multiple-choice knapsack with integer costs, CP-SAT",
+        _code.models.cpsat,
+        "cpsat",
+        VOCABULARY,
         supports=_fits_a_model,
         limits=f"at most {_MODEL_OPTIONS:,} options of all nodes together",
         effort=_effort(1e5),
     ),
-    Method(
-        name="milp",
-        claim=Claim.EXACT,
-        source="multiple-choice knapsack, Pyomo and HiGHS",
-        **modelled(_code.models.milp, "highs"),
-        honours=names(VOCABULARY),
+    declarative(
+        "milp",
+        "multiple-choice knapsack, Pyomo and HiGHS",
+        _code.models.milp,
+        "highs",
+        VOCABULARY,
         supports=_fits_a_model,
         limits=f"at most {_MODEL_OPTIONS:,} options of all nodes together",
         effort=_effort(1e6),

@@ -19,7 +19,7 @@ from instances.generators import amp_experiments, branching, transformer
 from instances.generators.decoder import DECODERS, decoder
 from instances.generators.served import served
 from instances.generators.transformer import Architecture
-from instances.parameters import Setting, count_between, one_of, parse_amount, parse_count, parse_flag
+from instances.parameters import Setting, choice, count_between, flag, parse_amount, parse_count
 from instances.problems import layer_assignment, mesh_tiling, microbatch_schedule
 from instances.problems.amp_strategy import AmpInstance
 from instances.problems.layer_assignment import LayerAssignmentInstance
@@ -42,19 +42,16 @@ def _parameters(model: Architecture) -> tuple[Setting, ...]:
         Setting("parameter-bytes", parse_amount, "bytes of a weight", "2", metavar="BYTES"),
         Setting("gradient-bytes", parse_amount, "bytes of a gradient", "2", metavar="BYTES"),
         Setting("optimizer-bytes", parse_amount, "bytes of optimiser state per parameter", "12", metavar="BYTES"),
-        Setting(
+        choice(
             "memory-scheme",
-            one_of("2bw", "pipedream"),
+            ("2bw", "pipedream"),
             "2bw: two versions of the weights; pipedream: one for each micro-batch in flight",
             "2bw",
-            metavar="2bw|pipedream",
         ),
-        Setting("forward-only", parse_flag, "inference: no backward pass, nothing to synchronise", is_flag=True),
-        Setting(
+        flag("forward-only", "inference: no backward pass, nothing to synchronise"),
+        flag(
             "published-conventions",
-            parse_flag,
             "count memory as Piper's released profile: one byte per parameter, no gradients, no optimiser state",
-            is_flag=True,
         ),
     )
 
@@ -73,12 +70,9 @@ _BOOKS = ("parameter_bytes", "gradient_bytes", "optimizer_bytes")
 
 #: What a GPT may choose besides.
 _CHOICES = (
-    Setting("sequence-parallel", parse_flag, "tensor-parallel devices may share sequences", is_flag=True),
-    Setting(
-        "keep-probabilities",
-        parse_flag,
-        "no flash attention: probabilities are kept, and the attention's core may be recomputed",
-        is_flag=True,
+    flag("sequence-parallel", "tensor-parallel devices may share sequences"),
+    flag(
+        "keep-probabilities", "no flash attention: probabilities are kept, and the attention's core may be recomputed"
     ),
 )
 
@@ -156,9 +150,7 @@ def _decoder(name: str) -> Entry:
 
     wanted = ("layers", "sequence-length", "microbatch-size")
     settings = tuple(each for each in _parameters(of.sizes) if each.name in wanted)
-    settings += (
-        Setting("dtype", one_of("bf16", "fp8"), "fp8: of products with weights of layers", metavar="bf16|fp8"),
-    )
+    settings += (choice("dtype", ("bf16", "fp8"), "fp8: of products with weights of layers"),)
     says = f"a decoder of {of.sizes.num_layers} layers on {devices} H100s, bf16, machines of eight"
     return Entry(
         name, "training_strategy", make, says, "sizes as published, times analytic (generators/decoder.py)", settings
@@ -216,7 +208,7 @@ _AMP_ENTRIES = (
             Setting("layers", _layer_count, "number of layers", "30", metavar="L"),
             Setting("stages", parse_count, "number of pipeline stages", "8", metavar="S"),
             Setting("microbatches", parse_count, "micro-batches of a training step", "16", metavar="N"),
-            Setting("all-reduce", parse_flag, "add a data-parallel all-reduce", is_flag=True),
+            flag("all-reduce", "add a data-parallel all-reduce"),
             SEED,
         ),
     ),
@@ -250,8 +242,8 @@ _SCHEDULE_ENTRIES = (
             Setting(
                 "tight", parse_amount, "memory as a fraction of the depth below a stage; 0: no limit", "1", metavar="T"
             ),
-            Setting("mixed", parse_flag, "micro-batches of 1, 2 or 4 samples", is_flag=True),
-            Setting("delays", parse_flag, "add delays of the links", is_flag=True),
+            flag("mixed", "micro-batches of 1, 2 or 4 samples"),
+            flag("delays", "add delays of the links"),
             SEED,
         ),
     ),
@@ -272,7 +264,7 @@ _SCHEDULE_ENTRIES = (
         microbatch_schedule.figure_5,
         "three stages with micro-batches of 1, 2 and 4 samples",
         "GraphPipe, Fig. 5",
-        (Setting("uniform", parse_flag, "micro-batches of 4 samples throughout", is_flag=True),),
+        (flag("uniform", "micro-batches of 4 samples throughout"),),
     ),
 )
 

@@ -7,7 +7,7 @@ from instances.catalog.entry import SEED, Entry
 from instances.errors import InstanceError
 from instances.generators import topologies
 from instances.generators.stage_graphs import GRAPHS, figure_2, generate
-from instances.parameters import Setting, one_of, parse_count, within
+from instances.parameters import Setting, choice, one_of, parse_count, within
 from instances.problems.device_mapping import DeviceMapping
 from instances.units import parse_bandwidth
 
@@ -35,7 +35,7 @@ _SIZES = {
 _STAGES = (
     Setting("stages", parse_count, "number of pipeline stages", "8", metavar="S"),
     Setting("replicas", parse_count, "replicas of each stage", "4", metavar="R"),
-    Setting("graph", one_of(*GRAPHS), "a chain of stages, or one with skip connections", "chain", metavar="chain|skip"),
+    choice("graph", GRAPHS, "a chain of stages, or one with skip connections", "chain"),
     SEED,
 )
 _TEXTS = {

@@ -7,7 +7,7 @@ from typing import Any
 from instances.catalog.entry import Entry
 from instances.generators.operator_graphs import DEVICES, resnet, semantic_fpn
 from instances.generators.operator_sequences import bert, gnmt, swin
-from instances.parameters import Setting, count_between, one_of, parse_count
+from instances.parameters import Setting, choice, count_between, parse_count
 from instances.problems.operator_partitioning import OperatorInstance
 
 #: Swin-L is published; of Swin-U only the name is, so its sizes are reconstructed.
@@ -24,9 +24,7 @@ def _image(value: Any) -> int:
     return parse_count(value)
 
 
-_ACCELERATOR = Setting(
-    "accelerator", one_of(*DEVICES), "accelerator that the times are for", "v100", metavar="|".join(DEVICES)
-)
+_ACCELERATOR = choice("accelerator", DEVICES, "accelerator that the times are for", "v100")
 
 
 def _batch(size: int) -> Setting:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from instances.parameters import Setting, one_of, parse_count
+from instances.parameters import Setting, choice, parse_count
 from instances.problems.amp_strategy import LAYER_TIMES, PLACEMENTS, AmpInstance
 from instances.units import parse_bandwidth
 
@@ -15,17 +15,9 @@ OVERRIDES = (
     Setting(
         "inter-bandwidth", parse_bandwidth, "network bandwidth between any two nodes, such as 1GB/s", metavar="RATE"
     ),
-    Setting(
-        "placement",
-        one_of(*PLACEMENTS),
-        "which placements of ranks on devices are considered",
-        metavar="|".join(PLACEMENTS),
-    ),
-    Setting(
-        "layer-times",
-        one_of(*LAYER_TIMES),
-        "a layer's time: mean of all nodes, as released, or slowest of its stage's GPUs",
-        metavar="|".join(LAYER_TIMES),
+    choice("placement", PLACEMENTS, "which placements of ranks on devices are considered"),
+    choice(
+        "layer-times", LAYER_TIMES, "a layer's time: mean of all nodes, as released, or slowest of its stage's GPUs"
     ),
 )
 

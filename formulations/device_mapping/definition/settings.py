@@ -4,7 +4,7 @@ from collections.abc import Mapping as Dictionary
 from dataclasses import replace
 from typing import Any
 
-from instances.parameters import Setting, one_of, parse_count
+from instances.parameters import Setting, choice, one_of, parse_count
 from instances.problems.device_mapping import AUTO, OBJECTIVES, RINGS, DeviceMapping, allreduce_ratio, with_objective
 
 Instance = DeviceMapping
@@ -23,13 +23,7 @@ OVERRIDES = (
         metavar="p2p|allreduce|full|auto",
         default="the file's, or auto",
     ),
-    Setting(
-        "ring",
-        one_of(*RINGS),
-        "all-reduce rings in the order of the replicas, or in any order",
-        metavar="index|free",
-        default="index",
-    ),
+    choice("ring", RINGS, "all-reduce rings in the order of the replicas, or in any order", default="index"),
     Setting("microbatches", parse_count, "micro-batches of a training step, for the ratio rule", metavar="N"),
 )
 

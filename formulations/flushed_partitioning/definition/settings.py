@@ -9,7 +9,7 @@ from formulations.stage_partitioning.definition import settings as flat_override
 from formulations.stage_partitioning.definition.settings import describe as describe_flat
 from formulations.stage_partitioning.definition.settings import read as read_flat
 from formulations.stage_partitioning.definition.settings import recognise as recognise_flat
-from instances.parameters import Setting, one_of, parse_count
+from instances.parameters import Setting, choice, parse_count
 from instances.problems.flushed_partitioning import Fill, FlushedInstance, Objective, Schedule, flush_pipeline
 from instances.problems.published import UNIT_WARNING
 from instances.problems.stage_partitioning import StageInstance
@@ -20,26 +20,17 @@ SWEEPABLE = "sample"
 #: A flat network, too, with the overrides that put it under a flush.
 also_reads = recognise_flat
 
-SCHEDULE = Setting(
-    "schedule",
-    one_of(*Schedule),
-    "1f1b: ceil(s/d) micro-batches in flight; gpipe: the whole batch",
-    metavar="1f1b|gpipe",
+SCHEDULE = choice("schedule", Schedule, "1f1b: ceil(s/d) micro-batches in flight; gpipe: the whole batch")
+
+FILL = choice(
+    "fill", Fill, "stages: (L-1)/m more rounds of the slowest stage; replicas: each replica runs its own micro-batches"
 )
 
-FILL = Setting(
-    "fill",
-    one_of(*Fill),
-    "stages: (L-1)/m more rounds of the slowest stage; replicas: each replica runs its own micro-batches",
-    metavar="stages|replicas",
-)
-
-OBJECTIVE = Setting(
+OBJECTIVE = choice(
     "objective",
-    one_of(*Objective),
+    Objective,
     "minimise a formula of a batch (--fill), or a batch that is simulated in the fixed orders of the schedule; of a "
     "network read as one of this problem iteration, with --fill formula",
-    metavar="formula|iteration",
 )
 
 _MACHINES = (

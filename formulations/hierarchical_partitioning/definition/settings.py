@@ -10,7 +10,7 @@ from formulations.stage_partitioning.definition.settings import read as read_fla
 from formulations.stage_partitioning.definition.settings import recognise as recognise_flat
 from instances.errors import InstanceError
 from instances.memory_schemes import SCHEME
-from instances.parameters import Setting, one_of, parse_count
+from instances.parameters import Setting, choice, parse_count
 from instances.problems.hierarchical_partitioning import (
     HierarchicalInstance,
     Level,
@@ -71,17 +71,15 @@ _OWN: tuple[Setting, ...] = (
         metavar="K3@SIZE/S,...",
         default="none",
     ),
-    Setting(
+    choice(
         "memory-model",
-        one_of(*MemoryModel),
+        MemoryModel,
         "how micro-batches in flight are counted: not at all, by an upper bound, or exactly",
-        metavar="none|crude|precise",
     ),
-    Setting(
+    choice(
         "objective",
-        one_of(*Objective),
+        Objective,
         "minimise a sample's time in a pipeline that is never flushed, or in a batch that is simulated under 1F1B",
-        metavar="steady|iteration",
     ),
 )
 

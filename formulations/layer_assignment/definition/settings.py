@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from instances.errors import InstanceError
-from instances.parameters import Setting, parse_count, parse_flag
+from instances.parameters import Setting, flag, parse_count
 from instances.problems.layer_assignment import LayerAssignmentInstance
 
 Instance = LayerAssignmentInstance
@@ -15,7 +15,7 @@ MINIMISES = {"": "time of a training step"}
 OVERRIDES = (
     Setting("stages", parse_count, "number of pipeline stages (no costs may depend on the stage)", metavar="S"),
     Setting("microbatches", parse_count, "micro-batches of a training step", metavar="N"),
-    Setting("ignore-all-reduce", parse_flag, "ignore the data-parallel all-reduce, as AMP does", is_flag=True),
+    flag("ignore-all-reduce", "ignore the data-parallel all-reduce, as AMP does"),
 )
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from instances.parameters import Setting, parse_count, parse_flag
+from instances.parameters import Setting, flag, parse_count
 from instances.problems.mesh_tiling import MeshInstance
 
 #: What is minimised.
@@ -10,7 +10,7 @@ MINIMISES = {"": "time of a training step"}
 OVERRIDES = (
     Setting("tp-degree", parse_count, "tensor-parallel degree of every stage", metavar="T"),
     Setting("dp-degree", parse_count, "data-parallel degree of every stage", metavar="D"),
-    Setting("ordered", parse_flag, "count what each stage sends to the next", is_flag=True),
+    flag("ordered", "count what each stage sends to the next"),
 )
 
 

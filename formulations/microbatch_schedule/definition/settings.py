@@ -4,19 +4,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from instances.parameters import Setting, one_of, parse_count
+from instances.parameters import Setting, choice, parse_count
 from instances.problems.microbatch_schedule import ScheduleInstance, with_in_flight, with_memory
 from instances.units import parse_bytes, parse_time
 
 #: What is minimised, by the objective of an instance.
 MINIMISES = {"time": "time of an iteration", "memory": "memory of the fullest device"}
 OVERRIDES = (
-    Setting(
-        "objective",
-        one_of("time", "memory"),
-        "minimise the time of the iteration, or the memory of the fullest device",
-        metavar="time|memory",
-    ),
+    choice("objective", ("time", "memory"), "minimise the time of the iteration, or the memory of the fullest device"),
     Setting("deadline", parse_time, "longest iteration that is allowed", metavar="TIME"),
     Setting("in-flight", parse_count, "largest number of samples in flight at every stage", metavar="N"),
     Setting("memory", parse_bytes, "memory per device", metavar="BYTES"),

@@ -12,7 +12,7 @@ from typing import Any
 
 from formulations.contract.family import lazy
 from instances.errors import InstanceError
-from instances.parameters import Setting, one_of, parse_amount, parse_count, parse_flag
+from instances.parameters import Setting, choice, flag, parse_amount, parse_count
 from instances.problems.operator_partitioning import SCHEDULES, OperatorInstance, TrainingMemory, expect_held, per_pair
 from instances.units import parse_bandwidth, parse_bytes
 
@@ -35,40 +35,24 @@ OVERRIDES: tuple[Setting, ...] = (
         "number of devices (stages x replicas); without --stages the stage count is optimised",
         metavar="D",
     ),
-    Setting("variable-replicas", parse_flag, "replicas may differ by stage, --devices at most in all", is_flag=True),
-    Setting("at-most", parse_flag, "allow fewer stages", is_flag=True),
+    flag("variable-replicas", "replicas may differ by stage, --devices at most in all"),
+    flag("at-most", "allow fewer stages"),
     Setting("bandwidth", parse_bandwidth, "bandwidth of every link, such as 12GB/s", metavar="SIZE/S"),
     Setting("memory", parse_bytes, "memory per device: 16GiB or 16GB", metavar="SIZE"),
-    Setting("pooled-memory", parse_flag, "replicas of a stage share their memory, as in Equation 2", is_flag=True),
-    Setting(
+    flag("pooled-memory", "replicas of a stage share their memory, as in Equation 2"),
+    choice(
         "count",
-        one_of("stage", "pair"),
+        ("stage", "pair"),
         "a tensor is sent once to each stage with consumers, or once to each consumer (pair)",
-        metavar="stage|pair",
     ),
-    Setting(
-        "part",
-        one_of("forward", "whole"),
-        "forward nodes only, or the whole of a training graph",
-        metavar="forward|whole",
-    ),
-    Setting(
-        "schedule",
-        one_of(*SCHEDULES),
-        "pipeline schedule, which decides how many inputs a stage keeps",
-        metavar="|".join(SCHEDULES),
-    ),
+    choice("part", ("forward", "whole"), "forward nodes only, or the whole of a training graph"),
+    choice("schedule", SCHEDULES, "pipeline schedule, which decides how many inputs a stage keeps"),
     Setting(
         "microbatches", parse_count, "micro-batches of a training step, for the memory of the schedule", metavar="MB"
     ),
-    Setting("stash", parse_flag, "keep activations instead of recomputing them", is_flag=True),
+    flag("stash", "keep activations instead of recomputing them"),
     WEIGHT_COPIES,
-    Setting(
-        "objective",
-        one_of(*MINIMISES),
-        "the slowest stage of a pipeline that is never flushed, or a step of one that is",
-        metavar="stage|step",
-    ),
+    choice("objective", MINIMISES, "the slowest stage of a pipeline that is never flushed, or a step of one that is"),
     Setting(
         "step-microbatches",
         parse_count,

@@ -7,7 +7,7 @@ from typing import Any
 from formulations.contract.family import OwnJson
 from formulations.device_mapping.definition import settings as mapping
 from formulations.operator_partitioning.definition.settings import WEIGHT_COPIES, apply
-from instances.parameters import Setting, one_of, parse_count
+from instances.parameters import Setting, choice, parse_count
 from instances.problems.device_mapping import RINGS
 from instances.problems.operator_partitioning import expect_held
 from instances.problems.pipeline_placement import OBJECTIVES, PlacementInstance, check
@@ -19,15 +19,12 @@ _JSON = OwnJson(PlacementInstance, check)
 MINIMISES = {**mapping.MINIMISES, "step": "time of a training step"}
 
 OVERRIDES = (
-    Setting(
+    choice(
         "objective",
-        one_of(*OBJECTIVES),
+        OBJECTIVES,
         "what counts of a stage's time: tensors between stages, the all-reduce, both; or a whole step, with its flush",
-        metavar="p2p|allreduce|full|step",
     ),
-    Setting(
-        "ring", one_of(*RINGS), "all-reduce rings in the order of the replicas, or in any order", metavar="index|free"
-    ),
+    choice("ring", RINGS, "all-reduce rings in the order of the replicas, or in any order"),
     Setting(
         "microbatches",
         parse_count,

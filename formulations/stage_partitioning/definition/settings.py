@@ -13,7 +13,7 @@ from formulations.contract.family import lazy, parse_overrides
 from formulations.stage_partitioning.definition.trainers import TRAINERS
 from instances.errors import InstanceError
 from instances.memory_schemes import SCHEME, SCHEMES
-from instances.parameters import Setting, one_of, parse_count, parse_degrees, parse_flag, parse_names
+from instances.parameters import Setting, choice, flag, one_of, parse_count, parse_degrees, parse_names
 from instances.problems import stage_edits
 from instances.problems.published import UNIT_WARNING
 from instances.problems.stage_partitioning import CostModel, StageInstance
@@ -54,14 +54,13 @@ OVERRIDES: tuple[Setting, ...] = (
         "micro-batches of a batch: at most so many replicas of all stages together",
         metavar="N",
     ),
-    Setting(
+    choice(
         "cost-model",
-        one_of(*CostModel),
+        CostModel,
         "paper: any data-parallel degree; released: divisors of --microbatches; runtime: the same, and tensors go on "
         "from stage to stage, as planner run sends them",
-        metavar="paper|released|runtime",
     ),
-    Setting("exactly", parse_flag, "replicas of all stages together are exactly --microbatches", is_flag=True),
+    flag("exactly", "replicas of all stages together are exactly --microbatches"),
     Setting("max-dp", parse_count, "largest data-parallel degree of a stage", metavar="D"),
     Setting("tp", parse_degrees, "tensor-parallel degrees to keep, such as 1 or 1,2", metavar="T,..."),
     Setting(
@@ -70,12 +69,11 @@ OVERRIDES: tuple[Setting, ...] = (
         "layer configurations (TMPCs) to leave out, such as 'activation recomp'",
         metavar="ID,...",
     ),
-    Setting(
+    choice(
         SCHEME,
-        one_of(*SCHEMES),
+        SCHEMES,
         "what is stored of weights where static_bytes are left out: the weights; Adam in their precision (4 times); "
         "mixed precision (8), with two versions (9), or one for each micro-batch in flight (7, and 1 for each)",
-        metavar="|".join(SCHEMES),
     ),
     Setting("layers", parse_count, "transformer layers of a published BERT, which is lengthened", metavar="L"),
     Setting("first", parse_count, "keep only the first nodes in topological order (ties by id)", metavar="COUNT"),
@@ -91,13 +89,8 @@ OVERRIDES: tuple[Setting, ...] = (
         f"only plans that this trainer can run, on all devices: {', '.join(TRAINERS)}",
         metavar="TRAINER",
     ),
-    Setting("time-unit", one_of(*PER_SECOND), "unit of the times in the file", metavar="s|ms", default="s"),
-    Setting(
-        "fix-units",
-        parse_flag,
-        "the bandwidth is per second; convert it to the time unit of the instance",
-        is_flag=True,
-    ),
+    choice("time-unit", PER_SECOND, "unit of the times in the file", default="s"),
+    flag("fix-units", "the bandwidth is per second; convert it to the time unit of the instance"),
 )
 
 
